@@ -1,0 +1,23 @@
+"""The one template environment: all HTML of this package is written through it, always escaped."""
+
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+_ENVIRONMENT = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+    autoescape=True,
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+
+def render(template: str, **data: Any) -> str:
+    """The named template of viz/templates filled with data; every value is escaped.
+
+    Returns a plain str, so that joining it with other HTML never escapes by surprise.
+    Raises jinja2.UndefinedError if the template names something that data lacks.
+    """
+    return str(_ENVIRONMENT.get_template(template).render(**data))
