@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from viz.markup import render
+
 AnswerState = Literal["waiting", "reading", "writing", "finished", "stopped", "failed"]
 
 
@@ -33,17 +35,40 @@ class AnswerCard:
     message: str = ""
     recorded: bool = False
 
+    @property
+    def is_busy(self) -> bool:
+        """True while the answer is still changing."""
+        return self.state in ("reading", "writing")
+
+    @property
+    def figures(self) -> list[tuple[str, str]]:
+        """Names and values of what was measured so far, with units."""
+        measured = []
+        if self.num_tokens:
+            measured.append(("tokens", str(self.num_tokens)))
+        if self.prefill_s is not None:
+            measured.append(("reading", f"{self.prefill_s:.2f} s"))
+        if self.decode_s_per_token:
+            measured.append(("writing", f"{1 / self.decode_s_per_token:.1f} tokens/s"))
+        return measured
+
 
 def answer_status(card: AnswerCard) -> str:
     """One line on how far the answer is: "reading the prompt: layer 3 of 30"."""
-    return ""
+    if card.state == "reading":
+        if not card.num_layers:
+            return "reading the prompt"
+        return f"reading the prompt: layer {card.layers_done} of {card.num_layers}"
+    if card.state == "finished":
+        return "finished at the token limit" if card.finish_reason == "length" else "finished"
+    return {"waiting": "waiting", "writing": "writing", "stopped": "stopped", "failed": "failed"}[card.state]
 
 
 def answer_card(card: AnswerCard) -> str:
-    """HTML of one card."""
-    return answer_grid([card])
+    """HTML of one card, without the grid around it."""
+    return render("answer_card.html", card=card, status=answer_status(card))
 
 
 def answer_grid(cards: Sequence[AnswerCard]) -> str:
     """HTML of all cards, side by side where there is room and stacked where not."""
-    return ""
+    return render("answer_grid.html", cards=[(card, answer_status(card)) for card in cards])

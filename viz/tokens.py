@@ -1,5 +1,6 @@
 """How a token is written in a figure: blanks made visible, long ones shortened, a window of many."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from viz.identity import Segment
@@ -26,16 +27,14 @@ class Token:
 
     @property
     def name(self) -> str:
-        """Name in a sentence: token 3 "cat" of document A, counted from 1."""
+        """Name in a sentence: token 3 “cat” of document A, counted from 1."""
         return f"token {self.offset + 1} \u201c{self.label}\u201d of {self.segment.name}"
 
 
 def visible_text(text: str) -> str:
     """Text with blanks and control characters written as visible signs; "∅" for nothing."""
     shown = text.translate(_VISIBLE)
-    shown = "".join(
-        character if character.isprintable() else f"\\u{ord(character):04x}" for character in shown
-    )
+    shown = "".join(sign if sign.isprintable() else f"\\u{ord(sign):04x}" for sign in shown)
     return shown or "∅"
 
 
@@ -48,3 +47,15 @@ def token_window(count: int, limit: int, center: int) -> slice:
     """At most `limit` of `count` tokens around `center`, always inside 0 .. count."""
     start = max(0, min(center - limit // 2, count - limit))
     return slice(start, min(count, start + limit))
+
+
+def segment_runs(tokens: Sequence[Token]) -> list[tuple[Segment, int, int]]:
+    """Neighbouring tokens of one segment: (segment, first index, number of tokens) of each run."""
+    runs: list[tuple[Segment, int, int]] = []
+    for index, token in enumerate(tokens):
+        if runs and runs[-1][0] == token.segment:
+            segment, start, count = runs[-1]
+            runs[-1] = (segment, start, count + 1)
+        else:
+            runs.append((token.segment, index, 1))
+    return runs
