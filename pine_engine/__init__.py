@@ -1,0 +1,1 @@
+"""The engine of PINE Explorer: one model, several inference methods, exact order invariance."""

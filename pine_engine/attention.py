@@ -1,0 +1,230 @@
+"""The attention arithmetic of all methods, for one layer and one prompt.
+
+Shapes: H query heads, G key/value heads, Q queries, K keys, D documents in block order, P document
+slots, d head dimension. Query head h reads key head h // (H / G).
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from pine_engine.blocks import BlockLayout
+from pine_engine.kv_cache import DocumentBlocks
+from pine_engine.plan import starts_from_ranking
+from pine_engine.rope import from_pairs
+
+QUERY_CHUNK = 256
+"""Queries per fused call where a mask is needed, so that masks grow with the prompt, not its square."""
+
+SCORE_BLOCK = 400_000
+"""Scores per block of the importance computation; a block of float32 then stays in a core's cache."""
+
+NEGATIVE_INFINITY = float("-inf")
+
+
+def causal_tail(query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
+    """Fused attention of queries that are the last of the keys: each sees all keys up to itself.
+
+    query: (H, Q, d). key, value: (G, K, d) or (H, K, d) with K >= Q. Returns (H, Q, d).
+    """
+    grouped = key.shape[0] != query.shape[0]
+    num_queries, num_keys = query.shape[1], key.shape[1]
+    if num_queries == num_keys:
+        return scaled_dot_product_attention(
+            query[None], key[None], value[None], is_causal=True, scale=scaling, enable_gqa=grouped
+        )[0]
+    outputs = []
+    for first in range(0, num_queries, QUERY_CHUNK):
+        chunk = query[:, first : first + QUERY_CHUNK]
+        visible = num_keys - num_queries + first + chunk.shape[1]
+        mask = None
+        if chunk.shape[1] > 1:
+            mask = query.new_full((chunk.shape[1], visible), NEGATIVE_INFINITY)
+            mask = mask.triu_(visible - chunk.shape[1] + 1)
+        outputs.append(
+            scaled_dot_product_attention(
+                chunk[None],
+                key[None, :, :visible],
+                value[None, :, :visible],
+                attn_mask=mask,
+                scale=scaling,
+                enable_gqa=grouped,
+            )[0]
+        )
+    return torch.cat(outputs, dim=1)
+
+
+def document_importance(query: Tensor, keys: Tensor, document: int, blocks: BlockLayout) -> Tensor:
+    """How important one document's tokens together find each other document, positions ignored.
+
+    query: (G, H/G * Q, d), that document's queries before rotation, scaled, Q per query head in turn.
+    keys: (G, P, d), document keys before rotation. document: index in block order.
+    Returns (H, D), sums over the queries of softmax weights over all other documents' tokens, divided
+    by the length in tokens; the own document's entry is 0.
+    Source: SPEC 3.5, I(a, b).
+    """
+    num_queries = int(blocks.lengths[document])
+    num_kv_heads, rows, _ = query.shape
+    bias = keys.new_zeros(keys.shape[1])
+    bias.masked_fill_(blocks.is_padding | (blocks.document == document), NEGATIVE_INFINITY)
+    chunk = max(1, SCORE_BLOCK // keys.shape[1])
+    buffer = keys.new_empty(min(chunk, rows), keys.shape[1])
+    shares = keys.new_empty(num_kv_heads, rows, len(blocks.lengths))
+    for head in range(num_kv_heads):
+        for first in range(0, rows, chunk):
+            part = query[head, first : first + chunk]
+            scores = torch.mm(part, keys[head].T, out=buffer[: len(part)])
+            scores.add_(bias)
+            scores.sub_(scores.amax(-1, keepdim=True)).exp_()
+            shares[head, first : first + chunk] = blocks.sum_by_document(scores)
+    shares /= shares.sum(-1, keepdim=True)
+    per_head = shares.view(num_kv_heads, -1, num_queries, shares.shape[-1]).sum(2).flatten(0, 1)
+    return per_head / blocks.lengths
+
+
+def rank_documents(importance: Tensor, own: int | None = None) -> Tensor:
+    """Documents from the most to the least important, (..., D); the own one always first.
+
+    importance: (..., D) in block order, which breaks exact ties.
+    """
+    if own is not None:
+        importance = importance.clone()
+        importance[..., own] = float("inf")
+    return torch.argsort(importance, dim=-1, descending=True, stable=True)
+
+
+@dataclass(frozen=True)
+class RankedDocuments:
+    """How the documents of one layer see each other under importance ranking, in block order.
+
+    importance: (D, H, D). starts: int64 (D, H, D), start of document b as seen from document a's head h.
+    """
+
+    importance: Tensor
+    starts: Tensor
+
+
+def rank_for_documents(
+    queries: list[Tensor], keys: Tensor, blocks: BlockLayout, documents_end: int
+) -> RankedDocuments:
+    """Ranks the documents for every document and head.
+
+    queries: for each document (G, H/G * Q, d), unrotated and scaled. keys: (G, P, d), unrotated.
+    With one or two documents there is nothing to rank and the scores are not computed: the softmax
+    weights on the only other document sum to 1 for each query.
+    """
+    count = len(queries)
+    if count <= 2:
+        num_heads = queries[0].shape[0] * queries[0].shape[1] // int(blocks.lengths[0])
+        others = 1 - torch.eye(count, dtype=keys.dtype, device=keys.device)
+        importance = (others * blocks.lengths[:, None] / blocks.lengths)[:, None].expand(-1, num_heads, -1)
+    else:
+        importance = torch.stack(
+            [document_importance(query, keys, index, blocks) for index, query in enumerate(queries)]
+        )
+    starts = torch.stack(
+        [
+            starts_from_ranking(rank_documents(row, own=index), blocks.lengths, documents_end)
+            for index, row in enumerate(importance)
+        ]
+    )
+    return RankedDocuments(importance, starts)
+
+
+def place(starts: Tensor, blocks: BlockLayout, first_position: int) -> Tensor:
+    """Which slot stands at each position: int64 (H, total document length).
+
+    starts: (H, D), the documents tile the positions from first_position on.
+    """
+    positions = starts[:, blocks.document] + blocks.offset - first_position
+    total = int(blocks.lengths.sum())
+    positions.masked_fill_(blocks.is_padding, total)
+    slots = torch.arange(positions.shape[1], device=starts.device).expand_as(positions)
+    placed = torch.empty(starts.shape[0], total + 1, dtype=torch.int64, device=starts.device)
+    return placed.scatter_(1, positions, slots)[:, :-1]
+
+
+@dataclass(frozen=True)
+class SuffixRanking:
+    """importance: (H, Q, D) as in SPEC 3.5, I(x, b); starts: int64 (H, Q, D); both in block order."""
+
+    importance: Tensor
+    starts: Tensor
+
+
+def rank_for_suffix(
+    query: Tensor, unrotated_keys: list[Tensor], padding: list[Tensor], blocks: BlockLayout, documents_end: int
+) -> SuffixRanking:
+    """Ranks the documents for every suffix token and head.
+
+    query: (H, Q, d), unrotated and scaled. unrotated_keys: per length class (G, documents, length, d).
+    padding: per length class (documents, 1, length), 0 or -inf.
+    """
+    num_kv_heads = unrotated_keys[0].shape[0]
+    rows = query.reshape(num_kv_heads, 1, -1, query.shape[-1])
+    sums = [
+        (rows @ keys.transpose(-1, -2)).add_(bias).logsumexp(-1)
+        for keys, bias in zip(unrotated_keys, padding, strict=True)
+    ]
+    per_document = torch.cat(sums, dim=1).transpose(1, 2).reshape(*query.shape[:2], -1)
+    log_importance = per_document - blocks.lengths.log()
+    starts = starts_from_ranking(rank_documents(log_importance), blocks.lengths, documents_end)
+    share = per_document - per_document.logsumexp(-1, keepdim=True)
+    return SuffixRanking(share.exp() / blocks.lengths, starts)
+
+
+def document_queries(query_pairs: Tensor, positions: Tensor, starts: Tensor, table: Tensor) -> Tensor:
+    """Suffix queries, rotated for each document by their distance to its start: (H, Q, D, d).
+
+    query_pairs: complex (H, Q, d/2), unrotated. positions: (Q,). starts: (H, Q, D). table: see Rope.
+    Source: SPEC 4: keys rotated by their offset, queries by position - start.
+    """
+    return from_pairs(query_pairs[:, :, None] * table[positions[:, None] - starts])
+
+
+def merge_documents(
+    document_query: Tensor, query: Tensor, blocks: DocumentBlocks, padding: list[Tensor], tail: tuple[Tensor, Tensor]
+) -> Tensor:
+    """Attention of suffix tokens over documents, prefix and suffix: one softmax, merged per document.
+
+    document_query: (H, Q, D, d), or (H, Q, 1, d) where all documents share it. query: (H, Q, d), for
+    the tail. tail: keys and values (G, K, d) of prefix and suffix, the queries being its last rows.
+    All rotated, queries scaled, one dtype. Returns (H, Q, d).
+    Each document's part is computed on its own and the parts are added in block order.
+    """
+    num_heads, num_queries, _, head_dim = document_query.shape
+    tail_keys, tail_values = tail
+    num_kv_heads = tail_keys.shape[0]
+    by_document = document_query.view(num_kv_heads, -1, *document_query.shape[2:]).transpose(1, 2)
+    maxima, sums, outputs = [], [], []
+    first = 0
+    for keys, values, bias in zip(blocks.keys, blocks.values, padding, strict=True):
+        last = first + keys.shape[1]
+        part = by_document if by_document.shape[1] == 1 else by_document[:, first:last]
+        scores = (part @ keys.transpose(-1, -2)).add_(bias)
+        maximum = scores.amax(-1)
+        weights = scores.sub_(maximum[..., None]).exp_()
+        maxima.append(maximum)
+        sums.append(weights.sum(-1))
+        outputs.append(weights @ values)
+        first = last
+
+    rows = query.reshape(num_kv_heads, -1, head_dim)
+    scores = rows @ tail_keys.transpose(-1, -2)
+    if num_queries > 1:
+        num_keys = tail_keys.shape[1]
+        mask = scores.new_full((num_queries, num_keys), NEGATIVE_INFINITY).triu_(num_keys - num_queries + 1)
+        scores.view(num_kv_heads, -1, num_queries, num_keys).add_(mask)
+    tail_maximum = scores.amax(-1)
+    weights = scores.sub_(tail_maximum[..., None]).exp_()
+
+    document_maxima = torch.cat(maxima, dim=1)
+    maximum = torch.maximum(document_maxima.amax(1), tail_maximum)
+    factors = (document_maxima - maximum[:, None]).exp_()
+    tail_factor = (tail_maximum - maximum).exp_()
+    total = (torch.cat(sums, dim=1) * factors).sum(1) + weights.sum(-1) * tail_factor
+    output = (torch.cat(outputs, dim=1) * factors[..., None]).sum(1)
+    output += (weights @ tail_values) * tail_factor[..., None]
+    return (output / total[..., None]).view(num_heads, num_queries, head_dim)

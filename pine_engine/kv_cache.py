@@ -1,0 +1,65 @@
+"""What prefill keeps for decode: keys and values of one prompt under one method."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class DocumentBlocks:
+    """One layer's documents for order-invariant decoding, one tensor per length class.
+
+    keys: (G, documents, length, d), rotated by where the suffix sees them, or by their offset if every
+        query has its own starts. unrotated_keys: the same before rotation, needed to rank; else None.
+    values: as keys. All float32, since importance and merging are float32 in every model dtype.
+    """
+
+    keys: list[Tensor]
+    values: list[Tensor]
+    unrotated_keys: list[Tensor] | None
+
+
+@dataclass
+class LayerCache:
+    """One layer: rotated keys and values (G, capacity, d), of which `length` rows are filled.
+
+    With blocks, the rows are prefix and suffix only; without, the whole prompt in physical order.
+    """
+
+    keys: Tensor
+    values: Tensor
+    blocks: DocumentBlocks | None
+    length: int = 0
+
+    def append(self, keys: Tensor, values: Tensor) -> None:
+        """Adds rows (G, n, d)."""
+        end = self.length + keys.shape[1]
+        self.keys[:, self.length : end] = keys
+        self.values[:, self.length : end] = values
+        self.length = end
+
+
+@dataclass(frozen=True)
+class KVCache:
+    """All layers of one prompt; prefill appends one after the other."""
+
+    layers: list[LayerCache]
+
+    @property
+    def length(self) -> int:
+        """Rows filled in each layer, in tokens."""
+        return self.layers[0].length
+
+    def truncate(self, length: int) -> None:
+        """Forgets the rows behind `length`, so that another continuation can follow the prompt."""
+        for layer in self.layers:
+            layer.length = length
+
+
+def new_layer(
+    *, num_kv_heads: int, capacity: int, head_dim: int, like: Tensor, blocks: DocumentBlocks | None
+) -> LayerCache:
+    """An empty layer on the device and with the dtype of `like`."""
+    keys = torch.empty(num_kv_heads, capacity, head_dim, dtype=like.dtype, device=like.device)
+    return LayerCache(keys, torch.empty_like(keys), blocks)

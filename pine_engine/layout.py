@@ -1,0 +1,176 @@
+"""Tokens: the ids of a prompt, and which segment and offset each token has.
+
+An offset counts tokens from the start of a segment; a physical index counts them from the start of
+the prompt. Positions, which RoPE sees, belong to plan.py.
+"""
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pine_engine.errors import InputError
+from pine_engine.prompt import Piece, Prompt, Segment
+
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class TokenLayout:
+    """Token ids of [ prefix | documents | suffix ], in input order."""
+
+    prefix: tuple[int, ...]
+    documents: tuple[tuple[int, ...], ...]
+    suffix: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        """Raises InputError for no document, a document without tokens, or an empty suffix."""
+        if not self.documents:
+            raise InputError("there are no documents; give at least one")
+        for index, ids in enumerate(self.documents):
+            if not ids:
+                raise InputError(f"document {index + 1} has no tokens; write some text or remove it")
+        if not self.suffix:
+            raise InputError("nothing follows the documents; give a question")
+
+    @property
+    def num_documents(self) -> int:
+        """Number of documents, k."""
+        return len(self.documents)
+
+    @property
+    def prefix_length(self) -> int:
+        """Length of the prefix in tokens, S."""
+        return len(self.prefix)
+
+    @property
+    def suffix_length(self) -> int:
+        """Length of the suffix in tokens, T."""
+        return len(self.suffix)
+
+    @cached_property
+    def lengths(self) -> IntArray:
+        """Length of each document in tokens, (D,)."""
+        return np.array([len(ids) for ids in self.documents], dtype=np.int64)
+
+    @cached_property
+    def document_starts(self) -> IntArray:
+        """Physical index of each document's first token, (D,)."""
+        starts: IntArray = self.prefix_length + np.cumsum(self.lengths) - self.lengths
+        return starts
+
+    @property
+    def documents_end(self) -> int:
+        """Physical index of the first suffix token, E."""
+        return self.prefix_length + int(self.lengths.sum())
+
+    @property
+    def num_tokens(self) -> int:
+        """Length of the whole prompt in tokens, n."""
+        return self.documents_end + self.suffix_length
+
+    @cached_property
+    def ids(self) -> tuple[int, ...]:
+        """All token ids in physical order, (n,)."""
+        middle = tuple(token for ids in self.documents for token in ids)
+        return self.prefix + middle + self.suffix
+
+    def document_slice(self, index: int) -> slice:
+        """Physical indices of one document's tokens."""
+        start = int(self.document_starts[index])
+        return slice(start, start + len(self.documents[index]))
+
+    def reorder(self, order: Sequence[int]) -> "TokenLayout":
+        """The same prompt with document order[0] first, order[1] second, ...
+
+        Raises InputError if order is not a permutation of the documents.
+        """
+        if sorted(order) != list(range(self.num_documents)):
+            raise InputError(f"order {list(order)} is not a permutation of {self.num_documents} documents")
+        return dataclasses.replace(self, documents=tuple(self.documents[d] for d in order))
+
+    def extend(self, ids: Sequence[int]) -> "TokenLayout":
+        """The layout after more tokens were appended to the suffix."""
+        return dataclasses.replace(self, suffix=self.suffix + tuple(ids))
+
+
+def tokenize(prompt: Prompt, tokenizer: Any) -> TokenLayout:
+    """Encodes each segment on its own (SPEC 2); BOS, if the model wants one, opens the prefix once.
+
+    Raises InputError if a document has no tokens.
+    """
+    encode = _SegmentEncoder(tokenizer)
+    prefix = encode(prompt.prefix)
+    bos = tokenizer.bos_token_id
+    adds_bos = bos is not None and tokenizer("a")["input_ids"][:1] == [bos]
+    if adds_bos and prefix[:1] != (bos,):
+        prefix = (bos, *prefix)
+    return TokenLayout(prefix, tuple(map(encode, prompt.documents)), encode(prompt.suffix))
+
+
+def tokenize_text(text: str, tokenizer: Any) -> tuple[int, ...]:
+    """Ids of a text that is data: nothing in it counts as a control token."""
+    return _SegmentEncoder(tokenizer)((Piece(text),))
+
+
+class _SegmentEncoder:
+    """Encodes segments: control tokens count in markup only, and no dummy blank is put in front."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        # Runs of blanks, which some tokenizers add as tokens of their own, control nothing.
+        self._control_ids: dict[str, int] = {
+            name: token_id for name, token_id in tokenizer.get_added_vocab().items() if len(name.strip()) > 1
+        }
+        names = sorted(self._control_ids, key=len, reverse=True)
+        self._control = re.compile("|".join(map(re.escape, names))) if names else None
+        # SentencePiece tokenizers of the Llama-2 type put a blank in front of every text they are given;
+        # behind a newline they do not, so the newline is encoded along and its tokens dropped.
+        self._guard = self._encode_raw("\n")
+        self._needs_guard = self._encode_raw("a") != self._encode_raw("\na")[len(self._guard) :]
+
+    def __call__(self, segment: Segment) -> tuple[int, ...]:
+        ids: list[int] = []
+        data = ""
+        for piece in segment:
+            start = 0
+            if piece.is_markup and self._control:
+                for match in self._control.finditer(piece.text):
+                    ids += self._encode_data(data + piece.text[start : match.start()])
+                    ids.append(self._control_ids[match.group()])
+                    data, start = "", match.end()
+            data += piece.text[start:]
+        return tuple(ids + self._encode_data(data))
+
+    def _encode_data(self, text: str) -> list[int]:
+        """Ids of text in which nothing counts as a control token.
+
+        Tokens that were added without being marked special are matched even with
+        split_special_tokens; the text is cut inside each so that none can be.
+        """
+        if not text:
+            return []
+        ids: list[int] = []
+        start = 0
+        if self._control:
+            for match in self._control.finditer(text):
+                if self._control_ids[match.group()] in self._encode_plain(match.group()):
+                    cut = match.start() + 1
+                    ids += self._encode_plain(text[start:cut])
+                    start = cut
+        return ids + self._encode_plain(text[start:])
+
+    def _encode_plain(self, text: str) -> list[int]:
+        if self._needs_guard:
+            return self._encode_raw("\n" + text)[len(self._guard) :]
+        return self._encode_raw(text)
+
+    def _encode_raw(self, text: str) -> list[int]:
+        encoded = self._tokenizer(text, add_special_tokens=False, split_special_tokens=True)
+        ids: list[int] = encoded["input_ids"]
+        return ids

@@ -1,0 +1,110 @@
+"""From a method and a layout to an attention plan: who sees whom, and where segments start.
+
+One formula serves every method: position(query, key) = start(query, segment of key) + offset(key).
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pine_engine.layout import TokenLayout
+from pine_engine.methods import Method
+
+MASKED = -1
+"""Entry of a position matrix where the query may not see the key."""
+
+
+@dataclass(frozen=True)
+class AttentionPlan:
+    """What a method does with one prompt; int64 tensors on the CPU, positions in tokens.
+
+    visible: bool (D, D), may tokens of document a see document b; the diagonal is always True and
+        causal inside.
+    query_starts: (D,), position of each document's first token as a query; as a key its own
+        document sees it there too.
+    suffix_start: position of the first suffix token, as query and as key.
+    document_starts: (D, D), where document b starts as seen from document a; None if ranked.
+    suffix_document_starts: (D,), where document b starts as seen from the suffix; None if ranked.
+    """
+
+    method: Method
+    layout: TokenLayout
+    visible: Tensor
+    query_starts: Tensor
+    suffix_start: int
+    document_starts: Tensor | None
+    suffix_document_starts: Tensor | None
+
+    def query_positions(self, num_decoded: int = 0) -> Tensor:
+        """Position of every token as a query, (n + num_decoded,)."""
+        layout = self.layout
+        parts = [torch.arange(layout.prefix_length)]
+        parts += [int(self.query_starts[d]) + torch.arange(len(ids)) for d, ids in enumerate(layout.documents)]
+        parts.append(self.suffix_start + torch.arange(layout.suffix_length + num_decoded))
+        return torch.cat(parts)
+
+
+def build_plan(method: Method, layout: TokenLayout) -> AttentionPlan:
+    """The plan of one method for one prompt. Source: SPEC section 3, worked in section 6."""
+    lengths = torch.from_numpy(layout.lengths)
+    count = layout.num_documents
+    input_starts = torch.from_numpy(layout.document_starts)
+    shared_starts = torch.full((count,), layout.prefix_length)
+    end = layout.documents_end
+    query_starts, suffix_start, key_starts = {
+        "input": (input_starts, end, input_starts),
+        "shared": (shared_starts, layout.prefix_length + int(lengths.max()), shared_starts),
+        "importance": (end - lengths, end, None),
+    }[method.positions]
+    every = torch.ones(count, count, dtype=torch.bool)
+    visible = {"causal": every.tril(), "none": every.logical_and(torch.eye(count)), "bidirectional": every}
+    return AttentionPlan(
+        method=method,
+        layout=layout,
+        visible=visible[method.mask],
+        query_starts=query_starts,
+        suffix_start=suffix_start,
+        document_starts=None if key_starts is None else key_starts.expand(count, count),
+        suffix_document_starts=key_starts,
+    )
+
+
+def starts_from_ranking(ranking: Tensor, lengths: Tensor, end: int) -> Tensor:
+    """Start of each document when ranked documents tile the positions before `end` without gaps.
+
+    ranking: int64 (..., D), the most important document first. lengths: (D,) in tokens.
+    Returns int64 (..., D): start of document b, so that the most important one ends at end - 1.
+    Source: SPEC 3.5, start(a, b) = E - L_b - shift(a, b).
+    """
+    ranked_lengths = lengths[ranking]
+    ranked_starts = end - ranked_lengths.cumsum(-1)
+    return torch.empty_like(ranked_starts).scatter_(-1, ranking, ranked_starts)
+
+
+def position_matrix(plan: AttentionPlan, document_starts: Tensor, suffix_starts: Tensor) -> Tensor:
+    """The position each query gives to each key: the matrices of SPEC section 6.
+
+    document_starts: (D, D), where document b starts as seen from document a. suffix_starts: (Q, D),
+    the same for each of Q >= T suffix tokens, decoded ones included.
+    Returns int64 (n, n) with n = S + documents + Q; MASKED where the query may not see the key.
+    """
+    layout = plan.layout
+    prefix, end = layout.prefix_length, layout.documents_end
+    total = end + len(suffix_starts)
+    key_index = torch.arange(total)
+    query_index = key_index[:, None]
+    document = torch.repeat_interleave(torch.arange(layout.num_documents), torch.from_numpy(layout.lengths))
+    offset = torch.arange(prefix, end) - torch.from_numpy(layout.document_starts)[document]
+
+    positions = key_index.repeat(total, 1)
+    positions[prefix:end, prefix:end] = document_starts[document][:, document] + offset
+    positions[end:, prefix:end] = suffix_starts[:, document] + offset
+    positions[:, end:] += plan.suffix_start - end
+
+    allowed = key_index <= query_index
+    other = document[:, None] != document
+    sees_other = plan.visible[document][:, document]
+    inside = allowed[prefix:end, prefix:end]
+    allowed[prefix:end, prefix:end] = torch.where(other, sees_other, inside)
+    return torch.where(allowed, positions, MASKED)

@@ -1,0 +1,77 @@
+"""Rotation by position: the model's own frequencies, applied as complex numbers.
+
+A head vector is read as complex pairs, so that a rotation is one product. Queries and keys stay in
+this pair layout through the attention: a scalar product does not depend on the order of dimensions.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from pine_engine.errors import ModelError
+
+Pairing = Literal["half", "interleaved"]
+"""Which two dimensions turn together: i and i + d/2, or 2i and 2i + 1. It differs between families."""
+
+
+@dataclass(frozen=True)
+class Rope:
+    """Rotary embedding of one model.
+
+    inverse_frequencies: float32 (rotary_dim / 2,), radians per token. pairing: see Pairing; only the
+    loading probe can tell which one a model uses. scale: factor that the model multiplies into both
+    queries and keys when it rotates (yarn), 1 for most.
+    """
+
+    inverse_frequencies: Tensor
+    pairing: Pairing
+    scale: float
+
+    def table(self, length: int, head_dim: int, dtype: torch.dtype) -> Tensor:
+        """Unit complex numbers for positions 0 .. length - 1, (length, head_dim / 2).
+
+        Dimensions beyond the rotary ones do not turn. Angles are float32, as in transformers.
+        """
+        positions = torch.arange(length, device=self.inverse_frequencies.device, dtype=torch.float32)
+        angles = positions[:, None] * self.inverse_frequencies
+        angles = nn.functional.pad(angles, (0, head_dim // 2 - angles.shape[-1])).to(dtype)
+        return torch.polar(torch.ones_like(angles), angles)
+
+    def to_pairs(self, vectors: Tensor) -> Tensor:
+        """(..., head_dim), float32 or float64, as complex pairs (..., head_dim / 2)."""
+        half = self.inverse_frequencies.shape[-1]
+        if self.pairing == "half":
+            turning = vectors[..., : 2 * half].unflatten(-1, (2, half)).transpose(-1, -2)
+        else:
+            turning = vectors[..., : 2 * half].unflatten(-1, (half, 2))
+        resting = vectors[..., 2 * half :].unflatten(-1, (-1, 2))
+        pairs = torch.cat((turning, resting), dim=-2) if resting.numel() else turning.contiguous()
+        return torch.view_as_complex(pairs)
+
+
+def from_pairs(pairs: Tensor) -> Tensor:
+    """Complex pairs (..., head_dim / 2) as real vectors (..., head_dim), without copying."""
+    return torch.view_as_real(pairs).flatten(-2)
+
+
+def find_rope(model: nn.Module, pairing: Pairing) -> Rope:
+    """The model's rotary embedding, read from its own rotary module.
+
+    Raises ModelError if there is none, or one whose frequencies change with the prompt's length.
+    """
+    found = [module for module in model.modules() if isinstance(getattr(module, "inv_freq", None), Tensor)]
+    if not found:
+        raise ModelError(
+            "the model has no rotary position embedding, which PINE needs; use a RoPE model such as Llama or Qwen"
+        )
+    rotary = found[0]
+    rope_type = getattr(rotary, "rope_type", "default")
+    if rope_type in ("dynamic", "longrope"):
+        raise ModelError(
+            f"rope type {rope_type!r} changes its frequencies with the prompt's length and is not supported; "
+            "use a model with rope type 'default', 'linear', 'llama3' or 'yarn'"
+        )
+    inverse_frequencies = rotary.get_buffer("inv_freq").float()
+    return Rope(inverse_frequencies, pairing, float(getattr(rotary, "attention_scaling", 1.0)))
