@@ -7,7 +7,6 @@ def plot_config(filename: str = "pine-explorer") -> dict[str, Any]:
     """Config for plotly's to_html and for the page: no upload button, no logo, SVG download."""
     return {
         "showSendToCloud": False,
-        "showLink": False,
         "displaylogo": False,
         "responsive": True,
         "toImageButtonOptions": {"format": "svg", "filename": filename},

@@ -210,10 +210,7 @@ def axis_ticks(total: int) -> list[int]:
 def ruler_text(ruler: Ruler) -> str:
     """A few words that say what the ruler shows, nearest document first."""
     near = _nearest_first(ruler)
-    listed = [
-        f"{ruler.documents[d].name}{' (its own)' if d == ruler.own_document else ''} at {_positions(ruler, d)}"
-        for d in near
-    ]
+    listed = [f"{ruler.documents[d].name} at {_positions(ruler, d)}" for d in near]
     query = ruler.query[:1].upper() + ruler.query[1:]
     text = f"{query} stands at position {ruler.query_position + ruler.first_position}"
     text += f" and sees, nearest first: {', '.join(listed)}." if listed else " and sees no document."

@@ -2,11 +2,9 @@
 
 from collections.abc import Sequence
 
-# Samples of matplotlib's cividis (CC0), evenly spaced; the same stops are given to plotly.
-CIVIDIS = (
-    "#00224E", "#123570", "#3B496C", "#575D6D", "#707173",
-    "#8A8678", "#A59C74", "#C3B369", "#E1CC55", "#FEE838",
-)  # fmt: skip
+from plotly.colors import sequential
+
+CIVIDIS: tuple[str, ...] = tuple(color.upper() for color in sequential.Cividis)
 BLUES = ("#F2F6FA", "#C9DCEC", "#8DB6D6", "#4A86B8", "#1F5A91", "#0B3560")
 
 

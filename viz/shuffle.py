@@ -104,7 +104,7 @@ def score_line(columns: Sequence[ShuffleColumn], rows: Sequence[ShuffleRow]) -> 
 
     Counts the rows whose answer equals the first row's, which is among them.
     """
-    parts = []
+    parts: list[str] = []
     for column in columns:
         count = sum(row.cells[column.method].same for row in rows if column.method in row.cells)
         tried = sum(column.method in row.cells for row in rows)
