@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from viz.identity import Segment, ink_on
 from viz.markup import render
+from viz.numbers import format_value
 from viz.plot_style import base_figure, color_bar, empty_figure, plotly_text
 from viz.ramps import CIVIDIS, plotly_scale, ramp_color
 from viz.tokens import Token
@@ -238,11 +239,6 @@ def spread_figure(
         for width, color in ((4, "#000000"), (2, "#FFFFFF")):
             figure.add_shape(type="rect", x0=x0, x1=x1, y0=y0, y1=y1, line={"width": width, "color": color})
     return figure
-
-
-def format_value(value: float) -> str:
-    """Three significant digits, as short as they can be written; "0" only for exactly zero."""
-    return f"{value:.3g}" if value == 0 or abs(value) >= 1e-3 else f"{value:.1e}"
 
 
 def _largest(values: FloatArray) -> float:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from viz.identity import Segment, ink_on
 from viz.markup import render
+from viz.numbers import format_value
 from viz.ramps import BLUES, ramp_color
 from viz.tokens import Token, segment_runs
 
@@ -184,6 +185,8 @@ def position_ruler(ruler: Ruler) -> str:
         if ruler.starts[d] != MASKED
     ]
     first = ruler.first_position
+    own = ruler.own_document
+    future = 0 if own is None else int(ends[own]) - ruler.query_position - 1
     return render(
         "ruler.html",
         ruler=ruler,
@@ -193,6 +196,9 @@ def position_ruler(ruler: Ruler) -> str:
         prefix_width=ruler.prefix_length * percent,
         prefix_title=f"the prefix: positions {first}\u2013{first + ruler.prefix_length - 1}",
         query_left=(ruler.query_position + 0.5) * percent,
+        future_left=(ruler.query_position + 1) * percent,
+        future_width=future * percent,
+        future_lane=0 if own is None else int(lanes[own]),
         query_label=ruler.query_position + first,
         ticks=[(tick * percent, tick + first) for tick in axis_ticks(total)],
         rows=_ruler_rows(ruler),
@@ -210,20 +216,42 @@ def axis_ticks(total: int) -> list[int]:
 def ruler_text(ruler: Ruler) -> str:
     """A few words that say what the ruler shows, nearest document first."""
     near = _nearest_first(ruler)
-    listed = [f"{ruler.documents[d].name} at {_positions(ruler, d)}" for d in near]
-    query = ruler.query[:1].upper() + ruler.query[1:]
-    text = f"{query} stands at position {ruler.query_position + ruler.first_position}"
+    listed = [_seen_document(ruler, d) for d in near]
+    text = f"{_capital(ruler.query)} stands at position {ruler.query_position + ruler.first_position}"
     text += f" and sees, nearest first: {', '.join(listed)}." if listed else " and sees no document."
-    if int(ruler_lanes(ruler.starts, ruler.lengths).max(initial=0)) > 0:
-        text += " Documents share positions."
-    unseen = [segment.name for d, segment in enumerate(ruler.documents) if ruler.starts[d] == MASKED]
+    sharing = sharing_documents(ruler)
+    if sharing:
+        text += f" {_capital(_listed(ruler, sharing))} share positions."
+    unseen = [d for d in range(len(ruler.documents)) if ruler.starts[d] == MASKED]
     if unseen:
-        text += f" It may not read {_and(unseen)}."
+        text += f" It may not read {_listed(ruler, unseen)}."
     ties = tied_documents(ruler)
     if ties:
-        names = _and([ruler.documents[d].name for d in ties])
-        text += f" {names[:1].upper() + names[1:]} tie: the order follows their token ids, never their slots."
+        text += (
+            f" {_capital(_listed(ruler, ties))} tie in importance: their token ids decide, never their slots."
+        )
     return text
+
+
+def sharing_documents(ruler: Ruler) -> tuple[int, ...]:
+    """Indices of documents that take a position which another document takes too."""
+    spans = {
+        d: (int(ruler.starts[d]), int(ruler.starts[d] + ruler.lengths[d]))
+        for d in range(len(ruler.documents))
+        if ruler.starts[d] != MASKED
+    }
+    return tuple(
+        d
+        for d, (start, end) in spans.items()
+        if any(d != other and start < stop and begin < end for other, (begin, stop) in spans.items())
+    )
+
+
+def _seen_document(ruler: Ruler, document: int) -> str:
+    text = f"{ruler.documents[document].name} at {_positions(ruler, document)}"
+    if document != ruler.own_document:
+        return text
+    return f"its own {text}, read up to {ruler.query_position + ruler.first_position}"
 
 
 def _nearest_first(ruler: Ruler) -> list[int]:
@@ -234,7 +262,7 @@ def _nearest_first(ruler: Ruler) -> list[int]:
 
 def _ruler_rows(ruler: Ruler) -> list[_RulerRow]:
     ties = tied_documents(ruler)
-    lanes = ruler_lanes(ruler.starts, ruler.lengths)
+    sharing = sharing_documents(ruler)
     values = np.zeros(len(ruler.documents)) if ruler.importance is None else np.nan_to_num(ruler.importance)
     largest = float(values.max(initial=0)) or 1.0
     rows = []
@@ -244,14 +272,14 @@ def _ruler_rows(ruler: Ruler) -> list[_RulerRow]:
             notes.append("its own document" + ("" if ruler.importance is None else ", always nearest"))
         if d in ties:
             notes.append("tie, broken by token ids")
-        if lanes[d] > 0:
+        if d in sharing:
             notes.append("shares positions")
         has_value = ruler.importance is not None and not np.isnan(ruler.importance[d])
         rows.append(
             _RulerRow(
                 segment=ruler.documents[d],
                 positions=_positions(ruler, d),
-                value=f"{values[d]:.3g}" if has_value else "",
+                value=format_value(float(values[d])) if has_value else "",
                 bar=float(values[d]) / largest * 100,
                 notes=tuple(notes),
             )
@@ -266,6 +294,14 @@ def _positions(ruler: Ruler, document: int) -> str:
     return str(start) if last == start else f"{start}\u2013{last}"
 
 
-def _and(names: Sequence[str]) -> str:
-    """ "a", "a and b", "a, b and c"."""
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+def _listed(ruler: Ruler, documents: Sequence[int]) -> str:
+    """ "document A", "documents A and B", "documents A, B and C"."""
+    labels = [ruler.documents[d].label for d in documents]
+    if len(labels) == 1:
+        return f"document {labels[0]}"
+    return f"documents {', '.join(labels[:-1])} and {labels[-1]}"
+
+
+def _capital(text: str) -> str:
+    """The text with its first letter in upper case, the others as they are."""
+    return text[:1].upper() + text[1:]

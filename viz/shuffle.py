@@ -1,11 +1,11 @@
 """What changes when the documents are shuffled: a row per order tried, a column per method."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from viz.identity import document_segment
 from viz.markup import render
+from viz.numbers import format_difference
 from viz.tokens import shorten, visible_text
 
 _SHORT_TEXT = 90
@@ -88,15 +88,6 @@ class ShuffleColumn:
     method: str
     label: str
     promises_invariance: bool
-
-
-def format_difference(value: float) -> str:
-    """A logit difference as measured: "0.0" only for exactly zero, small ones in scientific notation."""
-    if math.isnan(value):
-        return "not a number"
-    if value == 0:
-        return "0.0"
-    return f"{value:.1e}" if abs(value) < 1e-3 else f"{value:.3g}"
 
 
 def score_line(columns: Sequence[ShuffleColumn], rows: Sequence[ShuffleRow]) -> str:
