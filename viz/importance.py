@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from viz.identity import Segment, ink_on
 from viz.markup import render
 from viz.numbers import format_value
-from viz.plot_style import base_figure, color_bar, empty_figure, plotly_text
+from viz.plot_style import COLOR_BAR_HEIGHT, base_figure, color_bar, empty_figure, plotly_text
 from viz.ramps import CIVIDIS, plotly_scale, ramp_color
 from viz.tokens import Token
 
@@ -35,6 +35,7 @@ FloatArray = NDArray[np.float32]
 ROW_LIMIT = 256
 """Most query tokens that are drawn; of more, the last ones."""
 NOT_RANKED = "This method does not rank documents, so there is no importance to show."
+_FRAME_HEIGHT = 90 + COLOR_BAR_HEIGHT
 _VALUE_NAMES = {"raw": "importance (attention mass per document token)", "share": "share of the row"}
 
 
@@ -201,9 +202,9 @@ def importance_figure(
         "query token" if len(shown) == len(tokens) else f"query token (last {len(shown)} of {len(tokens)})"
     )
     figure = base_figure(
-        heatmap, height=110 + max(20 * len(shown), 80), x_title="key document", y_title=title
+        heatmap, height=_FRAME_HEIGHT + max(20 * len(shown), 80), x_title="key document", y_title=title
     )
-    figure.update_xaxes(type="category")
+    figure.update_xaxes(type="category", dtick=1)
     figure.update_yaxes(type="category", dtick=1)
     return figure
 
@@ -229,7 +230,9 @@ def spread_figure(
         zsmooth=False,
         hovertemplate="layer %{y}, head %{x}<br>spread %{z:.3f}<extra></extra>",
     )
-    figure = base_figure(heatmap, height=110 + max(14 * num_layers, 120), x_title="head", y_title="layer")
+    figure = base_figure(
+        heatmap, height=_FRAME_HEIGHT + max(14 * num_layers, 120), x_title="head", y_title="layer"
+    )
     figure.update_xaxes(dtick=1 if num_heads <= 16 else 4)
     figure.update_yaxes(dtick=2 if num_layers <= 40 else 5)
     if layer is not None or head is not None:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from viz.identity import Segment
 from viz.markup import render
-from viz.plot_style import base_figure, plotly_text
+from viz.plot_style import base_figure, color_bar, plotly_text
 from viz.tokens import Token, segment_runs, token_window
 
 MASKED = 0
@@ -202,15 +202,9 @@ def token_mask_figure(
             [0.5, "#2F78B7"],
             [1, "#2F78B7"],
         ],
-        colorbar={
-            "tickvals": [0.25, 0.75],
-            "ticktext": ["masked", "allowed"],
-            "thickness": 12,
-            "outlinewidth": 0,
-            "len": 0.4,
-        },
-        xgap=1 if max(cells.shape) <= 100 else 0,
-        ygap=1 if max(cells.shape) <= 100 else 0,
+        colorbar={**color_bar(""), "tickvals": [0.25, 0.75], "ticktext": ["masked", "allowed"], "len": 0.4},
+        xgap=1 if max(cells.shape) <= 64 else 0,
+        ygap=1 if max(cells.shape) <= 64 else 0,
         zsmooth=False,
         hovertemplate="query %{y}<br>key %{x}<br>%{z:d} (1 allowed, 0 masked)<extra>"
         + plotly_text(method)

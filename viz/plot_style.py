@@ -1,6 +1,7 @@
 """How every plotly figure looks: no background, explicit height, text legible in light and dark."""
 
 import html
+import textwrap
 from typing import Any
 
 import plotly.graph_objects as go
@@ -33,8 +34,8 @@ def base_figure(*traces: Any, height: int, x_title: str = "", y_title: str = "")
         plot_bgcolor="rgba(0,0,0,0)",
         font={"family": "system-ui, sans-serif", "size": 13, "color": INK},
         hoverlabel={"font": {"family": "ui-monospace, monospace", "size": 13}, "align": "left"},
-        xaxis={**axis, "title": {"text": x_title}, "side": "top"},
-        yaxis={**axis, "title": {"text": y_title}, "autorange": "reversed"},
+        xaxis={**axis, "title": {"text": x_title, "standoff": 12}, "side": "top"},
+        yaxis={**axis, "title": {"text": y_title, "standoff": 12}, "autorange": "reversed"},
         dragmode=False,
     )
     return figure
@@ -45,8 +46,9 @@ def empty_figure(sentence: str, *, height: int = 160) -> go.Figure:
     figure = base_figure(height=height)
     figure.update_xaxes(visible=False)
     figure.update_yaxes(visible=False)
+    lines = textwrap.wrap(sentence, 42)
     figure.add_annotation(
-        text=plotly_text(sentence), x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False
+        text="<br>".join(map(plotly_text, lines)), x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False
     )
     return figure
 
@@ -57,5 +59,20 @@ def plotly_text(text: str) -> str:
 
 
 def color_bar(title: str) -> dict[str, Any]:
-    """Colour bar with a title, slim and without an outline."""
-    return {"title": {"text": title, "side": "right"}, "thickness": 12, "outlinewidth": 0, "len": 1.0}
+    """Colour bar with a title, slim and under the figure, so that phones keep the width."""
+    return {
+        "title": {"text": title, "side": "top"},
+        "orientation": "h",
+        "x": 0,
+        "xanchor": "left",
+        "y": 0,
+        "yanchor": "top",
+        "ypad": 16,
+        "len": 1.0,
+        "thickness": 10,
+        "outlinewidth": 0,
+    }
+
+
+COLOR_BAR_HEIGHT = 80
+"""Pixels that color_bar takes below the cells."""
