@@ -1,0 +1,81 @@
+"""PINE Explorer: reads the configuration, builds the page and serves it while the model loads."""
+
+import argparse
+import os
+from typing import TYPE_CHECKING
+
+# Read by gradio when it is imported: the page makes no request to anyone else.
+os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+
+import gradio as gr
+
+from viz.page.build import build_page
+from viz.page.source import EngineSource
+from viz.page.theme import STYLESHEETS, page_theme
+
+if TYPE_CHECKING:
+    from pine_engine.engine import Engine
+
+LAUNCH_OPTIONS = {
+    "theme": page_theme(),
+    "css_paths": STYLESHEETS,
+    "footer_links": ["api"],
+    "run_history": False,
+    "ssr_mode": False,
+    "max_file_size": "1mb",
+}
+
+
+def build_app(source: EngineSource) -> gr.Blocks:
+    """The page's Blocks, for an engine that may still be loading."""
+    return build_page(source)
+
+
+def engine_source(name: str | None, dtype: str, device: str) -> EngineSource:
+    """A source that loads the named model, the embedded one for None."""
+
+    def load() -> "Engine":
+        from pine_engine.engine import Engine  # torch takes seconds to import; the page does not wait for it
+
+        return Engine.load(name, dtype=dtype, device=device)
+
+    return EngineSource(load, name or "the embedded model")
+
+
+def read_arguments() -> argparse.Namespace:
+    """The flags; environment variables are their defaults."""
+    environment = os.environ
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--model",
+        default=environment.get("PINE_MODEL") or None,
+        help="hub id, folder or GGUF file; the embedded model if not given (PINE_MODEL)",
+    )
+    parser.add_argument(
+        "--dtype",
+        default=environment.get("PINE_DTYPE", "float32"),
+        choices=["float32", "bfloat16", "float16"],
+        help="number format of the model (PINE_DTYPE)",
+    )
+    parser.add_argument(
+        "--device", default=environment.get("PINE_DEVICE", "cpu"), help="cpu, cuda, ... (PINE_DEVICE)"
+    )
+    parser.add_argument("--host", default=None, help="address to serve on; this machine only if not given")
+    parser.add_argument("--port", type=int, default=None, help="port to serve on; 7860 or the next free one")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Serves the page until interrupted."""
+    arguments = read_arguments()
+    source = engine_source(arguments.model, arguments.dtype, arguments.device)
+    demo = build_app(source)
+    demo.launch(
+        server_name=arguments.host, server_port=arguments.port, prevent_thread_lock=True, **LAUNCH_OPTIONS
+    )
+    source.start()
+    demo.block_thread()
+
+
+if __name__ == "__main__":
+    main()

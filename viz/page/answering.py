@@ -1,0 +1,131 @@
+"""A run, seen from the page: a form goes in, answer cards that grow come out.
+
+Imports the engine and with it torch: the page imports this once the model is there.
+"""
+
+import time
+from collections.abc import Generator
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+from pine_engine.engine import Engine
+from pine_engine.events import (
+    AnswerDone,
+    Event,
+    PrefillDone,
+    PrefillProgress,
+    RunDone,
+    RunResult,
+    TokenDecoded,
+)
+from pine_engine.methods import METHODS
+from viz.answers import AnswerCard
+from viz.page.cards import waiting_cards
+from viz.page.form import Form, form_layout
+
+REDRAW_S = 0.1
+"""Shortest time between two redraws, in seconds: more often than this nobody sees."""
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """What the pictures need of a finished run; one visitor's, kept in the session.
+
+    order: identity of the document in each slot. titles: per slot, may be empty. prompt_tokens: text
+    of each prompt token. answer_tokens: text of each answer token, by method.
+    """
+
+    result: RunResult
+    order: tuple[int, ...]
+    titles: tuple[str, ...]
+    prompt_tokens: tuple[str, ...]
+    answer_tokens: dict[str, tuple[str, ...]]
+    model: str
+    dtype: str
+
+
+@dataclass(frozen=True)
+class RunView:
+    """What the page shows of a run: the cards, a status sentence, and at the end the finished run."""
+
+    cards: tuple[AnswerCard, ...]
+    sentence: str
+    finished: FinishedRun | None = None
+
+
+def advance(card: AnswerCard, event: Event) -> AnswerCard:
+    """The card after one more event of its method."""
+    match event:
+        case PrefillProgress(layers_done=done, num_layers=total):
+            return replace(card, state="reading", layers_done=done, num_layers=total)
+        case PrefillDone(seconds=seconds):
+            return replace(card, state="writing", prefill_s=seconds)
+        case TokenDecoded(step=step, text=text):
+            return replace(card, state="writing", num_tokens=step + 1, text=text)
+        case AnswerDone(answer=answer):
+            return replace(
+                card,
+                state="finished",
+                text=answer.text,
+                num_tokens=len(answer.token_ids),
+                prefill_s=answer.prefill_s,
+                decode_s_per_token=answer.decode_s_per_token,
+                finish_reason=answer.finish_reason,
+            )
+        case RunDone():
+            return card
+
+
+def method_of(event: Event) -> str | None:
+    """The method an event is about; None for the end of the run."""
+    if isinstance(event, RunDone):
+        return None
+    return event.answer.method if isinstance(event, AnswerDone) else event.method
+
+
+def progress_sentence(event: Event) -> str:
+    """One line on what the engine is doing."""
+    match event:
+        case PrefillProgress(method=method, layers_done=done, num_layers=total):
+            return f"{METHODS[method].label} reads the prompt: layer {done} of {total}"
+        case PrefillDone(method=method):
+            return f"{METHODS[method].label} has read the prompt"
+        case _:
+            return "Writing the answers"
+
+
+def answer(engine: Engine, form: Form) -> Generator[RunView, None, None]:
+    """Runs the form; closing the generator stops the model. The last view has the finished run.
+
+    Raises InputError if the form cannot be run.
+    """
+    layout = form_layout(form, engine)
+    cards = {card.method: card for card in waiting_cards(form.methods)}
+    events = engine.generate(layout, methods=form.methods, max_new_tokens=form.max_new_tokens, trace=True)
+    began = drawn = time.monotonic()
+    with closing(events):
+        for event in events:
+            method = method_of(event)
+            if method is None:
+                continue
+            cards[method] = advance(cards[method], event)
+            if time.monotonic() - drawn >= REDRAW_S:
+                drawn = time.monotonic()
+                yield RunView(tuple(cards.values()), progress_sentence(event))
+    assert isinstance(event, RunDone)
+    sentence = f"Done: {layout.num_tokens:,} prompt tokens, {time.monotonic() - began:.1f} s in all."
+    yield RunView(tuple(cards.values()), sentence, _finish(engine, form, event.result))
+
+
+def _finish(engine: Engine, form: Form, result: RunResult) -> FinishedRun:
+    return FinishedRun(
+        result=result,
+        order=form.order,
+        titles=tuple(entry.title.strip() for entry in form.entries),
+        prompt_tokens=tuple(engine.decode_tokens(result.layout.ids)),
+        answer_tokens={
+            method: tuple(engine.decode_tokens(answer.token_ids)) for method, answer in result.answers.items()
+        },
+        model=engine.name,
+        dtype=engine.dtype,
+    )

@@ -1,0 +1,69 @@
+"""The page from top to bottom: the main job, the shuffle, the inside, the running example."""
+
+from typing import Any
+
+import gradio as gr
+
+from viz.importance import empty_panel
+from viz.page.api import add_api
+from viz.page.examples import load_examples
+from viz.page.failures import notice
+from viz.page.inside_panel import build_inside, wire_inside
+from viz.page.running import PRIVATE_EVENT, QUEUE_SIZE
+from viz.page.shuffle_panel import build_shuffle, wire_shuffle
+from viz.page.source import EngineSource, Status
+from viz.page.workspace import build_workspace, wire_workspace
+
+TITLE = "PINE Explorer"
+QUESTION = "Does the order of the documents change a language model’s answer, and why?"
+
+
+def build_page(source: EngineSource) -> gr.Blocks:
+    """The Blocks of the page, ready to launch. The engine is asked for when it is first needed."""
+    examples = load_examples()
+    with gr.Blocks(title=TITLE, analytics_enabled=False, fill_width=True) as page:
+        with gr.Row(elem_id="header"):
+            gr.HTML(f"<h1>{TITLE}</h1><p>{QUESTION}</p>", scale=3, min_width=300)
+            model = gr.HTML(status_html(source.status), elem_id="model-status", min_width=220)
+        workspace = build_workspace(examples)
+        shuffle = build_shuffle(len(examples[0].documents))
+        inside = build_inside()
+        with gr.Column(elem_id="example-section", elem_classes="pine-section"):
+            gr.HTML(
+                "<h2>The idea on eight tokens</h2><p>The paper’s running example: one system token, three documents "
+                "of two tokens each, and one token of the answer. No model is needed.</p>"
+            )
+            running_example = gr.HTML(empty_panel("Drawing the example."), elem_id="running-example")
+        ready = gr.State(source.status.stage == "ready")
+        timer = gr.Timer(1.0)
+
+        run_event = wire_workspace(workspace, source, examples, ready)
+        wire_shuffle(shuffle, workspace, source)
+        wire_inside(inside, workspace.finished, run_event)
+        _wire_status(page, timer, model, ready, source)
+        page.load(_running_example, None, running_example, **PRIVATE_EVENT)
+        add_api(source)
+    page.queue(max_size=QUEUE_SIZE)
+    return page
+
+
+def status_html(status: Status) -> str:
+    """HTML of the line that says how far the model is."""
+    return notice(status.sentence, kind="error" if status.stage == "failed" else status.stage)
+
+
+def _wire_status(
+    page: gr.Blocks, timer: gr.Timer, model: gr.HTML, ready: gr.State, source: EngineSource
+) -> None:
+    def look() -> tuple[Any, Any, Any]:
+        status = source.status
+        return status_html(status), status.stage == "ready", gr.Timer(active=status.stage == "loading")
+
+    for trigger in (page.load, timer.tick):
+        trigger(look, None, [model, ready, timer], **PRIVATE_EVENT)
+
+
+def _running_example() -> str:
+    from viz.page.running_example import running_example_html  # imports torch; the page is served before
+
+    return running_example_html()

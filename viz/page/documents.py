@@ -1,0 +1,282 @@
+"""The documents editor: cards with a letter that travels with the document when it is moved.
+
+The cards are a fixed pool of widgets, shown as needed: typed text lives in the browser and is only
+written by the server where an operation changes it, so it is never lost and never moves to a neighbour.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import gradio as gr
+
+from viz.identity import badge
+
+MAX_DOCUMENTS = 20
+
+# A rule on a line of its own, or at least one blank line, stands between pasted documents.
+_RULE = re.compile(r"^[ \t]*-{3,}[ \t]*$", re.MULTILINE)
+_BLANK_LINES = re.compile(r"\n[ \t]*\n\s*")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One document in the editor. identity: its letter (0 is A), which it keeps when it is moved."""
+
+    identity: int
+    title: str = ""
+    text: str = ""
+
+
+Entries = tuple[Entry, ...]
+Operation = Callable[[Entries], Entries]
+
+
+def entries_from(documents: Sequence[tuple[str, str]]) -> Entries:
+    """Entries for (title, text) pairs, lettered in this order."""
+    return tuple(Entry(identity, title, text) for identity, (title, text) in enumerate(documents))
+
+
+def add(entries: Entries) -> Entries:
+    """The entries with an empty one at the end; unchanged if the pool is full."""
+    if len(entries) == MAX_DOCUMENTS:
+        return entries
+    return (*entries, Entry(len(entries)))
+
+
+def remove(entries: Entries, slot: int) -> Entries:
+    """The entries without the one in that slot.
+
+    Later letters close the gap, so that the letters on the cards are always those in the prompt.
+    """
+    if slot >= len(entries):
+        return entries
+    gone = entries[slot].identity
+    kept = entries[:slot] + entries[slot + 1 :]
+    return tuple(
+        replace(entry, identity=entry.identity - 1) if entry.identity > gone else entry for entry in kept
+    )
+
+
+def move(entries: Entries, slot: int, step: int) -> Entries:
+    """The entries with the one in that slot swapped with its neighbour `step` (-1 or 1) away."""
+    other = slot + step
+    if not (0 <= slot < len(entries) and 0 <= other < len(entries)):
+        return entries
+    moved = list(entries)
+    moved[slot], moved[other] = moved[other], moved[slot]
+    return tuple(moved)
+
+
+def split_pasted(text: str) -> list[tuple[str, str]]:
+    """(title, text) of each document in a pasted text.
+
+    Documents are separated by lines of --- if there are any, by blank lines otherwise. A first line
+    that starts with # is the title.
+    """
+    text = text.replace("\r\n", "\n")
+    separator = _RULE if _RULE.search(text) else _BLANK_LINES
+    documents = []
+    for part in filter(None, (part.strip() for part in separator.split(text))):
+        first, _, rest = part.partition("\n")
+        if first.startswith("#") and rest.strip():
+            documents.append((first.lstrip("# ").strip(), rest.strip()))
+        else:
+            documents.append(("", part))
+    return documents
+
+
+def paste(entries: Entries, text: str) -> tuple[Entries, str]:
+    """The entries with the pasted documents in place of empty cards and after the filled ones.
+
+    Also returns a sentence that says what was added, and what was left out for want of room.
+    """
+    documents = split_pasted(text)
+    if not documents:
+        return entries, "There is nothing to add; paste some text first."
+    for slot in reversed(range(len(entries))):
+        if not (entries[slot].title.strip() or entries[slot].text.strip()):
+            entries = remove(entries, slot)
+    room = MAX_DOCUMENTS - len(entries)
+    first = len(entries)
+    added = [Entry(first + index, title, body) for index, (title, body) in enumerate(documents[:room])]
+    sentence = f"Added {len(added)} document{'s' if len(added) != 1 else ''}."
+    if len(documents) > room:
+        sentence += f" {len(documents) - room} did not fit: the page holds {MAX_DOCUMENTS}."
+    return entries + tuple(added), sentence
+
+
+@dataclass(frozen=True)
+class Card:
+    """The widgets of one slot."""
+
+    group: gr.Group
+    header: gr.HTML
+    count: gr.HTML
+    title: gr.Textbox
+    text: gr.Textbox
+    up: gr.Button
+    down: gr.Button
+    remove: gr.Button
+
+
+@dataclass(frozen=True)
+class Editor:
+    """The widgets of the editor.
+
+    identities: state, the identity of the document in each shown slot.
+    """
+
+    identities: gr.State
+    cards: tuple[Card, ...]
+    add: gr.Button
+    clear: gr.Button
+    pasted: gr.Textbox
+    paste: gr.Button
+    message: gr.HTML
+
+    @property
+    def inputs(self) -> list[Any]:
+        """What `read` needs: the identities, all titles, all texts."""
+        return [self.identities, *(card.title for card in self.cards), *(card.text for card in self.cards)]
+
+    @property
+    def outputs(self) -> list[Any]:
+        """What `write` may update."""
+        widgets: list[Any] = [self.identities, self.pasted, self.message]
+        for card in self.cards:
+            widgets += [card.group, card.header, card.title, card.text]
+        return widgets
+
+
+def read(identities: Sequence[int], *titles_and_texts: str | None) -> Entries:
+    """The entries of the shown cards, from the values of `Editor.inputs`."""
+    titles, texts = titles_and_texts[:MAX_DOCUMENTS], titles_and_texts[MAX_DOCUMENTS:]
+    return tuple(
+        Entry(identity, titles[slot] or "", texts[slot] or "") for slot, identity in enumerate(identities)
+    )
+
+
+def write(editor: Editor, before: Entries, after: Entries) -> dict[Any, Any]:
+    """Updates that turn one content into another; cards that stay the same are not touched."""
+    updates: dict[Any, Any] = {editor.identities: tuple(entry.identity for entry in after)}
+    for slot, card in enumerate(editor.cards):
+        old = before[slot] if slot < len(before) else None
+        new = after[slot] if slot < len(after) else None
+        if (old is None) != (new is None):
+            updates[card.group] = gr.update(visible=new is not None)
+        if new != old:
+            updates[card.header] = header_html(new.identity, slot) if new else ""
+        shown, wanted = old or Entry(0), new or Entry(0)
+        if shown.title != wanted.title:
+            updates[card.title] = wanted.title
+        if shown.text != wanted.text:
+            updates[card.text] = wanted.text
+    return updates
+
+
+def header_html(identity: int, slot: int) -> str:
+    """HTML of a card's head: the document's badge and the slot it is in."""
+    return f'<div class="pine-card-head">{badge(identity, slot)}</div>'
+
+
+def build_editor(entries: Entries) -> Editor:
+    """Makes the widgets, filled with the given entries."""
+    with gr.Column(elem_id="documents", elem_classes="pine-documents"):
+        cards = tuple(
+            _build_card(slot, entries[slot] if slot < len(entries) else None) for slot in range(MAX_DOCUMENTS)
+        )
+    with gr.Row(elem_classes="pine-tight"):
+        add_button = gr.Button("Add a document", size="sm", elem_id="add-document")
+        clear_button = gr.Button("Clear all", size="sm", elem_id="clear-documents")
+    with gr.Accordion("Paste many at once", open=False, elem_id="paste-panel"):
+        pasted = gr.Textbox(
+            label="Several documents",
+            info="Separate documents by a blank line, or by a line of ---. A first line starting with # is a title.",
+            placeholder="# Tides\nThe Moon pulls the sea ...\n---\n# Wind\nAir moves from high to low pressure ...",
+            lines=5,
+            max_lines=12,
+            elem_id="pasted",
+        )
+        paste_button = gr.Button("Add these documents", size="sm", elem_id="paste-documents")
+    message = gr.HTML("", elem_id="documents-message", elem_classes="pine-note")
+    return Editor(
+        identities=gr.State(tuple(entry.identity for entry in entries)),
+        cards=cards,
+        add=add_button,
+        clear=clear_button,
+        pasted=pasted,
+        paste=paste_button,
+        message=message,
+    )
+
+
+def _build_card(slot: int, entry: Entry | None) -> Card:
+    shown = entry or Entry(0)
+    with gr.Group(
+        visible=entry is not None, elem_classes="pine-document", elem_id=f"document-{slot + 1}"
+    ) as group:
+        with gr.Row(elem_classes="pine-document-bar"):
+            header = gr.HTML(header_html(shown.identity, slot) if entry else "", min_width=60)
+            count = gr.HTML("", min_width=60, elem_classes="pine-count")
+            up = gr.Button("Up", size="sm", min_width=40, elem_classes="pine-quiet")
+            down = gr.Button("Down", size="sm", min_width=40, elem_classes="pine-quiet")
+            remove_button = gr.Button("Remove", size="sm", min_width=40, elem_classes="pine-quiet")
+        title = gr.Textbox(
+            shown.title,
+            label=f"Title of the document in slot {slot + 1}",
+            show_label=False,
+            placeholder="Title (may be empty)",
+            max_lines=1,
+            container=False,
+            interactive=True,
+            elem_classes="pine-title",
+        )
+        text = gr.Textbox(
+            shown.text,
+            label=f"Text of the document in slot {slot + 1}",
+            show_label=False,
+            placeholder="Text of the document",
+            lines=2,
+            max_lines=8,
+            container=False,
+            interactive=True,
+            elem_classes="pine-text",
+        )
+    return Card(group, header, count, title, text, up, down, remove_button)
+
+
+def wire_editor(editor: Editor) -> Any:
+    """Connects the editor's buttons as one event, which is returned so that others can follow it.
+
+    One event for all of them: a click that comes before the last one is answered is dropped, never
+    applied to what was there before.
+    """
+    operations: dict[gr.Button, Operation] = {
+        editor.add: add,
+        editor.clear: lambda entries: (Entry(0), Entry(1)),
+    }
+    for slot, card in enumerate(editor.cards):
+        operations[card.up] = partial(move, slot=slot, step=-1)
+        operations[card.down] = partial(move, slot=slot, step=1)
+        operations[card.remove] = partial(remove, slot=slot)
+
+    def edit(pressed: gr.EventData, pasted: str, *values: Any) -> dict[Any, Any]:
+        before = read(*values)
+        if pressed.target is editor.paste:
+            after, sentence = paste(before, pasted)
+            emptied = {editor.pasted: ""} if after != before else {}
+            return write(editor, before, after) | {editor.message: sentence} | emptied
+        return write(editor, before, operations[pressed.target](before)) | {editor.message: ""}
+
+    return gr.on(
+        [button.click for button in (*operations, editor.paste)],
+        edit,
+        [editor.pasted, *editor.inputs],
+        editor.outputs,
+        trigger_mode="once",
+        show_progress="hidden",
+        api_visibility="private",
+    )

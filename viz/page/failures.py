@@ -1,0 +1,27 @@
+"""What the page says when something fails: one sentence for the reader, the traceback for the log."""
+
+import logging
+
+from markupsafe import Markup
+
+from pine_engine.errors import PineError
+
+log = logging.getLogger(__name__)
+
+
+def explain(error: Exception) -> str:
+    """The sentence for the reader; anything but a PineError is our mistake and is logged in full."""
+    if isinstance(error, PineError):
+        sentence = str(error)
+        return sentence[:1].upper() + sentence[1:]
+    log.error("a callback failed", exc_info=error)
+    return (
+        f"Something went wrong inside the app ({type(error).__name__}); what you typed is kept. "
+        "Try again, or look into the log of the server."
+    )
+
+
+def notice(sentence: str, *, kind: str = "status") -> str:
+    """HTML of a status line, or of an error line for kind "error"; the sentence is escaped."""
+    role = "alert" if kind == "error" else "status"
+    return Markup('<p class="pine-notice pine-notice-{}" role="{}">{}</p>').format(kind, role, sentence)

@@ -1,0 +1,116 @@
+"""What a visitor asks: the values of the form as one record, and the tokens they become."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pine_engine.errors import InputError
+from pine_engine.layout import TokenLayout
+from pine_engine.prompt import Document, Prompt
+from pine_engine.tasks import get_task
+from viz.identity import document_letter
+from viz.page.documents import Entries, Entry, read
+
+if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
+    from pine_engine.engine import Engine
+
+MAX_NEW_TOKENS = 256
+
+
+@dataclass(frozen=True)
+class Form:
+    """One question over documents, as typed. max_new_tokens: longest answer, in tokens."""
+
+    task: str
+    question: str
+    instruction: str
+    methods: tuple[str, ...]
+    max_new_tokens: int
+    entries: Entries
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The identity of the document in each slot."""
+        return tuple(entry.identity for entry in self.entries)
+
+    def check(self) -> None:
+        """Raises InputError with a sentence about the first thing that is missing."""
+        if not self.entries:
+            raise InputError("There are no documents; add at least one.")
+        for entry in self.entries:
+            if not entry.text.strip():
+                letter = document_letter(entry.identity)
+                raise InputError(f"Document {letter} is empty; write some text or remove it.")
+        if needs_question(self.task) and not self.question.strip():
+            raise InputError("There is no question; write one.")
+        if not self.methods:
+            raise InputError("No method is chosen; tick at least one.")
+
+
+def needs_question(task: str) -> bool:
+    """True if the task's prompt has a place for the question."""
+    row = get_task(task)
+    return "{question}" in row.prefix + row.suffix
+
+
+def read_form(
+    task: str,
+    question: str,
+    instruction: str,
+    methods: Sequence[str],
+    max_new_tokens: float,
+    *editor_values: Any,
+) -> Form:
+    """The form from the values of its widgets, in the order of `Workspace.inputs`."""
+    return Form(
+        task=task,
+        question=question or "",
+        instruction=instruction or "",
+        methods=tuple(methods),
+        max_new_tokens=int(max_new_tokens),
+        entries=read(*editor_values),
+    )
+
+
+def form_layout(form: Form, engine: "Engine") -> TokenLayout:
+    """The tokens of the form's prompt, documents in the order of the slots.
+
+    The prompt is written with the documents in the order of their letters and then reordered, so that a
+    letter inside the prompt is the letter on the card.
+    Raises InputError for what is missing.
+    """
+    form.check()
+    lettered = sorted(form.entries, key=lambda entry: entry.identity)
+    layout = engine.tokenize(_prompt(form, lettered, engine.tokenizer))
+    return layout.reorder(form.order)
+
+
+@dataclass(frozen=True)
+class TokenCount:
+    """Lengths in tokens. documents: per slot, None for an empty one. total: the whole prompt."""
+
+    documents: tuple[int | None, ...]
+    total: int
+    max_context: int
+
+
+def count_tokens(form: Form, engine: "Engine") -> TokenCount:
+    """How long the prompt is, also where it is unfinished or longer than the context."""
+    filled = [entry for entry in form.entries if entry.text.strip()]
+    shown = filled or [Entry(0, "", ".")]
+    question = form.question if form.question.strip() else "?"
+    prompt = _prompt(replace(form, question=question), shown, engine.tokenizer)
+    layout = engine.tokenize(prompt)
+    lengths = iter(layout.lengths.tolist())
+    documents = tuple(next(lengths) if entry.text.strip() else None for entry in form.entries)
+    total = layout.num_tokens - (0 if filled else int(layout.lengths.sum()))
+    return TokenCount(documents, total, engine.max_context)
+
+
+def _prompt(form: Form, entries: Sequence[Entry], tokenizer: Any) -> Prompt:
+    return get_task(form.task).prompt(
+        tokenizer,
+        question=form.question,
+        documents=[Document(entry.text, entry.title.strip()) for entry in entries],
+        instruction=form.instruction,
+    )

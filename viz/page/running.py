@@ -1,0 +1,40 @@
+"""How a callback runs the model: one at a time, once the model is there, failures as sentences."""
+
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from viz.page.failures import explain
+from viz.page.source import EngineSource
+
+if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
+    from pine_engine.engine import Engine
+
+View = TypeVar("View")
+
+QUEUE_SIZE = 32
+"""Visitors that may wait for the model; the next one is told that the queue is full."""
+
+MODEL_EVENT: dict[str, Any] = {"concurrency_id": "model", "concurrency_limit": 1}
+"""Options of every event that runs the model, so that one runs at a time."""
+
+PRIVATE_EVENT: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+"""Options of events that only redraw the page."""
+
+
+def run_with_engine(
+    source: EngineSource,
+    work: "Callable[[Engine], Generator[View, None, None]]",
+    *,
+    say: Callable[[str], View],
+    fail: Callable[[str], View],
+) -> Generator[View, None, None]:
+    """Yields what work(engine) yields; say(sentence) before, while the model loads; fail(sentence) if it fails.
+
+    Closing this generator closes the work, which stops the model.
+    """
+    try:
+        while (engine := source.wait(0.5)) is None:
+            yield say(source.status.sentence)
+        yield from work(engine)
+    except Exception as error:
+        yield fail(explain(error))
