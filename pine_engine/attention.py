@@ -197,7 +197,7 @@ def merge_documents(
     num_heads, num_queries, _, head_dim = document_query.shape
     tail_keys, tail_values = tail
     num_kv_heads = tail_keys.shape[0]
-    by_document = document_query.view(num_kv_heads, -1, *document_query.shape[2:]).transpose(1, 2)
+    by_document = document_query.reshape(num_kv_heads, -1, *document_query.shape[2:]).transpose(1, 2)
     maxima, sums, outputs = [], [], []
     first = 0
     for keys, values, bias in zip(blocks.keys, blocks.values, padding, strict=True):

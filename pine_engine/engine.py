@@ -94,7 +94,7 @@ class Engine:
         config = model.config.get_text_config()
         self.model = model
         self.tokenizer = tokenizer
-        self.name = name
+        self.model_name = name
         self.revision = revision
         self.stop_ids = stop_ids
         self.max_context: int = max_context or config.max_position_embeddings

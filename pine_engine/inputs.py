@@ -1,0 +1,115 @@
+"""Files and API calls into inputs: JSON checked against a schema, with errors of one clear sentence."""
+
+import json
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pine_engine.engine import Engine
+from pine_engine.errors import InputError
+from pine_engine.layout import TokenLayout
+from pine_engine.prompt import Document
+from pine_engine.tasks import get_task
+
+
+class DocumentInput(BaseModel):
+    """A document with an optional title."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    text: str
+    title: str = ""
+
+
+class Comparison(BaseModel):
+    """What one run is asked: documents, a question, and optionally an instruction and a task."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    question: str = ""
+    documents: list[str | DocumentInput] = Field(min_length=1)
+    instruction: str = ""
+    system: str = ""
+    task: str = "retrieval_qa"
+
+    def tokenize(self, engine: Engine) -> TokenLayout:
+        """The prompt's tokens. Raises InputError for an empty part or an unknown task."""
+        documents = [
+            Document(given) if isinstance(given, str) else Document(given.text, given.title)
+            for given in self.documents
+        ]
+        prompt = get_task(self.task).prompt(
+            engine.tokenizer,
+            question=self.question,
+            documents=documents,
+            instruction=self.instruction,
+            system=self.system,
+        )
+        return engine.tokenize(prompt)
+
+
+class DataRow(BaseModel):
+    """One example of a data set, in the schema that `verify` reads; other fields are ignored."""
+
+    id: str
+    task: str
+    system: str = ""
+    prefix: str = ""
+    question: str = ""
+    documents: list[DocumentInput] = Field(min_length=1)
+
+    def comparison(self) -> Comparison:
+        """The row as a question to the engine. A system text stands where the task expects one."""
+        in_system = get_task(self.task).instruction_role == "system"
+        return Comparison(
+            question=self.question,
+            documents=list(self.documents),
+            instruction=self.system if in_system else self.prefix,
+            system="" if in_system else self.system,
+            task=self.task,
+        )
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def read_comparison(path: Path) -> Comparison:
+    """The comparison in a JSON file. Raises InputError that names the file and what is wrong in it."""
+    return _parse(Comparison, _read_text(path), str(path))
+
+
+def read_rows(path: Path, limit: int | None = None) -> list[DataRow]:
+    """The rows of a JSONL file, at most `limit`. Raises InputError that names the line."""
+    rows = []
+    for number, line in enumerate(_read_text(path).splitlines(), start=1):
+        if limit is not None and len(rows) >= limit:
+            break
+        if line.strip():
+            rows.append(_parse(DataRow, line, f"{path}, line {number}"))
+    if not rows:
+        raise InputError(f"{path} has no rows; expected one JSON object per line")
+    return rows
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}; give the path of a file that exists") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 text; save it as UTF-8") from error
+
+
+def _parse(model: type[Model], text: str, where: str) -> Model:
+    try:
+        content: Any = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{where} is not JSON: {error.msg} at line {error.lineno} column {error.colno}") from error
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        # A list item that fits none of its types is reported once per type; the field is what helps.
+        field = ".".join(str(part) for part in first["loc"] if part not in ("str", "DocumentInput"))
+        raise InputError(f"{where}: {field or 'the file'}: {first['msg'].lower()}") from error
