@@ -192,7 +192,7 @@ def importance_figure(
         zmin=0,
         zmax=_largest(values),
         colorscale=plotly_scale(CIVIDIS),
-        colorbar=color_bar(_VALUE_NAMES[normalisation]),
+        colorbar=color_bar("importance" if normalisation == "raw" else "share of the row"),
         xgap=1,
         ygap=1,
         zsmooth=False,

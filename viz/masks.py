@@ -202,7 +202,7 @@ def token_mask_figure(
             [0.5, "#2F78B7"],
             [1, "#2F78B7"],
         ],
-        colorbar={**color_bar(""), "tickvals": [0.25, 0.75], "ticktext": ["masked", "allowed"], "len": 0.4},
+        colorbar={**color_bar(""), "tickvals": [0.25, 0.75], "ticktext": ["masked", "allowed"]},
         xgap=1 if max(cells.shape) <= 64 else 0,
         ygap=1 if max(cells.shape) <= 64 else 0,
         zsmooth=False,

@@ -1,0 +1,87 @@
+"""Reads the HTML of viz back: cells of tables, elements, attributes."""
+
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+
+
+@dataclass
+class Element:
+    """An HTML element: tag, attributes and all text inside it."""
+
+    tag: str
+    attributes: dict[str, str]
+    text: str = ""
+    children: list["Element"] = field(default_factory=list)
+
+    @property
+    def classes(self) -> set[str]:
+        return set(self.attributes.get("class", "").split())
+
+    def all(self, tag: str) -> list["Element"]:
+        """Elements of this tag inside, in document order."""
+        found = []
+        for child in self.children:
+            found += ([child] if child.tag == tag else []) + child.all(tag)
+        return found
+
+    def with_class(self, name: str) -> list["Element"]:
+        """Elements of this class inside, in document order."""
+        found = []
+        for child in self.children:
+            found += ([child] if name in child.classes else []) + child.with_class(name)
+        return found
+
+
+class _Reader(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.stack = [Element("root", {})]
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        element = Element(tag, {name: value or "" for name, value in attrs})
+        self.stack[-1].children.append(element)
+        if tag not in ("br", "hr", "img", "input", "meta"):
+            self.stack.append(element)
+
+    def handle_endtag(self, tag: str) -> None:
+        element = self.stack.pop()
+        assert element.tag == tag, f"</{tag}> closes <{element.tag}>"
+
+    def handle_data(self, data: str) -> None:
+        for element in self.stack:
+            element.text += data
+
+
+def read_html(html: str) -> Element:
+    """The root of the parsed HTML; fails if a tag is not closed."""
+    reader = _Reader()
+    reader.feed(html)
+    reader.close()
+    assert len(reader.stack) == 1, [element.tag for element in reader.stack]
+    return reader.stack[0]
+
+
+def table_cells(table: Element) -> list[list[Element]]:
+    """Data cells of the body of a table, row by row."""
+    return [row.all("td") for body in table.all("tbody") for row in body.all("tr")]
+
+
+HOSTILE = (
+    "<img src=x onerror=alert(1)>",
+    "<|im_end|>",
+    "{{7*7}}",
+    "${x}",
+    "\"'><script>alert(1)</script>",
+    "</td></table>",
+)
+"""Texts that must come out as they went in."""
+
+
+def assert_harmless(html: str) -> None:
+    """Fails if the HTML has an element or attribute that none of our templates write."""
+    pending = [read_html(html)]
+    while pending:
+        element = pending.pop()
+        assert element.tag not in ("img", "script", "iframe", "a", "svg", "form"), element
+        assert not [name for name in element.attributes if name.startswith("on")], element
+        pending += element.children
