@@ -1,0 +1,243 @@
+"""Which models there are, where they come from, and how they are loaded."""
+
+import logging
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, cast, get_args
+
+from pine_engine.checkpoint import one_line, quiet_transformers, read_gguf, read_safetensors
+from pine_engine.embedded import (
+    EMBEDDED_NAME,
+    INSTALL_ADVICE,
+    WHEEL,
+    Progress,
+    embedded_version,
+    find_embedded_gguf,
+    prepare_embedded,
+)
+from pine_engine.errors import ModelError
+
+if TYPE_CHECKING:  # imported where they are used, for the reason that checkpoint.py gives
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+__all__ = ["LoadedModel", "ModelSource", "find_embedded_gguf", "load", "prepare_embedded", "resolve"]
+
+logger = logging.getLogger(__name__)
+
+Dtype = Literal["float32", "bfloat16", "float16"]
+
+HUB_ID_OF_EMBEDDED = "HuggingFaceTB/SmolLM2-135M-Instruct"
+HUB_TIMEOUT_S = 10.0
+HUB_ID = re.compile(r"(?P<id>\w[\w.-]*(/\w[\w.-]*)?)(@(?P<revision>[\w./-]+))?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """Where a model comes from.
+
+    revision is the wheel's version for the embedded model and None for a folder or file. For a hub model it
+    is the branch, tag or commit that was asked for, and once the model is loaded the commit that came.
+    """
+
+    name: str
+    path_or_id: str
+    revision: str | None
+    origin: Literal["embedded", "hub", "folder"]
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model ready for inference, and what a run has to know about it.
+
+    max_context is in tokens. stop_ids are the token ids that end a turn.
+    """
+
+    model: "PreTrainedModel"
+    tokenizer: "PreTrainedTokenizerBase"
+    source: ModelSource
+    dtype: Dtype
+    max_context: int
+    stop_ids: frozenset[int]
+
+
+def resolve(name: str | None = None) -> ModelSource:
+    """Where the model called `name` comes from; nothing is loaded and the hub is not asked.
+
+    None is the embedded model, or its original on the hub where the wheel is not installed. Otherwise a
+    folder, a GGUF file, or a hub id, which may end in `@revision`.
+    Raises ModelError if name is none of these.
+    """
+    if name is None or name == EMBEDDED_NAME:
+        return resolve_embedded()
+    path = Path(name).expanduser()
+    if name and path.is_dir():  # Path("") is the current folder
+        return resolve_folder(path)
+    if path.suffix == ".gguf":
+        if not path.is_file():
+            raise ModelError(f"there is no file {name}; give the path of a GGUF file that exists")
+        return ModelSource(path.stem, str(path), None, "folder")
+    hub_id = HUB_ID.fullmatch(name)
+    if hub_id is None or path.exists():
+        raise ModelError(
+            f"{name!r} is not a model; expected a folder that holds one, a .gguf file, or a hub id such as"
+            f" {HUB_ID_OF_EMBEDDED}"
+        )
+    return ModelSource(hub_id["id"].rpartition("/")[2], hub_id["id"], hub_id["revision"], "hub")
+
+
+def load(
+    name: str | None = None,
+    *,
+    dtype: str = "float32",
+    device: str = "cpu",
+    attn_implementation: str = "sdpa",
+    progress: Progress | None = None,
+) -> LoadedModel:
+    """A model and its tokenizer, in eval mode and without gradients; `name` as `resolve` takes it.
+
+    dtype is float32, bfloat16 or float16. device is torch's name of one, or "auto" to let accelerate spread
+    the model. progress is called while the embedded model is unpacked, at its first use. The embedded model
+    and local folders never ask the hub.
+    Raises ModelError, with a sentence on what to do, if any of it is not possible.
+    """
+    weights_dtype = known_dtype(dtype)
+    source = resolve(name)
+    check_device(device)
+
+    import torch
+
+    options = {"dtype": getattr(torch, weights_dtype), "attn_implementation": attn_implementation}
+    if device != "cpu":
+        options["device_map"] = device
+
+    if source.origin == "hub":
+        # Not quiet: a download takes minutes, and its bars are what tells so.
+        commit, is_online = find_on_hub(source.path_or_id, source.revision)
+        # By its branch and not by the commit: only then the cache remembers which commit the branch was at.
+        model, tokenizer = read_safetensors(
+            source.path_or_id, revision=source.revision, local_files_only=not is_online, **options
+        )
+        source = replace(source, revision=commit)
+    elif source.origin == "folder" and source.path_or_id.endswith(".gguf"):
+        with quiet_transformers():
+            model, tokenizer = read_gguf(Path(source.path_or_id), **options)
+    else:
+        with quiet_transformers():
+            embedded = source.origin == "embedded"
+            folder = str(prepare_embedded(progress=progress)) if embedded else source.path_or_id
+            model, tokenizer = read_safetensors(folder, revision=None, local_files_only=True, **options)
+
+    model.eval()
+    model.requires_grad_(False)
+    return LoadedModel(
+        model=model,
+        tokenizer=tokenizer,
+        source=source,
+        dtype=weights_dtype,
+        max_context=max_context(model),
+        stop_ids=stop_ids(model, tokenizer),
+    )
+
+
+def resolve_embedded() -> ModelSource:
+    """The embedded model, or its original on the hub where the wheel is not installed."""
+    gguf = find_embedded_gguf()
+    if gguf is not None:
+        return ModelSource(EMBEDDED_NAME, str(gguf), f"{WHEEL} {embedded_version()}", "embedded")
+    logger.warning(
+        "the embedded model is not installed (%s); using %s from the hub", INSTALL_ADVICE, HUB_ID_OF_EMBEDDED
+    )
+    return ModelSource(EMBEDDED_NAME, HUB_ID_OF_EMBEDDED, None, "hub")
+
+
+def resolve_folder(folder: Path) -> ModelSource:
+    """A local folder in the way transformers saves models; raises ModelError if it does not look like one."""
+    present = sorted(entry.name for entry in folder.iterdir())
+    if "config.json" not in present:
+        ggufs = [entry for entry in present if entry.endswith(".gguf")]
+        advice = f"give the file itself, {folder / ggufs[0]}" if ggufs else "save it with `save_pretrained`"
+        raise ModelError(f"folder {folder} has no config.json; expected a transformers model: {advice}")
+    if not any(entry.endswith(".safetensors") for entry in present):
+        raise ModelError(
+            f"folder {folder} has no .safetensors file; weights in other formats are not opened: load them"
+            " where you trust them and save with `save_pretrained`"
+        )
+    return ModelSource(folder.resolve().name, str(folder), None, "folder")
+
+
+def find_on_hub(hub_id: str, revision: str | None) -> tuple[str, bool]:
+    """The commit that a revision stands for, and whether the hub said so (else the local cache did).
+
+    Asks once, without the retries that would make the reader wait 25 s per file where there is no network.
+    Raises ModelError if there is no such model, or neither hub nor cache can tell.
+    """
+    from huggingface_hub import HfApi, try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError, RevisionNotFoundError
+
+    try:
+        return str(HfApi().model_info(hub_id, revision=revision, timeout=HUB_TIMEOUT_S).sha), True
+    except (HFValidationError, RepositoryNotFoundError) as error:
+        raise ModelError(
+            f"the Hugging Face hub has no model {hub_id!r} that may be read from here; check its spelling, or"
+            " log in with `hf auth login` if it is private or gated"
+        ) from error
+    except RevisionNotFoundError as error:
+        raise ModelError(
+            f"model {hub_id!r} has no revision {revision!r} on the Hugging Face hub; give a branch, tag or"
+            " commit that its page lists"
+        ) from error
+    except Exception as error:  # the HTTP client's own errors, an HTTP 5xx, or offline mode
+        cached = try_to_load_from_cache(hub_id, "config.json", revision=revision)
+        if not isinstance(cached, str):
+            raise ModelError(
+                f"model {hub_id!r} is not on this machine and the Hugging Face hub cannot be reached"
+                f" ({one_line(error)}); to use the embedded model {INSTALL_ADVICE},"
+                " or give a local folder with --model"
+            ) from error
+        commit = Path(cached).parent.name
+        logger.warning("the hub cannot be reached; using %s at commit %s from the cache", hub_id, commit)
+        return commit, False
+
+
+def known_dtype(dtype: str) -> Dtype:
+    """The dtype if it is one we load models in; else raises ModelError."""
+    for known in get_args(Dtype):
+        if dtype == known:
+            return cast(Dtype, known)
+    raise ModelError(f"dtype {dtype!r} is not supported; use one of {', '.join(get_args(Dtype))}")
+
+
+def check_device(device: str) -> None:
+    """Raise ModelError unless a tensor can be made there, now and not after minutes of download."""
+    if device == "auto":
+        return
+    import torch
+
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # AssertionError: a torch built without CUDA
+        raise ModelError(
+            f"device {device!r} cannot be used ({one_line(error)}); use cpu, auto, or one that torch has here"
+        ) from error
+
+
+def max_context(model: "PreTrainedModel") -> int:
+    """Longest context the model was made for, in tokens; raises ModelError if its config does not say."""
+    limit = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    if not isinstance(limit, int) or limit < 1:
+        raise ModelError(
+            f"the config of this {model.config.model_type} model has no max_position_embeddings; use a model"
+            " with rotary positions that states its context length"
+        )
+    return limit
+
+
+def stop_ids(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase") -> frozenset[int]:
+    """Token ids that end a turn: those of the generation config, and the tokenizer's end of sequence.
+
+    Both are needed: chat models often end a turn with another token than they end a text with.
+    """
+    stated = model.generation_config.eos_token_id if model.generation_config is not None else None
+    listed = stated if isinstance(stated, list) else [stated]
+    return frozenset(token for token in [*listed, tokenizer.eos_token_id] if token is not None)

