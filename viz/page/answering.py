@@ -126,6 +126,6 @@ def _finish(engine: Engine, form: Form, result: RunResult) -> FinishedRun:
         answer_tokens={
             method: tuple(engine.decode_tokens(answer.token_ids)) for method, answer in result.answers.items()
         },
-        model=engine.name,
+        model=engine.model_name,
         dtype=engine.dtype,
     )

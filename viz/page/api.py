@@ -16,6 +16,8 @@ if TYPE_CHECKING:  # importing the engine imports torch, which would keep the pa
     from pine_engine.engine import Engine
 
 TASK = "retrieval_qa"
+REQUEST_ID = "request"
+"""The id of the one row that /shuffle reports."""
 
 
 def add_api(source: EngineSource) -> None:
@@ -72,15 +74,20 @@ def _compare(engine: "Engine", form: Form) -> dict[str, Any]:
 
 
 def _shuffle(engine: "Engine", form: Form, count: int, seed: int) -> dict[str, Any]:
-    from pine_engine.invariance import compare_orders, orders_to_try  # import torch, as above
+    from pine_engine.invariance import OrderRow, compare_orders, summarize  # import torch, as above
     from pine_engine.report import verify_report
+    from viz.page.shuffling import orders_for
 
     layout = form_layout(form, engine)
-    orders = orders_to_try(layout.num_documents, count, seed)
     rows = compare_orders(
-        engine, layout, methods=form.methods, orders=orders, max_new_tokens=form.max_new_tokens
+        engine,
+        layout,
+        methods=form.methods,
+        orders=orders_for(layout.num_documents, count, seed),
+        max_new_tokens=form.max_new_tokens,
     )
-    return verify_report(engine, rows)
+    cells = [row.cells for row in rows if isinstance(row, OrderRow)]
+    return verify_report(engine, [(REQUEST_ID, summarize(cells))])
 
 
 def _run(source: EngineSource, work: "Callable[[Engine], dict[str, Any]]") -> dict[str, Any]:

@@ -28,7 +28,7 @@ def build_page(source: EngineSource) -> gr.Blocks:
         workspace = build_workspace(examples)
         shuffle = build_shuffle(len(examples[0].documents))
         inside = build_inside()
-        with gr.Column(elem_id="example-section", elem_classes="pine-section"):
+        with gr.Column(elem_id="example-section", elem_classes="page-section"):
             gr.HTML(
                 "<h2>The idea on eight tokens</h2><p>The paper’s running example: one system token, three documents "
                 "of two tokens each, and one token of the answer. No model is needed.</p>"

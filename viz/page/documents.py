@@ -112,7 +112,7 @@ def paste(entries: Entries, text: str) -> tuple[Entries, str]:
 class Card:
     """The widgets of one slot."""
 
-    group: gr.Group
+    group: gr.Column
     header: gr.HTML
     count: gr.HTML
     title: gr.Textbox
@@ -179,29 +179,29 @@ def write(editor: Editor, before: Entries, after: Entries) -> dict[Any, Any]:
 
 def header_html(identity: int, slot: int) -> str:
     """HTML of a card's head: the document's badge and the slot it is in."""
-    return f'<div class="pine-card-head">{badge(identity, slot)}</div>'
+    return f'<div class="page-card-head">{badge(identity, slot)}</div>'
 
 
 def build_editor(entries: Entries) -> Editor:
     """Makes the widgets, filled with the given entries."""
-    with gr.Column(elem_id="documents", elem_classes="pine-documents"):
+    with gr.Column(elem_id="documents", elem_classes="page-documents"):
         cards = tuple(
             _build_card(slot, entries[slot] if slot < len(entries) else None) for slot in range(MAX_DOCUMENTS)
         )
-    with gr.Row(elem_classes="pine-tight"):
+    with gr.Row(elem_classes="page-row"):
         add_button = gr.Button("Add a document", size="sm", elem_id="add-document")
         clear_button = gr.Button("Clear all", size="sm", elem_id="clear-documents")
     with gr.Accordion("Paste many at once", open=False, elem_id="paste-panel"):
         pasted = gr.Textbox(
             label="Several documents",
-            info="Separate documents by a blank line, or by a line of ---. A first line starting with # is a title.",
-            placeholder="# Tides\nThe Moon pulls the sea ...\n---\n# Wind\nAir moves from high to low pressure ...",
+            info="Put a blank line or a line of --- between documents. A first line that starts with # is a title.",
+            placeholder="# Tides\nThe Moon pulls the sea ...\n---\n# Wind\nAir moves from high to low ...",
             lines=5,
             max_lines=12,
             elem_id="pasted",
         )
         paste_button = gr.Button("Add these documents", size="sm", elem_id="paste-documents")
-    message = gr.HTML("", elem_id="documents-message", elem_classes="pine-note")
+    message = gr.HTML("", elem_id="documents-message", elem_classes="page-message")
     return Editor(
         identities=gr.State(tuple(entry.identity for entry in entries)),
         cards=cards,
@@ -215,35 +215,37 @@ def build_editor(entries: Entries) -> Editor:
 
 def _build_card(slot: int, entry: Entry | None) -> Card:
     shown = entry or Entry(0)
-    with gr.Group(
-        visible=entry is not None, elem_classes="pine-document", elem_id=f"document-{slot + 1}"
+    place = f"the document in slot {slot + 1}"
+    with gr.Column(
+        visible=entry is not None, elem_classes=["page-card", f"page-card-{slot + 1}"], min_width=0
     ) as group:
-        with gr.Row(elem_classes="pine-document-bar"):
-            header = gr.HTML(header_html(shown.identity, slot) if entry else "", min_width=60)
-            count = gr.HTML("", min_width=60, elem_classes="pine-count")
-            up = gr.Button("Up", size="sm", min_width=40, elem_classes="pine-quiet")
-            down = gr.Button("Down", size="sm", min_width=40, elem_classes="pine-quiet")
-            remove_button = gr.Button("Remove", size="sm", min_width=40, elem_classes="pine-quiet")
-        title = gr.Textbox(
-            shown.title,
-            label=f"Title of the document in slot {slot + 1}",
-            show_label=False,
-            placeholder="Title (may be empty)",
-            max_lines=1,
-            container=False,
-            interactive=True,
-            elem_classes="pine-title",
-        )
+        with gr.Row(elem_classes="page-card-bar"):
+            header = gr.HTML(header_html(shown.identity, slot) if entry else "", min_width=0)
+            title = gr.Textbox(
+                shown.title,
+                label=f"Title of {place}",
+                show_label=False,
+                placeholder="Title (may be empty)",
+                max_lines=1,
+                container=False,
+                interactive=True,
+                min_width=0,
+                elem_classes="page-title",
+            )
+            count = gr.HTML("", min_width=0, elem_classes="page-count")
+            up = gr.Button("Up", size="sm", min_width=0, elem_classes="page-tool")
+            down = gr.Button("Down", size="sm", min_width=0, elem_classes="page-tool")
+            remove_button = gr.Button("Remove", size="sm", min_width=0, elem_classes="page-tool")
         text = gr.Textbox(
             shown.text,
-            label=f"Text of the document in slot {slot + 1}",
+            label=f"Text of {place}",
             show_label=False,
             placeholder="Text of the document",
             lines=2,
             max_lines=8,
             container=False,
             interactive=True,
-            elem_classes="pine-text",
+            elem_classes="page-text",
         )
     return Card(group, header, count, title, text, up, down, remove_button)
 
@@ -269,6 +271,7 @@ def wire_editor(editor: Editor) -> Any:
             after, sentence = paste(before, pasted)
             emptied = {editor.pasted: ""} if after != before else {}
             return write(editor, before, after) | {editor.message: sentence} | emptied
+        assert isinstance(pressed.target, gr.Button)
         return write(editor, before, operations[pressed.target](before)) | {editor.message: ""}
 
     return gr.on(

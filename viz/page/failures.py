@@ -24,4 +24,4 @@ def explain(error: Exception) -> str:
 def notice(sentence: str, *, kind: str = "status") -> str:
     """HTML of a status line, or of an error line for kind "error"; the sentence is escaped."""
     role = "alert" if kind == "error" else "status"
-    return Markup('<p class="pine-notice pine-notice-{}" role="{}">{}</p>').format(kind, role, sentence)
+    return str(Markup('<p class="page-notice page-notice-{}" role="{}">{}</p>').format(kind, role, sentence))

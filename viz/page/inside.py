@@ -206,7 +206,7 @@ def token_visibility(plan: AttentionPlan) -> NDArray[np.bool_]:
 def positions_html(run: FinishedRun, selection: Selection) -> str:
     """HTML: for each method, the documents on the position axis as the selected query sees them."""
     cells = [_ruler_html(run, method, selection) for method in run.result.traces]
-    return f'<div class="pine-rulers">{"".join(cells)}</div>'
+    return f'<div class="page-rulers">{"".join(cells)}</div>'
 
 
 def ruler(run: FinishedRun, method: str, selection: Selection) -> Ruler | None:
@@ -249,7 +249,7 @@ def _ruler_html(run: FinishedRun, method: str, selection: Selection) -> str:
     )
     body = empty_panel("This answer was over before that token.") if seen is None else position_ruler(seen)
     heading = f'<h4>{row.label} <span class="pine-quiet">{where}</span></h4>'
-    return f'<section class="pine-panel">{heading}{body}</section>'
+    return f'<section class="page-panel">{heading}{body}</section>'
 
 
 def importance_html(run: FinishedRun, selection: Selection) -> str:

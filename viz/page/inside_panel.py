@@ -58,11 +58,11 @@ class InsidePanel:
 
 def build_inside() -> InsidePanel:
     """Makes the widgets, empty."""
-    with gr.Column(elem_id="inside-section", elem_classes="pine-section"):
+    with gr.Column(elem_id="inside-section", elem_classes="page-section"):
         gr.HTML("<h2>Look inside</h2><p>Why the answers differ: who may read whom, where every query sees every "
                 "document, and which documents it finds important.</p>")  # fmt: skip
         summary = gr.HTML(empty_panel(NO_RUN), elem_id="inside-summary")
-        with gr.Row(elem_classes="pine-tight pine-selection"):
+        with gr.Row(elem_classes="page-row page-selection"):
             query = gr.Dropdown([], label="Query: whose view", elem_id="query", min_width=200, scale=2)
             layer = gr.Slider(0, 1, value=0, step=1, label="Layer", elem_id="layer", min_width=140)
             head = gr.Slider(0, 1, value=0, step=1, label="Head", elem_id="head", min_width=140)
@@ -70,7 +70,7 @@ def build_inside() -> InsidePanel:
             with gr.Tab("Who may read whom", id="masks"):
                 masks = gr.HTML(empty_panel(NO_RUN), elem_id="masks")
                 with gr.Accordion("Show single tokens", open=False, elem_id="token-mask-panel"):
-                    with gr.Row(elem_classes="pine-tight"):
+                    with gr.Row(elem_classes="page-row"):
                         token_method = gr.Dropdown(
                             [(row.label, row.name) for row in METHODS.values()],
                             value="pine",
@@ -83,7 +83,7 @@ def build_inside() -> InsidePanel:
             with gr.Tab("At which position", id="positions"):
                 positions = gr.HTML(empty_panel(NO_RUN), elem_id="positions")
             with gr.Tab("How important", id="importance"):
-                with gr.Row(elem_classes="pine-tight"):
+                with gr.Row(elem_classes="page-row"):
                     aggregation = gr.Radio(
                         [
                             ("this layer and head", "head"),
@@ -104,7 +104,7 @@ def build_inside() -> InsidePanel:
                 importance = gr.HTML(empty_panel(NO_RUN), elem_id="importance")
                 gr.HTML("<h4>Tokens of question and answer</h4>")
                 suffix_plot = gr.Plot(show_label=False, elem_id="suffix-importance")
-                suffix_caption = gr.HTML("", elem_id="suffix-caption", elem_classes="pine-caption")
+                suffix_caption = gr.HTML("", elem_id="suffix-caption", elem_classes="page-caption")
                 with gr.Accordion("Which heads decide", open=False):
                     heads_plot = gr.Plot(show_label=False, elem_id="heads")
     return InsidePanel(

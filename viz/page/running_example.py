@@ -1,7 +1,7 @@
 """The paper's running example: eight tokens, four methods, no model.
 
 One system token, three documents of two tokens, one decoded token; the rankings are those the paper
-states (SPEC 6.1). Numbers are shown from 1, as in the paper's figure. Imports torch through the plan.
+states (specification 6.1). Numbers are shown from 1, as in the paper's figure. Imports torch through the plan.
 """
 
 from functools import cache
@@ -72,4 +72,4 @@ def running_example_html() -> str:
             )
         )
     grid = "".join(tables)
-    return f'{mask_cards(masks, reference=masks[0])}<div class="pine-example-grid">{grid}</div>'
+    return f'{mask_cards(masks, reference=masks[0])}<div class="page-example-grid">{grid}</div>'

@@ -47,15 +47,15 @@ def orders_sentence(num_documents: int, count: int, seed: int) -> str:
 
 def build_shuffle(num_documents: int) -> ShufflePanel:
     """Makes the widgets. num_documents: how many the editor shows at first."""
-    with gr.Column(elem_id="shuffle-section", elem_classes="pine-section"):
+    with gr.Column(elem_id="shuffle-section", elem_classes="page-section"):
         gr.HTML(
             "<h2>Shuffle</h2><p>Every order is a new computation from scratch. A method that depends on the order "
             "changes its answer; one that does not must give the same answer, with a logit difference of 0.0.</p>"
         )
-        with gr.Row(elem_classes="pine-tight pine-shuffle-bar"):
+        with gr.Row(elem_classes="page-row page-shuffle-bar"):
             shuffle = gr.Button("Shuffle the documents", variant="primary", elem_id="shuffle", min_width=200)
             stop = gr.Button("Stop", variant="stop", elem_id="stop-shuffle", interactive=False, min_width=80)
-            with gr.Row(visible=num_documents > ALL_ORDERS_UP_TO, elem_classes="pine-tight") as sample:
+            with gr.Row(visible=num_documents > ALL_ORDERS_UP_TO, elem_classes="page-row") as sample:
                 count = gr.Slider(
                     2,
                     MOST_ORDERS,

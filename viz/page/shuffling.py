@@ -8,13 +8,12 @@ from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass
 
-from pine_engine.invariance import OrderCell, OrderRow, compare_orders, orders_to_try
-
 from pine_engine.engine import Engine
+from pine_engine.invariance import ALL_ORDERS_UP_TO, OrderCell, OrderRow, compare_orders, orders_to_try
 from pine_engine.methods import get_methods
 from viz.page.answering import REDRAW_S, progress_sentence
 from viz.page.form import Form, form_layout
-from viz.shuffle import FirstDifference, ShuffleCell, ShuffleColumn, ShuffleRow, score_line, shuffle_table
+from viz.shuffle import FirstDifference, ShuffleCell, ShuffleColumn, ShuffleRow, shuffle_table
 
 
 @dataclass(frozen=True)
@@ -25,6 +24,16 @@ class ShuffleView:
     sentence: str
 
 
+def orders_for(num_documents: int, count: int, seed: int) -> list[tuple[int, ...]]:
+    """The orders to try, the one as entered first: all of few documents, a seeded sample of many.
+
+    Raises InputError if count is less than 1.
+    """
+    if num_documents <= ALL_ORDERS_UP_TO:
+        return orders_to_try(num_documents)
+    return orders_to_try(num_documents, count - 1, seed)
+
+
 def shuffle(engine: Engine, form: Form, *, count: int, seed: int) -> Generator[ShuffleView, None, None]:
     """Runs the form under one order after the other; closing the generator stops the model.
 
@@ -32,14 +41,14 @@ def shuffle(engine: Engine, form: Form, *, count: int, seed: int) -> Generator[S
     Raises InputError if the form cannot be run.
     """
     layout = form_layout(form, engine)
-    orders = orders_to_try(layout.num_documents, count, seed)
+    orders = orders_for(layout.num_documents, count, seed)
     columns = [
         ShuffleColumn(row.name, row.label, row.promises_invariance) for row in get_methods(form.methods)
     ]
     caption = (
-        f"{engine.name}, {engine.dtype} on {engine.device}, greedy decoding, {form.max_new_tokens} tokens at most. "
-        "Every row is computed anew and compared with the first; "
-        "Δ logit is taken over the first generated token."
+        f"{engine.model_name}, {engine.dtype} on {engine.device}, greedy decoding, at most "
+        f"{form.max_new_tokens} tokens. Every row is computed anew and compared with the first; Δ logit is the "
+        "largest over the question and the answer up to the first token that differs."
     )
     rows: list[ShuffleRow] = []
     reference: dict[str, OrderCell] = {}
@@ -57,7 +66,7 @@ def shuffle(engine: Engine, form: Form, *, count: int, seed: int) -> Generator[S
             elif time.monotonic() - drawn >= REDRAW_S:
                 drawn = time.monotonic()
                 yield ShuffleView(None, f"Order {len(rows) + 1} of {len(orders)}: {progress_sentence(item)}")
-    yield ShuffleView(None, f"{score_line(columns, rows)} · {time.monotonic() - began:.1f} s.")
+    yield ShuffleView(None, f"Done: {len(rows)} orders in {time.monotonic() - began:.1f} s.")
 
 
 def _row(engine: Engine, form: Form, row: OrderRow, reference: dict[str, OrderCell]) -> ShuffleRow:

@@ -62,7 +62,9 @@ class EngineSource:
             return Status("failed", self._failure)
         if self._engine is not None:
             engine = self._engine
-            sentence = f"{engine.name} · {engine.dtype} · {engine.device} · {engine.max_context:,} tokens"
+            sentence = (
+                f"{engine.model_name} · {engine.dtype} · {engine.device} · {engine.max_context:,} tokens"
+            )
             return Status("ready", sentence)
         seconds = int(time.monotonic() - self._started)
         return Status("loading", f"Loading {self._name} ({seconds} s). You can write and press Run already.")

@@ -80,13 +80,14 @@ def build_workspace(examples: Sequence[Example]) -> Workspace:
     first = examples[0]
     with gr.Row(elem_id="workspace"):
         with gr.Column(elem_id="ask", scale=5, min_width=320):
-            with gr.Row(elem_classes="pine-tight"):
+            with gr.Row(elem_classes="page-row"):
                 example = gr.Dropdown(
                     [example.name for example in examples],
                     value=first.name,
                     label="Example",
                     elem_id="example",
                     min_width=150,
+                    scale=3,
                 )
                 task = gr.Dropdown(
                     [(row.label, row.name) for row in TASKS.values()],
@@ -94,6 +95,7 @@ def build_workspace(examples: Sequence[Example]) -> Workspace:
                     label="Kind of question",
                     elem_id="task",
                     min_width=150,
+                    scale=2,
                 )
             note = gr.HTML(notice(first.note, kind="note"), elem_id="example-note")
             question = gr.Textbox(
@@ -105,7 +107,7 @@ def build_workspace(examples: Sequence[Example]) -> Workspace:
                 visible=needs_question(first.task),
                 elem_id="question",
             )
-            with gr.Row(elem_classes="pine-tight pine-documents-head"):
+            with gr.Row(elem_classes="page-row page-documents-head"):
                 gr.HTML("<h3>Documents</h3>", min_width=80)
                 total = gr.HTML("", elem_id="total", min_width=160)
             editor = build_editor(entries_from([(doc.title, doc.text) for doc in first.documents]))
@@ -119,7 +121,7 @@ def build_workspace(examples: Sequence[Example]) -> Workspace:
                     elem_id="instruction",
                 )
         with gr.Column(elem_id="answer", scale=7, min_width=320):
-            with gr.Row(elem_classes="pine-tight pine-run-bar"):
+            with gr.Row(elem_classes="page-row page-run-bar"):
                 methods = gr.CheckboxGroup(
                     [(row.label, row.name) for row in METHODS.values()],
                     value=list(METHODS),
@@ -138,7 +140,7 @@ def build_workspace(examples: Sequence[Example]) -> Workspace:
                     scale=2,
                     min_width=160,
                 )
-            with gr.Row(elem_classes="pine-tight"):
+            with gr.Row(elem_classes="page-row"):
                 run = gr.Button("Run", variant="primary", elem_id="run", scale=3, min_width=120)
                 stop = gr.Button("Stop", variant="stop", elem_id="stop", interactive=False, min_width=80)
             status = gr.HTML(notice("Press Run to get one answer per method."), elem_id="run-status")
