@@ -63,7 +63,7 @@ def document_importance(query: Tensor, keys: Tensor, document: int, blocks: Bloc
     keys: (G, P, d), document keys before rotation. document: index in block order.
     Returns (H, D), sums over the queries of softmax weights over all other documents' tokens, divided
     by the length in tokens; the own document's entry is 0.
-    Source: SPEC 3.5, I(a, b).
+    Source: specification 3.5, I(a, b).
     """
     num_queries = int(blocks.lengths[document])
     num_kv_heads, rows, _ = query.shape
@@ -148,14 +148,18 @@ def place(starts: Tensor, blocks: BlockLayout, first_position: int) -> Tensor:
 
 @dataclass(frozen=True)
 class SuffixRanking:
-    """importance: (H, Q, D) as in SPEC 3.5, I(x, b); starts: int64 (H, Q, D); both in block order."""
+    """importance: (H, Q, D) as in specification 3.5, I(x, b); starts: int64 (H, Q, D); both in block order."""
 
     importance: Tensor
     starts: Tensor
 
 
 def rank_for_suffix(
-    query: Tensor, unrotated_keys: list[Tensor], padding: list[Tensor], blocks: BlockLayout, documents_end: int
+    query: Tensor,
+    unrotated_keys: list[Tensor],
+    padding: list[Tensor],
+    blocks: BlockLayout,
+    documents_end: int,
 ) -> SuffixRanking:
     """Ranks the documents for every suffix token and head.
 
@@ -179,13 +183,17 @@ def document_queries(query_pairs: Tensor, positions: Tensor, starts: Tensor, tab
     """Suffix queries, rotated for each document by their distance to its start: (H, Q, D, d).
 
     query_pairs: complex (H, Q, d/2), unrotated. positions: (Q,). starts: (H, Q, D). table: see Rope.
-    Source: SPEC 4: keys rotated by their offset, queries by position - start.
+    Source: specification 4: keys rotated by their offset, queries by position - start.
     """
     return from_pairs(query_pairs[:, :, None] * table[positions[:, None] - starts])
 
 
 def merge_documents(
-    document_query: Tensor, query: Tensor, blocks: DocumentBlocks, padding: list[Tensor], tail: tuple[Tensor, Tensor]
+    document_query: Tensor,
+    query: Tensor,
+    blocks: DocumentBlocks,
+    padding: list[Tensor],
+    tail: tuple[Tensor, Tensor],
 ) -> Tensor:
     """Attention of suffix tokens over documents, prefix and suffix: one softmax, merged per document.
 

@@ -170,7 +170,11 @@ class Engine:
 
     @torch.inference_mode()
     def score(
-        self, prompt: Prompt | TokenLayout, continuations: Sequence[str], *, methods: Sequence[str] | None = None
+        self,
+        prompt: Prompt | TokenLayout,
+        continuations: Sequence[str],
+        *,
+        methods: Sequence[str] | None = None,
     ) -> dict[str, list[Score]]:
         """Log-probabilities of given answers under each method; the prompt is read once per method.
 
@@ -240,7 +244,8 @@ class Engine:
         tokens = torch.tensor(ids, device=self.model.device)
         count = tokens.shape[1]
         position_ids = [
-            torch.zeros_like(tokens[:1]) if row is None else row.state.position_ids(first, count) for row in rows
+            torch.zeros_like(tokens[:1]) if row is None else row.state.position_ids(first, count)
+            for row in rows
         ]
         logits: Tensor = self.model(
             input_ids=tokens,
@@ -256,8 +261,8 @@ class Engine:
         needed = layout.num_tokens + max_new_tokens
         if needed > self.max_context:
             raise InputError(
-                f"the prompt has {layout.num_tokens} tokens and the answer may take {max_new_tokens}, but the model "
-                f"reads {self.max_context} in all; shorten or remove documents, or ask for a shorter answer"
+                f"the prompt has {layout.num_tokens} tokens and the answer may take {max_new_tokens}, but the "
+                f"model reads {self.max_context} in all; shorten or remove documents, or ask for a shorter answer"
             )
 
 
@@ -370,7 +375,9 @@ class _Job:
             layout=self.layout,
             answers={line.method: self._answer(line, line.decode_s) for line in lines},
             traces={
-                line.method: line.recorder.finish(line.row.state.plan, line.fed) for line in lines if line.recorder
+                line.method: line.recorder.finish(line.row.state.plan, line.fed)
+                for line in lines
+                if line.recorder
             },
             logits={line.method: torch.cat(line.kept_logits) for line in lines if line.kept_logits},
         )

@@ -178,9 +178,7 @@ def attend_continuation(
             document_query = _rank_and_rotate(row, layer, pairs[:, part], positions[part])
         visible = seen_before + stop
         tail = (cache.keys[:, :visible], cache.values[:, :visible])
-        outputs.append(
-            merge_documents(document_query, rotated[:, part], cache.blocks, state.padding, tail)
-        )
+        outputs.append(merge_documents(document_query, rotated[:, part], cache.blocks, state.padding, tail))
     return torch.cat(outputs, dim=1).to(query.dtype)
 
 
@@ -262,7 +260,7 @@ class PrefillPass:
     def _isolated(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float, output: Tensor
     ) -> None:
-        """Prefix and documents where no document sees another; the model has rotated (SPEC 3.2 to 3.4)."""
+        """Prefix and documents where no document sees another; the model has rotated (specification 3.2 to 3.4)."""
         state = self.row.state
         layout = state.plan.layout
         prefix = slice(0, layout.prefix_length)
@@ -290,7 +288,7 @@ class PrefillPass:
     def _ranked(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float, output: Tensor
     ) -> None:
-        """Prefix and documents where every document sees all others, ranked (SPEC 3.5).
+        """Prefix and documents where every document sees all others, ranked (specification 3.5).
 
         For each query document the keys are laid out once per head in rank order, prefix first and
         own document last, which makes their positions one contiguous range for a fused call.
@@ -350,7 +348,5 @@ class PrefillPass:
             values=blocks.split(values[:, prefix:].to(dtype)),
             unrotated_keys=blocks.split(unrotated),
         )
-        cache = self._open_layer(
-            prefix_keys, blocks=document_blocks, tokens=prefix + layout.suffix_length
-        )
+        cache = self._open_layer(prefix_keys, blocks=document_blocks, tokens=prefix + layout.suffix_length)
         cache.append(prefix_keys, values[:, :prefix].to(dtype))

@@ -81,7 +81,7 @@ def read_comparison(path: Path) -> Comparison:
 
 def read_rows(path: Path, limit: int | None = None) -> list[DataRow]:
     """The rows of a JSONL file, at most `limit`. Raises InputError that names the line."""
-    rows = []
+    rows: list[DataRow] = []
     for number, line in enumerate(_read_text(path).splitlines(), start=1):
         if limit is not None and len(rows) >= limit:
             break
@@ -96,7 +96,9 @@ def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}; give the path of a file that exists") from error
+        raise InputError(
+            f"{path} cannot be read: {error.strerror}; give the path of a file that exists"
+        ) from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 text; save it as UTF-8") from error
 
@@ -105,7 +107,9 @@ def _parse(model: type[Model], text: str, where: str) -> Model:
     try:
         content: Any = json.loads(text)
     except json.JSONDecodeError as error:
-        raise InputError(f"{where} is not JSON: {error.msg} at line {error.lineno} column {error.colno}") from error
+        raise InputError(
+            f"{where} is not JSON: {error.msg} at line {error.lineno} column {error.colno}"
+        ) from error
     try:
         return model.model_validate(content)
     except ValidationError as error:

@@ -3,7 +3,7 @@
 import itertools
 import math
 import random
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -109,11 +109,11 @@ def compare_orders(
             yield OrderRow(tuple(order), _compare(first, event.result), event.result)
 
 
-def summarize(rows: Sequence[OrderRow]) -> dict[str, OrderSummary]:
-    """Each method over all rows."""
+def summarize(rows: Sequence[Mapping[str, OrderCell]]) -> dict[str, OrderSummary]:
+    """Each method over the cells of all orders."""
     summaries = {}
-    for method in rows[0].cells:
-        cells = [row.cells[method] for row in rows]
+    for method in rows[0]:
+        cells = [row[method] for row in rows]
         summaries[method] = OrderSummary(
             orders=len(cells),
             same_texts=sum(cell.same_text for cell in cells),

@@ -100,7 +100,7 @@ class TokenLayout:
 
 
 def tokenize(prompt: Prompt, tokenizer: Any) -> TokenLayout:
-    """Encodes each segment on its own (SPEC 2); BOS, if the model wants one, opens the prefix once.
+    """Encodes each segment on its own (specification 2); BOS, if the model wants one, opens the prefix once.
 
     Raises InputError if a document has no tokens.
     """

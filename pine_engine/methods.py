@@ -33,7 +33,7 @@ class Method:
 
     @property
     def promises_invariance(self) -> bool:
-        """True if the output must not depend on the order of the documents (SPEC 2, last column)."""
+        """True if the output must not depend on the order of the documents (specification 2, last column)."""
         return self.mask != "causal" and self.positions != "input"
 
 

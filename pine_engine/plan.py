@@ -40,13 +40,15 @@ class AttentionPlan:
         """Position of every token as a query, (n + num_decoded,)."""
         layout = self.layout
         parts = [torch.arange(layout.prefix_length)]
-        parts += [int(self.query_starts[d]) + torch.arange(len(ids)) for d, ids in enumerate(layout.documents)]
+        parts += [
+            int(self.query_starts[d]) + torch.arange(len(ids)) for d, ids in enumerate(layout.documents)
+        ]
         parts.append(self.suffix_start + torch.arange(layout.suffix_length + num_decoded))
         return torch.cat(parts)
 
 
 def build_plan(method: Method, layout: TokenLayout) -> AttentionPlan:
-    """The plan of one method for one prompt. Source: SPEC section 3, worked in section 6."""
+    """The plan of one method for one prompt. Source: docs/specification.md section 3, worked in section 6."""
     lengths = torch.from_numpy(layout.lengths)
     count = layout.num_documents
     input_starts = torch.from_numpy(layout.document_starts)
@@ -75,7 +77,7 @@ def starts_from_ranking(ranking: Tensor, lengths: Tensor, end: int) -> Tensor:
 
     ranking: int64 (..., D), the most important document first. lengths: (D,) in tokens.
     Returns int64 (..., D): start of document b, so that the most important one ends at end - 1.
-    Source: SPEC 3.5, start(a, b) = E - L_b - shift(a, b).
+    Source: specification 3.5, start(a, b) = E - L_b - shift(a, b).
     """
     ranked_lengths = lengths[ranking]
     ranked_starts = end - ranked_lengths.cumsum(-1)
@@ -83,7 +85,7 @@ def starts_from_ranking(ranking: Tensor, lengths: Tensor, end: int) -> Tensor:
 
 
 def position_matrix(plan: AttentionPlan, document_starts: Tensor, suffix_starts: Tensor) -> Tensor:
-    """The position each query gives to each key: the matrices of SPEC section 6.
+    """The position each query gives to each key: the matrices of docs/specification.md section 6.
 
     document_starts: (D, D), where document b starts as seen from document a. suffix_starts: (Q, D),
     the same for each of Q >= T suffix tokens, decoded ones included.

@@ -20,7 +20,7 @@ Pairing = Literal["half", "interleaved"]
 class Rope:
     """Rotary embedding of one model.
 
-    inverse_frequencies: float32 (rotary_dim / 2,), radians per token. pairing: see Pairing; only the
+    inverse_frequencies: (rotary_dim / 2,), radians per token. pairing: see Pairing; only the
     loading probe can tell which one a model uses. scale: factor that the model multiplies into both
     queries and keys when it rotates (yarn), 1 for most.
     """
@@ -32,12 +32,13 @@ class Rope:
     def table(self, length: int, head_dim: int, dtype: torch.dtype) -> Tensor:
         """Unit complex numbers for positions 0 .. length - 1, (length, head_dim / 2).
 
-        Dimensions beyond the rotary ones do not turn. Angles are float32, as in transformers.
+        dtype: float32, in which transformers computes angles too, or float64; the table is its complex
+        counterpart. Dimensions beyond the rotary ones do not turn.
         """
-        positions = torch.arange(length, device=self.inverse_frequencies.device, dtype=torch.float32)
-        angles = positions[:, None] * self.inverse_frequencies
-        angles = nn.functional.pad(angles, (0, head_dim // 2 - angles.shape[-1])).to(dtype)
-        return torch.polar(torch.ones_like(angles), angles)
+        positions = torch.arange(length, device=self.inverse_frequencies.device, dtype=dtype)
+        angles = positions[:, None] * self.inverse_frequencies.to(dtype)
+        angles = nn.functional.pad(angles, (0, head_dim // 2 - angles.shape[-1]))
+        return torch.complex(angles.cos(), angles.sin())
 
     def to_pairs(self, vectors: Tensor) -> Tensor:
         """(..., head_dim), float32 or float64, as complex pairs (..., head_dim / 2)."""
@@ -64,7 +65,7 @@ def find_rope(model: nn.Module, pairing: Pairing) -> Rope:
     found = [module for module in model.modules() if isinstance(getattr(module, "inv_freq", None), Tensor)]
     if not found:
         raise ModelError(
-            "the model has no rotary position embedding, which PINE needs; use a RoPE model such as Llama or Qwen"
+            "the model has no rotary position embedding, which PINE needs; use a RoPE model such as Llama"
         )
     rotary = found[0]
     rope_type = getattr(rotary, "rope_type", "default")
@@ -73,5 +74,4 @@ def find_rope(model: nn.Module, pairing: Pairing) -> Rope:
             f"rope type {rope_type!r} changes its frequencies with the prompt's length and is not supported; "
             "use a model with rope type 'default', 'linear', 'llama3' or 'yarn'"
         )
-    inverse_frequencies = rotary.get_buffer("inv_freq").float()
-    return Rope(inverse_frequencies, pairing, float(getattr(rotary, "attention_scaling", 1.0)))
+    return Rope(rotary.get_buffer("inv_freq"), pairing, float(getattr(rotary, "attention_scaling", 1.0)))

@@ -1,6 +1,6 @@
 """The tasks: how each turns an instruction, documents and a question into a prompt.
 
-A task is a row of templates. The wording follows SPEC section 9; what a template is filled with is
+A task is a row of templates. The wording follows docs/specification.md section 9; what a template is filled with is
 the user's data and stays data.
 """
 
@@ -75,7 +75,9 @@ def document_letter(index: int) -> str:
     return letters
 
 
-_ANSWER_BLOCK = "\n[The Start of Assistant {letter}'s Answer]\n{text}\n[The End of Assistant {letter}'s Answer]\n"
+_ANSWER_BLOCK = (
+    "\n[The Start of Assistant {letter}'s Answer]\n{text}\n[The End of Assistant {letter}'s Answer]\n"
+)
 
 _ROWS = (
     Task(
@@ -95,16 +97,17 @@ _ROWS = (
         name="judge_pair",
         label="Judge two answers",
         instruction=(
-            "Please act as an impartial judge and evaluate the quality of the responses provided by two AI "
-            "assistants to the user question displayed below. You should choose the assistant that follows the "
-            "user's instructions and answers the user's question better. Your evaluation should consider factors "
-            "such as the helpfulness, relevance, accuracy, depth, creativity, and level of detail of their "
-            "responses. Begin your evaluation by comparing the two responses and provide a short explanation. "
-            "Avoid any position biases and ensure that the order in which the responses were presented does not "
-            "influence your decision. Do not allow the length of the responses to influence your evaluation. Do "
-            "not favor certain names of the assistants. Be as objective as possible. After providing your "
-            'explanation, output your final verdict by strictly following this format: "[[A]]" if assistant A is '
-            'better, "[[B]]" if assistant B is better.'
+            "Please act as an impartial judge and evaluate the quality of the responses provided by two "
+            "AI assistants to the user question displayed below. You should choose the assistant that "
+            "follows the user's instructions and answers the user's question better. Your evaluation "
+            "should consider factors such as the helpfulness, relevance, accuracy, depth, creativity, and"
+            " level of detail of their responses. Begin your evaluation by comparing the two responses "
+            "and provide a short explanation. Avoid any position biases and ensure that the order in "
+            "which the responses were presented does not influence your decision. Do not allow the length"
+            " of the responses to influence your evaluation. Do not favor certain names of the "
+            "assistants. Be as objective as possible. After providing your explanation, output your final"
+            ' verdict by strictly following this format: "[[A]]" if assistant A is better, "[[B]]" if '
+            "assistant B is better."
         ),
         instruction_role="system",
         prefix="[User Question]\n {question} \n",
@@ -116,8 +119,9 @@ _ROWS = (
         name="math_reasoning",
         label="Conditions of a math problem",
         instruction=(
-            "Solve this math problem. Give the reasoning steps before giving the final answer on the last line by "
-            'itself in the format of "Answer:". Do not add anything other than the integer answer after "Answer:".'
+            "Solve this math problem. Give the reasoning steps before giving the final answer on the last"
+            ' line by itself in the format of "Answer:". Do not add anything other than the integer '
+            'answer after "Answer:".'
         ),
         instruction_role="user",
         prefix="{instruction}\n\n",

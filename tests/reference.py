@@ -1,0 +1,126 @@
+"""The definition, word by word and without any cleverness: an independent reference for the engine.
+
+One query at a time, explicit positions, transformers' own rotation, float64. Nothing here is shared with
+`pine_engine.attention`.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from transformers import LlamaForCausalLM
+from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
+
+from pine_engine.layout import TokenLayout
+
+
+class ExactRotary(nn.Module):
+    """Llama's rotary embedding with angles, sines and cosines in the dtype of the model, not in float32."""
+
+    def __init__(self, model: LlamaForCausalLM) -> None:
+        super().__init__()
+        self.inv_freq = nn.Buffer(model.model.rotary_emb.inv_freq.clone())
+
+    def forward(self, x: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:
+        """x: only its dtype counts. position_ids: (B, n). Returns cos and sin, (B, n, d)."""
+        angles = position_ids[..., None].to(x.dtype) * self.inv_freq
+        both = torch.cat((angles, angles), dim=-1)
+        return both.cos(), both.sin()
+
+
+def reference_logits(model: LlamaForCausalLM, layout: TokenLayout, method: str) -> Tensor:
+    """Logits (n, V) of every token of the prompt under vanilla, nia, pcw or pine. Source: specification 1, 3."""
+    ids = torch.tensor(layout.ids)
+    hidden = model.model.embed_tokens(ids)
+    for layer in model.model.layers:
+        attention = layer.self_attn
+        normed = layer.input_layernorm(hidden)
+        heads = [
+            projection(normed).view(len(ids), -1, attention.head_dim).transpose(0, 1)
+            for projection in (attention.q_proj, attention.k_proj, attention.v_proj)
+        ]
+        mixed = _attend(model, layout, method, *heads)
+        hidden = hidden + attention.o_proj(mixed.transpose(0, 1).flatten(1))
+        hidden = hidden + layer.mlp(layer.post_attention_layernorm(hidden))
+    logits: Tensor = model.lm_head(model.model.norm(hidden))
+    return logits
+
+
+def _attend(
+    model: LlamaForCausalLM, layout: TokenLayout, method: str, query: Tensor, key: Tensor, value: Tensor
+) -> Tensor:
+    head_dim = query.shape[-1]
+    group = len(query) // len(key)
+    output = torch.empty_like(query)
+    for head in range(len(query)):
+        keys, values = key[head // group], value[head // group]
+        raw = query[head] @ keys.T / math.sqrt(head_dim)
+        for index in range(layout.num_tokens):
+            own, keys_at = _positions(layout, method, index, raw)
+            visible = sorted(keys_at)
+            rotated_query = _rotate(model, query[head, index][None], [own])
+            rotated_keys = _rotate(model, keys[visible], [keys_at[j] for j in visible])
+            scores = (rotated_query @ rotated_keys.T)[0] / math.sqrt(head_dim)
+            output[head, index] = scores.softmax(-1) @ values[visible]
+    return output
+
+
+def _rotate(model: LlamaForCausalLM, vectors: Tensor, positions: list[int]) -> Tensor:
+    cos, sin = model.model.rotary_emb(vectors, torch.tensor(positions)[None])
+    rotated, _ = apply_rotary_pos_emb(vectors[None, None], vectors[None, None], cos, sin)
+    result: Tensor = rotated[0, 0]
+    return result
+
+
+def _positions(layout: TokenLayout, method: str, index: int, raw: Tensor) -> tuple[int, dict[int, int]]:
+    """The query's position, and the position of every key it sees. raw: (n, n) unrotated scores of a head."""
+    prefix, end = layout.prefix_length, layout.documents_end
+    spans = [
+        range(s, s + len(d)) for s, d in zip(layout.document_starts.tolist(), layout.documents, strict=True)
+    ]
+    mine = next((d for d, span in enumerate(spans) if index in span), None)
+    seen = {j: j for j in range(min(index + 1, prefix))}
+    if index < prefix:
+        return index, seen
+    if method == "vanilla":
+        return index, {j: j for j in range(index + 1)}
+    suffix_shift = 0
+    if method == "nia":
+        starts = [span.start for span in spans]
+    elif method == "pcw":
+        starts = [prefix] * len(spans)
+        suffix_shift = max(map(len, spans)) - (end - prefix)
+    else:
+        starts = _ranked_starts(layout, spans, index, mine, raw)
+    for d, span in enumerate(spans):
+        if mine is None or d == mine or method == "pine":
+            for offset, j in enumerate(span):
+                if d != mine or j <= index:
+                    seen[j] = starts[d] + offset
+    if mine is None:
+        seen |= {j: j + suffix_shift for j in range(end, index + 1)}
+        return index + suffix_shift, seen
+    return starts[mine] + index - spans[mine].start, seen
+
+
+def _ranked_starts(
+    layout: TokenLayout, spans: list[range], index: int, mine: int | None, raw: Tensor
+) -> list[int]:
+    """PINE's start of each document as seen by a query. Source: specification 3.5."""
+    queries = [index] if mine is None else list(spans[mine])
+    others = [d for d in range(len(spans)) if d != mine]
+    columns = [j for d in others for j in spans[d]]
+    importance = dict.fromkeys(others, 0.0)
+    for i in queries:
+        weights = dict(zip(columns, raw[i, columns].softmax(-1).tolist(), strict=True))
+        for d in others:
+            importance[d] += sum(weights[j] for j in spans[d]) / len(spans[d])
+    closest_first = sorted(others, key=lambda d: -importance[d])
+    if mine is not None:
+        closest_first.insert(0, mine)
+    starts = [0] * len(spans)
+    position = layout.documents_end
+    for d in closest_first:
+        position -= len(spans[d])
+        starts[d] = position
+    return starts
