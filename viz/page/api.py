@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
+from gradio.events import api
 
 from pine_engine.methods import METHODS
 from viz.page.documents import entries_from
@@ -54,8 +55,8 @@ def add_api(source: EngineSource) -> None:
         form = _form(question, documents, methods, max_new_tokens, instruction)
         return _run(source, lambda engine: _shuffle(engine, form, orders, seed))
 
-    gr.api(compare, api_name="compare", **MODEL_EVENT)
-    gr.api(shuffle, api_name="shuffle", **MODEL_EVENT)
+    api(compare, api_name="compare", **MODEL_EVENT)
+    api(shuffle, api_name="shuffle", **MODEL_EVENT)
 
 
 def _form(

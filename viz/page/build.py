@@ -30,8 +30,8 @@ def build_page(source: EngineSource) -> gr.Blocks:
         inside = build_inside()
         with gr.Column(elem_id="example-section", elem_classes="page-section"):
             gr.HTML(
-                "<h2>The idea on eight tokens</h2><p>The paper’s running example: one system token, three documents "
-                "of two tokens each, and one token of the answer. No model is needed.</p>"
+                "<h2>The idea on eight tokens</h2><p>The paper’s running example: one system token, three "
+                "documents of two tokens each, and one token of the answer. No model is needed.</p>"
             )
             running_example = gr.HTML(empty_panel("Drawing the example."), elem_id="running-example")
         ready = gr.State(source.status.stage == "ready")
@@ -43,7 +43,8 @@ def build_page(source: EngineSource) -> gr.Blocks:
         _wire_status(page, timer, model, ready, source)
         page.load(_running_example, None, running_example, **PRIVATE_EVENT)
         add_api(source)
-    page.queue(max_size=QUEUE_SIZE)
+        page.queue(max_size=QUEUE_SIZE)
+    assert isinstance(page, gr.Blocks)
     return page
 
 

@@ -194,7 +194,7 @@ def build_editor(entries: Entries) -> Editor:
     with gr.Accordion("Paste many at once", open=False, elem_id="paste-panel"):
         pasted = gr.Textbox(
             label="Several documents",
-            info="Put a blank line or a line of --- between documents. A first line that starts with # is a title.",
+            info="Put a blank line or a line of --- between two documents. A first line with # is a title.",
             placeholder="# Tides\nThe Moon pulls the sea ...\n---\n# Wind\nAir moves from high to low ...",
             lines=5,
             max_lines=12,

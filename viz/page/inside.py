@@ -85,7 +85,7 @@ class Selection:
 
 def longest_suffix(run: FinishedRun) -> int:
     """Most suffix tokens, answer tokens included, that any method of the run has seen."""
-    return max(trace.suffix_starts.shape[2] for trace in run.result.traces.values())
+    return max(int(trace.suffix_starts.shape[2]) for trace in run.result.traces.values())
 
 
 def run_documents(run: FinishedRun) -> tuple[Segment, ...]:

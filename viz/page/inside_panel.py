@@ -24,6 +24,7 @@ class InsidePanel:
     """The widgets of the pictures."""
 
     summary: gr.HTML
+    pictures: gr.Column
     query: gr.Dropdown
     layer: gr.Slider
     head: gr.Slider
@@ -59,56 +60,60 @@ class InsidePanel:
 def build_inside() -> InsidePanel:
     """Makes the widgets, empty."""
     with gr.Column(elem_id="inside-section", elem_classes="page-section"):
-        gr.HTML("<h2>Look inside</h2><p>Why the answers differ: who may read whom, where every query sees every "
-                "document, and which documents it finds important.</p>")  # fmt: skip
+        gr.HTML(
+            "<h2>Look inside</h2><p>Why the answers differ: who may read whom, where every query sees every "
+            "document, and which documents it finds important.</p>"
+        )
         summary = gr.HTML(empty_panel(NO_RUN), elem_id="inside-summary")
-        with gr.Row(elem_classes="page-row page-selection"):
-            query = gr.Dropdown([], label="Query: whose view", elem_id="query", min_width=200, scale=2)
-            layer = gr.Slider(0, 1, value=0, step=1, label="Layer", elem_id="layer", min_width=140)
-            head = gr.Slider(0, 1, value=0, step=1, label="Head", elem_id="head", min_width=140)
-        with gr.Tabs(elem_id="inside-tabs"):
-            with gr.Tab("Who may read whom", id="masks"):
-                masks = gr.HTML(empty_panel(NO_RUN), elem_id="masks")
-                with gr.Accordion("Show single tokens", open=False, elem_id="token-mask-panel"):
+        with gr.Column(visible=False, elem_id="inside-pictures") as pictures:
+            with gr.Row(elem_classes="page-row page-selection"):
+                query = gr.Dropdown([], label="Query: whose view", elem_id="query", min_width=200, scale=2)
+                layer = gr.Slider(0, 1, value=0, step=1, label="Layer", elem_id="layer", min_width=140)
+                head = gr.Slider(0, 1, value=0, step=1, label="Head", elem_id="head", min_width=140)
+            with gr.Tabs(elem_id="inside-tabs"):
+                with gr.Tab("Who may read whom", id="masks"):
+                    masks = gr.HTML("", elem_id="masks")
+                    with gr.Accordion("Show single tokens", open=False, elem_id="token-mask-panel"):
+                        with gr.Row(elem_classes="page-row"):
+                            token_method = gr.Dropdown(
+                                [(row.label, row.name) for row in METHODS.values()],
+                                value="pine",
+                                label="Method",
+                                elem_id="token-method",
+                            )
+                            draw_tokens = gr.Button("Draw the token mask", size="sm", elem_id="draw-tokens")
+                        token_table = gr.HTML("", elem_id="token-mask-table")
+                        token_plot = gr.Plot(visible=False, label="Token mask", elem_id="token-mask-plot")
+                with gr.Tab("At which position", id="positions"):
+                    positions = gr.HTML("", elem_id="positions")
+                with gr.Tab("How important", id="importance"):
                     with gr.Row(elem_classes="page-row"):
-                        token_method = gr.Dropdown(
-                            [(row.label, row.name) for row in METHODS.values()],
-                            value="pine",
-                            label="Method",
-                            elem_id="token-method",
+                        aggregation = gr.Radio(
+                            [
+                                ("this layer and head", "head"),
+                                ("mean over heads", "layer"),
+                                ("mean over all", "all"),
+                            ],
+                            value="head",
+                            label="Importance of",
+                            elem_id="aggregation",
                         )
-                        draw_tokens = gr.Button("Draw the token mask", size="sm", elem_id="draw-tokens")
-                    token_table = gr.HTML("", elem_id="token-mask-table")
-                    token_plot = gr.Plot(visible=False, label="Token mask", elem_id="token-mask-plot")
-            with gr.Tab("At which position", id="positions"):
-                positions = gr.HTML(empty_panel(NO_RUN), elem_id="positions")
-            with gr.Tab("How important", id="importance"):
-                with gr.Row(elem_classes="page-row"):
-                    aggregation = gr.Radio(
-                        [
-                            ("this layer and head", "head"),
-                            ("mean over heads", "layer"),
-                            ("mean over all", "all"),
-                        ],
-                        value="head",
-                        label="Importance of",
-                        elem_id="aggregation",
-                    )
-                    normalisation = gr.Radio(
-                        [("as computed", "raw"), ("share of the row", "share")],
-                        value="share",
-                        label="Values",
-                        elem_id="normalisation",
-                    )
-                gr.HTML("<h4>Document by document</h4>")
-                importance = gr.HTML(empty_panel(NO_RUN), elem_id="importance")
-                gr.HTML("<h4>Tokens of question and answer</h4>")
-                suffix_plot = gr.Plot(show_label=False, elem_id="suffix-importance")
-                suffix_caption = gr.HTML("", elem_id="suffix-caption", elem_classes="page-caption")
-                with gr.Accordion("Which heads decide", open=False):
-                    heads_plot = gr.Plot(show_label=False, elem_id="heads")
+                        normalisation = gr.Radio(
+                            [("as computed", "raw"), ("share of the row", "share")],
+                            value="share",
+                            label="Values",
+                            elem_id="normalisation",
+                        )
+                    gr.HTML("<h4>Document by document</h4>")
+                    importance = gr.HTML("", elem_id="importance")
+                    gr.HTML("<h4>Tokens of question and answer</h4>")
+                    suffix_plot = gr.Plot(show_label=False, elem_id="suffix-importance")
+                    suffix_caption = gr.HTML("", elem_id="suffix-caption", elem_classes="page-caption")
+                    with gr.Accordion("Which heads decide", open=False):
+                        heads_plot = gr.Plot(show_label=False, elem_id="heads")
     return InsidePanel(
         summary=summary,
+        pictures=pictures,
         query=query,
         layer=layer,
         head=head,
@@ -139,6 +144,7 @@ def wire_inside(panel: InsidePanel, finished: gr.State, run_event: Any) -> None:
         layers, heads = inside.layers_and_heads(run)
         return {
             panel.summary: inside.summary_html(run),
+            panel.pictures: gr.update(visible=True),
             panel.query: gr.update(choices=inside.query_choices(run), value=str(first.query)),
             panel.layer: gr.update(maximum=max(layers - 1, 1), value=first.layer, interactive=layers > 1),
             panel.head: gr.update(maximum=max(heads - 1, 1), value=first.head, interactive=heads > 1),
@@ -154,6 +160,7 @@ def wire_inside(panel: InsidePanel, finished: gr.State, run_event: Any) -> None:
         finished,
         [
             panel.summary,
+            panel.pictures,
             panel.masks,
             *panel.selection,
             *panel.selected_pictures,

@@ -28,7 +28,7 @@ def run_with_engine(
     say: Callable[[str], View],
     fail: Callable[[str], View],
 ) -> Generator[View, None, None]:
-    """Yields what work(engine) yields; say(sentence) before, while the model loads; fail(sentence) if it fails.
+    """Yields what work(engine) yields, say(sentence) while the model loads, fail(sentence) at a failure.
 
     Closing this generator closes the work, which stops the model.
     """

@@ -1,7 +1,8 @@
 """The paper's running example: eight tokens, four methods, no model.
 
 One system token, three documents of two tokens, one decoded token; the rankings are those the paper
-states (specification 6.1). Numbers are shown from 1, as in the paper's figure. Imports torch through the plan.
+states (specification 6.1). Numbers are shown from 1, as in the paper's figure. Imports torch through
+the plan.
 """
 
 from functools import cache

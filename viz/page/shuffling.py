@@ -47,8 +47,8 @@ def shuffle(engine: Engine, form: Form, *, count: int, seed: int) -> Generator[S
     ]
     caption = (
         f"{engine.model_name}, {engine.dtype} on {engine.device}, greedy decoding, at most "
-        f"{form.max_new_tokens} tokens. Every row is computed anew and compared with the first; Δ logit is the "
-        "largest over the question and the answer up to the first token that differs."
+        f"{form.max_new_tokens} tokens. Every row is computed anew and compared with the first; Δ logit is "
+        "the largest over the question and the answer up to the first token that differs."
     )
     rows: list[ShuffleRow] = []
     reference: dict[str, OrderCell] = {}

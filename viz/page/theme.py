@@ -25,6 +25,8 @@ def page_theme() -> gr.themes.Base:
         font_mono=list(_MONO),
     ).set(
         body_background_fill="*neutral_50",
+        body_text_color_subdued="*neutral_600",
+        body_text_color_subdued_dark="*neutral_400",
         block_shadow="none",
         block_label_background_fill="transparent",
         button_primary_background_fill="*primary_600",

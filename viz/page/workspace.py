@@ -135,7 +135,7 @@ def build_workspace(examples: Sequence[Example]) -> Workspace:
                     MAX_NEW_TOKENS,
                     value=DEFAULT_LENGTH,
                     step=8,
-                    label="Longest answer (tokens)",
+                    label="Answer length (tokens)",
                     elem_id="length",
                     scale=2,
                     min_width=160,
