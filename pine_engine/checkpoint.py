@@ -38,9 +38,8 @@ def read_safetensors(
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             folder_or_id, use_safetensors=True, output_loading_info=True, **source, **options
         )
-    except (
-        Exception
-    ) as error:  # transformers raises many kinds: OSError, ValueError, KeyError, RuntimeError, ...
+    except Exception as error:
+        # transformers raises many kinds: OSError, ValueError, KeyError, RuntimeError, ImportError, ...
         raise ModelError(
             f"model {folder_or_id} could not be loaded ({one_line(error)}); expected a causal language model"
             " that transformers knows, with safetensors weights"
