@@ -71,7 +71,7 @@ def build_inside() -> InsidePanel:
                 layer = gr.Slider(0, 1, value=0, step=1, label="Layer", elem_id="layer", min_width=140)
                 head = gr.Slider(0, 1, value=0, step=1, label="Head", elem_id="head", min_width=140)
             with gr.Tabs(elem_id="inside-tabs"):
-                with gr.Tab("Who may read whom", id="masks"):
+                with gr.Tab("Masks", id="masks"):
                     masks = gr.HTML("", elem_id="masks")
                     with gr.Accordion("Show single tokens", open=False, elem_id="token-mask-panel"):
                         with gr.Row(elem_classes="page-row"):
@@ -84,9 +84,9 @@ def build_inside() -> InsidePanel:
                             draw_tokens = gr.Button("Draw the token mask", size="sm", elem_id="draw-tokens")
                         token_table = gr.HTML("", elem_id="token-mask-table")
                         token_plot = gr.Plot(visible=False, label="Token mask", elem_id="token-mask-plot")
-                with gr.Tab("At which position", id="positions"):
+                with gr.Tab("Positions", id="positions"):
                     positions = gr.HTML("", elem_id="positions")
-                with gr.Tab("How important", id="importance"):
+                with gr.Tab("Importance", id="importance"):
                     with gr.Row(elem_classes="page-row"):
                         aggregation = gr.Radio(
                             [

@@ -50,7 +50,7 @@ def build_shuffle(num_documents: int) -> ShufflePanel:
     with gr.Column(elem_id="shuffle-section", elem_classes="page-section"):
         gr.HTML(
             "<h2>Shuffle</h2><p>Every order is computed from scratch. A method that depends on the order "
-            "changes its answer; one that does not must give the same answer, with a logit difference of 0.0.</p>"
+            "changes its answer; one that does not must repeat it, with a logit difference of 0.0.</p>"
         )
         with gr.Row(elem_classes="page-row page-shuffle-bar"):
             shuffle = gr.Button("Shuffle the documents", variant="primary", elem_id="shuffle", min_width=200)

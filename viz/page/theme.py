@@ -6,7 +6,7 @@ import gradio as gr
 
 ASSETS = Path(__file__).parents[2] / "assets"
 
-STYLESHEETS = (ASSETS / "style.css", ASSETS / "figures.css")
+STYLESHEETS = (ASSETS / "figures.css", ASSETS / "style.css")
 
 _SANS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "Noto Sans", "sans-serif")
 _MONO = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace")
@@ -32,3 +32,12 @@ def page_theme() -> gr.themes.Base:
         button_primary_background_fill="*primary_600",
         button_primary_background_fill_hover="*primary_700",
     )
+
+
+def page_head() -> str:
+    """HTML for the page's head: our stylesheets, as they are.
+
+    gradio's own css options write every rule twice, once with a prefix that makes the light colours win
+    over the dark ones.
+    """
+    return "".join(f"<style>{sheet.read_text(encoding='utf-8')}</style>" for sheet in STYLESHEETS)

@@ -138,7 +138,7 @@ def build_workspace(examples: Sequence[Example]) -> Workspace:
                     label="Answer length (tokens)",
                     elem_id="length",
                     scale=2,
-                    min_width=160,
+                    min_width=250,
                 )
             with gr.Row(elem_classes="page-row"):
                 run = gr.Button("Run", variant="primary", elem_id="run", scale=3, min_width=120)
