@@ -148,7 +148,7 @@ def place(starts: Tensor, blocks: BlockLayout, first_position: int) -> Tensor:
 
 @dataclass(frozen=True)
 class SuffixRanking:
-    """importance: (H, Q, D) as in specification 3.5, I(x, b); starts: int64 (H, Q, D); both in block order."""
+    """importance: (H, Q, D) I(x, b) of specification 3.5; starts: int64 (H, Q, D); both in block order."""
 
     importance: Tensor
     starts: Tensor

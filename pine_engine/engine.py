@@ -261,8 +261,9 @@ class Engine:
         needed = layout.num_tokens + max_new_tokens
         if needed > self.max_context:
             raise InputError(
-                f"the prompt has {layout.num_tokens} tokens and the answer may take {max_new_tokens}, but the "
-                f"model reads {self.max_context} in all; shorten or remove documents, or ask for a shorter answer"
+                f"the prompt has {layout.num_tokens} tokens and the answer may take {max_new_tokens}, but "
+                f"the model reads {self.max_context} in all; shorten or remove documents, or ask for a "
+                "shorter answer"
             )
 
 

@@ -63,8 +63,8 @@ def prove(model: PreTrainedModel) -> Rope:
         if not deviation <= TOLERANCE[own.dtype]:
             raise ModelError(
                 f"{type(model).__name__}: attention through PINE's function ({name}, one document) deviates "
-                f"from the model's own by {deviation:.1e}, more than {TOLERANCE[own.dtype]:.0e}; the model does "
-                "something in its attention that is not supported, such as a sliding window, soft-capping or "
+                f"from the model's own by {deviation:.1e}, more than {TOLERANCE[own.dtype]:.0e}; the model "
+                "does something in its attention that is not supported, such as a sliding window, soft-capping or "
                 "sinks. Use a plain RoPE model such as Llama, Qwen2 or Mistral"
             )
     return rope
@@ -92,7 +92,7 @@ def _find_rotation(model: PreTrainedModel, ids: Tensor) -> Rope:
     if not worst[best] <= TOLERANCE[rotated.seen[0][0].dtype]:
         raise ModelError(
             f"{type(model).__name__}: its rotation by position deviates from plain RoPE by {worst[best]:.1e} "
-            "in some layer, so PINE cannot place documents in it; use a plain RoPE model such as Llama or Qwen2"
+            "in some layer, so PINE cannot place documents in it; use a plain RoPE model such as Llama"
         )
     return find_rope(model, best)
 

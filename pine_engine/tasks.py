@@ -1,7 +1,7 @@
 """The tasks: how each turns an instruction, documents and a question into a prompt.
 
-A task is a row of templates. The wording follows docs/specification.md section 9; what a template is filled with is
-the user's data and stays data.
+A task is a row of templates. The wording follows docs/specification.md section 9; what a template is
+filled with is the user's data and stays data.
 """
 
 from collections.abc import Sequence

@@ -29,7 +29,7 @@ class ExactRotary(nn.Module):
 
 
 def reference_logits(model: LlamaForCausalLM, layout: TokenLayout, method: str) -> Tensor:
-    """Logits (n, V) of every token of the prompt under vanilla, nia, pcw or pine. Source: specification 1, 3."""
+    """Logits (n, V) of every token of the prompt under one of the methods. Source: specification 1, 3."""
     ids = torch.tensor(layout.ids)
     hidden = model.model.embed_tokens(ids)
     for layer in model.model.layers:
