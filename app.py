@@ -11,14 +11,14 @@ import gradio as gr
 
 from viz.page.build import build_page
 from viz.page.source import EngineSource
-from viz.page.theme import page_head, page_theme
+from viz.page.theme import STYLESHEETS, page_theme
 
 if TYPE_CHECKING:
     from pine_engine.engine import Engine
 
 LAUNCH_OPTIONS = {
     "theme": page_theme(),
-    "head": page_head(),
+    "css_paths": STYLESHEETS,
     "footer_links": ["api"],
     "run_history": False,
     "ssr_mode": False,

@@ -32,12 +32,3 @@ def page_theme() -> gr.themes.Base:
         button_primary_background_fill="*primary_600",
         button_primary_background_fill_hover="*primary_700",
     )
-
-
-def page_head() -> str:
-    """HTML for the page's head: our stylesheets, as they are.
-
-    gradio's own css options write every rule twice, once with a prefix that makes the light colours win
-    over the dark ones.
-    """
-    return "".join(f"<style>{sheet.read_text(encoding='utf-8')}</style>" for sheet in STYLESHEETS)

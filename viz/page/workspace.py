@@ -86,7 +86,7 @@ def build_workspace(examples: Sequence[Example]) -> Workspace:
                     value=first.name,
                     label="Example",
                     elem_id="example",
-                    min_width=150,
+                    min_width=190,
                     scale=3,
                 )
                 task = gr.Dropdown(
@@ -94,7 +94,7 @@ def build_workspace(examples: Sequence[Example]) -> Workspace:
                     value=first.task,
                     label="Kind of question",
                     elem_id="task",
-                    min_width=150,
+                    min_width=190,
                     scale=2,
                 )
             note = gr.HTML(notice(first.note, kind="note"), elem_id="example-note")
