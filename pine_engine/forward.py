@@ -260,7 +260,10 @@ class PrefillPass:
     def _isolated(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float, output: Tensor
     ) -> None:
-        """Prefix and documents where no document sees another; the model has rotated (specification 3.2, 3.3)."""
+        """Prefix and documents where no document sees another; the model has rotated.
+
+        Source: specification 3.2, 3.3.
+        """
         state = self.row.state
         layout = state.plan.layout
         prefix = slice(0, layout.prefix_length)
