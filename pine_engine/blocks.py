@@ -51,10 +51,11 @@ class BlockLayout:
     is_padding: Tensor
 
     def split(self, slots: Tensor) -> list[Tensor]:
-        """(..., P, d) as one (..., documents, length, d) per length class."""
+        """(..., P, d) as one contiguous (..., documents, length, d) per length class."""
         parts = slots.split([group.size for group in self.classes], dim=-2)
         return [
-            part.unflatten(-2, (-1, group.length)) for part, group in zip(parts, self.classes, strict=True)
+            part.unflatten(-2, (-1, group.length)).contiguous()
+            for part, group in zip(parts, self.classes, strict=True)
         ]
 
     def sum_by_document(self, slots: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,10 @@ from pine_engine.errors import InputError
 from pine_engine.prompt import Piece, Prompt, Segment
 
 IntArray = NDArray[np.int64]
+
+GUARDS = ("\n", "a")
+"""Texts behind which a tokenizer puts no blank; the second for texts that start with newlines, which may
+join into one token with the first."""
 
 
 @dataclass(frozen=True)
@@ -129,10 +134,11 @@ class _SegmentEncoder:
         }
         names = sorted(self._control_ids, key=len, reverse=True)
         self._control = re.compile("|".join(map(re.escape, names))) if names else None
-        # SentencePiece tokenizers of the Llama-2 type put a blank in front of every text they are given;
-        # behind a newline they do not, so the newline is encoded along and its tokens dropped.
-        self._guard = self._encode_raw("\n")
-        self._needs_guard = self._encode_raw("a") != self._encode_raw("\na")[len(self._guard) :]
+        # SentencePiece tokenizers of the Llama-2 type put a blank in front of every text they are given.
+        guard = GUARDS[0]
+        self._needs_guard = (
+            self._encode_raw("a") != self._encode_raw(f"{guard}a")[len(self._encode_raw(guard)) :]
+        )
 
     def __call__(self, segment: Segment) -> tuple[int, ...]:
         ids: list[int] = []
@@ -155,20 +161,28 @@ class _SegmentEncoder:
         """
         if not text:
             return []
-        ids: list[int] = []
-        start = 0
-        if self._control:
-            for match in self._control.finditer(text):
-                if self._control_ids[match.group()] in self._encode_plain(match.group()):
-                    cut = match.start() + 1
-                    ids += self._encode_plain(text[start:cut])
-                    start = cut
-        return ids + self._encode_plain(text[start:])
+        if not self._control or not self._control.search(text):
+            return self._encode_plain(text)
+        matched = [
+            re.escape(name)
+            for name, token_id in self._control_ids.items()
+            if name in text and token_id in self._encode_plain(name)
+        ]
+        # Looking ahead finds those that overlap, too.
+        cuts = {found.start() + 1 for name in matched for found in re.finditer(f"(?={name})", text)}
+        borders = [0, *sorted(cuts), len(text)]
+        return [token for start, end in pairwise(borders) for token in self._encode_plain(text[start:end])]
 
     def _encode_plain(self, text: str) -> list[int]:
-        if self._needs_guard:
-            return self._encode_raw("\n" + text)[len(self._guard) :]
-        return self._encode_raw(text)
+        """Ids of text without a blank in front: it is encoded behind a guard, whose tokens are dropped."""
+        if not self._needs_guard:
+            return self._encode_raw(text)
+        for guard in GUARDS:
+            front = self._encode_raw(guard)
+            ids = self._encode_raw(guard + text)
+            if ids[: len(front)] == front:
+                return ids[len(front) :]
+        raise InputError(f"the tokenizer joins the start of {text[:20]!r} with whatever stands before it")
 
     def _encode_raw(self, text: str) -> list[int]:
         encoded = self._tokenizer(text, add_special_tokens=False, split_special_tokens=True)

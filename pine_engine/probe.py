@@ -64,8 +64,8 @@ def prove(model: PreTrainedModel) -> Rope:
             raise ModelError(
                 f"{type(model).__name__}: attention through PINE's function ({name}, one document) deviates "
                 f"from the model's own by {deviation:.1e}, more than {TOLERANCE[own.dtype]:.0e}; the model "
-                "does something in its attention that is not supported, such as a sliding window, soft-capping "
-                "or sinks. Use a plain RoPE model such as Llama, Qwen2 or Mistral"
+                "does something in its attention that is not supported, such as a sliding window, "
+                "soft-capping or sinks. Use a plain RoPE model such as Llama, Qwen2 or Mistral"
             )
     return rope
 

@@ -84,7 +84,10 @@ def _template_around(tokenizer: Any, system: str, prefix: str) -> tuple[Segment,
     except TemplateError:
         if not system:
             raise
-        # Templates such as Gemma's refuse the system role; its text then opens the user's message.
+        rendered = ""
+    if system and _SYSTEM_SLOT not in rendered:
+        # Templates such as Gemma's refuse the system role, others leave it out; its text then opens the
+        # user's message.
         prefix = f"{system}\n\n{prefix}"
         rendered = _render(tokenizer, [user])
     head, _, tail = rendered.partition(_USER_SLOT)
