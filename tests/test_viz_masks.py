@@ -38,7 +38,7 @@ def tokens(count: int) -> list[Token]:
 
 
 def test_states_of_the_three_kinds_of_mask() -> None:
-    # Worked by hand from SPEC 6.1: SYS, D1, D2, D3, X; 0 masked, 1 allowed, 2 causal inside.
+    # Worked by hand from specification 6.1: SYS, D1, D2, D3, X; 0 masked, 1 allowed, 2 causal inside.
     expected = {
         "earlier": [[2, 0, 0, 0, 0], [1, 2, 0, 0, 0], [1, 1, 2, 0, 0], [1, 1, 1, 2, 0], [1, 1, 1, 1, 2]],
         "none": [[2, 0, 0, 0, 0], [1, 2, 0, 0, 0], [1, 0, 2, 0, 0], [1, 0, 0, 2, 0], [1, 1, 1, 1, 2]],

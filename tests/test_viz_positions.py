@@ -20,7 +20,7 @@ from viz.ramps import BLUES, CIVIDIS, ramp_color
 from viz.tokens import Token
 
 _ = MASKED
-# The paper's running example (SPEC 6.1), PINE, 1-based.
+# The paper's running example (specification 6.1), PINE, 1-based.
 PINE = np.array(
     [
         [1, _, _, _, _, _, _, _],
