@@ -1,6 +1,18 @@
-"""A tiny tokenizer made on the spot: one token per character, and a few control tokens."""
+"""Tiny tokenizers made on the spot, with a few control tokens each."""
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
+from collections.abc import Sequence
+from typing import Literal
+
+from tokenizers import (
+    AddedToken,
+    Regex,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+)
 from transformers import PreTrainedTokenizerFast
 
 CONTROL = ["<pad>", "<s>", "</s>", "<|im_start|>", "<|im_end|>"]
@@ -33,4 +45,78 @@ def letter_tokenizer(
         eos_token="</s>",
         pad_token="<pad>",
         chat_template=chat_template,
+    )
+
+
+def byte_tokenizer(
+    *,
+    chat_template: str | None = CHAT_TEMPLATE,
+    unmarked: Sequence[str] = (),
+    special: Sequence[str] = (),
+    adds_bos: bool = False,
+) -> PreTrainedTokenizerFast:
+    """One id per byte, so that any text can be encoded and decoded exactly; ids below 5 are CONTROL.
+
+    unmarked: tokens added without being marked special. special: more that are marked. adds_bos: puts <s>
+    in front, as Llama's tokenizers do.
+    """
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {name: index for index, name in enumerate([*CONTROL, *alphabet])}
+    tokenizer = Tokenizer(models.BPE(vocabulary, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    marked = [AddedToken(name, special=True, normalized=False) for name in (*CONTROL, *special)]
+    tokenizer.add_special_tokens(marked)
+    tokenizer.add_tokens([AddedToken(name, special=False, normalized=False) for name in unmarked])
+    if adds_bos:
+        tokenizer.post_processor = processors.TemplateProcessing("<s> $A", special_tokens=[("<s>", 1)])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        bos_token="<s>",
+        eos_token="</s>",
+        pad_token="<pad>",
+        chat_template=chat_template,
+        clean_up_tokenization_spaces=False,
+    )
+
+
+BLANK = "▁"
+
+
+def sentencepiece_tokenizer(
+    kind: Literal["prepend", "metaspace"],
+    *,
+    chat_template: str | None = None,
+    merges: Sequence[tuple[str, str]] = (),
+) -> PreTrainedTokenizerFast:
+    """As Llama-2's: puts a dummy blank in front of every text, knows bytes, adds <s>.
+
+    kind: "prepend" normalises as Llama-2 does, "metaspace" splits as newer conversions of it do.
+    merges: pairs of tokens that join into one, besides those that make " the" one token.
+    """
+    letters = [BLANK, *"abcdefghijklmnopqrstuvwxyz.:?", "\n"]
+    pairs = [(BLANK, "a"), (BLANK, "t"), ("t", "h"), (f"{BLANK}t", "h"), (f"{BLANK}th", "e")]
+    pairs += merges
+    names = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *letters]
+    names += ["".join(pair) for pair in pairs]
+    vocabulary = {name: index for index, name in enumerate(names)}
+    tokenizer = Tokenizer(models.BPE(vocabulary, pairs, unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    if kind == "prepend":
+        tokenizer.normalizer = normalizers.Sequence(
+            [normalizers.Prepend(BLANK), normalizers.Replace(" ", BLANK)]
+        )
+    else:
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(BLANK, prepend_scheme="always", split=False)
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace(BLANK, " "), decoders.ByteFallback(), decoders.Fuse()]
+    )
+    tokenizer.add_special_tokens([AddedToken(name, special=True) for name in ("<unk>", "<s>", "</s>")])
+    tokenizer.post_processor = processors.TemplateProcessing("<s> $A", special_tokens=[("<s>", 1)])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        bos_token="<s>",
+        eos_token="</s>",
+        unk_token="<unk>",
+        chat_template=chat_template,
+        clean_up_tokenization_spaces=False,
     )
