@@ -22,6 +22,7 @@ def build_page(source: EngineSource) -> gr.Blocks:
     """The Blocks of the page, ready to launch. The engine is asked for when it is first needed."""
     examples = load_examples()
     with gr.Blocks(title=TITLE, analytics_enabled=False, fill_width=True) as page:
+        add_api(source)  # first, so that no private event takes one of the two names
         with gr.Row(elem_id="header"):
             gr.HTML(f"<h1>{TITLE}</h1><p>{QUESTION}</p>", scale=3, min_width=300)
             model = gr.HTML(status_html(source.status), elem_id="model-status", min_width=220)
@@ -42,7 +43,6 @@ def build_page(source: EngineSource) -> gr.Blocks:
         wire_inside(inside, workspace.finished, run_event)
         _wire_status(page, timer, model, ready, source)
         page.load(_running_example, None, running_example, **PRIVATE_EVENT)
-        add_api(source)
         page.queue(max_size=QUEUE_SIZE)
     assert isinstance(page, gr.Blocks)
     return page

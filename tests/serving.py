@@ -1,0 +1,65 @@
+"""Serves the app in a process of its own, as a user starts it."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PATIENCE_S = 60.0  # a machine busy with other tests; how long serving took is in ServedApp
+
+
+@dataclass(frozen=True)
+class ServedApp:
+    """A running app. served_s: seconds from its start until it served the page."""
+
+    url: str
+    served_s: float
+    log: Path
+
+
+@contextmanager
+def served_app(log: Path, *flags: str) -> Iterator[ServedApp]:
+    """Runs `python app.py` on a free port of this machine until the block is left."""
+    port = _free_port()
+    url = f"http://127.0.0.1:{port}/"
+    with log.open("w") as output:
+        began = time.monotonic()
+        process = subprocess.Popen(
+            [sys.executable, "app.py", "--port", str(port), *flags],
+            cwd=ROOT,
+            env=os.environ | {"HF_HUB_OFFLINE": "1"},
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            while not _answers(url):
+                assert process.poll() is None, f"the app ended:\n{log.read_text()}"
+                assert time.monotonic() - began < PATIENCE_S, f"the app does not serve:\n{log.read_text()}"
+                time.sleep(0.05)
+            yield ServedApp(url, time.monotonic() - began, log)
+        finally:
+            process.terminate()
+            process.wait(20)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as response:
+            return bool(response.status == 200)
+    except (urllib.error.URLError, TimeoutError):
+        return False
