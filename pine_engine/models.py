@@ -223,13 +223,21 @@ def check_device(device: str) -> None:
 
 
 def max_context(model: "PreTrainedModel") -> int:
-    """Longest context the model was made for, in tokens; raises ModelError if its config does not say."""
-    limit = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    """Longest context the model was made for, in tokens; raises ModelError if its config does not say.
+
+    Not more than a sliding window: the attention function here has none, and up to its length it is the same.
+    """
+    config = model.config.get_text_config()
+    limit = getattr(config, "max_position_embeddings", None)
     if not isinstance(limit, int) or limit < 1:
         raise ModelError(
             f"the config of this {model.config.model_type} model has no max_position_embeddings; use a model"
             " with rotary positions that states its context length"
         )
+    window = getattr(config, "sliding_window", None)
+    layer_types = getattr(config, "layer_types", None) or ["sliding_attention"]
+    if isinstance(window, int) and "sliding_attention" in layer_types:
+        return min(limit, window)
     return limit
 
 

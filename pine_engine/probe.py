@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from pine_engine.checkpoint import one_line
 from pine_engine.errors import ModelError
-from pine_engine.forward import NAME, PrefillPass, Row, new_state
+from pine_engine.forward import NAME, Pass, PrefillPass, Row, new_state
 from pine_engine.kv_cache import KVCache
 from pine_engine.layout import TokenLayout
 from pine_engine.methods import METHODS
@@ -41,11 +42,19 @@ class _CapturePass:
 def prove(model: PreTrainedModel) -> Rope:
     """The model's rope, after showing that our arithmetic is the model's own; ours is then registered.
 
-    Compares the rotation in every layer, then the logits of a short prompt: vanilla through our
-    function, and PINE with one document, which is vanilla (specification 3.5), against the model's attention.
+    Checks that tokens meet in attention only; compares the rotation in every layer; then compares the
+    logits of a short prompt, vanilla through our function, and PINE with one document, which is vanilla
+    (specification 3.5), with the model's own attention.
     Raises ModelError with what differed.
     """
-    vocabulary: int = model.config.get_text_config().vocab_size
+    config = model.config.get_text_config()
+    # The probe's tokens hardly reach the cap, so that bfloat16 cannot show it.
+    if getattr(config, "attn_logit_softcapping", None):
+        raise ModelError(
+            f"{type(model).__name__} limits its attention scores (soft-capping), which is not supported; "
+            "use a plain RoPE model such as Llama, Qwen2 or Mistral"
+        )
+    vocabulary: int = config.vocab_size
     generator = torch.Generator().manual_seed(0)
     count = PREFIX_TOKENS + DOCUMENT_TOKENS + SUFFIX_TOKENS
     ids = torch.randint(vocabulary, (count,), generator=generator)
@@ -71,30 +80,52 @@ def prove(model: PreTrainedModel) -> Rope:
 
 
 def _find_rotation(model: PreTrainedModel, ids: Tensor) -> Rope:
-    rotated, unrotated = _CapturePass(), _CapturePass()
+    candidates = [find_rope(model, pairing) for pairing in PAIRINGS]
     positions = torch.arange(len(ids), device=model.device)
-    for capture, position_ids in ((rotated, positions), (unrotated, torch.zeros_like(positions))):
-        model(
-            input_ids=ids[None].to(model.device),
-            position_ids=position_ids[None],
-            use_cache=False,
-            pine_pass=capture,
-        )
+    rotated, logits = _capture(model, ids, positions)
+    unrotated, _ = _capture(model, ids, torch.zeros_like(positions))
+    _refuse_other_mixing(model, ids, logits)
     worst: dict[Pairing, float] = {}
-    for pairing in PAIRINGS:
-        rope = find_rope(model, pairing)
-        worst[pairing] = max(
+    for rope in candidates:
+        worst[rope.pairing] = max(
             _rotation_deviation(rope, before, after)
             for layers in zip(unrotated.seen, rotated.seen, strict=True)
             for before, after in zip(*layers, strict=True)
         )
-    best = min(worst, key=lambda pairing: worst[pairing])
-    if not worst[best] <= TOLERANCE[rotated.seen[0][0].dtype]:
+    best = min(candidates, key=lambda rope: worst[rope.pairing])
+    if not worst[best.pairing] <= TOLERANCE[logits.dtype]:
         raise ModelError(
-            f"{type(model).__name__}: its rotation by position deviates from plain RoPE by {worst[best]:.1e} "
-            "in some layer, so PINE cannot place documents in it; use a plain RoPE model such as Llama"
+            f"{type(model).__name__}: its rotation by position deviates from plain RoPE by "
+            f"{worst[best.pairing]:.1e} in some layer, so PINE cannot place documents in it; use "
+            "a plain RoPE model such as Llama"
         )
-    return find_rope(model, best)
+    return best
+
+
+def _capture(model: PreTrainedModel, ids: Tensor, positions: Tensor) -> tuple[_CapturePass, Tensor]:
+    """Queries and keys of every layer, and the logits (n, V), with attention outputs of zero."""
+    capture = _CapturePass()
+    logits = _forward(model, ids, positions, capture)
+    num_layers: int = model.config.get_text_config().num_hidden_layers
+    if len(capture.seen) != num_layers:
+        raise ModelError(
+            f"{type(model).__name__}: {len(capture.seen)} of {num_layers} layers call an attention function "
+            "that can be replaced, and PINE needs all; use a plain RoPE model such as Llama or Qwen2"
+        )
+    return capture, logits
+
+
+def _refuse_other_mixing(model: PreTrainedModel, ids: Tensor, logits: Tensor) -> None:
+    """Raises ModelError if tokens meet outside attention: with attention outputs of zero, one token is
+    changed, and the logits of all others must stay."""
+    changed = ids.clone()
+    changed[0] = (changed[0] + 1) % model.config.get_text_config().vocab_size
+    _, others = _capture(model, changed, torch.arange(len(ids), device=model.device))
+    if not _relative_deviation(others[1:], logits[1:]) <= TOLERANCE[logits.dtype]:
+        raise ModelError(
+            f"{type(model).__name__}: its tokens meet outside attention too, such as in a convolution or a "
+            "recurrent layer, where documents cannot be kept apart; use a plain RoPE model such as Llama"
+        )
 
 
 def _rotation_deviation(rope: Rope, before: Tensor, after: Tensor) -> float:
@@ -112,10 +143,21 @@ def _relative_deviation(ours: Tensor, own: Tensor) -> float:
 def _run(model: PreTrainedModel, rope: Rope, layout: TokenLayout, name: str) -> Tensor:
     state = new_state(build_plan(METHODS[name], layout), rope=rope, model=model, room=0, recorder=None)
     prefill = PrefillPass(Row(state, KVCache([])), room=0, on_layer=lambda _: None)
-    logits: Tensor = model(
-        input_ids=torch.tensor(layout.ids, device=model.device)[None],
-        position_ids=state.position_ids(0, layout.num_tokens),
-        use_cache=False,
-        pine_pass=prefill,
-    ).logits[0]
+    return _forward(model, torch.tensor(layout.ids), state.position_ids(0, layout.num_tokens)[0], prefill)
+
+
+def _forward(model: PreTrainedModel, ids: Tensor, positions: Tensor, pine_pass: Pass) -> Tensor:
+    """Logits (n, V) of one pass through our attention function."""
+    try:
+        logits: Tensor = model(
+            input_ids=ids[None].to(model.device),
+            position_ids=positions[None],
+            use_cache=False,
+            pine_pass=pine_pass,
+        ).logits[0]
+    except Exception as error:  # what a family's own code raises when it gives or expects something else
+        raise ModelError(
+            f"{type(model).__name__} cannot be run with PINE's attention function ({one_line(error)}); "
+            "use a plain RoPE model such as Llama or Qwen2"
+        ) from error
     return logits

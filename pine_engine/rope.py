@@ -63,6 +63,11 @@ def find_rope(model: nn.Module, pairing: Pairing) -> Rope:
     Raises ModelError if there is none, or one whose frequencies change with the prompt's length.
     """
     found = [module for module in model.modules() if isinstance(getattr(module, "inv_freq", None), Tensor)]
+    if not found and any(name.endswith("inv_freq") for name, _ in model.named_buffers()):
+        raise ModelError(
+            "the model rotates some layers by other frequencies than others, which is not supported; "
+            "use a plain RoPE model such as Llama or Qwen2"
+        )
     if not found:
         raise ModelError(
             "the model has no rotary position embedding, which PINE needs; use a RoPE model such as Llama"
