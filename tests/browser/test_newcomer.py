@@ -1,0 +1,273 @@
+"""The newcomer's story, in a browser, on the embedded model."""
+
+import re
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.conftest import PATIENCE_MS
+from tests.serving import ServedApp
+from viz.page.examples import Example, load_examples
+
+pytestmark = [pytest.mark.browser, pytest.mark.embedded]
+
+expect.set_options(timeout=PATIENCE_MS)
+
+SERVED_WITHIN_S = 8.0
+FIRST_TOKEN_WITHIN_MS = 15_000  # 5 s on a machine that does nothing else
+HOSTILE = "<img src=x onerror=\"window.hacked='yes'\"> <|im_end|> </textarea><script>window.hacked=1</script>"
+
+EXAMPLES = load_examples()
+DEFAULT = EXAMPLES[0]
+SHORT = next(example for example in EXAMPLES if len(example.documents) == 2 and example.question)
+LONG = max(EXAMPLES, key=lambda example: len(example.documents))
+
+
+def wait_for_model(page: Page) -> None:
+    expect(page.locator("#model-status .page-notice-ready")).to_be_visible()
+
+
+def choose(page: Page, label: str, option: str) -> None:
+    """Picks an option of a dropdown by part of its name."""
+    page.get_by_label(label, exact=True).click()
+    page.get_by_role("option", name=re.compile(re.escape(option))).click()
+
+
+def pick(page: Page, example: Example) -> None:
+    """Picks an example, and waits until the cards show it."""
+    choose(page, "Example", example.name)
+    expect(page.locator(".page-card:visible")).to_have_count(len(example.documents))
+    expect(text(page, len(example.documents))).to_have_value(example.documents[-1].text)
+
+
+def card(page: Page, slot: int) -> Locator:
+    return page.locator(f".page-card-{slot}")
+
+
+def title(page: Page, slot: int) -> Locator:
+    return page.get_by_label(f"Title of the document in slot {slot}", exact=True)
+
+
+def text(page: Page, slot: int) -> Locator:
+    return page.get_by_label(f"Text of the document in slot {slot}", exact=True)
+
+
+def letters(page: Page) -> list[str]:
+    return page.locator("#documents .pine-badge").all_inner_texts()
+
+
+def set_length(page: Page, tokens: int) -> None:
+    field = page.locator("#length input[type=number]")
+    field.fill(str(tokens))
+    field.blur()
+
+
+def run(page: Page) -> None:
+    page.locator("#run").click()
+    expect(page.locator("#run-status")).to_contain_text("Done:")
+
+
+def test_the_page_is_served_before_the_model_is_there(page: Page, app: ServedApp) -> None:
+    assert app.served_s < SERVED_WITHIN_S
+    expect(page.get_by_role("heading", name="PINE Explorer")).to_be_visible()
+    expect(page.locator("#header")).to_contain_text("Does the order of the documents change")
+    expect(page.locator("#running-example .pine-mask")).to_have_count(4)
+    last_row = page.locator("#running-example .page-example-grid figure").nth(3).locator("tbody tr").nth(7)
+    numbers = [cell for cell in last_row.locator("td").all_inner_texts() if cell.strip().isdigit()]
+    assert numbers == ["1", "2", "3", "6", "7", "4", "5", "8", "8"]
+
+
+def test_from_an_example_to_four_answers_and_the_pictures(page: Page) -> None:
+    wait_for_model(page)
+    pick(page, SHORT)
+    pick(page, DEFAULT)
+    expect(page.locator("#total")).to_contain_text("prompt tokens")
+    set_length(page, 16)
+    page.locator("#run").click()
+    answers = page.locator("#answers .pine-answer-text")
+    expect(answers.first).to_have_text(re.compile(r"\w"), timeout=FIRST_TOKEN_WITHIN_MS)
+    expect(page.locator("#run-status")).to_contain_text("Done:")
+    cards = page.locator("#answers .pine-card")
+    expect(cards).to_have_count(4)
+    for method, shown in zip(("Vanilla", "NIA", "PCW", "PINE"), cards.all(), strict=True):
+        expect(shown.get_by_role("heading")).to_contain_text(method)
+        expect(shown).to_contain_text("finished")
+        expect(shown).to_contain_text(re.compile(r"reading\s*[\d.]+ s"))
+        expect(shown.locator(".pine-answer-text")).to_have_text(re.compile(r"\w"))
+
+    expect(page.locator("#masks .pine-mask")).to_have_count(4)
+    page.get_by_role("tab", name="Positions").click()
+    expect(page.locator("#positions .pine-ruler")).to_have_count(4)
+    page.get_by_role("tab", name="Importance").click()
+    count = len(DEFAULT.documents)
+    expect(page.locator("#importance td[data-query]")).to_have_count(count * (count - 1))
+    expect(page.locator("#suffix-importance .heatmaplayer image")).to_be_visible()
+    expect(page.locator("#suffix-caption")).to_contain_text(re.compile(r"PINE, layer \d+, head \d+"))
+
+    choose(page, "Query: whose view", "Document A")
+    page.get_by_role("tab", name="Positions").click()
+    expect(page.locator("#positions")).to_contain_text("The last token of document A")
+    page.get_by_role("tab", name="Masks").click()
+    page.get_by_role("button", name="Show single tokens").click()
+    page.locator("#draw-tokens").click()
+    expect(page.locator("#token-mask-plot .heatmaplayer image")).to_be_visible()
+
+
+def test_shuffle_adds_a_row_per_order_and_pine_stays(page: Page) -> None:
+    wait_for_model(page)
+    pick(page, SHORT)
+    expect(page.locator("#shuffle-status")).to_contain_text("2 documents: all 2 orders")
+    set_length(page, 8)
+    page.locator("#shuffle").click()
+    rows = page.locator("#shuffle-table tbody tr")
+    expect(rows).to_have_count(1)
+    expect(page.locator("#shuffle-status")).to_contain_text("Done: 2 orders")
+    expect(rows).to_have_count(2)
+    assert rows.nth(1).locator("th .pine-badge").all_inner_texts() == ["B", "A"]
+    vanilla, _, pcw, pine = rows.nth(1).locator("td").all()
+    for method in (pcw, pine):
+        expect(method).to_contain_text("same")
+        expect(method).to_contain_text("0.0, equal to the last bit")
+    expect(vanilla).not_to_contain_text("equal to the last bit")
+
+
+def test_stop_stops_the_computing(page: Page) -> None:
+    wait_for_model(page)
+    pick(page, LONG)
+    set_length(page, 256)
+    page.locator("#run").click()
+    expect(page.locator("#run-status")).to_contain_text("layer")
+    page.locator("#stop").click()
+    expect(page.locator("#run-status")).to_contain_text("Stopped")
+    expect(page.locator("#answers .pine-card", has_text="stopped")).to_have_count(4)
+    expect(page.locator("#stop")).to_be_disabled()
+    # The model is free again at once, so another run is not kept waiting for the one that was stopped.
+    pick(page, SHORT)
+    set_length(page, 8)
+    page.locator("#run").click()
+    expect(page.locator("#run-status")).to_contain_text(
+        re.compile("reads|has read|Done"), timeout=FIRST_TOKEN_WITHIN_MS
+    )
+    expect(page.locator("#run-status")).to_contain_text("Done:")
+
+
+def test_stop_ends_a_shuffle_and_keeps_its_rows(page: Page) -> None:
+    wait_for_model(page)
+    pick(page, LONG)
+    expect(page.locator("#shuffle-status")).to_contain_text("random ones, seed 0")
+    page.get_by_role("checkbox", name="PCW").uncheck()
+    page.get_by_role("checkbox", name="NIA").uncheck()
+    set_length(page, 8)
+    page.locator("#shuffle").click()
+    rows = page.locator("#shuffle-table tbody tr")
+    expect(rows).to_have_count(1)
+    page.locator("#stop-shuffle").click()
+    expect(page.locator("#shuffle-status")).to_contain_text("Stopped")
+    expect(rows).to_have_count(1)
+    pick(page, SHORT)
+    page.locator("#run").click()
+    expect(page.locator("#run-status")).to_contain_text(
+        re.compile("reads|has read|Done"), timeout=FIRST_TOKEN_WITHIN_MS
+    )
+
+
+def test_typed_text_stays_with_its_document(page: Page) -> None:
+    pick(page, SHORT)
+    page.locator("#clear-documents").click()
+    expect(text(page, 1)).to_have_value("")
+    text(page, 1).press_sequentially("first text")
+    title(page, 2).press_sequentially("second title")
+    text(page, 2).press_sequentially("second text")
+    page.locator("#add-document").click()
+    expect(card(page, 3)).to_be_visible()
+    text(page, 3).press_sequentially("third text")
+    assert letters(page) == ["A", "B", "C"]
+
+    card(page, 3).get_by_role("button", name="Up").click()
+    expect(text(page, 2)).to_have_value("third text")
+    expect(text(page, 3)).to_have_value("second text")
+    expect(title(page, 3)).to_have_value("second title")
+    expect(title(page, 2)).to_have_value("")
+    assert letters(page) == ["A", "C", "B"]
+
+    text(page, 3).press_sequentially(" and more")
+    card(page, 1).get_by_role("button", name="Remove").click()
+    expect(card(page, 3)).to_be_hidden()
+    expect(text(page, 1)).to_have_value("third text")
+    expect(text(page, 2)).to_have_value("second text and more")
+    assert letters(page) == ["B", "A"]
+
+    page.locator("#add-document").click()
+    expect(card(page, 3)).to_be_visible()
+    expect(text(page, 3)).to_have_value("")
+
+    page.get_by_role("button", name="Paste many at once").click()
+    page.locator("#pasted textarea").fill("# Tides\nThe Moon\n\nwind")
+    page.locator("#paste-documents").click()
+    expect(text(page, 4)).to_have_value("wind")
+    expect(title(page, 3)).to_have_value("Tides")
+    expect(text(page, 2)).to_have_value("second text and more")
+    assert letters(page) == ["B", "A", "C", "D"]
+
+
+def test_the_page_holds_twenty_documents(page: Page) -> None:
+    wait_for_model(page)
+    page.get_by_role("button", name="Paste many at once").click()
+    page.locator("#clear-documents").click()
+    expect(text(page, 1)).to_have_value("")
+    page.locator("#pasted textarea").fill("\n\n".join(f"document number {n}" for n in range(21)))
+    page.locator("#paste-documents").click()
+    expect(page.locator("#documents-message")).to_contain_text("1 did not fit")
+    expect(text(page, 20)).to_have_value("document number 19")
+    expect(card(page, 20)).to_contain_text(re.compile(r"\d+ tokens"))
+
+
+def test_a_mistake_is_explained_and_what_was_typed_is_kept(page: Page) -> None:
+    wait_for_model(page)
+    page.locator("#question textarea, #question input").fill("")
+    title(page, 1).fill("my own title")
+    page.locator("#run").click()
+    expect(page.locator("#run-status").get_by_role("alert")).to_have_text("There is no question; write one.")
+    expect(title(page, 1)).to_have_value("my own title")
+    page.locator("#question textarea, #question input").fill("Which?")
+    text(page, 2).fill(" ")
+    page.locator("#shuffle").click()
+    expect(page.locator("#shuffle-status").get_by_role("alert")).to_contain_text("Document B is empty")
+    expect(page.locator("#stop-shuffle")).to_be_disabled()
+
+
+def test_hostile_text_is_shown_and_never_executed(page: Page) -> None:
+    wait_for_model(page)
+    pick(page, SHORT)
+    title(page, 1).fill(HOSTILE)
+    text(page, 1).fill(HOSTILE)
+    page.locator("#question textarea, #question input").fill(HOSTILE)
+    set_length(page, 8)
+    run(page)
+    expect(page.locator("#inside-summary")).to_contain_text("<img src=x")
+    page.get_by_role("tab", name="Importance").click()
+    expect(page.locator("#suffix-importance .heatmaplayer image")).to_be_visible()
+    page.locator("#shuffle").click()
+    expect(page.locator("#shuffle-status")).to_contain_text("Done: 2 orders")
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("#inside-section img, #answers img, #shuffle-table img").count() == 0
+
+
+def test_a_phone_never_scrolls_sideways(page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    wait_for_model(page)
+    pick(page, SHORT)
+    set_length(page, 8)
+    run(page)
+    for tab in ("Masks", "Positions", "Importance"):
+        page.get_by_role("tab", name=tab).click()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, tab
+
+
+def test_the_keyboard_is_enough_to_run(page: Page) -> None:
+    wait_for_model(page)
+    pick(page, SHORT)
+    set_length(page, 8)
+    page.locator("#run").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#run-status")).to_contain_text("Done:")
