@@ -1,0 +1,108 @@
+"""Who may import whom, read from the sources: data flows one way."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+FLOW = [
+    *("errors", "methods", "prompt", "tasks", "layout", "plan"),
+    *("rope", "blocks", "kv_cache", "trace", "attention", "forward", "events"),
+    *("checkpoint", "probe", "embedded", "models", "engine"),
+    *("invariance", "report", "inputs", "conformance", "benchmark", "cli", "__main__"),
+]
+"""The modules of pine_engine, each importing only those before it."""
+
+
+def sources(*folders: str) -> list[Path]:
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+
+
+def imported(path: Path) -> set[str]:
+    """All modules that a file imports, wherever in it, also for types only; relative ones made absolute."""
+    package = [*path.relative_to(ROOT).with_suffix("").parts[:-1]]
+    return set(modules(ast.parse(path.read_text(encoding="utf-8")), package))
+
+
+def modules(tree: ast.AST, package: list[str]) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            start = ".".join([*base, *([node.module] if node.module else [])])
+            yield start
+            yield from (f"{start}.{name.name}" for name in node.names)
+
+
+def packages(path: Path) -> set[str]:
+    return {name.split(".")[0] for name in imported(path)}
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def test_imports_are_read_in_all_their_forms() -> None:
+    tree = ast.parse(
+        "import a.b, c as d\nfrom e.f import g\nfrom . import h\nfrom ..i import j\n"
+        "def late():\n    from k import l\n"
+    )
+    assert set(modules(tree, ["p", "q"])) == {
+        "a.b", "c", "e.f", "e.f.g", "p.q", "p.q.h", "p.i", "p.i.j", "k", "k.l"
+    }  # fmt: skip
+
+
+def test_the_app_composes_engine_and_figures_and_nothing_imports_it() -> None:
+    assert packages(ROOT / "app.py") & {"pine_engine", "viz", "tests", "torch", "transformers", "plotly"} == {
+        "pine_engine",
+        "viz",
+    }
+    importers = [relative(path) for path in sources("pine_engine", "viz") if "app" in packages(path)]
+    assert importers == []
+
+
+@pytest.mark.parametrize("path", sources("pine_engine"), ids=relative)
+def test_the_engine_knows_no_page_and_no_figure(path: Path) -> None:
+    assert not packages(path) & {"gradio", "plotly", "viz", "app"}
+
+
+def test_the_engine_computes_with_torch_and_transformers() -> None:
+    """The control: a rule about packages would hold for files that were not read."""
+    used = set().union(*(packages(path) for path in sources("pine_engine")))
+    assert {"torch", "transformers", "pine_engine"} <= used
+
+
+FIGURES = [path for path in sources("viz") if "page" not in path.relative_to(ROOT).parts]
+
+
+@pytest.mark.parametrize("path", FIGURES, ids=relative)
+def test_figures_know_plain_data_only(path: Path) -> None:
+    assert not packages(path) & {"torch", "transformers", "gradio", "pine_engine", "app"}
+    assert not {name for name in imported(path) if name.startswith("viz.page")}
+
+
+def test_only_the_page_and_the_app_import_gradio() -> None:
+    files = [ROOT / "app.py", *sources("pine_engine", "viz")]
+    importers = {relative(path) for path in files if "gradio" in packages(path)}
+    assert importers
+    assert {name for name in importers if name != "app.py" and not name.startswith("viz/page/")} == set()
+
+
+def test_the_flow_names_every_module_of_the_engine() -> None:
+    assert sorted(FLOW) == sorted(path.stem for path in sources("pine_engine") if path.stem != "__init__")
+
+
+@pytest.mark.parametrize("module", FLOW)
+def test_a_module_of_the_engine_imports_only_earlier_ones(module: str) -> None:
+    parts = [name.split(".") for name in imported(ROOT / "pine_engine" / f"{module}.py")]
+    earlier = set(FLOW[: FLOW.index(module)])
+    named = {part[1] for part in parts if part[0] == "pine_engine" and len(part) > 1}
+    assert named <= earlier
+
+
+def test_the_package_itself_imports_nothing() -> None:
+    assert imported(ROOT / "pine_engine" / "__init__.py") == set()

@@ -1,0 +1,248 @@
+"""Orders to try, and what is said about the answers in them."""
+
+import itertools
+import math
+from collections.abc import Callable, Generator
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import LlamaForCausalLM
+
+from pine_engine.engine import Engine
+from pine_engine.errors import InputError
+from pine_engine.events import Answer, AnswerDone, PrefillProgress, RunDone, RunResult
+from pine_engine.invariance import OrderCell, OrderRow, compare_orders, orders_to_try, summarize
+from pine_engine.layout import TokenLayout
+
+LAYOUT = TokenLayout(tuple(range(60, 73)), ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35)), (51, 52, 53))
+
+
+# orders
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_all_orders_are_tried_up_to_four_documents(count: int) -> None:
+    orders = orders_to_try(count)
+    assert sorted(orders) == sorted(itertools.permutations(range(count)))
+    assert orders[0] == tuple(range(count))
+
+
+def test_above_four_documents_ten_shuffles_are_tried() -> None:
+    assert len(orders_to_try(5)) == 11
+    assert len(orders_to_try(20)) == 11
+
+
+@given(count=st.integers(1, 7), shuffles=st.integers(0, 40), seed=st.integers(0, 5))
+def test_orders_are_distinct_as_many_as_asked_for_and_as_is_first(
+    count: int, shuffles: int, seed: int
+) -> None:
+    orders = orders_to_try(count, shuffles, seed)
+    assert orders[0] == tuple(range(count))
+    assert len(orders) == len(set(orders)) == min(shuffles + 1, math.factorial(count))
+    assert all(sorted(order) == list(range(count)) for order in orders)
+    assert orders == orders_to_try(count, shuffles, seed)
+
+
+def test_the_seed_draws_the_orders() -> None:
+    drawn = [orders_to_try(6, 10, seed) for seed in range(3)]
+    assert drawn[0] != drawn[1] != drawn[2] != drawn[0]
+    assert orders_to_try(6, 10) == drawn[0]
+    assert orders_to_try(6, 20)[:11] == drawn[0]
+
+
+def test_a_negative_number_of_shuffles_is_refused() -> None:
+    with pytest.raises(InputError) as raised:
+        orders_to_try(3, -1)
+    assert str(raised.value) == "the number of shuffles is -1; give 0 or more"
+
+
+# a model in several orders
+
+
+@pytest.fixture(scope="module")
+def engine(tiny_llama: Callable[..., LlamaForCausalLM]) -> Engine:
+    return Engine(tiny_llama(head_dim=32))
+
+
+def test_promises_are_kept_and_vanilla_is_seen_to_change(engine: Engine) -> None:
+    orders = orders_to_try(3)
+    events = list(compare_orders(engine, LAYOUT, orders=orders, max_new_tokens=4, stop_at_end=False))
+    rows = [event for event in events if isinstance(event, OrderRow)]
+    assert [row.order for row in rows] == orders
+    assert [row.result.layout for row in rows] == [LAYOUT.reorder(order) for order in orders]
+    assert all(len(row.cells[name].answer.token_ids) == 4 for row in rows for name in row.cells)
+    for name in ("pcw", "pine"):
+        for row in rows:
+            cell = row.cells[name]
+            assert (cell.bitwise_equal, cell.max_abs_logit_diff, cell.first_difference) == (True, 0.0, None)
+    for name in ("vanilla", "nia"):
+        first, *others = (row.cells[name] for row in rows)
+        assert (first.bitwise_equal, first.max_abs_logit_diff, first.same_text) == (True, 0.0, True)
+        for cell in others:
+            assert not cell.bitwise_equal
+            assert cell.max_abs_logit_diff > 1e-3
+            assert cell.same_text == (cell.answer.token_ids == first.answer.token_ids)
+        assert not all(cell.same_text for cell in others)
+
+
+def test_events_of_every_run_come_through_and_a_row_ends_each(engine: Engine) -> None:
+    events = list(
+        compare_orders(engine, LAYOUT, methods=["pine"], orders=[(0, 1, 2), (2, 1, 0)], max_new_tokens=1)
+    )
+    ends = [index for index, event in enumerate(events) if isinstance(event, OrderRow)]
+    assert len(ends) == 2 and ends[-1] == len(events) - 1
+    assert not any(isinstance(event, RunDone) for event in events)
+    for run in (events[: ends[0]], events[ends[0] + 1 : -1]):
+        assert len([event for event in run if isinstance(event, PrefillProgress)]) == 2
+        assert len([event for event in run if isinstance(event, AnswerDone)]) == 1
+
+
+def test_the_difference_in_logits_is_that_of_the_runs(engine: Engine) -> None:
+    options: dict[str, Any] = {"max_new_tokens": 4, "stop_at_end": False}
+    orders = [(0, 1, 2), (1, 2, 0)]
+    _, moved = (
+        event
+        for event in compare_orders(engine, LAYOUT, methods=["vanilla"], orders=orders, **options)
+        if isinstance(event, OrderRow)
+    )
+    one, other = (
+        engine.run(LAYOUT.reorder(order), methods=["vanilla"], keep_logits=True, **options)
+        for order in orders
+    )
+    ids = [run.answers["vanilla"].token_ids for run in (one, other)]
+    same = next((i for i, pair in enumerate(zip(*ids, strict=True)) if pair[0] != pair[1]), len(ids[0]))
+    rows = [run.logits["vanilla"][: LAYOUT.suffix_length + same] for run in (one, other)]
+    cell = moved.cells["vanilla"]
+    assert cell.max_abs_logit_diff == float((rows[0] - rows[1]).abs().max())
+    assert cell.first_difference == (None if ids[0] == ids[1] else same)
+
+
+def test_closing_stops_before_the_next_order(engine: Engine) -> None:
+    calls = []
+    hook = engine.model.model.layers[0].register_forward_hook(lambda *_: calls.append(None))
+    events = compare_orders(engine, LAYOUT, orders=orders_to_try(3), max_new_tokens=1)
+    next(event for event in events if isinstance(event, OrderRow))
+    events.close()
+    hook.remove()
+    assert len(calls) == 4
+
+
+# what a cell says, on results made by hand
+
+
+def result(ids: tuple[int, ...], logits: list[list[float]], method: str = "pine") -> RunResult:
+    """A prompt with a suffix of two tokens, so that logits has 2 + steps rows."""
+    answer = Answer(method, str(ids), ids, tuple(0.0 for _ in ids), 0.0, 0.0, "length")
+    layout = TokenLayout((1,), ((2,), (3,)), (4, 5))
+    return RunResult(layout, {method: answer}, {}, {method: torch.tensor(logits)})
+
+
+class Replay:
+    """An engine that answers with results made before."""
+
+    def __init__(self, *results: RunResult) -> None:
+        self.results = list(results)
+
+    def tokenize(self, layout: TokenLayout) -> TokenLayout:
+        return layout
+
+    def generate(self, _: TokenLayout, **__: Any) -> Generator[RunDone, None, None]:
+        yield RunDone(self.results.pop(0))
+
+
+def second_cell(first: RunResult, other: RunResult) -> OrderCell:
+    engine: Any = Replay(first, other)
+    rows = list(compare_orders(engine, first.layout, orders=[(0, 1), (1, 0)]))
+    assert isinstance(rows[1], OrderRow)
+    return rows[1].cells["pine"]
+
+
+REFERENCE = result((7, 8, 9), [[0, 0], [1, 1], [2, 2], [3, 3]])
+
+
+def test_equal_logits_and_tokens_are_equal_to_the_last_bit() -> None:
+    cell = second_cell(REFERENCE, result((7, 8, 9), [[0, 0], [1, 1], [2, 2], [3, 3]]))
+    assert (cell.same_text, cell.first_difference, cell.max_abs_logit_diff, cell.bitwise_equal) == (
+        True, None, 0.0, True
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("row", range(4))
+def test_any_rows_difference_is_seen_though_the_text_is_the_same(row: int) -> None:
+    logits = [[0.0, 0.0], [1.0, 1.0], [2.0, 2.0], [3.0, 3.0]]
+    logits[row][1] -= 0.25
+    cell = second_cell(REFERENCE, result((7, 8, 9), logits))
+    assert (cell.same_text, cell.first_difference, cell.max_abs_logit_diff, cell.bitwise_equal) == (
+        True, None, 0.25, False
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("ids", "first_difference", "largest"),
+    [
+        # Step i is decided by row 1 + i; what comes after the first other token answers another text.
+        ((5, 8, 9), 0, 0.5),
+        ((7, 5, 9), 1, 0.5),
+        ((7, 8, 5), 2, 4.0),
+    ],
+)
+def test_only_logits_up_to_the_first_other_token_are_compared(
+    ids: tuple[int, ...], first_difference: int, largest: float
+) -> None:
+    cell = second_cell(REFERENCE, result(ids, [[0, 0], [1, 1.5], [2, 2], [7, 3]]))
+    assert (cell.same_text, cell.first_difference, cell.bitwise_equal) == (False, first_difference, False)
+    assert cell.max_abs_logit_diff == largest
+
+
+def test_an_answer_that_ends_earlier_differs_where_it_ends() -> None:
+    shorter = result((7, 8), [[0, 0], [1, 1], [2, 2]])
+    for cell in (second_cell(REFERENCE, shorter), second_cell(shorter, REFERENCE)):
+        assert (cell.same_text, cell.first_difference, cell.max_abs_logit_diff) == (False, 2, 0.0)
+        assert not cell.bitwise_equal
+
+
+def test_every_order_is_compared_with_the_first() -> None:
+    others = [result((7, 8, 9), [[0, 0], [1, 1], [2, 2], [3, 3 + number]]) for number in (1, 2)]
+    engine: Any = Replay(REFERENCE, *others)
+    rows = list(compare_orders(engine, REFERENCE.layout, orders=[(0, 1), (1, 0), (0, 1)]))
+    assert [row.cells["pine"].max_abs_logit_diff for row in rows if isinstance(row, OrderRow)] == [
+        0.0,
+        1.0,
+        2.0,
+    ]
+
+
+# all orders together
+
+
+def cell(ids: tuple[int, ...], diff: float, *, same: bool, equal: bool) -> OrderCell:
+    answer = Answer("pine", "", ids, (), 0.0, 0.0, "length")
+    return OrderCell(answer, same, None if same else 0, diff, equal)
+
+
+def test_a_summary_counts_over_all_orders() -> None:
+    rows = [
+        {"pine": cell((1, 2), 0.0, same=True, equal=True), "vanilla": cell((1,), 0.0, same=True, equal=True)},
+        {
+            "pine": cell((1, 2), 0.0, same=True, equal=True),
+            "vanilla": cell((2,), 0.5, same=False, equal=False),
+        },
+        {
+            "pine": cell((1, 2), 0.0, same=True, equal=True),
+            "vanilla": cell((1,), 0.7, same=True, equal=False),
+        },
+        {
+            "pine": cell((1, 2), 0.0, same=True, equal=True),
+            "vanilla": cell((3,), 0.1, same=False, equal=False),
+        },
+    ]
+    summaries = summarize(rows)
+    assert list(summaries) == ["pine", "vanilla"]
+    pine, vanilla = summaries["pine"], summaries["vanilla"]
+    assert (pine.orders, pine.same_texts, pine.distinct_texts) == (4, 4, 1)
+    assert (pine.max_abs_logit_diff, pine.bitwise_equal) == (0.0, True)
+    assert (vanilla.orders, vanilla.same_texts, vanilla.distinct_texts) == (4, 2, 3)
+    assert (vanilla.max_abs_logit_diff, vanilla.bitwise_equal) == (0.7, False)

@@ -1,0 +1,66 @@
+"""The table of methods: its rows are those of docs/specification.md, and wrong names are said."""
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+from pine_engine.errors import InputError
+from pine_engine.methods import METHODS, get_methods
+
+SPECIFICATION = Path(__file__).parents[1] / "docs" / "specification.md"
+KNOWN = "vanilla, nia, pcw, pine"
+
+
+@pytest.mark.parametrize(
+    ("name", "row"), [("vanilla", "vanilla"), ("nia", "NIA"), ("pcw", "PCW"), ("pine", "PINE")]
+)
+def test_rows_promise_what_the_summary_of_the_specification_says(name: str, row: str) -> None:
+    """Its columns: name, sees others, query position, own position, suffix start, key position, invariant."""
+    table = re.findall(r"^\| (.*) \|$", SPECIFICATION.read_text(encoding="utf-8"), re.MULTILINE)
+    cells = next(
+        line.split(" | ") for line in table if line.split(" | ")[0] == row and line.count(" | ") == 6
+    )
+    sees = {"only j < i": "causal", "no": "none", "yes, all": "bidirectional"}
+    assert METHODS[name].mask == sees[cells[1]]
+    start = {"o_i + t": "input", "S + t": "shared", "E - L_i + t": "importance"}
+    assert METHODS[name].positions == start[cells[2]]
+    assert METHODS[name].promises_invariance == (cells[6] == "yes")
+
+
+def test_all_methods_in_the_order_of_the_table() -> None:
+    assert [method.name for method in get_methods()] == KNOWN.split(", ")
+    assert all(METHODS[method.name] is method for method in get_methods())
+
+
+def test_methods_come_in_the_order_asked_for() -> None:
+    assert [method.name for method in get_methods(["pine", "vanilla"])] == ["pine", "vanilla"]
+
+
+@pytest.mark.parametrize(
+    ("names", "sentence"),
+    [
+        ([], f"no method was chosen; choose at least one of: {KNOWN}"),
+        (["pine", "magic"], f"unknown method 'magic'; choose from: {KNOWN}"),
+        (["PINE"], f"unknown method 'PINE'; choose from: {KNOWN}"),
+        (["pine", "pcw", "pine"], "a method was named twice in pine, pcw, pine; name each method once"),
+    ],
+)
+def test_wrong_names_are_refused(names: list[str], sentence: str) -> None:
+    with pytest.raises(InputError) as raised:
+        get_methods(names)
+    assert str(raised.value) == sentence
+
+
+def test_a_row_cannot_be_changed() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        METHODS["pine"].mask = "causal"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=lambda method: method.name)
+def test_every_row_says_what_it_means_in_a_sentence_and_where_it_comes_from(method: object) -> None:
+    row = dataclasses.asdict(method)  # type: ignore[call-overload]
+    assert row["meaning"].endswith(".") and row["meaning"][0].isupper()
+    assert len(row["source"]) > 10
+    assert row["label"].lower() == row["name"]
