@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from pine_engine.checkpoint import one_line
 from pine_engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.layout import TokenLayout
@@ -66,16 +68,14 @@ def check_case(folder: Path) -> CaseReport:
         model.load_state_dict(load_file(folder / "weights.safetensors"))
         case: dict[str, Any] = json.loads((folder / "case.json").read_text())
         expected = [load_file(folder / run["file"]) for run in case["runs"]]
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
-        raise InputError(f"{folder} is not a complete conformance case: {error}") from error
+        documents = tuple(tuple(ids) for ids in case["documents"])
+        layout = TokenLayout(tuple(case["prefix"]), documents, tuple(case["suffix"]))
+        layouts = [layout.reorder(run["order"]) for run in case["runs"]]
+        steps = int(case["steps"])
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+        raise InputError(f"{folder} is not a complete conformance case: {one_line(error)}") from error
     engine = Engine(model.eval(), name=folder.name)
-    layout = TokenLayout(
-        tuple(case["prefix"]), tuple(tuple(ids) for ids in case["documents"]), tuple(case["suffix"])
-    )
-    runs = [
-        _compare_run(engine, layout.reorder(run["order"]), case["steps"], tensors)
-        for run, tensors in zip(case["runs"], expected, strict=True)
-    ]
+    runs = [_compare_run(engine, *pair, steps) for pair in zip(layouts, expected, strict=True)]
     return CaseReport(
         case=folder.name,
         runs=len(runs),
@@ -88,7 +88,7 @@ def check_case(folder: Path) -> CaseReport:
 
 
 def _compare_run(
-    engine: Engine, layout: TokenLayout, steps: int, expected: dict[str, Tensor]
+    engine: Engine, layout: TokenLayout, expected: dict[str, Tensor], steps: int
 ) -> dict[str, Any]:
     with torch.inference_mode():
         prefill = {

@@ -82,7 +82,8 @@ def read_comparison(path: Path) -> Comparison:
 def read_rows(path: Path, limit: int | None = None) -> list[DataRow]:
     """The rows of a JSONL file, at most `limit`. Raises InputError that names the line."""
     rows: list[DataRow] = []
-    for number, line in enumerate(_read_text(path).splitlines(), start=1):
+    # Not splitlines(), which would also cut at U+2028 and others that may stand inside a JSON string.
+    for number, line in enumerate(_read_text(path).split("\n"), start=1):
         if limit is not None and len(rows) >= limit:
             break
         if line.strip():
@@ -110,10 +111,14 @@ def _parse(model: type[Model], text: str, where: str) -> Model:
         raise InputError(
             f"{where} is not JSON: {error.msg} at line {error.lineno} column {error.colno}"
         ) from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(
+            f"{where} cannot be read as JSON: a number in it is too long, or it is nested too deeply"
+        ) from error
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        # A list item that fits none of its types is reported once per type; the field is what helps.
+        # A list item that fits none of its types is reported once per type; the deepest says most.
+        first = max(error.errors(), key=lambda problem: len(problem["loc"]))
         field = ".".join(str(part) for part in first["loc"] if part not in ("str", "DocumentInput"))
         raise InputError(f"{where}: {field or 'the file'}: {first['msg'].lower()}") from error

@@ -58,19 +58,30 @@ def build_prompt(
     prefix: text before the documents, such as the instruction. suffix: text after them, such as
     the question. system: system message; where a template has none, it opens the user's message.
     A tokenizer without chat template gets the parts as they are.
-    Raises InputError if there is no document or one of them is empty.
+    Raises InputError if there is no document, one of them is empty, or a text is not made of characters.
     """
     if not documents:
         raise InputError("there are no documents; give at least one")
     for index, text in enumerate(documents):
         if not text.strip():
             raise InputError(f"document {index + 1} is empty; write some text or remove it")
+        _check_characters(text, f"document {index + 1}")
+    _check_characters(system + prefix + suffix, "the text around the documents")
     before, after = _template_around(tokenizer, system, prefix)
     return Prompt(
         prefix=before,
         documents=tuple((Piece(text),) for text in documents),
         suffix=(Piece(suffix), *after),
     )
+
+
+def _check_characters(text: str, what: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"{what} holds half of a surrogate pair ({text[error.start]!a}), which is no character; remove it"
+        ) from error
 
 
 def _template_around(tokenizer: Any, system: str, prefix: str) -> tuple[Segment, Segment]:

@@ -113,6 +113,26 @@ def test_prompts_without_text_to_read_are_refused(documents: list[str], sentence
         build_prompt(byte_tokenizer(), prefix="p", documents=documents, suffix="s")
 
 
+@pytest.mark.parametrize(
+    ("part", "what"),
+    [
+        ("prefix", "the text around the documents"),
+        ("suffix", "the text around the documents"),
+        ("system", "the text around the documents"),
+        ("documents", "document 2"),
+    ],
+)
+def test_half_a_surrogate_pair_is_refused_before_the_tokenizer_fails_at_it(part: str, what: str) -> None:
+    """JSON can hold one, as "\\ud83d"."""
+    parts = {"prefix": "p", "documents": ["a", "b"], "suffix": "s", "system": "y"}
+    parts[part] = ["a", "b\ud83d"] if part == "documents" else "b\ud83d"
+    with pytest.raises(InputError) as raised:
+        build_prompt(byte_tokenizer(), **parts)
+    assert str(raised.value) == (
+        f"{what} holds half of a surrogate pair ('\\ud83d'), which is no character; remove it"
+    )
+
+
 @pytest.mark.embedded
 @pytest.mark.parametrize("system", ["", "You answer in one word."])
 def test_ids_are_those_of_the_joint_rendering(tokenizer: PreTrainedTokenizerFast, system: str) -> None:
