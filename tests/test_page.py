@@ -34,7 +34,7 @@ from viz.page.examples import load_examples
 from viz.page.failures import explain, notice
 from viz.page.form import Form, count_tokens, form_layout, read_form
 from viz.page.plots import plot_value
-from viz.page.running import run_with_engine
+from viz.page.running import StopFlag, run_with_engine
 from viz.page.running_example import SHOWN, example_positions, running_example_html
 from viz.page.shuffling import orders_for, shuffle
 from viz.page.source import EngineSource
@@ -322,7 +322,7 @@ def test_a_run_waits_for_the_model_and_says_so(engine: Engine) -> None:
     def work(engine: Engine) -> Generator[str, None, None]:
         yield f"ran on {engine.model_name}"
 
-    views = run_with_engine(source, work, say=str, fail=str)
+    views = run_with_engine(source, work, stop=StopFlag(), say=str, fail=str, stopped=str)
     assert next(views).startswith("Loading tiny")
     gate.open.set()
     assert [view for view in views if not view.startswith("Loading")] == ["ran on tiny"]
@@ -341,7 +341,14 @@ def test_a_model_that_cannot_be_loaded_is_a_sentence(error: Exception, sentence:
     gate.open.set()
     source = EngineSource(gate, "tiny")
     source.start()
-    [said] = run_with_engine(source, lambda _: iter(()), say=str, fail=lambda text: f"failed: {text}")
+    [said] = run_with_engine(
+        source,
+        lambda _: pytest.fail("there is no engine to work with"),
+        stop=StopFlag(),
+        say=str,
+        fail=lambda text: f"failed: {text}",
+        stopped=str,
+    )
     assert said.startswith(f"failed: {sentence}") and "secret" not in said
     assert source.status.stage == "failed"
 
@@ -365,18 +372,41 @@ class _EndlessEngine:
             self.closed = True
 
 
-def test_closing_a_run_closes_the_engine(engine: Engine) -> None:
+@pytest.mark.parametrize("how", ["stop", "close"])
+def test_ending_a_run_closes_the_engine(how: str, engine: Engine) -> None:
     endless = _EndlessEngine(engine)
     source = EngineSource(lambda: endless, "tiny")  # type: ignore[arg-type,return-value]
     source.start()
-    asked = form(methods=("pine",))
+    asked, stop = form(methods=("pine",)), StopFlag(requested=True)  # of an earlier run, so without effect
     views: Generator[RunView | str, None, None] = run_with_engine(
-        source, lambda engine: answer(engine, asked), say=str, fail=str
+        source, lambda engine: answer(engine, asked), stop=stop, say=str, fail=str, stopped=lambda: "stopped"
     )
     first = next(views)
     assert isinstance(first, RunView) and first.cards[0].text and not endless.closed
+    if how == "stop":
+        stop.requested = True
+        assert list(views) == ["stopped"]
     views.close()
     assert endless.closed
+
+
+def test_stop_ends_the_wait_for_the_model(engine: Engine) -> None:
+    gate = _Gate(engine)
+    source = EngineSource(gate, "tiny")
+    source.start()
+    stop = StopFlag()
+    views = run_with_engine(
+        source,
+        lambda _: pytest.fail("the work began"),
+        stop=stop,
+        say=str,
+        fail=str,
+        stopped=lambda: "stopped",
+    )
+    assert next(views).startswith("Loading")
+    stop.requested = True
+    assert list(views) == ["stopped"]
+    gate.open.set()
 
 
 def test_stop_keeps_what_was_written() -> None:

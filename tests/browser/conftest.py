@@ -25,6 +25,7 @@ PATIENCE_MS = 60_000
 def app(embedded_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApp]:
     with served_app(tmp_path_factory.mktemp("app") / "app.log") as served:
         yield served
+        assert "Traceback" not in served.log.read_text()
 
 
 @pytest.fixture(scope="session")
@@ -61,5 +62,6 @@ def page(browser: Browser, app: ServedApp) -> Iterator[Page]:
     page.on("request", check_request)
     page.goto(app.url)
     yield page
+    complaints += page.locator(".toast-wrap .error").all_inner_texts()
     context.close()
     assert complaints == []

@@ -135,9 +135,9 @@ def build_inside() -> InsidePanel:
 def wire_inside(panel: InsidePanel, finished: gr.State, run_event: Any) -> None:
     """Connects the widgets. finished: state with the last finished run; run_event: what writes it."""
 
-    def draw_run(run: "FinishedRun | None") -> dict[Any, Any]:
+    def draw_run(run: "FinishedRun | None") -> Any:
         if run is None:
-            return {}
+            return gr.skip()
         from viz.page import inside  # imports torch, which has made the run
 
         first = replace(inside.first_selection(run), normalisation="share")
@@ -169,8 +169,8 @@ def wire_inside(panel: InsidePanel, finished: gr.State, run_event: Any) -> None:
         **PRIVATE_EVENT,
     )
 
-    def draw_selection(run: "FinishedRun | None", *chosen: Any) -> dict[Any, Any]:
-        return {} if run is None else _draw_selection(panel, run, _selection(run, *chosen))
+    def draw_selection(run: "FinishedRun | None", *chosen: Any) -> Any:
+        return gr.skip() if run is None else _draw_selection(panel, run, _selection(run, *chosen))
 
     gr.on(
         [

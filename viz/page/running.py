@@ -1,6 +1,8 @@
 """How a callback runs the model: one at a time, once the model is there, failures as sentences."""
 
 from collections.abc import Callable, Generator
+from contextlib import closing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from viz.page.failures import explain
@@ -21,20 +23,42 @@ PRIVATE_EVENT: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "p
 """Options of events that only redraw the page."""
 
 
+@dataclass
+class StopFlag:
+    """Whether the visitor pressed Stop: written by the Stop button, read by the run, one per session.
+
+    gradio can cancel an event by itself, but then the page hears that it ended before the model has
+    stopped, and now and then that it failed. A run that ends itself says when it has.
+    """
+
+    requested: bool = False
+
+
 def run_with_engine(
     source: EngineSource,
     work: "Callable[[Engine], Generator[View, None, None]]",
     *,
+    stop: StopFlag,
     say: Callable[[str], View],
     fail: Callable[[str], View],
+    stopped: Callable[[], View],
 ) -> Generator[View, None, None]:
     """Yields what work(engine) yields, say(sentence) while the model loads, fail(sentence) at a failure.
 
-    Closing this generator closes the work, which stops the model.
+    Ends with stopped() once stop is requested. Ending or closing this generator closes the work, which
+    stops the model.
     """
+    stop.requested = False
     try:
-        while (engine := source.wait(0.5)) is None:
+        while (engine := source.wait(0.5)) is None and not stop.requested:
             yield say(source.status.sentence)
-        yield from work(engine)
+        if engine is not None:
+            with closing(work(engine)) as views:
+                for view in views:
+                    if stop.requested:
+                        break
+                    yield view
+        if stop.requested:
+            yield stopped()
     except Exception as error:
         yield fail(explain(error))

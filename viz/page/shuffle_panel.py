@@ -9,9 +9,9 @@ import gradio as gr
 
 from viz.page.failures import notice
 from viz.page.form import read_form
-from viz.page.running import MODEL_EVENT, PRIVATE_EVENT, run_with_engine
+from viz.page.running import MODEL_EVENT, PRIVATE_EVENT, StopFlag, run_with_engine
 from viz.page.source import EngineSource
-from viz.page.workspace import Workspace
+from viz.page.workspace import Workspace, wire_stop
 from viz.shuffle import shuffle_table
 
 if TYPE_CHECKING:  # imports torch, which would keep the page waiting
@@ -25,7 +25,7 @@ DEFAULT_ORDERS = 6
 
 @dataclass(frozen=True)
 class ShufflePanel:
-    """The widgets of the shuffle."""
+    """The widgets of the shuffle. stopping: state, whether Stop was pressed."""
 
     shuffle: gr.Button
     stop: gr.Button
@@ -34,6 +34,7 @@ class ShufflePanel:
     seed: gr.Number
     status: gr.HTML
     table: gr.HTML
+    stopping: gr.State
 
 
 def orders_sentence(num_documents: int, count: int, seed: int) -> str:
@@ -70,7 +71,7 @@ def build_shuffle(num_documents: int) -> ShufflePanel:
                 )
         status = gr.HTML(notice(orders_sentence(num_documents, DEFAULT_ORDERS, 0)), elem_id="shuffle-status")
         table = gr.HTML(shuffle_table([], []), elem_id="shuffle-table")
-    return ShufflePanel(shuffle, stop, sample, count, seed, status, table)
+    return ShufflePanel(shuffle, stop, sample, count, seed, status, table, gr.State(StopFlag()))
 
 
 def wire_shuffle(panel: ShufflePanel, page: Workspace, source: EngineSource) -> None:
@@ -93,7 +94,9 @@ def wire_shuffle(panel: ShufflePanel, page: Workspace, source: EngineSource) -> 
     def idle(html: str) -> dict[Any, Any]:
         return {panel.status: html, panel.stop: gr.update(interactive=False)}
 
-    def shuffle(count: float, seed: float | None, *values: Any) -> Generator[dict[Any, Any], None, None]:
+    def shuffle(
+        stop: StopFlag, count: float, seed: float | None, *values: Any
+    ) -> Generator[dict[Any, Any], None, None]:
         form = read_form(*values)
 
         def work(engine: "Engine") -> Generator[dict[Any, Any], None, None]:
@@ -114,24 +117,19 @@ def wire_shuffle(panel: ShufflePanel, page: Workspace, source: EngineSource) -> 
         yield from run_with_engine(
             source,
             work,
+            stop=stop,
             say=lambda sentence: {panel.status: notice(sentence)},
             fail=lambda sentence: idle(notice(sentence, kind="error")),
+            stopped=lambda: idle(notice("Stopped. The orders tried so far are kept.")),
         )
 
-    event = panel.shuffle.click(
+    panel.shuffle.click(
         shuffle,
-        [panel.count, panel.seed, *page.inputs],
+        [panel.stopping, panel.count, panel.seed, *page.inputs],
         [panel.status, panel.stop, panel.table],
         show_progress="minimal",
         show_progress_on=panel.status,
         api_visibility="private",
         **MODEL_EVENT,
     )
-    panel.stop.click(
-        lambda: idle(notice("Stopped. The orders tried so far are kept.")),
-        None,
-        [panel.status, panel.stop],
-        cancels=[event],
-        queue=False,
-        **PRIVATE_EVENT,
-    )
+    wire_stop(panel.stop, panel.stopping)

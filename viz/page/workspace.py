@@ -8,13 +8,13 @@ import gradio as gr
 
 from pine_engine.methods import METHODS
 from pine_engine.tasks import TASKS, get_task
-from viz.answers import AnswerCard, answer_grid
+from viz.answers import answer_grid
 from viz.page.cards import stopped_cards, waiting_cards
 from viz.page.documents import Editor, build_editor, entries_from, read, wire_editor, write
 from viz.page.examples import Example
 from viz.page.failures import explain, notice
 from viz.page.form import MAX_NEW_TOKENS, TokenCount, count_tokens, needs_question, read_form
-from viz.page.running import MODEL_EVENT, PRIVATE_EVENT, run_with_engine
+from viz.page.running import MODEL_EVENT, PRIVATE_EVENT, StopFlag, run_with_engine
 from viz.page.source import EngineSource
 
 if TYPE_CHECKING:  # imports torch, which would keep the page waiting
@@ -28,7 +28,7 @@ DEFAULT_LENGTH = 48
 class Workspace:
     """The widgets of the main job.
 
-    cards: state, the answer cards as last drawn. finished: state, the last finished run or None.
+    stopping: state, whether Stop was pressed. finished: state, the last finished run or None.
     """
 
     example: gr.Dropdown
@@ -44,7 +44,7 @@ class Workspace:
     stop: gr.Button
     status: gr.HTML
     answers: gr.HTML
-    cards: gr.State
+    stopping: gr.State
     finished: gr.State
 
     @property
@@ -160,7 +160,7 @@ def build_workspace(examples: Sequence[Example]) -> Workspace:
         stop=stop,
         status=status,
         answers=answers,
-        cards=gr.State(waiting),
+        stopping=gr.State(StopFlag()),
         finished=gr.State(None),
     )
 
@@ -192,7 +192,6 @@ def _wire_choices(page: Workspace, examples: Sequence[Example]) -> None:
             page.instruction: example.instruction or get_task(example.task).instruction,
             page.status: notice("Press Run to get one answer per method."),
             page.answers: answer_grid(waiting),
-            page.cards: waiting,
         } | write(page.editor, read(*editor_values), after)
 
     page.example.input(
@@ -205,7 +204,6 @@ def _wire_choices(page: Workspace, examples: Sequence[Example]) -> None:
             page.instruction,
             page.status,
             page.answers,
-            page.cards,
             *page.editor.outputs,
         ],
         **PRIVATE_EVENT,
@@ -220,11 +218,11 @@ def _wire_choices(page: Workspace, examples: Sequence[Example]) -> None:
 
 
 def _wire_token_count(page: Workspace, source: EngineSource, ready: gr.State) -> None:
-    def count(*values: Any) -> dict[Any, Any]:
+    def count(*values: Any) -> Any:
         try:
             engine = source.wait(0)
             if engine is None:
-                return {}
+                return gr.skip()
             form = read_form(*values)
             counted = count_tokens(form, engine)
         except Exception as error:
@@ -252,62 +250,63 @@ def _wire_run(page: Workspace, source: EngineSource) -> Any:
     def idle(html: str) -> dict[Any, Any]:
         return {page.status: html, page.stop: gr.update(interactive=False)}
 
-    def run(*values: Any) -> Generator[dict[Any, Any], None, None]:
+    def run(stop: StopFlag, *values: Any) -> Generator[dict[Any, Any], None, None]:
         form = read_form(*values)
-        began = waiting_cards(form.methods)
+        cards = waiting_cards(form.methods)
 
         def work(engine: "Engine") -> Generator[dict[Any, Any], None, None]:
             from viz.page.answering import answer  # imports torch, which is there by now
 
+            nonlocal cards
             for view in answer(engine, form):
+                cards = view.cards
                 yield _show_run(page, view)
+
+        def stopped() -> dict[Any, Any]:
+            sentence = "Stopped. What was written so far is kept."
+            return {page.answers: answer_grid(stopped_cards(cards)), **idle(notice(sentence))}
 
         yield {
             page.status: notice("Starting"),
             page.stop: gr.update(interactive=True),
-            page.answers: answer_grid(began),
-            page.cards: began,
+            page.answers: answer_grid(cards),
         }
         yield from run_with_engine(
             source,
             work,
+            stop=stop,
             say=lambda sentence: {page.status: notice(sentence)},
             fail=lambda sentence: idle(notice(sentence, kind="error")),
+            stopped=stopped,
         )
-
-    def stop(cards: Sequence[AnswerCard]) -> dict[Any, Any]:
-        stopped = stopped_cards(cards)
-        return {
-            page.cards: stopped,
-            page.answers: answer_grid(stopped),
-            **idle(notice("Stopped. What was written so far is kept.")),
-        }
 
     event = page.run.click(
         run,
-        page.inputs,
-        [page.status, page.stop, page.answers, page.cards, page.finished],
+        [page.stopping, *page.inputs],
+        [page.status, page.stop, page.answers, page.finished],
         show_progress="minimal",
         show_progress_on=page.status,
         api_visibility="private",
         **MODEL_EVENT,
     )
-    page.stop.click(
-        stop,
-        page.cards,
-        [page.status, page.stop, page.answers, page.cards],
-        cancels=[event],
-        queue=False,
-        **PRIVATE_EVENT,
-    )
+    wire_stop(page.stop, page.stopping)
     return event
+
+
+def wire_stop(button: gr.Button, stopping: gr.State) -> None:
+    """Lets a Stop button end the run that reads this flag; the run itself says when it has stopped."""
+
+    def stop(flag: StopFlag) -> Any:
+        flag.requested = True
+        return gr.update(interactive=False)
+
+    button.click(stop, stopping, button, queue=False, **PRIVATE_EVENT)
 
 
 def _show_run(page: Workspace, view: "RunView") -> dict[Any, Any]:
     updates = {
         page.status: notice(view.sentence),
         page.answers: answer_grid(view.cards),
-        page.cards: view.cards,
     }
     if view.finished is None:
         return updates
