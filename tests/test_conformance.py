@@ -1,0 +1,175 @@
+"""The engine against what the released code computed, and a check that can fail."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from pine_engine.conformance import IMPORTANCE_TOLERANCE, LOGITS_TOLERANCE, CaseReport, check_case, find_cases
+from pine_engine.errors import InputError
+
+GOLDEN = Path(__file__).parent / "golden" / "conformance"
+CASES = ["s1_llama_k2", "s2_llama_k3", "s3_qwen2_k5", "s4_llama_k8"]
+
+
+def test_all_four_cases_are_found() -> None:
+    assert [case.name for case in find_cases(GOLDEN)] == CASES
+    assert find_cases(GOLDEN / CASES[0]) == [GOLDEN / CASES[0]]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_numbers_are_those_of_the_released_code(case: str) -> None:
+    report = check_case(GOLDEN / case)
+    assert (report.case, report.runs) == (
+        case,
+        len(json.loads((GOLDEN / case / "case.json").read_text())["runs"]),
+    )
+    assert report.max_logits_diff <= 1e-4
+    assert report.max_vanilla_logits_diff <= 1e-4
+    assert report.max_importance_diff <= 1e-5
+    assert report.shifts_equal
+    assert report.decoded_ids_equal
+    assert report.conforms
+
+
+def test_the_tolerances_are_those_promised() -> None:
+    assert (LOGITS_TOLERANCE, IMPORTANCE_TOLERANCE) == (1e-4, 1e-5)
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(GOLDEN / CASES[1], tmp_path / "case"))
+
+
+@pytest.fixture(scope="module")
+def untouched() -> CaseReport:
+    return check_case(GOLDEN / CASES[1])
+
+
+def change(file: Path, name: str, by: float) -> None:
+    tensors = load_file(file)
+    changed = tensors[name].clone()
+    changed.view(-1)[0] += torch.tensor(by).to(changed.dtype)
+    save_file({**tensors, name: changed}, file)
+
+
+def test_one_changed_weight_is_noticed(case: Path) -> None:
+    change(case / "weights.safetensors", "model.layers.0.self_attn.v_proj.weight", 0.5)
+    report = check_case(case)
+    assert report.max_logits_diff > LOGITS_TOLERANCE
+    assert report.max_vanilla_logits_diff > LOGITS_TOLERANCE
+    assert not report.conforms
+
+
+@pytest.mark.parametrize(
+    ("recorded", "by", "noticed_in"),
+    [
+        ("prefill_logits", 2e-4, "max_logits_diff"),
+        ("decode_logits", 2e-4, "max_logits_diff"),
+        ("vanilla_prefill_logits", 2e-4, "max_vanilla_logits_diff"),
+        ("vanilla_decode_logits", 2e-4, "max_vanilla_logits_diff"),
+        ("doc_importance", 3e-5, "max_importance_diff"),
+        ("suffix_importance", 3e-5, "max_importance_diff"),
+        ("decode_importance", 3e-5, "max_importance_diff"),
+        ("doc_shift", 1, "shifts_equal"),
+        ("suffix_shift", 1, "shifts_equal"),
+        ("decode_shift", 1, "shifts_equal"),
+        ("decode_ids", 1, "decoded_ids_equal"),
+        ("vanilla_decode_ids", 1, "decoded_ids_equal"),
+    ],
+)
+def test_everything_recorded_is_compared(
+    case: Path, untouched: CaseReport, recorded: str, by: float, noticed_in: str
+) -> None:
+    change(case / "expected_1.safetensors", recorded, by)
+    report = check_case(case)
+    assert not report.conforms
+    fields = ("max_logits_diff", "max_vanilla_logits_diff", "max_importance_diff")
+    fields += ("shifts_equal", "decoded_ids_equal")
+    assert [name for name in fields if getattr(report, name) != getattr(untouched, name)] == [noticed_in]
+
+
+@pytest.mark.parametrize("recorded", ["decode_logits", "vanilla_decode_logits", "decode_importance"])
+def test_what_is_no_number_does_not_conform(case: Path, recorded: str) -> None:
+    change(case / "expected_1.safetensors", recorded, float("nan"))
+    assert not check_case(case).conforms
+
+
+GOOD = {
+    "case": "c",
+    "runs": 1,
+    "max_logits_diff": 1e-4,
+    "max_vanilla_logits_diff": 1e-4,
+    "max_importance_diff": 1e-5,
+    "shifts_equal": True,
+    "decoded_ids_equal": True,
+}
+
+
+@pytest.mark.parametrize(
+    "worse",
+    [
+        {"max_logits_diff": 1.1e-4},
+        {"max_vanilla_logits_diff": 1.1e-4},
+        {"max_importance_diff": 1.1e-5},
+        {"shifts_equal": False},
+        {"decoded_ids_equal": False},
+        {"max_logits_diff": float("nan")},
+        {"max_vanilla_logits_diff": float("nan")},
+        {"max_importance_diff": float("nan")},
+    ],
+    ids=str,
+)
+def test_a_case_conforms_only_if_all_of_it_does(worse: dict[str, float | bool]) -> None:
+    assert CaseReport(**GOOD).conforms  # type: ignore[arg-type]
+    assert not CaseReport(**{**GOOD, **worse}).conforms  # type: ignore[arg-type]
+
+
+# folders that hold no case
+
+
+def test_a_folder_without_cases_is_said(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as raised:
+        find_cases(tmp_path)
+    assert str(raised.value) == (
+        f"{tmp_path} holds no conformance case; expected folders with a case.json in them"
+    )
+
+
+@pytest.mark.parametrize("file", ["config.json", "weights.safetensors", "expected_1.safetensors"])
+def test_a_missing_file_is_said(case: Path, file: str) -> None:
+    (case / file).unlink()
+    assert_incomplete(case)
+
+
+@pytest.mark.parametrize(
+    "file", ["config.json", "weights.safetensors", "expected_1.safetensors", "case.json"]
+)
+def test_a_damaged_file_is_said(case: Path, file: str) -> None:
+    (case / file).write_bytes(b"damaged")
+    assert_incomplete(case)
+
+
+@pytest.mark.parametrize("key", ["prefix", "documents", "suffix", "steps", "runs"])
+def test_a_case_that_lacks_a_part_is_said(case: Path, key: str) -> None:
+    content = json.loads((case / "case.json").read_text())
+    del content[key]
+    (case / "case.json").write_text(json.dumps(content))
+    assert key in assert_incomplete(case)
+
+
+def test_weights_of_another_model_are_said(case: Path) -> None:
+    shutil.copy(GOLDEN / CASES[2] / "weights.safetensors", case)
+    assert_incomplete(case)
+
+
+def assert_incomplete(case: Path) -> str:
+    with pytest.raises(InputError) as raised:
+        check_case(case)
+    sentence = str(raised.value)
+    assert sentence.startswith(f"{case} is not a complete conformance case: ")
+    assert "\n" not in sentence
+    return sentence

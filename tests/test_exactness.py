@@ -1,0 +1,96 @@
+"""On the embedded model, to the last bit: the order of the documents changes nothing for PINE and PCW."""
+
+import pytest
+import torch
+
+from pine_engine.engine import Engine
+from pine_engine.invariance import orders_to_try
+from pine_engine.layout import TokenLayout
+from pine_engine.prompt import Document
+from pine_engine.tasks import get_task
+
+pytestmark = pytest.mark.embedded
+
+NEW_TOKENS = 16
+SHUFFLES = 10
+
+FACTS = [
+    "The lighthouse at Cape Marrow was built in 1871 after three grain ships were lost on the shoals "
+    "there in a single winter, and its lamp was first lit by the keeper's daughter.",
+    "Copper turns green outdoors.",
+    "The ferry to Tarn Island leaves at seven in the morning and at four in the afternoon, except on "
+    "Sundays.",
+    "Most bees live alone, dig their nests in sandy ground, and never make any honey that a person "
+    "could eat.",
+    "The mill was sold twice.",
+    "In the spring the river rises by two metres, so the lower road to the village is closed from March"
+    " until the middle of May, and letters come by boat.",
+    "Ada Whitlock painted the town hall from the same window on the first day of every month for eleven"
+    " years.",
+    "The bakery on Elm Street opens before sunrise and sells out of rye bread by nine on most days.",
+    "Nobody knows who carved the two stone foxes on either side of the church door, though the sexton "
+    "says it was a prisoner of war who stayed on after 1919.",
+    "Salt lowers the freezing point of water, which is why the harbour stays open in January.",
+    "A school for sailors stood on the hill until the fire of 1904.",
+    "The town's clock runs four minutes fast so that people catch their trains, the station master admits.",
+]
+QUESTIONS = {
+    2: "When was the lighthouse built?",
+    3: "When does the ferry leave?",
+    5: "How often was the mill sold?",
+    8: "Who painted the town hall?",
+    12: "Why does the harbour stay open in January?",
+}
+
+
+@pytest.fixture(scope="module", params=["float32", "bfloat16"])
+def engine(request: pytest.FixtureRequest, embedded_folder: str) -> Engine:
+    return Engine.load(dtype=request.param)
+
+
+def layout_of(engine: Engine, count: int) -> TokenLayout:
+    documents = [Document(text) for text in FACTS[:count]]
+    return engine.tokenize(
+        get_task("retrieval_qa").prompt(engine.tokenizer, question=QUESTIONS[count], documents=documents)
+    )
+
+
+def shuffles(count: int, number: int) -> list[tuple[int, ...]]:
+    """That many other orders, or all there are."""
+    return orders_to_try(count, number, seed=count)[1:]
+
+
+def logits_in(engine: Engine, layout: TokenLayout, methods: list[str]) -> dict[str, torch.Tensor]:
+    """All logits of the suffix, and those of 16 decoded tokens, by method."""
+    result = engine.run(
+        layout, methods=methods, max_new_tokens=NEW_TOKENS + 1, keep_logits=True, stop_at_end=False
+    )
+    for logits in result.logits.values():
+        assert len(logits) == layout.suffix_length + NEW_TOKENS
+    return result.logits
+
+
+def test_documents_are_of_unequal_length(engine: Engine) -> None:
+    lengths = layout_of(engine, 12).lengths
+    assert len(set(lengths.tolist())) >= 8
+    assert lengths.min() <= 10 and lengths.max() >= 35
+
+
+@pytest.mark.parametrize("count", QUESTIONS)
+def test_pine_and_pcw_do_not_change_by_one_bit(engine: Engine, count: int) -> None:
+    layout = layout_of(engine, count)
+    first = logits_in(engine, layout, ["pcw", "pine"])
+    for order in shuffles(count, SHUFFLES):
+        moved = logits_in(engine, layout.reorder(order), ["pcw", "pine"])
+        for method, logits in moved.items():
+            assert torch.equal(logits, first[method]), f"{method} changed in order {order}"
+
+
+@pytest.mark.parametrize("count", QUESTIONS)
+def test_control_vanilla_and_nia_change(engine: Engine, count: int) -> None:
+    layout = layout_of(engine, count)
+    first = logits_in(engine, layout, ["vanilla", "nia"])
+    for order in shuffles(count, 2):
+        for method, logits in logits_in(engine, layout.reorder(order), ["vanilla", "nia"]).items():
+            suffix = slice(layout.suffix_length)
+            assert (logits[suffix] - first[method][suffix]).abs().max() > 0.01
