@@ -188,7 +188,7 @@ def _load(model: str | None, dtype: str, device: str) -> Engine:
 
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[[str], None]]:
-    """A progress bar on stderr; what it yields moves it on by one and shows a few words."""
+    """A progress bar on a terminal; what it yields moves it on by one and shows a few words."""
     columns = (
         SpinnerColumn(),
         BarColumn(),
@@ -196,7 +196,9 @@ def _progress(total: int) -> Iterator[Callable[[str], None]]:
         TimeElapsedColumn(),
         TextColumn("{task.description}"),
     )
-    with Progress(*columns, console=_stderr, transient=True) as progress:
+    # Elsewhere it would leave an empty line beside the one that says what is wrong.
+    hidden = not _stderr.is_terminal
+    with Progress(*columns, console=_stderr, transient=True, disable=hidden) as progress:
         task = progress.add_task("", total=total)
         yield lambda words: progress.update(task, advance=1, description=words)
 

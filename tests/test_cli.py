@@ -1,0 +1,499 @@
+"""The command line: one JSON object on stdout and nothing else, one line on stderr for bad input."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file, save_file
+from transformers import LlamaForCausalLM
+
+from pine_engine import benchmark, cli, report
+from pine_engine.methods import METHODS
+from tests.tokenizers import letter_tokenizer
+
+ROOT = Path(cli.__file__).parents[1]
+GOLDEN = Path(__file__).parent / "golden" / "conformance"
+
+COMPARISON = {
+    "question": "Why?",
+    "documents": ["Tides follow the moon.", {"title": "Sun", "text": "It shines."}],
+}
+ROWS = [
+    {"id": "a-1", "task": "math_reasoning", "question": "How many?", "documents": [
+        {"text": "Ann has 3."}, {"text": "Bob has twelve."}, {"text": "Cy none."}]},
+    {"id": "a-2", "task": "kv_retrieval", "question": "k1", "documents": [
+        {"title": "k1", "text": "v1"}, {"title": "k2", "text": "v22"}]},
+]  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What a command left behind."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+    @property
+    def json(self) -> Any:
+        """The one object on stdout."""
+        assert self.stdout.count("\n") == 1 and self.stdout.endswith("\n")
+        return json.loads(self.stdout)
+
+
+Run = Callable[..., Outcome]
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs a command in this process; what it prints is read from the file descriptors."""
+
+    def invoke(*arguments: object) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["pine_engine", *map(str, arguments)])
+        with pytest.raises(SystemExit) as raised:
+            cli.main()
+        captured = capfd.readouterr()
+        return Outcome(int(raised.value.code or 0), captured.out, captured.err)
+
+    return invoke
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Callable[..., LlamaForCausalLM]) -> Path:
+    """A tiny model whose tokens are letters; it reads 700 of them."""
+    folder = tmp_path_factory.mktemp("cli") / "tiny"
+    tiny_llama(max_context=700, head_dim=32).save_pretrained(folder)
+    letter_tokenizer().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def comparison(tmp_path: Path) -> Path:
+    return write(tmp_path / "comparison.json", COMPARISON)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return write(tmp_path / "data.jsonl", "".join(json.dumps(row) + "\n" for row in ROWS))
+
+
+def write(path: Path, content: Any) -> Path:
+    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    return path
+
+
+# bad input: a line, exit 2, no traceback
+
+
+def assert_refused(outcome: Outcome, sentence: str) -> None:
+    assert outcome.stdout == ""
+    assert outcome.stderr == f"pine_engine: {sentence}\n"
+    assert outcome.status == 2
+
+
+@pytest.fixture
+def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What can be known before must be said before a model is loaded."""
+
+    def load(*_: Any, **__: Any) -> None:
+        raise AssertionError("a model was loaded")
+
+    monkeypatch.setattr(cli, "_load", load)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (None, " cannot be read: No such file or directory; give the path of a file that exists"),
+        ("{", " is not JSON: Expecting property name enclosed in double quotes at line 1 column 2"),
+        ({"question": "Why?"}, ": documents: field required"),
+        ({"documents": []}, ": documents: list should have at least 1 item after validation, not 0"),
+        ({**COMPARISON, "questions": "x"}, ": questions: extra inputs are not permitted"),
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("no_model")
+def test_compare_refuses_files_it_cannot_use(run: Run, tmp_path: Path, content: Any, problem: str) -> None:
+    path = tmp_path / "given.json"
+    if content is not None:
+        write(path, content)
+    assert_refused(run("compare", path, "--json"), f"{path}{problem}")
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"question": ""}, "there is no question; write one"),
+        ({"documents": ["a", " "]}, "document 2 is empty; write some text or remove it"),
+        ({"documents": ["a" * 1000]},
+         "the prompt has 1186 tokens and the answer may take 64, but the model reads 700 in all; "
+         "shorten or remove documents, or ask for a shorter answer"),
+        ({"task": "poetry"}, "unknown task 'poetry'; choose from: retrieval_qa, judge_pair, math_reasoning, "
+         "molecule_generation, kv_retrieval"),
+    ],
+    ids=["no question", "empty document", "too long", "unknown task"],
+)  # fmt: skip
+def test_compare_refuses_what_no_prompt_can_be_made_of(
+    run: Run, tiny: Path, tmp_path: Path, change: dict[str, Any], sentence: str
+) -> None:
+    path = write(tmp_path / "given.json", {**COMPARISON, **change})
+    assert_refused(run("compare", path, "--model", tiny), sentence)
+
+
+@pytest.mark.parametrize("verb", ["compare", "verify", "bench"])
+@pytest.mark.parametrize(
+    ("methods", "sentence"),
+    [
+        ("pine,magic", "unknown method 'magic'; choose from: vanilla, nia, pcw, pine"),
+        ("", "no method was chosen; choose at least one of: vanilla, nia, pcw, pine"),
+        ("pine,pine", "a method was named twice in pine, pine; name each method once"),
+    ],
+)
+@pytest.mark.usefixtures("no_model")
+def test_every_verb_refuses_methods_that_are_not_there(
+    run: Run, comparison: Path, data: Path, verb: str, methods: str, sentence: str
+) -> None:
+    file = {"compare": [comparison], "verify": [data], "bench": []}[verb]
+    assert_refused(run(verb, *file, "--methods", methods), sentence)
+
+
+@pytest.mark.parametrize("verb", ["compare", "verify", "bench"])
+def test_every_verb_refuses_a_dtype_or_model_that_is_not_there(
+    run: Run, comparison: Path, data: Path, tiny: Path, verb: str
+) -> None:
+    file = {"compare": [comparison], "verify": [data], "bench": []}[verb]
+    assert_refused(
+        run(verb, *file, "--model", tiny, "--dtype", "int8"),
+        "dtype 'int8' is not supported; use one of float32, bfloat16, float16",
+    )
+    outcome = run(verb, *file, "--model", "no/such/folder")
+    assert outcome.stderr.startswith("pine_engine: 'no/such/folder' is not a model; expected a folder")
+    assert (outcome.status, outcome.stdout, outcome.stderr.count("\n")) == (2, "", 1)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("", " has no rows; expected one JSON object per line"),
+        (f"{json.dumps(ROWS[0])}\n{{\n",
+         ", line 2 is not JSON: Expecting property name enclosed in double quotes at line 1 column 2"),
+        (f"{json.dumps(ROWS[0])}\n\n{{}}\n", ", line 3: id: field required"),
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("no_model")
+def test_verify_refuses_files_it_cannot_use(run: Run, tmp_path: Path, content: str, problem: str) -> None:
+    path = write(tmp_path / "data.jsonl", content)
+    assert_refused(run("verify", path), f"{path}{problem}")
+
+
+def test_verify_says_which_row_it_cannot_use(run: Run, tmp_path: Path, tiny: Path) -> None:
+    path = write(tmp_path / "data.jsonl", json.dumps({**ROWS[0], "task": "poetry"}))
+    assert run("verify", path, "--model", tiny).stderr.startswith("pine_engine: unknown task 'poetry'")
+
+
+def test_conformance_refuses_a_folder_without_cases(run: Run, tmp_path: Path) -> None:
+    assert_refused(
+        run("conformance", tmp_path, "--json"),
+        f"{tmp_path} holds no conformance case; expected folders with a case.json in them",
+    )
+    shutil.copytree(GOLDEN / "s1_llama_k2", tmp_path / "case")
+    (tmp_path / "case" / "weights.safetensors").write_bytes(b"damaged")
+    outcome = run("conformance", tmp_path)
+    assert outcome.stderr.startswith(f"pine_engine: {tmp_path}/case is not a complete conformance case: ")
+    assert (outcome.status, outcome.stdout, outcome.stderr.count("\n")) == (2, "", 1)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["compare"], ["nonsense"], ["verify", "f", "--limit", "0"], ["verify", "f", "--shuffles", "0"],
+     ["bench", "--documents", "0"], ["bench", "--new-tokens", "1"], ["bench", "--repeats", "0"]],
+    ids=" ".join,
+)  # fmt: skip
+@pytest.mark.usefixtures("no_model")
+def test_wrong_usage_exits_with_2_and_leaves_stdout_empty(run: Run, arguments: list[str]) -> None:
+    outcome = run(*arguments)
+    assert (outcome.status, outcome.stdout) == (2, "")
+    assert "Traceback" not in outcome.stderr and "Error" in outcome.stderr
+
+
+# compare
+
+
+def test_compare_prints_answers_and_times(run: Run, comparison: Path, tiny: Path) -> None:
+    outcome = run(
+        "compare", comparison, "--model", tiny, "--methods", "pine,vanilla", "--max-new-tokens", 3, "--json"
+    )
+    assert (outcome.status, outcome.stderr) == (0, "")
+    printed = outcome.json
+    assert {key: printed[key] for key in ("model", "dtype")} == {"model": "tiny", "dtype": "float32"}
+    assert list(printed) == ["model", "dtype", "results"]
+    assert [result["method"] for result in printed["results"]] == ["pine", "vanilla"]
+    for result in printed["results"]:
+        assert list(result) == ["method", "text", "tokens", "prefill_s", "decode_s_per_token"]
+        assert 0 <= result["tokens"] <= 3
+        assert isinstance(result["text"], str)
+        assert 0 < result["prefill_s"] < 60 and 0 <= result["decode_s_per_token"] < 60
+
+
+def test_compare_answers_with_all_methods_in_the_dtype_asked_for(
+    run: Run, comparison: Path, tiny: Path
+) -> None:
+    options = ["--model", tiny, "--dtype", "bfloat16", "--max-new-tokens", 1, "--json"]
+    printed = run("compare", comparison, *options).json
+    assert [result["method"] for result in printed["results"]] == list(METHODS)
+    assert printed["dtype"] == "bfloat16"
+
+
+def test_the_model_may_be_named_in_the_environment(
+    run: Run, comparison: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PINE_MODEL", str(tiny))
+    printed = run("compare", comparison, "--methods", "pcw", "--max-new-tokens", 1, "--json").json
+    assert printed["model"] == "tiny"
+
+
+def test_without_json_a_table_is_printed(run: Run, comparison: Path, tiny: Path) -> None:
+    outcome = run("compare", comparison, "--model", tiny, "--methods", "nia", "--max-new-tokens", 2)
+    assert outcome.status == 0
+    assert "method" in outcome.stdout and "nia" in outcome.stdout
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(outcome.stdout)
+
+
+def test_brackets_in_an_answer_are_not_read_as_colours() -> None:
+    """Answers are the model's text; the table must show them as they are."""
+    table_text = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from pine_engine.cli import _print; _print({}, False, [{'text': '[red]a[/x] [b]'}])",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ).stdout
+    assert "[red]a[/x] [b]" in table_text
+
+
+# verify
+
+
+def test_verify_finds_promises_kept_and_vanilla_changed(run: Run, data: Path, tiny: Path) -> None:
+    outcome = run("verify", data, "--model", tiny, "--shuffles", 3, "--new-tokens", 2, "--json")
+    assert (outcome.status, outcome.stderr) == (0, "")
+    printed = outcome.json
+    assert list(printed) == ["model", "dtype", "rows", "summary"]
+    assert [(row["id"], row["method"]) for row in printed["rows"]] == [
+        (id_, method) for id_ in ("a-1", "a-2") for method in METHODS
+    ]
+    for row in printed["rows"]:
+        assert list(row) == [
+            "id",
+            "method",
+            "orders",
+            "distinct_texts",
+            "max_abs_logit_diff",
+            "bitwise_equal",
+        ]
+        assert row["orders"] == {"a-1": 4, "a-2": 2}[row["id"]]
+        promises = METHODS[row["method"]].promises_invariance
+        assert row["bitwise_equal"] == promises == (row["max_abs_logit_diff"] == 0)
+        if promises:
+            assert row["distinct_texts"] == 1
+    summary = printed["summary"]
+    assert list(summary) == list(METHODS)
+    for name, values in summary.items():
+        rows = [row for row in printed["rows"] if row["method"] == name]
+        assert values == {
+            "rows": 2,
+            "orders": 6,
+            "rows_with_one_text": sum(row["distinct_texts"] == 1 for row in rows),
+            "max_abs_logit_diff": max(row["max_abs_logit_diff"] for row in rows),
+            "bitwise_equal": METHODS[name].promises_invariance,
+            "kept_promise": True if METHODS[name].promises_invariance else None,
+        }
+
+
+def test_verify_reads_no_more_rows_than_asked_for(run: Run, data: Path, tiny: Path) -> None:
+    options = ["--limit", 1, "--shuffles", 1, "--methods", "pcw", "--new-tokens", 1, "--json"]
+    printed = run("verify", data, "--model", tiny, *options).json
+    assert [(row["id"], row["method"], row["orders"]) for row in printed["rows"]] == [("a-1", "pcw", 2)]
+
+
+def test_verify_exits_with_1_if_a_promise_is_broken(
+    run: Run, data: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if vanilla promised what PINE does."""
+    monkeypatch.setattr(report, "METHODS", {**METHODS, "vanilla": METHODS["pine"]})
+    options = ["--model", tiny, "--shuffles", 1, "--methods", "vanilla,pcw", "--new-tokens", 1, "--json"]
+    outcome = run("verify", data, *options)
+    assert outcome.status == 1
+    assert outcome.stderr == "the order of the documents changed the output of: vanilla\n"
+    summary = outcome.json["summary"]
+    assert (summary["vanilla"]["kept_promise"], summary["pcw"]["kept_promise"]) == (False, True)
+
+
+# conformance
+
+
+def test_conformance_of_all_recorded_cases(run: Run) -> None:
+    outcome = run("conformance", GOLDEN, "--json")
+    assert (outcome.status, outcome.stderr) == (0, "")
+    printed = outcome.json
+    assert list(printed) == ["cases", "conforms"]
+    assert printed["conforms"] is True
+    assert [case["case"] for case in printed["cases"]] == [
+        "s1_llama_k2",
+        "s2_llama_k3",
+        "s3_qwen2_k5",
+        "s4_llama_k8",
+    ]
+    for case in printed["cases"]:
+        assert list(case) == [
+            "case", "runs", "max_logits_diff", "max_vanilla_logits_diff", "max_importance_diff",
+            "shifts_equal", "decoded_ids_equal", "conforms",
+        ]  # fmt: skip
+        assert case["conforms"] is True
+
+
+def test_conformance_exits_with_1_beyond_tolerance(run: Run, tmp_path: Path) -> None:
+    for name in ("s1_llama_k2", "s2_llama_k3"):
+        shutil.copytree(GOLDEN / name, tmp_path / name)
+    file = tmp_path / "s2_llama_k3" / "weights.safetensors"
+    weights = load_file(file)
+    weights["model.layers.0.self_attn.v_proj.weight"][0, 0] += 0.5
+    save_file(weights, file)
+    outcome = run("conformance", tmp_path, "--json")
+    assert outcome.status == 1
+    assert [case["conforms"] for case in outcome.json["cases"]] == [True, False]
+    assert outcome.json["conforms"] is False
+
+
+# bench
+
+
+def test_bench_prints_times_and_ratios_and_announces_as_many_steps_as_it_takes(
+    run: Run, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    announced: list[int] = []
+    taken: list[str] = []
+
+    @contextlib.contextmanager
+    def progress(total: int) -> Iterator[Callable[[str], None]]:
+        announced.append(total)
+        yield taken.append
+
+    monkeypatch.setattr(cli, "_progress", progress)
+    monkeypatch.setattr(benchmark, "peak_memory", lambda *_: 123.4)
+    sizes = ["--documents", 3, "--document-tokens", 5, "--new-tokens", 3, "--repeats", 2]
+    outcome = run("bench", *sizes, "--methods", "vanilla,pine", "--model", tiny, "--json")
+    assert (outcome.status, outcome.stderr) == (0, "")
+    assert announced == [len(taken)]
+    printed = outcome.json
+    assert list(printed) == ["n", "documents", "dtype", "stock", "methods", "together"]
+    assert (printed["n"], printed["documents"], printed["dtype"]) == (30 + 15 + 28, 3, "float32")
+    assert list(printed["stock"]) == ["prefill_s", "decode_s_per_token", "peak_rss_mb"]
+    assert list(printed["methods"]) == ["vanilla", "pine"]
+    for values in printed["methods"].values():
+        assert list(values) == [
+            "prefill_s", "decode_s_per_token", "prefill_ratio", "decode_ratio", "end_to_end_ratio",
+            "peak_rss_mb",
+        ]  # fmt: skip
+        assert all(value > 0 for value in values.values())
+    assert list(printed["together"]) == ["methods", "decode_s_per_step", "decode_ratio"]
+    assert printed["together"]["methods"] == ["vanilla", "pine"]
+
+
+@pytest.mark.parametrize(
+    ("verb", "announced"), [("compare", 4), ("verify", 6), ("conformance", 4)]
+)  # fmt: skip
+def test_progress_ends_where_it_was_announced_to(
+    run: Run,
+    comparison: Path,
+    data: Path,
+    tiny: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    verb: str,
+    announced: int,
+) -> None:
+    taken: list[str] = []
+    totals: list[int] = []
+
+    @contextlib.contextmanager
+    def progress(total: int) -> Iterator[Callable[[str], None]]:
+        totals.append(total)
+        yield taken.append
+
+    monkeypatch.setattr(cli, "_progress", progress)
+    methods = ["--model", tiny, "--methods", "pcw,nia"]
+    run(verb, *{
+        "compare": [comparison, *methods, "--max-new-tokens", 1],
+        "verify": [data, *methods, "--shuffles", 3, "--new-tokens", 1],
+        "conformance": [GOLDEN],
+    }[verb])  # fmt: skip
+    assert totals == [len(taken)] == [announced]
+
+
+# as it is started
+
+
+def start(*arguments: object, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pine_engine", *map(str, arguments)],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+
+
+@pytest.mark.embedded
+def test_a_newcomer_compares_on_the_embedded_model_from_any_folder(
+    embedded_folder: Path, comparison: Path, tmp_path: Path
+) -> None:
+    done = start(
+        "compare", comparison.name, "--methods", "vanilla,pine", "--max-new-tokens", 4, "--json", cwd=tmp_path
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("\n") == 1
+    printed = json.loads(done.stdout)
+    assert printed["model"] == "SmolLM2-135M-Instruct"
+    assert [(result["method"], result["tokens"]) for result in printed["results"]] == [
+        ("vanilla", 4),
+        ("pine", 4),
+    ]
+
+
+@pytest.mark.embedded
+def test_too_long_a_prompt_is_one_line_on_the_embedded_model(embedded_folder: Path, tmp_path: Path) -> None:
+    """The tokenizer has a warning of its own for long texts, which must not be a second line."""
+    file = write(tmp_path / "long.json", {"question": "Why?", "documents": ["word " * 9000]})
+    done = start("compare", file, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert "but the model reads 8192 in all; shorten or remove documents" in done.stderr
+
+
+def test_bad_input_is_one_line_without_traceback(tmp_path: Path) -> None:
+    done = start("verify", "absent.jsonl", "--json", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "pine_engine: absent.jsonl cannot be read: No such file or directory; "
+        "give the path of a file that exists\n"
+    )
+
+
+def test_help_names_every_verb(tmp_path: Path) -> None:
+    done = start("--help", cwd=tmp_path)
+    assert done.returncode == 0
+    for verb in ("compare", "verify", "conformance", "bench"):
+        assert verb in done.stdout
