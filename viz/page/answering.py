@@ -59,7 +59,8 @@ def advance(card: AnswerCard, event: Event) -> AnswerCard:
         case PrefillProgress(layers_done=done, num_layers=total):
             return replace(card, state="reading", layers_done=done, num_layers=total)
         case PrefillDone(seconds=seconds):
-            return replace(card, state="writing", prefill_s=seconds)
+            # It waits for the others: all answers are written together.
+            return replace(card, state="waiting", prefill_s=seconds)
         case TokenDecoded(step=step, text=text):
             return replace(card, state="writing", num_tokens=step + 1, text=text)
         case AnswerDone(answer=answer):
