@@ -101,6 +101,8 @@ class Engine:
         self.num_layers: int = config.num_hidden_layers
         self.num_heads: int = config.num_attention_heads
         self.rope = prove(model)
+        # Encoding text as data flips a setting of the tokenizer for the time of the call.
+        self._tokenizer_lock = threading.Lock()
 
     @classmethod
     def load(cls, name: str | None = None, *, dtype: str = "float32", device: str = "cpu") -> "Engine":
@@ -131,7 +133,10 @@ class Engine:
 
     def tokenize(self, prompt: Prompt | TokenLayout) -> TokenLayout:
         """The prompt's tokens. Raises InputError if a part is empty."""
-        return prompt if isinstance(prompt, TokenLayout) else tokenize(prompt, self.tokenizer)
+        if isinstance(prompt, TokenLayout):
+            return prompt
+        with self._tokenizer_lock:
+            return tokenize(prompt, self.tokenizer)
 
     def decode_tokens(self, ids: Sequence[int]) -> list[str]:
         """The text of each token on its own."""
@@ -182,7 +187,8 @@ class Engine:
         Returns for each method one Score per continuation. Raises InputError for an empty one.
         """
         layout = self.tokenize(prompt)
-        answers = [tokenize_text(text, self.tokenizer) for text in continuations]
+        with self._tokenizer_lock:
+            answers = [tokenize_text(text, self.tokenizer) for text in continuations]
         for text, ids in zip(continuations, answers, strict=True):
             if not ids:
                 raise InputError(f"the answer {text!r} has no tokens; give some text")

@@ -29,7 +29,7 @@ class ShuffleCell:
     """One method's answer for one order, compared with the first row's.
 
     same: the answers have the same tokens. first_difference: None if they do.
-    max_abs_logit_diff: largest |difference| of the first generated token's logits to the first row.
+    max_abs_logit_diff: largest |difference| to the first row, up to the first token that differs.
     bitwise_equal: those logits are equal to the last bit.
     """
 
