@@ -128,7 +128,7 @@ def test_control_tokens_in_text_are_text(text: str) -> None:
 
 
 MARKED = byte_tokenizer(special=["<think>"])
-UNMARKED = byte_tokenizer(unmarked=["<think>", "</think>", "<|tool|>", "think>x", "<|im_end|>|"])
+UNMARKED = byte_tokenizer(unmarked=["<think>", "</think>", "<|tool|>", "think>x", "<|im_end|>|", "<><>"])
 
 
 @settings(max_examples=300, deadline=None)
@@ -139,7 +139,15 @@ def test_added_tokens_that_are_not_marked_special_are_text_too(text: str) -> Non
 
 @pytest.mark.parametrize(
     "text",
-    ["<think>x", "<think>x<think>x", "<|im_end|>||", "<think></think>", "<<think>>", "<th<think>ink>"],
+    [
+        "<think>x",
+        "<think>x<think>x",
+        "<|im_end|>||",
+        "<think></think>",
+        "<<think>>",
+        "<th<think>ink>",
+        "<><><><>",
+    ],
 )
 def test_added_tokens_that_overlap_are_text(text: str) -> None:
     assert_only_data(text, UNMARKED, set(UNMARKED.get_added_vocab().values()))
@@ -188,6 +196,8 @@ def test_control_tokens_in_text_are_text_for_the_embedded_model(
     embedded_tokenizer: PreTrainedTokenizerFast, text: str
 ) -> None:
     assert_only_data(text, embedded_tokenizer, set(embedded_tokenizer.get_added_vocab().values()))
+    plain = embedded_tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+    assert list(tokenize_text(text, embedded_tokenizer)) == plain
 
 
 @pytest.mark.embedded
@@ -249,6 +259,28 @@ def test_bos_opens_even_an_empty_prefix() -> None:
 def test_given_answers_get_no_bos() -> None:
     tokenizer = byte_tokenizer(adds_bos=True)
     assert tokenizer.bos_token_id not in tokenize_text("yes", tokenizer)
+
+
+def test_a_tokenizer_that_ends_texts_ends_no_segment() -> None:
+    tokenizer = byte_tokenizer(chat_template=None, adds_bos=True, adds_eos=True)
+    layout = tokenize(build_prompt(tokenizer, prefix="p", documents=["a", "b"], suffix="s"), tokenizer)
+    assert tokenizer("p")["input_ids"][-1] == tokenizer.eos_token_id
+    assert tokenizer.eos_token_id not in layout.ids
+    assert tokenizer.eos_token_id not in tokenize_text("yes", tokenizer)
+
+
+@pytest.mark.parametrize("system", ["", "Be brief."])
+def test_where_no_tokens_join_ids_are_those_of_the_joint_rendering(system: str) -> None:
+    """One id per byte: nothing can join, so the template's control tokens and everything else must agree."""
+    tokenizer = byte_tokenizer()
+    layout = tokenize(
+        build_prompt(tokenizer, prefix="One:", documents=["a", " b\n"], suffix="Why?", system=system),
+        tokenizer,
+    )
+    messages = [{"role": "system", "content": system}] if system else []
+    messages.append({"role": "user", "content": "One:a b\nWhy?"})
+    joint = tokenizer.apply_chat_template(messages, add_generation_prompt=True)["input_ids"]
+    assert list(layout.ids) == joint
 
 
 # tokenizers that put a blank in front

@@ -35,7 +35,7 @@ def test_all_methods_in_the_order_of_the_table() -> None:
 
 
 def test_methods_come_in_the_order_asked_for() -> None:
-    assert [method.name for method in get_methods(["pine", "vanilla"])] == ["pine", "vanilla"]
+    assert [method.name for method in get_methods(["pine", "nia"])] == ["pine", "nia"]
 
 
 @pytest.mark.parametrize(
@@ -51,6 +51,12 @@ def test_wrong_names_are_refused(names: list[str], sentence: str) -> None:
     with pytest.raises(InputError) as raised:
         get_methods(names)
     assert str(raised.value) == sentence
+
+
+def test_a_promise_needs_both_mask_and_positions() -> None:
+    """The control of specification 3.8: ranked positions under a causal mask depend on the order."""
+    assert not dataclasses.replace(METHODS["pine"], mask="causal").promises_invariance
+    assert not dataclasses.replace(METHODS["pine"], positions="input").promises_invariance
 
 
 def test_a_row_cannot_be_changed() -> None:

@@ -54,11 +54,12 @@ def byte_tokenizer(
     unmarked: Sequence[str] = (),
     special: Sequence[str] = (),
     adds_bos: bool = False,
+    adds_eos: bool = False,
 ) -> PreTrainedTokenizerFast:
     """One id per byte, so that any text can be encoded and decoded exactly; ids below 5 are CONTROL.
 
     unmarked: tokens added without being marked special. special: more that are marked. adds_bos: puts <s>
-    in front, as Llama's tokenizers do.
+    in front, as Llama's tokenizers do. adds_eos: puts </s> behind.
     """
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {name: index for index, name in enumerate([*CONTROL, *alphabet])}
@@ -68,8 +69,8 @@ def byte_tokenizer(
     marked = [AddedToken(name, special=True, normalized=False) for name in (*CONTROL, *special)]
     tokenizer.add_special_tokens(marked)
     tokenizer.add_tokens([AddedToken(name, special=False, normalized=False) for name in unmarked])
-    if adds_bos:
-        tokenizer.post_processor = processors.TemplateProcessing("<s> $A", special_tokens=[("<s>", 1)])
+    parts = [*(["<s>"] if adds_bos else []), "$A", *(["</s>"] if adds_eos else [])]
+    tokenizer.post_processor = processors.TemplateProcessing(parts, special_tokens=[("<s>", 1), ("</s>", 2)])
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         bos_token="<s>",
