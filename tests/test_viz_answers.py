@@ -1,8 +1,8 @@
 """Answer cards: status, numbers with units, and text that stays text."""
 
 import pytest
-from viz_reading import HOSTILE, assert_harmless, read_html
 
+from tests.viz_reading import HOSTILE, assert_harmless, read_html
 from viz.answers import AnswerCard, AnswerState, answer_card, answer_grid, answer_status
 from viz.export import plot_config
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from viz_reading import HOSTILE, assert_harmless, read_html, table_cells
 
+from tests.viz_reading import HOSTILE, assert_harmless, read_html, table_cells
 from viz.identity import DECODED, SUFFIX, document_segment, ink_on
 from viz.importance import (
     ROW_LIMIT,

@@ -3,8 +3,8 @@
 import numpy as np
 import plotly.graph_objects as go
 import pytest
-from viz_reading import HOSTILE, assert_harmless, read_html, table_cells
 
+from tests.viz_reading import HOSTILE, assert_harmless, read_html, table_cells
 from viz.identity import PREFIX, SUFFIX, document_segment, prompt_segments
 from viz.masks import (
     ALLOWED,

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from viz_reading import HOSTILE, assert_harmless, read_html, table_cells
 
+from tests.viz_reading import HOSTILE, assert_harmless, read_html, table_cells
 from viz.identity import PREFIX, SUFFIX, document_segment
 from viz.positions import (
     MASKED,
@@ -43,7 +43,13 @@ TOKENS = [
 
 def paper_table(positions: np.ndarray = PINE, selected: int | None = None) -> str:
     return position_table(
-        positions, QUERY_POSITIONS, TOKENS, TOKENS, caption="The paper's example", selected=selected
+        positions,
+        QUERY_POSITIONS,
+        TOKENS,
+        TOKENS,
+        title="PINE",
+        caption="The paper's example",
+        selected=selected,
     )
 
 
@@ -109,7 +115,7 @@ def test_headers_and_the_selected_row() -> None:
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_tokens_come_out_as_text(text: str) -> None:
     tokens = [Token(text, PREFIX, 0)]
-    html = position_table(np.array([[0]]), np.array([0]), tokens, tokens, caption=text)
+    html = position_table(np.array([[0]]), np.array([0]), tokens, tokens, title="PINE", caption=text)
     assert_harmless(html)
     assert text in read_html(html).all("figcaption")[0].text
     assert_harmless(position_ruler(ruler(query=text)))

@@ -1,8 +1,8 @@
 """The shuffle table: orders, marks and differences as measured."""
 
 import pytest
-from viz_reading import HOSTILE, assert_harmless, read_html, table_cells
 
+from tests.viz_reading import HOSTILE, assert_harmless, read_html, table_cells
 from viz.shuffle import FirstDifference, ShuffleCell, ShuffleColumn, ShuffleRow, score_line, shuffle_table
 
 COLUMNS = [ShuffleColumn("vanilla", "Vanilla", False), ShuffleColumn("pine", "PINE", True)]

@@ -91,6 +91,7 @@ def position_table(
     queries: Sequence[Token],
     keys: Sequence[Token],
     *,
+    title: str,
     caption: str,
     selected: int | None = None,
 ) -> str:
@@ -113,6 +114,7 @@ def position_table(
     ]
     return render(
         "position_table.html",
+        title=title,
         caption=caption,
         queries=queries,
         keys=keys,

@@ -83,7 +83,12 @@ def build_inside() -> InsidePanel:
                             )
                             draw_tokens = gr.Button("Draw the token mask", size="sm", elem_id="draw-tokens")
                         token_table = gr.HTML("", elem_id="token-mask-table")
-                        token_plot = gr.Plot(visible=False, label="Token mask", elem_id="token-mask-plot")
+                        token_plot = gr.Plot(
+                            visible=False,
+                            label="Token mask",
+                            elem_id="token-mask-plot",
+                            elem_classes="pine-plot",
+                        )
                 with gr.Tab("Positions", id="positions"):
                     positions = gr.HTML("", elem_id="positions")
                 with gr.Tab("Importance", id="importance"):
@@ -107,10 +112,12 @@ def build_inside() -> InsidePanel:
                     gr.HTML("<h4>Document by document</h4>")
                     importance = gr.HTML("", elem_id="importance")
                     gr.HTML("<h4>Tokens of question and answer</h4>")
-                    suffix_plot = gr.Plot(show_label=False, elem_id="suffix-importance")
+                    suffix_plot = gr.Plot(
+                        show_label=False, elem_id="suffix-importance", elem_classes="pine-plot"
+                    )
                     suffix_caption = gr.HTML("", elem_id="suffix-caption", elem_classes="page-caption")
                     with gr.Accordion("Which heads decide", open=False):
-                        heads_plot = gr.Plot(show_label=False, elem_id="heads")
+                        heads_plot = gr.Plot(show_label=False, elem_id="heads", elem_classes="pine-plot")
     return InsidePanel(
         summary=summary,
         pictures=pictures,

@@ -69,7 +69,7 @@ def running_example_html() -> str:
         positions, query_positions = example_positions(method)
         tables.append(
             position_table(
-                positions, query_positions, tokens, tokens, caption=f"{method.label}. {method.meaning}"
+                positions, query_positions, tokens, tokens, title=method.label, caption=method.meaning
             )
         )
     grid = "".join(tables)
