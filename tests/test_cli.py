@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import io
 import json
 import os
 import shutil
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from safetensors.torch import load_file, save_file
 from transformers import LlamaForCausalLM
 
@@ -440,6 +442,17 @@ def test_progress_ends_where_it_was_announced_to(
         "conformance": [GOLDEN],
     }[verb])  # fmt: skip
     assert totals == [len(taken)] == [announced]
+
+
+def test_a_terminal_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Console(file=io.StringIO(), force_terminal=True, width=100)
+    monkeypatch.setattr(cli, "_stderr", terminal)
+    with cli._progress(3) as advance:
+        advance("pine has read 12 tokens")
+        advance("pine has answered")
+    assert isinstance(terminal.file, io.StringIO)
+    shown = terminal.file.getvalue()
+    assert "2/3" in shown and "pine has answered" in shown
 
 
 # as it is started

@@ -120,6 +120,21 @@ def test_the_difference_in_logits_is_that_of_the_runs(engine: Engine) -> None:
     assert cell.first_difference == (None if ids[0] == ids[1] else same)
 
 
+@pytest.mark.parametrize(("stop_at_end", "tokens"), [(True, 0), (False, 3)])
+def test_answers_end_where_they_would_unless_asked_otherwise(
+    engine: Engine, stop_at_end: bool, tokens: int
+) -> None:
+    stopping = Engine(engine.model, stop_ids=frozenset(range(97)))
+    (row,) = (
+        event
+        for event in compare_orders(
+            stopping, LAYOUT, methods=["pcw"], orders=[(0, 1, 2)], max_new_tokens=3, stop_at_end=stop_at_end
+        )
+        if isinstance(event, OrderRow)
+    )
+    assert len(row.cells["pcw"].answer.token_ids) == tokens
+
+
 def test_closing_stops_before_the_next_order(engine: Engine) -> None:
     calls = []
     hook = engine.model.model.layers[0].register_forward_hook(lambda *_: calls.append(None))

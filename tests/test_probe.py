@@ -170,6 +170,7 @@ def test_a_window_shorter_than_the_probe_is_refused(family: str, dtype: torch.dt
         ("mistral", {"sliding_window": None}, 512),
         ("qwen2", {"sliding_window": 300}, 512),
         ("qwen2", {"sliding_window": 300, "use_sliding_window": True, "max_window_layers": 1}, 300),
+        ("qwen2", {"sliding_window": 300, "use_sliding_window": True, "max_window_layers": 2}, 512),
     ],
 )
 def test_a_longer_window_limits_the_context(family: str, options: dict[str, Any], limit: int) -> None:
