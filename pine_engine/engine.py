@@ -1,10 +1,8 @@
 """The engine: one loaded model that answers prompts under several methods at once."""
 
-import queue
 import threading
-import time
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,17 +10,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from pine_engine import models
-from pine_engine.errors import Cancelled, InputError
-from pine_engine.events import (
-    Answer,
-    AnswerDone,
-    Event,
-    PrefillDone,
-    PrefillProgress,
-    RunDone,
-    RunResult,
-    TokenDecoded,
-)
+from pine_engine.errors import InputError
+from pine_engine.events import Event, RunDone, RunResult
 from pine_engine.forward import ContinuationPass, PrefillPass, Row, new_state
 from pine_engine.kv_cache import KVCache
 from pine_engine.layout import TokenLayout, tokenize, tokenize_text
@@ -30,9 +19,9 @@ from pine_engine.methods import Method, get_methods
 from pine_engine.plan import build_plan
 from pine_engine.probe import prove
 from pine_engine.prompt import Prompt
+from pine_engine.run import Run
+from pine_engine.streaming import in_thread
 from pine_engine.trace import TraceRecorder
-
-Emit = Callable[[Event], None]
 
 
 @dataclass(frozen=True)
@@ -51,26 +40,6 @@ class Score:
     def total(self) -> float:
         """Log-probability of the whole answer, in nats."""
         return sum(self.logprobs)
-
-
-@dataclass
-class _Line:
-    """One method's answer while it is written; fed: how many of its tokens the model has read."""
-
-    row: Row
-    recorder: TraceRecorder | None
-    prefill_s: float
-    next_logits: Tensor
-    kept_logits: list[Tensor]
-    ids: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-    finish_reason: str = ""
-    fed: int = 0
-    decode_s: float = 0.0
-
-    @property
-    def method(self) -> str:
-        return self.row.state.plan.method.name
 
 
 class Engine:
@@ -138,6 +107,14 @@ class Engine:
         with self._tokenizer_lock:
             return tokenize(prompt, self.tokenizer)
 
+    def decode_text(self, ids: Sequence[int]) -> str:
+        """The text of an answer; without a tokenizer, none."""
+        if self.tokenizer is None:
+            return ""
+        text: str = self.tokenizer.decode(ids, skip_special_tokens=True)
+        # A character whose bytes are not all there yet decodes to the replacement character.
+        return text.rstrip("\ufffd")
+
     def decode_tokens(self, ids: Sequence[int]) -> list[str]:
         """The text of each token on its own."""
         return [self.tokenizer.decode([token]) for token in ids]
@@ -163,8 +140,8 @@ class Engine:
         rows = get_methods(methods)
         layout = self.tokenize(prompt)
         self._check_length(layout, max_new_tokens)
-        job = _Job(self, layout, rows, max_new_tokens, trace, keep_logits, stop_at_end)
-        return _in_thread(job.run)
+        run = Run(self, layout, rows, max_new_tokens, trace, keep_logits, stop_at_end)
+        return in_thread(run.work)
 
     def run(self, prompt: Prompt | TokenLayout, **options: Any) -> RunResult:
         """The result of generate(), waited for; same options, same errors."""
@@ -271,150 +248,3 @@ class Engine:
                 f"the model reads {self.max_context} in all; shorten or remove documents, or ask for a "
                 "shorter answer"
             )
-
-
-@dataclass(frozen=True)
-class _Job:
-    """One run: prefill of every method, then one decoding batch."""
-
-    engine: Engine
-    layout: TokenLayout
-    methods: tuple[Method, ...]
-    max_new_tokens: int
-    trace: bool
-    keep_logits: bool
-    stop_at_end: bool
-
-    @torch.inference_mode()
-    def run(self, emit: Emit, cancelled: threading.Event) -> None:
-        """Emits the run's events, the last one RunDone; raises Cancelled once the flag is set."""
-        lines = [self._prefill(method, emit, cancelled) for method in self.methods]
-        self._write(lines, emit, cancelled)
-        emit(RunDone(self._result(lines)))
-
-    def _prefill(self, method: Method, emit: Emit, cancelled: threading.Event) -> _Line:
-        def on_layer(layer: int) -> None:
-            _stop_if(cancelled)
-            emit(PrefillProgress(method.name, layer, self.engine.num_layers))
-
-        recorder = TraceRecorder() if self.trace else None
-        began = time.perf_counter()
-        row, logits = self.engine.prefill(
-            self.layout,
-            method,
-            room=self.max_new_tokens,
-            rows_kept=self.layout.suffix_length if self.keep_logits else 1,
-            recorder=recorder,
-            on_layer=on_layer,
-        )
-        seconds = time.perf_counter() - began
-        emit(PrefillDone(method.name, seconds))
-        kept = [logits.float().cpu()] if self.keep_logits else []
-        return _Line(row, recorder, seconds, logits[-1], kept)
-
-    def _write(self, lines: list[_Line], emit: Emit, cancelled: threading.Event) -> None:
-        began = time.perf_counter()
-        for step in range(self.max_new_tokens):
-            if step:
-                self._step(lines, step, cancelled)
-            seconds = (time.perf_counter() - began) / max(step, 1)
-            for line in lines:
-                if not line.finish_reason:
-                    self._take_token(line, step, seconds if step else 0.0, emit)
-            if all(line.finish_reason for line in lines):
-                return
-        if not self.max_new_tokens:
-            for line in lines:
-                line.finish_reason = "length"
-                emit(AnswerDone(self._answer(line, 0.0)))
-
-    def _step(self, lines: list[_Line], step: int, cancelled: threading.Event) -> None:
-        rows = [None if line.finish_reason else line.row for line in lines]
-        logits = self.engine.extend(
-            rows,
-            [line.ids[-1:] or [0] for line in lines],
-            self.layout.num_tokens + step - 1,
-            on_layer=lambda _: _stop_if(cancelled),
-        )
-        for line, row_logits in zip(lines, logits, strict=True):
-            if not line.finish_reason:
-                line.next_logits = row_logits[-1]
-                if self.keep_logits:
-                    line.kept_logits.append(row_logits.float().cpu())
-                line.fed += 1
-
-    def _take_token(self, line: _Line, step: int, seconds: float, emit: Emit) -> None:
-        """Takes the most likely token, or ends the answer; seconds: per decoding step so far."""
-        logprobs = line.next_logits.float().log_softmax(-1)
-        token = int(logprobs.argmax())
-        if self.stop_at_end and token in self.engine.stop_ids:
-            line.finish_reason = "stop"
-        else:
-            line.ids.append(token)
-            line.logprobs.append(float(logprobs[token]))
-            emit(TokenDecoded(line.method, step, token, self._text(line.ids)))
-            if len(line.ids) == self.max_new_tokens:
-                line.finish_reason = "length"
-        if line.finish_reason:
-            emit(AnswerDone(self._answer(line, seconds)))
-
-    def _answer(self, line: _Line, seconds: float) -> Answer:
-        line.decode_s = seconds
-        return Answer(
-            method=line.method,
-            text=self._text(line.ids),
-            token_ids=tuple(line.ids),
-            logprobs=tuple(line.logprobs),
-            prefill_s=line.prefill_s,
-            decode_s_per_token=seconds,
-            finish_reason=line.finish_reason,
-        )
-
-    def _text(self, ids: list[int]) -> str:
-        if self.engine.tokenizer is None:
-            return ""
-        text: str = self.engine.tokenizer.decode(ids, skip_special_tokens=True)
-        # A character whose bytes are not all there yet decodes to the replacement character.
-        return text.rstrip("\ufffd")
-
-    def _result(self, lines: list[_Line]) -> RunResult:
-        return RunResult(
-            layout=self.layout,
-            answers={line.method: self._answer(line, line.decode_s) for line in lines},
-            traces={
-                line.method: line.recorder.finish(line.row.state.plan, line.fed)
-                for line in lines
-                if line.recorder
-            },
-            logits={line.method: torch.cat(line.kept_logits) for line in lines if line.kept_logits},
-        )
-
-
-def _stop_if(cancelled: threading.Event) -> None:
-    if cancelled.is_set():
-        raise Cancelled("the run was stopped")
-
-
-def _in_thread(work: Callable[[Emit, threading.Event], None]) -> Generator[Event, None, None]:
-    """Yields what work emits in a thread of its own; closing the generator sets the flag and waits."""
-    cancelled = threading.Event()
-    channel: queue.SimpleQueue[Event | BaseException | None] = queue.SimpleQueue()
-
-    def target() -> None:
-        try:
-            work(channel.put, cancelled)
-        except BaseException as error:  # handed to the consumer, who raises it
-            channel.put(error)
-        finally:
-            channel.put(None)
-
-    thread = threading.Thread(target=target, name="pine-engine-run", daemon=True)
-    thread.start()
-    try:
-        while (item := channel.get()) is not None:
-            if isinstance(item, BaseException):
-                raise item
-            yield item
-    finally:
-        cancelled.set()
-        thread.join()
