@@ -15,24 +15,19 @@ NEW_TOKENS = 16
 SHUFFLES = 10
 
 FACTS = [
-    "The lighthouse at Cape Marrow was built in 1871 after three grain ships were lost on the shoals "
-    "there in a single winter, and its lamp was first lit by the keeper's daughter.",
-    "Copper turns green outdoors.",
-    "The ferry to Tarn Island leaves at seven in the morning and at four in the afternoon, except on "
-    "Sundays.",
-    "Most bees live alone, dig their nests in sandy ground, and never make any honey that a person "
-    "could eat.",
+    "The lighthouse at Cape Marrow was built in 1871 after three grain ships were lost on its shoals, "
+    "and the lamp was first lit by the keeper's daughter.",
+    "Copper turns green.",
+    "The ferry to Tarn Island leaves at seven in the morning, except on Sundays.",
+    "Most bees live alone and make no honey.",
     "The mill was sold twice.",
-    "In the spring the river rises by two metres, so the lower road to the village is closed from March"
-    " until the middle of May, and letters come by boat.",
-    "Ada Whitlock painted the town hall from the same window on the first day of every month for eleven"
-    " years.",
-    "The bakery on Elm Street opens before sunrise and sells out of rye bread by nine on most days.",
-    "Nobody knows who carved the two stone foxes on either side of the church door, though the sexton "
-    "says it was a prisoner of war who stayed on after 1919.",
-    "Salt lowers the freezing point of water, which is why the harbour stays open in January.",
+    "The river rises by two metres in spring, so that the lower road is closed until the middle of May.",
+    "Ada Whitlock painted the town hall from her window every month.",
+    "The bakery on Elm Street opens before sunrise.",
+    "Nobody knows who carved the two stone foxes on either side of the church door.",
+    "Salt lowers the freezing point of water.",
     "A school for sailors stood on the hill until the fire of 1904.",
-    "The town's clock runs four minutes fast so that people catch their trains, the station master admits.",
+    "The clock runs four minutes fast.",
 ]
 QUESTIONS = {
     2: "When was the lighthouse built?",
