@@ -1,0 +1,43 @@
+"""The README's library example runs, and its table of methods is the table."""
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+from pine_engine.methods import METHODS
+
+README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.embedded
+def test_library_example_runs_and_its_two_scores_are_equal(embedded_folder: Path) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, "README.md", "exec"), {})
+    *answers, as_is, shuffled = printed.getvalue().strip().splitlines()
+    text = "\n".join(answers)
+    assert [name for name in METHODS if re.search(rf"^{name}: \S", text, re.MULTILINE)] == list(METHODS)
+    assert as_is.startswith("{'pine': [Score(")
+    assert as_is == shuffled
+
+
+def test_table_of_methods_is_complete() -> None:
+    for method in METHODS.values():
+        promise = "yes" if method.promises_invariance else "no"
+        assert f"| {method.label} | {method.meaning} | {promise} | {method.source} |" in README
+
+
+def test_images_and_linked_files_exist() -> None:
+    root = Path(__file__).parent.parent
+    for target in re.findall(r"\]\((?!https?:)([^)]+)\)", README):
+        assert (root / target).is_file(), target
+
+
+def test_space_front_matter_names_the_pinned_gradio() -> None:
+    (version,) = re.findall(r"^sdk_version: (\S+)$", README, re.MULTILINE)
+    requirements = (Path(__file__).parent.parent / "requirements.txt").read_text(encoding="utf-8")
+    assert f"gradio=={version}" in requirements
