@@ -114,6 +114,8 @@ def verify(
     rows = read_rows(data, limit)
     engine = _load(model, dtype, device)
     layouts = [row.comparison().tokenize(engine) for row in rows]
+    for layout in layouts:
+        engine.check_length(layout, new_tokens)
     orders = [orders_to_try(layout.num_documents, shuffles, seed) for layout in layouts]
     summaries = []
     with _progress(sum(map(len, orders))) as advance:

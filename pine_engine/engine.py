@@ -66,7 +66,7 @@ class Engine:
         self.model_name = name
         self.revision = revision
         self.stop_ids = stop_ids
-        self.max_context: int = max_context or config.max_position_embeddings
+        self.max_context: int = max_context or models.max_context(model)
         self.num_layers: int = config.num_hidden_layers
         self.num_heads: int = config.num_attention_heads
         self.rope = prove(model)
@@ -139,7 +139,7 @@ class Engine:
         """
         rows = get_methods(methods)
         layout = self.tokenize(prompt)
-        self._check_length(layout, max_new_tokens)
+        self.check_length(layout, max_new_tokens)
         run = Run(self, layout, rows, max_new_tokens, trace, keep_logits, stop_at_end)
         return in_thread(run.work)
 
@@ -170,7 +170,7 @@ class Engine:
             if not ids:
                 raise InputError(f"the answer {text!r} has no tokens; give some text")
         room = max(map(len, answers), default=0)
-        self._check_length(layout, room)
+        self.check_length(layout, room)
         scores: dict[str, list[Score]] = {}
         for method in get_methods(methods):
             row, logits = self.prefill(layout, method, room=room, rows_kept=1)
@@ -238,7 +238,8 @@ class Engine:
         ).logits
         return logits
 
-    def _check_length(self, layout: TokenLayout, max_new_tokens: int) -> None:
+    def check_length(self, layout: TokenLayout, max_new_tokens: int) -> None:
+        """Raises InputError if prompt and answer do not fit the model's context."""
         if max_new_tokens < 0:
             raise InputError(f"the answer length is {max_new_tokens}; give 0 or more tokens")
         needed = layout.num_tokens + max_new_tokens
