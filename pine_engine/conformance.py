@@ -77,7 +77,12 @@ def check_case(folder: Path) -> CaseReport:
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
         raise InputError(f"{folder} is not a complete conformance case: {one_line(error)}") from error
     engine = Engine(model.eval(), name=folder.name)
-    runs = [_compare_run(engine, *pair, steps) for pair in zip(layouts, expected, strict=True)]
+    try:
+        runs = [_compare_run(engine, *pair, steps) for pair in zip(layouts, expected, strict=True)]
+    except KeyError as error:
+        raise InputError(
+            f"{folder} is not a complete conformance case: no recorded tensor {error}"
+        ) from error
     return CaseReport(
         case=folder.name,
         runs=len(runs),

@@ -173,3 +173,13 @@ def assert_incomplete(case: Path) -> str:
     assert sentence.startswith(f"{case} is not a complete conformance case: ")
     assert "\n" not in sentence
     return sentence
+
+
+def test_a_recording_without_a_tensor_is_named(tmp_path: Path) -> None:
+    case = tmp_path / "case"
+    shutil.copytree(GOLDEN / CASES[0], case)
+    tensors = load_file(case / "expected_0.safetensors")
+    del tensors["prefill_logits"]
+    save_file(tensors, case / "expected_0.safetensors")
+    with pytest.raises(InputError, match="no recorded tensor 'prefill_logits'"):
+        check_case(case)
