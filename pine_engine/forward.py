@@ -8,7 +8,7 @@ of `forward`; nothing is stored on modules.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -52,7 +52,7 @@ def _attention_function(
     pine_pass: Pass,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    output = pine_pass.attend(module.layer_idx, query, key, value, scaling)  # type: ignore[arg-type]
+    output = pine_pass.attend(cast(int, module.layer_idx), query, key, value, scaling)
     return output.transpose(1, 2).contiguous(), None
 
 
