@@ -6,6 +6,7 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -146,7 +147,10 @@ def test_only_cards_that_change_are_written() -> None:
         with gr.Blocks():
             return build_editor(THREE)
 
-    editor = asyncio.run(build())  # outside a running loop, gradio makes loops that it never closes
+    # Outside a running loop gradio makes loops that it never closes; and in a thread, because the browser
+    # tests leave a loop of their own running in the main one.
+    with ThreadPoolExecutor(1) as pool:
+        editor = pool.submit(lambda: asyncio.run(build())).result()
     updates = documents.write(editor, THREE, documents.move(THREE, 1, 1))
     assert updates[editor.identities] == (0, 2, 1)
     assert (updates[editor.cards[1].text], updates[editor.cards[2].text]) == ("white", "green")
