@@ -61,12 +61,12 @@ def test_a_promise_needs_both_mask_and_positions() -> None:
 
 def test_a_row_cannot_be_changed() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
-        METHODS["pine"].mask = "causal"  # type: ignore[misc]
+        METHODS["pine"].mask = "causal"
 
 
 @pytest.mark.parametrize("method", METHODS.values(), ids=lambda method: method.name)
 def test_every_row_says_what_it_means_in_a_sentence_and_where_it_comes_from(method: object) -> None:
-    row = dataclasses.asdict(method)  # type: ignore[call-overload]
+    row = dataclasses.asdict(method)
     assert row["meaning"].endswith(".") and row["meaning"][0].isupper()
     assert len(row["source"]) > 10
     assert row["label"].lower() == row["name"]

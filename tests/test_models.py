@@ -293,7 +293,7 @@ def answer(monkeypatch: pytest.MonkeyPatch, outcome: Exception | str) -> None:
 
 
 def not_found(kind: type[RepositoryNotFoundError] | type[RevisionNotFoundError]) -> Exception:
-    return kind("404", response=SimpleNamespace(headers={}, request=None))  # type: ignore[arg-type]
+    return kind("404", response=SimpleNamespace(headers={}, request=None))
 
 
 def test_without_wheel_and_hub_the_way_out_is_said(no_wheel: None, hub_cache: Path) -> None:

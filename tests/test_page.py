@@ -164,7 +164,7 @@ def test_only_cards_that_change_are_written() -> None:
 def test_the_values_of_the_widgets_make_the_form() -> None:
     titles = ["Senna", "Varo", *[""] * (MAX_DOCUMENTS - 2)]
     texts = ["green", None, *["left over"] * (MAX_DOCUMENTS - 2)]
-    read = read_form("retrieval_qa", "q", None, ["pine"], 8.0, (1, 0), *titles, *texts)  # type: ignore[arg-type]
+    read = read_form("retrieval_qa", "q", None, ["pine"], 8.0, (1, 0), *titles, *texts)
     assert read == Form(
         "retrieval_qa", "q", "", ("pine",), 8, (Entry(1, "Senna", "green"), Entry(0, "Varo", ""))
     )
@@ -205,7 +205,7 @@ def test_tokens_are_counted_while_the_form_is_unfinished(engine: Engine) -> None
     assert whole.documents == tuple(layout.lengths.tolist()) and whole.total == layout.num_tokens
     partly = count_tokens(form((THREE[0], Entry(1), THREE[2])), engine)
     assert partly.documents == (whole.documents[0], None, whole.documents[2])
-    assert partly.total == whole.total - whole.documents[1]  # type: ignore[operator]
+    assert partly.total == whole.total - whole.documents[1]
     nothing = count_tokens(form((Entry(0),)), engine)
     assert nothing.documents == (None,)
     assert nothing.total == layout.prefix_length + layout.suffix_length
@@ -314,7 +314,7 @@ class _Gate:
         self.open.wait(10)
         if isinstance(self.outcome, Exception):
             raise self.outcome
-        return self.outcome  # type: ignore[return-value]
+        return self.outcome
 
 
 def test_a_run_waits_for_the_model_and_says_so(engine: Engine) -> None:
@@ -379,7 +379,7 @@ class _EndlessEngine:
 @pytest.mark.parametrize("how", ["stop", "close"])
 def test_ending_a_run_closes_the_engine(how: str, engine: Engine) -> None:
     endless = _EndlessEngine(engine)
-    source = EngineSource(lambda: endless, "tiny")  # type: ignore[arg-type,return-value]
+    source = EngineSource(lambda: endless, "tiny")
     source.start()
     asked, stop = form(methods=("pine",)), StopFlag(requested=True)  # of an earlier run, so without effect
     views: Generator[RunView | str, None, None] = run_with_engine(

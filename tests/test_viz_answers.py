@@ -9,7 +9,7 @@ from viz.export import plot_config
 
 def card(state: AnswerState = "waiting", **changes: object) -> AnswerCard:
     values: dict[str, object] = {"promises_invariance": True, "state": state, **changes}
-    return AnswerCard("pine", "PINE", "Documents see each other.", **values)  # type: ignore[arg-type]
+    return AnswerCard("pine", "PINE", "Documents see each other.", **values)
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def ruler(**changes: object) -> Ruler:
         "importance": np.array([0.02, np.nan, 0.31, 0.02], dtype=np.float32),
         "own_document": 1,
     }
-    return Ruler(**{**values, **changes})  # type: ignore[arg-type]
+    return Ruler(**{**values, **changes})
 
 
 def test_the_papers_grid_comes_out_number_by_number() -> None:
