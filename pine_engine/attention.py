@@ -24,17 +24,24 @@ SCORE_BLOCK = 400_000
 NEGATIVE_INFINITY = float("-inf")
 
 
-def causal_tail(query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
-    """Fused attention of queries that are the last of the keys: each sees all keys up to itself.
+@dataclass(frozen=True)
+class Scoring:
+    """How a layer scores: <query, key> times scale; with softcap c then c tanh(score / c) (Gemma 2)."""
 
-    query: (H, Q, d). key, value: (G, K, d) or (H, K, d) with K >= Q. Returns (H, Q, d).
+    scale: float
+    softcap: float | None = None
+
+
+def causal_tail(query: Tensor, key: Tensor, value: Tensor, scoring: Scoring) -> Tensor:
+    """Attention of queries that are the last of the keys: each sees all keys up to itself.
+
+    query: (H, Q, d). key, value: (G, K, d) or (H, K, d) with K >= Q. Returns (H, Q, d). Fused, unless
+    scores are capped, which fused attention does not offer.
     """
-    grouped = key.shape[0] != query.shape[0]
     num_queries, num_keys = query.shape[1], key.shape[1]
-    if num_queries == num_keys:
-        return scaled_dot_product_attention(
-            query[None], key[None], value[None], is_causal=True, scale=scaling, enable_gqa=grouped
-        )[0]
+    attend = _fused if scoring.softcap is None else _capped
+    if num_queries == num_keys and scoring.softcap is None:
+        return _fused(query, key, value, None, scoring, is_causal=True)
     outputs = []
     for first in range(0, num_queries, QUERY_CHUNK):
         chunk = query[:, first : first + QUERY_CHUNK]
@@ -43,17 +50,42 @@ def causal_tail(query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Te
         if chunk.shape[1] > 1:
             mask = query.new_full((chunk.shape[1], visible), NEGATIVE_INFINITY)
             mask = mask.triu_(visible - chunk.shape[1] + 1)
-        outputs.append(
-            scaled_dot_product_attention(
-                chunk[None],
-                key[None, :, :visible],
-                value[None, :, :visible],
-                attn_mask=mask,
-                scale=scaling,
-                enable_gqa=grouped,
-            )[0]
-        )
-    return torch.cat(outputs, dim=1)
+        outputs.append(attend(chunk, key[:, :visible], value[:, :visible], mask, scoring))
+    return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)
+
+
+def _fused(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    scoring: Scoring,
+    *,
+    is_causal: bool = False,
+) -> Tensor:
+    return scaled_dot_product_attention(
+        query[None],
+        key[None],
+        value[None],
+        attn_mask=mask,
+        is_causal=is_causal,
+        scale=scoring.scale,
+        enable_gqa=key.shape[0] != query.shape[0],
+    )[0]
+
+
+def _capped(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scoring: Scoring) -> Tensor:
+    rows = query.reshape(key.shape[0], -1, query.shape[-1])
+    scores = cap(rows @ key.transpose(-1, -2) * scoring.scale, scoring.softcap)
+    if mask is not None:
+        scores.view(key.shape[0], -1, *mask.shape).add_(mask)
+    dtype = torch.promote_types(query.dtype, torch.float32)
+    return (scores.softmax(-1, dtype=dtype).to(query.dtype) @ value).view_as(query)
+
+
+def cap(scores: Tensor, softcap: float | None) -> Tensor:
+    """Scores limited to -softcap .. softcap; unchanged for None."""
+    return scores if softcap is None else scores.div_(softcap).tanh_().mul_(softcap)
 
 
 def document_importance(query: Tensor, keys: Tensor, document: int, blocks: BlockLayout) -> Tensor:
@@ -84,15 +116,17 @@ def document_importance(query: Tensor, keys: Tensor, document: int, blocks: Bloc
     return per_head / blocks.lengths
 
 
-def rank_documents(importance: Tensor, own: int | None = None) -> Tensor:
-    """Documents from the most to the least important, (..., D); the own one always first.
+def rank_documents(importance: Tensor, own: int | None = None, *, reverse: bool = False) -> Tensor:
+    """Documents from the closest to the farthest, (..., D): by falling importance, or rising for reverse;
+    the own one always first.
 
     importance: (..., D) in block order, which breaks exact ties.
     """
+    closeness = -importance if reverse else importance
     if own is not None:
-        importance = importance.clone()
-        importance[..., own] = float("inf")
-    return torch.argsort(importance, dim=-1, descending=True, stable=True)
+        closeness = closeness.clone()
+        closeness[..., own] = float("inf")
+    return torch.argsort(closeness, dim=-1, descending=True, stable=True)
 
 
 @dataclass(frozen=True)
@@ -107,7 +141,7 @@ class RankedDocuments:
 
 
 def rank_for_documents(
-    queries: list[Tensor], keys: Tensor, blocks: BlockLayout, documents_end: int
+    queries: list[Tensor], keys: Tensor, blocks: BlockLayout, documents_end: int, *, reverse: bool
 ) -> RankedDocuments:
     """Ranks the documents for every document and head.
 
@@ -126,24 +160,38 @@ def rank_for_documents(
         )
     starts = torch.stack(
         [
-            starts_from_ranking(rank_documents(row, own=index), blocks.lengths, documents_end)
+            starts_from_ranking(
+                rank_documents(row, own=index, reverse=reverse), blocks.lengths, documents_end
+            )
             for index, row in enumerate(importance)
         ]
     )
     return RankedDocuments(importance, starts)
 
 
-def place(starts: Tensor, blocks: BlockLayout, first_position: int) -> Tensor:
-    """Which slot stands at each position: int64 (H, total document length).
+def lay_out(starts: Tensor, own: int, visible: Tensor, blocks: BlockLayout) -> Tensor:
+    """Which slots a document sees, from the farthest to the closest: int64 (H, K).
 
-    starts: (H, D), the documents tile the positions from first_position on.
+    starts: (H, D), where each document stands for it. own: its index, always the closest. visible: (D,),
+    which ones it sees, K tokens in all.
     """
-    positions = starts[:, blocks.document] + blocks.offset - first_position
-    total = int(blocks.lengths.sum())
-    positions.masked_fill_(blocks.is_padding, total)
-    slots = torch.arange(positions.shape[1], device=starts.device).expand_as(positions)
-    placed = torch.empty(starts.shape[0], total + 1, dtype=torch.int64, device=starts.device)
-    return placed.scatter_(1, positions, slots)[:, :-1]
+    far_to_close = starts.clone()
+    far_to_close[:, own] = torch.iinfo(starts.dtype).max
+    order = torch.argsort(far_to_close, dim=-1, stable=True)
+    lengths = blocks.lengths * visible
+    ordered = lengths[order]
+    first = torch.empty_like(starts).scatter_(-1, order, ordered.cumsum(-1) - ordered)
+    places = first[:, blocks.document] + blocks.offset
+    total = int(lengths.sum())
+    places.masked_fill_(blocks.is_padding | ~visible[blocks.document], total)
+    slots = torch.arange(places.shape[1], device=starts.device).expand_as(places)
+    laid = torch.empty(starts.shape[0], total + 1, dtype=torch.int64, device=starts.device)
+    return laid.scatter_(1, places, slots)[:, :-1]
+
+
+def positions_of(slots: Tensor, starts: Tensor, blocks: BlockLayout) -> Tensor:
+    """Where the slots (H, K) stand if each document starts at starts (H, D): int64 (H, K)."""
+    return starts.gather(1, blocks.document[slots]) + blocks.offset[slots]
 
 
 @dataclass(frozen=True)
@@ -157,26 +205,34 @@ class SuffixRanking:
 def rank_for_suffix(
     query: Tensor,
     unrotated_keys: list[Tensor],
-    padding: list[Tensor],
+    padding: list[Tensor | None],
     blocks: BlockLayout,
     documents_end: int,
+    *,
+    reverse: bool,
 ) -> SuffixRanking:
     """Ranks the documents for every suffix token and head.
 
-    query: (H, Q, d), unrotated and scaled. unrotated_keys: per length class (G, documents, length, d).
-    padding: per length class (documents, 1, length), 0 or -inf.
+    query: (H, Q, d), unrotated and scaled. unrotated_keys, padding: as in merge_documents.
     """
     num_kv_heads = unrotated_keys[0].shape[0]
     rows = query.reshape(num_kv_heads, 1, -1, query.shape[-1])
-    sums = [
-        (rows @ keys.transpose(-1, -2)).add_(bias).logsumexp(-1)
-        for keys, bias in zip(unrotated_keys, padding, strict=True)
-    ]
-    per_document = torch.cat(sums, dim=1).transpose(1, 2).reshape(*query.shape[:2], -1)
-    log_importance = per_document - blocks.lengths.log()
-    starts = starts_from_ranking(rank_documents(log_importance), blocks.lengths, documents_end)
-    share = per_document - per_document.logsumexp(-1, keepdim=True)
-    return SuffixRanking(share.exp() / blocks.lengths, starts)
+    scores = [_masked(rows @ keys.mT, bias) for keys, bias in zip(unrotated_keys, padding, strict=True)]
+    maximum = _maximum([part.amax((1, 3), keepdim=True) for part in scores])
+    sums = torch.cat([part.sub_(maximum).exp_().sum(-1) for part in scores], dim=1)
+    shares = (sums / sums.sum(1, keepdim=True)).transpose(1, 2).reshape(*query.shape[:2], -1)
+    importance = shares / blocks.lengths
+    starts = starts_from_ranking(rank_documents(importance, reverse=reverse), blocks.lengths, documents_end)
+    return SuffixRanking(importance, starts)
+
+
+def _masked(scores: Tensor, bias: Tensor | None) -> Tensor:
+    return scores if bias is None else scores.add_(bias)
+
+
+def _maximum(parts: list[Tensor]) -> Tensor:
+    """Elementwise maximum, exact in any order."""
+    return parts[0] if len(parts) == 1 else torch.stack(parts).amax(0)
 
 
 def document_queries(query_pairs: Tensor, positions: Tensor, starts: Tensor, table: Tensor) -> Tensor:
@@ -192,14 +248,20 @@ def merge_documents(
     document_query: Tensor,
     query: Tensor,
     blocks: DocumentBlocks,
-    padding: list[Tensor],
+    padding: list[Tensor | None],
     tail: tuple[Tensor, Tensor],
+    *,
+    softcap: float | None,
+    document_weight: float,
+    prefix: tuple[int, float],
 ) -> Tensor:
     """Attention of suffix tokens over documents, prefix and suffix: one softmax, merged per document.
 
     document_query: (H, Q, D, d), or (H, Q, 1, d) where all documents share it. query: (H, Q, d), for
-    the tail. tail: keys and values (G, K, d) of prefix and suffix, the queries being its last rows.
-    All rotated, queries scaled, one dtype. Returns (H, Q, d).
+    the tail. padding: per length class (documents, 1, length), 0 or -inf; None for one without padding.
+    tail: keys and values (G, K, d) of prefix and suffix, the queries being its last rows. All rotated,
+    queries scaled, one dtype. document_weight: logarithm of the documents' weight; prefix: its length,
+    and the logarithm of its weight. Returns (H, Q, d).
     Each document's part is computed on its own and the parts are added in block order.
     """
     num_heads, num_queries, _, head_dim = document_query.shape
@@ -211,7 +273,7 @@ def merge_documents(
     for keys, values, bias in zip(blocks.keys, blocks.values, padding, strict=True):
         last = first + keys.shape[1]
         part = by_document if by_document.shape[1] == 1 else by_document[:, first:last]
-        scores = (part @ keys.transpose(-1, -2)).add_(bias)
+        scores = _masked(cap(part @ keys.mT, softcap), bias)
         maximum = scores.amax(-1)
         weights = scores.sub_(maximum[..., None]).exp_()
         maxima.append(maximum)
@@ -220,7 +282,10 @@ def merge_documents(
         first = last
 
     rows = query.reshape(num_kv_heads, -1, head_dim)
-    scores = rows @ tail_keys.transpose(-1, -2)
+    scores = cap(rows @ tail_keys.mT, softcap)
+    prefix_length, prefix_weight = prefix
+    if prefix_weight:
+        scores[..., :prefix_length] += prefix_weight
     if num_queries > 1:
         num_keys = tail_keys.shape[1]
         mask = scores.new_full((num_queries, num_keys), NEGATIVE_INFINITY).triu_(num_keys - num_queries + 1)
@@ -229,6 +294,8 @@ def merge_documents(
     weights = scores.sub_(tail_maximum[..., None]).exp_()
 
     document_maxima = torch.cat(maxima, dim=1)
+    if document_weight:
+        document_maxima += document_weight
     maximum = torch.maximum(document_maxima.amax(1), tail_maximum)
     factors = (document_maxima - maximum[:, None]).exp_()
     tail_factor = (tail_maximum - maximum).exp_()

@@ -1,12 +1,12 @@
 """The engine: one loaded model that answers prompts under several methods at once."""
 
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from pine_engine import models
@@ -19,9 +19,18 @@ from pine_engine.methods import Method, get_methods
 from pine_engine.plan import build_plan
 from pine_engine.probe import prove
 from pine_engine.prompt import Prompt
+from pine_engine.reuse import Memory, find_documents, find_prefix, fork
 from pine_engine.run import Run
 from pine_engine.streaming import in_thread
 from pine_engine.trace import TraceRecorder
+
+ALIKE_ROWS = 12
+"""Rows from which on a float32 matrix product gives each row the same bits wherever it stands; shorter
+prompts are padded to it (docs/exactness.md)."""
+
+BATCH_ROWS = 8
+"""float32 decoding batches are padded to a multiple of it: products of 8 rows are faster than of 2 to 4,
+and their rows are alike."""
 
 
 @dataclass(frozen=True)
@@ -128,19 +137,22 @@ class Engine:
         trace: bool = False,
         keep_logits: bool = False,
         stop_at_end: bool = True,
+        memory: Memory | None = None,
     ) -> Generator[Event, None, None]:
         """Answers the prompt greedily under each method; yields events, the last one RunDone.
 
-        methods: names, all for None; the prompt is read once for each, then all answers are written
-        together, one batch row per method. trace: record positions and importances. keep_logits: keep the
+        methods: names, the default ones for None; the prompt is read once for each, then all answers are
+        written together, one batch row per method. trace: record positions and importances. keep_logits: keep the
         logits of the suffix and of every step. stop_at_end: False writes max_new_tokens whatever comes.
+        memory: prompts read before, whose states are used where they are the same, and to which this one
+        is added; without it only methods of this run share theirs.
         The model runs in a thread of its own; closing the generator stops it within one layer.
         Raises InputError for an unknown method or a prompt that does not fit the context.
         """
         rows = get_methods(methods)
         layout = self.tokenize(prompt)
         self.check_length(layout, max_new_tokens)
-        run = Run(self, layout, rows, max_new_tokens, trace, keep_logits, stop_at_end)
+        run = Run(self, layout, rows, max_new_tokens, trace, keep_logits, stop_at_end, memory or Memory())
         return in_thread(run.work)
 
     def run(self, prompt: Prompt | TokenLayout, **options: Any) -> RunResult:
@@ -177,7 +189,7 @@ class Engine:
             length = row.cache.length
             scores[method.name] = []
             for text, ids in zip(continuations, answers, strict=True):
-                later = self.extend([row], [ids[:-1]], layout.num_tokens)[0] if len(ids) > 1 else logits[:0]
+                later = self.extend([row], [ids[:-1]])[0] if len(ids) > 1 else logits[:0]
                 row.cache.truncate(length)
                 logprobs = torch.cat((logits, later)).float().log_softmax(-1)
                 chosen = logprobs.gather(1, torch.tensor(ids, device=logprobs.device)[:, None])[:, 0]
@@ -193,50 +205,66 @@ class Engine:
         rows_kept: int,
         recorder: TraceRecorder | None = None,
         on_layer: Callable[[int], None] = lambda _: None,
+        donors: Iterable[Row] = (),
     ) -> tuple[Row, Tensor]:
         """Reads a prompt under one method: its row, and the logits (rows_kept, V) of its last tokens.
 
         room: how many tokens may follow. rows_kept: 0 for all. on_layer: called at the start of each
-        layer; what it raises ends the pass. To be called under torch.inference_mode.
+        layer; what it raises ends the pass. donors: rows of this engine whose prefix, or prefix and
+        documents, need not be read again where they are the same. To be called under
+        torch.inference_mode.
         """
         state = new_state(
             build_plan(method, layout), rope=self.rope, model=self.model, room=room, recorder=recorder
         )
+        donors = list(donors)
+        # A trace tells how the documents were read, so they are.
+        if recorder is None and (donor := find_documents(donors, state)):
+            row = fork(donor, state, room)
+            return row, self.extend([row], [layout.suffix], on_layer)[0, -rows_kept:]
+        prefix_of = find_prefix(donors, state)
+        first = layout.prefix_length if prefix_of else 0
+        count = layout.num_tokens - first
+        padding = max(0, ALIKE_ROWS - count)
+        ids = torch.tensor([*layout.ids[first:], *[0] * padding], device=self.model.device)
+        position_ids = nn.functional.pad(state.position_ids(first, count), (0, padding))
         row = Row(state, KVCache([]))
         logits: Tensor = self.model(
-            input_ids=torch.tensor(layout.ids, device=self.model.device)[None],
-            position_ids=state.position_ids(0, layout.num_tokens),
+            input_ids=ids[None],
+            position_ids=position_ids,
             use_cache=False,
-            logits_to_keep=rows_kept,
-            pine_pass=PrefillPass(row, room, on_layer),
+            logits_to_keep=0 if padding else rows_kept,
+            pine_pass=PrefillPass(row, room, on_layer, prefix_of),
         ).logits[0]
-        return row, logits
+        return row, logits[: len(logits) - padding][-rows_kept:]
 
     def extend(
         self,
         rows: Sequence[Row | None],
         ids: Sequence[Sequence[int]],
-        first: int,
         on_layer: Callable[[int], None] = lambda _: None,
     ) -> Tensor:
         """Feeds the same number of tokens to each row: logits (rows, tokens, V).
 
-        rows: None for one that has ended; it keeps its place in the batch, because the shape of a
-        matrix product can change the last bit of its rows. first: index of the first token fed.
+        rows: of any prompts and methods, None for one that has ended; it keeps its place in the batch,
+        because the shape of a matrix product can change the last bit of its rows.
         """
         tokens = torch.tensor(ids, device=self.model.device)
         count = tokens.shape[1]
-        position_ids = [
-            torch.zeros_like(tokens[:1]) if row is None else row.state.position_ids(first, count)
-            for row in rows
-        ]
+        position_ids = torch.cat(
+            [
+                torch.zeros_like(tokens[:1]) if row is None else row.state.position_ids(row.num_read(), count)
+                for row in rows
+            ]
+        )
+        padding = -len(rows) % BATCH_ROWS if len(rows) > 1 and self.model.dtype == torch.float32 else 0
         logits: Tensor = self.model(
-            input_ids=tokens,
-            position_ids=torch.cat(position_ids),
+            input_ids=nn.functional.pad(tokens, (0, 0, 0, padding)),
+            position_ids=nn.functional.pad(position_ids, (0, 0, 0, padding)),
             use_cache=False,
-            pine_pass=ContinuationPass(rows, first, on_layer),
+            pine_pass=ContinuationPass(rows, on_layer),
         ).logits
-        return logits
+        return logits[: len(rows)]
 
     def check_length(self, layout: TokenLayout, max_new_tokens: int) -> None:
         """Raises InputError if prompt and answer do not fit the model's context."""

@@ -6,6 +6,7 @@ queries and keys then arrive unrotated and are rotated here. What a pass needs t
 of `forward`; nothing is stored on modules.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
@@ -15,17 +16,21 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
 from pine_engine.attention import (
+    Scoring,
     causal_tail,
     document_queries,
+    lay_out,
     merge_documents,
-    place,
+    positions_of,
     rank_for_documents,
     rank_for_suffix,
 )
 from pine_engine.blocks import BlockLayout, build_blocks
+from pine_engine.errors import ModelError
 from pine_engine.kv_cache import DocumentBlocks, KVCache, LayerCache, new_layer
+from pine_engine.layout import TokenLayout
 from pine_engine.plan import AttentionPlan
-from pine_engine.rope import Rope, from_pairs
+from pine_engine.rope import Rope, as_pairs, from_pairs
 from pine_engine.trace import TraceRecorder
 
 NAME = "pine_engine"
@@ -38,7 +43,7 @@ SUFFIX_SCORES = 8_000_000
 class Pass(Protocol):
     """What the registered attention function calls in every layer."""
 
-    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scoring: Scoring) -> Tensor:
         """query (B, H, n, d), key and value (B, G, n, d) to the attention output (B, H, n, d)."""
 
 
@@ -50,9 +55,13 @@ def _attention_function(
     attention_mask: Tensor | None,
     scaling: float,
     pine_pass: Pass,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    output = pine_pass.attend(cast(int, module.layer_idx), query, key, value, scaling)
+    if s_aux is not None:
+        raise ModelError("its attention has sinks (learned scores without a key), which are not supported")
+    output = pine_pass.attend(cast(int, module.layer_idx), query, key, value, Scoring(scaling, softcap))
     return output.transpose(1, 2).contiguous(), None
 
 
@@ -68,30 +77,41 @@ AttentionMaskInterface.register(NAME, _no_mask)
 class PromptState:
     """What all layers of one prompt under one method share.
 
-    block_layout, padding: only for methods that promise invariance; padding as in attention.merge_documents.
+    block_layout: None for methods in which no query needs it. padding: as in attention.merge_documents.
     positions: int64 (n + room for decoded tokens,), the position of every token as a query.
     compute_dtype: float32, or float64 for a float64 model: ranking and merging are never done in less.
-    table: complex (positions, d/2), see Rope; only for methods that rank.
+    table: complex (positions, d/2), see Rope; None where the model's rotation is all there is.
+    suffix_shift: int64 (D,) in block order, how much farther than it was encoded the suffix sees each
+        document; None if nowhere.
+    document_weight, prefix_weight: natural logarithm of what documents and prefix weigh for the suffix.
     """
 
     plan: AttentionPlan
     block_layout: BlockLayout | None
-    padding: list[Tensor]
+    padding: list[Tensor | None]
     positions: Tensor
     compute_dtype: torch.dtype
     rope: Rope
     table: Tensor | None
+    suffix_shift: Tensor | None
+    document_weight: float
+    prefix_weight: float
     recorder: TraceRecorder | None
 
     @property
-    def is_ranked(self) -> bool:
-        """True if every query has its own document starts, so that we rotate and not the model."""
-        return self.plan.document_starts is None
+    def keeps_blocks(self) -> bool:
+        """True if the suffix reads documents one by one, and not the whole prompt in physical order."""
+        return self.plan.is_ranked or self.plan.method.promises_invariance
+
+    @property
+    def holds_pairs(self) -> bool:
+        """True if keys are kept in pair layout (see rope), False if as the model lays them out."""
+        return self.table is not None
 
     def position_ids(self, first: int, count: int) -> Tensor:
         """Position ids for the model, (1, count), of tokens first .. first + count - 1."""
         ids = self.positions[None, first : first + count]
-        return torch.zeros_like(ids) if self.is_ranked else ids
+        return ids if self.plan.model_rotates else torch.zeros_like(ids)
 
 
 def head_dim_of(model: PreTrainedModel) -> int:
@@ -112,23 +132,31 @@ def new_state(
     """The shared state of one prompt; room is how many tokens may follow it."""
     device = model.device
     dtype = torch.promote_types(model.dtype, torch.float32)
-    promises = plan.method.promises_invariance
-    block_layout = build_blocks(plan.layout, device) if promises else None
-    padding = []
-    if block_layout:
-        bias = torch.zeros(len(block_layout.is_padding), dtype=dtype, device=device)
-        bias.masked_fill_(block_layout.is_padding, float("-inf"))
-        padding = [part.transpose(-1, -2) for part in block_layout.split(bias[:, None])]
     positions = plan.query_positions(room).to(device)
-    is_ranked = plan.document_starts is None
+    blocks = None
+    padding: list[Tensor | None] = []
+    shift = None
+    if plan.method.promises_invariance or not plan.model_rotates:
+        blocks = build_blocks(plan.layout, device)
+        for part in blocks.split(blocks.is_padding[:, None]):
+            bias = torch.zeros(part.shape, dtype=dtype, device=device).masked_fill_(part, -math.inf)
+            padding.append(bias.transpose(-1, -2) if part.any() else None)
+        if plan.model_rotates and plan.suffix_document_starts is not None:
+            shift = (plan.suffix_document_starts - plan.query_starts).to(device)[blocks.order]
+            shift = shift if shift.any() else None
+    needs_table = shift is not None or not plan.model_rotates
+    divided = -math.log(plan.layout.num_documents)
     return PromptState(
         plan=plan,
-        block_layout=block_layout,
+        block_layout=blocks,
         padding=padding,
         positions=positions,
         compute_dtype=dtype,
         rope=rope,
-        table=rope.table(len(positions), head_dim_of(model), dtype) if is_ranked else None,
+        table=rope.table(len(positions), head_dim_of(model), dtype) if needs_table else None,
+        suffix_shift=shift,
+        document_weight=0.0 if plan.method.divided == "nothing" else divided,
+        prefix_weight=divided if plan.method.divided == "documents_and_prefix" else 0.0,
         recorder=recorder,
     )
 
@@ -140,58 +168,96 @@ class Row:
     state: PromptState
     cache: KVCache
 
+    def num_read(self, layer: int = 0) -> int:
+        """How many tokens of the prompt and its continuation a layer has read."""
+        cache, layout = self.cache.layers[layer], self.state.plan.layout
+        in_blocks = 0 if cache.blocks is None else layout.documents_end - layout.prefix_length
+        return cache.length + in_blocks
+
 
 def attend_continuation(
-    row: Row, layer: int, query: Tensor, key: Tensor, value: Tensor, first: int, scaling: float
+    row: Row, layer: int, query: Tensor, key: Tensor, value: Tensor, scoring: Scoring
 ) -> Tensor:
     """Attention of tokens that continue a sequence: suffix at prefill, decoded tokens, given answers.
 
-    query (H, Q, d), key and value (G, Q, d) as the model gives them; first: index of the first token in
-    the prompt and its continuation. Appends to the cache and returns (H, Q, d).
+    query (H, Q, d), key and value (G, Q, d) as the model gives them. Appends to the cache and returns
+    (H, Q, d).
     """
     state, cache = row.state, row.cache.layers[layer]
-    if cache.blocks is None or state.block_layout is None:
-        cache.append(key, value)
-        return causal_tail(query, cache.keys[:, : cache.length], cache.values[:, : cache.length], scaling)
-
-    dtype = cache.keys.dtype
     count = query.shape[1]
+    first = row.num_read(layer)
     positions = state.positions[first : first + count]
-    rotated = query.to(dtype) * scaling
+    dtype = cache.keys.dtype
+    if cache.blocks is None:
+        if not state.plan.model_rotates:
+            query, key = (_rotate(state, vectors, positions).to(dtype) for vectors in (query, key))
+        cache.append(key, value)
+        return causal_tail(query, cache.keys[:, : cache.length], cache.values[:, : cache.length], scoring)
+
+    rotated = query.to(dtype) * scoring.scale
     key = key.to(dtype)
     pairs = None
     if state.table is not None:
         pairs = state.rope.to_pairs(rotated)
-        rotated = from_pairs(pairs * state.table[positions])
-        key = from_pairs(state.rope.to_pairs(key) * state.table[positions])
+        if not state.plan.model_rotates:
+            turn = state.table[positions]
+            rotated, key = from_pairs(pairs * turn), from_pairs(state.rope.to_pairs(key) * turn)
+        else:
+            rotated, key = from_pairs(pairs), from_pairs(state.rope.to_pairs(key))
     cache.append(key, value.to(dtype))
 
+    assert state.block_layout
     outputs = []
     seen_before = cache.length - count
     chunk = max(1, SUFFIX_SCORES // (query.shape[0] * len(state.block_layout.document)))
     for start in range(0, count, chunk):
         stop = min(start + chunk, count)
         part = slice(start, stop)
-        if pairs is None:
-            document_query = rotated[:, part, None]
-        else:
-            document_query = _rank_and_rotate(row, layer, pairs[:, part], positions[part])
+        document_query = rotated[:, part, None]
+        if pairs is not None:
+            document_query = _turn_to_documents(row, layer, pairs[:, part], positions[part])
         visible = seen_before + stop
-        tail = (cache.keys[:, :visible], cache.values[:, :visible])
-        outputs.append(merge_documents(document_query, rotated[:, part], cache.blocks, state.padding, tail))
-    return torch.cat(outputs, dim=1).to(query.dtype)
+        outputs.append(
+            merge_documents(
+                document_query,
+                rotated[:, part],
+                cache.blocks,
+                state.padding,
+                (cache.keys[:, :visible], cache.values[:, :visible]),
+                softcap=scoring.softcap,
+                document_weight=state.document_weight,
+                prefix=(state.plan.layout.prefix_length, state.prefix_weight),
+            )
+        )
+    return (outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)).to(query.dtype)
 
 
-def _rank_and_rotate(row: Row, layer: int, pairs: Tensor, positions: Tensor) -> Tensor:
-    """Suffix queries rotated for each document, (H, Q, D, d), after ranking the documents."""
+def _rotate(state: PromptState, vectors: Tensor, positions: Tensor) -> Tensor:
+    """Unrotated vectors (heads, n, d) rotated to positions (n,), in pair layout and compute dtype."""
+    assert state.table is not None
+    return from_pairs(state.rope.to_pairs(vectors.to(state.compute_dtype)) * state.table[positions])
+
+
+def _turn_to_documents(row: Row, layer: int, pairs: Tensor, positions: Tensor) -> Tensor:
+    """Scaled suffix queries (H, Q, d/2), turned to where they see each document: (H, Q, D, d).
+
+    pairs: unrotated, or rotated to their positions by a model that rotates.
+    """
     state, blocks = row.state, row.cache.layers[layer].blocks
-    assert blocks and blocks.unrotated_keys and state.block_layout and state.table is not None
+    assert blocks and state.block_layout and state.table is not None
+    if state.suffix_shift is not None:
+        return from_pairs(pairs[:, :, None] * state.table[state.suffix_shift].conj())
+    assert blocks.unrotated_keys
+    query = from_pairs(pairs)
+    if state.rope.scale != 1:
+        query = query / state.rope.scale**2
     ranking = rank_for_suffix(
-        from_pairs(pairs) / state.rope.scale**2,
+        query,
         blocks.unrotated_keys,
         state.padding,
         state.block_layout,
         state.plan.layout.documents_end,
+        reverse=state.plan.is_reversed,
     )
     if state.recorder:
         state.recorder.record_suffix(layer, state.block_layout, ranking.importance, ranking.starts)
@@ -202,154 +268,269 @@ def _rank_and_rotate(row: Row, layer: int, pairs: Tensor, positions: Tensor) -> 
 class ContinuationPass:
     """Tokens that follow prompts already read: one row per prompt, None for a row that has ended.
 
-    first: index of the first token in each row's prompt and continuation.
+    The batch may have more rows than there are prompts; they count as ended.
     """
 
     rows: Sequence[Row | None]
-    first: int
     on_layer: Callable[[int], None]
 
-    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scoring: Scoring) -> Tensor:
         """See Pass."""
         self.on_layer(layer)
         output = torch.zeros_like(query)
         for index, row in enumerate(self.rows):
             if row is not None:
                 output[index] = attend_continuation(
-                    row, layer, query[index], key[index], value[index], self.first, scaling
+                    row, layer, query[index], key[index], value[index], scoring
                 )
         return output
 
 
 @dataclass(frozen=True)
 class PrefillPass:
-    """A whole prompt under one method; fills the row's cache."""
+    """A whole prompt under one method; fills the row's cache.
+
+    prefix_of: a row that has read the same prefix, whose keys and values are used again: the pass then
+    begins with the documents. Rows of the batch behind the prompt are padding and get zeros.
+    """
 
     row: Row
     room: int
     on_layer: Callable[[int], None]
+    prefix_of: Row | None = None
 
-    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scoring: Scoring) -> Tensor:
         """See Pass; the batch has one row."""
         self.on_layer(layer)
-        state = self.row.state
-        query, key, value = query[0], key[0], value[0]
-        if state.plan.method.mask == "causal":
-            self._open_layer(key, blocks=None, tokens=state.plan.layout.num_tokens)
-            return attend_continuation(self.row, layer, query, key, value, 0, scaling)[None]
-        attend_documents = self._ranked if state.is_ranked else self._isolated
-        output = torch.empty_like(query)
-        attend_documents(layer, query, key, value, scaling, output)
-        end = state.plan.layout.documents_end
-        output[:, end:] = attend_continuation(
-            self.row, layer, query[:, end:], key[:, end:], value[:, end:], end, scaling
-        )
-        return output[None]
+        plan = self.row.state.plan
+        layout = plan.layout
+        skipped = layout.prefix_length if self.prefix_of else 0
+        count = layout.num_tokens - skipped
+        output = torch.zeros_like(query)
+        query, key, value = (part[0, :, :count] for part in (query, key, value))
+        if plan.model_rotates and plan.method.mask == "causal":
+            cache = self._open_layer(key, blocks=None)
+            if self.prefix_of:
+                cache.append(*self._read_prefix(layer, key.dtype))
+            output[0, :, :count] = attend_continuation(self.row, layer, query, key, value, scoring)
+            return output
 
-    def _open_layer(self, like: Tensor, *, blocks: DocumentBlocks | None, tokens: int) -> LayerCache:
+        if self.prefix_of:
+            prefix = self._read_prefix(layer, key.dtype if plan.model_rotates else None)
+        else:
+            prefix = self._attend_prefix(query, key, value, scoring, output[0])
+        documents = slice(layout.prefix_length - skipped, layout.documents_end - skipped)
+        attend_documents = self._isolated if plan.model_rotates else self._placed
+        attend_documents(
+            layer,
+            query[:, documents],
+            key[:, documents],
+            value[:, documents],
+            prefix,
+            scoring,
+            output[0, :, documents],
+        )
+        suffix = slice(documents.stop, count)
+        output[0, :, suffix] = attend_continuation(
+            self.row, layer, query[:, suffix], key[:, suffix], value[:, suffix], scoring
+        )
+        return output
+
+    def _open_layer(self, like: Tensor, *, blocks: DocumentBlocks | None) -> LayerCache:
+        """A new layer of the cache with room for all that is not in blocks, in the dtype it is read in."""
+        layout = self.row.state.plan.layout
+        in_blocks = layout.documents_end - layout.prefix_length if blocks else 0
         cache = new_layer(
             num_kv_heads=like.shape[0],
-            capacity=tokens + self.room,
+            capacity=layout.num_tokens - in_blocks + self.room,
             head_dim=like.shape[-1],
-            like=like,
+            dtype=self.row.state.compute_dtype if blocks else like.dtype,
+            device=like.device,
             blocks=blocks,
         )
         self.row.cache.layers.append(cache)
         return cache
 
-    def _isolated(
-        self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float, output: Tensor
-    ) -> None:
-        """Prefix and documents where no document sees another; the model has rotated.
-
-        Source: specification 3.2, 3.3.
-        """
+    def _read_prefix(self, layer: int, dtype: torch.dtype | None) -> tuple[Tensor, Tensor]:
+        """Keys and values (G, S, d) of the prefix from the row that has read it: rotated, as this row's
+        method holds them. dtype: of the model; None for pairs in the compute dtype."""
+        assert self.prefix_of
+        cache, length = self.prefix_of.cache.layers[layer], self.row.state.plan.layout.prefix_length
+        keys, values = cache.keys[:, :length], cache.values[:, :length]
+        if dtype is not None:
+            return keys.to(dtype), values.to(dtype)
         state = self.row.state
-        layout = state.plan.layout
-        prefix = slice(0, layout.prefix_length)
-        output[:, prefix] = causal_tail(query[:, prefix], key[:, prefix], value[:, prefix], scaling)
-        for index in range(layout.num_documents):
-            rows = layout.document_slice(index)
-            keys = torch.cat((key[:, prefix], key[:, rows]), dim=1)
-            values = torch.cat((value[:, prefix], value[:, rows]), dim=1)
-            output[:, rows] = causal_tail(query[:, rows], keys, values, scaling)
-        if state.block_layout is None:
-            cache = self._open_layer(key, blocks=None, tokens=layout.num_tokens)
-            cache.append(key[:, : layout.documents_end], value[:, : layout.documents_end])
+        keys = keys.to(state.compute_dtype)
+        if not self.prefix_of.state.holds_pairs:
+            keys = from_pairs(state.rope.to_pairs(keys))
+        return keys, values.to(state.compute_dtype)
+
+    def _attend_prefix(
+        self, query: Tensor, key: Tensor, value: Tensor, scoring: Scoring, output: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Attention of the prefix, the same in all methods; its keys and values as in _read_prefix."""
+        state = self.row.state
+        rows = slice(0, state.plan.layout.prefix_length)
+        query, key, value = query[:, rows], key[:, rows], value[:, rows]
+        if state.plan.model_rotates:
+            output[:, rows] = causal_tail(query, key, value, scoring)
+            return key, value
+        positions = state.positions[rows]
+        keys = _rotate(state, key, positions)
+        output[:, rows] = causal_tail(
+            _rotate(state, query, positions).to(query.dtype), keys.to(query.dtype), value, scoring
+        )
+        return keys, value.to(state.compute_dtype)
+
+    def _isolated(
+        self,
+        layer: int,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        prefix: tuple[Tensor, Tensor],
+        scoring: Scoring,
+        output: Tensor,
+    ) -> None:
+        """Documents of which none sees another; the model has rotated. Source: specification 3.2, 3.3."""
+        state = self.row.state
+        layout, dtype = state.plan.layout, state.compute_dtype
+        for rows in _document_rows(layout):
+            keys, values = (
+                torch.cat((front, part[:, rows]), dim=1)
+                for front, part in zip(prefix, (key, value), strict=True)
+            )
+            output[:, rows] = causal_tail(query[:, rows], keys, values, scoring)
+        if not state.keeps_blocks:
+            cache = self._open_layer(key, blocks=None)
+            cache.append(*prefix)
+            cache.append(key, value)
             return
-        dtype = state.compute_dtype
-        stored = state.block_layout.token_index
+        assert state.block_layout
+        stored = state.block_layout.token_index - layout.prefix_length
+        keys, prefix_keys = key[:, stored].to(dtype), prefix[0].to(dtype)
+        if state.holds_pairs:
+            keys, prefix_keys = (from_pairs(state.rope.to_pairs(part)) for part in (keys, prefix_keys))
         blocks = DocumentBlocks(
-            keys=state.block_layout.split(key[:, stored].to(dtype)),
+            keys=state.block_layout.split(keys),
             values=state.block_layout.split(value[:, stored].to(dtype)),
             unrotated_keys=None,
         )
-        tokens = layout.prefix_length + layout.suffix_length
-        cache = self._open_layer(key.to(dtype), blocks=blocks, tokens=tokens)
-        cache.append(key[:, prefix].to(dtype), value[:, prefix].to(dtype))
+        self._open_layer(key, blocks=blocks).append(prefix_keys, prefix[1].to(dtype))
 
-    def _ranked(
-        self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float, output: Tensor
+    def _placed(
+        self,
+        layer: int,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        prefix: tuple[Tensor, Tensor],
+        scoring: Scoring,
+        output: Tensor,
     ) -> None:
-        """Prefix and documents where every document sees all others, ranked (specification 3.5).
+        """Documents that see others, each at places of its own (specification 3.5 to 3.8).
 
-        For each query document the keys are laid out once per head in rank order, prefix first and
-        own document last, which makes their positions one contiguous range for a fused call.
+        For each query document the keys are laid out once from the farthest to the closest, prefix first
+        and own document last, which a fused call takes. Per head where heads rank on their own.
         """
         state = self.row.state
-        layout, blocks, table = state.plan.layout, state.block_layout, state.table
+        plan, blocks, table = state.plan, state.block_layout, state.table
         assert blocks is not None and table is not None
-        num_heads, num_kv_heads = query.shape[0], key.shape[0]
-        prefix, end = layout.prefix_length, layout.documents_end
+        first, end = plan.layout.prefix_length, plan.layout.documents_end
         dtype = state.compute_dtype
 
-        query_pairs = state.rope.to_pairs(query[:, :end].to(dtype))
-        rotated = from_pairs(query_pairs * table[state.positions[:end]]).to(query.dtype)
-        importance_query = from_pairs(query_pairs) * (scaling / state.rope.scale**2)
-        stored = torch.cat((torch.arange(prefix, device=key.device), blocks.token_index))
+        query_pairs = state.rope.to_pairs(query.to(dtype))
+        rotated = from_pairs(query_pairs * table[state.positions[first:end]]).to(query.dtype)
+        stored = blocks.token_index - first
         key_pairs = state.rope.to_pairs(key[:, stored].to(dtype))
-        values = value[:, stored]
+        values = torch.cat((prefix[1].to(value.dtype), value[:, stored]), dim=1)
+        in_input_order = _document_rows(plan.layout)
+        rows = [in_input_order[index] for index in blocks.order.tolist()]
+        starts = self._document_starts(layer, query_pairs, key_pairs, scoring, rows)
 
-        prefix_keys = from_pairs(key_pairs[:, :prefix] * table[:prefix])
-        output[:, :prefix] = causal_tail(
-            rotated[:, :prefix], prefix_keys.to(query.dtype), values[:, :prefix], scaling
-        )
+        # Rows of (heads held, prefix + slots), the prefix rotated already.
+        source = torch.cat((as_pairs(prefix[0]), key_pairs), dim=1)
+        heads_held = query.shape[0] if plan.is_ranked else key.shape[0]
+        head_offset = torch.arange(heads_held, device=key.device) // (heads_held // key.shape[0])
+        head_offset = head_offset[:, None] * source.shape[1]
+        prefix_index = torch.arange(first, device=key.device).expand(heads_held, -1)
+        still = torch.ones_like(table[:first])
+        visible = plan.visible.to(blocks.order.device)[blocks.order][:, blocks.order]
+        keys_out, values_out = source.new_empty(0), values.new_empty(0)
+        for document, own_rows in enumerate(rows):
+            slots = lay_out(starts[document], document, visible[document], blocks)
+            index = torch.cat((prefix_index, (slots + first).expand(heads_held, -1)), dim=1)
+            index = (index + head_offset).flatten()
+            if len(index) != len(keys_out):  # other documents see more or fewer
+                keys_out = source.new_empty(len(index), source.shape[-1])
+                values_out = values.new_empty(len(index), values.shape[-1])
+            torch.index_select(source.flatten(0, 1), 0, index, out=keys_out)
+            torch.index_select(values.flatten(0, 1), 0, index, out=values_out)
+            if plan.tiles:
+                turn = torch.cat((still, table[first:end]))
+            else:
+                turn = table[positions_of(slots, starts[document], blocks)]
+                turn = torch.cat((still.expand(len(turn), -1, -1), turn), dim=1)
+            placed = keys_out.view(heads_held, -1, source.shape[-1]).mul_(turn)
+            output[:, own_rows] = causal_tail(
+                rotated[:, own_rows],
+                from_pairs(placed).to(query.dtype),
+                values_out.view(heads_held, -1, values.shape[-1]),
+                scoring,
+            )
+        self._keep(key, value, key_pairs, values[:, first:], prefix)
 
-        rows = [layout.document_slice(int(index)) for index in blocks.order]
-        unrotated = from_pairs(key_pairs)[:, prefix:]
+    def _document_starts(
+        self, layer: int, query_pairs: Tensor, key_pairs: Tensor, scoring: Scoring, rows: list[slice]
+    ) -> Tensor:
+        """Start of document b as seen from document a, int64 (D, H, D), or (D, 1, D) if all heads agree;
+        both in block order. rows: of each document in query_pairs (H, documents, d/2)."""
+        state = self.row.state
+        plan, blocks = state.plan, state.block_layout
+        assert blocks is not None
+        if plan.document_starts is not None:
+            order = blocks.order
+            return plan.document_starts.to(order.device)[order][:, order][:, None]
+        query = from_pairs(query_pairs) * (scoring.scale / state.rope.scale**2)
         ranked = rank_for_documents(
-            [importance_query[:, row].reshape(num_kv_heads, -1, query.shape[-1]) for row in rows],
-            unrotated,
+            [query[:, part].reshape(key_pairs.shape[0], -1, query.shape[-1]) for part in rows],
+            from_pairs(key_pairs),
             blocks,
-            end,
+            plan.layout.documents_end,
+            reverse=plan.is_reversed,
         )
         if state.recorder:
             state.recorder.record_documents(layer, blocks, ranked.importance, ranked.starts)
+        return ranked.starts
 
-        # Rows of (G, prefix + slots) for each query head, prefix first.
-        head_offset = torch.arange(num_heads, device=key.device) // (num_heads // num_kv_heads)
-        head_offset = head_offset[:, None] * key_pairs.shape[1]
-        gathered = torch.empty(num_heads * end, key_pairs.shape[-1], dtype=key_pairs.dtype, device=key.device)
-        gathered_values = torch.empty(num_heads * end, value.shape[-1], dtype=value.dtype, device=key.device)
-        index = torch.arange(prefix, device=key.device).expand(num_heads, -1)
-        for document, row in enumerate(rows):
-            slots = place(ranked.starts[document], blocks, prefix) + prefix
-            index_row = (torch.cat((index, slots), dim=1) + head_offset).flatten()
-            torch.index_select(key_pairs.flatten(0, 1), 0, index_row, out=gathered)
-            torch.index_select(values.flatten(0, 1), 0, index_row, out=gathered_values)
-            placed = gathered.view(num_heads, end, -1).mul_(table[:end])
-            output[:, row] = causal_tail(
-                rotated[:, row],
-                from_pairs(placed).to(query.dtype),
-                gathered_values.view(num_heads, end, -1),
-                scaling,
-            )
+    def _keep(
+        self, key: Tensor, value: Tensor, key_pairs: Tensor, values: Tensor, prefix: tuple[Tensor, Tensor]
+    ) -> None:
+        """Fills the cache: keys where the suffix sees them, or, where it ranks, by document and offset.
 
-        local = key_pairs[:, prefix:] * table[blocks.offset]
+        key, value: (G, documents, d) in physical order; key_pairs, values: the same by slot.
+        """
+        state = self.row.state
+        plan, blocks, table = state.plan, state.block_layout, state.table
+        assert blocks is not None and table is not None
+        if plan.suffix_document_starts is not None:
+            layout = plan.layout
+            moved = plan.suffix_document_starts - torch.from_numpy(layout.document_starts)
+            moved = torch.repeat_interleave(moved, torch.from_numpy(layout.lengths))
+            positions = moved + torch.arange(layout.prefix_length, layout.documents_end)
+            cache = self._open_layer(key, blocks=None)
+            cache.append(*prefix)
+            cache.append(_rotate(state, key, positions.to(key.device)), value)
+            return
         document_blocks = DocumentBlocks(
-            keys=blocks.split(from_pairs(local)),
-            values=blocks.split(values[:, prefix:].to(dtype)),
-            unrotated_keys=blocks.split(unrotated),
+            keys=blocks.split(from_pairs(key_pairs * table[blocks.offset])),
+            values=blocks.split(values.to(state.compute_dtype)),
+            unrotated_keys=blocks.split(from_pairs(key_pairs)),
         )
-        cache = self._open_layer(prefix_keys, blocks=document_blocks, tokens=prefix + layout.suffix_length)
-        cache.append(prefix_keys, values[:, :prefix].to(dtype))
+        self._open_layer(key, blocks=document_blocks).append(prefix[0], prefix[1].to(state.compute_dtype))
+
+
+def _document_rows(layout: TokenLayout) -> list[slice]:
+    """Where each document's tokens are, counted from the first document's first token."""
+    starts = (layout.document_starts - layout.prefix_length).tolist()
+    return [slice(start, start + len(ids)) for start, ids in zip(starts, layout.documents, strict=True)]

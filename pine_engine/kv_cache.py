@@ -58,8 +58,14 @@ class KVCache:
 
 
 def new_layer(
-    *, num_kv_heads: int, capacity: int, head_dim: int, like: Tensor, blocks: DocumentBlocks | None
+    *,
+    num_kv_heads: int,
+    capacity: int,
+    head_dim: int,
+    dtype: torch.dtype,
+    device: torch.device,
+    blocks: DocumentBlocks | None,
 ) -> LayerCache:
-    """An empty layer on the device and with the dtype of `like`."""
-    keys = torch.empty(num_kv_heads, capacity, head_dim, dtype=like.dtype, device=like.device)
+    """A layer without rows yet."""
+    keys = torch.empty(num_kv_heads, capacity, head_dim, dtype=dtype, device=device)
     return LayerCache(keys, torch.empty_like(keys), blocks)

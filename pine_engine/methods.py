@@ -11,31 +11,73 @@ from typing import Literal
 from pine_engine.errors import InputError
 
 MaskKind = Literal["causal", "none", "bidirectional"]
-PositionKind = Literal["input", "shared", "importance"]
+"""Which other documents a document's tokens see: the earlier ones, none, or all of them. Inside a document
+attention is always causal, and the suffix always sees every document."""
+
+PositionKind = Literal[
+    "input", "own_last", "own_at_end", "shared", "shared_right", "importance", "importance_reversed"
+]
+"""Where each document stands as seen from a query.
+
+input: at its place in the input. own_last: in input order, but the query's own document last, without
+gaps. own_at_end: at its place in the input, but the query's own document at the end, over whatever
+stands there. shared: all documents start at the same position. shared_right: the same, but for the suffix
+all of them end at the same position. importance: ranked, the most important one closest to the query;
+importance_reversed: farthest. A query's own document is always closest to it, except under input."""
+
+DividedKind = Literal["nothing", "documents", "documents_and_prefix"]
+"""What weighs 1/k as seen from the suffix, k being the number of documents."""
+
+Role = Literal["method", "variant", "control"]
+"""A published method; another reading or option of one; or one that isolates half of PINE."""
 
 
 @dataclass(frozen=True)
 class Method:
-    """One inference method.
+    """One inference method; see the types above for its columns.
 
-    mask: which other documents a document's tokens see: the earlier ones, none, or all of them.
-        Inside a document attention is always causal, and the suffix always sees every document.
-    positions: where each document stands as seen from a query: at its place in the input, all
-        at the same start, or ranked by importance with the most important one closest.
+    cost: what it computes, in words, compared with vanilla. is_default: compared when nobody chose.
     """
 
     name: str
     label: str
     mask: MaskKind
     positions: PositionKind
+    divided: DividedKind
+    role: Role
+    is_default: bool
     meaning: str
+    cost: str
     source: str
 
     @property
     def promises_invariance(self) -> bool:
         """True if the output must not depend on the order of the documents (specification 2, last column)."""
-        return self.mask != "causal" and self.positions != "input"
+        return self.mask != "causal" and self.positions in (
+            "shared",
+            "shared_right",
+            "importance",
+            "importance_reversed",
+        )
 
+    @property
+    def encoding(self) -> tuple[MaskKind, PositionKind]:
+        """What decides how documents are read; methods that agree in it differ for the suffix only."""
+        return self.mask, "shared" if self.positions == "shared_right" else self.positions
+
+    @property
+    def promise(self) -> str:
+        """The promise in a word, for tables."""
+        return "yes" if self.promises_invariance else "no"
+
+
+_ALONE = "less than vanilla: documents skip each other"
+_ALL_PAIRS = "all pairs of documents, keys laid out anew for each document"
+_RANKED = "all pairs of documents twice: unrotated scores to rank, then attention"
+
+_PINE = "Wang et al. 2025, wzq016/PINE"
+_PCW = "Ratner et al. 2023, AI21Labs/Parallel-Context-Windows"
+_SP = "Hao et al. 2022, microsoft/LMOps structured_prompting"
 
 _ROWS = (
     Method(
@@ -43,7 +85,11 @@ _ROWS = (
         "Vanilla",
         "causal",
         "input",
+        "nothing",
+        "method",
+        True,
         "The unmodified model: every token sees all earlier tokens, positions count from the start.",
+        "the measure of all others",
         "the model's own attention, documents tokenized separately",
     ),
     Method(
@@ -51,7 +97,11 @@ _ROWS = (
         "NIA",
         "none",
         "input",
+        "nothing",
+        "method",
+        True,
         "No inter-document attention: documents do not see each other, positions stay.",
+        _ALONE,
         "PINE paper, section 4 (no code released)",
     ),
     Method(
@@ -59,35 +109,156 @@ _ROWS = (
         "PCW",
         "none",
         "shared",
+        "nothing",
+        "method",
+        True,
         "Parallel context windows: documents do not see each other and share their positions.",
-        "Ratner et al. 2023, AI21Labs/Parallel-Context-Windows",
+        _ALONE,
+        _PCW,
+    ),
+    Method(
+        "sp",
+        "SP",
+        "none",
+        "shared",
+        "documents",
+        "method",
+        False,
+        "Structured prompting: as PCW, but documents weigh 1/k for the suffix.",
+        _ALONE,
+        f"{_SP}; documents by 1/N as the PINE paper states",
     ),
     Method(
         "pine",
         "PINE",
         "bidirectional",
         "importance",
+        "nothing",
+        "method",
+        True,
         "Documents see each other in both directions; every query places the important ones close.",
-        "Wang et al. 2025, wzq016/PINE",
+        _RANKED,
+        _PINE,
+    ),
+    Method(
+        "pine_input_order",
+        "PINE, input order",
+        "bidirectional",
+        "own_last",
+        "nothing",
+        "method",
+        False,
+        "PINE without re-assignment: other documents keep the input order, the query's own goes last.",
+        _ALL_PAIRS,
+        "PINE paper, ablations (no code released)",
+    ),
+    Method(
+        "pine_reversed",
+        "PINE, reversed",
+        "bidirectional",
+        "importance_reversed",
+        "nothing",
+        "method",
+        False,
+        "PINE the other way round: every query places the important documents far.",
+        _RANKED,
+        "PINE paper, ablations (no code released)",
+    ),
+    Method(
+        "mask_only",
+        "Mask only",
+        "bidirectional",
+        "input",
+        "nothing",
+        "control",
+        False,
+        "Documents see each other in both directions, at vanilla's positions.",
+        "all pairs of documents",
+        "specification 3.8",
+    ),
+    Method(
+        "reassignment_only",
+        "Re-assignment only",
+        "causal",
+        "importance",
+        "nothing",
+        "control",
+        False,
+        "PINE's positions, but a document sees only the earlier ones.",
+        "earlier documents once, all pairs once to rank",
+        "specification 3.8",
+    ),
+    Method(
+        "pcw_right",
+        "PCW, right-aligned",
+        "none",
+        "shared_right",
+        "nothing",
+        "variant",
+        False,
+        "As PCW, but for the suffix all documents end at the same position.",
+        _ALONE,
+        f"{_PCW}, right_indentation",
+    ),
+    Method(
+        "sp_right",
+        "SP, right-aligned",
+        "none",
+        "shared_right",
+        "documents",
+        "variant",
+        False,
+        "As SP, but for the suffix all documents end at the same position.",
+        _ALONE,
+        f"{_SP}, fairseq version",
+    ),
+    Method(
+        "sp_prefix",
+        "SP, prefix scaled",
+        "none",
+        "shared",
+        "documents_and_prefix",
+        "variant",
+        False,
+        "As SP, but the prefix weighs 1/k too.",
+        _ALONE,
+        f"{_SP}, as released",
+    ),
+    Method(
+        "pine_literal_order",
+        "PINE, literal order",
+        "bidirectional",
+        "own_at_end",
+        "nothing",
+        "variant",
+        False,
+        "PINE without re-assignment, literally: other documents keep their positions, even behind the query.",
+        _ALL_PAIRS,
+        "specification 3.6",
     ),
 )
 
 METHODS: dict[str, Method] = {row.name: row for row in _ROWS}
 
+ALL = "all"
+"""Stands for every row where names are asked for."""
+
 
 def get_methods(names: Sequence[str] | None = None) -> tuple[Method, ...]:
-    """The rows named, in the order given; all rows for None.
+    """The rows named, in the order given; the default ones for None, every row for ["all"].
 
     Raises InputError for an unknown name, for none at all, and for a name given twice.
     """
     if names is None:
+        return tuple(row for row in _ROWS if row.is_default)
+    if list(names) == [ALL]:
         return _ROWS
     known = ", ".join(METHODS)
     if not names:
         raise InputError(f"no method was chosen; choose at least one of: {known}")
     for name in names:
         if name not in METHODS:
-            raise InputError(f"unknown method {name!r}; choose from: {known}")
+            raise InputError(f"unknown method {name!r}; choose from: {known}, or {ALL!r} alone")
     if len(set(names)) < len(names):
         raise InputError(f"a method was named twice in {', '.join(names)}; name each method once")
     return tuple(METHODS[name] for name in names)

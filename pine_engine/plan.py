@@ -24,7 +24,8 @@ class AttentionPlan:
     query_starts: (D,), position of each document's first token as a query; as a key its own
         document sees it there too.
     suffix_start: position of the first suffix token, as query and as key.
-    document_starts: (D, D), where document b starts as seen from document a; None if ranked.
+    document_starts: (D, D), where document b starts as seen from document a, meaningless where it is
+        not visible; None if ranked.
     suffix_document_starts: (D,), where document b starts as seen from the suffix; None if ranked.
     """
 
@@ -35,6 +36,35 @@ class AttentionPlan:
     suffix_start: int
     document_starts: Tensor | None
     suffix_document_starts: Tensor | None
+
+    @property
+    def is_ranked(self) -> bool:
+        """True if where a document stands depends on the data: on each query's importances."""
+        return self.document_starts is None
+
+    @property
+    def has_fixed_keys(self) -> bool:
+        """True if inside prefix and documents every key has one position, its own as a query, for all who
+        see it; then the model itself can rotate."""
+        if self.document_starts is None:
+            return False
+        as_query = self.query_starts.expand_as(self.document_starts)
+        return torch.equal(self.document_starts[self.visible], as_query[self.visible])
+
+    @property
+    def model_rotates(self) -> bool:
+        """True if the model is given real positions and rotates; else it is given zeros and we rotate."""
+        return self.has_fixed_keys and self.method.mask != "bidirectional"
+
+    @property
+    def is_reversed(self) -> bool:
+        """True if more important documents are placed farther."""
+        return self.method.positions == "importance_reversed"
+
+    @property
+    def tiles(self) -> bool:
+        """True if for every document query prefix and documents stand at 0 .. E - 1 without gaps."""
+        return self.method.mask == "bidirectional" and (self.is_ranked or self.method.positions == "own_last")
 
     def query_positions(self, num_decoded: int = 0) -> Tensor:
         """Position of every token as a query, (n + num_decoded,)."""
@@ -51,25 +81,41 @@ def build_plan(method: Method, layout: TokenLayout) -> AttentionPlan:
     """The plan of one method for one prompt. Source: docs/specification.md section 3, worked in section 6."""
     lengths = torch.from_numpy(layout.lengths)
     count = layout.num_documents
+    end = layout.documents_end
+    shared_end = layout.prefix_length + int(lengths.max())
     input_starts = torch.from_numpy(layout.document_starts)
     shared_starts = torch.full((count,), layout.prefix_length)
-    end = layout.documents_end
-    query_starts, suffix_start, key_starts = {
-        "input": (input_starts, end, input_starts),
-        "shared": (shared_starts, layout.prefix_length + int(lengths.max()), shared_starts),
-        "importance": (end - lengths, end, None),
+    own_at_end = end - lengths
+    is_own = torch.eye(count, dtype=torch.bool)
+
+    # Each row: query_starts, suffix_start, document_starts, suffix_document_starts.
+    query_starts, suffix_start, document_starts, suffix_document_starts = {
+        "input": (input_starts, end, input_starts, input_starts),
+        "own_last": (own_at_end, end, _own_last(lengths, end), input_starts),
+        "own_at_end": (own_at_end, end, own_at_end.where(is_own, input_starts), input_starts),
+        "shared": (shared_starts, shared_end, shared_starts, shared_starts),
+        "shared_right": (shared_starts, shared_end, shared_starts, shared_end - lengths),
+        "importance": (own_at_end, end, None, None),
+        "importance_reversed": (own_at_end, end, None, None),
     }[method.positions]
     every = torch.ones(count, count, dtype=torch.bool)
-    visible = {"causal": every.tril(), "none": every.logical_and(torch.eye(count)), "bidirectional": every}
+    visible = {"causal": every.tril(), "none": is_own, "bidirectional": every}
     return AttentionPlan(
         method=method,
         layout=layout,
         visible=visible[method.mask],
         query_starts=query_starts,
         suffix_start=suffix_start,
-        document_starts=None if key_starts is None else key_starts.expand(count, count),
-        suffix_document_starts=key_starts,
+        document_starts=None if document_starts is None else document_starts.expand(count, count),
+        suffix_document_starts=suffix_document_starts,
     )
+
+
+def _own_last(lengths: Tensor, end: int) -> Tensor:
+    """Starts (D, D) in input order without gaps, each row's own document last (specification 3.6)."""
+    last_first = torch.arange(len(lengths) - 1, -1, -1)
+    rankings = [torch.cat((own[None], last_first[last_first != own])) for own in last_first.flip(0)]
+    return starts_from_ranking(torch.stack(rankings), lengths, end)
 
 
 def starts_from_ranking(ranking: Tensor, lengths: Tensor, end: int) -> Tensor:

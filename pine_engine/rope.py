@@ -57,6 +57,11 @@ def from_pairs(pairs: Tensor) -> Tensor:
     return torch.view_as_real(pairs).flatten(-2)
 
 
+def as_pairs(vectors: Tensor) -> Tensor:
+    """The inverse of from_pairs: (..., head_dim) in pair layout as complex (..., head_dim / 2)."""
+    return torch.view_as_complex(vectors.contiguous().unflatten(-1, (-1, 2)))
+
+
 def find_rope(model: nn.Module, pairing: Pairing) -> Rope:
     """The model's rotary embedding, read from its own rotary module.
 

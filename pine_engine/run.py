@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -21,6 +21,7 @@ from pine_engine.events import (
 from pine_engine.forward import Row
 from pine_engine.layout import TokenLayout
 from pine_engine.methods import Method
+from pine_engine.reuse import Memory
 from pine_engine.streaming import Emit, stop_if
 from pine_engine.trace import TraceRecorder
 
@@ -40,6 +41,7 @@ class Reader(Protocol):
         rows_kept: int,
         recorder: TraceRecorder | None = None,
         on_layer: Callable[[int], None] = ...,
+        donors: Iterable[Row] = (),
     ) -> tuple[Row, Tensor]:
         """Reads a prompt under one method."""
 
@@ -47,7 +49,6 @@ class Reader(Protocol):
         self,
         rows: Sequence[Row | None],
         ids: Sequence[Sequence[int]],
-        first: int,
         on_layer: Callable[[int], None] = ...,
     ) -> Tensor:
         """Feeds the same number of tokens to each row."""
@@ -88,6 +89,7 @@ class Run:
     trace: bool
     keep_logits: bool
     stop_at_end: bool
+    memory: Memory
 
     @torch.inference_mode()
     def work(self, emit: Emit, cancelled: threading.Event) -> None:
@@ -110,7 +112,9 @@ class Run:
             rows_kept=self.layout.suffix_length if self.keep_logits else 1,
             recorder=recorder,
             on_layer=on_layer,
+            donors=self.memory.rows,
         )
+        self.memory.rows.append(row)
         seconds = time.perf_counter() - began
         emit(PrefillDone(method.name, seconds))
         kept = [logits.float().cpu()] if self.keep_logits else []
@@ -120,7 +124,7 @@ class Run:
         began = time.perf_counter()
         for step in range(self.max_new_tokens):
             if step:
-                self._step(lines, step, cancelled)
+                self._step(lines, cancelled)
             seconds = (time.perf_counter() - began) / max(step, 1)
             for line in lines:
                 if not line.finish_reason:
@@ -132,12 +136,11 @@ class Run:
                 line.finish_reason = "length"
                 emit(AnswerDone(self._answer(line, 0.0)))
 
-    def _step(self, lines: list[Line], step: int, cancelled: threading.Event) -> None:
+    def _step(self, lines: list[Line], cancelled: threading.Event) -> None:
         rows = [None if line.finish_reason else line.row for line in lines]
         logits = self.reader.extend(
             rows,
             [line.ids[-1:] or [0] for line in lines],
-            self.layout.num_tokens + step - 1,
             on_layer=lambda _: stop_if(cancelled),
         )
         for line, row_logits in zip(lines, logits, strict=True):

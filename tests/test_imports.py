@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 FLOW = [
     *("errors", "methods", "prompt", "tasks", "layout", "plan"),
     *("rope", "blocks", "kv_cache", "trace", "attention", "forward", "events"),
-    *("checkpoint", "probe", "embedded", "models", "streaming", "run", "engine"),
+    *("reuse", "checkpoint", "probe", "embedded", "models", "streaming", "run", "engine"),
     *("invariance", "report", "inputs", "conformance", "benchmark", "cli", "__main__"),
 ]
 """The modules of pine_engine, each importing only those before it."""
