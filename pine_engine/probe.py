@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from pine_engine.attention import Scoring
 from pine_engine.checkpoint import one_line
 from pine_engine.errors import ModelError
 from pine_engine.forward import NAME, Pass, PrefillPass, Row, new_state
@@ -32,7 +33,7 @@ class _CapturePass:
 
     seen: list[tuple[Tensor, Tensor]] = field(default_factory=list)
 
-    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scoring: Scoring) -> Tensor:
         """See forward.Pass."""
         self.seen.append((query[0], key[0]))
         return torch.zeros_like(query)
