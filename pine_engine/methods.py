@@ -262,3 +262,10 @@ def get_methods(names: Sequence[str] | None = None) -> tuple[Method, ...]:
     if len(set(names)) < len(names):
         raise InputError(f"a method was named twice in {', '.join(names)}; name each method once")
     return tuple(METHODS[name] for name in names)
+
+
+def get_method(name: str) -> Method:
+    """The row named. Raises InputError for an unknown name."""
+    if name not in METHODS:
+        raise InputError(f"unknown method {name!r}; choose from: {', '.join(METHODS)}")
+    return METHODS[name]
