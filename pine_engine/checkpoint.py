@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pine_engine.architecture import refusal
 from pine_engine.errors import ModelError
 
 # torch and transformers take about 1.7 s to import. Here and in the modules on top of this one they are
@@ -23,9 +24,10 @@ def read_safetensors(
 ) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:
     """Model and tokenizer of a local folder or a hub id; options go to the model's `from_pretrained`.
 
-    Raises ModelError if the model, its safetensors weights or its tokenizer cannot be read.
+    Raises ModelError if the model, its safetensors weights or its tokenizer cannot be read, and before any
+    weight is read or downloaded if the config says that PINE cannot run the model.
     """
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
     # False, not the default None: that would ask on the terminal whether to run a model's own code.
     source = {
@@ -34,10 +36,15 @@ def read_safetensors(
         "trust_remote_code": False,
     }
     try:
+        reason = refusal(AutoConfig.from_pretrained(folder_or_id, **source))
+        if reason:
+            raise ModelError(f"model {folder_or_id} cannot be used: {reason}")
         # Any: the pair that output_loading_info asks for is not in transformers' annotations.
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             folder_or_id, use_safetensors=True, output_loading_info=True, **source, **options
         )
+    except ModelError:
+        raise
     except Exception as error:
         # transformers raises many kinds: OSError, ValueError, KeyError, RuntimeError, ImportError, ...
         raise ModelError(

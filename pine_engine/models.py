@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast, get_args
 
+from pine_engine.architecture import ADVICE, refusal, stated_context
 from pine_engine.checkpoint import one_line, quiet_transformers, read_gguf, read_safetensors
 from pine_engine.embedded import (
     EMBEDDED_NAME,
@@ -21,14 +22,29 @@ from pine_engine.errors import ModelError
 if TYPE_CHECKING:  # imported where they are used, for the reason that checkpoint.py gives
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-__all__ = ["LoadedModel", "ModelSource", "find_embedded_gguf", "load", "prepare_embedded", "resolve"]
+__all__ = [
+    "LoadableModel",
+    "LoadedModel",
+    "ModelSource",
+    "find_embedded_gguf",
+    "list_models",
+    "load",
+    "prepare_embedded",
+    "resolve",
+]
 
 logger = logging.getLogger(__name__)
 
 Dtype = Literal["float32", "bfloat16", "float16"]
 
 HUB_ID_OF_EMBEDDED = "HuggingFaceTB/SmolLM2-135M-Instruct"
+EMBEDDED_CONTEXT = 8192
+EMBEDDED_FAMILY = "llama"
 HUB_TIMEOUT_S = 10.0
+NO_CONTEXT = (
+    "its config has no max_position_embeddings; use a model with rotary positions that states its context"
+    " length"
+)
 HUB_ID = re.compile(r"(?P<id>\w[\w.-]*(/\w[\w.-]*)?)(@(?P<revision>[\w./-]+))?", re.ASCII)
 
 
@@ -59,6 +75,33 @@ class LoadedModel:
     dtype: Dtype
     max_context: int
     stop_ids: frozenset[int]
+
+
+@dataclass(frozen=True)
+class LoadableModel:
+    """A model on this machine, and what is known about it without reading its weights.
+
+    name is what `load` takes. context is in tokens, None where the config does not state it. family is
+    transformers' model type, "" if it could not be read. reason says why a model is not supported and what
+    would work; it is empty for those that are.
+    """
+
+    name: str
+    origin: Literal["embedded", "hub"]
+    size_bytes: int
+    context: int | None
+    family: str
+    supported: bool
+    reason: str
+
+
+def list_models() -> list[LoadableModel]:
+    """The models on this machine, which need no network, and of those that cannot be loaded the reason.
+
+    The embedded model first, then the hub client's cache by name. No weights are read and nothing is asked
+    of the hub; what a config does not say is found only when the model is loaded.
+    """
+    return [list_embedded(), *list_cached()]
 
 
 def resolve(name: str | None = None) -> ModelSource:
@@ -166,6 +209,58 @@ def resolve_folder(folder: Path) -> ModelSource:
     return ModelSource(folder.resolve().name, str(folder), None, "folder")
 
 
+def list_embedded() -> LoadableModel:
+    """The embedded model, supported where its wheel is installed."""
+    gguf = find_embedded_gguf()
+    return LoadableModel(
+        name=EMBEDDED_NAME,
+        origin="embedded",
+        size_bytes=0 if gguf is None else gguf.stat().st_size,
+        context=EMBEDDED_CONTEXT,
+        family=EMBEDDED_FAMILY,
+        supported=gguf is not None,
+        reason="" if gguf is not None else f"it is not installed; {INSTALL_ADVICE}",
+    )
+
+
+def list_cached() -> list[LoadableModel]:
+    """The models in the hub client's cache, sorted by name; of each the main branch, or what came last."""
+    from huggingface_hub import constants, scan_cache_dir
+
+    if not Path(constants.HF_HUB_CACHE).is_dir():
+        return []
+    # The folder is given, because the default was read when huggingface_hub was imported.
+    repos = [repo for repo in scan_cache_dir(constants.HF_HUB_CACHE).repos if repo.repo_type == "model"]
+    listed = []
+    for repo in sorted(repos, key=lambda repo: repo.repo_id.lower()):
+        newest_last = sorted(repo.revisions, key=lambda one: ("main" in one.refs, one.last_modified))
+        for revision in newest_last[-1:]:  # a download that was broken off may leave none
+            listed.append(describe_folder(repo.repo_id, revision.snapshot_path, revision.size_on_disk))
+    return listed
+
+
+def describe_folder(name: str, folder: Path, size_bytes: int) -> LoadableModel:
+    """The model called `name`, whose files are in `folder` of the hub client's cache."""
+    from transformers import AutoConfig
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    family, context, reason = "", None, ""
+    try:
+        if (folder / "config.json").is_file():
+            config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+            family, context = config.model_type, stated_context(config)
+            reason = refusal(config) or (NO_CONTEXT if context is None else "")
+            if family not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+                reason = f"{family} models do not write text one token after another; {ADVICE}"
+        if not reason:
+            resolve_folder(folder)
+    except ModelError as error:
+        reason = str(error)
+    except Exception as error:  # AutoConfig raises many kinds: OSError, ValueError, KeyError, ...
+        reason = f"its config cannot be read ({one_line(error)}); expected one that transformers knows"
+    return LoadableModel(name, "hub", size_bytes, context, family, supported=not reason, reason=reason)
+
+
 def find_on_hub(hub_id: str, revision: str | None) -> tuple[str, bool]:
     """The commit that a revision stands for, and whether the hub said so (else the local cache did).
 
@@ -223,21 +318,10 @@ def check_device(device: str) -> None:
 
 
 def max_context(model: "PreTrainedModel") -> int:
-    """Longest context the model was made for, in tokens; raises ModelError if its config does not say.
-
-    Not more than a sliding window: the attention function here has none, and up to its length it is the same.
-    """
-    config = model.config.get_text_config()
-    limit = getattr(config, "max_position_embeddings", None)
-    if not isinstance(limit, int) or limit < 1:
-        raise ModelError(
-            f"the config of this {model.config.model_type} model has no max_position_embeddings; use a model"
-            " with rotary positions that states its context length"
-        )
-    window = getattr(config, "sliding_window", None)
-    layer_types = getattr(config, "layer_types", None) or ["sliding_attention"]
-    if isinstance(window, int) and "sliding_attention" in layer_types:
-        return min(limit, window)
+    """Longest context the model was made for, in tokens; raises ModelError if its config does not say."""
+    limit = stated_context(model.config)
+    if limit is None:
+        raise ModelError(f"this {model.config.model_type} model cannot be used: {NO_CONTEXT}")
     return limit
 
 

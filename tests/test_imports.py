@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 FLOW = [
-    *("errors", "methods", "prompt", "tasks", "layout", "plan"),
+    *("errors", "architecture", "methods", "prompt", "tasks", "layout", "plan"),
     *("rope", "blocks", "kv_cache", "trace", "attention", "forward", "events"),
     *("reuse", "checkpoint", "probe", "embedded", "models", "streaming", "run", "engine"),
     *("invariance", "report", "inputs", "conformance", "benchmark", "cli", "__main__"),

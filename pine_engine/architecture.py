@@ -1,0 +1,126 @@
+"""What a model's config alone says: how long a prompt may be, and why PINE cannot run the model.
+
+No weight is read for it, so that a model is refused before it is downloaded, and listed without loading it.
+What a config does not say, the probe finds.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # imported late elsewhere, for the reason that checkpoint.py gives
+    from transformers import PretrainedConfig
+
+RECURRENT = frozenset(
+    [
+        *("falcon_h1", "falcon_mamba", "jamba", "lfm2", "lfm2_moe", "lfm3", "mamba", "mamba2"),
+        *("nemotron_h", "recurrent_gemma", "rwkv", "xlstm", "zamba", "zamba2", "zaya"),
+    ]
+)
+"""Model types with layers that mix tokens in a state or a convolution; not all say so in layer_types."""
+
+SINKS = frozenset(("flint", "gpt_oss", "granite_swa", "granitemoe_swa", "mimo_v2_flash"))
+"""Model types whose softmax has one more term than there are keys."""
+
+OWN_ROTATION = frozenset(("codegen", "gptj", "roformer"))
+"""Model types that rotate by a table of their own, inside each attention layer."""
+
+ROTATES_IN_WINDOWS = frozenset(("afmoe", "cohere2", "cohere2_moe", "exaone4", "exaone_moe"))
+"""Model types that, where some layers have a sliding window, rotate in those only."""
+
+DYNAMIC_ROPE_TYPES = ("dynamic", "longrope")
+"""Rope types whose frequencies change with the prompt's length."""
+
+SUPPORTED_ROPE_TYPES = "'default', 'linear', 'llama3' or 'yarn'"
+
+ADVICE = "use a plain RoPE model such as Llama, Qwen2 or Mistral"
+
+
+def refusal(config: "PretrainedConfig") -> str | None:
+    """Why PINE cannot run a model of this config, and what would work; None if the config allows it.
+
+    The answer continues a sentence that names the model: "its positions are ALiBi, ...; use ...".
+    """
+    config = config.get_text_config()
+    found = _unsupported(config)
+    if found is not None:
+        return f"{found}; {ADVICE}"
+    dynamic = [
+        parameters["rope_type"]
+        for parameters in _rope_parameters(config)
+        if parameters.get("rope_type") in DYNAMIC_ROPE_TYPES
+    ]
+    if dynamic:
+        return (
+            f"its rope type {dynamic[0]!r} (dynamic RoPE) changes the frequencies with the prompt's length, "
+            f"so that positions are not comparable; use a model with rope type {SUPPORTED_ROPE_TYPES}"
+        )
+    return None
+
+
+def _unsupported(config: "PretrainedConfig") -> str | None:
+    kind = config.model_type
+    layer_types = set(getattr(config, "layer_types", None) or ())
+    ropes = _rope_parameters(config)
+    if config.is_encoder_decoder:
+        return "it is an encoder-decoder model, and PINE places documents in the one stream of a decoder"
+    if kind in ("bloom", "mpt") or getattr(config, "alibi", False):
+        return "its positions are ALiBi, a penalty on distance, and PINE moves documents by rotation"
+    if isinstance(getattr(config, "kv_lora_rank", None), int):
+        return (
+            "it has multi-head latent attention (MLA), where only a part of each key is rotated and the rest "
+            "is compressed, which is not supported"
+        )
+    if kind in RECURRENT or layer_types & {"linear_attention", "conv", "mamba", "recurrent"}:
+        return (
+            "it has recurrent, state-space or convolution layers, in which a document cannot be read apart "
+            "from what stands before it"
+        )
+    if kind in OWN_ROTATION:
+        return "it rotates by a table inside each attention layer, which cannot be replaced"
+    if not ropes:
+        return (
+            "its positions are learned or fixed vectors added to the tokens, not rotary, so a document "
+            "cannot be moved after it was read"
+        )
+    if kind in SINKS:
+        return "its attention has sinks (learned scores without a key), which are not supported"
+    if any(parameters != ropes[0] for parameters in ropes[1:]):
+        return "it rotates some layers by other frequencies than others, which is not supported"
+    rotates = getattr(config, "no_rope_layers", None) or [1]  # the name's opposite: 0 is a layer without
+    windows = "sliding_attention" in layer_types
+    if not all(rotates) or (kind in ROTATES_IN_WINDOWS and windows and "full_attention" in layer_types):
+        return "some of its layers have no rotary positions (NoPE), which is not supported"
+    return None
+
+
+def _rope_parameters(config: "PretrainedConfig") -> list[dict[str, Any]]:
+    """The config's rope parameters, one set for each kind of layer that has its own."""
+    stated: dict[str, Any] = getattr(config, "rope_parameters", None) or {}
+    nested = [parameters for parameters in stated.values() if isinstance(parameters, dict)]
+    return nested or ([stated] if stated else [])
+
+
+def stated_context(config: "PretrainedConfig") -> int | None:
+    """Longest prompt and answer together that the model was made for, in tokens; None if not stated.
+
+    Not more than its sliding window: the attention function here has none, and up to its length it is the
+    same.
+    """
+    limit = getattr(config.get_text_config(), "max_position_embeddings", None)
+    if not isinstance(limit, int) or limit < 1:
+        return None
+    return min(limit, sliding_window(config) or limit)
+
+
+def sliding_window(config: "PretrainedConfig") -> int | None:
+    """How many tokens back the layers see that see least, in tokens; None where all see everything."""
+    config = config.get_text_config()
+    layer_types = getattr(config, "layer_types", None) or ["sliding_attention"]
+    windows = [
+        getattr(config, name, None)
+        for kind, name in (
+            ("sliding_attention", "sliding_window"),
+            ("chunked_attention", "attention_chunk_size"),
+        )
+        if kind in layer_types
+    ]
+    return min((window for window in windows if isinstance(window, int) and window > 0), default=None)
