@@ -3,11 +3,14 @@
 import queue
 import threading
 from collections.abc import Callable, Generator
+from typing import TypeVar
 
 from pine_engine.errors import Cancelled
 from pine_engine.events import Event
 
 Emit = Callable[[Event], None]
+
+Item = TypeVar("Item")
 
 
 def stop_if(cancelled: threading.Event) -> None:
@@ -16,10 +19,10 @@ def stop_if(cancelled: threading.Event) -> None:
         raise Cancelled("the run was stopped")
 
 
-def in_thread(work: Callable[[Emit, threading.Event], None]) -> Generator[Event, None, None]:
+def in_thread(work: Callable[[Callable[[Item], None], threading.Event], None]) -> Generator[Item, None, None]:
     """Yields what work emits in a thread of its own; closing the generator sets the flag and waits."""
     cancelled = threading.Event()
-    channel: queue.SimpleQueue[Event | BaseException | None] = queue.SimpleQueue()
+    channel: queue.SimpleQueue[Item | BaseException | None] = queue.SimpleQueue()
 
     def target() -> None:
         try:

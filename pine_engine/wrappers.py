@@ -1,0 +1,132 @@
+"""The table of wrappers: ways to take a position bias out of any base method, one frozen row each.
+
+A wrapper runs a method of methods.py several times and combines what comes out. What each does is fixed in
+docs/specification.md section 8; everything done differently for two of them is read from the columns.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pine_engine.errors import InputError
+
+OrderKind = Literal["full", "cyclic", "sampled"]
+"""Which orders of k documents are run: all k!, the k rotations, or a random sample."""
+
+Calibrated = Literal["nothing", "labels", "first", "every"]
+"""What is divided by its probability without content: nothing, the probabilities of given labels, the first
+generated token, or every generated token."""
+
+
+@dataclass(frozen=True)
+class Wrapper:
+    """One wrapper; see the types above for its columns.
+
+    orders: None if the documents keep their order. has_prior: the orders are run on a few samples only,
+    and what they tell about the labels is taken from all others. promise: whether the result may depend
+    on the order in which the documents are given. cost: in words, in runs of the base method.
+    """
+
+    name: str
+    label: str
+    orders: OrderKind | None
+    has_prior: bool
+    calibrated: Calibrated
+    meaning: str
+    promise: str
+    cost: str
+    source: str
+
+
+_PERMUTATION = "Zheng et al. 2024, chujiezheng/LLM-MCQ-Bias"
+_CALIBRATION = "Zhao et al. 2021, tonyzhaozh/few-shot-learning"
+_ITS_STARTS = "only if the same orders of the contents are visited"
+_CALIBRATION_PROMISE = "no: the content-free prompts know nothing of the order"
+
+_ROWS = (
+    Wrapper(
+        "permutation_full",
+        "Permutation, full",
+        "full",
+        False,
+        "nothing",
+        "Runs all orders of the documents; takes the mean of what they say, or their most frequent answer.",
+        "yes",
+        "k! times the base method",
+        _PERMUTATION,
+    ),
+    Wrapper(
+        "permutation_cyclic",
+        "Permutation, cyclic",
+        "cyclic",
+        False,
+        "nothing",
+        "As full permutation, over the k rotations of the documents.",
+        _ITS_STARTS,
+        "k times the base method",
+        _PERMUTATION,
+    ),
+    Wrapper(
+        "permutation_sampled",
+        "Permutation, sampled",
+        "sampled",
+        False,
+        "nothing",
+        "As full permutation, over a seeded random sample of the orders.",
+        _ITS_STARTS,
+        "as many times the base method as orders are drawn",
+        "specification 8.1, for many documents",
+    ),
+    Wrapper(
+        "pride",
+        "PriDe",
+        "cyclic",
+        True,
+        "nothing",
+        "Learns on a few samples how much the model likes each label, and divides by it on all others.",
+        "no: most samples are run in one order",
+        "k times the base method on 5 % of the samples, once on all others",
+        _PERMUTATION,
+    ),
+    Wrapper(
+        "calibration_labels",
+        "Calibration, labels",
+        None,
+        False,
+        "labels",
+        "Divides the probability of each label by the one it has when the documents have no content.",
+        _CALIBRATION_PROMISE,
+        "four prompts of the base method",
+        _CALIBRATION,
+    ),
+    Wrapper(
+        "calibration_first",
+        "Calibration, first token",
+        None,
+        False,
+        "first",
+        "Subtracts from the first token's probability the one it has when the documents have no content.",
+        _CALIBRATION_PROMISE,
+        "four prompts of the base method, one answer",
+        _CALIBRATION,
+    ),
+    Wrapper(
+        "calibration_every",
+        "Calibration, every token",
+        None,
+        False,
+        "every",
+        "Divides every token's probability by the one it has when the documents have no content.",
+        _CALIBRATION_PROMISE,
+        "four times the base method",
+        f"specification 8.2, after {_CALIBRATION}",
+    ),
+)
+
+WRAPPERS: dict[str, Wrapper] = {row.name: row for row in _ROWS}
+
+
+def get_wrapper(name: str) -> Wrapper:
+    """The wrapper of that name. Raises InputError for an unknown one."""
+    if name not in WRAPPERS:
+        raise InputError(f"unknown wrapper {name!r}; choose from: {', '.join(WRAPPERS)}")
+    return WRAPPERS[name]
