@@ -12,7 +12,7 @@ FLOW = [
     *("errors", "architecture", "methods", "prompt", "tasks", "layout", "plan"),
     *("rope", "blocks", "kv_cache", "trace", "attention", "forward", "events"),
     *("reuse", "checkpoint", "probe", "embedded", "models", "streaming", "run", "engine"),
-    *("wrappers", "next_token", "permutation", "calibration"),
+    *("batch", "stock", "wrappers", "next_token", "permutation", "calibration"),
     *("invariance", "report", "inputs", "conformance", "benchmark", "cli", "__main__"),
 ]
 """The modules of pine_engine, each importing only those before it."""
