@@ -1,35 +1,29 @@
 """The command line: `python -m pine_engine VERB`. Results go to stdout, everything else to stderr."""
 
 import dataclasses
-import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
-from rich.table import Table
-from rich.text import Text
 
-from pine_engine.benchmark import Workload, run_benchmark
+from pine_engine.benchmark import Sweep, Workload, num_steps, run_benchmark, sweep_over
 from pine_engine.conformance import CaseReport, check_case, find_cases
-from pine_engine.engine import Engine
-from pine_engine.errors import PineError
+from pine_engine.errors import InputError, PineError
 from pine_engine.events import AnswerDone, PrefillDone, RunDone
 from pine_engine.inputs import read_comparison, read_rows
 from pine_engine.invariance import OrderCell, OrderRow, compare_orders, orders_to_try, summarize
-from pine_engine.methods import get_methods
-from pine_engine.report import Json, broken_promises, compare_report, verify_report
+from pine_engine.methods import METHODS, get_methods
+from pine_engine.profiling import profile_method
+from pine_engine.report import (
+    bench_rows,
+    broken_promises,
+    compare_report,
+    profile_report,
+    profile_rows,
+    verify_report,
+)
+from pine_engine.terminal import load, print_report, progress, stderr
 
 BROKEN = 1
 """Exit status when a check did not hold."""
@@ -42,14 +36,22 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-_stderr = Console(stderr=True)
-_stdout = Console()
 
-Methods = Annotated[str | None, typer.Option(help="Methods, separated by commas; all by default.")]
+Methods = Annotated[
+    str | None, typer.Option(help="Methods, separated by commas, or all; the default ones if not given.")
+]
 ModelName = Annotated[
     str | None,
     typer.Option(
         "--model", envvar="PINE_MODEL", help="Hub id, folder or GGUF file; the embedded model by default."
+    ),
+]
+BenchModelName = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        envvar="PINE_MODEL",
+        help="As elsewhere, or random:llama-8b or random:tiny: that shape with random weights.",
     ),
 ]
 Dtype = Annotated[str, typer.Option(help="float32, bfloat16 or float16.")]
@@ -83,9 +85,9 @@ def compare(
     """Answer one question over documents with every method."""
     names = _names(methods)
     comparison = read_comparison(file)
-    engine = _load(model, dtype, device)
+    engine = load(model, dtype, device, reads_text=True)
     layout = comparison.tokenize(engine)
-    with _progress(2 * len(names)) as advance:
+    with progress(2 * len(names)) as advance:
         for event in engine.generate(layout, methods=names, max_new_tokens=max_new_tokens):
             if isinstance(event, PrefillDone):
                 advance(f"{event.method} has read {layout.num_tokens} tokens")
@@ -93,7 +95,7 @@ def compare(
                 advance(f"{event.answer.method} has answered")
             elif isinstance(event, RunDone):
                 report = compare_report(engine, event.result)
-    _print(report, as_json, report["results"])
+    print_report(report, as_json, report["results"])
 
 
 @app.command()
@@ -112,13 +114,13 @@ def verify(
     """Shuffle the documents of each row and compare all logits; exit 1 if a promise was broken."""
     names = _names(methods)
     rows = read_rows(data, limit)
-    engine = _load(model, dtype, device)
+    engine = load(model, dtype, device, reads_text=True)
     layouts = [row.comparison().tokenize(engine) for row in rows]
     for layout in layouts:
         engine.check_length(layout, new_tokens)
     orders = [orders_to_try(layout.num_documents, shuffles, seed) for layout in layouts]
     summaries = []
-    with _progress(sum(map(len, orders))) as advance:
+    with progress(sum(map(len, orders))) as advance:
         for row, layout, row_orders in zip(rows, layouts, orders, strict=True):
             events = compare_orders(
                 engine, layout, methods=names, orders=row_orders, max_new_tokens=new_tokens, stop_at_end=False
@@ -130,9 +132,9 @@ def verify(
                     advance(row.id)
             summaries.append((row.id, summarize(results)))
     report = verify_report(engine, summaries)
-    _print(report, as_json, [{"method": name, **values} for name, values in report["summary"].items()])
+    print_report(report, as_json, [{"method": name, **values} for name, values in report["summary"].items()])
     if broken := broken_promises(report):
-        _stderr.print(f"the order of the documents changed the output of: {', '.join(broken)}")
+        stderr.print(f"the order of the documents changed the output of: {', '.join(broken)}")
         raise typer.Exit(BROKEN)
 
 
@@ -144,13 +146,13 @@ def conformance(
     """Compare with recorded outputs of the released code; exit 1 beyond the tolerance."""
     cases = find_cases(folder)
     reports: list[CaseReport] = []
-    with _progress(len(cases)) as advance:
+    with progress(len(cases)) as advance:
         for case in cases:
             reports.append(check_case(case))
             advance(case.name)
     rows = [{**dataclasses.asdict(report), "conforms": report.conforms} for report in reports]
     conforms = all(report.conforms for report in reports)
-    _print({"cases": rows, "conforms": conforms}, as_json, rows)
+    print_report({"cases": rows, "conforms": conforms}, as_json, rows)
     if not conforms:
         raise typer.Exit(BROKEN)
 
@@ -162,7 +164,19 @@ def bench(
     new_tokens: Annotated[int, typer.Option(help="Tokens decoded.", min=2)] = 32,
     methods: Methods = None,
     repeats: Annotated[int, typer.Option(help="Counted rounds.", min=1)] = 3,
-    model: ModelName = None,
+    sweep: Annotated[
+        Sweep | None,
+        typer.Option(
+            help="Measure at several sizes: tokens (more documents of the same length) or documents "
+            "(more and shorter ones, with as many tokens together)."
+        ),
+    ] = None,
+    sizes: Annotated[str | None, typer.Option(help="Sizes of the sweep, separated by commas.")] = None,
+    trace: Annotated[bool, typer.Option("--trace", help="Also with the trace on, for its ratio.")] = False,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Show where the time of each method goes instead.")
+    ] = False,
+    model: BenchModelName = None,
     dtype: Dtype = "float32",
     device: Device = "cpu",
     as_json: AsJson = False,
@@ -170,55 +184,43 @@ def bench(
     """Time every method against the stock model, in turns on the same tokens."""
     names = _names(methods)
     work = Workload(model, dtype, device, documents, document_tokens, new_tokens)
-    with _progress((repeats + 1) * (len(names) + 2) + len(names) + 1) as advance:
-        report = run_benchmark(work, names, repeats, advance)
-    rows = [{"method": "stock", **report["stock"]}]
-    rows += [{"method": name, **values} for name, values in report["methods"].items()]
-    _print(report, as_json, rows)
+    works = sweep_over(work, sweep, _numbers(sizes)) if sweep else [work]
+    engine = load(model, dtype, device)
+    layouts = [work.layout_for(engine) for work in works]
+    if profile:
+        with progress(len(works) * len(names)) as advance:
+            shares = []
+            for layout in layouts:
+                by_method = {}
+                for name in names:
+                    advance(f"{layout.num_tokens} tokens: {name}")
+                    by_method[name] = profile_method(engine, layout, METHODS[name], new_tokens)
+                shares.append((layout, by_method))
+        report = profile_report(engine, shares)
+        print_report(report, as_json, profile_rows(report))
+        return
+    with progress(len(works) * num_steps(names, repeats, trace=trace)) as advance:
+        points = [
+            run_benchmark(engine, work, layout, names, repeats, advance, trace=trace)
+            for work, layout in zip(works, layouts, strict=True)
+        ]
+    rows = [row for point in points for row in bench_rows(point, sizes=sweep is not None)]
+    print_report({"sweep": sweep, "points": points} if sweep else points[0], as_json, rows)
+
+
+def _numbers(sizes: str | None) -> list[int] | None:
+    """The sizes of a sweep. Raises InputError for what is no number."""
+    if sizes is None:
+        return None
+    try:
+        return [int(size) for size in sizes.split(",")]
+    except ValueError:
+        raise InputError(
+            f"the sizes {sizes!r} are not numbers; give whole numbers separated by commas, such as 2,5,10"
+        ) from None
 
 
 def _names(methods: str | None) -> list[str]:
     """Names of the methods asked for; checked before anything heavy is loaded."""
     chosen = None if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
     return [method.name for method in get_methods(chosen)]
-
-
-def _load(model: str | None, dtype: str, device: str) -> Engine:
-    with _stderr.status("loading the model"):
-        return Engine.load(model, dtype=dtype, device=device)
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[str], None]]:
-    """A progress bar on a terminal; what it yields moves it on by one and shows a few words."""
-    columns = (
-        SpinnerColumn(),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}"),
-    )
-    # Elsewhere it would leave an empty line beside the one that says what is wrong.
-    hidden = not _stderr.is_terminal
-    with Progress(*columns, console=_stderr, transient=True, disable=hidden) as progress:
-        task = progress.add_task("", total=total)
-        yield lambda words: progress.update(task, advance=1, description=words)
-
-
-def _print(report: Json, as_json: bool, rows: list[dict[str, Any]]) -> None:
-    if as_json:
-        print(json.dumps(report))
-        return
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    table = Table(*columns)
-    for row in rows:
-        table.add_row(*(Text(_cell(row.get(name))) for name in columns))
-    _stdout.print(table)
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return str(value)

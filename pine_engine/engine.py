@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from pine_engine import models
+from pine_engine.embedded import Progress
 from pine_engine.errors import InputError
 from pine_engine.events import Event, RunDone, RunResult
 from pine_engine.forward import ContinuationPass, PrefillPass, Row, new_state
@@ -83,13 +84,21 @@ class Engine:
         self._tokenizer_lock = threading.Lock()
 
     @classmethod
-    def load(cls, name: str | None = None, *, dtype: str = "float32", device: str = "cpu") -> "Engine":
+    def load(
+        cls,
+        name: str | None = None,
+        *,
+        dtype: str = "float32",
+        device: str = "cpu",
+        progress: Progress | None = None,
+    ) -> "Engine":
         """Loads a model and checks it.
 
         name: a hub id, a folder or a GGUF file; None for the embedded model. dtype: float32, bfloat16 or
-        float16. Raises ModelError if it cannot be found, loaded or is not supported.
+        float16. progress: see models.load. Raises ModelError if it cannot be found, loaded or is not
+        supported.
         """
-        loaded = models.load(name, dtype=dtype, device=device)
+        loaded = models.load(name, dtype=dtype, device=device, progress=progress)
         return cls(
             loaded.model,
             loaded.tokenizer,

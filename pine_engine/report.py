@@ -1,14 +1,20 @@
 """Results as plain JSON objects: the shapes that the command line prints and the page's API returns."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 from pine_engine.engine import Engine
 from pine_engine.events import RunResult
 from pine_engine.invariance import OrderSummary
+from pine_engine.layout import TokenLayout
 from pine_engine.methods import METHODS
+from pine_engine.profiling import Share
 
 Json = dict[str, Any]
+
+SMALLEST_SHARE = 0.01
+"""Places that take less time than this are left out of the table of `bench --profile`."""
 
 
 def compare_report(engine: Engine, result: RunResult) -> Json:
@@ -54,6 +60,78 @@ def verify_report(engine: Engine, summaries: Sequence[tuple[str, dict[str, Order
         "rows": rows,
         "summary": {name: _over_rows(name, [row for row in rows if row["method"] == name]) for name in names},
     }
+
+
+def bench_rows(report: Json, *, sizes: bool = False) -> list[Json]:
+    """The report of one benchmark for people: the stock model, each method, all of them decoding together.
+
+    "x" is the ratio to the stock model, "traced" the ratio to the same run without trace.
+    sizes: lead with the prompt's tokens and documents.
+    """
+    rows: list[Json] = []
+    for name, values in {"stock": report["stock"], **report["methods"]}.items():
+        row = {
+            "method": name,
+            "prefill": f"{values['prefill_s']:.3g} s",
+            "decode per token": f"{1000 * values['decode_s_per_token']:.3g} ms",
+            "end to end": "-",
+            "peak memory": f"{_peak(values):,.0f} MB",
+        }
+        if name != "stock":
+            row["prefill"] += f", {values['prefill_ratio']:.2f}x"
+            row["decode per token"] += f", {values['decode_ratio']:.2f}x"
+            row["end to end"] = f"{values['end_to_end_ratio']:.2f}x"
+            row["peak memory"] = f"{values['memory_over_stock_mb']:+,.0f} MB"
+        if "trace_end_to_end_ratio" in values:
+            row["traced"] = f"{values['trace_end_to_end_ratio']:.2f}x"
+        rows.append(row)
+    together = report["together"]
+    if len(together["methods"]) > 1:
+        step = f"{1000 * together['decode_s_per_step']:.3g} ms, {together['decode_ratio']:.2f}x"
+        rows.append({"method": "all together", "decode per token": step})
+    lead = {"n": report["n"], "documents": report["documents"]} if sizes else {}
+    return [{**lead, **row} for row in rows]
+
+
+def _peak(values: Json) -> float:
+    peak: float = values["peak_device_mb" if "peak_device_mb" in values else "peak_rss_mb"]
+    return peak
+
+
+def profile_report(
+    engine: Engine, shares: Sequence[tuple[TokenLayout, dict[str, dict[str, list[Share]]]]]
+) -> Json:
+    """Where time goes: for each prompt and method, the shares of prefill and of decoding."""
+    return {
+        "model": engine.model_name,
+        "dtype": engine.dtype,
+        "profiles": [
+            {
+                "n": layout.num_tokens,
+                "documents": layout.num_documents,
+                "method": name,
+                "part": part,
+                "places": [dataclasses.asdict(share) for share in places],
+            }
+            for layout, by_method in shares
+            for name, parts in by_method.items()
+            for part, places in parts.items()
+        ],
+    }
+
+
+def profile_rows(report: Json) -> list[Json]:
+    """The places that take at least one percent, in rows."""
+    return [
+        {
+            **{key: profile[key] for key in ("n", "documents", "method", "part")},
+            "where": place["where"],
+            "share": f"{place['share']:.1%}",
+        }
+        for profile in report["profiles"]
+        for place in profile["places"]
+        if place["share"] >= SMALLEST_SHARE
+    ]
 
 
 def broken_promises(report: Json) -> list[str]:

@@ -17,7 +17,7 @@ from rich.console import Console
 from safetensors.torch import load_file, save_file
 from transformers import LlamaForCausalLM
 
-from pine_engine import benchmark, cli, report
+from pine_engine import benchmark, cli, report, terminal
 from pine_engine.methods import METHODS
 from tests.tokenizers import letter_tokenizer
 
@@ -108,7 +108,7 @@ def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     def load(*_: Any, **__: Any) -> None:
         raise AssertionError("a model was loaded")
 
-    monkeypatch.setattr(cli, "_load", load)
+    monkeypatch.setattr(cli, "load", load)
 
 
 @pytest.mark.parametrize(
@@ -153,10 +153,11 @@ def test_compare_refuses_what_no_prompt_can_be_made_of(
 @pytest.mark.parametrize(
     ("methods", "sentence"),
     [
-        ("pine,magic", "unknown method 'magic'; choose from: vanilla, nia, pcw, pine"),
-        ("", "no method was chosen; choose at least one of: vanilla, nia, pcw, pine"),
+        ("pine,magic", f"unknown method 'magic'; choose from: {', '.join(METHODS)}, or 'all' alone"),
+        ("", f"no method was chosen; choose at least one of: {', '.join(METHODS)}"),
         ("pine,pine", "a method was named twice in pine, pine; name each method once"),
     ],
+    ids=["unknown", "none", "twice"],
 )
 @pytest.mark.usefixtures("no_model")
 def test_every_verb_refuses_methods_that_are_not_there(
@@ -244,12 +245,17 @@ def test_compare_prints_answers_and_times(run: Run, comparison: Path, tiny: Path
         assert 0 < result["prefill_s"] < 60 and 0 <= result["decode_s_per_token"] < 60
 
 
-def test_compare_answers_with_all_methods_in_the_dtype_asked_for(
-    run: Run, comparison: Path, tiny: Path
+@pytest.mark.parametrize(
+    ("asked", "answered"),
+    [([], ["vanilla", "nia", "pcw", "pine"]), (["--methods", "all"], list(METHODS))],
+    ids=["by default", "all"],
+)
+def test_compare_answers_with_the_methods_in_the_dtype_asked_for(
+    run: Run, comparison: Path, tiny: Path, asked: list[str], answered: list[str]
 ) -> None:
-    options = ["--model", tiny, "--dtype", "bfloat16", "--max-new-tokens", 1, "--json"]
+    options = ["--model", tiny, "--dtype", "bfloat16", "--max-new-tokens", 1, "--json", *asked]
     printed = run("compare", comparison, *options).json
-    assert [result["method"] for result in printed["results"]] == list(METHODS)
+    assert [result["method"] for result in printed["results"]] == answered
     assert printed["dtype"] == "bfloat16"
 
 
@@ -275,7 +281,7 @@ def test_brackets_in_an_answer_are_not_read_as_colours() -> None:
         [
             sys.executable,
             "-c",
-            "from pine_engine.cli import _print; _print({}, False, [{'text': '[red]a[/x] [b]'}])",
+            "from pine_engine.terminal import *; print_report({}, False, [{'text': '[red]a[/x] [b]'}])",
         ],
         capture_output=True,
         text=True,
@@ -289,7 +295,8 @@ def test_brackets_in_an_answer_are_not_read_as_colours() -> None:
 
 
 def test_verify_finds_promises_kept_and_vanilla_changed(run: Run, data: Path, tiny: Path) -> None:
-    outcome = run("verify", data, "--model", tiny, "--shuffles", 3, "--new-tokens", 2, "--json")
+    options = ["--shuffles", 3, "--new-tokens", 2, "--methods", "all", "--json"]
+    outcome = run("verify", data, "--model", tiny, *options)
     assert (outcome.status, outcome.stderr) == (0, "")
     printed = outcome.json
     assert list(printed) == ["model", "dtype", "rows", "summary"]
@@ -393,7 +400,7 @@ def test_bench_prints_times_and_ratios_and_announces_as_many_steps_as_it_takes(
         announced.append(total)
         yield taken.append
 
-    monkeypatch.setattr(cli, "_progress", progress)
+    monkeypatch.setattr(cli, "progress", progress)
     monkeypatch.setattr(benchmark, "peak_memory", lambda *_: 123.4)
     sizes = ["--documents", 3, "--document-tokens", 5, "--new-tokens", 3, "--repeats", 2]
     outcome = run("bench", *sizes, "--methods", "vanilla,pine", "--model", tiny, "--json")
@@ -407,8 +414,9 @@ def test_bench_prints_times_and_ratios_and_announces_as_many_steps_as_it_takes(
     for values in printed["methods"].values():
         assert list(values) == [
             "prefill_s", "decode_s_per_token", "prefill_ratio", "decode_ratio", "end_to_end_ratio",
-            "peak_rss_mb",
+            "peak_rss_mb", "memory_over_stock_mb",
         ]  # fmt: skip
+        assert values.pop("memory_over_stock_mb") == 0
         assert all(value > 0 for value in values.values())
     assert list(printed["together"]) == ["methods", "decode_s_per_step", "decode_ratio"]
     assert printed["together"]["methods"] == ["vanilla", "pine"]
@@ -434,7 +442,7 @@ def test_progress_ends_where_it_was_announced_to(
         totals.append(total)
         yield taken.append
 
-    monkeypatch.setattr(cli, "_progress", progress)
+    monkeypatch.setattr(cli, "progress", progress)
     methods = ["--model", tiny, "--methods", "pcw,nia"]
     run(verb, *{
         "compare": [comparison, *methods, "--max-new-tokens", 1],
@@ -445,13 +453,13 @@ def test_progress_ends_where_it_was_announced_to(
 
 
 def test_a_terminal_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = Console(file=io.StringIO(), force_terminal=True, width=100)
-    monkeypatch.setattr(cli, "_stderr", terminal)
-    with cli._progress(3) as advance:
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    monkeypatch.setattr(terminal, "stderr", console)
+    with cli.progress(3) as advance:
         advance("pine has read 12 tokens")
         advance("pine has answered")
-    assert isinstance(terminal.file, io.StringIO)
-    shown = terminal.file.getvalue()
+    assert isinstance(console.file, io.StringIO)
+    shown = console.file.getvalue()
     assert "2/3" in shown and "pine has answered" in shown
 
 

@@ -1,0 +1,89 @@
+"""Models of a known shape with random weights, for measuring and checking where no real model is at hand."""
+
+from typing import TYPE_CHECKING, Any, cast
+
+from pine_engine import models
+from pine_engine.embedded import Progress
+from pine_engine.engine import Engine
+from pine_engine.errors import ModelError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+MARK = "random:"
+"""How the name of such a model starts."""
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "tiny": {
+        "vocab_size": 97,
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 8192,
+        # Ten times the usual spread: with 0.02 attention is flat, and positions would hardly matter.
+        "initializer_range": 0.2,
+    },
+    "llama-8b": {
+        "vocab_size": 128256,
+        "hidden_size": 4096,
+        "intermediate_size": 14336,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "max_position_embeddings": 8192,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 500_000.0},
+    },
+}
+"""Configurations of Llama; the second is that of Meta-Llama-3-8B."""
+
+
+def is_synthetic(name: str | None) -> bool:
+    """True for the name of such a model, known or not."""
+    return name is not None and name.startswith(MARK)
+
+
+def load_engine(
+    name: str | None = None,
+    *,
+    dtype: str = "float32",
+    device: str = "cpu",
+    progress: Progress | None = None,
+) -> Engine:
+    """An engine with the model called `name`, which here may also be `random:` and a shape of SHAPES.
+
+    progress: see models.load. Raises ModelError if it cannot be found, made, loaded or is not supported.
+    """
+    if name is not None and is_synthetic(name):
+        return Engine(synthetic_model(name, dtype=dtype, device=device), name=name)
+    return Engine.load(name, dtype=dtype, device=device, progress=progress)
+
+
+def synthetic_model(name: str, *, dtype: str, device: str) -> "PreTrainedModel":
+    """A Llama with random weights made on the device, in eval mode; it has no tokenizer.
+
+    The same name, dtype and device give the same weights; the caller's random numbers are left alone.
+    Raises ModelError for an unknown shape or dtype, or a device that cannot be used.
+    """
+    shape = name.removeprefix(MARK)
+    if shape not in SHAPES:
+        known = ", ".join(MARK + known for known in SHAPES)
+        raise ModelError(f"there is no model {name!r} with random weights; choose from: {known}")
+    if device == "auto":
+        raise ModelError("a model with random weights is made on one device; name one, such as cuda")
+    weights_dtype = models.known_dtype(dtype)
+    models.check_device(device)
+
+    import torch
+    from transformers import AutoModelForCausalLM, LlamaConfig
+
+    target = torch.device(device)
+    forked = [target] if target.type == "cuda" else []
+    with torch.random.fork_rng(devices=forked), target:
+        torch.manual_seed(0)
+        model = AutoModelForCausalLM.from_config(
+            LlamaConfig(**SHAPES[shape]), dtype=getattr(torch, weights_dtype), attn_implementation="sdpa"
+        )
+    model.eval().requires_grad_(False)
+    return cast("PreTrainedModel", model)

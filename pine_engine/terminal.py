@@ -1,0 +1,90 @@
+"""What the command line shows: results on stdout, progress and complaints on stderr."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+from pine_engine.engine import Engine
+from pine_engine.errors import ModelError
+from pine_engine.synthetic import is_synthetic, load_engine
+
+stderr = Console(stderr=True)
+stdout = Console()
+
+
+def load(model: str | None, dtype: str, device: str, *, reads_text: bool = False) -> Engine:
+    """The engine; a bar shows that it loads, and how far the embedded model is unpacked at its first use.
+
+    reads_text: it must have a tokenizer. Raises ModelError if a model with random weights is asked to read
+    text, and what load_engine raises.
+    """
+    if reads_text and is_synthetic(model):
+        raise ModelError(
+            f"{model} has random weights and no tokenizer, so it cannot read text; it is for `bench` and "
+            "`verify --self-test`: give a real model here"
+        )
+    with _bar() as bar:
+        task = bar.add_task("loading the model", total=None)
+
+        def show(done: float, words: str) -> None:
+            bar.update(task, completed=done, total=1.0, description=words)
+
+        return load_engine(model, dtype=dtype, device=device, progress=show)
+
+
+@contextmanager
+def progress(total: int) -> Iterator[Callable[[str], None]]:
+    """A progress bar on a terminal; what it yields moves it on by one and shows a few words."""
+    with _bar(MofNCompleteColumn()) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda words: bar.update(task, advance=1, description=words)
+
+
+def print_report(report: dict[str, Any], as_json: bool, rows: list[dict[str, Any]]) -> None:
+    """The report as one line of JSON, or the rows as a table with the columns that any of them has."""
+    if as_json:
+        print(json.dumps(report))
+        return
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    table = Table(*columns)
+    for row in rows:
+        # Text: brackets in a model's answer are no colours.
+        table.add_row(*(Text(_cell(row.get(name))) for name in columns))
+    stdout.print(table)
+
+
+def _bar(*columns: MofNCompleteColumn) -> Progress:
+    # Away from a terminal it would leave an empty line beside the one that says what is wrong.
+    return Progress(
+        SpinnerColumn(),
+        BarColumn(),
+        *columns,
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+        console=stderr,
+        transient=True,
+        disable=not stderr.is_terminal,
+    )
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return str(value)
