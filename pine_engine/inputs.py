@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pine_engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.layout import TokenLayout
-from pine_engine.prompt import Document
+from pine_engine.prompt import Document, Prompt
 from pine_engine.tasks import get_task
 
 
@@ -33,20 +33,29 @@ class Comparison(BaseModel):
     system: str = ""
     task: str = "retrieval_qa"
 
-    def tokenize(self, engine: Engine) -> TokenLayout:
-        """The prompt's tokens. Raises InputError for an empty part or an unknown task."""
+    def prompt(self, engine: Engine) -> Prompt:
+        """The text that the model reads. Raises InputError for an empty part or an unknown task."""
         documents = [
             Document(given) if isinstance(given, str) else Document(given.text, given.title)
             for given in self.documents
         ]
-        prompt = get_task(self.task).prompt(
+        return get_task(self.task).prompt(
             engine.tokenizer,
             question=self.question,
             documents=documents,
             instruction=self.instruction,
             system=self.system,
         )
-        return engine.tokenize(prompt)
+
+    def tokenize(self, engine: Engine) -> TokenLayout:
+        """The prompt's tokens. Raises InputError as prompt does."""
+        return engine.tokenize(self.prompt(engine))
+
+
+class LabelledComparison(Comparison):
+    """A comparison, and the labels that the model may answer with."""
+
+    labels: list[str] = []
 
 
 class DataRow(BaseModel):
@@ -77,6 +86,11 @@ Model = TypeVar("Model", bound=BaseModel)
 def read_comparison(path: Path) -> Comparison:
     """The comparison in a JSON file. Raises InputError that names the file and what is wrong in it."""
     return _parse(Comparison, _read_text(path), str(path))
+
+
+def read_labelled_comparison(path: Path) -> LabelledComparison:
+    """The same with labels, which may be none."""
+    return _parse(LabelledComparison, _read_text(path), str(path))
 
 
 def read_rows(path: Path, limit: int | None = None) -> list[DataRow]:

@@ -107,7 +107,7 @@ def test_a_document_of_which_nothing_is_left_is_refused() -> None:
 
 
 class Scripted:
-    """An engine that looks up the next token's probabilities by the prompt's document and the answer so far."""
+    """An engine that looks up the next token's probabilities by the first document and the answer so far."""
 
     num_layers = 0
 

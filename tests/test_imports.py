@@ -13,7 +13,7 @@ FLOW = [
     *("rope", "blocks", "kv_cache", "trace", "attention", "forward", "events"),
     *("reuse", "checkpoint", "probe", "embedded", "models", "streaming", "run", "engine"),
     *("batch", "stock", "wrappers", "next_token", "permutation", "calibration"),
-    *("invariance", "profiling", "report", "inputs", "conformance"),
+    *("invariance", "profiling", "report", "inputs", "debias", "conformance"),
     *("synthetic", "memory", "benchmark", "terminal", "cli", "__main__"),
 ]
 """The modules of pine_engine, each importing only those before it."""
