@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from pine_engine.architecture import ADVICE, refusal, sliding_window
 from pine_engine.attention import Scoring
 from pine_engine.checkpoint import one_line
 from pine_engine.errors import ModelError
@@ -28,14 +29,16 @@ PAIRINGS: tuple[Pairing, ...] = ("half", "interleaved")
 
 @dataclass
 class _CapturePass:
-    """Records queries and keys of every layer; the attention output is zero, so that no layer's input
-    depends on positions."""
+    """Records queries and keys of every layer, and how it scores; the attention output is zero, so that no
+    layer's input depends on positions."""
 
     seen: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    softcaps: set[float | None] = field(default_factory=set)
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scoring: Scoring) -> Tensor:
         """See forward.Pass."""
         self.seen.append((query[0], key[0]))
+        self.softcaps.add(scoring.softcap)
         return torch.zeros_like(query)
 
 
@@ -43,21 +46,24 @@ class _CapturePass:
 def prove(model: PreTrainedModel) -> Rope:
     """The model's rope, after showing that our arithmetic is the model's own; ours is then registered.
 
-    Checks that tokens meet in attention only; compares the rotation in every layer; then compares the
-    logits of a short prompt, vanilla through our function, and PINE with one document, which is vanilla
-    (specification 3.5), with the model's own attention.
+    Asks the config first; checks that tokens meet in attention only; compares the rotation in every layer;
+    then compares the logits of a short prompt, vanilla through our function, and PINE with one document,
+    which is vanilla (specification 3.5), with the model's own attention.
     Raises ModelError with what differed.
     """
+    reason = refusal(model.config)
+    if reason:
+        raise ModelError(f"{type(model).__name__}: {reason}")
     config = model.config.get_text_config()
-    # The probe's tokens hardly reach the cap, so that bfloat16 cannot show it.
-    if getattr(config, "attn_logit_softcapping", None):
-        raise ModelError(
-            f"{type(model).__name__} limits its attention scores (soft-capping), which is not supported; "
-            "use a plain RoPE model such as Llama, Qwen2 or Mistral"
-        )
     vocabulary: int = config.vocab_size
     generator = torch.Generator().manual_seed(0)
     count = PREFIX_TOKENS + DOCUMENT_TOKENS + SUFFIX_TOKENS
+    window = sliding_window(config) or count
+    if window < count:
+        raise ModelError(
+            f"{type(model).__name__}: its sliding window is {window} tokens, which would cut even a prompt "
+            f"of {count}; {ADVICE}"
+        )
     ids = torch.randint(vocabulary, (count,), generator=generator)
     if model.config._attn_implementation == NAME:  # wrapped before
         model.set_attn_implementation("eager")
@@ -69,13 +75,12 @@ def prove(model: PreTrainedModel) -> Rope:
     prefix, document, suffix = (tuple(part.tolist()) for part in parts)
     layout = TokenLayout(prefix, (document,), suffix)
     for name in ("vanilla", "pine"):
-        deviation = _relative_deviation(_run(model, rope, layout, name), own)
+        deviation = _logit_deviation(_run(model, rope, layout, name), own)
         if not deviation <= TOLERANCE[own.dtype]:
             raise ModelError(
                 f"{type(model).__name__}: attention through PINE's function ({name}, one document) deviates "
                 f"from the model's own by {deviation:.1e}, more than {TOLERANCE[own.dtype]:.0e}; the model "
-                "does something in its attention that is not supported, such as a sliding window, "
-                "soft-capping or sinks. Use a plain RoPE model such as Llama, Qwen2 or Mistral"
+                f"does something in its attention that is not supported; {ADVICE}"
             )
     return rope
 
@@ -86,6 +91,7 @@ def _find_rotation(model: PreTrainedModel, ids: Tensor) -> Rope:
     rotated, logits = _capture(model, ids, positions)
     unrotated, _ = _capture(model, ids, torch.zeros_like(positions))
     _refuse_other_mixing(model, ids, logits)
+    _refuse_hidden_softcap(model, rotated.softcaps)
     worst: dict[Pairing, float] = {}
     for rope in candidates:
         worst[rope.pairing] = max(
@@ -97,8 +103,7 @@ def _find_rotation(model: PreTrainedModel, ids: Tensor) -> Rope:
     if not worst[best.pairing] <= TOLERANCE[logits.dtype]:
         raise ModelError(
             f"{type(model).__name__}: its rotation by position deviates from plain RoPE by "
-            f"{worst[best.pairing]:.1e} in some layer, so PINE cannot place documents in it; use "
-            "a plain RoPE model such as Llama"
+            f"{worst[best.pairing]:.1e} in some layer, so PINE cannot place documents in it; {ADVICE}"
         )
     return best
 
@@ -111,21 +116,35 @@ def _capture(model: PreTrainedModel, ids: Tensor, positions: Tensor) -> tuple[_C
     if len(capture.seen) != num_layers:
         raise ModelError(
             f"{type(model).__name__}: {len(capture.seen)} of {num_layers} layers call an attention function "
-            "that can be replaced, and PINE needs all; use a plain RoPE model such as Llama or Qwen2"
+            f"that can be replaced, and PINE needs all; {ADVICE}"
         )
     return capture, logits
 
 
+def _refuse_hidden_softcap(model: PreTrainedModel, softcaps: set[float | None]) -> None:
+    """Raises ModelError if the config limits attention scores, but our function was not told.
+
+    The probe's scores hardly reach a limit, so that logits would not show it in bfloat16.
+    """
+    stated = getattr(model.config.get_text_config(), "attn_logit_softcapping", None)
+    if softcaps != {stated}:
+        told = ", ".join(map(str, softcaps))
+        raise ModelError(
+            f"{type(model).__name__}: its config limits attention scores (soft-capping) to {stated}, but its "
+            f"layers ask for {told}; {ADVICE}"
+        )
+
+
 def _refuse_other_mixing(model: PreTrainedModel, ids: Tensor, logits: Tensor) -> None:
-    """Raises ModelError if tokens meet outside attention: with attention outputs of zero, one token is
-    changed, and the logits of all others must stay."""
+    """Raises ModelError if tokens meet outside attention: with attention outputs of zero, every second token
+    is changed, and the logits of those between must stay."""
     changed = ids.clone()
-    changed[0] = (changed[0] + 1) % model.config.get_text_config().vocab_size
+    changed[::2] = (changed[::2] + 1) % model.config.get_text_config().vocab_size
     _, others = _capture(model, changed, torch.arange(len(ids), device=model.device))
-    if not _relative_deviation(others[1:], logits[1:]) <= TOLERANCE[logits.dtype]:
+    if not _logit_deviation(others[1::2], logits[1::2]) <= TOLERANCE[logits.dtype]:
         raise ModelError(
             f"{type(model).__name__}: its tokens meet outside attention too, such as in a convolution or a "
-            "recurrent layer, where documents cannot be kept apart; use a plain RoPE model such as Llama"
+            f"recurrent layer, where documents cannot be kept apart; {ADVICE}"
         )
 
 
@@ -139,6 +158,14 @@ def _rotation_deviation(rope: Rope, before: Tensor, after: Tensor) -> float:
 
 def _relative_deviation(ours: Tensor, own: Tensor) -> float:
     return ((ours.double() - own.double()).abs().max() / own.double().abs().max().clamp_min(1e-30)).item()
+
+
+def _logit_deviation(ours: Tensor, own: Tensor) -> float:
+    """Deviation of logits (n, V), relative to the largest: that of the worst token, in half precision of the
+    median one, because there rounding may send single tokens of a mixture of experts to other experts."""
+    by_token = (ours.double() - own.double()).abs().amax(-1)
+    deviation = by_token.median() if own.dtype.itemsize == 2 else by_token.max()
+    return (deviation / own.double().abs().max().clamp_min(1e-30)).item()
 
 
 def _run(model: PreTrainedModel, rope: Rope, layout: TokenLayout, name: str) -> Tensor:
@@ -156,9 +183,16 @@ def _forward(model: PreTrainedModel, ids: Tensor, positions: Tensor, pine_pass: 
             use_cache=False,
             pine_pass=pine_pass,
         ).logits[0]
+    except ModelError as error:  # what our function says that a layer asked of it
+        raise ModelError(f"{type(model).__name__}: {error}; {ADVICE}") from error
     except Exception as error:  # what a family's own code raises when it gives or expects something else
+        if isinstance(error, TypeError) and "pine_pass" in str(error):
+            raise ModelError(
+                f"{type(model).__name__}: its layers do not hand the arguments of `forward` on to attention, "
+                f"so that it cannot be told who sees whom; {ADVICE}"
+            ) from error
         raise ModelError(
             f"{type(model).__name__} cannot be run with PINE's attention function ({one_line(error)}); "
-            "use a plain RoPE model such as Llama or Qwen2"
+            f"{ADVICE}"
         ) from error
     return logits

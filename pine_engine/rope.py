@@ -10,6 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from pine_engine.architecture import ADVICE, DYNAMIC_ROPE_TYPES, SUPPORTED_ROPE_TYPES
 from pine_engine.errors import ModelError
 
 Pairing = Literal["half", "interleaved"]
@@ -71,17 +72,15 @@ def find_rope(model: nn.Module, pairing: Pairing) -> Rope:
     if not found and any(name.endswith("inv_freq") for name, _ in model.named_buffers()):
         raise ModelError(
             "the model rotates some layers by other frequencies than others, which is not supported; "
-            "use a plain RoPE model such as Llama or Qwen2"
+            f"{ADVICE}"
         )
     if not found:
-        raise ModelError(
-            "the model has no rotary position embedding, which PINE needs; use a RoPE model such as Llama"
-        )
+        raise ModelError(f"the model has no rotary position embedding, which PINE needs; {ADVICE}")
     rotary = found[0]
     rope_type = getattr(rotary, "rope_type", "default")
-    if rope_type in ("dynamic", "longrope"):
+    if rope_type in DYNAMIC_ROPE_TYPES:
         raise ModelError(
             f"rope type {rope_type!r} changes its frequencies with the prompt's length and is not supported; "
-            "use a model with rope type 'default', 'linear', 'llama3' or 'yarn'"
+            f"use a model with rope type {SUPPORTED_ROPE_TYPES}"
         )
     return Rope(rotary.get_buffer("inv_freq"), pairing, float(getattr(rotary, "attention_scaling", 1.0)))
