@@ -1,5 +1,6 @@
 """A wrapper over whole comparisons: planned and checked without a model, then run."""
 
+import dataclasses
 import re
 from collections import Counter
 from collections.abc import Generator, Sequence
@@ -158,8 +159,10 @@ def named_label(text: str, labels: Sequence[str]) -> int | None:
     return None
 
 
-def debias_report(engine: Engine, plan: DebiasPlan, results: Sequence[Debiased]) -> dict[str, Any]:
-    """Plain JSON: model, dtype, wrapper, base, and each comparison's answer; see Debiased."""
+def debias_report(
+    engine: Engine, plan: DebiasPlan, names: Sequence[str], results: Sequence[Debiased]
+) -> dict[str, Any]:
+    """Plain JSON: model, dtype, wrapper, base, prompts read, and each comparison's name and Debiased."""
     return {
         "model": engine.model_name,
         "dtype": engine.dtype,
@@ -167,9 +170,24 @@ def debias_report(engine: Engine, plan: DebiasPlan, results: Sequence[Debiased])
         "base": plan.base,
         "prompts": plan.num_prompts,
         "results": [
-            {"answer": one.answer, "scores": one.scores, "base_answers": one.base_answers} for one in results
+            {"file": name, **dataclasses.asdict(result)} for name, result in zip(names, results, strict=True)
         ],
     }
+
+
+def debias_rows(report: dict[str, Any]) -> list[dict[str, Any]]:
+    """The report's results for people, a row each."""
+    return [
+        {
+            "file": result["file"],
+            "answer": result["answer"],
+            "scores": ", ".join(f"{label} {score:.3g}" for label, score in result["scores"].items()),
+            f"{report['base']} alone": ", ".join(
+                f"{answer or 'none'} {count}x" for answer, count in result["base_answers"].items()
+            ),
+        }
+        for result in report["results"]
+    ]
 
 
 def _run(

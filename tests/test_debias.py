@@ -9,7 +9,7 @@ import pytest
 from transformers import LlamaForCausalLM
 
 from pine_engine.calibration import content_free_prompts, generate_calibrated
-from pine_engine.debias import Debiased, debias, debias_report, named_label, plan_debias
+from pine_engine.debias import Debiased, debias, debias_report, debias_rows, named_label, plan_debias
 from pine_engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.events import PrefillDone, RunDone
@@ -241,14 +241,27 @@ def test_an_answer_names_a_label_in_brackets_or_by_opening_with_it(text: str, pl
     assert named_label(text, ["A", "B"]) == place
 
 
-def test_the_report_is_plain(engine: Engine) -> None:
-    plan = plan_debias([COMPARISON], wrapper="permutation_cyclic", base="pine")
-    results = [Debiased("A", {"A": 1.0}, {"A": 3})]
-    assert debias_report(engine, plan, results) == {
+def test_the_report_is_plain_and_its_rows_are_for_people(engine: Engine) -> None:
+    plan = plan_debias([COMPARISON] * 2, wrapper="permutation_cyclic", base="pine")
+    results = [Debiased("A", {"A": 0.98765, "B": 0.01}, {"A": 2, "": 1}), Debiased("Tea.", {}, {})]
+    report = debias_report(engine, plan, ["a.json", "b.json"], results)
+    assert report == {
         "model": "model",
         "dtype": "float32",
         "wrapper": "permutation_cyclic",
         "base": "pine",
-        "prompts": 3,
-        "results": [{"answer": "A", "scores": {"A": 1.0}, "base_answers": {"A": 3}}],
+        "prompts": 6,
+        "results": [
+            {
+                "file": "a.json",
+                "answer": "A",
+                "scores": {"A": 0.98765, "B": 0.01},
+                "base_answers": {"A": 2, "": 1},
+            },
+            {"file": "b.json", "answer": "Tea.", "scores": {}, "base_answers": {}},
+        ],
     }
+    assert debias_rows(report) == [
+        {"file": "a.json", "answer": "A", "scores": "A 0.988, B 0.01", "pine alone": "A 2x, none 1x"},
+        {"file": "b.json", "answer": "Tea.", "scores": "", "pine alone": ""},
+    ]
