@@ -56,11 +56,12 @@ def _attend(
         keys, values = key[head // group], value[head // group]
         raw = query[head] @ keys.T / math.sqrt(head_dim)
         for index in range(layout.num_tokens):
-            own, keys_at = _positions(layout, method, index, raw)
+            own, keys_at, weights = _positions(layout, method, index, raw)
             visible = sorted(keys_at)
             rotated_query = _rotate(model, query[head, index][None], [own])
             rotated_keys = _rotate(model, keys[visible], [keys_at[j] for j in visible])
             scores = (rotated_query @ rotated_keys.T)[0] / math.sqrt(head_dim)
+            scores = scores + raw.new_tensor([math.log(weights.get(j, 1.0)) for j in visible])
             output[head, index] = scores.softmax(-1) @ values[visible]
     return output
 
@@ -72,39 +73,62 @@ def _rotate(model: LlamaForCausalLM, vectors: Tensor, positions: list[int]) -> T
     return result
 
 
-def _positions(layout: TokenLayout, method: str, index: int, raw: Tensor) -> tuple[int, dict[int, int]]:
-    """The query's position, and the position of every key it sees. raw: (n, n) unrotated scores of a head."""
+def _positions(
+    layout: TokenLayout, method: str, index: int, raw: Tensor
+) -> tuple[int, dict[int, int], dict[int, float]]:
+    """The query's position, the position of every key it sees, and weights other than 1 of some keys.
+
+    raw: (n, n) unrotated scores of a head.
+    """
     prefix, end = layout.prefix_length, layout.documents_end
     spans = [
         range(s, s + len(d)) for s, d in zip(layout.document_starts.tolist(), layout.documents, strict=True)
     ]
+    count, longest = len(spans), max(map(len, spans))
     mine = next((d for d, span in enumerate(spans) if index in span), None)
     seen = {j: j for j in range(min(index + 1, prefix))}
     if index < prefix:
-        return index, seen
+        return index, seen, {}
     if method == "vanilla":
-        return index, {j: j for j in range(index + 1)}
+        return index, {j: j for j in range(index + 1)}, {}
+
+    input_starts = [span.start for span in spans]
     suffix_shift = 0
-    if method == "nia":
-        starts = [span.start for span in spans]
-    elif method == "pcw":
-        starts = [prefix] * len(spans)
-        suffix_shift = max(map(len, spans)) - (end - prefix)
+    weights: dict[int, float] = {}
+    if method in ("nia", "mask_only"):
+        starts = input_starts
+    elif method.startswith(("pcw", "sp")):
+        starts = [prefix] * count
+        suffix_shift = prefix + longest - end
+        if mine is None and method.endswith("_right"):
+            starts = [prefix + longest - len(span) for span in spans]
+        if mine is None and method.startswith("sp"):
+            weights = {j: 1 / count for j in range(0 if method == "sp_prefix" else prefix, end)}
+    elif method in ("pine_input_order", "pine_literal_order"):
+        starts = list(input_starts)
+        if mine is not None and method == "pine_input_order":
+            for d in range(mine + 1, count):
+                starts[d] -= len(spans[mine])
+        if mine is not None:
+            starts[mine] = end - len(spans[mine])
     else:
-        starts = _ranked_starts(layout, spans, index, mine, raw)
+        starts = _ranked_starts(layout, spans, index, mine, raw, reverse=method == "pine_reversed")
+
     for d, span in enumerate(spans):
-        if mine is None or d == mine or method == "pine":
+        isolated = method.startswith(("nia", "pcw", "sp"))
+        later_hidden = method == "reassignment_only"
+        if mine is None or d == mine or not (isolated or (later_hidden and d > mine)):
             for offset, j in enumerate(span):
                 if d != mine or j <= index:
                     seen[j] = starts[d] + offset
     if mine is None:
         seen |= {j: j + suffix_shift for j in range(end, index + 1)}
-        return index + suffix_shift, seen
-    return starts[mine] + index - spans[mine].start, seen
+        return index + suffix_shift, seen, weights
+    return starts[mine] + index - spans[mine].start, seen, weights
 
 
 def _ranked_starts(
-    layout: TokenLayout, spans: list[range], index: int, mine: int | None, raw: Tensor
+    layout: TokenLayout, spans: list[range], index: int, mine: int | None, raw: Tensor, *, reverse: bool
 ) -> list[int]:
     """PINE's start of each document as seen by a query. Source: specification 3.5."""
     queries = [index] if mine is None else list(spans[mine])
@@ -115,7 +139,7 @@ def _ranked_starts(
         weights = dict(zip(columns, raw[i, columns].softmax(-1).tolist(), strict=True))
         for d in others:
             importance[d] += sum(weights[j] for j in spans[d]) / len(spans[d])
-    closest_first = sorted(others, key=lambda d: -importance[d])
+    closest_first = sorted(others, key=lambda d: importance[d] if reverse else -importance[d])
     if mine is not None:
         closest_first.insert(0, mine)
     starts = [0] * len(spans)
