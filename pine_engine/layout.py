@@ -69,7 +69,7 @@ class TokenLayout:
         starts: IntArray = self.prefix_length + np.cumsum(self.lengths) - self.lengths
         return starts
 
-    @property
+    @cached_property
     def documents_end(self) -> int:
         """Physical index of the first suffix token, E."""
         return self.prefix_length + int(self.lengths.sum())

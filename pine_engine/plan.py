@@ -4,6 +4,7 @@ One formula serves every method: position(query, key) = start(query, segment of 
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -42,7 +43,7 @@ class AttentionPlan:
         """True if where a document stands depends on the data: on each query's importances."""
         return self.document_starts is None
 
-    @property
+    @cached_property
     def has_fixed_keys(self) -> bool:
         """True if inside prefix and documents every key has one position, its own as a query, for all who
         see it; then the model itself can rotate."""
@@ -51,7 +52,7 @@ class AttentionPlan:
         as_query = self.query_starts.expand_as(self.document_starts)
         return torch.equal(self.document_starts[self.visible], as_query[self.visible])
 
-    @property
+    @cached_property
     def model_rotates(self) -> bool:
         """True if the model is given real positions and rotates; else it is given zeros and we rotate."""
         return self.has_fixed_keys and self.method.mask != "bidirectional"

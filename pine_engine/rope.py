@@ -52,6 +52,15 @@ class Rope:
         pairs = torch.cat((turning, resting), dim=-2) if resting.numel() else turning.contiguous()
         return torch.view_as_complex(pairs)
 
+    def to_vectors(self, pairs: Tensor) -> Tensor:
+        """The inverse of to_pairs: complex pairs (..., head_dim / 2) as the model lays vectors out."""
+        half = self.inverse_frequencies.shape[-1]
+        real = torch.view_as_real(pairs)
+        turning, resting = real[..., :half, :], real[..., half:, :]
+        if self.pairing == "half":
+            turning = turning.transpose(-1, -2)
+        return torch.cat((turning.flatten(-2), resting.flatten(-2)), dim=-1)
+
 
 def from_pairs(pairs: Tensor) -> Tensor:
     """Complex pairs (..., head_dim / 2) as real vectors (..., head_dim), without copying."""
