@@ -45,6 +45,8 @@ def read_safetensors(
         )
     except ModelError:
         raise
+    except ImportError as error:
+        raise ModelError(f"model {folder_or_id} cannot be loaded here: {lacking(error)}") from error
     except Exception as error:
         # transformers raises many kinds: OSError, ValueError, KeyError, RuntimeError, ImportError, ...
         raise ModelError(
@@ -100,6 +102,14 @@ def refuse_missing_weights(report: dict[str, Any], where: str) -> None:
             f"{where} lacks {len(missing)} weights of its model, the first is {missing[0]}; the checkpoint is"
             " not complete or is not one of a causal language model"
         )
+
+
+def lacking(error: ImportError) -> str:
+    """What to say where transformers needs another package for a model, as it does for quantised weights."""
+    return (
+        f"it needs what is not installed here ({one_line(error)}); install that, or use another version of"
+        " the model, such as one that is not quantised"
+    )
 
 
 def one_line(error: BaseException) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast, get_args
 
 from pine_engine.architecture import ADVICE, refusal, stated_context
-from pine_engine.checkpoint import one_line, quiet_transformers, read_gguf, read_safetensors
+from pine_engine.checkpoint import lacking, one_line, quiet_transformers, read_gguf, read_safetensors
 from pine_engine.embedded import (
     EMBEDDED_NAME,
     INSTALL_ADVICE,
@@ -243,6 +243,7 @@ def describe_folder(name: str, folder: Path, size_bytes: int) -> LoadableModel:
     """The model called `name`, whose files are in `folder` of the hub client's cache."""
     from transformers import AutoConfig
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    from transformers.quantizers.auto import AutoHfQuantizer
 
     family, context, reason = "", None, ""
     try:
@@ -252,10 +253,15 @@ def describe_folder(name: str, folder: Path, size_bytes: int) -> LoadableModel:
             reason = refusal(config) or (NO_CONTEXT if context is None else "")
             if family not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
                 reason = f"{family} models do not write text one token after another; {ADVICE}"
+            quantization = getattr(config, "quantization_config", None)
+            if quantization and AutoHfQuantizer.supports_quant_method(quantization):
+                AutoHfQuantizer.from_config(quantization).validate_environment()
         if not reason:
             resolve_folder(folder)
     except ModelError as error:
         reason = str(error)
+    except ImportError as error:
+        reason = lacking(error)
     except Exception as error:  # AutoConfig raises many kinds: OSError, ValueError, KeyError, ...
         reason = f"its config cannot be read ({one_line(error)}); expected one that transformers knows"
     return LoadableModel(name, "hub", size_bytes, context, family, supported=not reason, reason=reason)

@@ -1,5 +1,6 @@
 """Where models come from, what a loaded one looks like, and what is said when one cannot be had."""
 
+import importlib.util
 import json
 import logging
 import os
@@ -19,13 +20,22 @@ from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundErro
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
-from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import (
+    AutoModelForCausalLM,
+    BitsAndBytesConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+    TorchAoConfig,
+)
 from transformers.utils import logging as transformers_logging
 
 from pine_engine import models
 from pine_engine.checkpoint import read_safetensors
+from pine_engine.engine import Engine
 from pine_engine.errors import ModelError
+from pine_engine.methods import METHODS
 from pine_engine.models import LoadableModel, ModelSource, list_models, load, resolve
+from tests.families import LAYOUT, make
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 ROOT = Path(models.__file__).parents[1]
@@ -59,6 +69,17 @@ def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache of the hub's client."""
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     return tmp_path / "hub"
+
+
+def put_into_cache(hub_cache: Path, repo_id: str, files: dict[str, str], refs: tuple[str, ...] = ()) -> None:
+    """A repository of the hub with one commit, as the hub's client keeps it."""
+    repo = hub_cache / f"models--{repo_id.replace('/', '--')}"
+    for name, text in files.items():
+        (repo / "snapshots" / COMMIT).mkdir(parents=True, exist_ok=True)
+        (repo / "snapshots" / COMMIT / name).write_text(text)
+    (repo / "refs").mkdir(parents=True)
+    for ref in refs:
+        (repo / "refs" / ref).write_text(COMMIT)
 
 
 def spy_on_reading(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
@@ -265,6 +286,81 @@ def test_a_long_error_is_quoted_only_in_part(tiny_folder: Path) -> None:
     assert len(str(raised.value)) < 400 + len(str(tiny_folder))
 
 
+NEEDED = [
+    ("torchao", {"quant_method": "torchao", "quant_type": {"default": {"_type": "Int8WeightOnlyConfig"}}}),
+    ("bitsandbytes", {"quant_method": "bitsandbytes", "load_in_4bit": True}),
+    ("gptqmodel", {"quant_method": "gptq", "bits": 4, "group_size": 32}),
+    ("compressed_tensors", {"quant_method": "compressed-tensors", "config_groups": {}}),
+]
+"""Packages that transformers needs for quantised weights, and what such a checkpoint's config says."""
+
+
+def skip_where_installed(package: str) -> None:
+    if importlib.util.find_spec(package):
+        pytest.skip(f"{package} is installed; the sentence is said where it is not")
+
+
+@pytest.mark.parametrize(("package", "quantization"), NEEDED)
+def test_quantised_weights_without_their_package_are_refused_naming_it(
+    tiny_folder: Path, hub_cache: Path, package: str, quantization: dict[str, Any]
+) -> None:
+    skip_where_installed(package)
+    config = json.loads((tiny_folder / "config.json").read_text()) | {"quantization_config": quantization}
+    (tiny_folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelError) as raised:
+        load(str(tiny_folder))
+    assert str(raised.value).startswith(
+        f"model {tiny_folder} cannot be loaded here: it needs what is not inst"
+    )
+    named = {"gptqmodel": "optimum"}.get(package, package).replace("_", "-")
+    assert named in str(raised.value)
+    assert str(raised.value).endswith(
+        "; install that, or use another version of the model, such as one that is not quantised"
+    )
+
+    put_into_cache(
+        hub_cache, "org/small", {"config.json": json.dumps(config), "model.safetensors": "weights"}
+    )
+    (listed,) = list_models()[1:]
+    assert not listed.supported
+    assert str(raised.value).endswith(listed.reason)
+
+
+@pytest.mark.filterwarnings("default")  # of the packages, which are not ours
+@pytest.mark.parametrize(
+    ("package", "options"),
+    [("torchao", {}), ("bitsandbytes", {"load_in_8bit": True}), ("bitsandbytes", {"load_in_4bit": True})],
+)
+def test_quantised_weights_are_loaded_and_answer(
+    tmp_path: Path, package: str, options: dict[str, Any]
+) -> None:
+    if not importlib.util.find_spec(package):
+        pytest.skip(f"{package} is not installed; `pip install {package}` to run this")
+    if package == "torchao":
+        from torchao.quantization import Int8WeightOnlyConfig
+
+        quantization: Any = TorchAoConfig(Int8WeightOnlyConfig())
+    else:
+        quantization = BitsAndBytesConfig(**options)
+    make("llama", torch.bfloat16, hidden_size=128).save_pretrained(tmp_path / "dense")
+    quantised = AutoModelForCausalLM.from_pretrained(
+        tmp_path / "dense", quantization_config=quantization, dtype=torch.bfloat16
+    )
+    quantised.save_pretrained(tmp_path / "small")
+    save_tokenizer(tmp_path / "small")
+
+    loaded = load(str(tmp_path / "small"), dtype="bfloat16")
+    weight = loaded.model.model.layers[0].self_attn.q_proj.weight
+    assert type(weight) is not torch.nn.Parameter or weight.dtype != torch.bfloat16
+    engine = Engine(loaded.model)
+    orders = [LAYOUT, LAYOUT.reorder([2, 0, 1])]
+    with torch.inference_mode():
+        pine, shuffled = (engine.prefill(one, METHODS["pine"], room=0, rows_kept=1)[1] for one in orders)
+        vanilla, moved = (engine.prefill(one, METHODS["vanilla"], room=0, rows_kept=1)[1] for one in orders)
+    assert torch.equal(pine, shuffled)
+    assert not torch.equal(vanilla, moved)
+
+
 def test_a_damaged_gguf_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bad.gguf").write_bytes(b"GGUF" + bytes(100))
     with pytest.raises(
@@ -358,17 +454,6 @@ def test_a_hub_model_is_reported_with_its_commit(
 
 
 # the list
-
-
-def put_into_cache(hub_cache: Path, repo_id: str, files: dict[str, str], refs: tuple[str, ...] = ()) -> None:
-    """A repository of the hub with one commit, as the hub's client keeps it."""
-    repo = hub_cache / f"models--{repo_id.replace('/', '--')}"
-    for name, text in files.items():
-        (repo / "snapshots" / COMMIT).mkdir(parents=True, exist_ok=True)
-        (repo / "snapshots" / COMMIT / name).write_text(text)
-    (repo / "refs").mkdir(parents=True)
-    for ref in refs:
-        (repo / "refs" / ref).write_text(COMMIT)
 
 
 def test_the_list_begins_with_the_embedded_model_and_says_where_it_is_missing(
