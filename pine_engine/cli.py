@@ -11,6 +11,7 @@ from pine_engine.benchmark import Sweep, Workload, num_steps, run_benchmark, swe
 from pine_engine.conformance import CaseReport, check_case, find_cases
 from pine_engine.debias import Debiased, debias_report, debias_rows, plan_debias
 from pine_engine.debias import debias as run_debias
+from pine_engine.engine import Engine
 from pine_engine.errors import InputError, PineError
 from pine_engine.events import AnswerDone, PrefillDone, RunDone
 from pine_engine.inputs import read_comparison, read_labelled_comparison, read_rows
@@ -24,8 +25,10 @@ from pine_engine.report import (
     compare_report,
     profile_report,
     profile_rows,
+    selftest_report,
     verify_report,
 )
+from pine_engine.selftest import plan_checks
 from pine_engine.terminal import load, print_report, progress, stderr
 
 BROKEN = 1
@@ -49,7 +52,7 @@ ModelName = Annotated[
         "--model", envvar="PINE_MODEL", help="Hub id, folder or GGUF file; the embedded model by default."
     ),
 ]
-BenchModelName = Annotated[
+AnyModelName = Annotated[
     str | None,
     typer.Option(
         "--model",
@@ -103,18 +106,27 @@ def compare(
 
 @app.command()
 def verify(
-    data: Annotated[Path, typer.Argument(help="JSONL, one example a line.")],
+    data: Annotated[Path | None, typer.Argument(help="JSONL, one example a line.")] = None,
+    self_test: Annotated[
+        bool,
+        typer.Option("--self-test", help="Check what exactness rests on, on this machine; needs no data."),
+    ] = False,
     limit: Annotated[int | None, typer.Option(help="Rows to read.", min=1)] = None,
     shuffles: Annotated[int, typer.Option(help="Other orders of each row's documents.", min=1)] = 5,
     methods: Methods = None,
     new_tokens: Annotated[int, typer.Option(help="Tokens decoded in every order.", min=1)] = 16,
     seed: Annotated[int, typer.Option(help="Of the shuffles.")] = 0,
-    model: ModelName = None,
+    model: AnyModelName = None,
     dtype: Dtype = "float32",
     device: Device = "cpu",
     as_json: AsJson = False,
 ) -> None:
     """Shuffle the documents of each row and compare all logits; exit 1 if a promise was broken."""
+    if self_test == (data is not None):
+        raise InputError("verify needs one of two things: a file of data, or --self-test; give one of them")
+    if data is None:
+        _self_test(load(model, dtype, device), shuffles, seed, as_json)
+        return
     names = _names(methods)
     rows = read_rows(data, limit)
     engine = load(model, dtype, device, reads_text=True)
@@ -191,6 +203,25 @@ def debias(
     print_report(report, as_json, debias_rows(report))
 
 
+def _self_test(engine: Engine, shuffles: int, seed: int, as_json: bool) -> None:
+    planned = plan_checks(engine, shuffles=shuffles, seed=seed)
+    checks = []
+    with progress(len(planned)) as advance:
+        for check in planned:
+            checks.append(check())
+            advance(checks[-1].name)
+    report = selftest_report(engine, checks)
+    rows = [
+        {"": check.verdict, "check": check.name, "found": check.found, "meaning": check.meaning}
+        for check in checks
+    ]
+    print_report(report, as_json, rows)
+    if not report["passed"]:
+        failed = [check.name for check in checks if check.is_promised and not check.holds]
+        stderr.print(f"exactness cannot be promised here: {'; '.join(failed)}", soft_wrap=True)
+        raise typer.Exit(BROKEN)
+
+
 @app.command()
 def conformance(
     folder: Annotated[Path, typer.Argument(help="A folder with recorded cases under it.")],
@@ -229,7 +260,7 @@ def bench(
     profile: Annotated[
         bool, typer.Option("--profile", help="Show where the time of each method goes instead.")
     ] = False,
-    model: BenchModelName = None,
+    model: AnyModelName = None,
     dtype: Dtype = "float32",
     device: Device = "cpu",
     as_json: AsJson = False,
@@ -237,6 +268,8 @@ def bench(
     """Time every method against the stock model, in turns on the same tokens."""
     names = _names(methods)
     work = Workload(model, dtype, device, documents, document_tokens, new_tokens)
+    if sizes is not None and sweep is None:
+        raise InputError("--sizes belong to a sweep; give --sweep tokens or --sweep documents")
     works = sweep_over(work, sweep, _numbers(sizes)) if sweep else [work]
     engine = load(model, dtype, device)
     layouts = [work.layout_for(engine) for work in works]

@@ -10,6 +10,7 @@ from pine_engine.invariance import OrderSummary
 from pine_engine.layout import TokenLayout
 from pine_engine.methods import METHODS
 from pine_engine.profiling import Share
+from pine_engine.selftest import Check
 
 Json = dict[str, Any]
 
@@ -137,6 +138,17 @@ def profile_rows(report: Json) -> list[Json]:
 def broken_promises(report: Json) -> list[str]:
     """Methods that promise invariance and did not keep it, by name."""
     return [name for name, summary in report["summary"].items() if summary["kept_promise"] is False]
+
+
+def selftest_report(engine: Engine, checks: Sequence[Check]) -> Json:
+    """All checks of a self-test, and whether those that were promised hold."""
+    return {
+        "model": engine.model_name,
+        "dtype": engine.dtype,
+        "device": engine.device,
+        "checks": [dataclasses.asdict(check) for check in checks],
+        "passed": all(check.holds for check in checks if check.is_promised),
+    }
 
 
 def _over_rows(method: str, rows: list[Json]) -> Json:

@@ -19,6 +19,7 @@ from transformers import LlamaForCausalLM
 
 from pine_engine import benchmark, cli, report, terminal
 from pine_engine.methods import METHODS
+from pine_engine.selftest import Check
 from tests.tokenizers import letter_tokenizer
 
 ROOT = Path(cli.__file__).parents[1]
@@ -455,6 +456,66 @@ def test_debias_without_json_prints_a_table(run: Run, tmp_path: Path, tiny: Path
     assert "vanilla alone" in outcome.stdout and "scores" in outcome.stdout
 
 
+def test_self_test_needs_no_data_and_prints_every_check(run: Run) -> None:
+    outcome = run("verify", "--self-test", "--model", "random:tiny", "--shuffles", 1, "--json")
+    assert (outcome.status, outcome.stderr) == (0, "")
+    printed = outcome.json
+    assert list(printed) == ["model", "dtype", "device", "checks", "passed"]
+    assert (printed["model"], printed["device"], printed["passed"]) == ("random:tiny", "cpu", True)
+    for check in printed["checks"]:
+        assert list(check) == ["name", "is_promised", "holds", "found", "meaning"]
+        assert check["holds"] or not check["is_promised"]
+
+
+def test_self_test_exits_with_1_if_a_check_fails(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    info = Check("of few rows", is_promised=False, holds=False, found="7 rows", meaning="none are fed")
+    broken = Check("of many rows", is_promised=True, holds=False, found="64 rows", meaning="bits change")
+    monkeypatch.setattr(cli, "plan_checks", lambda *_, **__: [lambda: info, lambda: broken])
+    outcome = run("verify", "--self-test", "--model", "random:tiny")
+    assert outcome.status == 1
+    assert outcome.stderr == "exactness cannot be promised here: of many rows\n"
+    assert "FAIL" in outcome.stdout and "64 rows" in outcome.stdout and "bits change" in outcome.stdout
+    monkeypatch.setattr(cli, "plan_checks", lambda *_, **__: [lambda: info])
+    assert run("verify", "--self-test", "--model", "random:tiny").status == 0
+
+
+@pytest.mark.usefixtures("no_model")
+def test_verify_takes_data_or_tests_itself(run: Run, data: Path) -> None:
+    sentence = "verify needs one of two things: a file of data, or --self-test; give one of them"
+    assert_refused(run("verify"), sentence)
+    assert_refused(run("verify", data, "--self-test"), sentence)
+
+
+# models with random weights
+
+
+@pytest.mark.parametrize("verb", ["compare", "verify"])
+def test_a_model_with_random_weights_reads_no_text(run: Run, comparison: Path, data: Path, verb: str) -> None:
+    assert_refused(
+        run(verb, {"compare": comparison, "verify": data}[verb], "--model", "random:tiny"),
+        "random:tiny has random weights and no tokenizer, so it cannot read text; it is for `bench` and "
+        "`verify --self-test`: give a real model here",
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["random:huge"], "there is no model 'random:huge' with random weights; choose from: random:tiny, "
+         "random:llama-8b"),
+        (["random:tiny", "--device", "auto"],
+         "a model with random weights is made on one device; name one, such as cuda"),
+        (["random:tiny", "--dtype", "int8"],
+         "dtype 'int8' is not supported; use one of float32, bfloat16, float16"),
+    ],
+    ids=["unknown", "no device", "dtype"],
+)  # fmt: skip
+def test_a_model_with_random_weights_that_cannot_be_made_is_refused(
+    run: Run, options: list[str], sentence: str
+) -> None:
+    assert_refused(run("bench", "--model", *options), sentence)
+
+
 # conformance
 
 
@@ -525,6 +586,54 @@ def test_bench_prints_times_and_ratios_and_announces_as_many_steps_as_it_takes(
         assert all(value > 0 for value in values.values())
     assert list(printed["together"]) == ["methods", "decode_s_per_step", "decode_ratio"]
     assert printed["together"]["methods"] == ["vanilla", "pine"]
+
+
+SMALL = ["--model", "random:tiny", "--documents", 4, "--document-tokens", 20, "--new-tokens", 3]
+
+
+def test_bench_sweeps_over_sizes(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(benchmark, "peak_memory", lambda *_: 123.4)
+    options = [*SMALL, "--methods", "pine", "--repeats", 1, "--trace"]
+    printed = run("bench", *options, "--sweep", "documents", "--sizes", "2,5", "--json").json
+    assert list(printed) == ["sweep", "points"]
+    assert printed["sweep"] == "documents"
+    assert [(point["documents"], point["n"]) for point in printed["points"]] == [(2, 138), (5, 138)]
+    assert all(point["methods"]["pine"]["trace_prefill_ratio"] > 0 for point in printed["points"])
+    table = run("bench", *options, "--sweep", "tokens", "--sizes", "130").stdout
+    assert "118" in table and "traced" in table  # 30 + 3 x 20 + 28
+
+
+def test_bench_profiles_where_time_goes(run: Run) -> None:
+    printed = run("bench", *SMALL, "--methods", "pine", "--profile", "--json").json
+    assert [(profile["method"], profile["part"]) for profile in printed["profiles"]] == [
+        ("pine", "prefill"),
+        ("pine", "decode"),
+    ]
+    for profile in printed["profiles"]:
+        shares = {place["where"]: place["share"] for place in profile["places"]}
+        assert sum(shares.values()) == pytest.approx(1)
+        assert {"linear layers", "rest of the model", "attention.merge_documents"} <= set(shares)
+    prefill, decode = ({place["where"] for place in profile["places"]} for profile in printed["profiles"])
+    assert "attention.document_importance" in prefill - decode
+    table = run("bench", *SMALL, "--methods", "pine", "--profile").stdout
+    assert "linear layers" in table and "%" in table
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--sweep", "documents", "--sizes", "2,x"],
+         "the sizes '2,x' are not numbers; give whole numbers separated by commas, such as 2,5,10"),
+        (["--sweep", "documents", "--sizes", "500"],
+         "a sweep over documents cannot have the size 500: with 2 documents of 200 tokens it leaves 500 "
+         "documents of 0 tokens; give other --sizes, or other --documents and --document-tokens"),
+        (["--sizes", "2,5"], "--sizes belong to a sweep; give --sweep tokens or --sweep documents"),
+    ],
+    ids=["no number", "too many", "no sweep"],
+)  # fmt: skip
+@pytest.mark.usefixtures("no_model")
+def test_bench_refuses_sizes_it_cannot_use(run: Run, options: list[str], sentence: str) -> None:
+    assert_refused(run("bench", *options), sentence)
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ FLOW = [
     *("rope", "blocks", "kv_cache", "trace", "attention", "forward", "events"),
     *("reuse", "checkpoint", "probe", "embedded", "models", "streaming", "run", "engine"),
     *("batch", "stock", "wrappers", "next_token", "permutation", "calibration"),
-    *("invariance", "profiling", "report", "inputs", "debias", "conformance"),
-    *("synthetic", "memory", "benchmark", "terminal", "cli", "__main__"),
+    *("invariance", "profiling", "synthetic", "selftest", "report", "inputs", "debias", "conformance"),
+    *("memory", "benchmark", "terminal", "cli", "__main__"),
 ]
 """The modules of pine_engine, each importing only those before it."""
 
