@@ -32,24 +32,27 @@ class Scoring:
     softcap: float | None = None
 
 
-def causal_tail(query: Tensor, key: Tensor, value: Tensor, scoring: Scoring) -> Tensor:
+def causal_tail(
+    query: Tensor, key: Tensor, value: Tensor, scoring: Scoring, bias: Tensor | None = None
+) -> Tensor:
     """Attention of queries that are the last of the keys: each sees all keys up to itself.
 
-    query: (H, Q, d). key, value: (G, K, d) or (H, K, d) with K >= Q. Returns (H, Q, d). Fused, unless
-    scores are capped, which fused attention does not offer.
+    query: (H, Q, d). key, value: (G, K, d) or (H, K, d) with K >= Q. bias: (K,), added to the scores of
+    each key. Returns (H, Q, d). Fused, unless scores are capped, which fused attention does not offer.
     """
     num_queries, num_keys = query.shape[1], key.shape[1]
     attend = _fused if scoring.softcap is None else _capped
-    if num_queries == num_keys and scoring.softcap is None:
+    if num_queries == num_keys and scoring.softcap is None and bias is None:
         return _fused(query, key, value, None, scoring, is_causal=True)
     outputs = []
     for first in range(0, num_queries, QUERY_CHUNK):
         chunk = query[:, first : first + QUERY_CHUNK]
         visible = num_keys - num_queries + first + chunk.shape[1]
-        mask = None
+        mask = None if bias is None else bias[None, :visible]
         if chunk.shape[1] > 1:
-            mask = query.new_full((chunk.shape[1], visible), NEGATIVE_INFINITY)
-            mask = mask.triu_(visible - chunk.shape[1] + 1)
+            later = query.new_full((chunk.shape[1], visible), NEGATIVE_INFINITY)
+            later = later.triu_(visible - chunk.shape[1] + 1)
+            mask = later if mask is None else later + mask
         outputs.append(attend(chunk, key[:, :visible], value[:, :visible], mask, scoring))
     return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)
 
@@ -250,18 +253,14 @@ def merge_documents(
     blocks: DocumentBlocks,
     padding: list[Tensor | None],
     tail: tuple[Tensor, Tensor],
-    *,
     softcap: float | None,
-    document_weight: float,
-    prefix: tuple[int, float],
 ) -> Tensor:
     """Attention of suffix tokens over documents, prefix and suffix: one softmax, merged per document.
 
-    document_query: (H, Q, D, d), or (H, Q, 1, d) where all documents share it. query: (H, Q, d), for
-    the tail. padding: per length class (documents, 1, length), 0 or -inf; None for one without padding.
+    document_query: (H, Q, D, d). query: (H, Q, d), for the tail. padding: per length class
+    (documents, 1, length), 0 or -inf; None for one without padding.
     tail: keys and values (G, K, d) of prefix and suffix, the queries being its last rows. All rotated,
-    queries scaled, one dtype. document_weight: logarithm of the documents' weight; prefix: its length,
-    and the logarithm of its weight. Returns (H, Q, d).
+    queries scaled, one dtype. Returns (H, Q, d).
     Each document's part is computed on its own and the parts are added in block order.
     """
     num_heads, num_queries, _, head_dim = document_query.shape
@@ -272,8 +271,7 @@ def merge_documents(
     first = 0
     for keys, values, bias in zip(blocks.keys, blocks.values, padding, strict=True):
         last = first + keys.shape[1]
-        part = by_document if by_document.shape[1] == 1 else by_document[:, first:last]
-        scores = _masked(cap(part @ keys.mT, softcap), bias)
+        scores = _masked(cap(by_document[:, first:last] @ keys.mT, softcap), bias)
         maximum = scores.amax(-1)
         weights = scores.sub_(maximum[..., None]).exp_()
         maxima.append(maximum)
@@ -283,9 +281,6 @@ def merge_documents(
 
     rows = query.reshape(num_kv_heads, -1, head_dim)
     scores = cap(rows @ tail_keys.mT, softcap)
-    prefix_length, prefix_weight = prefix
-    if prefix_weight:
-        scores[..., :prefix_length] += prefix_weight
     if num_queries > 1:
         num_keys = tail_keys.shape[1]
         mask = scores.new_full((num_queries, num_keys), NEGATIVE_INFINITY).triu_(num_keys - num_queries + 1)
@@ -294,8 +289,6 @@ def merge_documents(
     weights = scores.sub_(tail_maximum[..., None]).exp_()
 
     document_maxima = torch.cat(maxima, dim=1)
-    if document_weight:
-        document_maxima += document_weight
     maximum = torch.maximum(document_maxima.amax(1), tail_maximum)
     factors = (document_maxima - maximum[:, None]).exp_()
     tail_factor = (tail_maximum - maximum).exp_()

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from pine_engine import models
+from pine_engine.architecture import context_in_words, stated_context
 from pine_engine.embedded import Progress
 from pine_engine.errors import InputError
 from pine_engine.events import Event, RunDone, RunResult
@@ -151,8 +152,9 @@ class Engine:
         """Answers the prompt greedily under each method; yields events, the last one RunDone.
 
         methods: names, the default ones for None; the prompt is read once for each, then all answers are
-        written together, one batch row per method. trace: record positions and importances. keep_logits: keep the
-        logits of the suffix and of every step. stop_at_end: False writes max_new_tokens whatever comes.
+        written together, one batch row per method. trace: record positions and importances. keep_logits:
+        keep the logits of the suffix and of every step. stop_at_end: False writes max_new_tokens whatever
+        comes.
         memory: prompts read before, whose states are used where they are the same, and to which this one
         is added; without it only methods of this run share theirs.
         The model runs in a thread of its own; closing the generator stops it within one layer.
@@ -281,8 +283,10 @@ class Engine:
             raise InputError(f"the answer length is {max_new_tokens}; give 0 or more tokens")
         needed = layout.num_tokens + max_new_tokens
         if needed > self.max_context:
+            limit = f"the model reads {self.max_context} in all"
+            if self.max_context == stated_context(self.model.config):
+                limit = context_in_words(self.model.config)
             raise InputError(
                 f"the prompt has {layout.num_tokens} tokens and the answer may take {max_new_tokens}, but "
-                f"the model reads {self.max_context} in all; shorten or remove documents, or ask for a "
-                "shorter answer"
+                f"{limit}; shorten or remove documents, or ask for a shorter answer"
             )

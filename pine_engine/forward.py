@@ -77,36 +77,29 @@ AttentionMaskInterface.register(NAME, _no_mask)
 class PromptState:
     """What all layers of one prompt under one method share.
 
-    block_layout: None for methods in which no query needs it. padding: as in attention.merge_documents.
     positions: int64 (n + room for decoded tokens,), the position of every token as a query.
     compute_dtype: float32, or float64 for a float64 model: ranking and merging are never done in less.
+    block_layout: for methods that promise invariance or lay documents out; else None.
     table: complex (positions, d/2), see Rope; None where the model's rotation is all there is.
-    suffix_shift: int64 (D,) in block order, how much farther than it was encoded the suffix sees each
-        document; None if nowhere.
-    document_weight, prefix_weight: natural logarithm of what documents and prefix weigh for the suffix.
+    padding: for ranked methods, as in attention.merge_documents.
+    stored_order: physical index of each document token in the order the suffix reads them, for methods
+        that promise invariance and do not rank; None for the physical order.
+    suffix_shift: int64, how much farther than it was encoded the suffix sees each of these tokens; None
+        if nowhere.
+    key_bias: (n + room,), logarithm of every key's weight for the suffix; None if all weigh the same.
     """
 
     plan: AttentionPlan
-    block_layout: BlockLayout | None
-    padding: list[Tensor | None]
+    rope: Rope
+    recorder: TraceRecorder | None
     positions: Tensor
     compute_dtype: torch.dtype
-    rope: Rope
+    block_layout: BlockLayout | None
     table: Tensor | None
+    padding: list[Tensor | None]
+    stored_order: Tensor | None
     suffix_shift: Tensor | None
-    document_weight: float
-    prefix_weight: float
-    recorder: TraceRecorder | None
-
-    @property
-    def keeps_blocks(self) -> bool:
-        """True if the suffix reads documents one by one, and not the whole prompt in physical order."""
-        return self.plan.is_ranked or self.plan.method.promises_invariance
-
-    @property
-    def holds_pairs(self) -> bool:
-        """True if keys are kept in pair layout (see rope), False if as the model lays them out."""
-        return self.table is not None
+    key_bias: Tensor | None
 
     def position_ids(self, first: int, count: int) -> Tensor:
         """Position ids for the model, (1, count), of tokens first .. first + count - 1."""
@@ -133,32 +126,52 @@ def new_state(
     device = model.device
     dtype = torch.promote_types(model.dtype, torch.float32)
     positions = plan.query_positions(room).to(device)
-    blocks = None
-    padding: list[Tensor | None] = []
-    shift = None
-    if plan.method.promises_invariance or not plan.model_rotates:
-        blocks = build_blocks(plan.layout, device)
-        for part in blocks.split(blocks.is_padding[:, None]):
-            bias = torch.zeros(part.shape, dtype=dtype, device=device).masked_fill_(part, -math.inf)
-            padding.append(bias.transpose(-1, -2) if part.any() else None)
-        if plan.model_rotates and plan.suffix_document_starts is not None:
-            shift = (plan.suffix_document_starts - plan.query_starts).to(device)[blocks.order]
-            shift = shift if shift.any() else None
-    needs_table = shift is not None or not plan.model_rotates
-    divided = -math.log(plan.layout.num_documents)
+    lays_out = not plan.model_rotates
+    promises = plan.method.promises_invariance
+    blocks = build_blocks(plan.layout, device) if promises or lays_out else None
+    stored_order = shift = None
+    if blocks and promises and not plan.is_ranked:
+        stored_order = blocks.token_index[~blocks.is_padding]
+        shift = _suffix_shift(plan, blocks)
     return PromptState(
         plan=plan,
-        block_layout=blocks,
-        padding=padding,
+        rope=rope,
+        recorder=recorder,
         positions=positions,
         compute_dtype=dtype,
-        rope=rope,
-        table=rope.table(len(positions), head_dim_of(model), dtype) if needs_table else None,
+        block_layout=blocks,
+        table=rope.table(len(positions), head_dim_of(model), dtype)
+        if lays_out or shift is not None
+        else None,
+        padding=_padding(blocks, dtype) if blocks and plan.is_ranked else [],
+        stored_order=stored_order,
         suffix_shift=shift,
-        document_weight=0.0 if plan.method.divided == "nothing" else divided,
-        prefix_weight=divided if plan.method.divided == "documents_and_prefix" else 0.0,
-        recorder=recorder,
+        key_bias=_key_bias(plan, positions, dtype),
     )
+
+
+def _padding(blocks: BlockLayout, dtype: torch.dtype) -> list[Tensor | None]:
+    """0 for tokens and -inf for padding, (documents, 1, length) per length class, None without padding."""
+    padding: list[Tensor | None] = []
+    for part in blocks.split(blocks.is_padding[:, None]):
+        bias = torch.zeros(part.shape, dtype=dtype, device=part.device).masked_fill_(part, -math.inf)
+        padding.append(bias.mT if part.any() else None)
+    return padding
+
+
+def _suffix_shift(plan: AttentionPlan, blocks: BlockLayout) -> Tensor | None:
+    assert plan.suffix_document_starts is not None
+    shift = (plan.suffix_document_starts - plan.query_starts).to(blocks.order.device)[blocks.order]
+    return shift[blocks.document[~blocks.is_padding]] if shift.any() else None
+
+
+def _key_bias(plan: AttentionPlan, positions: Tensor, dtype: torch.dtype) -> Tensor | None:
+    if plan.method.divided == "nothing":
+        return None
+    bias = torch.zeros(len(positions), dtype=dtype, device=positions.device)
+    first = 0 if plan.method.divided == "documents_and_prefix" else plan.layout.prefix_length
+    bias[first : plan.layout.documents_end] = -math.log(plan.layout.num_documents)
+    return bias
 
 
 @dataclass(frozen=True)
@@ -187,46 +200,35 @@ def attend_continuation(
     count = query.shape[1]
     first = row.num_read(layer)
     positions = state.positions[first : first + count]
-    dtype = cache.keys.dtype
     if cache.blocks is None:
         if not state.plan.model_rotates:
-            query, key = (_rotate(state, vectors, positions).to(dtype) for vectors in (query, key))
+            query, key = (_rotate(state, part, positions).to(part.dtype) for part in (query, key))
         cache.append(key, value)
-        return causal_tail(query, cache.keys[:, : cache.length], cache.values[:, : cache.length], scoring)
+        keys, values = cache.keys[:, : cache.length], cache.values[:, : cache.length]
+        bias = None if state.key_bias is None else state.key_bias[: cache.length]
+        return causal_tail(query, keys, values, scoring, bias)
 
-    rotated = query.to(dtype) * scoring.scale
-    key = key.to(dtype)
-    pairs = None
-    if state.table is not None:
-        pairs = state.rope.to_pairs(rotated)
-        if not state.plan.model_rotates:
-            turn = state.table[positions]
-            rotated, key = from_pairs(pairs * turn), from_pairs(state.rope.to_pairs(key) * turn)
-        else:
-            rotated, key = from_pairs(pairs), from_pairs(state.rope.to_pairs(key))
-    cache.append(key, value.to(dtype))
-
-    assert state.block_layout
+    assert state.table is not None and state.block_layout is not None
+    dtype = cache.keys.dtype
+    turn = state.table[positions]
+    pairs = state.rope.to_pairs(query.to(dtype) * scoring.scale)
+    rotated = from_pairs(pairs * turn)
+    cache.append(from_pairs(state.rope.to_pairs(key.to(dtype)) * turn), value.to(dtype))
     outputs = []
     seen_before = cache.length - count
     chunk = max(1, SUFFIX_SCORES // (query.shape[0] * len(state.block_layout.document)))
     for start in range(0, count, chunk):
         stop = min(start + chunk, count)
         part = slice(start, stop)
-        document_query = rotated[:, part, None]
-        if pairs is not None:
-            document_query = _turn_to_documents(row, layer, pairs[:, part], positions[part])
         visible = seen_before + stop
         outputs.append(
             merge_documents(
-                document_query,
+                _turn_to_documents(row, layer, pairs[:, part], positions[part]),
                 rotated[:, part],
                 cache.blocks,
                 state.padding,
                 (cache.keys[:, :visible], cache.values[:, :visible]),
-                softcap=scoring.softcap,
-                document_weight=state.document_weight,
-                prefix=(state.plan.layout.prefix_length, state.prefix_weight),
+                scoring.softcap,
             )
         )
     return (outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)).to(query.dtype)
@@ -239,15 +241,9 @@ def _rotate(state: PromptState, vectors: Tensor, positions: Tensor) -> Tensor:
 
 
 def _turn_to_documents(row: Row, layer: int, pairs: Tensor, positions: Tensor) -> Tensor:
-    """Scaled suffix queries (H, Q, d/2), turned to where they see each document: (H, Q, D, d).
-
-    pairs: unrotated, or rotated to their positions by a model that rotates.
-    """
+    """Scaled suffix queries (H, Q, d/2), unrotated, turned to where they see each document: (H, Q, D, d)."""
     state, blocks = row.state, row.cache.layers[layer].blocks
     assert blocks and state.block_layout and state.table is not None
-    if state.suffix_shift is not None:
-        return from_pairs(pairs[:, :, None] * state.table[state.suffix_shift].conj())
-    assert blocks.unrotated_keys
     query = from_pairs(pairs)
     if state.rope.scale != 1:
         query = query / state.rope.scale**2
@@ -316,7 +312,7 @@ class PrefillPass:
             return output
 
         if self.prefix_of:
-            prefix = self._read_prefix(layer, key.dtype if plan.model_rotates else None)
+            prefix = self._read_prefix(layer, key.dtype)
         else:
             prefix = self._attend_prefix(query, key, value, scoring, output[0])
         documents = slice(layout.prefix_length - skipped, layout.documents_end - skipped)
@@ -351,19 +347,17 @@ class PrefillPass:
         self.row.cache.layers.append(cache)
         return cache
 
-    def _read_prefix(self, layer: int, dtype: torch.dtype | None) -> tuple[Tensor, Tensor]:
-        """Keys and values (G, S, d) of the prefix from the row that has read it: rotated, as this row's
-        method holds them. dtype: of the model; None for pairs in the compute dtype."""
+    def _read_prefix(self, layer: int, model_dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Rotated keys and values (G, S, d) of the prefix from the row that has read it, as this row's
+        method uses them: as the model gives them, or in pair layout and compute dtype."""
         assert self.prefix_of
-        cache, length = self.prefix_of.cache.layers[layer], self.row.state.plan.layout.prefix_length
-        keys, values = cache.keys[:, :length], cache.values[:, :length]
-        if dtype is not None:
-            return keys.to(dtype), values.to(dtype)
-        state = self.row.state
-        keys = keys.to(state.compute_dtype)
-        if not self.prefix_of.state.holds_pairs:
-            keys = from_pairs(state.rope.to_pairs(keys))
-        return keys, values.to(state.compute_dtype)
+        state, theirs = self.row.state, self.prefix_of.state
+        cache, length = self.prefix_of.cache.layers[layer], state.plan.layout.prefix_length
+        keys, values = (part[:, :length].to(state.compute_dtype) for part in (cache.keys, cache.values))
+        if state.plan.model_rotates:
+            keys = keys if theirs.plan.model_rotates else state.rope.to_vectors(as_pairs(keys))
+            return keys.to(model_dtype), values.to(model_dtype)
+        return (from_pairs(state.rope.to_pairs(keys)) if theirs.plan.model_rotates else keys), values
 
     def _attend_prefix(
         self, query: Tensor, key: Tensor, value: Tensor, scoring: Scoring, output: Tensor
@@ -394,29 +388,23 @@ class PrefillPass:
     ) -> None:
         """Documents of which none sees another; the model has rotated. Source: specification 3.2, 3.3."""
         state = self.row.state
-        layout, dtype = state.plan.layout, state.compute_dtype
+        layout = state.plan.layout
         for rows in _document_rows(layout):
             keys, values = (
                 torch.cat((front, part[:, rows]), dim=1)
                 for front, part in zip(prefix, (key, value), strict=True)
             )
             output[:, rows] = causal_tail(query[:, rows], keys, values, scoring)
-        if not state.keeps_blocks:
-            cache = self._open_layer(key, blocks=None)
-            cache.append(*prefix)
-            cache.append(key, value)
-            return
-        assert state.block_layout
-        stored = state.block_layout.token_index - layout.prefix_length
-        keys, prefix_keys = key[:, stored].to(dtype), prefix[0].to(dtype)
-        if state.holds_pairs:
-            keys, prefix_keys = (from_pairs(state.rope.to_pairs(part)) for part in (keys, prefix_keys))
-        blocks = DocumentBlocks(
-            keys=state.block_layout.split(keys),
-            values=state.block_layout.split(value[:, stored].to(dtype)),
-            unrotated_keys=None,
-        )
-        self._open_layer(key, blocks=blocks).append(prefix_keys, prefix[1].to(dtype))
+        if state.stored_order is not None:
+            stored = state.stored_order - layout.prefix_length
+            key, value = key[:, stored], value[:, stored]
+        if state.suffix_shift is not None:
+            assert state.table is not None
+            turned = state.rope.to_pairs(key.to(state.compute_dtype)) * state.table[state.suffix_shift]
+            key = state.rope.to_vectors(turned).to(key.dtype)
+        cache = self._open_layer(key, blocks=None)
+        cache.append(*prefix)
+        cache.append(key, value)
 
     def _placed(
         self,

@@ -8,16 +8,16 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class DocumentBlocks:
-    """One layer's documents for order-invariant decoding, one tensor per length class.
+    """One layer's documents where every query places them on its own, a tensor per length class.
 
-    keys: (G, documents, length, d), rotated by where the suffix sees them, or by their offset if every
-        query has its own starts. unrotated_keys: the same before rotation, needed to rank; else None.
-    values: as keys. All float32, since importance and merging are float32 in every model dtype.
+    keys: (G, documents, length, d), rotated by their offset. unrotated_keys: the same before rotation,
+        needed to rank. values: as keys. All float32, since importance and merging are float32 in every
+        model dtype.
     """
 
     keys: list[Tensor]
     values: list[Tensor]
-    unrotated_keys: list[Tensor] | None
+    unrotated_keys: list[Tensor]
 
 
 @dataclass

@@ -8,9 +8,10 @@ matter, so can another order. PCW and SP read documents alike.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import torch
+
 from pine_engine.forward import PromptState, Row
-from pine_engine.kv_cache import DocumentBlocks, KVCache, LayerCache, new_layer
-from pine_engine.rope import from_pairs
+from pine_engine.kv_cache import KVCache, LayerCache, new_layer
 
 
 @dataclass
@@ -24,8 +25,9 @@ class Memory:
 
 
 def find_prefix(rows: Iterable[Row], state: PromptState) -> Row | None:
-    """A row that has read the prefix of `state`'s prompt and holds it in a layout it can use."""
-    return next((row for row in rows if _shares_prefix(row.state, state)), None)
+    """A row that has read the prefix of `state`'s prompt, under any method; None for an empty prefix."""
+    prefix = state.plan.layout.prefix
+    return next((row for row in rows if row.state.plan.layout.prefix == prefix != ()), None)
 
 
 def find_documents(rows: Iterable[Row], state: PromptState) -> Row | None:
@@ -42,45 +44,36 @@ def fork(donor: Row, state: PromptState, room: int) -> Row:
     layout = state.plan.layout
     layers = []
     for layer in donor.cache.layers:
-        blocks = layer.blocks
-        length = layout.prefix_length if blocks else layout.documents_end
+        length = layout.prefix_length if layer.blocks else layout.documents_end
         keys = layer.keys[:, :length]
-        if state.holds_pairs and not donor.state.holds_pairs:
-            keys = from_pairs(state.rope.to_pairs(keys))
-            blocks = blocks and _in_pairs(blocks, state)
-        cache = _empty_like(layer, length + layout.suffix_length + room, blocks)
+        if state.suffix_shift is not None and donor.state.suffix_shift is None:
+            assert state.table is not None
+            turned = state.rope.to_pairs(keys[:, layout.prefix_length :].to(state.compute_dtype))
+            turned = state.rope.to_vectors(turned * state.table[state.suffix_shift])
+            keys = torch.cat((keys[:, : layout.prefix_length], turned.to(keys.dtype)), dim=1)
+        cache = _empty_like(layer, length + layout.suffix_length + room)
         cache.append(keys, layer.values[:, :length])
         layers.append(cache)
     return Row(state, KVCache(layers))
-
-
-def _shares_prefix(donor: PromptState, state: PromptState) -> bool:
-    same = donor.plan.layout.prefix == state.plan.layout.prefix != ()
-    return same and not (donor.holds_pairs and state.plan.model_rotates)
 
 
 def _shares_documents(donor: PromptState, state: PromptState) -> bool:
     theirs, ours = donor.plan, state.plan
     if theirs.layout.prefix != ours.layout.prefix or theirs.method.encoding != ours.method.encoding:
         return False
-    if donor.holds_pairs and not state.holds_pairs:
+    if donor.suffix_shift is not None and theirs.method.positions != ours.method.positions:
         return False
     if ours.method.promises_invariance:
         return sorted(theirs.layout.documents) == sorted(ours.layout.documents)
     return theirs.layout.documents == ours.layout.documents
 
 
-def _in_pairs(blocks: DocumentBlocks, state: PromptState) -> DocumentBlocks:
-    keys = [from_pairs(state.rope.to_pairs(part)) for part in blocks.keys]
-    return DocumentBlocks(keys, blocks.values, blocks.unrotated_keys)
-
-
-def _empty_like(layer: LayerCache, capacity: int, blocks: DocumentBlocks | None) -> LayerCache:
+def _empty_like(layer: LayerCache, capacity: int) -> LayerCache:
     return new_layer(
         num_kv_heads=layer.keys.shape[0],
         capacity=capacity,
         head_dim=layer.keys.shape[-1],
         dtype=layer.keys.dtype,
         device=layer.keys.device,
-        blocks=blocks,
+        blocks=layer.blocks,
     )
