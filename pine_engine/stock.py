@@ -8,7 +8,6 @@ cache the last call returned. So one object in the place of `model.forward` is e
 on its own, and returns logits and a cache that holds one of our rows for each sequence.
 """
 
-import inspect
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -90,8 +89,6 @@ class _AnsweringForward:
         self._layouts = layouts
         self._method = method
         self._read: list[tuple[Row, Tensor]] = []
-        # generate reads the names of forward's parameters.
-        self.__signature__ = inspect.signature(self._forward)
 
         device = engine.model.device
         longest = max(layout.num_tokens for layout in layouts)

@@ -93,6 +93,7 @@ class Calls:
             return prefill(*args, **options)
 
         def step(rows: Any, ids: Any) -> Tensor:
+            assert torch.is_inference_mode_enabled()
             self.made.append((len(rows), sum(row is not None for row in rows)))
             return extend(rows, ids)
 
@@ -104,10 +105,13 @@ def test_a_place_that_is_free_is_taken_by_the_next_prompt_and_kept_when_there_is
     tiny_llama: TinyLlama, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = Engine(tiny_llama())
+    ids = [answer.token_ids for answer in in_order(dict(answer_batch(engine, LAYOUTS[:3], max_new_tokens=4)))]
+    engine.stop_ids = frozenset([ids[1][1]])
+    assert ids[1][1] not in (ids[1][0], *ids[0], *ids[2])
     calls = Calls(engine, monkeypatch)
-    indices = [index for index, _ in answer_batch(engine, LAYOUTS[:3], max_new_tokens=3, batch_size=2)]
-    assert indices == [0, 1, 2]
-    assert calls.made == ["read", "read", (2, 2), (2, 2), "read", (2, 1), (2, 1)]
+    indices = [index for index, _ in answer_batch(engine, LAYOUTS[:3], max_new_tokens=4, batch_size=2)]
+    assert indices == [1, 0, 2]
+    assert calls.made == ["read", "read", (2, 2), "read", (2, 2), (2, 2), (2, 1)]
 
 
 def test_nothing_is_read_before_it_is_asked_for_or_after_closing(

@@ -80,6 +80,17 @@ def everything_about(model: LlamaForCausalLM) -> dict[str, Any]:
     }
 
 
+@pytest.mark.parametrize(("padding", "token"), [(7, 7), (None, 0)])
+def test_prompts_are_padded_on_the_left(model: LlamaForCausalLM, padding: int | None, token: int) -> None:
+    model.generation_config.pad_token_id = padding
+    expected = padded(LAYOUTS)
+    expected["input_ids"][expected["attention_mask"] == 0] = token
+    with answering(model, LAYOUTS) as inputs:
+        assert {name: values.tolist() for name, values in inputs.items()} == {
+            name: values.tolist() for name, values in expected.items()
+        }
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_greedy_answers_of_several_prompts_are_the_engines(model: LlamaForCausalLM, method: str) -> None:
     with answering(model, LAYOUTS, method=method) as inputs:
@@ -329,7 +340,9 @@ def test_prompt_lookup_writes_the_greedy_answer(model: LlamaForCausalLM) -> None
         fed.append(len(ids[0]))
         return extend(self, rows, ids, **options)
 
-    with answering(model, [LAYOUT]) as inputs:
+    # The suffix is part of a document, so candidates come with the prompt already.
+    layout = TokenLayout(LAYOUT.prefix, LAYOUT.documents, LAYOUT.documents[2][:3])
+    with answering(model, [layout]) as inputs:
         expected = model.generate(**inputs, max_new_tokens=30, min_new_tokens=30)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Engine, "extend", counted)
@@ -342,16 +355,19 @@ def test_prompt_lookup_writes_the_greedy_answer(model: LlamaForCausalLM) -> None
 
 def test_a_cache_that_is_returned_can_be_repeated_and_selected(model: LlamaForCausalLM) -> None:
     options = {"max_new_tokens": 3, "return_dict_in_generate": True, "min_new_tokens": 3}
+    model.requires_grad_(True)  # calls that generate does not make keep no graph either
     with answering(model, LAYOUTS) as inputs:
         output = model.generate(**inputs, **options)
         cache = output.past_key_values
-        assert cache.get_seq_length() == output.sequences.shape[1] - 1
         last = output.sequences[:, -1:]
         cache.batch_repeat_interleave(2)
         twice = model(input_ids=last.repeat_interleave(2, dim=0), past_key_values=cache).logits
+        assert cache.get_seq_length() == output.sequences.shape[1]
         cache.crop(-1)
+        assert cache.get_seq_length() == output.sequences.shape[1] - 1
         cache.batch_select_indices(torch.tensor([5, 0]))
         two = model(input_ids=last[[2, 0]], past_key_values=cache).logits
+    assert not twice.requires_grad
     for index, layout in enumerate(LAYOUTS):
         ids = output.sequences[index, inputs["input_ids"].shape[1] :].tolist()
         expected = reference_logits(model, layout.extend(ids), "pine")[-1].expand(2, -1)
