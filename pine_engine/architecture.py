@@ -100,15 +100,40 @@ def _rope_parameters(config: "PretrainedConfig") -> list[dict[str, Any]]:
 
 
 def stated_context(config: "PretrainedConfig") -> int | None:
-    """Longest prompt and answer together that the model was made for, in tokens; None if not stated.
+    """Longest prompt and answer together that can be read, in tokens; None if the config does not say."""
+    limits = _limits(config.get_text_config())
+    return min(limits)[0] if limits else None
 
-    Not more than its sliding window: the attention function here has none, and up to its length it is the
-    same.
+
+def context_in_words(config: "PretrainedConfig") -> str:
+    """What limits the context: "the model reads 8192 in all", or what it does farther on."""
+    limits = _limits(config.get_text_config())
+    return min(limits)[1] if limits else "the model does not say how many tokens it reads"
+
+
+def _limits(config: "PretrainedConfig") -> list[tuple[int, str]]:
+    """Each number of tokens that prompt and answer must not pass, and what it is; empty if not stated.
+
+    The attention function here has no window and no factor that grows with the position; up to their length
+    it is the same.
     """
-    limit = getattr(config.get_text_config(), "max_position_embeddings", None)
-    if not isinstance(limit, int) or limit < 1:
-        return None
-    return min(limit, sliding_window(config) or limit)
+    stated = getattr(config, "max_position_embeddings", None)
+    if not isinstance(stated, int) or stated < 1:
+        return []
+    limits = [(stated, f"the model reads {stated} in all")]
+    window = sliding_window(config)
+    if window:
+        limits.append(
+            (
+                window,
+                f"layers with a sliding window see no farther than {window} tokens, and PINE needs all seen",
+            )
+        )
+    for parameters in _rope_parameters(config):
+        if parameters.get("llama_4_scaling_beta"):
+            first = parameters["original_max_position_embeddings"]
+            limits.append((first, f"beyond {first} tokens the model scales its queries by their position"))
+    return limits
 
 
 def sliding_window(config: "PretrainedConfig") -> int | None:

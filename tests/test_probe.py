@@ -7,9 +7,9 @@ import torch
 from transformers import T5Config, T5ForConditionalGeneration
 
 from pine_engine import probe
+from pine_engine.architecture import context_in_words, stated_context
 from pine_engine.engine import Engine
-from pine_engine.errors import ModelError
-from pine_engine.models import max_context
+from pine_engine.errors import InputError, ModelError
 from pine_engine.probe import prove
 from tests.families import LAYOUT, make, rope
 
@@ -61,20 +61,48 @@ def test_attention_that_deviates_from_the_models_own_is_refused(monkeypatch: pyt
         prove(make("mistral", sliding_window=8))
 
 
+READS, WINDOW, SCALES = "the model reads", "layers with a sliding window see no farther than", "beyond"
+TWO_KINDS = {"sliding_window": 300, "use_sliding_window": True, "max_window_layers": 1}
+LATER_SCALED = {"rope_type": "yarn", "factor": 2.0, "rope_theta": 1e4, "llama_4_scaling_beta": 0.1}
+
+
 @pytest.mark.parametrize(
-    ("family", "options", "limit"),
+    ("family", "options", "limit", "words"),
     [
-        ("llama", {}, 512),
-        ("mistral", {"sliding_window": 300}, 300),
-        ("mistral", {"sliding_window": 4096}, 512),
-        ("mistral", {"sliding_window": None}, 512),
-        ("qwen2", {"sliding_window": 300}, 512),
-        ("qwen2", {"sliding_window": 300, "use_sliding_window": True, "max_window_layers": 1}, 300),
-        ("qwen2", {"sliding_window": 300, "use_sliding_window": True, "max_window_layers": 2}, 512),
+        ("llama", {}, 512, READS),
+        ("mistral", {"sliding_window": 300}, 300, WINDOW),
+        ("mistral", {"sliding_window": 4096}, 512, READS),
+        ("mistral", {"sliding_window": None}, 512, READS),
+        ("qwen2", {"sliding_window": 300}, 512, READS),
+        ("qwen2", TWO_KINDS, 300, WINDOW),
+        ("qwen2", TWO_KINDS | {"max_window_layers": 2}, 512, READS),
+        ("gemma2", {"sliding_window": 300}, 300, WINDOW),
+        ("llama4_text", {"attention_chunk_size": 300}, 300, WINDOW),
+        (
+            "ministral3",
+            {"rope_parameters": LATER_SCALED | {"original_max_position_embeddings": 200}},
+            200,
+            SCALES,
+        ),
     ],
 )
-def test_a_longer_window_limits_the_context(family: str, options: dict[str, Any], limit: int) -> None:
-    assert max_context(make(family, **options)) == limit
+def test_what_limits_the_context_is_found_and_said(
+    family: str, options: dict[str, Any], limit: int, words: str
+) -> None:
+    config = make(family, **options).config
+    assert stated_context(config) == limit
+    assert context_in_words(config).startswith(f"{words} {limit} ")
+
+
+def test_a_prompt_longer_than_the_window_is_refused_naming_it() -> None:
+    engine = Engine(make("mistral", sliding_window=40))
+    engine.check_length(LAYOUT, 40 - LAYOUT.num_tokens)
+    with pytest.raises(InputError) as raised:
+        engine.check_length(LAYOUT, 41 - LAYOUT.num_tokens)
+    assert str(raised.value) == (
+        "the prompt has 17 tokens and the answer may take 24, but layers with a sliding window see no "
+        "farther than 40 tokens, and PINE needs all seen; shorten or remove documents, or ask for a shorter answer"
+    )
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
