@@ -44,19 +44,27 @@ TIE = "tie"
 
 @dataclass(frozen=True)
 class DebiasPlan:
-    """What is run: comparisons under one wrapper, and the orders of each, none where none change.
+    """What is run: comparisons under one wrapper, and the orders of each, none where they stay in order.
 
-    num_prompts: how many prompts are read in all.
+    max_new_tokens: of generated answers, 0 where none is.
     """
 
     wrapper: Wrapper
     base: str
     comparisons: tuple[LabelledComparison, ...]
     orders: tuple[tuple[Order, ...], ...]
-    num_prompts: int
     majority: bool
     max_new_tokens: int
     seed: int
+
+    @property
+    def num_prompts(self) -> int:
+        """How many prompts are read in all."""
+        count = len(self.comparisons)
+        if self.wrapper.orders is None:
+            return count * (1 + len(CONTENT_FREE))
+        in_all_orders = pride_samples(count, seed=self.seed) if self.wrapper.has_prior else range(count)
+        return sum(len(own) if index in in_all_orders else 1 for index, own in enumerate(self.orders))
 
 
 @dataclass(frozen=True)
@@ -93,39 +101,43 @@ def plan_debias(
     """
     row = get_wrapper(wrapper)
     get_methods([base])
-    permutes = row.orders is not None
-    if majority and (not permutes or row.has_prior):
+    if majority and (row.orders is None or row.has_prior):
         names = [other.name for other in WRAPPERS.values() if other.orders and not other.has_prior]
         raise InputError(f"{wrapper} takes no majority of answers; choose from: {', '.join(names)}")
+    _check_labels(row, comparisons)
+    kind = row.orders
+    orders = [
+        document_orders(len(one.documents), kind, samples=samples, seed=seed, max_orders=max_orders)
+        if kind
+        else []
+        for one in comparisons
+    ]
+    return DebiasPlan(
+        wrapper=row,
+        base=base,
+        comparisons=tuple(comparisons),
+        orders=tuple(map(tuple, orders)),
+        majority=majority,
+        max_new_tokens=max_new_tokens if majority or row.calibrated in ("first", "every") else 0,
+        seed=seed,
+    )
+
+
+def _check_labels(wrapper: Wrapper, comparisons: Sequence[LabelledComparison]) -> None:
     for comparison in comparisons:
-        if not comparison.labels and (permutes or row.calibrated == "labels"):
+        labels, documents = len(comparison.labels), len(comparison.documents)
+        if not labels and (wrapper.orders or wrapper.calibrated == "labels"):
             raise InputError(
-                f"{wrapper} needs the labels that the model may answer; give some, such as A and B"
+                f"{wrapper.name} needs the labels that the model may answer; give some, such as A and B"
             )
-        if permutes and len(comparison.labels) != len(comparison.documents):
+        if wrapper.orders and labels != documents:
             raise InputError(
-                f"there are {len(comparison.labels)} labels for {len(comparison.documents)} documents; give "
-                "one label per document"
+                f"there are {labels} labels for {documents} documents; give one label per document"
             )
-    if row.has_prior and len({tuple(comparison.labels) for comparison in comparisons}) > 1:
-        raise InputError(f"{wrapper} learns about labels, which differ here; give the same labels throughout")
-    orders = tuple(
-        tuple(
-            document_orders(
-                len(comparison.documents), row.orders, samples=samples, seed=seed, max_orders=max_orders
-            )
-            if row.orders
-            else ()
+    if wrapper.has_prior and len({tuple(comparison.labels) for comparison in comparisons}) > 1:
+        raise InputError(
+            f"{wrapper.name} learns about labels, which differ here; give the same labels throughout"
         )
-        for comparison in comparisons
-    )
-    learnt_from = pride_samples(len(comparisons), seed=seed) if row.has_prior else range(len(comparisons))
-    num_prompts = (
-        sum(len(own) if index in learnt_from else 1 for index, own in enumerate(orders))
-        if permutes
-        else len(comparisons) * (1 + len(CONTENT_FREE))
-    )
-    return DebiasPlan(row, base, tuple(comparisons), orders, num_prompts, majority, max_new_tokens, seed)
 
 
 def debias(
@@ -133,9 +145,11 @@ def debias(
 ) -> Generator[Event | OptionRun | AnswerRun | Debiased, None, None]:
     """Runs the plan; yields events as the wrapped functions do, and a Debiased for each comparison in turn.
 
-    Closing the generator stops the computing. Raises InputError for labels of several tokens, and for
-    comparisons of which no prompt can be made.
+    Closing the generator stops the computing. Raises InputError for labels of several tokens and, before
+    anything is run, for comparisons of which no prompt can be made or whose prompt does not fit.
     """
+    for comparison in plan.comparisons:
+        engine.check_length(comparison.tokenize(engine), plan.max_new_tokens)
     if plan.wrapper.has_prior:
         yield from _debias_by_prior(engine, plan)
         return
@@ -180,7 +194,7 @@ def debias_rows(report: dict[str, Any]) -> list[dict[str, Any]]:
     return [
         {
             "file": result["file"],
-            "answer": result["answer"],
+            "answer": result["answer"] or "none",
             "scores": ", ".join(f"{label} {score:.3g}" for label, score in result["scores"].items()),
             f"{report['base']} alone": ", ".join(
                 f"{answer or 'none'} {count}x" for answer, count in result["base_answers"].items()

@@ -144,8 +144,9 @@ def permute_options(
 ) -> Generator[Event | OptionRun | OptionResult, None, None]:
     """Averages what the next token says about the documents over the orders.
 
-    labels: what the model answers for the first, second, ... place. Yields the events of reading each prompt
-    and its OptionRun, at last the OptionResult. Closing the generator stops the computing.
+    labels: what the model answers for the first, second, ... place. A base that is itself invariant can tell
+    places apart only where the prompt is built for each order and names them. Yields the events of reading
+    each prompt and its OptionRun, at last the OptionResult. Closing the generator stops the computing.
     Raises InputError for labels that are not one token, and if their number or an order does not fit.
     """
     (method,) = get_methods([base])

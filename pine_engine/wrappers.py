@@ -39,7 +39,7 @@ class Wrapper:
 
 _PERMUTATION = "Zheng et al. 2024, chujiezheng/LLM-MCQ-Bias"
 _CALIBRATION = "Zhao et al. 2021, tonyzhaozh/few-shot-learning"
-_ITS_STARTS = "only if the same orders of the contents are visited"
+_SAME_ORDERS = "only if the same orders of the contents are visited"
 _CALIBRATION_PROMISE = "no: the content-free prompts know nothing of the order"
 
 _ROWS = (
@@ -61,7 +61,7 @@ _ROWS = (
         False,
         "nothing",
         "As full permutation, over the k rotations of the documents.",
-        _ITS_STARTS,
+        _SAME_ORDERS,
         "k times the base method",
         _PERMUTATION,
     ),
@@ -72,7 +72,7 @@ _ROWS = (
         False,
         "nothing",
         "As full permutation, over a seeded random sample of the orders.",
-        _ITS_STARTS,
+        _SAME_ORDERS,
         "as many times the base method as orders are drawn",
         "specification 8.1, for many documents",
     ),

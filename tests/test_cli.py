@@ -400,7 +400,7 @@ def test_debias_checks_method_and_file_before_a_model_is_loaded(run: Run, tmp_pa
 
 
 def test_debias_refuses_labels_of_several_tokens(run: Run, tmp_path: Path, tiny: Path) -> None:
-    path = write(tmp_path / "given.json", {**LABELLED, "labels": ["one", "two"]})
+    path = write(tmp_path / "given.json", {**LABELLED, "instruction": "Judge.", "labels": ["one", "two"]})
     assert_refused(
         run("debias", path, "--wrapper", "permutation_full", "--model", tiny, "--json"),
         "the label 'one' has 3 tokens; give labels of one token, such as A and B",

@@ -115,6 +115,18 @@ def test_methods_and_labels_are_checked_too() -> None:
     assert plan_debias([eight], wrapper="permutation_full", max_orders=40320).num_prompts == 40320
 
 
+def test_a_prompt_that_does_not_fit_is_refused_before_another_is_read(engine: Engine) -> None:
+    comparisons = [COMPARISON, changed(documents=["x" * 900, "y", "z"])]
+    events = debias(engine, plan_debias(comparisons, wrapper="permutation_cyclic"))
+    with pytest.raises(InputError, match="^the prompt has .* and the answer may take 0, but the model reads"):
+        next(events)
+    room = engine.max_context - COMPARISON.tokenize(engine).num_tokens
+    options: dict[str, Any] = {"wrapper": "permutation_cyclic", "max_new_tokens": room + 1}
+    assert len(answers(engine, **options)) == 1
+    with pytest.raises(InputError, match=f"and the answer may take {room + 1}, but"):
+        next(debias(engine, plan_debias([COMPARISON], majority=True, **options)))
+
+
 # answers
 
 
@@ -243,7 +255,7 @@ def test_an_answer_names_a_label_in_brackets_or_by_opening_with_it(text: str, pl
 
 def test_the_report_is_plain_and_its_rows_are_for_people(engine: Engine) -> None:
     plan = plan_debias([COMPARISON] * 2, wrapper="permutation_cyclic", base="pine")
-    results = [Debiased("A", {"A": 0.98765, "B": 0.01}, {"A": 2, "": 1}), Debiased("Tea.", {}, {})]
+    results = [Debiased("A", {"A": 0.98765, "B": 0.01}, {"A": 2, "": 1}), Debiased("", {}, {})]
     report = debias_report(engine, plan, ["a.json", "b.json"], results)
     assert report == {
         "model": "model",
@@ -258,10 +270,10 @@ def test_the_report_is_plain_and_its_rows_are_for_people(engine: Engine) -> None
                 "scores": {"A": 0.98765, "B": 0.01},
                 "base_answers": {"A": 2, "": 1},
             },
-            {"file": "b.json", "answer": "Tea.", "scores": {}, "base_answers": {}},
+            {"file": "b.json", "answer": "", "scores": {}, "base_answers": {}},
         ],
     }
     assert debias_rows(report) == [
         {"file": "a.json", "answer": "A", "scores": "A 0.988, B 0.01", "pine alone": "A 2x, none 1x"},
-        {"file": "b.json", "answer": "Tea.", "scores": "", "pine alone": ""},
+        {"file": "b.json", "answer": "none", "scores": "", "pine alone": ""},
     ]

@@ -36,7 +36,7 @@ from pine_engine.permutation import (
 )
 from pine_engine.prompt import Piece, Prompt
 from pine_engine.wrappers import WRAPPERS, get_wrapper
-from tests.tokenizers import letter_tokenizer
+from tests.tokenizers import letter_tokenizer, sentencepiece_tokenizer
 
 PREFIX = tuple(range(60, 73))
 DOCUMENTS = ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35), (41,))
@@ -221,6 +221,9 @@ def test_every_prompt_read_is_told_and_closing_stops(engine: Engine) -> None:
 def test_a_label_stands_for_itself_with_and_without_a_blank(engine: Engine) -> None:
     a, b, blank = letter_tokenizer().convert_tokens_to_ids(["A", "B", " "])
     assert label_ids(engine, ["A", ["B", " "]]) == ((a,), (b, blank))
+    tokenizer = sentencepiece_tokenizer("prepend")
+    with_blank = label_ids(Engine(engine.model, tokenizer), ["a", "b"])
+    assert [tokenizer.convert_ids_to_tokens(ids) for ids in with_blank] == [["a", "▁a"], ["b"]]
 
 
 @pytest.mark.parametrize(
