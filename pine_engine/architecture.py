@@ -123,12 +123,8 @@ def _limits(config: "PretrainedConfig") -> list[tuple[int, str]]:
     limits = [(stated, f"the model reads {stated} in all")]
     window = sliding_window(config)
     if window:
-        limits.append(
-            (
-                window,
-                f"layers with a sliding window see no farther than {window} tokens, and PINE needs all seen",
-            )
-        )
+        words = f"the model's sliding window is {window} tokens, and no document may fall out of it"
+        limits.append((window, words))
     for parameters in _rope_parameters(config):
         if parameters.get("llama_4_scaling_beta"):
             first = parameters["original_max_position_embeddings"]

@@ -61,7 +61,7 @@ def test_attention_that_deviates_from_the_models_own_is_refused(monkeypatch: pyt
         prove(make("mistral", sliding_window=8))
 
 
-READS, WINDOW, SCALES = "the model reads", "layers with a sliding window see no farther than", "beyond"
+READS, WINDOW, SCALES = "the model reads", "the model's sliding window is", "beyond"
 TWO_KINDS = {"sliding_window": 300, "use_sliding_window": True, "max_window_layers": 1}
 LATER_SCALED = {"rope_type": "yarn", "factor": 2.0, "rope_theta": 1e4, "llama_4_scaling_beta": 0.1}
 
@@ -100,8 +100,8 @@ def test_a_prompt_longer_than_the_window_is_refused_naming_it() -> None:
     with pytest.raises(InputError) as raised:
         engine.check_length(LAYOUT, 41 - LAYOUT.num_tokens)
     assert str(raised.value) == (
-        "the prompt has 17 tokens and the answer may take 24, but layers with a sliding window see no "
-        "farther than 40 tokens, and PINE needs all seen; shorten or remove documents, or ask for a shorter answer"
+        "the prompt has 17 tokens and the answer may take 24, but the model's sliding window is 40 tokens, "
+        "and no document may fall out of it; shorten or remove documents, or ask for a shorter answer"
     )
 
 
