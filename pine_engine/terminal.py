@@ -59,7 +59,9 @@ def print_report(report: dict[str, Any], as_json: bool, rows: list[dict[str, Any
         print(json.dumps(report))
         return
     columns = list(dict.fromkeys(name for row in rows for name in row))
-    table = Table(*columns)
+    table = Table()
+    for name in columns:
+        table.add_column(name, overflow="fold")  # a long word goes on in the next line, and loses nothing
     for row in rows:
         # Text: brackets in a model's answer are no colours.
         table.add_row(*(Text(_cell(row.get(name))) for name in columns))

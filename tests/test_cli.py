@@ -17,9 +17,11 @@ from rich.console import Console
 from safetensors.torch import load_file, save_file
 from transformers import LlamaForCausalLM
 
-from pine_engine import benchmark, cli, report, terminal
+from pine_engine import benchmark, catalog, catalog_command, cli, report, terminal
 from pine_engine.methods import METHODS
+from pine_engine.models import LoadableModel
 from pine_engine.selftest import Check
+from pine_engine.wrappers import WRAPPERS
 from tests.tokenizers import letter_tokenizer
 
 ROOT = Path(cli.__file__).parents[1]
@@ -109,7 +111,7 @@ def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     def load(*_: Any, **__: Any) -> None:
         raise AssertionError("a model was loaded")
 
-    monkeypatch.setattr(cli, "load", load)
+    monkeypatch.setattr(terminal, "load", load)
 
 
 @pytest.mark.parametrize(
@@ -429,7 +431,7 @@ def test_debias_answers_every_file_and_announces_the_prompts_it_reads(
         announced.append(total)
         yield taken.append
 
-    monkeypatch.setattr(cli, "progress", progress)
+    monkeypatch.setattr(terminal, "progress", progress)
     # The judge's instruction alone is longer than the tiny model reads.
     short = {**LABELLED, "instruction": "Judge."}
     files = [write(tmp_path / name, short) for name in ("one.json", "two.json")]
@@ -566,7 +568,7 @@ def test_bench_prints_times_and_ratios_and_announces_as_many_steps_as_it_takes(
         announced.append(total)
         yield taken.append
 
-    monkeypatch.setattr(cli, "progress", progress)
+    monkeypatch.setattr(terminal, "progress", progress)
     monkeypatch.setattr(benchmark, "peak_memory", lambda *_: 123.4)
     sizes = ["--documents", 3, "--document-tokens", 5, "--new-tokens", 3, "--repeats", 2]
     outcome = run("bench", *sizes, "--methods", "vanilla,pine", "--model", tiny, "--json")
@@ -656,7 +658,7 @@ def test_progress_ends_where_it_was_announced_to(
         totals.append(total)
         yield taken.append
 
-    monkeypatch.setattr(cli, "progress", progress)
+    monkeypatch.setattr(terminal, "progress", progress)
     methods = ["--model", tiny, "--methods", "pcw,nia"]
     run(verb, *{
         "compare": [comparison, *methods, "--max-new-tokens", 1],
@@ -669,12 +671,95 @@ def test_progress_ends_where_it_was_announced_to(
 def test_a_terminal_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=100)
     monkeypatch.setattr(terminal, "stderr", console)
-    with cli.progress(3) as advance:
+    with terminal.progress(3) as advance:
         advance("pine has read 12 tokens")
         advance("pine has answered")
     assert isinstance(console.file, io.StringIO)
     shown = console.file.getvalue()
     assert "2/3" in shown and "pine has answered" in shown
+
+
+# methods and models
+
+
+def test_methods_prints_every_row_of_both_tables(run: Run) -> None:
+    printed = run("methods", "--json").json
+    assert list(printed) == ["methods", "wrappers"]
+    assert [row["name"] for row in printed["methods"]] == list(METHODS)
+    assert [row["name"] for row in printed["wrappers"]] == list(WRAPPERS)
+    by_name = {row["name"]: row for row in printed["methods"]}
+    assert by_name["sp"] == {
+        "name": "sp",
+        "label": "SP",
+        "sees": "none",
+        "positions": "all start together",
+        "weight": "1/k for documents",
+        "promise": "yes",
+        "cost": METHODS["sp"].cost,
+        "source": METHODS["sp"].source,
+        "meaning": METHODS["sp"].meaning,
+    }
+    assert (by_name["vanilla"]["sees"], by_name["pine"]["sees"]) == ("earlier ones", "all")
+    assert (by_name["pine"]["positions"], by_name["vanilla"]["promise"]) == ("important ones closest", "no")
+
+
+def test_methods_without_json_is_a_table_that_loses_nothing(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terminal, "stdout", Console(width=300))
+    wide = run("methods").stdout
+    monkeypatch.setattr(terminal, "stdout", Console(width=80))
+    narrow = run("methods").stdout
+    for row in (*METHODS.values(), *WRAPPERS.values()):
+        assert f" {row.name} " in wide
+    assert "…" not in wide + narrow
+    # Nothing is cut off: the same letters, in more lines.
+    assert sorted(filter(str.isalnum, narrow)) == sorted(filter(str.isalnum, wide))
+
+
+def test_methods_writes_the_tables_between_the_markers_of_a_file(run: Run, tmp_path: Path) -> None:
+    file = write(tmp_path / "page.md", f"# Before\n\n{catalog.BEGIN}\nold\n{catalog.END}\n\nAfter.\n")
+    assert (run("methods", "--into", file).status, run("methods", "--into", file).stdout) == (0, "")
+    markdown = run("methods", "--markdown").stdout
+    assert file.read_text() == f"# Before\n\n{catalog.BEGIN}\n\n{markdown}\n{catalog.END}\n\nAfter.\n"
+    assert f"| PINE | `pine` | {METHODS['pine'].meaning} | yes |" in markdown
+    assert f"| PriDe | `pride` | {WRAPPERS['pride'].meaning} | no: " in markdown
+
+
+@pytest.mark.parametrize(
+    "content", ["no markers", f"{catalog.END}\n{catalog.BEGIN}\n"], ids=["none", "swapped"]
+)
+def test_methods_refuses_a_file_without_markers(run: Run, tmp_path: Path, content: str) -> None:
+    file = write(tmp_path / "page.md", content)
+    assert_refused(
+        run("methods", "--into", file),
+        f"{file} has no place for the tables; expected a line {catalog.BEGIN} and later one {catalog.END}",
+    )
+    assert file.read_text() == content
+    assert_refused(
+        run("methods", "--into", tmp_path / "absent.md"),
+        f"{tmp_path}/absent.md cannot be read: No such file or directory; give a file that exists",
+    )
+
+
+def test_models_says_what_loads_and_why_others_do_not(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [
+        LoadableModel("Tiny", "embedded", 98_000_000, 8192, "llama", supported=True, reason=""),
+        LoadableModel(
+            "some/bloom",
+            "hub",
+            5_000_000,
+            None,
+            "bloom",
+            supported=False,
+            reason="it uses ALiBi; use a Llama",
+        ),
+    ]
+    monkeypatch.setattr(catalog_command, "list_models", lambda: found)
+    assert run("models", "--json").json == {"models": [dataclasses.asdict(model) for model in found]}
+    shown = " ".join(run("models").stdout.split())
+    assert "98 MB" in shown and "8192" in shown
+    assert "some/bloom" in shown and "ALiBi" in shown
 
 
 # as it is started

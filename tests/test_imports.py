@@ -12,9 +12,9 @@ FLOW = [
     *("errors", "architecture", "methods", "prompt", "tasks", "layout", "plan"),
     *("rope", "blocks", "kv_cache", "trace", "attention", "forward", "events"),
     *("reuse", "checkpoint", "probe", "embedded", "models", "streaming", "run", "engine"),
-    *("batch", "stock", "wrappers", "next_token", "permutation", "calibration"),
+    *("batch", "stock", "wrappers", "catalog", "next_token", "permutation", "calibration"),
     *("invariance", "profiling", "synthetic", "selftest", "report", "inputs", "debias", "conformance"),
-    *("memory", "benchmark", "terminal", "cli", "__main__"),
+    *("memory", "benchmark", "terminal", "options", "bench_command", "catalog_command", "cli", "__main__"),
 ]
 """The modules of pine_engine, each importing only those before it."""
 

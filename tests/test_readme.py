@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pine_engine.methods import METHODS
+from pine_engine.catalog import write_into
+from pine_engine.methods import METHODS, get_methods
+from pine_engine.wrappers import WRAPPERS
 
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
 
@@ -20,15 +22,23 @@ def test_library_example_runs_and_its_two_scores_are_equal(embedded_folder: Path
         exec(compile(code, "README.md", "exec"), {})
     *answers, as_is, shuffled = printed.getvalue().strip().splitlines()
     text = "\n".join(answers)
-    assert [name for name in METHODS if re.search(rf"^{name}: \S", text, re.MULTILINE)] == list(METHODS)
+    answered = re.findall(r"^(\w+): \S", text, re.MULTILINE)
+    assert answered == [method.name for method in get_methods()]
     assert as_is.startswith("{'pine': [Score(")
     assert as_is == shuffled
 
 
-def test_table_of_methods_is_complete() -> None:
-    for method in METHODS.values():
-        promise = "yes" if method.promises_invariance else "no"
-        assert f"| {method.label} | {method.meaning} | {promise} | {method.source} |" in README
+def test_tables_of_methods_are_the_tables(tmp_path: Path) -> None:
+    """If not: python -m pine_engine methods --into README.md."""
+    copy = tmp_path / "README.md"
+    copy.write_text(README, encoding="utf-8")
+    write_into(copy)
+    assert copy.read_text(encoding="utf-8") == README
+    for row in (*METHODS.values(), *WRAPPERS.values()):
+        assert (
+            f"| {row.label} | `{row.name}` | {row.meaning} | {row.promise} | {row.cost} | {row.source} |"
+            in README
+        )
 
 
 def test_images_and_linked_files_exist() -> None:

@@ -1,0 +1,58 @@
+"""The verbs `methods` and `models`: what there is."""
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pine_engine import catalog, terminal
+from pine_engine.models import list_models
+from pine_engine.options import AsJson
+
+
+def list_methods(
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print the tables of the README.")] = False,
+    into: Annotated[
+        Path | None, typer.Option(help="Write the tables into this file, between its markers.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print every method and wrapper: what it does, whether it promises invariance, cost, source."""
+    if into is not None:
+        catalog.write_into(into)
+    elif markdown:
+        print(catalog.markdown(), end="")
+    else:
+        methods, wrappers = catalog.method_rows(), catalog.wrapper_rows()
+        shown = [
+            {
+                "name": row["name"],
+                "what it does": row["meaning"],
+                "documents see": row.get("sees"),
+                "positions": row.get("positions"),
+                "weight": row.get("weight"),
+                "invariant": row["promise"],
+                "cost": row["cost"],
+                "source": row["source"],
+            }
+            for row in [*methods, *wrappers]
+        ]
+        terminal.print_report({"methods": methods, "wrappers": wrappers}, as_json, shown)
+
+
+def show_models(as_json: AsJson = False) -> None:
+    """List the models on this machine: which can be loaded, and why others cannot."""
+    found = list_models()
+    rows = [
+        {
+            "name": model.name,
+            "from": model.origin,
+            "family": model.family or None,
+            "size": f"{model.size_bytes / 1e6:,.0f} MB",
+            "context": model.context,
+            "loads": "yes" if model.supported else f"no: {model.reason}",
+        }
+        for model in found
+    ]
+    terminal.print_report({"models": [dataclasses.asdict(model) for model in found]}, as_json, rows)
