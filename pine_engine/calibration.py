@@ -199,7 +199,8 @@ def _layouts(
 def _choose(logprobs: Tensor, steps: Steps) -> int:
     """The calibrated choice from logprobs (rows, V): the prompt's row first, then the content-free ones.
 
-    A single row, which has nothing to be compared with, chooses its most likely token.
+    `first` subtracts probabilities among the candidates, `every` divides them over the vocabulary. A single
+    row, which has nothing to be compared with, chooses its most likely token.
     """
     own, free = logprobs[0], logprobs[1:]
     if not len(free):

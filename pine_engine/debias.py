@@ -97,10 +97,13 @@ def plan_debias(
 
     majority: documents are voted for by generated answers, not averaged by the next token's probabilities.
     samples, seed, max_orders: see document_orders; the seed also chooses what PriDe learns from.
-    Raises InputError for an unknown wrapper or method, labels that do not fit, and too many orders.
+    Raises InputError for an unknown wrapper or method, no comparison, labels that do not fit, and too many
+    orders.
     """
     row = get_wrapper(wrapper)
     get_methods([base])
+    if not comparisons:
+        raise InputError("there is nothing to answer; give at least one comparison")
     if majority and (row.orders is None or row.has_prior):
         names = [other.name for other in WRAPPERS.values() if other.orders and not other.has_prior]
         raise InputError(f"{wrapper} takes no majority of answers; choose from: {', '.join(names)}")

@@ -13,8 +13,8 @@ OrderKind = Literal["full", "cyclic", "sampled"]
 """Which orders of k documents are run: all k!, the k rotations, or a random sample."""
 
 Calibrated = Literal["nothing", "labels", "first", "every"]
-"""What is divided by its probability without content: nothing, the probabilities of given labels, the first
-generated token, or every generated token."""
+"""What is compared with its probability without content: nothing, given labels, the first generated token, or
+every generated token."""
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,8 @@ class Wrapper:
     """One wrapper; see the types above for its columns.
 
     orders: None if the documents keep their order. has_prior: the orders are run on a few samples only,
-    and what they tell about the labels is taken from all others. promise: whether the result may depend
-    on the order in which the documents are given. cost: in words, in runs of the base method.
+    and what they tell about the labels is taken from all others. promise: whether the result is
+    the same in whatever order the documents are given. cost: in words, in runs of the base method.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Wrapper:
 _PERMUTATION = "Zheng et al. 2024, chujiezheng/LLM-MCQ-Bias"
 _CALIBRATION = "Zhao et al. 2021, tonyzhaozh/few-shot-learning"
 _SAME_ORDERS = "only if the same orders of the contents are visited"
-_CALIBRATION_PROMISE = "no: the content-free prompts know nothing of the order"
+_CALIBRATION_PROMISE = "no, unless the base method is"
 
 _ROWS = (
     Wrapper(

@@ -104,6 +104,8 @@ def test_what_cannot_be_run_is_refused_without_a_model(
 def test_methods_and_labels_are_checked_too() -> None:
     with pytest.raises(InputError, match="^unknown method 'magic'; choose from: vanilla, "):
         plan_debias([COMPARISON], wrapper="pride", base="magic")
+    with pytest.raises(InputError, match="^there is nothing to answer; give at least one comparison$"):
+        plan_debias([], wrapper="pride")
     others = [COMPARISON, changed(labels=["1", "2", "3"])]
     with pytest.raises(InputError) as raised:
         plan_debias(others, wrapper="pride")
