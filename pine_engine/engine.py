@@ -14,7 +14,7 @@ from pine_engine.architecture import context_in_words, stated_context
 from pine_engine.embedded import Progress
 from pine_engine.errors import InputError
 from pine_engine.events import Event, RunDone, RunResult
-from pine_engine.forward import ContinuationPass, PrefillPass, Row, new_state
+from pine_engine.forward import ContinuationPass, PrefillPass, Row, input_device, new_state
 from pine_engine.kv_cache import KVCache
 from pine_engine.layout import TokenLayout, tokenize, tokenize_text
 from pine_engine.methods import Method, get_methods
@@ -117,7 +117,7 @@ class Engine:
     @property
     def device(self) -> str:
         """Where the model computes."""
-        return str(self.model.device)
+        return str(input_device(self.model))
 
     def tokenize(self, prompt: Prompt | TokenLayout) -> TokenLayout:
         """The prompt's tokens. Raises InputError if a part is empty."""
@@ -237,7 +237,7 @@ class Engine:
         first = layout.prefix_length if prefix_of else 0
         count = layout.num_tokens - first
         padding = max(0, ALIKE_ROWS - count)
-        ids = torch.tensor([*layout.ids[first:], *[0] * padding], device=self.model.device)
+        ids = torch.tensor([*layout.ids[first:], *[0] * padding], device=input_device(self.model))
         position_ids = nn.functional.pad(state.position_ids(first, count), (0, padding))
         row = Row(state, KVCache([]))
         logits: Tensor = self.model(
@@ -260,7 +260,7 @@ class Engine:
         rows: of any prompts and methods, None for one that has ended; it keeps its place in the batch,
         because the shape of a matrix product can change the last bit of its rows.
         """
-        tokens = torch.tensor(ids, device=self.model.device)
+        tokens = torch.tensor(ids, device=input_device(self.model))
         count = tokens.shape[1]
         position_ids = torch.cat(
             [

@@ -8,7 +8,7 @@ of `forward`; nothing is stored on modules.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol, cast
 
 import torch
@@ -61,6 +61,8 @@ def _attention_function(
 ) -> tuple[Tensor, None]:
     if s_aux is not None:
         raise ModelError("its attention has sinks (learned scores without a key), which are not supported")
+    if attention_mask is not None:  # not ours, which is None
+        raise ModelError("its attention masks or biases keys in a way of its own, which is not supported")
     output = pine_pass.attend(cast(int, module.layer_idx), query, key, value, Scoring(scaling, softcap))
     return output.transpose(1, 2).contiguous(), None
 
@@ -87,6 +89,7 @@ class PromptState:
     suffix_shift: int64, how much farther than it was encoded the suffix sees each of these tokens; None
         if nowhere.
     key_bias: (n + room,), logarithm of every key's weight for the suffix; None if all weigh the same.
+    copies: this state on other devices, for a model that is spread over several.
     """
 
     plan: AttentionPlan
@@ -100,11 +103,42 @@ class PromptState:
     stored_order: Tensor | None
     suffix_shift: Tensor | None
     key_bias: Tensor | None
+    copies: dict[torch.device, "PromptState"] = field(default_factory=dict, repr=False, compare=False)
+
+    def on(self, device: torch.device) -> "PromptState":
+        """The same state with its tensors where a layer computes; copied once for each device."""
+        if device == self.positions.device:
+            return self
+        if device not in self.copies:
+            self.copies[device] = _move(self, device)
+        return self.copies[device]
 
     def position_ids(self, first: int, count: int) -> Tensor:
         """Position ids for the model, (1, count), of tokens first .. first + count - 1."""
         ids = self.positions[None, first : first + count]
         return ids if self.plan.model_rotates else torch.zeros_like(ids)
+
+
+def _move(value: Any, device: torch.device) -> Any:
+    """A state, or a part of it, with its tensors on a device."""
+    if isinstance(value, Tensor):
+        return value.to(device)
+    if isinstance(value, list):
+        return [_move(part, device) for part in value]
+    if isinstance(value, PromptState | BlockLayout):
+        return replace(
+            value, **{part.name: _move(getattr(value, part.name), device) for part in fields(value)}
+        )
+    return value
+
+
+def input_device(model: PreTrainedModel) -> torch.device:
+    """Where a model takes its tokens. If its embedding is offloaded to disk, that is the first device it
+    computes on: accelerate carries tokens there, but not away from `meta`, where the embedding says it is."""
+    if model.device.type != "meta":
+        return model.device
+    places = getattr(model, "hf_device_map", {}).values()
+    return torch.device(next((place for place in places if place not in ("cpu", "disk")), "cpu"))
 
 
 def head_dim_of(model: PreTrainedModel) -> int:
@@ -123,7 +157,7 @@ def new_state(
     recorder: TraceRecorder | None,
 ) -> PromptState:
     """The shared state of one prompt; room is how many tokens may follow it."""
-    device = model.device
+    device = input_device(model)
     dtype = torch.promote_types(model.dtype, torch.float32)
     positions = plan.query_positions(room).to(device)
     lays_out = not plan.model_rotates
@@ -140,7 +174,7 @@ def new_state(
         positions=positions,
         compute_dtype=dtype,
         block_layout=blocks,
-        table=rope.table(len(positions), head_dim_of(model), dtype)
+        table=rope.table(len(positions), head_dim_of(model), dtype).to(device)
         if lays_out or shift is not None
         else None,
         padding=_padding(blocks, dtype) if blocks and plan.is_ranked else [],
@@ -186,6 +220,11 @@ class Row:
         cache, layout = self.cache.layers[layer], self.state.plan.layout
         in_blocks = 0 if cache.blocks is None else layout.documents_end - layout.prefix_length
         return cache.length + in_blocks
+
+    def on(self, device: torch.device) -> "Row":
+        """The same row with its state on a device; layers of the cache stay where they are."""
+        state = self.state.on(device)
+        return self if state is self.state else replace(self, state=state)
 
 
 def attend_continuation(
@@ -277,7 +316,7 @@ class ContinuationPass:
         for index, row in enumerate(self.rows):
             if row is not None:
                 output[index] = attend_continuation(
-                    row, layer, query[index], key[index], value[index], scoring
+                    row.on(query.device), layer, query[index], key[index], value[index], scoring
                 )
         return output
 
@@ -298,6 +337,10 @@ class PrefillPass:
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scoring: Scoring) -> Tensor:
         """See Pass; the batch has one row."""
         self.on_layer(layer)
+        here = replace(self, row=self.row.on(query.device))
+        return here._attend(layer, query, key, value, scoring)
+
+    def _attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scoring: Scoring) -> Tensor:
         plan = self.row.state.plan
         layout = plan.layout
         skipped = layout.prefix_length if self.prefix_of else 0

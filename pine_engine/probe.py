@@ -10,7 +10,7 @@ from pine_engine.architecture import ADVICE, refusal, sliding_window
 from pine_engine.attention import Scoring
 from pine_engine.checkpoint import one_line
 from pine_engine.errors import ModelError
-from pine_engine.forward import NAME, Pass, PrefillPass, Row, new_state
+from pine_engine.forward import NAME, Pass, PrefillPass, Row, input_device, new_state
 from pine_engine.kv_cache import KVCache
 from pine_engine.layout import TokenLayout
 from pine_engine.methods import METHODS
@@ -67,7 +67,7 @@ def prove(model: PreTrainedModel) -> Rope:
     ids = torch.randint(vocabulary, (count,), generator=generator)
     if model.config._attn_implementation == NAME:  # wrapped before
         model.set_attn_implementation("eager")
-    own = model(input_ids=ids[None].to(model.device), use_cache=False).logits[0]
+    own = model(input_ids=ids[None].to(input_device(model)), use_cache=False).logits[0]
 
     model.set_attn_implementation(NAME)
     rope = _find_rotation(model, ids)
@@ -87,7 +87,7 @@ def prove(model: PreTrainedModel) -> Rope:
 
 def _find_rotation(model: PreTrainedModel, ids: Tensor) -> Rope:
     candidates = [find_rope(model, pairing) for pairing in PAIRINGS]
-    positions = torch.arange(len(ids), device=model.device)
+    positions = torch.arange(len(ids), device=input_device(model))
     rotated, logits = _capture(model, ids, positions)
     unrotated, _ = _capture(model, ids, torch.zeros_like(positions))
     _refuse_other_mixing(model, ids, logits)
@@ -140,7 +140,7 @@ def _refuse_other_mixing(model: PreTrainedModel, ids: Tensor, logits: Tensor) ->
     is changed, and the logits of those between must stay."""
     changed = ids.clone()
     changed[::2] = (changed[::2] + 1) % model.config.get_text_config().vocab_size
-    _, others = _capture(model, changed, torch.arange(len(ids), device=model.device))
+    _, others = _capture(model, changed, torch.arange(len(ids), device=input_device(model)))
     if not _logit_deviation(others[1::2], logits[1::2]) <= TOLERANCE[logits.dtype]:
         raise ModelError(
             f"{type(model).__name__}: its tokens meet outside attention too, such as in a convolution or a "
@@ -152,8 +152,9 @@ def _rotation_deviation(rope: Rope, before: Tensor, after: Tensor) -> float:
     """Deviation of our rotation of `before` (heads, n, d), unrotated, from the model's own, `after`."""
     dtype = torch.promote_types(before.dtype, torch.float32)
     table = rope.table(before.shape[1], before.shape[2], dtype)
-    ours = rope.to_pairs(before.to(dtype)) * table
-    return _relative_deviation(from_pairs(ours), from_pairs(rope.to_pairs(after.to(dtype))))
+    before, after = (vectors.to(table.device, dtype) for vectors in (before, after))
+    ours = rope.to_pairs(before) * table
+    return _relative_deviation(from_pairs(ours), from_pairs(rope.to_pairs(after)))
 
 
 def _relative_deviation(ours: Tensor, own: Tensor) -> float:
@@ -178,7 +179,7 @@ def _forward(model: PreTrainedModel, ids: Tensor, positions: Tensor, pine_pass: 
     """Logits (n, V) of one pass through our attention function."""
     try:
         logits: Tensor = model(
-            input_ids=ids[None].to(model.device),
+            input_ids=ids[None].to(input_device(model)),
             position_ids=positions[None],
             use_cache=False,
             pine_pass=pine_pass,
