@@ -48,11 +48,7 @@ def causal_tail(
     for first in range(0, num_queries, QUERY_CHUNK):
         chunk = query[:, first : first + QUERY_CHUNK]
         visible = num_keys - num_queries + first + chunk.shape[1]
-        mask = None if bias is None else bias[None, :visible]
-        if chunk.shape[1] > 1:
-            later = query.new_full((chunk.shape[1], visible), NEGATIVE_INFINITY)
-            later = later.triu_(visible - chunk.shape[1] + 1)
-            mask = later if mask is None else later + mask
+        mask = tail_mask(chunk, visible, bias)
         outputs.append(attend(chunk, key[:, :visible], value[:, :visible], mask, scoring))
     return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)
 
@@ -78,12 +74,31 @@ def _fused(
 
 
 def _capped(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scoring: Scoring) -> Tensor:
-    rows = query.reshape(key.shape[0], -1, query.shape[-1])
-    scores = cap(rows @ key.transpose(-1, -2) * scoring.scale, scoring.softcap)
-    if mask is not None:
-        scores.view(key.shape[0], -1, *mask.shape).add_(mask)
+    weights = attention_weights(query, key, scoring, mask).to(query.dtype)
+    return (weights.view(key.shape[0], -1, key.shape[1]) @ value).view_as(query)
+
+
+def attention_weights(query: Tensor, key: Tensor, scoring: Scoring, mask: Tensor | None) -> Tensor:
+    """The softmax weights themselves, at least float32: (H, Q, K) for arguments as in causal_tail.
+
+    mask: added to the scores, (Q, K) or (1, K).
+    """
     dtype = torch.promote_types(query.dtype, torch.float32)
-    return (scores.softmax(-1, dtype=dtype).to(query.dtype) @ value).view_as(query)
+    rows = query.reshape(key.shape[0], -1, query.shape[-1]).to(dtype)
+    scores = cap(rows @ key.to(dtype).mT * scoring.scale, scoring.softcap)
+    scores = scores.view(query.shape[0], query.shape[1], -1)
+    return (scores if mask is None else scores + mask).softmax(-1)
+
+
+def tail_mask(query: Tensor, num_keys: int, bias: Tensor | None = None) -> Tensor | None:
+    """What to add to the scores of queries (H, Q, d) that are the last of num_keys keys: (Q, num_keys) or
+    (1, num_keys), None if nothing. bias: (num_keys or more,), of each key."""
+    num_queries = query.shape[1]
+    mask = None if bias is None else bias[None, :num_keys]
+    if num_queries == 1:
+        return mask
+    later = query.new_full((num_queries, num_keys), NEGATIVE_INFINITY).triu_(num_keys - num_queries + 1)
+    return later if mask is None else later + mask
 
 
 def cap(scores: Tensor, softcap: float | None) -> Tensor:
@@ -281,10 +296,9 @@ def merge_documents(
 
     rows = query.reshape(num_kv_heads, -1, head_dim)
     scores = cap(rows @ tail_keys.mT, softcap)
-    if num_queries > 1:
-        num_keys = tail_keys.shape[1]
-        mask = scores.new_full((num_queries, num_keys), NEGATIVE_INFINITY).triu_(num_keys - num_queries + 1)
-        scores.view(num_kv_heads, -1, num_queries, num_keys).add_(mask)
+    mask = tail_mask(query, tail_keys.shape[1])
+    if mask is not None:
+        scores.view(num_kv_heads, -1, *mask.shape).add_(mask)
     tail_maximum = scores.amax(-1)
     weights = scores.sub_(tail_maximum[..., None]).exp_()
 
@@ -296,3 +310,32 @@ def merge_documents(
     output = (torch.cat(outputs, dim=1) * factors[..., None]).sum(1)
     output += (weights @ tail_values) * tail_factor[..., None]
     return (output / total[..., None]).view(num_heads, num_queries, head_dim)
+
+
+def merged_weights(
+    document_query: Tensor,
+    query: Tensor,
+    blocks: DocumentBlocks,
+    padding: list[Tensor | None],
+    tail: Tensor,
+    softcap: float | None,
+) -> Tensor:
+    """The softmax weights behind merge_documents, by slot, then by tail key: (H, Q, P + K).
+
+    tail: keys (G, K, d). Other arguments as there.
+    """
+    num_kv_heads = tail.shape[0]
+    by_document = document_query.reshape(num_kv_heads, -1, *document_query.shape[2:]).transpose(1, 2)
+    parts = []
+    first = 0
+    for keys, bias in zip(blocks.keys, padding, strict=True):
+        last = first + keys.shape[1]
+        scores = _masked(cap(by_document[:, first:last] @ keys.mT, softcap), bias)
+        parts.append(scores.transpose(1, 2).reshape(*query.shape[:2], -1))
+        first = last
+    scores = cap(query.reshape(num_kv_heads, -1, query.shape[-1]) @ tail.mT, softcap).view(
+        *query.shape[:2], -1
+    )
+    mask = tail_mask(query, tail.shape[1])
+    parts.append(scores if mask is None else scores + mask)
+    return torch.cat(parts, dim=-1).softmax(-1)

@@ -24,7 +24,7 @@ from pine_engine.prompt import Prompt
 from pine_engine.reuse import Memory, find_documents, find_prefix, fork
 from pine_engine.run import Run
 from pine_engine.streaming import in_thread
-from pine_engine.trace import TraceRecorder
+from pine_engine.trace import TraceRecorder, TraceRequest
 
 ALIKE_ROWS = 12
 """Rows from which on a float32 matrix product gives each row the same bits wherever it stands; shorter
@@ -144,7 +144,7 @@ class Engine:
         *,
         methods: Sequence[str] | None = None,
         max_new_tokens: int = 64,
-        trace: bool = False,
+        trace: bool | TraceRequest = False,
         keep_logits: bool = False,
         stop_at_end: bool = True,
         memory: Memory | None = None,
@@ -152,9 +152,9 @@ class Engine:
         """Answers the prompt greedily under each method; yields events, the last one RunDone.
 
         methods: names, the default ones for None; the prompt is read once for each, then all answers are
-        written together, one batch row per method. trace: record positions and importances. keep_logits:
-        keep the logits of the suffix and of every step. stop_at_end: False writes max_new_tokens whatever
-        comes.
+        written together, one batch row per method. trace: record positions, importances, attention and
+        alternatives, and with a request token-level weights too. keep_logits: keep the logits of the
+        suffix and of every step. stop_at_end: False writes max_new_tokens whatever comes.
         memory: prompts read before, whose states are used where they are the same, and to which this one
         is added; without it only methods of this run share theirs.
         The model runs in a thread of its own; closing the generator stops it within one layer.
@@ -163,7 +163,10 @@ class Engine:
         rows = get_methods(methods)
         layout = self.tokenize(prompt)
         self.check_length(layout, max_new_tokens)
-        run = Run(self, layout, rows, max_new_tokens, trace, keep_logits, stop_at_end, memory or Memory())
+        request = TraceRequest() if trace is True else trace or None
+        if request:
+            request.check(self.num_layers, self.num_heads, layout.num_tokens + max_new_tokens)
+        run = Run(self, layout, rows, max_new_tokens, request, keep_logits, stop_at_end, memory or Memory())
         return in_thread(run.work)
 
     def run(self, prompt: Prompt | TokenLayout, **options: Any) -> RunResult:
@@ -228,8 +231,8 @@ class Engine:
         state = new_state(
             build_plan(method, layout), rope=self.rope, model=self.model, room=room, recorder=recorder
         )
-        donors = list(donors)
-        # A trace tells how the documents were read, so they are.
+        # A trace tells how documents were read, and where single tokens are asked for, prefixes too.
+        donors = [] if recorder and recorder.request.token_ranges else list(donors)
         if recorder is None and (donor := find_documents(donors, state)):
             row = fork(donor, state, room)
             return row, self.extend([row], [layout.suffix], on_layer)[0, -rows_kept:]

@@ -17,13 +17,16 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 
 from pine_engine.attention import (
     Scoring,
+    attention_weights,
     causal_tail,
     document_queries,
     lay_out,
     merge_documents,
+    merged_weights,
     positions_of,
     rank_for_documents,
     rank_for_suffix,
+    tail_mask,
 )
 from pine_engine.blocks import BlockLayout, build_blocks
 from pine_engine.errors import ModelError
@@ -245,6 +248,9 @@ def attend_continuation(
         cache.append(key, value)
         keys, values = cache.keys[:, : cache.length], cache.values[:, : cache.length]
         bias = None if state.key_bias is None else state.key_bias[: cache.length]
+        if state.recorder:
+            index = _stored_index(state, cache.length)
+            _record_suffix(state.recorder, state.plan, layer, first, query, keys, index, scoring, bias)
         return causal_tail(query, keys, values, scoring, bias)
 
     assert state.table is not None and state.block_layout is not None
@@ -260,17 +266,83 @@ def attend_continuation(
         stop = min(start + chunk, count)
         part = slice(start, stop)
         visible = seen_before + stop
+        document_query = _turn_to_documents(row, layer, pairs[:, part], positions[part])
+        tail = cache.keys[:, :visible], cache.values[:, :visible]
+        if state.recorder:
+            weights = merged_weights(
+                document_query, rotated[:, part], cache.blocks, state.padding, tail[0], scoring.softcap
+            )
+            index = _stored_index(state, visible + first - seen_before)
+            _record_weights(state.recorder, state.plan, layer, first + start, weights, index)
         outputs.append(
             merge_documents(
-                _turn_to_documents(row, layer, pairs[:, part], positions[part]),
-                rotated[:, part],
-                cache.blocks,
-                state.padding,
-                (cache.keys[:, :visible], cache.values[:, :visible]),
-                scoring.softcap,
+                document_query, rotated[:, part], cache.blocks, state.padding, tail, scoring.softcap
             )
         )
     return (outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)).to(query.dtype)
+
+
+def _stored_index(state: PromptState, num_read: int) -> Tensor:
+    """Physical index of each key that the suffix reads, in the order in which it is stored: (K,)."""
+    layout, device = state.plan.layout, state.positions.device
+    index = torch.arange(num_read, device=device)
+    prefix, suffix = index[: layout.prefix_length], index[layout.documents_end :]
+    if state.plan.is_ranked and state.block_layout:
+        return torch.cat((state.block_layout.token_index, prefix, suffix))
+    if state.stored_order is not None:
+        return torch.cat((prefix, state.stored_order, suffix))
+    return index
+
+
+def _record_suffix(
+    recorder: TraceRecorder,
+    plan: AttentionPlan,
+    layer: int,
+    first: int,
+    query: Tensor,
+    keys: Tensor,
+    key_index: Tensor,
+    scoring: Scoring,
+    bias: Tensor | None,
+) -> None:
+    """Attention of a continuation over plain keys: of its suffix tokens, and of whatever was asked for."""
+    _record_asked(recorder, layer, first, query, keys, key_index, scoring, bias)
+    later = max(0, plan.layout.documents_end - first)
+    suffix = query[:, later:]
+    weights = attention_weights(suffix, keys, scoring, tail_mask(suffix, keys.shape[1], bias))
+    recorder.record_attention(layer, plan, weights, key_index)
+
+
+def _record_weights(
+    recorder: TraceRecorder, plan: AttentionPlan, layer: int, first: int, weights: Tensor, key_index: Tensor
+) -> None:
+    """Attention weights (H, Q, K) of suffix tokens from `first` on."""
+    recorder.record_attention(layer, plan, weights, key_index)
+    for asked, rows in recorder.asked(layer, first, weights.shape[1]):
+        recorder.record_tokens(asked, first + rows.start, weights[asked.head, rows], key_index)
+
+
+def _record_asked(
+    recorder: TraceRecorder,
+    layer: int,
+    first: int,
+    query: Tensor,
+    keys: Tensor,
+    key_index: Tensor,
+    scoring: Scoring,
+    bias: Tensor | None = None,
+) -> None:
+    """Token-level weights asked for, of queries (H, Q, d) from `first` on, the last of their keys.
+
+    keys: (G, K, d) or (H, K, d). key_index: (K,), or (H, K) where heads lay keys out on their own.
+    """
+    for asked, rows in recorder.asked(layer, first, query.shape[1]):
+        head = asked.head // (query.shape[0] // keys.shape[0])
+        own = query[asked.head : asked.head + 1]
+        mask = tail_mask(own, keys.shape[1], bias)
+        weights = attention_weights(own, keys[head : head + 1], scoring, mask)[0, rows]
+        index = key_index if key_index.dim() == 1 else key_index[head]
+        recorder.record_tokens(asked, first + rows.start, weights, index)
 
 
 def _rotate(state: PromptState, vectors: Tensor, positions: Tensor) -> Tensor:
@@ -357,7 +429,7 @@ class PrefillPass:
         if self.prefix_of:
             prefix = self._read_prefix(layer, key.dtype)
         else:
-            prefix = self._attend_prefix(query, key, value, scoring, output[0])
+            prefix = self._attend_prefix(layer, query, key, value, scoring, output[0])
         documents = slice(layout.prefix_length - skipped, layout.documents_end - skipped)
         attend_documents = self._isolated if plan.model_rotates else self._placed
         attend_documents(
@@ -403,21 +475,22 @@ class PrefillPass:
         return (from_pairs(state.rope.to_pairs(keys)) if theirs.plan.model_rotates else keys), values
 
     def _attend_prefix(
-        self, query: Tensor, key: Tensor, value: Tensor, scoring: Scoring, output: Tensor
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, scoring: Scoring, output: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Attention of the prefix, the same in all methods; its keys and values as in _read_prefix."""
         state = self.row.state
         rows = slice(0, state.plan.layout.prefix_length)
         query, key, value = query[:, rows], key[:, rows], value[:, rows]
-        if state.plan.model_rotates:
-            output[:, rows] = causal_tail(query, key, value, scoring)
-            return key, value
-        positions = state.positions[rows]
-        keys = _rotate(state, key, positions)
-        output[:, rows] = causal_tail(
-            _rotate(state, query, positions).to(query.dtype), keys.to(query.dtype), value, scoring
-        )
-        return keys, value.to(state.compute_dtype)
+        keys, values = key, value
+        if not state.plan.model_rotates:
+            positions = state.positions[rows]
+            query = _rotate(state, query, positions).to(query.dtype)
+            keys, values = _rotate(state, key, positions), value.to(state.compute_dtype)
+        output[:, rows] = causal_tail(query, keys.to(key.dtype), value, scoring)
+        if state.recorder:
+            index = torch.arange(rows.stop, device=key.device)
+            _record_asked(state.recorder, layer, 0, query, keys, index, scoring)
+        return keys, values
 
     def _isolated(
         self,
@@ -438,6 +511,11 @@ class PrefillPass:
                 for front, part in zip(prefix, (key, value), strict=True)
             )
             output[:, rows] = causal_tail(query[:, rows], keys, values, scoring)
+            if state.recorder:
+                start = rows.start + layout.prefix_length
+                index = torch.arange(start, rows.stop + layout.prefix_length, device=key.device)
+                index = torch.cat((torch.arange(layout.prefix_length, device=key.device), index))
+                _record_asked(state.recorder, layer, start, query[:, rows], keys, index, scoring)
         if state.stored_order is not None:
             stored = state.stored_order - layout.prefix_length
             key, value = key[:, stored], value[:, stored]
@@ -502,13 +580,21 @@ class PrefillPass:
             else:
                 turn = table[positions_of(slots, starts[document], blocks)]
                 turn = torch.cat((still.expand(len(turn), -1, -1), turn), dim=1)
-            placed = keys_out.view(heads_held, -1, source.shape[-1]).mul_(turn)
+            placed = from_pairs(keys_out.view(heads_held, -1, source.shape[-1]).mul_(turn)).to(query.dtype)
             output[:, own_rows] = causal_tail(
-                rotated[:, own_rows],
-                from_pairs(placed).to(query.dtype),
-                values_out.view(heads_held, -1, values.shape[-1]),
-                scoring,
+                rotated[:, own_rows], placed, values_out.view(heads_held, -1, values.shape[-1]), scoring
             )
+            if state.recorder:
+                physical = torch.cat((prefix_index[: len(slots)], blocks.token_index[slots]), dim=1)
+                _record_asked(
+                    state.recorder,
+                    layer,
+                    first + own_rows.start,
+                    rotated[:, own_rows],
+                    placed,
+                    physical.expand(heads_held, -1),
+                    scoring,
+                )
         self._keep(key, value, key_pairs, values[:, first:], prefix)
 
     def _document_starts(

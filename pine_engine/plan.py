@@ -38,6 +38,13 @@ class AttentionPlan:
     document_starts: Tensor | None
     suffix_document_starts: Tensor | None
 
+    @cached_property
+    def segments(self) -> Tensor:
+        """Segment of each token of the prompt, int64 (n,): 0 prefix, 1 .. D documents, D + 1 suffix."""
+        layout = self.layout
+        lengths = [layout.prefix_length, *layout.lengths.tolist(), layout.suffix_length]
+        return torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
+
     @property
     def is_ranked(self) -> bool:
         """True if where a document stands depends on the data: on each query's importances."""
@@ -141,19 +148,25 @@ def position_matrix(plan: AttentionPlan, document_starts: Tensor, suffix_starts:
     layout = plan.layout
     prefix, end = layout.prefix_length, layout.documents_end
     total = end + len(suffix_starts)
-    key_index = torch.arange(total)
-    query_index = key_index[:, None]
-    document = torch.repeat_interleave(torch.arange(layout.num_documents), torch.from_numpy(layout.lengths))
+    document = plan.segments[prefix:end] - 1
     offset = torch.arange(prefix, end) - torch.from_numpy(layout.document_starts)[document]
 
-    positions = key_index.repeat(total, 1)
+    positions = torch.arange(total).repeat(total, 1)
     positions[prefix:end, prefix:end] = document_starts[document][:, document] + offset
     positions[end:, prefix:end] = suffix_starts[:, document] + offset
     positions[:, end:] += plan.suffix_start - end
+    return torch.where(who_sees_whom(plan, len(suffix_starts) - layout.suffix_length), positions, MASKED)
 
-    allowed = key_index <= query_index
+
+def who_sees_whom(plan: AttentionPlan, num_decoded: int = 0) -> Tensor:
+    """Which query (row) may attend to which key (column), bool (n + num_decoded, n + num_decoded)."""
+    layout = plan.layout
+    prefix, end = layout.prefix_length, layout.documents_end
+    index = torch.arange(layout.num_tokens + num_decoded)
+    allowed = index <= index[:, None]
+    document = plan.segments[prefix:end] - 1
     other = document[:, None] != document
     sees_other = plan.visible[document][:, document]
     inside = allowed[prefix:end, prefix:end]
     allowed[prefix:end, prefix:end] = torch.where(other, sees_other, inside)
-    return torch.where(allowed, positions, MASKED)
+    return allowed

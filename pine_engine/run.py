@@ -23,7 +23,7 @@ from pine_engine.layout import TokenLayout
 from pine_engine.methods import Method
 from pine_engine.reuse import Memory
 from pine_engine.streaming import Emit, stop_if
-from pine_engine.trace import TraceRecorder
+from pine_engine.trace import TraceRecorder, TraceRequest
 
 
 class Reader(Protocol):
@@ -86,7 +86,7 @@ class Run:
     layout: TokenLayout
     methods: tuple[Method, ...]
     max_new_tokens: int
-    trace: bool
+    trace: TraceRequest | None
     keep_logits: bool
     stop_at_end: bool
     memory: Memory
@@ -103,7 +103,7 @@ class Run:
             stop_if(cancelled)
             emit(PrefillProgress(method.name, layer, self.reader.num_layers))
 
-        recorder = TraceRecorder() if self.trace else None
+        recorder = TraceRecorder(self.trace) if self.trace else None
         began = time.perf_counter()
         row, logits = self.reader.prefill(
             self.layout,
@@ -161,6 +161,8 @@ class Run:
         else:
             line.ids.append(token)
             line.logprobs.append(float(logprobs[token]))
+            if line.recorder:
+                line.recorder.record_alternatives(logprobs)
             emit(TokenDecoded(line.method, step, token, self.reader.decode_text(line.ids)))
             if len(line.ids) == self.max_new_tokens:
                 line.finish_reason = "length"

@@ -30,8 +30,14 @@ class ExactRotary(nn.Module):
 
 def reference_logits(model: LlamaForCausalLM, layout: TokenLayout, method: str) -> Tensor:
     """Logits (n, V) of every token of the prompt under one of the methods. Source: specification 1, 3."""
+    return reference_pass(model, layout, method)[0]
+
+
+def reference_pass(model: LlamaForCausalLM, layout: TokenLayout, method: str) -> tuple[Tensor, Tensor]:
+    """Logits (n, V), and the attention weights of all layers and heads (A, H, n, n), NaN where masked."""
     ids = torch.tensor(layout.ids)
     hidden = model.model.embed_tokens(ids)
+    layers = []
     for layer in model.model.layers:
         attention = layer.self_attn
         normed = layer.input_layernorm(hidden)
@@ -39,19 +45,21 @@ def reference_logits(model: LlamaForCausalLM, layout: TokenLayout, method: str) 
             projection(normed).view(len(ids), -1, attention.head_dim).transpose(0, 1)
             for projection in (attention.q_proj, attention.k_proj, attention.v_proj)
         ]
-        mixed = _attend(model, layout, method, *heads)
+        mixed, weights = _attend(model, layout, method, *heads)
+        layers.append(weights)
         hidden = hidden + attention.o_proj(mixed.transpose(0, 1).flatten(1))
         hidden = hidden + layer.mlp(layer.post_attention_layernorm(hidden))
     logits: Tensor = model.lm_head(model.model.norm(hidden))
-    return logits
+    return logits, torch.stack(layers)
 
 
 def _attend(
     model: LlamaForCausalLM, layout: TokenLayout, method: str, query: Tensor, key: Tensor, value: Tensor
-) -> Tensor:
+) -> tuple[Tensor, Tensor]:
     head_dim = query.shape[-1]
     group = len(query) // len(key)
     output = torch.empty_like(query)
+    weights_of = query.new_full((len(query), layout.num_tokens, layout.num_tokens), math.nan)
     for head in range(len(query)):
         keys, values = key[head // group], value[head // group]
         raw = query[head] @ keys.T / math.sqrt(head_dim)
@@ -62,8 +70,9 @@ def _attend(
             rotated_keys = _rotate(model, keys[visible], [keys_at[j] for j in visible])
             scores = (rotated_query @ rotated_keys.T)[0] / math.sqrt(head_dim)
             scores = scores + raw.new_tensor([math.log(weights.get(j, 1.0)) for j in visible])
+            weights_of[head, index, visible] = scores.softmax(-1)
             output[head, index] = scores.softmax(-1) @ values[visible]
-    return output
+    return output, weights_of
 
 
 def _rotate(model: LlamaForCausalLM, vectors: Tensor, positions: list[int]) -> Tensor:
