@@ -22,6 +22,7 @@ from pine_engine.permutation import (
     permute_options,
     pride_samples,
 )
+from pine_engine.prompt import Prompt
 from pine_engine.wrappers import WRAPPERS
 from tests.tokenizers import letter_tokenizer
 
@@ -193,32 +194,46 @@ def test_a_majority_counts_generated_answers(engine: Engine, monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
-    ("places", "answer"), [([0, 0], "tie"), ([0, 1], "A"), ([None, 0], "B"), ([None, None], "")]
+    ("places", "answer", "base_answers"),
+    [
+        ([0, 0], "tie", {"A": 1, "B": 1}),
+        ([0, 1], "A", {"A": 2}),
+        ([None, 0], "B", {"": 1, "B": 1}),
+        ([None, None], "", {"": 2}),
+    ],
 )
 def test_ties_and_silence_have_names(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch, places: list[int | None], answer: str
+    engine: Engine,
+    monkeypatch: pytest.MonkeyPatch,
+    places: list[int | None],
+    answer: str,
+    base_answers: dict[str, int],
 ) -> None:
     """Orders are (A, B) and (B, A), so that two first places are two opinions."""
     named = iter(places)
     monkeypatch.setattr("pine_engine.debias.named_label", lambda *_: next(named))
     two = changed(documents=["Moon.", "Tea."], labels=["A", "B"])
     (one,) = answers(engine, two, wrapper="permutation_full", majority=True, max_new_tokens=1)
-    assert one.answer == answer
+    assert (one.answer, one.base_answers) == (answer, base_answers)
 
 
 def test_calibration_compares_with_the_comparison_without_content(engine: Engine) -> None:
-    """Against the scores of content-free prompts written out by hand."""
-    (answer,) = answers(engine, changed(labels=["y", "n"]), wrapper="calibration_labels")
+    """Against the scores of content-free prompts written out; the title stays in them."""
+    fields: dict[str, Any] = {"labels": ["y", "n"], "task": "math_reasoning"}
+    (answer,) = answers(engine, changed(**fields), wrapper="calibration_labels")
 
-    def q(documents: list[Any]) -> list[float]:
-        scores = engine.score(changed(documents=documents).tokenize(engine), ["y", "n"], methods=["vanilla"])
-        return [math.exp(score.total) for score in scores["vanilla"]]
+    def prompt(texts: list[str]) -> Prompt:
+        documents = [texts[0], DocumentInput(text=texts[1], title="T"), texts[2]]
+        return changed(documents=documents, **fields).prompt(engine)
 
-    # The task's template refuses an empty document; its scaffolding is the same around any text.
-    free = [q([text, DocumentInput(text=text, title="T"), text]) for text in ("N/A", "[MASK]")]
-    (blank,) = content_free_prompts(lambda texts: changed(documents=texts).prompt(engine), 3, [""])
-    free.append([math.exp(s.total) for s in engine.score(blank, ["y", "n"], methods=["vanilla"])["vanilla"]])
-    own = q(list(COMPARISON.documents))
+    def q(given: Prompt) -> list[float]:
+        return [
+            math.exp(score.total) for score in engine.score(given, ["y", "n"], methods=["vanilla"])["vanilla"]
+        ]
+
+    # The task refuses an empty document, so that its empty content is written otherwise.
+    free = [q(prompt(["N/A"] * 3)), q(prompt(["[MASK]"] * 3)), q(content_free_prompts(prompt, 3, [""])[0])]
+    own = q(prompt(["Moon.", "Hot tea.", "Blue sky."]))
     p = [sum(row[index] for row in free) for index in range(2)]
     expected = [(own[index] / sum(own)) / (p[index] / sum(p)) for index in range(2)]
     assert list(answer.scores.values()) == pytest.approx(expected, rel=1e-4)
