@@ -2,7 +2,9 @@
 
 import functools
 import itertools
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +28,7 @@ from pine_engine.layout import TokenLayout
 from pine_engine.methods import METHODS
 from pine_engine.stock import answering
 from tests.reference import reference_logits
+from tests.tokenizers import letter_tokenizer
 
 TinyLlama = Callable[..., LlamaForCausalLM]
 
@@ -179,6 +182,20 @@ def test_order_changes_no_bit(tiny_llama: TinyLlama, method: str, options: dict[
         assert torch.equal(one, other)
     control = [logits(layouts, "vanilla")[0] for layouts in orders]
     assert (control[0] - control[1]).abs().max() > 1e-3
+
+
+def test_the_readmes_example_answers_both_orders_alike(
+    tiny_llama: TinyLlama, capsys: pytest.CaptureFixture[str]
+) -> None:
+    readme = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```py\n(.*?)```", readme, re.DOTALL)
+    layout = TokenLayout(LAYOUT.prefix, LAYOUT.documents[:2], LAYOUT.suffix)
+    engine = Engine(tiny_llama(seed=1), letter_tokenizer())
+    names = {"model": tiny_llama(), "engine": engine, "layout": layout}
+    exec(compile(code, "README.md", "exec"), names)
+    one, other = written(names["output"], names["inputs"])
+    assert one == other != ()
+    assert {"0", "1"} <= {line.split(" ")[0] for line in capsys.readouterr().out.splitlines()}
 
 
 class UsersError(RuntimeError):
