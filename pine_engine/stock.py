@@ -90,7 +90,7 @@ class _AnsweringForward:
         self._method = method
         self._read: list[tuple[Row, Tensor]] = []
 
-        device = engine.model.device
+        device = engine.device  # of a model spread over several, where the first tokens go
         longest = max(layout.num_tokens for layout in layouts)
         settings = engine.model.generation_config
         padding = 0 if settings is None or settings.pad_token_id is None else settings.pad_token_id
@@ -114,7 +114,8 @@ class _AnsweringForward:
 
         At a first call with the prompts: those of each prompt's last token and of any tokens behind it.
         """
-        unknown = [name for name, value in options.items() if name not in UNDERSTOOD and value]
+        given = [name for name, value in options.items() if value is not None and value is not False]
+        unknown = [name for name in given if name not in UNDERSTOOD]
         if unknown:
             raise InputError(
                 f"the model was called with {', '.join(unknown)}, which cannot be had under answering(); "

@@ -250,6 +250,25 @@ def test_a_model_answers_in_one_place_at_a_time(model: LlamaForCausalLM, tiny_ll
         assert model.generate(**inputs, max_new_tokens=4).tolist() == expected.tolist()
 
 
+def test_a_model_that_is_partly_on_disk_answers_alike(model: LlamaForCausalLM, tmp_path: Path) -> None:
+    model.save_pretrained(tmp_path)
+    places = dict.fromkeys(["model.layers.0", "model.layers.1", "model.norm", "model.rotary_emb"], "cpu")
+    parts = LlamaForCausalLM.from_pretrained(
+        tmp_path,
+        device_map={**places, "model.embed_tokens": "disk", "lm_head": "disk"},
+        offload_folder=tmp_path / "disk",
+        dtype=torch.float64,
+    )
+    assert parts.device.type == "meta"
+    answers = []
+    for each in (model, parts):
+        forward = each.forward
+        with answering(each, LAYOUTS) as inputs:
+            answers.append(each.generate(**inputs, max_new_tokens=5, num_beams=3).tolist())
+        assert each.forward == forward
+    assert answers[0] == answers[1]
+
+
 def test_an_engine_is_entered_without_a_proof_and_goes_on_working(
     model: LlamaForCausalLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -416,6 +435,11 @@ def test_what_cannot_be_served_is_refused(
     model = tiny_llama(max_context=32)
     with answering(model, LAYOUTS) as inputs, pytest.raises(InputError, match=sentence):
         model.generate(**{**inputs, "max_new_tokens": 3, **options})
+
+
+def test_a_loss_is_refused(model: LlamaForCausalLM) -> None:
+    with answering(model, LAYOUTS) as inputs, pytest.raises(InputError, match="called with labels, which"):
+        model(**inputs, labels=inputs["input_ids"])
 
 
 def test_no_prompt_a_long_one_and_an_unknown_method_are_refused(model: LlamaForCausalLM) -> None:
