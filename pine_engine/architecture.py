@@ -26,6 +26,9 @@ OWN_ROTATION = frozenset(("codegen", "gptj", "roformer"))
 ROTATES_IN_WINDOWS = frozenset(("afmoe", "cohere2", "cohere2_moe", "exaone4", "exaone_moe"))
 """Model types that, where some layers have a sliding window, rotate in those only."""
 
+KINDS_OF_ATTENTION = frozenset(("full_attention", "sliding_attention", "chunked_attention"))
+"""Layer types in which a query sees every key, or every one within a window."""
+
 DYNAMIC_ROPE_TYPES = ("dynamic", "longrope")
 """Rope types whose frequencies change with the prompt's length."""
 
@@ -73,6 +76,11 @@ def _unsupported(config: "PretrainedConfig") -> str | None:
         return (
             "it has recurrent, state-space or convolution layers, in which a document cannot be read apart "
             "from what stands before it"
+        )
+    sparse = sorted(layer_types - KINDS_OF_ATTENTION)
+    if sparse:
+        return (
+            f"it has layers of type {sparse[0]!r}, and PINE knows only layers that read all keys or a window"
         )
     if kind in OWN_ROTATION:
         return "it rotates by a table inside each attention layer, which cannot be replaced"

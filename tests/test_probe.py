@@ -119,6 +119,7 @@ def test_a_limit_on_scores_that_is_not_handed_to_attention_is_refused(dtype: tor
 
 
 LATENT = {"q_lora_rank": 8, "kv_lora_rank": 8, "qk_rope_head_dim": 4, "qk_nope_head_dim": 4, "v_head_dim": 8}
+SPARSE = {"layer_types": ["full_attention", "minimax_m3_sparse"], "num_local_experts": 2}
 MAMBA = {"head_dim": 8, "mamba_d_ssm": 8, "mamba_n_heads": 2, "mamba_d_head": 4, "mamba_d_state": 4}
 LATENT_MOE = LATENT | {"n_routed_experts": 2, "num_experts_per_tok": 1, "n_group": 1, "topk_group": 1}
 
@@ -144,6 +145,7 @@ LATENT_MOE = LATENT | {"n_routed_experts": 2, "num_experts_per_tok": 1, "n_group
         ("recurrent_gemma", {}, "RecurrentGemmaForCausalLM: it has recurrent, state-space or convolution"),
         ("lfm2", {"layer_types": ["conv", "full_attention"]}, "Lfm2ForCausalLM: it has recurrent, state-sp"),
         ("minimax", {}, "MiniMaxForCausalLM: it has recurrent, state-space or convolution layers"),
+        ("minimax_m3_vl_text", SPARSE, "MiniMaxM3VLForCausalLM: it has layers of type 'minimax_m3_sparse'"),
         ("falcon_h1", MAMBA, "FalconH1ForCausalLM: it has recurrent, state-space or convolution layers"),
     ],
 )
@@ -199,6 +201,15 @@ def test_families_that_hand_nothing_on_to_attention_are_refused_in_a_sentence(fa
     sentence = f"ForCausalLM: its layers do not hand the arguments of .forward. on .*; {MODEL_OF_ADVICE}"
     with pytest.raises(ModelError, match=sentence):
         prove(make(family))
+
+
+def test_a_mask_or_bias_that_a_family_makes_itself_is_refused() -> None:
+    """Doge's grows out of the values, and its random weights begin with one that hides from the logits."""
+    with pytest.raises(
+        ModelError,
+        match=f"^DogeForCausalLM: its attention masks or biases keys in a way of .*; {MODEL_OF_ADVICE}",
+    ):
+        prove(make("doge"))
 
 
 def test_a_models_own_fault_is_not_taken_for_one_of_its_kind() -> None:
