@@ -7,14 +7,26 @@ from pathlib import Path
 import pytest
 
 from pine_engine.errors import InputError
-from pine_engine.methods import METHODS, get_methods
+from pine_engine.methods import METHODS, Method, get_methods
 
 SPECIFICATION = Path(__file__).parents[1] / "docs" / "specification.md"
-KNOWN = "vanilla, nia, pcw, pine"
+KNOWN = (
+    "vanilla, nia, pcw, sp, pine, pine_input_order, pine_reversed, mask_only, reassignment_only, "
+    "pcw_right, sp_right, sp_prefix, pine_literal_order"
+)
 
 
 @pytest.mark.parametrize(
-    ("name", "row"), [("vanilla", "vanilla"), ("nia", "NIA"), ("pcw", "PCW"), ("pine", "PINE")]
+    ("name", "row"),
+    [
+        ("vanilla", "vanilla"),
+        ("nia", "NIA"),
+        ("pcw", "PCW"),
+        ("sp", "SP"),
+        ("pine", "PINE"),
+        ("pine_input_order", "PINE, no re-assignment"),
+        ("pine_reversed", "PINE, reversed"),
+    ],
 )
 def test_rows_promise_what_the_summary_of_the_specification_says(name: str, row: str) -> None:
     """Its columns: name, sees others, query position, own position, suffix start, key position, invariant."""
@@ -24,14 +36,22 @@ def test_rows_promise_what_the_summary_of_the_specification_says(name: str, row:
     )
     sees = {"only j < i": "causal", "no": "none", "yes, all": "bidirectional"}
     assert METHODS[name].mask == sees[cells[1]]
-    start = {"o_i + t": "input", "S + t": "shared", "E - L_i + t": "importance"}
-    assert METHODS[name].positions == start[cells[2]]
+    start = {
+        "o_j + t'": "input",
+        "S + t'": "shared",
+        "S + t', logit - ln k": "shared",
+        "E - L_j - shift(x,j) + t'": "importance",
+        "as PINE, ranking reversed": "importance_reversed",
+    }
+    own_last = cells[3] == "as PINE with input-order shifts"
+    assert METHODS[name].positions == ("own_last" if own_last else start[cells[5]])
+    assert (METHODS[name].divided == "documents") == ("ln k" in cells[5])
     assert METHODS[name].promises_invariance == (cells[6] == "yes")
 
 
 def test_all_methods_in_the_order_of_the_table() -> None:
-    assert [method.name for method in get_methods()] == KNOWN.split(", ")
-    assert all(METHODS[method.name] is method for method in get_methods())
+    assert [method.name for method in get_methods(["all"])] == KNOWN.split(", ")
+    assert all(METHODS[method.name] is method for method in get_methods(["all"]))
 
 
 def test_methods_come_in_the_order_asked_for() -> None:
@@ -42,8 +62,8 @@ def test_methods_come_in_the_order_asked_for() -> None:
     ("names", "sentence"),
     [
         ([], f"no method was chosen; choose at least one of: {KNOWN}"),
-        (["pine", "magic"], f"unknown method 'magic'; choose from: {KNOWN}"),
-        (["PINE"], f"unknown method 'PINE'; choose from: {KNOWN}"),
+        (["pine", "magic"], f"unknown method 'magic'; choose from: {KNOWN}, or 'all' alone"),
+        (["PINE"], f"unknown method 'PINE'; choose from: {KNOWN}, or 'all' alone"),
         (["pine", "pcw", "pine"], "a method was named twice in pine, pcw, pine; name each method once"),
     ],
 )
@@ -65,8 +85,21 @@ def test_a_row_cannot_be_changed() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS.values(), ids=lambda method: method.name)
-def test_every_row_says_what_it_means_in_a_sentence_and_where_it_comes_from(method: object) -> None:
+def test_every_row_says_what_it_means_in_a_sentence_and_where_it_comes_from(method: Method) -> None:
     row = dataclasses.asdict(method)
     assert row["meaning"].endswith(".") and row["meaning"][0].isupper()
     assert len(row["source"]) > 10
-    assert row["label"].lower() == row["name"]
+    assert len(row["cost"]) > 10
+    assert method.promise == ("yes" if method.promises_invariance else "no")
+
+
+def test_all_stands_for_every_row_and_nothing_for_the_default_ones() -> None:
+    assert get_methods(["all"]) == tuple(METHODS.values())
+    assert [method.name for method in get_methods()] == ["vanilla", "nia", "pcw", "pine"]
+
+
+def test_methods_that_read_documents_alike() -> None:
+    alike = {name for name, method in METHODS.items() if method.encoding == METHODS["pcw"].encoding}
+    assert alike == {"pcw", "pcw_right", "sp", "sp_right", "sp_prefix"}
+    others = [method.encoding for name, method in METHODS.items() if name not in alike]
+    assert len(set(others)) == len(others)
