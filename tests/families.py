@@ -23,7 +23,7 @@ from transformers import (
 
 from pine_engine.layout import TokenLayout
 from pine_engine.rope import Pairing
-from tests.reference import _positions as placement
+from tests.reference import positions_seen
 
 LAYOUT = TokenLayout((5, 9, 60), ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35)), (51, 52, 53))
 """Three documents of unequal length."""
@@ -199,7 +199,7 @@ def defined_logits(model: PreTrainedModel, layout: TokenLayout, method: str) -> 
         for head in range(len(query)):
             raw = query[head] @ key[head // group].T * scaling
             for index in range(layout.num_tokens):
-                own, keys_at, _ = placement(layout, method, index, raw)
+                own, keys_at, _ = positions_seen(layout, method, index, raw)
                 visible = sorted(keys_at)
                 keys = rotated_key[visible, head // group, [keys_at[j] for j in visible]]
                 scores = keys @ rotated_query[index, head, own] * scaling

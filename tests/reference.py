@@ -64,7 +64,7 @@ def _attend(
         keys, values = key[head // group], value[head // group]
         raw = query[head] @ keys.T / math.sqrt(head_dim)
         for index in range(layout.num_tokens):
-            own, keys_at, weights = _positions(layout, method, index, raw)
+            own, keys_at, weights = positions_seen(layout, method, index, raw)
             visible = sorted(keys_at)
             rotated_query = _rotate(model, query[head, index][None], [own])
             rotated_keys = _rotate(model, keys[visible], [keys_at[j] for j in visible])
@@ -82,7 +82,7 @@ def _rotate(model: LlamaForCausalLM, vectors: Tensor, positions: list[int]) -> T
     return result
 
 
-def _positions(
+def positions_seen(
     layout: TokenLayout, method: str, index: int, raw: Tensor
 ) -> tuple[int, dict[int, int], dict[int, float]]:
     """The query's position, the position of every key it sees, and weights other than 1 of some keys.
