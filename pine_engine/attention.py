@@ -269,13 +269,15 @@ def merge_documents(
     padding: list[Tensor | None],
     tail: tuple[Tensor, Tensor],
     softcap: float | None,
-) -> Tensor:
+    prefix_length: int | None = None,
+) -> tuple[Tensor, Tensor | None]:
     """Attention of suffix tokens over documents, prefix and suffix: one softmax, merged per document.
 
     document_query: (H, Q, D, d). query: (H, Q, d), for the tail. padding: per length class
     (documents, 1, length), 0 or -inf; None for one without padding.
     tail: keys and values (G, K, d) of prefix and suffix, the queries being its last rows. All rotated,
-    queries scaled, one dtype. Returns (H, Q, d).
+    queries scaled, one dtype. Returns (H, Q, d), and if prefix_length is given the share of attention that
+    goes to the prefix, to each document, and to the suffix: (H, Q, 1 + D + 1).
     Each document's part is computed on its own and the parts are added in block order.
     """
     num_heads, num_queries, _, head_dim = document_query.shape
@@ -309,7 +311,16 @@ def merge_documents(
     total = (torch.cat(sums, dim=1) * factors).sum(1) + weights.sum(-1) * tail_factor
     output = (torch.cat(outputs, dim=1) * factors[..., None]).sum(1)
     output += (weights @ tail_values) * tail_factor[..., None]
-    return (output / total[..., None]).view(num_heads, num_queries, head_dim)
+    output = (output / total[..., None]).view(num_heads, num_queries, head_dim)
+    if prefix_length is None:
+        return output, None
+    to_tail = (
+        weights[..., :prefix_length].sum(-1) * tail_factor,
+        weights[..., prefix_length:].sum(-1) * tail_factor,
+    )
+    to_documents = (torch.cat(sums, dim=1) * factors).unbind(1)
+    shares = torch.stack((to_tail[0], *to_documents, to_tail[1]), dim=-1) / total[..., None]
+    return output, shares.view(num_heads, num_queries, -1)
 
 
 def merged_weights(

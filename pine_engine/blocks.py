@@ -67,9 +67,14 @@ class BlockLayout:
         ]
         return torch.cat(sums, dim=-1)
 
-    def to_input_order(self, values: Tensor, *dims: int) -> Tensor:
-        """The same values with the documents of the given dims in input order."""
-        inverse = torch.argsort(self.order)
+    def to_input_order(self, values: Tensor, *dims: int, first: int = 0) -> Tensor:
+        """The same values with the documents of the given dims in input order.
+
+        first: how many other entries stand before the documents; whatever stands behind them stays too.
+        """
+        count = values.shape[dims[0]]
+        inverse = torch.arange(count, device=values.device)
+        inverse[first : first + len(self.order)] = first + torch.argsort(self.order)
         for dim in dims:
             values = values.index_select(dim, inverse)
         return values

@@ -9,6 +9,7 @@ of `forward`; nothing is stored on modules.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any, Protocol, cast
 
 import torch
@@ -115,6 +116,26 @@ class PromptState:
         if device not in self.copies:
             self.copies[device] = _move(self, device)
         return self.copies[device]
+
+    @cached_property
+    def stored_index(self) -> Tensor:
+        """Physical index of each key that the suffix reads, in the order in which it is stored: (K,) with
+        room for decoded tokens. Slots of document blocks come first."""
+        layout = self.plan.layout
+        index = torch.arange(len(self.positions), device=self.positions.device)
+        prefix, suffix = index[: layout.prefix_length], index[layout.documents_end :]
+        if self.plan.is_ranked and self.block_layout:
+            return torch.cat((self.block_layout.token_index, prefix, suffix))
+        return index if self.stored_order is None else torch.cat((prefix, self.stored_order, suffix))
+
+    @cached_property
+    def stored_segment(self) -> Tensor:
+        """One for the segment of each of these keys, else zero: (K, 1 + D + 1), prefix and suffix outside."""
+        segments = self.plan.segments.to(self.positions.device)
+        # Tokens behind the prompt are suffix too.
+        of_key = segments[self.stored_index.clamp(max=len(segments) - 1)]
+        count = self.plan.layout.num_documents + 2
+        return nn.functional.one_hot(of_key, count).to(self.compute_dtype)
 
     def position_ids(self, first: int, count: int) -> Tensor:
         """Position ids for the model, (1, count), of tokens first .. first + count - 1."""
@@ -249,8 +270,7 @@ def attend_continuation(
         keys, values = cache.keys[:, : cache.length], cache.values[:, : cache.length]
         bias = None if state.key_bias is None else state.key_bias[: cache.length]
         if state.recorder:
-            index = _stored_index(state, cache.length)
-            _record_suffix(state.recorder, state.plan, layer, first, query, keys, index, scoring, bias)
+            _record_suffix(state, state.recorder, layer, first, query, keys, scoring, bias)
         return causal_tail(query, keys, values, scoring, bias)
 
     assert state.table is not None and state.block_layout is not None
@@ -268,58 +288,43 @@ def attend_continuation(
         visible = seen_before + stop
         document_query = _turn_to_documents(row, layer, pairs[:, part], positions[part])
         tail = cache.keys[:, :visible], cache.values[:, :visible]
-        if state.recorder:
-            weights = merged_weights(
-                document_query, rotated[:, part], cache.blocks, state.padding, tail[0], scoring.softcap
-            )
-            index = _stored_index(state, visible + first - seen_before)
-            _record_weights(state.recorder, state.plan, layer, first + start, weights, index)
-        outputs.append(
-            merge_documents(
-                document_query, rotated[:, part], cache.blocks, state.padding, tail, scoring.softcap
-            )
+        output, shares = merge_documents(
+            document_query,
+            rotated[:, part],
+            cache.blocks,
+            state.padding,
+            tail,
+            scoring.softcap,
+            state.plan.layout.prefix_length if state.recorder else None,
         )
+        outputs.append(output)
+        if state.recorder and shares is not None:
+            state.recorder.record_attention(layer, state.block_layout.to_input_order(shares, 2, first=1))
+            for asked, rows in state.recorder.asked(layer, first + start, stop - start):
+                weights = merged_weights(
+                    document_query, rotated[:, part], cache.blocks, state.padding, tail[0], scoring.softcap
+                )[asked.head, rows]
+                index = state.stored_index[: weights.shape[-1]]
+                state.recorder.record_tokens(asked, first + start + rows.start, weights, index)
     return (outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)).to(query.dtype)
 
 
-def _stored_index(state: PromptState, num_read: int) -> Tensor:
-    """Physical index of each key that the suffix reads, in the order in which it is stored: (K,)."""
-    layout, device = state.plan.layout, state.positions.device
-    index = torch.arange(num_read, device=device)
-    prefix, suffix = index[: layout.prefix_length], index[layout.documents_end :]
-    if state.plan.is_ranked and state.block_layout:
-        return torch.cat((state.block_layout.token_index, prefix, suffix))
-    if state.stored_order is not None:
-        return torch.cat((prefix, state.stored_order, suffix))
-    return index
-
-
 def _record_suffix(
+    state: PromptState,
     recorder: TraceRecorder,
-    plan: AttentionPlan,
     layer: int,
     first: int,
     query: Tensor,
     keys: Tensor,
-    key_index: Tensor,
     scoring: Scoring,
     bias: Tensor | None,
 ) -> None:
     """Attention of a continuation over plain keys: of its suffix tokens, and of whatever was asked for."""
-    _record_asked(recorder, layer, first, query, keys, key_index, scoring, bias)
-    later = max(0, plan.layout.documents_end - first)
-    suffix = query[:, later:]
+    index = state.stored_index[: keys.shape[1]]
+    _record_asked(recorder, layer, first, query, keys, index, scoring, bias)
+    suffix = query[:, max(0, state.plan.layout.documents_end - first) :]
     weights = attention_weights(suffix, keys, scoring, tail_mask(suffix, keys.shape[1], bias))
-    recorder.record_attention(layer, plan, weights, key_index)
-
-
-def _record_weights(
-    recorder: TraceRecorder, plan: AttentionPlan, layer: int, first: int, weights: Tensor, key_index: Tensor
-) -> None:
-    """Attention weights (H, Q, K) of suffix tokens from `first` on."""
-    recorder.record_attention(layer, plan, weights, key_index)
-    for asked, rows in recorder.asked(layer, first, weights.shape[1]):
-        recorder.record_tokens(asked, first + rows.start, weights[asked.head, rows], key_index)
+    recorder.record_attention(layer, weights @ state.stored_segment[: keys.shape[1]])
 
 
 def _record_asked(

@@ -124,13 +124,9 @@ class TraceRecorder:
         """importance and starts: (H, Q, D), the next Q suffix tokens."""
         self._suffix[layer].append((blocks.to_input_order(importance, 2), blocks.to_input_order(starts, 2)))
 
-    def record_attention(self, layer: int, plan: AttentionPlan, weights: Tensor, key_index: Tensor) -> None:
-        """weights: (H, Q, K), the next Q suffix tokens. key_index: (K,), physical index of each key."""
-        segment = plan.segments.to(key_index.device)
-        # Tokens behind the prompt are suffix too.
-        segment_of_key = segment[key_index.clamp(max=len(segment) - 1)]
-        shares = weights.new_zeros(*weights.shape[:2], plan.layout.num_documents + 2)
-        self._attention[layer].append(shares.index_add_(2, segment_of_key, weights))
+    def record_attention(self, layer: int, shares: Tensor) -> None:
+        """shares: (H, Q, 1 + D + 1) of the next Q suffix tokens, documents in input order."""
+        self._attention[layer].append(shares)
 
     def asked(self, layer: int, first: int, count: int) -> Iterator[tuple[TokenRange, slice]]:
         """The ranges asked for that meet queries first .. first + count - 1, and which of these they are."""
