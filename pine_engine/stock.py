@@ -40,7 +40,8 @@ def answering(
     Yields the inputs for generate: input_ids and attention_mask, int64 (prompts, tokens), padded on the
     left. Greedy decoding, sampling, beam search, num_return_sequences, prompt lookup, logits processors,
     stopping criteria and streamers are transformers' own and work as usual. Each prompt is read once, alone,
-    at the first call; the sequences decode in one batch, and those of one prompt share its documents.
+    at the first call, and kept to the end of the `with`; the sequences decode in one batch, and those of one
+    prompt share its documents. What stands beside a sequence does not change it: batch.py says to which bit.
 
     model: with any attention implementation; it proves itself at each entry (some passes over 35 tokens).
         An Engine has done so, and is entered at once.
