@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 from gradio.events import api
 
-from pine_engine.methods import METHODS
+from pine_engine.methods import get_methods
 from viz.page.documents import entries_from
 from viz.page.failures import explain
 from viz.page.form import Form, form_layout
@@ -63,7 +63,8 @@ def _form(
     question: str, documents: list[str], methods: list[str] | None, max_new_tokens: int, instruction: str
 ) -> Form:
     entries = entries_from([("", text) for text in documents])
-    return Form(TASK, question, instruction, tuple(methods or METHODS), max_new_tokens, entries)
+    chosen = tuple(row.name for row in get_methods(methods or None))
+    return Form(TASK, question, instruction, chosen, max_new_tokens, entries)
 
 
 def _compare(engine: "Engine", form: Form) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
-from pine_engine.methods import METHODS
+from pine_engine.methods import METHODS, get_methods
 from pine_engine.tasks import TASKS, get_task
 from viz.answers import answer_grid
 from viz.page.cards import stopped_cards, waiting_cards
@@ -22,6 +22,9 @@ if TYPE_CHECKING:  # imports torch, which would keep the page waiting
     from viz.page.answering import RunView
 
 DEFAULT_LENGTH = 48
+
+
+DEFAULT_METHODS = [row.name for row in get_methods()]
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,7 @@ def build_workspace(examples: Sequence[Example]) -> Workspace:
             with gr.Row(elem_classes="page-row page-run-bar"):
                 methods = gr.CheckboxGroup(
                     [(row.label, row.name) for row in METHODS.values()],
-                    value=list(METHODS),
+                    value=DEFAULT_METHODS,
                     label="Methods",
                     elem_id="methods",
                     scale=3,
@@ -144,7 +147,7 @@ def build_workspace(examples: Sequence[Example]) -> Workspace:
                 run = gr.Button("Run", variant="primary", elem_id="run", scale=3, min_width=120)
                 stop = gr.Button("Stop", variant="stop", elem_id="stop", interactive=False, min_width=80)
             status = gr.HTML(notice("Press Run to get one answer per method."), elem_id="run-status")
-            waiting = waiting_cards(list(METHODS))
+            waiting = waiting_cards(DEFAULT_METHODS)
             answers = gr.HTML(answer_grid(waiting), elem_id="answers")
     return Workspace(
         example=example,
@@ -183,7 +186,7 @@ def _wire_choices(page: Workspace, examples: Sequence[Example]) -> None:
 
     def pick_example(name: str, *editor_values: Any) -> dict[Any, Any]:
         example = by_name[name]
-        waiting = waiting_cards(list(METHODS))
+        waiting = waiting_cards(DEFAULT_METHODS)
         after = entries_from([(document.title, document.text) for document in example.documents])
         return {
             page.task: example.task,
