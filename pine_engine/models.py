@@ -134,14 +134,15 @@ def load(
     *,
     dtype: str = "float32",
     device: str = "cpu",
-    attn_implementation: str = "sdpa",
+    attn_implementation: str | None = None,
     progress: Progress | None = None,
 ) -> LoadedModel:
     """A model and its tokenizer, in eval mode and without gradients; `name` as `resolve` takes it.
 
     dtype is float32, bfloat16 or float16. device is torch's name of one, or "auto" to let accelerate spread
-    the model. progress is called while the embedded model is unpacked, at its first use. The embedded model
-    and local folders never ask the hub.
+    the model. attn_implementation is the model's own attention, in transformers' names; None is the fused one
+    where the family has it. progress is called while the embedded model is unpacked, at its first use. The
+    embedded model and local folders never ask the hub.
     Raises ModelError, with a sentence on what to do, if any of it is not possible.
     """
     weights_dtype = known_dtype(dtype)

@@ -190,6 +190,15 @@ def test_weights_arrive_unchanged(tiny_folder: Path, tiny_llama: Callable[..., L
     assert loaded.model.config._attn_implementation == "eager"
 
 
+def test_a_family_without_fused_attention_is_loaded_too(tmp_path: Path, tiny_folder: Path) -> None:
+    make("gemma2", head_dim=8).save_pretrained(tmp_path / "capped")
+    save_tokenizer(tmp_path / "capped")
+    capped, plain = load(str(tmp_path / "capped")), load(str(tiny_folder))
+    assert capped.model.config._attn_implementation == "eager"
+    assert plain.model.config._attn_implementation == "sdpa"
+    assert Engine(capped.model).run(LAYOUT, methods=["pine"], max_new_tokens=2, stop_at_end=False)
+
+
 def test_an_unknown_dtype_is_refused() -> None:
     with pytest.raises(
         ModelError, match="dtype 'int8' is not supported; use one of float32, bfloat16, float16"
