@@ -762,6 +762,20 @@ def test_models_says_what_loads_and_why_others_do_not(run: Run, monkeypatch: pyt
     assert "some/bloom" in shown and "ALiBi" in shown
 
 
+def test_loading_shows_how_far_unpacking_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    monkeypatch.setattr(terminal, "stderr", console)
+
+    def unpack(name: str, *, dtype: str, device: str, progress: Callable[[float, str], None]) -> Any:
+        progress(0.25, f"unpacking {name}")
+        return (name, dtype, device)
+
+    monkeypatch.setattr(terminal, "load_engine", unpack)
+    assert terminal.load("tiny", "float32", "cpu") == ("tiny", "float32", "cpu")
+    assert isinstance(console.file, io.StringIO)
+    assert "unpacking tiny" in console.file.getvalue()
+
+
 # as it is started
 
 
