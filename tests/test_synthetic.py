@@ -11,8 +11,9 @@ def test_the_same_name_gives_the_same_weights_and_leaves_the_callers_numbers_alo
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    first, second = (synthetic_model("random:tiny", dtype="bfloat16", device="cpu") for _ in range(2))
+    first = synthetic_model("random:tiny", dtype="bfloat16", device="cpu")
     assert torch.equal(torch.rand(3), expected)
+    second = synthetic_model("random:tiny", dtype="bfloat16", device="cpu")
     for own, other in zip(first.parameters(), second.parameters(), strict=True):
         assert own.dtype == torch.bfloat16 and not own.requires_grad
         assert torch.equal(own, other)
