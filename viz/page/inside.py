@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from pine_engine.methods import METHODS
-from pine_engine.plan import AttentionPlan, build_plan
+from pine_engine.plan import AttentionPlan, build_plan, who_sees_whom
 from pine_engine.trace import Trace
 from viz.identity import DECODED, PREFIX, SUFFIX, Segment, document_segment, legend, prompt_segments
 from viz.importance import (
@@ -193,14 +193,7 @@ def token_mask(run: FinishedRun, method: str, query: Query) -> str | go.Figure:
 
 def token_visibility(plan: AttentionPlan) -> NDArray[np.bool_]:
     """Which prompt token may attend to which, bool (n, n)."""
-    layout = plan.layout
-    allowed = np.tri(layout.num_tokens, dtype=np.bool_)
-    region = slice(layout.prefix_length, layout.documents_end)
-    document = np.repeat(np.arange(layout.num_documents), layout.lengths)
-    sees = plan.visible.numpy()[document][:, document]
-    is_own = document[:, None] == document
-    allowed[region, region] = np.where(is_own, allowed[region, region], sees)
-    return allowed
+    return who_sees_whom(plan).numpy()
 
 
 def positions_html(run: FinishedRun, selection: Selection) -> str:
