@@ -39,7 +39,7 @@ class BlockLayout:
     order: (D,), block order: input index of each document. lengths: (D,) in tokens.
     token_index: (P,), physical index of the token in each slot; padding repeats a real token.
     document: (P,), the slot's document. offset: (P,), the slot's offset in its document.
-    is_padding: bool (P,).
+    is_padding: bool (P,). rows: slots of each document's tokens, without padding.
     """
 
     classes: tuple[LengthClass, ...]
@@ -49,6 +49,7 @@ class BlockLayout:
     document: Tensor
     offset: Tensor
     is_padding: Tensor
+    rows: tuple[slice, ...]
 
     def split(self, slots: Tensor) -> list[Tensor]:
         """(..., P, d) as one contiguous (..., documents, length, d) per length class."""
@@ -101,6 +102,7 @@ def build_blocks(layout: TokenLayout, device: torch.device) -> BlockLayout:
     document = torch.repeat_interleave(torch.arange(len(order)), torch.tensor(padded))
     offset = torch.cat([torch.arange(length) for length in padded])
     is_padding = offset >= ordered_lengths[document]
+    first_slots = torch.tensor([0, *padded]).cumsum(0).tolist()
     token_index = starts[document] + torch.where(is_padding, 0, offset)
     return BlockLayout(
         classes=tuple(classes),
@@ -110,4 +112,5 @@ def build_blocks(layout: TokenLayout, device: torch.device) -> BlockLayout:
         document=document.to(device),
         offset=offset.to(device),
         is_padding=is_padding.to(device),
+        rows=tuple(slice(first, first + lengths[d]) for first, d in zip(first_slots, order, strict=False)),
     )

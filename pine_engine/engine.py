@@ -1,5 +1,6 @@
 """The engine: one loaded model that answers prompts under several methods at once."""
 
+import math
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,12 @@ from pine_engine.trace import TraceRecorder, TraceRequest
 ALIKE_ROWS = 12
 """Rows from which on a float32 matrix product gives each row the same bits wherever it stands; shorter
 prompts are padded to it (docs/exactness.md)."""
+
+ELEMENTS_PER_THREAD = 32_768
+"""Fewest elements for which torch's elementwise operations on the CPU use one more thread."""
+
+ELEMENTS_AT_ONCE = 32
+"""Elements that one step of these operations computes with AVX-512; narrower ones divide it."""
 
 BATCH_ROWS = 8
 """float32 decoding batches are padded to a multiple of it: products of 8 rows are faster than of 2 to 4,
@@ -239,18 +246,35 @@ class Engine:
         prefix_of = find_prefix(donors, state)
         first = layout.prefix_length if prefix_of else 0
         count = layout.num_tokens - first
-        padding = max(0, ALIKE_ROWS - count)
+        padding = self._rows_alike(count) - count
         ids = torch.tensor([*layout.ids[first:], *[0] * padding], device=input_device(self.model))
         position_ids = nn.functional.pad(state.position_ids(first, count), (0, padding))
+        kept = torch.arange(count - rows_kept if rows_kept else 0, count, device=ids.device)
         row = Row(state, KVCache([]))
         logits: Tensor = self.model(
             input_ids=ids[None],
             position_ids=position_ids,
             use_cache=False,
-            logits_to_keep=0 if padding else rows_kept,
+            logits_to_keep=kept if padding else rows_kept,
             pine_pass=PrefillPass(row, room, on_layer, prefix_of),
         ).logits[0]
-        return row, logits[: len(logits) - padding][-rows_kept:]
+        return row, logits
+
+    def _rows_alike(self, count: int) -> int:
+        """To how many rows a prompt is filled up, so that no token's bits depend on where it stands.
+
+        On the CPU torch gives each thread a part of an activation's elements and computes the last few
+        of a part with other instructions: every part must end where a token ends.
+        """
+        if self.model.dtype != torch.float32 or self.device != "cpu":
+            return count
+        rows = max(count, ALIKE_ROWS)
+        width = getattr(self.model.config.get_text_config(), "intermediate_size", 1)
+        while True:
+            parts = min(torch.get_num_threads(), math.ceil(rows * width / ELEMENTS_PER_THREAD))
+            if rows % parts == 0 and rows // parts * width % ELEMENTS_AT_ONCE == 0:
+                return rows
+            rows += 1
 
     def extend(
         self,

@@ -515,7 +515,7 @@ class PrefillPass:
                 torch.cat((front, part[:, rows]), dim=1)
                 for front, part in zip(prefix, (key, value), strict=True)
             )
-            output[:, rows] = causal_tail(query[:, rows], keys, values, scoring)
+            output[:, rows] = causal_tail(query[:, rows].contiguous(), keys, values, scoring)
             if state.recorder:
                 start = rows.start + layout.prefix_length
                 index = torch.arange(start, rows.stop + layout.prefix_length, device=key.device)
@@ -545,7 +545,9 @@ class PrefillPass:
         """Documents that see others, each at places of its own (specification 3.5 to 3.8).
 
         For each query document the keys are laid out once from the farthest to the closest, prefix first
-        and own document last, which a fused call takes. Per head where heads rank on their own.
+        and own document last, which a fused call takes. Per head where heads rank on their own. Queries
+        are brought into block order and copied for each document, because kernels may treat the same row
+        otherwise at another place in memory.
         """
         state = self.row.state
         plan, blocks, table = state.plan, state.block_layout, state.table
@@ -553,14 +555,13 @@ class PrefillPass:
         first, end = plan.layout.prefix_length, plan.layout.documents_end
         dtype = state.compute_dtype
 
-        query_pairs = state.rope.to_pairs(query.to(dtype))
-        rotated = from_pairs(query_pairs * table[state.positions[first:end]]).to(query.dtype)
         stored = blocks.token_index - first
+        query_pairs = state.rope.to_pairs(query[:, stored].to(dtype))
+        rotated = from_pairs(query_pairs * table[state.positions[blocks.token_index]]).to(query.dtype)
         key_pairs = state.rope.to_pairs(key[:, stored].to(dtype))
         values = torch.cat((prefix[1].to(value.dtype), value[:, stored]), dim=1)
+        starts = self._document_starts(layer, query_pairs, key_pairs, scoring)
         in_input_order = _document_rows(plan.layout)
-        rows = [in_input_order[index] for index in blocks.order.tolist()]
-        starts = self._document_starts(layer, query_pairs, key_pairs, scoring, rows)
 
         # Rows of (heads held, prefix + slots), the prefix rotated already.
         source = torch.cat((as_pairs(prefix[0]), key_pairs), dim=1)
@@ -571,7 +572,9 @@ class PrefillPass:
         still = torch.ones_like(table[:first])
         visible = plan.visible.to(blocks.order.device)[blocks.order][:, blocks.order]
         keys_out, values_out = source.new_empty(0), values.new_empty(0)
-        for document, own_rows in enumerate(rows):
+        for document, index_in_input in enumerate(blocks.order.tolist()):
+            own_rows = in_input_order[index_in_input]
+            own_query = rotated[:, blocks.rows[document]].contiguous()
             slots = lay_out(starts[document], document, visible[document], blocks)
             index = torch.cat((prefix_index, (slots + first).expand(heads_held, -1)), dim=1)
             index = (index + head_offset).flatten()
@@ -587,7 +590,7 @@ class PrefillPass:
                 turn = torch.cat((still.expand(len(turn), -1, -1), turn), dim=1)
             placed = from_pairs(keys_out.view(heads_held, -1, source.shape[-1]).mul_(turn)).to(query.dtype)
             output[:, own_rows] = causal_tail(
-                rotated[:, own_rows], placed, values_out.view(heads_held, -1, values.shape[-1]), scoring
+                own_query, placed, values_out.view(heads_held, -1, values.shape[-1]), scoring
             )
             if state.recorder:
                 physical = torch.cat((prefix_index[: len(slots)], blocks.token_index[slots]), dim=1)
@@ -595,7 +598,7 @@ class PrefillPass:
                     state.recorder,
                     layer,
                     first + own_rows.start,
-                    rotated[:, own_rows],
+                    own_query,
                     placed,
                     physical.expand(heads_held, -1),
                     scoring,
@@ -603,10 +606,10 @@ class PrefillPass:
         self._keep(key, value, key_pairs, values[:, first:], prefix)
 
     def _document_starts(
-        self, layer: int, query_pairs: Tensor, key_pairs: Tensor, scoring: Scoring, rows: list[slice]
+        self, layer: int, query_pairs: Tensor, key_pairs: Tensor, scoring: Scoring
     ) -> Tensor:
         """Start of document b as seen from document a, int64 (D, H, D), or (D, 1, D) if all heads agree;
-        both in block order. rows: of each document in query_pairs (H, documents, d/2)."""
+        both in block order, as the slots of query_pairs (H, P, d/2) and key_pairs (G, P, d/2)."""
         state = self.row.state
         plan, blocks = state.plan, state.block_layout
         assert blocks is not None
@@ -615,7 +618,7 @@ class PrefillPass:
             return plan.document_starts.to(order.device)[order][:, order][:, None]
         query = from_pairs(query_pairs) * (scoring.scale / state.rope.scale**2)
         ranked = rank_for_documents(
-            [query[:, part].reshape(key_pairs.shape[0], -1, query.shape[-1]) for part in rows],
+            [query[:, part].reshape(key_pairs.shape[0], -1, query.shape[-1]) for part in blocks.rows],
             from_pairs(key_pairs),
             blocks,
             plan.layout.documents_end,
