@@ -25,10 +25,10 @@ from torch import Tensor
 from pine_engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.events import Answer
-from pine_engine.forward import Row
 from pine_engine.layout import TokenLayout
 from pine_engine.methods import Method, get_method
 from pine_engine.prompt import Prompt
+from pine_engine.state import Row
 
 
 def answer_batch(

@@ -12,18 +12,20 @@ from transformers import PreTrainedModel
 
 from pine_engine import models
 from pine_engine.architecture import context_in_words, stated_context
+from pine_engine.continuation import ContinuationPass
 from pine_engine.embedded import Progress
 from pine_engine.errors import InputError
 from pine_engine.events import Event, RunDone, RunResult
-from pine_engine.forward import ContinuationPass, PrefillPass, Row, input_device, new_state
 from pine_engine.kv_cache import KVCache
 from pine_engine.layout import TokenLayout, tokenize, tokenize_text
 from pine_engine.methods import Method, get_methods
 from pine_engine.plan import build_plan
+from pine_engine.prefill import PrefillPass
 from pine_engine.probe import prove
 from pine_engine.prompt import Prompt
 from pine_engine.reuse import Memory, find_documents, find_prefix, fork
 from pine_engine.run import Run
+from pine_engine.state import Row, input_device, new_state
 from pine_engine.streaming import in_thread
 from pine_engine.trace import TraceRecorder, TraceRequest
 

@@ -11,10 +11,10 @@ from torch import Tensor
 from pine_engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.events import PrefillDone, PrefillProgress
-from pine_engine.forward import Row
 from pine_engine.layout import TokenLayout
 from pine_engine.methods import Method
 from pine_engine.prompt import Piece, Prompt
+from pine_engine.state import Row
 from pine_engine.streaming import Emit, stop_if
 
 Label = str | Sequence[str]

@@ -10,12 +10,14 @@ from pine_engine.architecture import ADVICE, refusal, sliding_window
 from pine_engine.attention import Scoring
 from pine_engine.checkpoint import one_line
 from pine_engine.errors import ModelError
-from pine_engine.forward import NAME, Pass, PrefillPass, Row, input_device, new_state
+from pine_engine.forward import NAME, Pass
 from pine_engine.kv_cache import KVCache
 from pine_engine.layout import TokenLayout
 from pine_engine.methods import METHODS
 from pine_engine.plan import build_plan
+from pine_engine.prefill import PrefillPass
 from pine_engine.rope import Pairing, Rope, find_rope, from_pairs
+from pine_engine.state import Row, input_device, new_state
 
 PREFIX_TOKENS, DOCUMENT_TOKENS, SUFFIX_TOKENS = 5, 23, 7
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import torch
 
-from pine_engine.forward import PromptState, Row
 from pine_engine.kv_cache import KVCache, LayerCache, new_layer
+from pine_engine.state import PromptState, Row
 
 
 @dataclass

@@ -18,10 +18,10 @@ from pine_engine.events import (
     RunResult,
     TokenDecoded,
 )
-from pine_engine.forward import Row
 from pine_engine.layout import TokenLayout
 from pine_engine.methods import Method
 from pine_engine.reuse import Memory
+from pine_engine.state import Row
 from pine_engine.streaming import Emit, stop_if
 from pine_engine.trace import TraceRecorder, TraceRequest
 

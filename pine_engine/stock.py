@@ -19,10 +19,11 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from pine_engine.engine import Engine
 from pine_engine.errors import InputError
-from pine_engine.forward import NAME, PromptState, Row, new_state
+from pine_engine.forward import NAME
 from pine_engine.kv_cache import KVCache, new_layer
 from pine_engine.layout import TokenLayout
 from pine_engine.methods import Method, get_method
+from pine_engine.state import PromptState, Row, new_state
 
 ROOM = 64
 """Tokens for which a sequence has room at first; doubled whenever it is used up."""

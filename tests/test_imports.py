@@ -10,7 +10,8 @@ ROOT = Path(__file__).parents[1]
 
 FLOW = [
     *("errors", "architecture", "methods", "prompt", "tasks", "layout", "plan"),
-    *("rope", "blocks", "kv_cache", "trace", "attention", "forward", "events"),
+    *("rope", "blocks", "kv_cache", "trace", "attention", "state", "recording"),
+    *("forward", "continuation", "prefill", "events"),
     *("reuse", "checkpoint", "probe", "embedded", "models", "streaming", "run", "engine"),
     *("batch", "stock", "wrappers", "catalog", "next_token", "permutation", "calibration"),
     *("invariance", "profiling", "synthetic", "selftest", "report", "inputs", "debias", "conformance"),

@@ -1,0 +1,122 @@
+"""Tokens that follow what a prompt has read: its suffix, decoded tokens, given answers."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pine_engine.attention import (
+    Scoring,
+    causal_tail,
+    document_queries,
+    merge_documents,
+    merged_weights,
+    rank_for_suffix,
+)
+from pine_engine.recording import record_suffix
+from pine_engine.rope import from_pairs
+from pine_engine.state import Row
+
+SUFFIX_SCORES = 8_000_000
+"""Scores per chunk of suffix queries, so that a long suffix needs no more memory than this at once."""
+
+
+def attend_continuation(
+    row: Row, layer: int, query: Tensor, key: Tensor, value: Tensor, scoring: Scoring
+) -> Tensor:
+    """Attention of tokens that continue a sequence: suffix at prefill, decoded tokens, given answers.
+
+    query (H, Q, d), key and value (G, Q, d) as the model gives them. Appends to the cache and returns
+    (H, Q, d).
+    """
+    state, cache = row.state, row.cache.layers[layer]
+    count = query.shape[1]
+    first = row.num_read(layer)
+    positions = state.positions[first : first + count]
+    if cache.blocks is None:
+        if not state.plan.model_rotates:
+            query, key = (state.rotate(part, positions).to(part.dtype) for part in (query, key))
+        cache.append(key, value)
+        keys, values = cache.keys[:, : cache.length], cache.values[:, : cache.length]
+        bias = None if state.key_bias is None else state.key_bias[: cache.length]
+        if state.recorder:
+            record_suffix(state, state.recorder, layer, first, query, keys, scoring, bias)
+        return causal_tail(query, keys, values, scoring, bias)
+
+    assert state.table is not None and state.block_layout is not None
+    dtype = cache.keys.dtype
+    turn = state.table[positions]
+    pairs = state.rope.to_pairs(query.to(dtype) * scoring.scale)
+    rotated = from_pairs(pairs * turn)
+    cache.append(from_pairs(state.rope.to_pairs(key.to(dtype)) * turn), value.to(dtype))
+    outputs = []
+    seen_before = cache.length - count
+    chunk = max(1, SUFFIX_SCORES // (query.shape[0] * len(state.block_layout.document)))
+    for start in range(0, count, chunk):
+        stop = min(start + chunk, count)
+        part = slice(start, stop)
+        visible = seen_before + stop
+        document_query = _turn_to_documents(row, layer, pairs[:, part], positions[part])
+        tail = cache.keys[:, :visible], cache.values[:, :visible]
+        output, shares = merge_documents(
+            document_query,
+            rotated[:, part],
+            cache.blocks,
+            state.padding,
+            tail,
+            scoring.softcap,
+            state.plan.layout.prefix_length if state.recorder else None,
+        )
+        outputs.append(output)
+        if state.recorder and shares is not None:
+            state.recorder.record_attention(layer, state.block_layout.to_input_order(shares, 2, first=1))
+            for asked, rows in state.recorder.asked(layer, first + start, stop - start):
+                weights = merged_weights(
+                    document_query, rotated[:, part], cache.blocks, state.padding, tail[0], scoring.softcap
+                )[asked.head, rows]
+                index = state.stored_index[: weights.shape[-1]]
+                state.recorder.record_tokens(asked, first + start + rows.start, weights, index)
+    return (outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)).to(query.dtype)
+
+
+def _turn_to_documents(row: Row, layer: int, pairs: Tensor, positions: Tensor) -> Tensor:
+    """Scaled suffix queries (H, Q, d/2), unrotated, turned to where they see each document: (H, Q, D, d)."""
+    state, blocks = row.state, row.cache.layers[layer].blocks
+    assert blocks and state.block_layout and state.table is not None
+    query = from_pairs(pairs)
+    if state.rope.scale != 1:
+        query = query / state.rope.scale**2
+    ranking = rank_for_suffix(
+        query,
+        blocks.unrotated_keys,
+        state.padding,
+        state.block_layout,
+        state.plan.layout.documents_end,
+        reverse=state.plan.is_reversed,
+    )
+    if state.recorder:
+        state.recorder.record_suffix(layer, state.block_layout, ranking.importance, ranking.starts)
+    return document_queries(pairs, positions, ranking.starts, state.table)
+
+
+@dataclass(frozen=True)
+class ContinuationPass:
+    """Tokens that follow prompts already read: one row per prompt, None for a row that has ended.
+
+    The batch may have more rows than there are prompts; they count as ended.
+    """
+
+    rows: Sequence[Row | None]
+    on_layer: Callable[[int], None]
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scoring: Scoring) -> Tensor:
+        """See Pass."""
+        self.on_layer(layer)
+        output = torch.zeros_like(query)
+        for index, row in enumerate(self.rows):
+            if row is not None:
+                output[index] = attend_continuation(
+                    row.on(query.device), layer, query[index], key[index], value[index], scoring
+                )
+        return output
