@@ -17,8 +17,15 @@ setup: $(VENV)/.stamp-run ## Install what the app needs, and the embedded model
 run: $(VENV)/.stamp-run ## Start the app (ARGS="..." is passed on)
 	$(BIN)/python app.py $(ARGS)
 
-test: $(VENV)/.stamp-dev ## Run all tests (ARGS="-k name" is passed on)
+# Two at a time, each with one thread: most tests wait for Python and not for a product. A browser and the
+# model it talks to need the machine for themselves.
+test: $(VENV)/.stamp-dev ## Run all tests (ARGS="-k name" runs just those)
+ifdef ARGS
 	$(BIN)/python -m pytest $(ARGS)
+else
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m 'not browser' -n 2 --dist worksteal
+	$(BIN)/python -m pytest -m browser
+endif
 
 check: $(VENV)/.stamp-dev ## Check format, lint and types
 	$(BIN)/ruff format --check .

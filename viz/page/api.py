@@ -63,7 +63,7 @@ def _form(
     question: str, documents: list[str], methods: list[str] | None, max_new_tokens: int, instruction: str
 ) -> Form:
     entries = entries_from([("", text) for text in documents])
-    chosen = tuple(row.name for row in get_methods(methods or None))
+    chosen = tuple(methods or (row.name for row in get_methods()))
     return Form(TASK, question, instruction, chosen, max_new_tokens, entries)
 
 
