@@ -248,7 +248,7 @@ class Engine:
         prefix_of = find_prefix(donors, state)
         first = layout.prefix_length if prefix_of else 0
         count = layout.num_tokens - first
-        padding = self._rows_alike(count) - count
+        padding = self.rows_alike(count) - count
         ids = torch.tensor([*layout.ids[first:], *[0] * padding], device=input_device(self.model))
         position_ids = nn.functional.pad(state.position_ids(first, count), (0, padding))
         kept = torch.arange(count - rows_kept if rows_kept else 0, count, device=ids.device)
@@ -261,22 +261,6 @@ class Engine:
             pine_pass=PrefillPass(row, room, on_layer, prefix_of),
         ).logits[0]
         return row, logits
-
-    def _rows_alike(self, count: int) -> int:
-        """To how many rows a prompt is filled up, so that no token's bits depend on where it stands.
-
-        On the CPU torch gives each thread a part of an activation's elements and computes the last few
-        of a part with other instructions: every part must end where a token ends.
-        """
-        if self.model.dtype != torch.float32 or self.device != "cpu":
-            return count
-        rows = max(count, ALIKE_ROWS)
-        width = getattr(self.model.config.get_text_config(), "intermediate_size", 1)
-        while True:
-            parts = min(torch.get_num_threads(), math.ceil(rows * width / ELEMENTS_PER_THREAD))
-            if rows % parts == 0 and rows // parts * width % ELEMENTS_AT_ONCE == 0:
-                return rows
-            rows += 1
 
     def extend(
         self,
@@ -305,6 +289,22 @@ class Engine:
             pine_pass=ContinuationPass(rows, on_layer),
         ).logits
         return logits[: len(rows)]
+
+    def rows_alike(self, count: int) -> int:
+        """To how many rows a prompt is filled up, so that no token's bits depend on where it stands.
+
+        On the CPU torch gives each thread a part of an activation's elements and computes the last few
+        of a part with other instructions: every part must end where a token ends.
+        """
+        if self.model.dtype != torch.float32 or self.device != "cpu":
+            return count
+        rows = max(count, ALIKE_ROWS)
+        width = getattr(self.model.config.get_text_config(), "intermediate_size", 1)
+        while True:
+            parts = min(torch.get_num_threads(), math.ceil(rows * width / ELEMENTS_PER_THREAD))
+            if rows % parts == 0 and rows // parts * width % ELEMENTS_AT_ONCE == 0:
+                return rows
+            rows += 1
 
     def check_length(self, layout: TokenLayout, max_new_tokens: int) -> None:
         """Raises InputError if prompt and answer do not fit the model's context."""

@@ -59,10 +59,11 @@ def plan_checks(engine: Engine, *, shuffles: int = 5, seed: int = 0) -> list[Cal
     """
     device = engine.model.device
     tiny = Engine(synthetic_model(TINY, dtype=engine.dtype, device=str(device)), name="tiny model")
+    counts_fed = sorted({engine.rows_alike(count) for count in PROMPT_COUNTS})
     checks: list[Callable[[], Check]] = [
         partial(check_products, linear_layers(engine.model), engine.model.dtype, device),
         partial(check_small_products, linear_layers(engine.model), engine.model.dtype, device),
-        partial(check_rowwise, rowwise_layers(engine.model), engine.model.dtype, device),
+        partial(check_rowwise, rowwise_layers(engine.model), counts_fed, engine.model.dtype, device),
         partial(check_fused_attention, engine.model.dtype, device),
         partial(check_padded_attention, engine.model.dtype, device),
         partial(check_repeats, engine.model.dtype, device),
@@ -101,8 +102,10 @@ def linear_layers(model: nn.Module) -> list[RowLayer]:
 
 
 def rowwise_layers(model: nn.Module) -> list[RowLayer]:
-    """One norm of each kind and width; of each kind of activation one at every width of linear layers."""
-    widths = sorted({layer.width for layer in linear_layers(model)})
+    """One norm of each kind and width; one activation of each kind, at the width that the MLP has or, where
+    the configuration has none, at every width of linear layers."""
+    stated = getattr(model, "config", None) and getattr(model.config, "intermediate_size", None)
+    widths = [stated] if stated else sorted({layer.width for layer in linear_layers(model)})
     layers: dict[tuple[str, int], RowLayer] = {}
     for module in model.modules():
         name = type(module).__name__
@@ -167,18 +170,20 @@ def check_small_products(layers: Sequence[RowLayer], dtype: torch.dtype, device:
 
 
 @torch.inference_mode()
-def check_rowwise(layers: Sequence[RowLayer], dtype: torch.dtype, device: torch.device) -> Check:
-    """Activations and norms of the model, at the widths it has them."""
+def check_rowwise(
+    layers: Sequence[RowLayer], counts_fed: Sequence[int], dtype: torch.dtype, device: torch.device
+) -> Check:
+    """Activations and norms of the model, at the widths it has them and the row counts that it is fed."""
     uneven = []
     for layer in layers:
-        counts = uneven_counts([layer], PROMPT_COUNTS, dtype, device)
+        counts = uneven_counts([layer], counts_fed, dtype, device)
         uneven += [f"{layer.name} of {count} x {layer.width}" for count in counts]
     threads = torch.get_num_threads()
     return Check(
         "activations and norms",
         is_promised=True,
         holds=not uneven,
-        found=f"{len(layers)} activations and norms, {_listed(PROMPT_COUNTS)} rows, {threads} threads: "
+        found=f"{len(layers)} activations and norms, {_listed(counts_fed)} rows, {threads} threads: "
         + (f"a row's bits depend on its place in {_listed(uneven)}" if uneven else EVEN),
         meaning="what is computed token by token does not know the place of the token"
         if not uneven

@@ -82,6 +82,17 @@ def test_products_of_few_rows_are_information() -> None:
     assert check.meaning == "so the engine fills up shorter prompts to 12 tokens"
 
 
+@pytest.mark.usefixtures("five_threads")
+def test_with_five_threads_the_engine_feeds_row_counts_that_activations_bear() -> None:
+    """The real activation, at a width where it does cut inside rows; the control is the count itself."""
+    model = load_engine("random:tiny", dtype="float32", device="cpu")
+    model.model.config.intermediate_size = 1536
+    layer = RowLayer("SiLU", 1536, silu)
+    assert not check_rowwise([layer], [101], torch.float32, CPU).holds
+    assert model.rows_alike(101) > 101
+    assert check_rowwise([layer], [model.rows_alike(101)], torch.float32, CPU).holds
+
+
 def test_row_counts_are_either_relied_on_or_avoided() -> None:
     assert relied_counts() == [8, 12, 13, 14, 15, 16, 64, 300]
 
@@ -103,7 +114,6 @@ def test_layers_are_those_of_the_model(engine: Engine) -> None:
     assert shapes == [(64, 32), (64, 64), (64, 97), (64, 128), (128, 64)]
     assert sorted((layer.name, layer.width) for layer in rowwise_layers(engine.model)) == [
         ("LlamaRMSNorm", 64),
-        ("SiLUActivation", 64),
         ("SiLUActivation", 128),
     ]
 
@@ -126,11 +136,13 @@ def test_an_activation_cut_inside_rows_by_threads_fails() -> None:
             result[end - 3 : end] = torch.nextafter(result[end - 3 : end], result.new_tensor(9.0))
         return result.view_as(rows)
 
-    check = check_rowwise([RowLayer("SiLU", 128, cut)], torch.float32, CPU)
+    check = check_rowwise([RowLayer("SiLU", 128, cut)], [12, 101], torch.float32, CPU)
     assert check.verdict == "FAIL"
     assert "5 threads: a row's bits depend on its place in SiLU of 12 x 128" in check.found
     assert check.meaning.endswith("set OMP_NUM_THREADS to 1, 2 or 4, or use bfloat16")
-    assert check_rowwise([RowLayer("double", 128, lambda rows: rows * 2)], torch.float32, CPU).holds
+    assert check_rowwise(
+        [RowLayer("double", 128, lambda rows: rows * 2)], [12, 101], torch.float32, CPU
+    ).holds
 
 
 def test_attention_that_knows_the_place_of_a_document_fails(monkeypatch: pytest.MonkeyPatch) -> None:
