@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pine_engine.batch import answer_batch
     from pine_engine.engine import Engine, Score
     from pine_engine.errors import InputError, ModelError, PineError
     from pine_engine.events import Answer, RunResult
@@ -15,9 +16,10 @@ if TYPE_CHECKING:
     from pine_engine.layout import TokenLayout
     from pine_engine.methods import METHODS, Method
     from pine_engine.prompt import Document, Prompt
+    from pine_engine.reuse import Memory
     from pine_engine.stock import answering
     from pine_engine.tasks import TASKS
-    from pine_engine.trace import Trace
+    from pine_engine.trace import TokenRange, Trace, TraceRequest
 
 _HOMES = {
     "Answer": "events",
@@ -25,6 +27,7 @@ _HOMES = {
     "Engine": "engine",
     "InputError": "errors",
     "METHODS": "methods",
+    "Memory": "reuse",
     "Method": "methods",
     "ModelError": "errors",
     "PineError": "errors",
@@ -33,7 +36,10 @@ _HOMES = {
     "Score": "engine",
     "TASKS": "tasks",
     "TokenLayout": "layout",
+    "TokenRange": "trace",
     "Trace": "trace",
+    "TraceRequest": "trace",
+    "answer_batch": "batch",
     "answering": "stock",
     "compare_orders": "invariance",
 }
@@ -46,6 +52,7 @@ __all__ = [
     "Document",
     "Engine",
     "InputError",
+    "Memory",
     "Method",
     "ModelError",
     "PineError",
@@ -53,7 +60,10 @@ __all__ = [
     "RunResult",
     "Score",
     "TokenLayout",
+    "TokenRange",
     "Trace",
+    "TraceRequest",
+    "answer_batch",
     "answering",
     "compare_orders",
 ]

@@ -193,7 +193,8 @@ class Engine:
         *,
         methods: Sequence[str] | None = None,
     ) -> dict[str, list[Score]]:
-        """Log-probabilities of given answers under each method; the prompt is read once per method.
+        """Log-probabilities of given answers under each method; the prompt is read once per method, and
+        what methods read alike once for all.
 
         continuations: texts that follow the prompt, taken as data (nothing in them is a control token).
         Returns for each method one Score per continuation. Raises InputError for an empty one.
@@ -207,8 +208,10 @@ class Engine:
         room = max(map(len, answers), default=0)
         self.check_length(layout, room)
         scores: dict[str, list[Score]] = {}
+        read: list[Row] = []
         for method in get_methods(methods):
-            row, logits = self.prefill(layout, method, room=room, rows_kept=1)
+            row, logits = self.prefill(layout, method, room=room, rows_kept=1, donors=read)
+            read.append(row)
             length = row.cache.length
             scores[method.name] = []
             for text, ids in zip(continuations, answers, strict=True):
@@ -299,7 +302,8 @@ class Engine:
         if self.model.dtype != torch.float32 or self.device != "cpu":
             return count
         rows = max(count, ALIKE_ROWS)
-        width = getattr(self.model.config.get_text_config(), "intermediate_size", 1)
+        stated = getattr(self.model.config.get_text_config(), "intermediate_size", None)
+        width = stated if isinstance(stated, int) else 1
         while True:
             parts = min(torch.get_num_threads(), math.ceil(rows * width / ELEMENTS_PER_THREAD))
             if rows % parts == 0 and rows // parts * width % ELEMENTS_AT_ONCE == 0:
