@@ -169,21 +169,51 @@ class Engine:
         The model runs in a thread of its own; closing the generator stops it within one layer.
         Raises InputError for an unknown method or a prompt that does not fit the context.
         """
+        run = self._new_run(
+            prompt,
+            methods=methods,
+            max_new_tokens=max_new_tokens,
+            trace=trace,
+            keep_logits=keep_logits,
+            stop_at_end=stop_at_end,
+            memory=memory,
+        )
+        return in_thread(run.work)
+
+    def run(self, prompt: Prompt | TokenLayout, **options: Any) -> RunResult:
+        """The result of generate(), waited for; same options, same errors.
+
+        Computed in the caller's thread: where two threads have used torch, its workers sleep between
+        small operations and must be woken, which slows decoding by a tenth.
+        """
+        results: list[RunResult] = []
+
+        def keep_result(event: Event) -> None:
+            if isinstance(event, RunDone):
+                results.append(event.result)
+
+        self._new_run(prompt, **options).work(keep_result, threading.Event())
+        return results[0]
+
+    def _new_run(
+        self,
+        prompt: Prompt | TokenLayout,
+        *,
+        methods: Sequence[str] | None = None,
+        max_new_tokens: int = 64,
+        trace: bool | TraceRequest = False,
+        keep_logits: bool = False,
+        stop_at_end: bool = True,
+        memory: Memory | None = None,
+    ) -> Run:
+        """A run that has been checked; see generate()."""
         rows = get_methods(methods)
         layout = self.tokenize(prompt)
         self.check_length(layout, max_new_tokens)
         request = TraceRequest() if trace is True else trace or None
         if request:
             request.check(self.num_layers, self.num_heads, layout.num_tokens + max_new_tokens)
-        run = Run(self, layout, rows, max_new_tokens, request, keep_logits, stop_at_end, memory or Memory())
-        return in_thread(run.work)
-
-    def run(self, prompt: Prompt | TokenLayout, **options: Any) -> RunResult:
-        """The result of generate(), waited for; same options, same errors."""
-        for event in self.generate(prompt, **options):
-            if isinstance(event, RunDone):
-                return event.result
-        raise AssertionError("a run that was not stopped ends with RunDone")
+        return Run(self, layout, rows, max_new_tokens, request, keep_logits, stop_at_end, memory or Memory())
 
     @torch.inference_mode()
     def score(
