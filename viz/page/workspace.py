@@ -126,7 +126,7 @@ def build_workspace(examples: Sequence[Example]) -> Workspace:
         with gr.Column(elem_id="answer", scale=7, min_width=320):
             with gr.Row(elem_classes="page-row page-run-bar"):
                 methods = gr.CheckboxGroup(
-                    [(row.label, row.name) for row in METHODS.values()],
+                    [(row.label, row.name) for row in METHODS.values() if row.role != "variant"],
                     value=DEFAULT_METHODS,
                     label="Methods",
                     elem_id="methods",
