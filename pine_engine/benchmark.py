@@ -17,6 +17,7 @@ from pine_engine.errors import InputError
 from pine_engine.forward import NAME
 from pine_engine.layout import TokenLayout
 from pine_engine.memory import device_peak_mb, process_peak_mb, synchronize
+from pine_engine.state import input_device
 from pine_engine.synthetic import load_engine
 
 PREFIX_TOKENS = 30
@@ -143,7 +144,7 @@ def run_benchmark(
         advance(f"round {number} of {repeats}: all together")
         together_times.append(time_methods(engine, layout, names, work.new_tokens))
 
-    memory_key = "peak_device_mb" if engine.model.device.type == "cuda" else "peak_rss_mb"
+    memory_key = "peak_device_mb" if input_device(engine.model).type == "cuda" else "peak_rss_mb"
     advance("memory: stock")
     stock_memory = peak_memory(engine, work, None)
     memory = {}
@@ -191,19 +192,19 @@ def stock_attention(model: PreTrainedModel) -> Iterator[None]:
 @torch.inference_mode()
 def time_stock(model: PreTrainedModel, layout: TokenLayout, new_tokens: int) -> Timing:
     """The stock model's own greedy loop: its fused attention, its own cache, the engine's weights."""
-    ids = torch.tensor(layout.ids, device=model.device)[None]
+    ids = torch.tensor(layout.ids, device=input_device(model))[None]
     with stock_attention(model):
-        synchronize(model.device)
+        synchronize(input_device(model))
         began = time.perf_counter()
         output = model(input_ids=ids, use_cache=True, logits_to_keep=1)
         token = output.logits[:, -1].argmax(-1, keepdim=True)
-        synchronize(model.device)
+        synchronize(input_device(model))
         prefilled = time.perf_counter()
         for _ in range(new_tokens - 1):
             output = model(input_ids=token, past_key_values=output.past_key_values, use_cache=True)
             token = output.logits[:, -1].argmax(-1, keepdim=True)
             token.item()  # as a loop that looks for the end of the answer must
-        synchronize(model.device)
+        synchronize(input_device(model))
         ended = time.perf_counter()
     return Timing(prefilled - began, (ended - prefilled) / max(new_tokens - 1, 1))
 
@@ -222,7 +223,7 @@ def peak_memory(engine: Engine, work: Workload, method: str | None) -> float:
 
     On the CPU a process of its own loads the model again; on a GPU the engine's model is used.
     """
-    device = engine.model.device
+    device = input_device(engine.model)
     if device.type == "cuda":
         return device_peak_mb(device, _job(engine, work, method))
     return process_peak_mb(_load_job, (work, method))

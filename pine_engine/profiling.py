@@ -11,6 +11,7 @@ from torch.profiler import ProfilerActivity, profile
 from pine_engine.engine import Engine
 from pine_engine.layout import TokenLayout
 from pine_engine.methods import Method
+from pine_engine.state import input_device
 
 LINEAR = "linear layers"
 REST = "rest of the model"
@@ -62,7 +63,7 @@ def profile_method(
     Time of the GPU where the model is on one, else of the CPU. The profiler itself takes time, more for many
     small operations than for few large ones: read the shares, and take seconds from a run without it.
     """
-    on_gpu = engine.model.device.type == "cuda"
+    on_gpu = input_device(engine.model).type == "cuda"
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
 
     def read() -> None:

@@ -13,6 +13,7 @@ from pine_engine.engine import ALIKE_ROWS, BATCH_ROWS, Engine
 from pine_engine.invariance import OrderCell, OrderRow, compare_orders, orders_to_try, summarize
 from pine_engine.layout import TokenLayout
 from pine_engine.methods import METHODS, Method
+from pine_engine.state import input_device
 from pine_engine.synthetic import synthetic_model
 
 ROW_COUNTS = (*range(1, 17), 64, 300)
@@ -57,7 +58,7 @@ def plan_checks(engine: Engine, *, shuffles: int = 5, seed: int = 0) -> list[Cal
     shuffles: orders tried of each prompt besides its first. Two tiny models with random weights are made in
     the engine's dtype, on its device, for what the given model may not show.
     """
-    device = engine.model.device
+    device = input_device(engine.model)
     tiny = Engine(synthetic_model(TINY, dtype=engine.dtype, device=str(device)), name="tiny model")
     counts_fed = sorted({engine.rows_alike(count) for count in PROMPT_COUNTS})
     checks: list[Callable[[], Check]] = [

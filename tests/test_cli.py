@@ -104,6 +104,28 @@ def assert_refused(outcome: Outcome, sentence: str) -> None:
     assert outcome.status == 2
 
 
+@dataclasses.dataclass(frozen=True)
+class Steps:
+    """How many steps each progress bar announced, and what each step said."""
+
+    announced: list[int] = dataclasses.field(default_factory=list)
+    taken: list[str] = dataclasses.field(default_factory=list)
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
+    """What progress bars are told, in place of showing it."""
+    steps = Steps()
+
+    @contextlib.contextmanager
+    def progress(total: int) -> Iterator[Callable[[str], None]]:
+        steps.announced.append(total)
+        yield steps.taken.append
+
+    monkeypatch.setattr(terminal, "progress", progress)
+    return steps
+
+
 @pytest.fixture
 def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """What can be known before must be said before a model is loaded."""
@@ -421,23 +443,14 @@ def test_debias_refuses_labels_of_several_tokens(run: Run, tmp_path: Path, tiny:
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
 def test_debias_answers_every_file_and_announces_the_prompts_it_reads(
-    run: Run, tmp_path: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], prompts: int
+    run: Run, tmp_path: Path, tiny: Path, steps: Steps, options: list[str], prompts: int
 ) -> None:
-    announced: list[int] = []
-    taken: list[str] = []
-
-    @contextlib.contextmanager
-    def progress(total: int) -> Iterator[Callable[[str], None]]:
-        announced.append(total)
-        yield taken.append
-
-    monkeypatch.setattr(terminal, "progress", progress)
     # The judge's instruction alone is longer than the tiny model reads.
     short = {**LABELLED, "instruction": "Judge."}
     files = [write(tmp_path / name, short) for name in ("one.json", "two.json")]
     outcome = run("debias", *files, "--wrapper", *options, "--model", tiny, "--json")
     assert (outcome.status, outcome.stderr) == (0, "")
-    assert announced == [len(taken)] == [prompts]
+    assert steps.announced == [len(steps.taken)] == [prompts]
     printed = outcome.json
     assert list(printed) == ["model", "dtype", "wrapper", "base", "prompts", "results"]
     assert (printed["model"], printed["wrapper"], printed["prompts"]) == ("tiny", options[0], prompts)
@@ -558,22 +571,13 @@ def test_conformance_exits_with_1_beyond_tolerance(run: Run, tmp_path: Path) -> 
 
 
 def test_bench_prints_times_and_ratios_and_announces_as_many_steps_as_it_takes(
-    run: Run, tiny: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, tiny: Path, steps: Steps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    announced: list[int] = []
-    taken: list[str] = []
-
-    @contextlib.contextmanager
-    def progress(total: int) -> Iterator[Callable[[str], None]]:
-        announced.append(total)
-        yield taken.append
-
-    monkeypatch.setattr(terminal, "progress", progress)
     monkeypatch.setattr(benchmark, "peak_memory", lambda *_: 123.4)
     sizes = ["--documents", 3, "--document-tokens", 5, "--new-tokens", 3, "--repeats", 2]
     outcome = run("bench", *sizes, "--methods", "vanilla,pine", "--model", tiny, "--json")
     assert (outcome.status, outcome.stderr) == (0, "")
-    assert announced == [len(taken)]
+    assert steps.announced == [len(steps.taken)]
     printed = outcome.json
     assert list(printed) == ["n", "documents", "dtype", "stock", "methods", "together"]
     assert (printed["n"], printed["documents"], printed["dtype"]) == (30 + 15 + 28, 3, "float32")
@@ -646,26 +650,17 @@ def test_progress_ends_where_it_was_announced_to(
     comparison: Path,
     data: Path,
     tiny: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    steps: Steps,
     verb: str,
     announced: int,
 ) -> None:
-    taken: list[str] = []
-    totals: list[int] = []
-
-    @contextlib.contextmanager
-    def progress(total: int) -> Iterator[Callable[[str], None]]:
-        totals.append(total)
-        yield taken.append
-
-    monkeypatch.setattr(terminal, "progress", progress)
     methods = ["--model", tiny, "--methods", "pcw,nia"]
     run(verb, *{
         "compare": [comparison, *methods, "--max-new-tokens", 1],
         "verify": [data, *methods, "--shuffles", 3, "--new-tokens", 1],
         "conformance": [GOLDEN],
     }[verb])  # fmt: skip
-    assert totals == [len(taken)] == [announced]
+    assert steps.announced == [len(steps.taken)] == [announced]
 
 
 def test_a_terminal_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
