@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from pine_engine.blocks import BlockLayout
-from pine_engine.kv_cache import DocumentBlocks
 from pine_engine.plan import starts_from_ranking
 from pine_engine.rope import from_pairs
 
@@ -151,7 +150,8 @@ def rank_documents(importance: Tensor, own: int | None = None, *, reverse: bool 
 class RankedDocuments:
     """How the documents of one layer see each other under importance ranking, in block order.
 
-    importance: (D, H, D). starts: int64 (D, H, D), start of document b as seen from document a's head h.
+    importance: (D, H, D). starts: int64 (D, H, D), start of document b as seen from document a's head h, or
+    (D, 1, D) if no head can differ.
     """
 
     importance: Tensor
@@ -164,11 +164,12 @@ def rank_for_documents(
     """Ranks the documents for every document and head.
 
     queries: for each document (G, H/G * Q, d), unrotated and scaled. keys: (G, P, d), unrotated.
-    With one or two documents there is nothing to rank and the scores are not computed: the softmax
-    weights on the only other document sum to 1 for each query.
+    With one or two documents there is nothing to rank, in any head, and the scores are not computed: the
+    softmax weights on the only other document sum to 1 for each query.
     """
     count = len(queries)
-    if count <= 2:
+    is_certain = count <= 2
+    if is_certain:
         num_heads = queries[0].shape[0] * queries[0].shape[1] // int(blocks.lengths[0])
         others = 1 - torch.eye(count, dtype=keys.dtype, device=keys.device)
         importance = (others * blocks.lengths[:, None] / blocks.lengths)[:, None].expand(-1, num_heads, -1)
@@ -181,7 +182,7 @@ def rank_for_documents(
             starts_from_ranking(
                 rank_documents(row, own=index, reverse=reverse), blocks.lengths, documents_end
             )
-            for index, row in enumerate(importance)
+            for index, row in enumerate(importance[:, :1] if is_certain else importance)
         ]
     )
     return RankedDocuments(importance, starts)
@@ -222,8 +223,8 @@ class SuffixRanking:
 
 def rank_for_suffix(
     query: Tensor,
-    unrotated_keys: list[Tensor],
-    padding: list[Tensor | None],
+    unrotated_keys: Tensor,
+    padding: Tensor | None,
     blocks: BlockLayout,
     documents_end: int,
     *,
@@ -231,26 +232,15 @@ def rank_for_suffix(
 ) -> SuffixRanking:
     """Ranks the documents for every suffix token and head.
 
-    query: (H, Q, d), unrotated and scaled. unrotated_keys, padding: as in merge_documents.
+    query: (H, Q, d), unrotated and scaled. unrotated_keys: (G, P, d), by slot. padding: (P,), 0 for tokens
+    and -inf for padding, None without any.
     """
-    num_kv_heads = unrotated_keys[0].shape[0]
-    rows = query.reshape(num_kv_heads, 1, -1, query.shape[-1])
-    scores = [_masked(rows @ keys.mT, bias) for keys, bias in zip(unrotated_keys, padding, strict=True)]
-    maximum = _maximum([part.amax((1, 3), keepdim=True) for part in scores])
-    sums = torch.cat([part.sub_(maximum).exp_().sum(-1) for part in scores], dim=1)
-    shares = (sums / sums.sum(1, keepdim=True)).transpose(1, 2).reshape(*query.shape[:2], -1)
-    importance = shares / blocks.lengths
+    rows = query.reshape(unrotated_keys.shape[0], -1, query.shape[-1])
+    scores = rows @ unrotated_keys.mT
+    weights = (scores if padding is None else scores.add_(padding)).softmax(-1)
+    importance = (blocks.sum_by_document(weights) / blocks.lengths).view(*query.shape[:2], -1)
     starts = starts_from_ranking(rank_documents(importance, reverse=reverse), blocks.lengths, documents_end)
     return SuffixRanking(importance, starts)
-
-
-def _masked(scores: Tensor, bias: Tensor | None) -> Tensor:
-    return scores if bias is None else scores.add_(bias)
-
-
-def _maximum(parts: list[Tensor]) -> Tensor:
-    """Elementwise maximum, exact in any order."""
-    return parts[0] if len(parts) == 1 else torch.stack(parts).amax(0)
 
 
 def document_queries(query_pairs: Tensor, positions: Tensor, starts: Tensor, table: Tensor) -> Tensor:
@@ -262,91 +252,59 @@ def document_queries(query_pairs: Tensor, positions: Tensor, starts: Tensor, tab
     return from_pairs(query_pairs[:, :, None] * table[positions[:, None] - starts])
 
 
-def merge_documents(
+def suffix_weights(
     document_query: Tensor,
     query: Tensor,
-    blocks: DocumentBlocks,
-    padding: list[Tensor | None],
-    tail: tuple[Tensor, Tensor],
-    softcap: float | None,
-    prefix_length: int | None = None,
-) -> tuple[Tensor, Tensor | None]:
-    """Attention of suffix tokens over documents, prefix and suffix: one softmax, merged per document.
-
-    document_query: (H, Q, D, d). query: (H, Q, d), for the tail. padding: per length class
-    (documents, 1, length), 0 or -inf; None for one without padding.
-    tail: keys and values (G, K, d) of prefix and suffix, the queries being its last rows. All rotated,
-    queries scaled, one dtype. Returns (H, Q, d), and if prefix_length is given the share of attention that
-    goes to the prefix, to each document, and to the suffix: (H, Q, 1 + D + 1).
-    Each document's part is computed on its own and the parts are added in block order.
-    """
-    num_heads, num_queries, _, head_dim = document_query.shape
-    tail_keys, tail_values = tail
-    num_kv_heads = tail_keys.shape[0]
-    by_document = document_query.reshape(num_kv_heads, -1, *document_query.shape[2:]).transpose(1, 2)
-    maxima, sums, outputs = [], [], []
-    first = 0
-    for keys, values, bias in zip(blocks.keys, blocks.values, padding, strict=True):
-        last = first + keys.shape[1]
-        scores = _masked(cap(by_document[:, first:last] @ keys.mT, softcap), bias)
-        maximum = scores.amax(-1)
-        weights = scores.sub_(maximum[..., None]).exp_()
-        maxima.append(maximum)
-        sums.append(weights.sum(-1))
-        outputs.append(weights @ values)
-        first = last
-
-    rows = query.reshape(num_kv_heads, -1, head_dim)
-    scores = cap(rows @ tail_keys.mT, softcap)
-    mask = tail_mask(query, tail_keys.shape[1])
-    if mask is not None:
-        scores.view(num_kv_heads, -1, *mask.shape).add_(mask)
-    tail_maximum = scores.amax(-1)
-    weights = scores.sub_(tail_maximum[..., None]).exp_()
-
-    document_maxima = torch.cat(maxima, dim=1)
-    maximum = torch.maximum(document_maxima.amax(1), tail_maximum)
-    factors = (document_maxima - maximum[:, None]).exp_()
-    tail_factor = (tail_maximum - maximum).exp_()
-    total = (torch.cat(sums, dim=1) * factors).sum(1) + weights.sum(-1) * tail_factor
-    output = (torch.cat(outputs, dim=1) * factors[..., None]).sum(1)
-    output += (weights @ tail_values) * tail_factor[..., None]
-    output = (output / total[..., None]).view(num_heads, num_queries, head_dim)
-    if prefix_length is None:
-        return output, None
-    to_tail = (
-        weights[..., :prefix_length].sum(-1) * tail_factor,
-        weights[..., prefix_length:].sum(-1) * tail_factor,
-    )
-    to_documents = (torch.cat(sums, dim=1) * factors).unbind(1)
-    shares = torch.stack((to_tail[0], *to_documents, to_tail[1]), dim=-1) / total[..., None]
-    return output, shares.view(num_heads, num_queries, -1)
-
-
-def merged_weights(
-    document_query: Tensor,
-    query: Tensor,
-    blocks: DocumentBlocks,
-    padding: list[Tensor | None],
-    tail: Tensor,
+    document_keys: list[Tensor],
+    padding: Tensor | None,
+    tail_keys: Tensor,
     softcap: float | None,
 ) -> Tensor:
-    """The softmax weights behind merge_documents, by slot, then by tail key: (H, Q, P + K).
+    """Softmax weights of suffix tokens on the slots of all documents, then on prefix and suffix.
 
-    tail: keys (G, K, d). Other arguments as there.
+    document_query: (H, Q, D, d). query: (H, Q, d), for the tail. document_keys: (G, documents, length, d) per
+    length class. padding: as in rank_for_suffix. tail_keys: (G, K, d) of prefix and suffix, the queries being
+    its last rows. All rotated, queries scaled, one dtype. Returns (H, Q, P + K), slots in block order.
     """
-    num_kv_heads = tail.shape[0]
+    num_heads, num_queries, _, head_dim = document_query.shape
+    num_kv_heads, num_tail, _ = tail_keys.shape
+    num_slots = sum(keys.shape[1] * keys.shape[2] for keys in document_keys)
     by_document = document_query.reshape(num_kv_heads, -1, *document_query.shape[2:]).transpose(1, 2)
-    parts = []
-    first = 0
-    for keys, bias in zip(blocks.keys, padding, strict=True):
-        last = first + keys.shape[1]
-        scores = _masked(cap(by_document[:, first:last] @ keys.mT, softcap), bias)
-        parts.append(scores.transpose(1, 2).reshape(*query.shape[:2], -1))
-        first = last
-    scores = cap(query.reshape(num_kv_heads, -1, query.shape[-1]) @ tail.mT, softcap).view(
-        *query.shape[:2], -1
-    )
-    mask = tail_mask(query, tail.shape[1])
-    parts.append(scores if mask is None else scores + mask)
-    return torch.cat(parts, dim=-1).softmax(-1)
+    scores = query.new_empty(num_kv_heads, by_document.shape[2], num_slots + num_tail)
+    document = slot = 0
+    for keys in document_keys:
+        last, end = document + keys.shape[1], slot + keys.shape[1] * keys.shape[2]
+        part = by_document[:, document:last] @ keys.mT
+        scores[..., slot:end].unflatten(-1, keys.shape[1:3]).copy_(part.transpose(1, 2))
+        document, slot = last, end
+    scores[..., slot:] = query.reshape(num_kv_heads, -1, head_dim) @ tail_keys.mT
+    scores = cap(scores, softcap).view(num_heads, num_queries, -1)
+    if padding is not None:
+        scores[..., :num_slots] += padding
+    later = tail_mask(query, num_tail)
+    if later is not None:
+        scores[..., num_slots:] += later
+    return scores.softmax(-1)
+
+
+def apply_weights(weights: Tensor, document_values: Tensor, tail_values: Tensor) -> Tensor:
+    """Values summed by suffix_weights (H, Q, P + K), slots in block order: (H, Q, d).
+
+    document_values: (G, P, d). tail_values: (G, K, d).
+    """
+    num_kv_heads, num_slots, head_dim = document_values.shape
+    rows = weights.view(num_kv_heads, -1, weights.shape[-1])
+    to_tail = rows[..., num_slots:] @ tail_values
+    return torch.baddbmm(to_tail, rows[..., :num_slots], document_values).view(*weights.shape[:2], head_dim)
+
+
+def weights_by_segment(weights: Tensor, blocks: BlockLayout, prefix_length: int) -> Tensor:
+    """The share of attention on the prefix, each document in block order, and the suffix: (H, Q, 1 + D + 1).
+
+    weights: as suffix_weights gives them.
+    """
+    num_slots = len(blocks.document)
+    tail = weights[..., num_slots:]
+    of_prefix, of_suffix = tail[..., :prefix_length], tail[..., prefix_length:]
+    of_documents = blocks.sum_by_document(weights[..., :num_slots])
+    return torch.cat((of_prefix.sum(-1, keepdim=True), of_documents, of_suffix.sum(-1, keepdim=True)), dim=-1)

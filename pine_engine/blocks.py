@@ -66,7 +66,7 @@ class BlockLayout:
             part.unflatten(-1, (-1, group.length)).sum(-1)
             for part, group in zip(parts, self.classes, strict=True)
         ]
-        return torch.cat(sums, dim=-1)
+        return sums[0] if len(sums) == 1 else torch.cat(sums, dim=-1)
 
     def to_input_order(self, values: Tensor, *dims: int, first: int = 0) -> Tensor:
         """The same values with the documents of the given dims in input order.

@@ -8,17 +8,18 @@ from torch import Tensor
 
 from pine_engine.attention import (
     Scoring,
+    apply_weights,
     causal_tail,
     document_queries,
-    merge_documents,
-    merged_weights,
     rank_for_suffix,
+    suffix_weights,
+    weights_by_segment,
 )
 from pine_engine.recording import record_suffix
 from pine_engine.rope import from_pairs
 from pine_engine.state import Row
 
-SUFFIX_SCORES = 8_000_000
+SUFFIX_SCORES = 4_000_000
 """Scores per chunk of suffix queries, so that a long suffix needs no more memory than this at once."""
 
 
@@ -33,9 +34,9 @@ def attend_continuation(
     state, cache = row.state, row.cache.layers[layer]
     count = query.shape[1]
     first = row.num_read(layer)
-    positions = state.positions[first : first + count]
     if cache.blocks is None:
         if not state.plan.model_rotates:
+            positions = state.positions[first : first + count]
             query, key = (state.rotate(part, positions).to(part.dtype) for part in (query, key))
         cache.append(key, value)
         keys, values = cache.keys[:, : cache.length], cache.values[:, : cache.length]
@@ -45,38 +46,38 @@ def attend_continuation(
         return causal_tail(query, keys, values, scoring, bias)
 
     assert state.table is not None and state.block_layout is not None
-    dtype = cache.keys.dtype
-    turn = state.table[positions]
-    pairs = state.rope.to_pairs(query.to(dtype) * scoring.scale)
-    rotated = from_pairs(pairs * turn)
-    cache.append(from_pairs(state.rope.to_pairs(key.to(dtype)) * turn), value.to(dtype))
+    dtype, num_heads = cache.keys.dtype, query.shape[0]
+    # Once for both: decoding takes as long as its small operations are many.
+    pairs = state.rope.to_pairs(torch.cat((query.to(dtype) * scoring.scale, key.to(dtype))))
+    positions = state.positions[first : first + count]
+    turned = from_pairs(pairs * state.table[positions])
+    cache.append(turned[num_heads:], value.to(dtype))
+    pairs, rotated = pairs[:num_heads], turned[:num_heads]
     outputs = []
     seen_before = cache.length - count
-    chunk = max(1, SUFFIX_SCORES // (query.shape[0] * len(state.block_layout.document)))
+    chunk = max(1, SUFFIX_SCORES // (num_heads * len(state.block_layout.document)))
     for start in range(0, count, chunk):
         stop = min(start + chunk, count)
         part = slice(start, stop)
         visible = seen_before + stop
         document_query = _turn_to_documents(row, layer, pairs[:, part], positions[part])
-        tail = cache.keys[:, :visible], cache.values[:, :visible]
-        output, shares = merge_documents(
+        weights = suffix_weights(
             document_query,
             rotated[:, part],
-            cache.blocks,
+            cache.blocks.keys,
             state.padding,
-            tail,
+            cache.keys[:, :visible],
             scoring.softcap,
-            state.plan.layout.prefix_length if state.recorder else None,
         )
-        outputs.append(output)
-        if state.recorder and shares is not None:
+        outputs.append(apply_weights(weights, cache.blocks.values, cache.values[:, :visible]))
+        if state.recorder:
+            shares = weights_by_segment(weights, state.block_layout, state.plan.layout.prefix_length)
             state.recorder.record_attention(layer, state.block_layout.to_input_order(shares, 2, first=1))
             for asked, rows in state.recorder.asked(layer, first + start, stop - start):
-                weights = merged_weights(
-                    document_query, rotated[:, part], cache.blocks, state.padding, tail[0], scoring.softcap
-                )[asked.head, rows]
                 index = state.stored_index[: weights.shape[-1]]
-                state.recorder.record_tokens(asked, first + start + rows.start, weights, index)
+                state.recorder.record_tokens(
+                    asked, first + start + rows.start, weights[asked.head, rows], index
+                )
     return (outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)).to(query.dtype)
 
 

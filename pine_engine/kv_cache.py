@@ -8,16 +8,16 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class DocumentBlocks:
-    """One layer's documents where every query places them on its own, a tensor per length class.
+    """One layer's documents where every query places them on its own, in block order.
 
-    keys: (G, documents, length, d), rotated by their offset. unrotated_keys: the same before rotation,
-        needed to rank. values: as keys. All float32, since importance and merging are float32 in every
-        model dtype.
+    keys: (G, documents, length, d) per length class, rotated by their offset. values: (G, P, d), by slot.
+    unrotated_keys: (G, P, d), needed to rank. All float32, since importance and attention to documents are
+        float32 in every model dtype.
     """
 
     keys: list[Tensor]
-    values: list[Tensor]
-    unrotated_keys: list[Tensor]
+    values: Tensor
+    unrotated_keys: Tensor
 
 
 @dataclass

@@ -182,7 +182,7 @@ class PrefillPass:
 
         # Rows of (heads held, prefix + slots), the prefix rotated already.
         source = torch.cat((as_pairs(prefix[0]), key_pairs), dim=1)
-        heads_held = query.shape[0] if plan.is_ranked else key.shape[0]
+        heads_held = key.shape[0] if starts.shape[1] == 1 else query.shape[0]
         head_offset = torch.arange(heads_held, device=key.device) // (heads_held // key.shape[0])
         head_offset = head_offset[:, None] * source.shape[1]
         prefix_index = torch.arange(first, device=key.device).expand(heads_held, -1)
@@ -242,7 +242,8 @@ class PrefillPass:
             reverse=plan.is_reversed,
         )
         if state.recorder:
-            state.recorder.record_documents(layer, blocks, ranked.importance, ranked.starts)
+            starts = ranked.starts.expand_as(ranked.importance)
+            state.recorder.record_documents(layer, blocks, ranked.importance, starts)
         return ranked.starts
 
     def _keep(
@@ -266,8 +267,8 @@ class PrefillPass:
             return
         document_blocks = DocumentBlocks(
             keys=blocks.split(from_pairs(key_pairs * table[blocks.offset])),
-            values=blocks.split(values.to(state.compute_dtype)),
-            unrotated_keys=blocks.split(from_pairs(key_pairs)),
+            values=values.to(state.compute_dtype).contiguous(),
+            unrotated_keys=from_pairs(key_pairs),
         )
         self._open_layer(key, blocks=document_blocks).append(prefix[0], prefix[1].to(state.compute_dtype))
 

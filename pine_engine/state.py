@@ -24,7 +24,7 @@ class PromptState:
     compute_dtype: float32, or float64 for a float64 model: ranking and merging are never done in less.
     block_layout: for methods that promise invariance or lay documents out; else None.
     table: complex (positions, d/2), see Rope; None where the model's rotation is all there is.
-    padding: for ranked methods, as in attention.merge_documents.
+    padding: (P,), 0 for slots with tokens and -inf for padding; None if no query need tell them apart.
     stored_order: physical index of each document token in the order the suffix reads them, for methods
         that promise invariance and do not rank; None for the physical order.
     suffix_shift: int64, how much farther than it was encoded the suffix sees each of these tokens; None
@@ -40,7 +40,7 @@ class PromptState:
     compute_dtype: torch.dtype
     block_layout: BlockLayout | None
     table: Tensor | None
-    padding: list[Tensor | None]
+    padding: Tensor | None
     stored_order: Tensor | None
     suffix_shift: Tensor | None
     key_bias: Tensor | None
@@ -89,8 +89,6 @@ def _move(value: Any, device: torch.device) -> Any:
     """A state, or a part of it, with its tensors on a device."""
     if isinstance(value, Tensor):
         return value.to(device)
-    if isinstance(value, list):
-        return [_move(part, device) for part in value]
     if isinstance(value, PromptState | BlockLayout):
         return replace(
             value, **{part.name: _move(getattr(value, part.name), device) for part in fields(value)}
@@ -143,20 +141,18 @@ def new_state(
         table=rope.table(len(positions), head_dim_of(model), dtype).to(device)
         if lays_out or shift is not None
         else None,
-        padding=_padding(blocks, dtype) if blocks and plan.is_ranked else [],
+        padding=_padding(blocks, dtype) if blocks and plan.is_ranked else None,
         stored_order=stored_order,
         suffix_shift=shift,
         key_bias=_key_bias(plan, positions, dtype),
     )
 
 
-def _padding(blocks: BlockLayout, dtype: torch.dtype) -> list[Tensor | None]:
-    """0 for tokens and -inf for padding, (documents, 1, length) per length class, None without padding."""
-    padding: list[Tensor | None] = []
-    for part in blocks.split(blocks.is_padding[:, None]):
-        bias = torch.zeros(part.shape, dtype=dtype, device=part.device).masked_fill_(part, -math.inf)
-        padding.append(bias.mT if part.any() else None)
-    return padding
+def _padding(blocks: BlockLayout, dtype: torch.dtype) -> Tensor | None:
+    if not blocks.is_padding.any():
+        return None
+    bias = torch.zeros(blocks.is_padding.shape, dtype=dtype, device=blocks.is_padding.device)
+    return bias.masked_fill_(blocks.is_padding, -math.inf)
 
 
 def _suffix_shift(plan: AttentionPlan, blocks: BlockLayout) -> Tensor | None:

@@ -618,7 +618,7 @@ def test_bench_profiles_where_time_goes(run: Run) -> None:
     for profile in printed["profiles"]:
         shares = {place["where"]: place["share"] for place in profile["places"]}
         assert sum(shares.values()) == pytest.approx(1)
-        assert {"linear layers", "rest of the model", "attention.merge_documents"} <= set(shares)
+        assert {"linear layers", "rest of the model", "attention.suffix_weights"} <= set(shares)
     prefill, decode = ({place["where"] for place in profile["places"]} for profile in printed["profiles"])
     assert "attention.document_importance" in prefill - decode
     table = run("bench", *SMALL, "--methods", "pine", "--profile").stdout
