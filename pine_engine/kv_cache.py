@@ -66,6 +66,18 @@ def new_layer(
     device: torch.device,
     blocks: DocumentBlocks | None,
 ) -> LayerCache:
-    """A layer without rows yet."""
+    """A layer without rows yet, with room for `capacity`."""
     keys = torch.empty(num_kv_heads, capacity, head_dim, dtype=dtype, device=device)
     return LayerCache(keys, torch.empty_like(keys), blocks)
+
+
+def empty_like(layer: LayerCache, capacity: int) -> LayerCache:
+    """Another layer of the same shape and documents, without rows yet, with room for `capacity`."""
+    return new_layer(
+        num_kv_heads=layer.keys.shape[0],
+        capacity=capacity,
+        head_dim=layer.keys.shape[-1],
+        dtype=layer.keys.dtype,
+        device=layer.keys.device,
+        blocks=layer.blocks,
+    )

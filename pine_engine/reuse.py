@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from pine_engine.kv_cache import KVCache, LayerCache, new_layer
+from pine_engine.kv_cache import KVCache, empty_like
 from pine_engine.state import PromptState, Row
 
 
@@ -51,7 +51,7 @@ def fork(donor: Row, state: PromptState, room: int) -> Row:
             turned = state.rope.to_pairs(keys[:, layout.prefix_length :].to(state.compute_dtype))
             turned = state.rope.to_vectors(turned * state.table[state.suffix_shift])
             keys = torch.cat((keys[:, : layout.prefix_length], turned.to(keys.dtype)), dim=1)
-        cache = _empty_like(layer, length + layout.suffix_length + room)
+        cache = empty_like(layer, length + layout.suffix_length + room)
         cache.append(keys, layer.values[:, :length])
         layers.append(cache)
     return Row(state, KVCache(layers))
@@ -66,14 +66,3 @@ def _shares_documents(donor: PromptState, state: PromptState) -> bool:
     if ours.method.promises_invariance:
         return sorted(theirs.layout.documents) == sorted(ours.layout.documents)
     return theirs.layout.documents == ours.layout.documents
-
-
-def _empty_like(layer: LayerCache, capacity: int) -> LayerCache:
-    return new_layer(
-        num_kv_heads=layer.keys.shape[0],
-        capacity=capacity,
-        head_dim=layer.keys.shape[-1],
-        dtype=layer.keys.dtype,
-        device=layer.keys.device,
-        blocks=layer.blocks,
-    )

@@ -20,7 +20,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 from pine_engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.forward import NAME
-from pine_engine.kv_cache import KVCache, new_layer
+from pine_engine.kv_cache import KVCache, empty_like
 from pine_engine.layout import TokenLayout
 from pine_engine.methods import Method, get_method
 from pine_engine.state import PromptState, Row, new_state
@@ -235,14 +235,7 @@ def _branch(row: Row, state: PromptState, room: int) -> Row:
     """
     layers = []
     for layer in row.cache.layers:
-        branch = new_layer(
-            num_kv_heads=layer.keys.shape[0],
-            capacity=layer.length + room,
-            head_dim=layer.keys.shape[-1],
-            dtype=layer.keys.dtype,
-            device=layer.keys.device,
-            blocks=layer.blocks,
-        )
+        branch = empty_like(layer, layer.length + room)
         branch.append(layer.keys[:, : layer.length], layer.values[:, : layer.length])
         layers.append(branch)
     return Row(state, KVCache(layers))
