@@ -11,7 +11,7 @@ import gradio as gr
 
 from viz.page.build import build_page
 from viz.page.source import EngineSource
-from viz.page.theme import STYLESHEETS, page_theme
+from viz.page.theme import STYLESHEETS, page_head, page_theme
 
 if TYPE_CHECKING:
     from pine_engine.engine import Engine
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 LAUNCH_OPTIONS = {
     "theme": page_theme(),
     "css_paths": STYLESHEETS,
+    "head": page_head(),
     "footer_links": ["api"],
     "run_history": False,
     "ssr_mode": False,

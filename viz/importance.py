@@ -29,7 +29,7 @@ __all__ = [
     "spread_figure",
 ]
 
-Normalisation = Literal["raw", "share"]
+Normalisation = Literal["raw", "share", "log"]
 FloatArray = NDArray[np.float32]
 
 ROW_LIMIT = 256

@@ -1,237 +1,205 @@
-"""Inside the last run: the widgets that choose a query, a layer and a head, and the pictures they draw."""
+"""Inside the last run: the selection that all pictures share, and a tab for each picture."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
-import plotly.graph_objects as go
 
 from pine_engine.methods import METHODS
 from viz.importance import empty_panel
-from viz.page.failures import notice
-from viz.page.plots import plot_value
 from viz.page.running import PRIVATE_EVENT
+from viz.page.selection import Query, Selection
 
-if TYPE_CHECKING:  # importing these imports torch, which would keep the page waiting
+if TYPE_CHECKING:  # importing it imports torch, which would keep the page waiting
     from viz.page.answering import FinishedRun
-    from viz.page.inside import Selection
 
 NO_RUN = "Press Run first. The pictures show the last finished run."
+
+TABS = (
+    ("masks", "Masks"),
+    ("positions", "Positions"),
+    ("importance", "Importance"),
+    ("change", "What changed"),
+)
+"""Name and label of each picture; `_drawing` says who draws it."""
+
+MEAN = "mean"
+"""Choice of layer or head that stands for all of them."""
+
+BRIDGE = "window.pinePick = (what) => trigger('select', what);"
+"""What assets/pictures.js calls with a pick; it reaches the server as the event data of `select`."""
+
+
+def _drawing(tab: str) -> "Callable[[FinishedRun, Selection], str]":
+    # Imports torch, which has made the run.
+    from viz.page.drawn_change import draw_change
+    from viz.page.drawn_importance import draw_importance
+    from viz.page.drawn_masks import draw_masks
+    from viz.page.drawn_positions import draw_positions
+
+    return {
+        "masks": draw_masks,
+        "positions": draw_positions,
+        "importance": draw_importance,
+        "change": draw_change,
+    }[tab]
 
 
 @dataclass(frozen=True)
 class InsidePanel:
-    """The widgets of the pictures."""
+    """The widgets of the pictures.
+
+    bridge: hears picks. selection: state, None before a run. tab: state, name of the tab that is shown.
+    pictures: by tab.
+    """
 
     summary: gr.HTML
-    pictures: gr.Column
+    body: gr.Column
+    method: gr.Dropdown
     query: gr.Dropdown
-    layer: gr.Slider
-    head: gr.Slider
-    aggregation: gr.Radio
-    normalisation: gr.Radio
-    masks: gr.HTML
-    token_method: gr.Dropdown
-    draw_tokens: gr.Button
-    token_table: gr.HTML
-    token_plot: gr.Plot
-    positions: gr.HTML
-    importance: gr.HTML
-    suffix_plot: gr.Plot
-    suffix_caption: gr.HTML
-    heads_plot: gr.Plot
+    layer: gr.Dropdown
+    head: gr.Dropdown
+    bridge: gr.HTML
+    tabs: gr.Tabs
+    pictures: dict[str, gr.HTML]
+    selection: gr.State
+    tab: gr.State
 
     @property
-    def selection(self) -> list[Any]:
-        """The widgets that choose what is drawn, in the order of `_selection`."""
-        return [self.query, self.layer, self.head, self.aggregation, self.normalisation]
-
-    @property
-    def selected_pictures(self) -> list[Any]:
-        """The pictures that follow the selection."""
-        return [self.positions, self.importance, self.suffix_plot, self.suffix_caption, self.heads_plot]
-
-    @property
-    def token_pictures(self) -> list[Any]:
-        """The two forms of the token-level mask, of which one is shown."""
-        return [self.token_table, self.token_plot]
+    def controls(self) -> list[Any]:
+        """The widgets that choose what is drawn, in the order of `_chosen`."""
+        return [self.method, self.query, self.layer, self.head]
 
 
 def build_inside() -> InsidePanel:
     """Makes the widgets, empty."""
+    pictures = {}
     with gr.Column(elem_id="inside-section", elem_classes="page-section"):
         gr.HTML(
             "<h2>Look inside</h2><p>Why the answers differ: who may read whom, where every query sees every "
-            "document, and which documents it finds important.</p>"
+            "document, and which documents it finds important. Click in a picture to select there, here and in "
+            "all others; Escape goes back.</p>"
         )
+        bridge = gr.HTML("", elem_id="pick-bridge", js_on_load=BRIDGE)
         summary = gr.HTML(empty_panel(NO_RUN), elem_id="inside-summary")
-        with gr.Column(visible=False, elem_id="inside-pictures") as pictures:
+        with gr.Column(visible=False, elem_id="inside-pictures") as body:
             with gr.Row(elem_classes="page-row page-selection"):
+                method = gr.Dropdown([], label="Method", elem_id="selected-method", min_width=140)
                 query = gr.Dropdown([], label="Query: whose view", elem_id="query", min_width=200, scale=2)
-                layer = gr.Slider(0, 1, value=0, step=1, label="Layer", elem_id="layer", min_width=140)
-                head = gr.Slider(0, 1, value=0, step=1, label="Head", elem_id="head", min_width=140)
-            with gr.Tabs(elem_id="inside-tabs"):
-                with gr.Tab("Masks", id="masks"):
-                    masks = gr.HTML("", elem_id="masks")
-                    with gr.Accordion("Show single tokens", open=False, elem_id="token-mask-panel"):
-                        with gr.Row(elem_classes="page-row"):
-                            token_method = gr.Dropdown(
-                                [(row.label, row.name) for row in METHODS.values()],
-                                value="pine",
-                                label="Method",
-                                elem_id="token-method",
-                            )
-                            draw_tokens = gr.Button("Draw the token mask", size="sm", elem_id="draw-tokens")
-                        token_table = gr.HTML("", elem_id="token-mask-table")
-                        token_plot = gr.Plot(
-                            visible=False,
-                            label="Token mask",
-                            elem_id="token-mask-plot",
-                            elem_classes="pine-plot",
-                        )
-                with gr.Tab("Positions", id="positions"):
-                    positions = gr.HTML("", elem_id="positions")
-                with gr.Tab("Importance", id="importance"):
-                    with gr.Row(elem_classes="page-row"):
-                        aggregation = gr.Radio(
-                            [
-                                ("this layer and head", "head"),
-                                ("mean over heads", "layer"),
-                                ("mean over all", "all"),
-                            ],
-                            value="head",
-                            label="Importance of",
-                            elem_id="aggregation",
-                        )
-                        normalisation = gr.Radio(
-                            [("as computed", "raw"), ("share of the row", "share")],
-                            value="share",
-                            label="Values",
-                            elem_id="normalisation",
-                        )
-                    gr.HTML("<h4>Document by document</h4>")
-                    importance = gr.HTML("", elem_id="importance")
-                    gr.HTML("<h4>Tokens of question and answer</h4>")
-                    suffix_plot = gr.Plot(
-                        show_label=False, elem_id="suffix-importance", elem_classes="pine-plot"
-                    )
-                    suffix_caption = gr.HTML("", elem_id="suffix-caption", elem_classes="page-caption")
-                    with gr.Accordion("Which heads decide", open=False):
-                        heads_plot = gr.Plot(show_label=False, elem_id="heads", elem_classes="pine-plot")
+                layer = gr.Dropdown([], label="Layer", elem_id="layer", min_width=130)
+                head = gr.Dropdown([], label="Head", elem_id="head", min_width=130)
+            with gr.Tabs(elem_id="inside-tabs", selected=TABS[0][0]) as tabs:
+                for name, label in TABS:
+                    with gr.Tab(label, id=name):
+                        pictures[name] = gr.HTML("", elem_id=name)
     return InsidePanel(
         summary=summary,
-        pictures=pictures,
+        body=body,
+        method=method,
         query=query,
         layer=layer,
         head=head,
-        aggregation=aggregation,
-        normalisation=normalisation,
-        masks=masks,
-        token_method=token_method,
-        draw_tokens=draw_tokens,
-        token_table=token_table,
-        token_plot=token_plot,
-        positions=positions,
-        importance=importance,
-        suffix_plot=suffix_plot,
-        suffix_caption=suffix_caption,
-        heads_plot=heads_plot,
+        bridge=bridge,
+        tabs=tabs,
+        pictures=pictures,
+        selection=gr.State(None),
+        tab=gr.State(TABS[0][0]),
     )
 
 
 def wire_inside(panel: InsidePanel, finished: gr.State, run_event: Any) -> None:
     """Connects the widgets. finished: state with the last finished run; run_event: what writes it."""
+    pictures = list(panel.pictures.values())
 
-    def draw_run(run: "FinishedRun | None") -> Any:
+    def show_run(run: "FinishedRun | None", tab: str) -> Any:
         if run is None:
             return gr.skip()
-        from viz.page import inside  # imports torch, which has made the run
+        from viz.page.reading import first_selection, layers_and_heads, query_choices, summary_html
 
-        first = replace(inside.first_selection(run), normalisation="share")
-        layers, heads = inside.layers_and_heads(run)
+        first = first_selection(run)
+        layers, heads = layers_and_heads(run)
         return {
-            panel.summary: inside.summary_html(run),
-            panel.pictures: gr.update(visible=True),
-            panel.query: gr.update(choices=inside.query_choices(run), value=str(first.query)),
-            panel.layer: gr.update(maximum=max(layers - 1, 1), value=first.layer, interactive=layers > 1),
-            panel.head: gr.update(maximum=max(heads - 1, 1), value=first.head, interactive=heads > 1),
-            panel.aggregation: first.aggregation,
-            panel.normalisation: first.normalisation,
-            panel.masks: inside.masks_html(run),
-            panel.token_table: "",
-            panel.token_plot: gr.update(visible=False, value=None),
-        } | _draw_selection(panel, run, first)
+            panel.summary: summary_html(run),
+            panel.body: gr.update(visible=True),
+            panel.selection: first,
+            panel.method: gr.update(
+                choices=[(METHODS[name].label, name) for name in run.result.traces], value=first.method
+            ),
+            panel.query: gr.update(choices=query_choices(run), value=str(first.query)),
+            panel.layer: gr.update(choices=_numbered("layer", layers), value=_shown(first.layer)),
+            panel.head: gr.update(choices=_numbered("head", heads), value=_shown(first.head)),
+            **dict.fromkeys(pictures, ""),
+            panel.pictures[tab]: _drawing(tab)(run, first),
+        }
 
     run_event.then(
-        draw_run,
-        finished,
-        [
-            panel.summary,
-            panel.pictures,
-            panel.masks,
-            *panel.selection,
-            *panel.selected_pictures,
-            *panel.token_pictures,
-        ],
+        show_run,
+        [finished, panel.tab],
+        [panel.summary, panel.body, panel.selection, *panel.controls, *pictures],
         **PRIVATE_EVENT,
     )
 
-    def draw_selection(run: "FinishedRun | None", *chosen: Any) -> Any:
-        return gr.skip() if run is None else _draw_selection(panel, run, _selection(run, *chosen))
+    def show(run: "FinishedRun", selection: Selection, tab: str) -> dict[Any, Any]:
+        return {
+            panel.selection: selection,
+            panel.method: selection.method,
+            panel.query: str(selection.query),
+            panel.layer: _shown(selection.layer),
+            panel.head: _shown(selection.head),
+            panel.pictures[tab]: _drawing(tab)(run, selection),
+        }
 
+    def take_pick(
+        event: gr.EventData, run: "FinishedRun | None", selection: Selection | None, tab: str
+    ) -> Any:
+        if run is None or selection is None:
+            return gr.skip()
+        from viz.page.reading import bounds_of, first_selection
+
+        what = event._data if isinstance(event._data, dict) else {}
+        if what.get("clear"):
+            return show(run, first_selection(run), tab)
+        return show(run, selection.picked(what, bounds_of(run)), tab)
+
+    def take_controls(run: "FinishedRun | None", selection: Selection | None, tab: str, *values: Any) -> Any:
+        if run is None or selection is None:
+            return gr.skip()
+        return show(run, _chosen(selection, *values), tab)
+
+    def open_tab(event: gr.SelectData, run: "FinishedRun | None", selection: Selection | None) -> Any:
+        tab = next(name for name, label in TABS if label == event.value)
+        if run is None or selection is None:
+            return {panel.tab: tab}
+        return {panel.tab: tab, panel.pictures[tab]: _drawing(tab)(run, selection)}
+
+    shown = [panel.selection, *panel.controls, *pictures]
+    newest = {"trigger_mode": "always_last", "concurrency_limit": 4, **PRIVATE_EVENT}
+    panel.bridge.select(take_pick, [finished, panel.selection, panel.tab], shown, **newest)
     gr.on(
-        [
-            panel.query.input,
-            panel.layer.input,
-            panel.head.input,
-            panel.aggregation.input,
-            panel.normalisation.input,
-        ],
-        draw_selection,
-        [finished, *panel.selection],
-        panel.selected_pictures,
-        trigger_mode="always_last",
-        concurrency_limit=4,
-        **PRIVATE_EVENT,
+        [widget.input for widget in panel.controls],
+        take_controls,
+        [finished, panel.selection, panel.tab, *panel.controls],
+        shown,
+        **newest,
     )
+    panel.tabs.select(open_tab, [finished, panel.selection], [panel.tab, *pictures], **PRIVATE_EVENT)
 
-    def draw_tokens(run: "FinishedRun | None", method: str, *chosen: Any) -> dict[Any, Any]:
-        if run is None:
-            return {panel.token_table: notice(NO_RUN)}
-        from viz.page import inside  # imports torch, which has made the run
 
-        if method not in run.result.traces:
-            return {panel.token_table: notice("This method was not part of the last run.")}
-        drawn = inside.token_mask(run, method, _selection(run, *chosen).query)
-        if isinstance(drawn, go.Figure):
-            plot = gr.update(visible=True, value=plot_value(drawn, f"mask-{method}"))
-            return {panel.token_table: "", panel.token_plot: plot}
-        return {panel.token_table: drawn, panel.token_plot: gr.update(visible=False)}
+def _numbered(word: str, count: int) -> list[tuple[str, str]]:
+    return [(f"mean over {word}s", MEAN), *((f"{word} {index}", str(index)) for index in range(count))]
 
-    panel.draw_tokens.click(
-        draw_tokens,
-        [finished, panel.token_method, *panel.selection],
-        panel.token_pictures,
-        **PRIVATE_EVENT,
+
+def _shown(index: int | None) -> str:
+    return MEAN if index is None else str(index)
+
+
+def _chosen(selection: Selection, method: str, query: str, layer: str, head: str) -> Selection:
+    """The selection that the widgets show; gradio has checked them against their choices."""
+    return replace(
+        selection,
+        method=method,
+        query=Query.parse(query) or selection.query,
+        layer=None if layer == MEAN else int(layer),
+        head=None if head == MEAN else int(head),
     )
-
-
-def _selection(
-    run: "FinishedRun", query: str | None, layer: float, head: float, aggregation: Any, normalisation: Any
-) -> "Selection":
-    from viz.page import inside  # imports torch, which has made the run
-
-    return inside.Selection(inside.Query.parse(query, run), int(layer), int(head), aggregation, normalisation)
-
-
-def _draw_selection(panel: InsidePanel, run: "FinishedRun", selection: "Selection") -> dict[Any, Any]:
-    from viz.page import inside  # imports torch, which has made the run
-
-    suffix_figure, suffix_caption = inside.importance_plot(run, selection)
-    return {
-        panel.positions: inside.positions_html(run, selection),
-        panel.importance: inside.importance_html(run, selection),
-        panel.suffix_plot: plot_value(suffix_figure, "importance-tokens"),
-        panel.suffix_caption: suffix_caption,
-        panel.heads_plot: plot_value(inside.heads_plot(run, selection), "importance-heads"),
-    }

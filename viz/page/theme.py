@@ -12,6 +12,12 @@ _SANS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "Noto Sans", "sans-
 _MONO = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace")
 
 
+def page_head() -> str:
+    """HTML for the head of the page: the script behind all pictures, in the page itself."""
+    script = (ASSETS / "pictures.js").read_text(encoding="utf-8")
+    return f"<script>{script}</script>"
+
+
 def page_theme() -> gr.themes.Base:
     """The theme to launch with."""
     return gr.themes.Default(

@@ -1,0 +1,350 @@
+/* What pictures do in the browser: pick, preview, walk by keyboard, show their numbers, and save themselves.
+
+   Delegated from the document, so that pictures that arrive later need no wiring, and the same file serves the page
+   and every exported page. Attributes that viz/ writes:
+   data-pick      JSON of what a click, Enter or the space bar selects; the page hears it as window.pinePick(object)
+   data-readout   a sentence shown in the picture's preview line while the element is hovered or has the focus;
+                  where there is none, the element's title is shown
+   data-save      format in which a button saves its picture */
+(() => {
+  "use strict";
+  if (window.pinePictures) return;
+
+  const PICTURE = ".pine-picture";
+  const pickable = (node) => node instanceof Element && node.closest("[data-pick]");
+
+  // Picking and previewing ------------------------------------------------------------------------
+
+  const pick = (element) => {
+    if (window.pinePick) window.pinePick(JSON.parse(element.dataset.pick));
+  };
+
+  const preview = (node) => {
+    const picture = node instanceof Element && node.closest(PICTURE);
+    const line = picture && picture.querySelector(".pine-readout");
+    if (!line) return;
+    const told = node.closest("[data-readout], [title], td, th");
+    const words = told && picture.contains(told) ? told.dataset.readout || told.getAttribute("title") : "";
+    line.textContent = words || line.dataset.rest;
+  };
+
+  const rest = (node) => {
+    const line = node instanceof Element && node.closest(PICTURE)?.querySelector(".pine-readout");
+    if (line) line.textContent = line.dataset.rest;
+  };
+
+  document.addEventListener("click", (event) => {
+    const target = pickable(event.target);
+    if (target) pick(target);
+    const button = event.target instanceof Element && event.target.closest("[data-save]");
+    if (button) save(button.closest(PICTURE), button.dataset.save);
+  });
+
+  document.addEventListener("mouseover", (event) => preview(event.target));
+  document.addEventListener("focusin", (event) => preview(event.target));
+  document.addEventListener("mouseout", (event) => rest(event.target));
+  document.addEventListener("focusout", (event) => rest(event.target));
+
+  // Keyboard: arrows walk over what can be picked in a table, Enter and space pick, Escape clears ------
+
+  const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+
+  const neighbour = (element, [down, across]) => {
+    const all = [...element.closest("table, .pine-walk").querySelectorAll("[data-pick]")];
+    const box = element.getBoundingClientRect();
+    const middle = (rect) => [rect.top + rect.height / 2, rect.left + rect.width / 2];
+    const [y, x] = middle(box);
+    let best = null;
+    let least = Infinity;
+    for (const other of all) {
+      const [otherY, otherX] = middle(other.getBoundingClientRect());
+      const along = (otherY - y) * down + (otherX - x) * across;
+      const aside = Math.abs((otherY - y) * across) + Math.abs((otherX - x) * down);
+      const far = along + 4 * aside;
+      if (other !== element && along > 1 && far < least) [best, least] = [other, far];
+    }
+    return best;
+  };
+
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && window.pinePick && !event.target.closest("input, textarea, [role=listbox]")) {
+      window.pinePick({ clear: true });
+      return;
+    }
+    const target = pickable(event.target);
+    if (!target) return;
+    const isButton = target.tagName === "BUTTON";
+    if (!isButton && (event.key === "Enter" || event.key === " ")) {
+      event.preventDefault();
+      pick(target);
+    } else if (STEPS[event.key] && target.closest("table, .pine-walk")) {
+      const next = neighbour(target, STEPS[event.key]);
+      if (next) {
+        event.preventDefault();
+        target.tabIndex = -1;
+        next.tabIndex = 0;
+        next.focus();
+      }
+    }
+  });
+
+  // Numbers -------------------------------------------------------------------------------------------
+
+  const numbersOf = (picture) => JSON.parse(picture.querySelector(".pine-numbers").content.textContent);
+
+  const tableOf = (numbers) => {
+    const table = document.createElement("table");
+    table.className = "pine-list";
+    table.createCaption().textContent = numbers.caption;
+    const head = table.createTHead().insertRow();
+    for (const column of numbers.columns) {
+      const cell = document.createElement("th");
+      cell.scope = "col";
+      cell.textContent = column;
+      head.append(cell);
+    }
+    const body = table.createTBody();
+    for (const values of numbers.rows) {
+      const row = body.insertRow();
+      for (const value of values) row.insertCell().textContent = value === null ? "–" : String(value);
+    }
+    return table;
+  };
+
+  document.addEventListener(
+    "toggle",
+    (event) => {
+      const details = event.target;
+      if (!(details instanceof Element) || !details.matches(".pine-numbers-table")) return;
+      const place = details.querySelector(".pine-scroll");
+      if (details.open && !place.firstChild) place.append(tableOf(numbersOf(details.closest(PICTURE))));
+    },
+    true,
+  );
+
+  const csvOf = ({ columns, rows }) => {
+    const field = (value) => {
+      const text = value === null ? "" : String(value);
+      // A spreadsheet would run a text that starts like a formula.
+      const safe = typeof value === "string" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+      return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+    };
+    return [columns, ...rows].map((row) => row.map(field).join(",")).join("\r\n") + "\r\n";
+  };
+
+  // The picture as SVG: what the browser has laid out, drawn again as rectangles and text -----------------
+
+  const SVG = "http://www.w3.org/2000/svg";
+  const INVISIBLE = ".pine-sr, template, details, .pine-save";
+
+  const draw = (name, attributes, text) => {
+    const element = document.createElementNS(SVG, name);
+    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+    if (text !== undefined) element.textContent = text;
+    return element;
+  };
+
+  const isVisible = (color) => color && color !== "transparent" && !/rgba\(.*, 0\)$/.test(color);
+
+  const svgOf = (picture) => {
+    const root = draw("svg", { xmlns: SVG });
+    const definitions = draw("defs", {});
+    const content = draw("g", {});
+    root.append(draw("title", {}, numbersOf(picture).caption), definitions, content);
+    const origin = picture.getBoundingClientRect();
+    const extent = { right: 0, bottom: 0 };
+    const margin = 16;
+    const place = (rect) => ({ x: rect.left - origin.left + margin, y: rect.top - origin.top + margin });
+    const grow = (rect) => {
+      const { x, y } = place(rect);
+      extent.right = Math.max(extent.right, x + rect.width);
+      extent.bottom = Math.max(extent.bottom, y + rect.height);
+    };
+    const variables = getComputedStyle(picture);
+    const hatch = variables.getPropertyValue("--pine-hatch").trim() || "#b4bdc7";
+    const allow = variables.getPropertyValue("--pine-allow").trim() || "#2f78b7";
+    const pattern = draw("pattern", {
+      id: "hatch", width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)",
+    });
+    pattern.append(draw("line", { x1: 0, y1: 0, x2: 0, y2: 6, stroke: hatch, "stroke-width": 1.5 }));
+    definitions.append(pattern);
+
+    const drawBox = (element, style) => {
+      const rect = element.getBoundingClientRect();
+      if (!rect.width || !rect.height) return;
+      grow(rect);
+      const { x, y } = place(rect);
+      const box = { x, y, width: rect.width, height: rect.height, rx: parseFloat(style.borderTopLeftRadius) || 0 };
+      if (element.matches(".pine-masked")) {
+        content.append(draw("rect", { ...box, fill: "url(#hatch)" }));
+      } else if (element.matches(".pine-causal")) {
+        const corners = `${x},${y} ${x},${y + rect.height} ${x + rect.width},${y + rect.height}`;
+        content.append(draw("polygon", { points: corners, fill: allow }));
+        content.append(draw("rect", { ...box, fill: "none", stroke: allow }));
+      } else if (isVisible(style.backgroundColor)) {
+        content.append(draw("rect", { ...box, fill: style.backgroundColor, "fill-opacity": style.opacity }));
+      }
+      const width = parseFloat(style.borderTopWidth);
+      if (width && style.borderTopStyle !== "none" && isVisible(style.borderTopColor)) {
+        const dashes = { dashed: `${2 * width} ${1.5 * width}`, dotted: `${width} ${width}` };
+        const dash = dashes[style.borderTopStyle];
+        const inner = { ...box, x: x + width / 2, y: y + width / 2, width: rect.width - width, height: rect.height - width };
+        const line = { ...inner, fill: "none", stroke: style.borderTopColor, "stroke-width": width };
+        if (style.borderTopStyle === "double") {
+          content.append(draw("rect", { ...line, "stroke-width": width / 3, x, y, width: rect.width, height: rect.height }));
+          line["stroke-width"] = width / 3;
+        }
+        content.append(draw("rect", dash ? { ...line, "stroke-dasharray": dash } : line));
+      }
+      const outline = parseFloat(style.outlineWidth);
+      if (outline && style.outlineStyle !== "none" && element.matches(".pine-differs, .pine-selected, .pine-chosen")) {
+        content.append(draw("rect", { ...box, fill: "none", stroke: style.outlineColor, "stroke-width": outline }));
+      }
+    };
+
+    const drawText = (node, style) => {
+      const range = document.createRange();
+      const size = parseFloat(style.fontSize);
+      // One run a line: a text that was broken is drawn as it was broken.
+      const runs = [];
+      for (let index = 0; index < node.length; index++) {
+        range.setStart(node, index);
+        range.setEnd(node, index + 1);
+        const rect = range.getClientRects()[0];
+        if (!rect || (!rect.width && !rect.height)) continue;
+        const last = runs.at(-1);
+        if (last && Math.abs(last.rect.top - rect.top) < 2) last.text += node.data[index];
+        else runs.push({ rect, text: node.data[index] });
+      }
+      for (const { rect, text } of runs) {
+        if (!text.trim()) continue;
+        const { x, y } = place(rect);
+        const words = draw(
+          "text",
+          {
+            x,
+            y: y + rect.height / 2 + size * 0.35,
+            fill: style.color,
+            "font-family": style.fontFamily.replaceAll('"', "'"),
+            "font-size": style.fontSize,
+            "font-weight": style.fontWeight,
+          },
+          text.replace(/\s+/g, " "),
+        );
+        if (style.writingMode.startsWith("vertical")) {
+          const [middleX, top] = [x + rect.width / 2, y];
+          words.setAttribute("x", top);
+          words.setAttribute("y", -middleX + size * 0.35);
+          words.setAttribute("transform", "rotate(90)");
+        }
+        content.append(words);
+      }
+    };
+
+    const copySvg = (element) => {
+      const rect = element.getBoundingClientRect();
+      grow(rect);
+      const copy = element.cloneNode(true);
+      const originals = [element, ...element.querySelectorAll("*")];
+      [copy, ...copy.querySelectorAll("*")].forEach((part, index) => {
+        const style = getComputedStyle(originals[index]);
+        for (const key of ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font-size", "font-weight",
+          "font-family", "text-anchor", "dominant-baseline"]) {
+          part.style.setProperty(key, style.getPropertyValue(key));
+        }
+        part.removeAttribute("class");
+      });
+      const { x, y } = place(rect);
+      for (const [key, value] of Object.entries({ x, y, width: rect.width, height: rect.height })) copy.setAttribute(key, value);
+      content.append(copy);
+    };
+
+    const walk = (element) => {
+      if (element.matches(INVISIBLE)) return;
+      const style = getComputedStyle(element);
+      if (style.display === "none" || style.visibility === "hidden") return;
+      if (element instanceof SVGElement) return copySvg(element);
+      drawBox(element, style);
+      for (const child of element.childNodes) {
+        if (child.nodeType === Node.TEXT_NODE) drawText(child, style);
+        else if (child instanceof Element) walk(child);
+      }
+    };
+
+    for (const part of picture.querySelectorAll(":scope > .pine-figure-title, :scope > .pine-drawing, :scope > figcaption")) {
+      walk(part);
+    }
+    const [width, height] = [Math.ceil(extent.right + margin), Math.ceil(extent.bottom + margin)];
+    root.setAttribute("width", width);
+    root.setAttribute("height", height);
+    root.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    const surface = getComputedStyle(document.body).backgroundColor;
+    content.before(draw("rect", { width, height, fill: isVisible(surface) ? surface : "#ffffff" }));
+    return new XMLSerializer().serializeToString(root);
+  };
+
+  const pngOf = async (picture) => {
+    const svg = svgOf(picture);
+    const image = new Image();
+    image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`;
+    await image.decode();
+    const scale = 2;
+    const canvas = document.createElement("canvas");
+    [canvas.width, canvas.height] = [image.width * scale, image.height * scale];
+    canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+    return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
+  };
+
+  // The picture as a page of its own ------------------------------------------------------------------
+
+  const ourStyles = () => {
+    const rules = [];
+    for (const sheet of document.styleSheets) {
+      let own;
+      try {
+        own = sheet.cssRules;
+      } catch {
+        continue; // another origin's
+      }
+      for (const rule of own) if (/\.pine-|--pine-/.test(rule.cssText)) rules.push(rule.cssText);
+    }
+    return rules.join("\n");
+  };
+
+  const htmlOf = (picture) => {
+    const copy = picture.cloneNode(true);
+    copy.querySelectorAll(".pine-save").forEach((part) => part.remove());
+    const table = copy.querySelector(".pine-numbers-table .pine-scroll");
+    if (table) table.replaceChildren(tableOf(numbersOf(picture)));
+    copy.querySelectorAll("[data-pick]").forEach((part) => part.removeAttribute("data-pick"));
+    const title = document.createElement("title");
+    title.textContent = numbersOf(picture).caption;
+    return (
+      `<!doctype html>\n<html lang="en"><head><meta charset="utf-8">` +
+      `<meta name="viewport" content="width=device-width, initial-scale=1">${title.outerHTML}` +
+      `<style>body{margin:24px;font-family:system-ui,sans-serif}\n${ourStyles()}</style></head>` +
+      `<body class="${document.body.classList.contains("dark") ? "dark" : ""}">${copy.outerHTML}</body></html>\n`
+    );
+  };
+
+  // Saving --------------------------------------------------------------------------------------------
+
+  const MAKERS = {
+    png: async (picture) => [await pngOf(picture), "image/png"],
+    svg: async (picture) => [svgOf(picture), "image/svg+xml"],
+    html: async (picture) => [htmlOf(picture), "text/html"],
+    csv: async (picture) => [csvOf(numbersOf(picture)), "text/csv"],
+    json: async (picture) => [JSON.stringify(numbersOf(picture), null, 2) + "\n", "application/json"],
+  };
+
+  const save = async (picture, format) => {
+    const [made, type] = await MAKERS[format](picture);
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(made instanceof Blob ? made : new Blob([made], { type: `${type};charset=utf-8` }));
+    link.download = `${picture.dataset.name}.${format}`;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+  };
+
+  window.pinePictures = { svgOf, htmlOf, csvOf, numbersOf };
+})();
