@@ -67,7 +67,8 @@
   };
 
   document.addEventListener("keydown", (event) => {
-    if (event.key === "Escape" && window.pinePick && !event.target.closest("input, textarea, [role=listbox]")) {
+    const isTaken = event.target.closest("input, textarea, [role=listbox]") || document.querySelector(":popover-open");
+    if (event.key === "Escape" && window.pinePick && !isTaken) {
       window.pinePick({ clear: true });
       return;
     }
