@@ -20,8 +20,10 @@ from pine_engine.events import (
 )
 from pine_engine.methods import METHODS
 from viz.answers import AnswerCard
+from viz.change import AnswerTokens
 from viz.page.cards import waiting_cards
 from viz.page.form import Form, form_layout
+from viz.page.told import TriedOrder, answer_tokens
 
 REDRAW_S = 0.1
 """Shortest time between two redraws, in seconds: more often than this nobody sees."""
@@ -32,16 +34,23 @@ class FinishedRun:
     """What the pictures need of a finished run; one visitor's, kept in the session.
 
     order: identity of the document in each slot. titles: per slot, may be empty. prompt_tokens: text
-    of each prompt token. answer_tokens: text of each answer token, by method.
+    of each prompt token. told: the answers token by token, by method. tried: the same documents in the
+    other orders that were tried.
     """
 
     result: RunResult
     order: tuple[int, ...]
     titles: tuple[str, ...]
     prompt_tokens: tuple[str, ...]
-    answer_tokens: dict[str, tuple[str, ...]]
+    told: dict[str, AnswerTokens]
     model: str
     dtype: str
+    tried: tuple[TriedOrder, ...] = ()
+
+    @property
+    def answer_tokens(self) -> dict[str, tuple[str, ...]]:
+        """Text of each answer token, by method."""
+        return {method: answer.tokens for method, answer in self.told.items()}
 
 
 @dataclass(frozen=True)
@@ -124,8 +133,9 @@ def _finish(engine: Engine, form: Form, result: RunResult) -> FinishedRun:
         order=form.order,
         titles=tuple(entry.title.strip() for entry in form.entries),
         prompt_tokens=tuple(engine.decode_tokens(result.layout.ids)),
-        answer_tokens={
-            method: tuple(engine.decode_tokens(answer.token_ids)) for method, answer in result.answers.items()
+        told={
+            method: answer_tokens(engine.decode_tokens, result, method, form.order, METHODS[method].label)
+            for method in result.answers
         },
         model=engine.model_name,
         dtype=engine.dtype,
