@@ -41,8 +41,8 @@ _TERMS = (
     ),
     Term(
         "position",
-        "A whole number that tells the model how far apart two tokens are. The model turns each query and key "
-        "by its position (RoPE), and near ones often weigh more. Usually it is the place in the input.",
+        "A whole number that tells the model how far apart two tokens are. The model turns each query and "
+        "key by its position (RoPE), and near ones often weigh more. Usually it is the place in the input.",
     ),
     Term(
         "layer",
@@ -70,8 +70,8 @@ _TERMS = (
     Term("logit", "The score the model gives to a possible next token, before scores become probabilities."),
     Term(
         "log-probability",
-        "The logarithm of a probability, in nats: 0 is certain, -0.7 is one half, -2.3 is one tenth. Those of "
-        "the tokens of an answer add up to that of the answer.",
+        "The logarithm of a probability, in nats: 0 is certain, -0.7 is one half, -2.3 is one tenth. Those "
+        "of the tokens of an answer add up to that of the answer.",
     ),
     Term(
         "order-invariant",
