@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 
 from pine_engine.methods import METHODS
+from viz.glossary import term
 from viz.importance import empty_panel
 from viz.page.running import PRIVATE_EVENT
 from viz.page.selection import Query, Selection
@@ -77,9 +78,10 @@ def build_inside() -> InsidePanel:
     pictures = {}
     with gr.Column(elem_id="inside-section", elem_classes="page-section"):
         gr.HTML(
-            "<h2>Look inside</h2><p>Why the answers differ: who may read whom, where every query sees every "
-            "document, and which documents it finds important. Click in a picture to select there, here and in "
-            "all others; Escape goes back.</p>"
+            f"<h2>Look inside</h2><p>Why the answers differ: who may read whom ({term('mask')}), where every "
+            f"{term('query')} sees every document ({term('position')}), and which documents it finds "
+            f"important ({term('importance')}). Click in a picture to select there, here and in all others; "
+            "Escape goes back.</p>"
         )
         bridge = gr.HTML("", elem_id="pick-bridge", js_on_load=BRIDGE)
         summary = gr.HTML(empty_panel(NO_RUN), elem_id="inside-summary")
