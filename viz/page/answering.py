@@ -35,7 +35,8 @@ class FinishedRun:
 
     order: identity of the document in each slot. titles: per slot, may be empty. prompt_tokens: text
     of each prompt token. told: the answers token by token, by method. tried: the same documents in the
-    other orders that were tried.
+    other orders that were tried. recorded: a sentence on when and with what model it was recorded; empty if
+    it was computed now.
     """
 
     result: RunResult
@@ -46,6 +47,7 @@ class FinishedRun:
     model: str
     dtype: str
     tried: tuple[TriedOrder, ...] = ()
+    recorded: str = ""
 
     @property
     def answer_tokens(self) -> dict[str, tuple[str, ...]]:
