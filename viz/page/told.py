@@ -43,6 +43,7 @@ def answer_tokens(
     return AnswerTokens(
         label=label,
         text=answer.text,
+        token_ids=answer.token_ids,
         tokens=tuple(texts[token] for token in answer.token_ids),
         logprobs=answer.logprobs,
         alternatives=tuple(
