@@ -5,13 +5,18 @@
    data-pick      JSON of what a click, Enter or the space bar selects; the page hears it as window.pinePick(object)
    data-readout   a sentence shown in the picture's preview line while the element is hovered or has the focus;
                   where there is none, the element's title is shown
+   data-says      on a table, JSON of the sentence that a cell of a class says, {query} and {key} standing for the
+                  names (titles) of its row and column: thousands of cells need no sentence each
+   A row of class pine-row is picked with a click anywhere in it, like the element inside that has data-pick.
+   <details> of class pine-more, with an id, stay as the visitor left them when the picture around them is drawn anew.
    data-save      format in which a button saves its picture */
 (() => {
   "use strict";
   if (window.pinePictures) return;
 
   const PICTURE = ".pine-picture";
-  const pickable = (node) => node instanceof Element && node.closest("[data-pick]");
+  const pickable = (node) =>
+    node instanceof Element && (node.closest("[data-pick]") ?? node.closest("tr.pine-row")?.querySelector("[data-pick]"));
 
   // Picking and previewing ------------------------------------------------------------------------
 
@@ -19,12 +24,32 @@
     if (window.pinePick) window.pinePick(JSON.parse(element.dataset.pick));
   };
 
+  const nameOf = (head) => {
+    const named = head && [...head.querySelectorAll("[title]")].at(-1);
+    return named ? named.title : (head?.textContent ?? "").trim();
+  };
+
+  const cellSays = (cell) => {
+    const table = cell.closest("table[data-says]");
+    if (!table) return "";
+    const row = cell.closest("tr");
+    const columns = [...table.tHead.rows].at(-1).querySelectorAll("th");
+    const key = columns[[...row.querySelectorAll("td")].indexOf(cell)];
+    if (!key) return "";
+    const names = { query: nameOf(row.querySelector("th")), key: nameOf(key) };
+    return Object.entries(JSON.parse(table.dataset.says))
+      .filter(([name]) => cell.classList.contains(name))
+      .map(([, words]) => words.replace(/\{(query|key)\}/g, (_, which) => names[which]))
+      .join(" ");
+  };
+
   const preview = (node) => {
     const picture = node instanceof Element && node.closest(PICTURE);
     const line = picture && picture.querySelector(".pine-readout");
     if (!line) return;
     const told = node.closest("[data-readout], [title], td, th");
-    const words = told && picture.contains(told) ? told.dataset.readout || told.getAttribute("title") : "";
+    const words =
+      told && picture.contains(told) ? told.dataset.readout || told.getAttribute("title") || cellSays(told) : "";
     line.textContent = words || line.dataset.rest;
   };
 
@@ -88,6 +113,23 @@
       }
     }
   });
+
+  // What is open stays open -------------------------------------------------------------------------
+
+  const opened = new Map();
+  document.addEventListener(
+    "toggle",
+    ({ target }) => {
+      if (target instanceof Element && target.matches("details.pine-more[id]")) opened.set(target.id, target.open);
+    },
+    true,
+  );
+  new MutationObserver(() => {
+    for (const [id, open] of opened) {
+      const details = document.getElementById(id);
+      if (details && details.open !== open) details.open = open;
+    }
+  }).observe(document, { childList: true, subtree: true });
 
   // Numbers -------------------------------------------------------------------------------------------
 

@@ -10,6 +10,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from jinja2.utils import htmlsafe_json_dumps
+
 from viz.markup import render
 
 Value = str | int | float | bool | None
@@ -45,7 +47,8 @@ def picture(
         title=title,
         caption=caption,
         readout=readout,
-        numbers=json.dumps(
+        # Escaped as JSON and not as HTML, where every quote would take five characters.
+        numbers=htmlsafe_json_dumps(
             {
                 "name": name,
                 "caption": caption,
@@ -53,6 +56,7 @@ def picture(
                 "rows": [[_plain(value) for value in row] for row in numbers.rows],
             },
             ensure_ascii=False,
+            separators=(",", ":"),
         ),
     )
 
