@@ -1,0 +1,103 @@
+/* The lesson in the browser: one step at a time, guesses before results. No server, no network.
+
+   Delegated from the document, so that the lesson needs no wiring wherever and whenever it arrives. The class
+   pine-scripted on the root tells the styles that a script is there; without it everything is shown. */
+(() => {
+  "use strict";
+  if (window.pineLesson) return;
+  document.documentElement.classList.add("pine-scripted");
+
+  const closest = (node, selector) => (node instanceof Element ? node.closest(selector) : null);
+
+  // Steps -----------------------------------------------------------------------------------------
+
+  const place = (lesson) => {
+    const steps = [...lesson.querySelectorAll(".pine-lesson-step")];
+    return [steps, steps.findIndex((step) => step.classList.contains("pine-current"))];
+  };
+
+  const show = (lesson, wanted) => {
+    const [steps, now] = place(lesson);
+    const index = Math.min(Math.max(wanted, 0), steps.length - 1);
+    if (index === now) return;
+    steps.forEach((step, at) => step.classList.toggle("pine-current", at === index));
+    lesson.querySelectorAll("[data-step]").forEach((dot, at) => {
+      if (at === index) dot.setAttribute("aria-current", "step");
+      else dot.removeAttribute("aria-current");
+    });
+    // A disabled button would lose the focus, and with it the arrow keys.
+    const [back, next] = lesson.querySelectorAll("[data-turn]");
+    const had = document.activeElement;
+    [back.disabled, next.disabled] = [index === 0, index === steps.length - 1];
+    if (had.disabled) (had === back ? next : back).focus();
+    const heading = steps[index].querySelector(".pine-lesson-heading").textContent;
+    lesson.querySelector("[data-said]").textContent = `Step ${index + 1} of ${steps.length}: ${heading}`;
+    if (lesson.getBoundingClientRect().top < 0) lesson.scrollIntoView();
+  };
+
+  const turn = (lesson, by) => show(lesson, place(lesson)[1] + by);
+
+  document.addEventListener("keydown", (event) => {
+    const lesson = closest(event.target, ".pine-lesson");
+    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!lesson || !by || event.defaultPrevented || event.altKey || event.ctrlKey || event.metaKey) return;
+    // In a picture the arrows walk over its cells or scroll it.
+    if (closest(event.target, ".pine-drawing, .pine-scroll")) return;
+    event.preventDefault();
+    turn(lesson, by);
+  });
+
+  // Quiz ------------------------------------------------------------------------------------------
+
+  const guess = (button) => {
+    for (const other of button.parentElement.querySelectorAll("[data-guess]")) {
+      other.setAttribute("aria-pressed", String(other === button));
+    }
+  };
+
+  const reveal = (quiz) => {
+    const entries = [...quiz.querySelectorAll("[data-truth]")];
+    const guesses = entries.map((entry) => entry.querySelector("[aria-pressed=true]")?.dataset.guess);
+    const left = guesses.filter((one) => !one).length;
+    const score = quiz.querySelector(".pine-quiz-score");
+    if (left) {
+      score.textContent = left === 1 ? "Guess first: one is left." : `Guess first: ${left} are left.`;
+      return;
+    }
+    const right = entries.map((entry, index) => entry.dataset.truth === guesses[index]);
+    entries.forEach((entry, index) => {
+      entry.dataset.right = String(right[index]);
+      for (const button of entry.querySelectorAll("[data-guess]")) button.disabled = true;
+    });
+    quiz.classList.add("pine-revealed");
+    quiz.querySelector("[data-reveal]").hidden = true;
+    score.textContent = `You guessed ${right.filter(Boolean).length} of ${entries.length}.`;
+  };
+
+  // The live pictures -----------------------------------------------------------------------------
+
+  const HIGHLIGHT_MS = 3000;
+
+  const showLive = (link) => {
+    const tabs = [...document.querySelectorAll("#inside-tabs [role=tab]")];
+    tabs.find((tab) => tab.textContent.trim() === link.dataset.liveLabel)?.click();
+    const picture = document.getElementById(link.dataset.live);
+    if (!picture) return;
+    picture.classList.add("pine-lesson-live");
+    setTimeout(() => picture.classList.remove("pine-lesson-live"), HIGHLIGHT_MS);
+  };
+
+  document.addEventListener("click", (event) => {
+    const button = closest(event.target, ".pine-lesson button, .pine-lesson a");
+    if (!button) return;
+    const { turn: by, step, guess: guessed, reveal: revealed, live } = button.dataset;
+    const lesson = button.closest(".pine-lesson");
+    if (by) turn(lesson, Number(by));
+    else if (step) show(lesson, Number(step));
+    else if (guessed) guess(button);
+    else if (revealed !== undefined) reveal(button.closest(".pine-quiz"));
+    else if (live) showLive(button);
+  });
+
+  window.pineLesson = { show };
+})();
