@@ -3,6 +3,7 @@
    Delegated from the document, so that pictures that arrive later need no wiring, and the same file serves the page
    and every exported page. Attributes that viz/ writes:
    data-pick      JSON of what a click, Enter or the space bar selects; the page hears it as window.pinePick(object)
+   data-shared    on a table row: JSON that all its cells pick beside their own
    data-readout   a sentence shown in the picture's preview line while the element is hovered or has the focus;
                   where there is none, the element's title is shown
    data-says      on a table, JSON of the sentence that a cell of a class says, {query} and {key} standing for the
@@ -21,7 +22,9 @@
   // Picking and previewing ------------------------------------------------------------------------
 
   const pick = (element) => {
-    if (window.pinePick) window.pinePick(JSON.parse(element.dataset.pick));
+    const row = element.closest("tr[data-shared]");
+    const shared = row ? JSON.parse(row.dataset.shared) : {};
+    if (window.pinePick) window.pinePick({ ...shared, ...JSON.parse(element.dataset.pick) });
   };
 
   const nameOf = (head) => {
@@ -43,13 +46,23 @@
       .join(" ");
   };
 
+  // A cell without a sentence of its own in a table that is drawn like its numbers.
+  const numberedCell = (cell) => {
+    if (!cell.matches(".pine-bare td[data-pick]")) return "";
+    const { columns, rows } = numbersOf(cell.closest(PICTURE));
+    const row = rows[cell.parentElement.sectionRowIndex];
+    return `${columns[cell.cellIndex]}, ${columns[0]} ${row[0]}: ${row[cell.cellIndex].toPrecision(3)}`;
+  };
+
   const preview = (node) => {
     const picture = node instanceof Element && node.closest(PICTURE);
     const line = picture && picture.querySelector(".pine-readout");
     if (!line) return;
     const told = node.closest("[data-readout], [title], td, th");
     const words =
-      told && picture.contains(told) ? told.dataset.readout || told.getAttribute("title") || cellSays(told) : "";
+      told && picture.contains(told)
+        ? told.dataset.readout || told.getAttribute("title") || cellSays(told) || numberedCell(told)
+        : "";
     line.textContent = words || line.dataset.rest;
   };
 
