@@ -104,20 +104,31 @@
     return best;
   };
 
+  // Points of a chart: along their line one after the other, up and down to the same place of another line.
+  const nextPoint = (point, [down, across]) => {
+    const line = [...point.parentElement.children];
+    const place = line.indexOf(point);
+    if (across) return line[place + across];
+    const lines = [...point.closest(".pine-walk").children].filter((other) => other.children.length);
+    const other = lines[lines.indexOf(point.parentElement) + down];
+    return other && (other.children[place] ?? other.lastElementChild);
+  };
+
   document.addEventListener("keydown", (event) => {
     const isTaken = event.target.closest("input, textarea, [role=listbox]") || document.querySelector(":popover-open");
     if (event.key === "Escape" && window.pinePick && !isTaken) {
       window.pinePick({ clear: true });
       return;
     }
-    const target = pickable(event.target);
+    const point = event.target.closest(".pine-point");
+    const target = pickable(event.target) ?? point;
     if (!target) return;
     const isButton = target.tagName === "BUTTON";
-    if (!isButton && (event.key === "Enter" || event.key === " ")) {
+    if (target !== point && !isButton && (event.key === "Enter" || event.key === " ")) {
       event.preventDefault();
       pick(target);
     } else if (STEPS[event.key] && target.closest("table, .pine-walk")) {
-      const next = neighbour(target, STEPS[event.key]);
+      const next = (target === point ? nextPoint : neighbour)(target, STEPS[event.key]);
       if (next) {
         event.preventDefault();
         target.tabIndex = -1;

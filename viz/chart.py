@@ -234,9 +234,10 @@ def strip_chart(rows: Sequence[Strip], *, x_title: str) -> str:
     drawn = []
     for index, row in enumerate(rows):
         y = _STRIP_TOP + _STRIP_ROW * index + 38.0
-        finite = [
+        # From left to right, as arrow keys walk.
+        finite = sorted(
             (value, note) for value, note in zip(row.values, row.notes, strict=True) if _is_shown(value)
-        ]
+        )
         xs = [x_of(value) for value, _ in finite]
         drawn.append(
             _Row(
