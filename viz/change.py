@@ -1,6 +1,8 @@
-"""Two answers compared, token by token and word by word; viz/change_pictures.py draws it."""
+"""Two answers compared, token by token and word by word; change_answers.py and change_bars.py draw it."""
 
+import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
@@ -8,8 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viz.identity import PREFIX, SUFFIX, Segment
+from viz.numbers import format_percent
+from viz.tokens import shorten, visible_text
 
 FloatArray = NDArray[np.float32]
+
+TOKEN_WIDTH = 24
+"""Longest token, in characters, that is written in full."""
 
 # A word or a sign, with the blanks behind it. Chinese and Japanese put no blanks between words: sign by sign.
 _WORD = re.compile(r"(?:[^\W\u2e80-\u9fff]+|\S)\s*|^\s+")
@@ -39,6 +46,16 @@ class AnswerTokens:
         assert len(self.token_ids) == len(self.tokens) == len(self.logprobs) == len(self.alternatives)
         assert self.attention.shape == (len(self.tokens), len(self.documents) + 2)
 
+    def probability(self, step: int) -> float:
+        """Probability of one token, from 0, when it was written."""
+        return math.exp(self.logprobs[step])
+
+    def written(self, step: int) -> str:
+        """What the answer has at a step, from 0, in words."""
+        if step >= len(self.tokens):
+            return f"{self.label} had ended"
+        return f"{self.label} writes {quoted(self.tokens[step])} ({format_percent(self.probability(step))})"
+
 
 @dataclass(frozen=True)
 class WordRun:
@@ -49,6 +66,16 @@ class WordRun:
 
     words: tuple[str, ...]
     changed: bool
+
+
+def quoted(text: str) -> str:
+    """A token in a sentence: blanks made visible, cut if it is long."""
+    return f"\u201c{shorten(visible_text(text), TOKEN_WIDTH)}\u201d"
+
+
+def is_reordered(answers: Sequence[AnswerTokens]) -> bool:
+    """True if the answers had the documents in different orders."""
+    return len({answer.documents for answer in answers}) > 1
 
 
 def word_diff(left: str, right: str) -> tuple[tuple[WordRun, ...], tuple[WordRun, ...]]:
@@ -103,7 +130,7 @@ def attention_at(answer: AnswerTokens, step: int, *, with_prefix: bool) -> dict[
 
 
 def carried_by(answer: AnswerTokens, *, with_prefix: bool) -> dict[Segment, float] | None:
-    """Mean share of attention of each part of the prompt over all tokens of an answer; None if it has none."""
+    """Mean of these shares over all tokens of an answer; None if it has none."""
     if not answer.tokens:
         return None
     each = shares(answer.attention, with_prefix=with_prefix)

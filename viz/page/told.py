@@ -14,7 +14,8 @@ from viz.identity import document_segment
 class TriedOrder:
     """The answers to the same documents in another order.
 
-    order: identity of the document in each slot. told: answers by method.
+    order: identity of the document in each slot. label: its name on the page, such as "C A B". told: answers
+    by method.
     """
 
     order: tuple[int, ...]
