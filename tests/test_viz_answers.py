@@ -4,7 +4,6 @@ import pytest
 
 from tests.viz_reading import HOSTILE, assert_harmless, read_html
 from viz.answers import AnswerCard, AnswerState, answer_card, answer_grid, answer_status
-from viz.export import plot_config
 
 
 def card(state: AnswerState = "waiting", **changes: object) -> AnswerCard:
@@ -78,8 +77,3 @@ def test_hostile_answers_come_out_as_text(text: str) -> None:
     shown = card("finished", text=text)
     assert_harmless(answer_grid([shown, card("failed", message=text)]))
     assert read_html(answer_card(shown)).with_class("pine-answer-text")[0].text == text
-
-
-def test_exported_figures_offer_no_upload() -> None:
-    config = plot_config()
-    assert config["showSendToCloud"] is False and config["displaylogo"] is False

@@ -1,1 +1,1 @@
-"""Figures: plain data in, a plotly Figure or escaped HTML out. Imports neither torch nor pine_engine."""
+"""Figures: plain data in, escaped HTML out. Imports neither torch nor pine_engine."""

@@ -21,3 +21,8 @@ def render(template: str, **data: Any) -> str:
     Raises jinja2.UndefinedError if the template names something that data lacks.
     """
     return str(_ENVIRONMENT.get_template(template).render(**data))
+
+
+def empty_panel(sentence: str) -> str:
+    """HTML that only says why there is nothing to draw."""
+    return render("empty.html", sentence=sentence)

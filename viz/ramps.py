@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 
-from plotly.colors import sequential
-
-CIVIDIS: tuple[str, ...] = tuple(color.upper() for color in sequential.Cividis)
+# Ten even stops of cividis, which looks much the same to all kinds of colour vision (Nuñez et al. 2018).
+CIVIDIS = (
+    *("#00224E", "#123570", "#3B496C", "#575D6D", "#707173"),
+    *("#8A8678", "#A59C74", "#C3B369", "#E1CC55", "#FEE838"),
+)
 BLUES = ("#F2F6FA", "#C9DCEC", "#8DB6D6", "#4A86B8", "#1F5A91", "#0B3560")
 
 
@@ -21,8 +23,3 @@ def ramp_color(ramp: Sequence[str], level: float) -> str:
         for i in (1, 3, 5)
     ]
     return "#" + "".join(f"{channel:02X}" for channel in channels)
-
-
-def plotly_scale(ramp: Sequence[str]) -> list[list[float | str]]:
-    """The ramp as a plotly colorscale."""
-    return [[i / (len(ramp) - 1), color] for i, color in enumerate(ramp)]

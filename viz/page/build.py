@@ -4,7 +4,7 @@ from typing import Any
 
 import gradio as gr
 
-from viz.importance import empty_panel
+from viz.markup import empty_panel
 from viz.page.api import add_api
 from viz.page.examples import load_examples
 from viz.page.failures import notice

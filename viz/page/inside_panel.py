@@ -8,7 +8,7 @@ import gradio as gr
 
 from pine_engine.methods import METHODS
 from viz.glossary import term
-from viz.importance import empty_panel
+from viz.markup import empty_panel
 from viz.page.running import PRIVATE_EVENT
 from viz.page.selection import Query, Selection
 
