@@ -13,6 +13,9 @@ from pine_engine.errors import InputError
 from pine_engine.events import Answer, Event, RunDone, RunResult
 from pine_engine.layout import TokenLayout
 from pine_engine.prompt import Prompt
+from pine_engine.reuse import Memory
+from pine_engine.state import Row
+from pine_engine.trace import TraceRequest
 
 ALL_ORDERS_UP_TO = 4
 """Documents up to which all orders are tried unless a number is asked for: 4! = 24."""
@@ -27,6 +30,8 @@ class OrderCell:
     first_difference: index of the first token that differs, None if none does.
     max_abs_logit_diff: over the suffix and the decoding steps up to that token.
     bitwise_equal: all of these logits, and all tokens, are equal to the last bit.
+    reference_logprob: log-probability, in nats, that this order gives to the answer of the first order, its
+        end left out; 0 for an empty one.
     """
 
     answer: Answer
@@ -34,6 +39,7 @@ class OrderCell:
     first_difference: int | None
     max_abs_logit_diff: float
     bitwise_equal: bool
+    reference_logprob: float
 
 
 @dataclass(frozen=True)
@@ -47,13 +53,17 @@ class OrderRow:
 
 @dataclass(frozen=True)
 class OrderSummary:
-    """One method over all orders tried."""
+    """One method over all orders tried.
+
+    logprob_spread: largest less smallest log-probability of the first order's answer, in nats.
+    """
 
     orders: int
     same_texts: int
     distinct_texts: int
     max_abs_logit_diff: float
     bitwise_equal: bool
+    logprob_spread: float
 
 
 def orders_to_try(num_documents: int, shuffles: int | None = None, seed: int = 0) -> list[tuple[int, ...]]:
@@ -86,27 +96,32 @@ def compare_orders(
     orders: Sequence[Sequence[int]],
     max_new_tokens: int = 32,
     stop_at_end: bool = True,
+    trace: bool | TraceRequest = False,
 ) -> Generator[Event | OrderRow, None, None]:
     """Answers the prompt in every order; yields each run's events, then its OrderRow in place of RunDone.
 
-    Every order is computed from scratch. Closing the generator stops the computing.
+    Every order is computed from scratch. trace: as Engine.generate takes it, for every order.
+    Closing the generator stops the computing.
     """
     layout = engine.tokenize(prompt)
     first: RunResult | None = None
     for order in orders:
+        read = Memory()  # of this order alone: what has read it can go on with another answer
         run = engine.generate(
             layout.reorder(order),
             methods=methods,
             max_new_tokens=max_new_tokens,
+            trace=trace,
             keep_logits=True,
             stop_at_end=stop_at_end,
+            memory=read,
         )
         for event in run:
             if not isinstance(event, RunDone):
                 yield event
                 continue
             first = first or event.result
-            yield OrderRow(tuple(order), _compare(first, event.result), event.result)
+            yield OrderRow(tuple(order), _compare(engine, first, event.result, read), event.result)
 
 
 def summarize(rows: Sequence[Mapping[str, OrderCell]]) -> dict[str, OrderSummary]:
@@ -114,17 +129,20 @@ def summarize(rows: Sequence[Mapping[str, OrderCell]]) -> dict[str, OrderSummary
     summaries = {}
     for method in rows[0]:
         cells = [row[method] for row in rows]
+        logprobs = [cell.reference_logprob for cell in cells]
         summaries[method] = OrderSummary(
             orders=len(cells),
             same_texts=sum(cell.same_text for cell in cells),
             distinct_texts=len({cell.answer.token_ids for cell in cells}),
             max_abs_logit_diff=max(cell.max_abs_logit_diff for cell in cells),
             bitwise_equal=all(cell.bitwise_equal for cell in cells),
+            logprob_spread=max(logprobs) - min(logprobs),
         )
     return summaries
 
 
-def _compare(first: RunResult, other: RunResult) -> dict[str, OrderCell]:
+def _compare(engine: Engine, first: RunResult, other: RunResult, read: Memory) -> dict[str, OrderCell]:
+    by_method = {row.state.plan.method.name: row for row in read.rows}
     cells = {}
     for method, answer in other.answers.items():
         reference = first.answers[method]
@@ -140,8 +158,29 @@ def _compare(first: RunResult, other: RunResult) -> dict[str, OrderCell]:
             first_difference=difference,
             max_abs_logit_diff=(rows - reference_rows).abs().max().item(),
             bitwise_equal=difference is None and torch.equal(rows, reference_rows),
+            reference_logprob=_reference_logprob(engine, reference, other, by_method[method], difference),
         )
     return cells
+
+
+@torch.inference_mode()
+def _reference_logprob(
+    engine: Engine, reference: Answer, other: RunResult, row: Row, parting: int | None
+) -> float:
+    """See OrderCell. Where the answers agree it is the sum of the answer's own log-probabilities.
+
+    row: has read the prompt of `other` and what it answered; the row goes back to where the answers part and
+    reads the rest of the reference, all at once. parting: index of the first token that differs.
+    """
+    ids, own = reference.token_ids, other.answers[reference.method].logprobs
+    if parting is None or parting == len(ids):
+        return sum(own[: len(ids)], 0.0)
+    too_many = row.num_read() - other.layout.num_tokens - parting
+    row.cache.truncate(row.cache.length - too_many)
+    last = other.layout.suffix_length - 1 + parting
+    logits = other.logits[reference.method][last : last + 1].to(engine.device)
+    rest = engine.score_answer(row, logits, reference.text, ids[parting:])
+    return sum([*own[:parting], *rest.logprobs])
 
 
 def _first_difference(reference: tuple[int, ...], other: tuple[int, ...]) -> int | None:

@@ -3,19 +3,24 @@
 import itertools
 import math
 from collections.abc import Callable, Generator
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 from transformers import LlamaForCausalLM
 
-from pine_engine.engine import Engine
+from pine_engine.engine import Engine, Score
 from pine_engine.errors import InputError
 from pine_engine.events import Answer, AnswerDone, PrefillProgress, RunDone, RunResult
 from pine_engine.invariance import OrderCell, OrderRow, compare_orders, orders_to_try, summarize
 from pine_engine.layout import TokenLayout
+from pine_engine.methods import METHODS
+from pine_engine.reuse import Memory
 
 LAYOUT = TokenLayout(tuple(range(60, 73)), ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35)), (51, 52, 53))
 
@@ -120,6 +125,56 @@ def test_the_difference_in_logits_is_that_of_the_runs(engine: Engine) -> None:
     assert cell.first_difference == (None if ids[0] == ids[1] else same)
 
 
+def rows_of(engine: Engine, **options: Any) -> list[OrderRow]:
+    events = compare_orders(engine, LAYOUT, orders=orders_to_try(3), **options)
+    return [event for event in events if isinstance(event, OrderRow)]
+
+
+def fed_with(engine: Engine, layout: TokenLayout, method: str, ids: tuple[int, ...]) -> float:
+    """Log-probability of an answer that follows a prompt, all of it read at once."""
+    with torch.inference_mode():
+        row, last = engine.prefill(layout, METHODS[method], room=len(ids), rows_kept=1)
+        logits = torch.cat((last, engine.extend([row], [ids[:-1]])[0])).log_softmax(-1)
+    return float(sum(logits[step, token] for step, token in enumerate(ids)))
+
+
+def test_the_first_answer_has_a_probability_in_every_order(engine: Engine) -> None:
+    rows = rows_of(engine, methods=list(METHODS), max_new_tokens=5, stop_at_end=False)
+    parted = set()
+    for row in rows:
+        for method, cell in row.cells.items():
+            ids = rows[0].cells[method].answer.token_ids
+            expected = fed_with(engine, row.result.layout, method, ids)
+            assert cell.reference_logprob == pytest.approx(expected, abs=1e-4), (method, row.order)
+            if cell.first_difference is None:
+                assert cell.reference_logprob == sum(cell.answer.logprobs)
+            else:
+                parted.add(cell.first_difference)
+    assert len(parted) > 2 and min(parted) < 4, "answers part early and late, or nothing was read again"
+
+
+def test_the_probability_is_the_same_bits_where_the_order_must_not_matter(engine: Engine) -> None:
+    rows = rows_of(engine, methods=list(METHODS), max_new_tokens=5, stop_at_end=False)
+    spreads = {name: summary.logprob_spread for name, summary in summarize([r.cells for r in rows]).items()}
+    for name, method in METHODS.items():
+        assert (spreads[name] == 0.0) == method.promises_invariance, name
+
+
+def test_reading_the_first_answer_again_leaves_the_answers_as_they_are(engine: Engine) -> None:
+    options: dict[str, Any] = {"methods": ["vanilla", "nia", "sp"], "max_new_tokens": 5, "stop_at_end": False}
+    for row in rows_of(engine, trace=True, **options):
+        run = engine.run(row.result.layout, keep_logits=True, trace=True, **options)
+        for method, answer in run.answers.items():
+            assert row.cells[method].answer.token_ids == answer.token_ids
+            assert torch.equal(row.result.logits[method], run.logits[method])
+            theirs, ours = row.result.traces[method].suffix_attention, run.traces[method].suffix_attention
+            assert theirs is not None and ours is not None and (theirs == ours).all()
+
+
+def test_nothing_is_traced_unless_asked_for(engine: Engine) -> None:
+    assert not any(row.result.traces for row in rows_of(engine, methods=["pine"], max_new_tokens=1))
+
+
 @pytest.mark.parametrize(("stop_at_end", "tokens"), [(True, 0), (False, 3)])
 def test_answers_end_where_they_would_unless_asked_otherwise(
     engine: Engine, stop_at_end: bool, tokens: int
@@ -149,14 +204,17 @@ def test_closing_stops_before_the_next_order(engine: Engine) -> None:
 
 
 def result(ids: tuple[int, ...], logits: list[list[float]], method: str = "pine") -> RunResult:
-    """A prompt with a suffix of two tokens, so that logits has 2 + steps rows."""
+    """A prompt with a suffix of two tokens, so that logits has 2 + steps rows; the model knows ten tokens."""
     answer = Answer(method, str(ids), ids, tuple(0.0 for _ in ids), 0.0, 0.0, "length")
     layout = TokenLayout((1,), ((2,), (3,)), (4, 5))
-    return RunResult(layout, {method: answer}, {}, {method: torch.tensor(logits)})
+    rows = nn.functional.pad(torch.tensor(logits), (0, 10 - len(logits[0])))
+    return RunResult(layout, {method: answer}, {}, {method: rows})
 
 
 class Replay:
-    """An engine that answers with results made before."""
+    """An engine that answers with results made before; it finds all tokens alike once an answer is known."""
+
+    device = "cpu"
 
     def __init__(self, *results: RunResult) -> None:
         self.results = list(results)
@@ -164,8 +222,23 @@ class Replay:
     def tokenize(self, layout: TokenLayout) -> TokenLayout:
         return layout
 
-    def generate(self, _: TokenLayout, **__: Any) -> Generator[RunDone, None, None]:
-        yield RunDone(self.results.pop(0))
+    def generate(self, _: TokenLayout, *, memory: Memory, **__: Any) -> Generator[RunDone, None, None]:
+        result = self.results.pop(0)
+        memory.rows += [self.row(result, method) for method in result.answers]
+        yield RunDone(result)
+
+    def row(self, result: RunResult, method: str) -> Any:
+        """What has read the prompt and the answer but for its last token."""
+        read = result.layout.num_tokens + max(0, len(result.answers[method].token_ids) - 1)
+        cache = SimpleNamespace(length=read)
+        cache.truncate = lambda length: setattr(cache, "length", length)
+        state = SimpleNamespace(plan=SimpleNamespace(method=METHODS[method]))
+        return SimpleNamespace(state=state, cache=cache, num_read=lambda: cache.length)
+
+    def score_answer(self, row: Any, logits: torch.Tensor, text: str, ids: tuple[int, ...]) -> Score:
+        logprobs = torch.cat((logits, torch.zeros(len(ids) - 1, 10))).log_softmax(-1)
+        chosen = [float(logprobs[step, token]) for step, token in enumerate(ids)]
+        return Score(row.state.plan.method.name, text, ids, tuple(chosen))
 
 
 def second_cell(first: RunResult, other: RunResult) -> OrderCell:
@@ -213,10 +286,47 @@ def test_only_logits_up_to_the_first_other_token_are_compared(
 
 
 def test_an_answer_that_ends_earlier_differs_where_it_ends() -> None:
-    shorter = result((7, 8), [[0, 0], [1, 1], [2, 2]])
+    shorter = result((7, 8), [[0, 0], [1, 1], [2, 2], [3, 3]])
     for cell in (second_cell(REFERENCE, shorter), second_cell(shorter, REFERENCE)):
         assert (cell.same_text, cell.first_difference, cell.max_abs_logit_diff) == (False, 2, 0.0)
         assert not cell.bitwise_equal
+
+
+LOG_10 = math.log(10)
+EVEN = [[0.0] * 10] * 5
+"""Logits that find all ten tokens alike."""
+
+
+@pytest.mark.parametrize(
+    ("ids", "own", "expected"),
+    [
+        ((7, 8, 9), (-1.0, -2.0, -4.0), -7.0),
+        ((7, 8, 9, 6), (-1.0, -2.0, -4.0, -8.0), -7.0),  # went on where the reference had ended
+        ((7, 8, 5), (-1.0, -2.0, -4.0), -3.0 - LOG_10),
+        ((7, 8), (-1.0, -2.0), -3.0 - LOG_10),  # ended where the reference went on
+        ((7, 5), (-1.0, -2.0), -1.0 - 2 * LOG_10),
+        ((), (), -3 * LOG_10),
+    ],
+)
+def test_the_reference_is_read_from_where_the_answers_part(
+    ids: tuple[int, ...], own: tuple[float, ...], expected: float
+) -> None:
+    other = result(ids, EVEN)
+    answer = replace(other.answers["pine"], logprobs=own)
+    cell = second_cell(REFERENCE, replace(other, answers={"pine": answer}))
+    assert cell.reference_logprob == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_first_other_token_is_decided_by_the_logits_that_chose_it() -> None:
+    logits = [[0.0] * 10 for _ in range(5)]
+    logits[2] = [math.log(9 / 5) if token == 8 else 0.0 for token in range(10)]  # 8 has one sixth
+    cell = second_cell(REFERENCE, result((7, 5, 9), logits))
+    assert cell.reference_logprob == pytest.approx(-math.log(6) - LOG_10, abs=1e-6)
+
+
+def test_an_empty_reference_is_certain() -> None:
+    empty = result((), [[0.0, 0.0], [1.0, 1.0]])
+    assert second_cell(empty, REFERENCE).reference_logprob == 0.0
 
 
 def test_every_order_is_compared_with_the_first() -> None:
@@ -233,9 +343,9 @@ def test_every_order_is_compared_with_the_first() -> None:
 # all orders together
 
 
-def cell(ids: tuple[int, ...], diff: float, *, same: bool, equal: bool) -> OrderCell:
+def cell(ids: tuple[int, ...], diff: float, *, same: bool, equal: bool, logprob: float = -1.0) -> OrderCell:
     answer = Answer("pine", "", ids, (), 0.0, 0.0, "length")
-    return OrderCell(answer, same, None if same else 0, diff, equal)
+    return OrderCell(answer, same, None if same else 0, diff, equal, logprob)
 
 
 def test_a_summary_counts_over_all_orders() -> None:
@@ -247,11 +357,11 @@ def test_a_summary_counts_over_all_orders() -> None:
         },
         {
             "pine": cell((1, 2), 0.0, same=True, equal=True),
-            "vanilla": cell((1,), 0.7, same=True, equal=False),
+            "vanilla": cell((1,), 0.7, same=True, equal=False, logprob=-3.5),
         },
         {
             "pine": cell((1, 2), 0.0, same=True, equal=True),
-            "vanilla": cell((3,), 0.1, same=False, equal=False),
+            "vanilla": cell((3,), 0.1, same=False, equal=False, logprob=-0.25),
         },
     ]
     summaries = summarize(rows)
@@ -261,3 +371,4 @@ def test_a_summary_counts_over_all_orders() -> None:
     assert (pine.max_abs_logit_diff, pine.bitwise_equal) == (0.0, True)
     assert (vanilla.orders, vanilla.same_texts, vanilla.distinct_texts) == (4, 2, 3)
     assert (vanilla.max_abs_logit_diff, vanilla.bitwise_equal) == (0.7, False)
+    assert (pine.logprob_spread, vanilla.logprob_spread) == (0.0, 3.25)
