@@ -61,6 +61,13 @@ class ModelSource:
     revision: str | None
     origin: Literal["embedded", "hub", "folder"]
 
+    @property
+    def address(self) -> str:
+        """What `load` takes elsewhere for the same model; a folder or file, being only here, has its name."""
+        if self.origin != "hub":
+            return self.name
+        return f"{self.path_or_id}@{self.revision}" if self.revision else self.path_or_id
+
 
 @dataclass(frozen=True)
 class LoadedModel:
