@@ -85,29 +85,30 @@ Model = TypeVar("Model", bound=BaseModel)
 
 def read_comparison(path: Path) -> Comparison:
     """The comparison in a JSON file. Raises InputError that names the file and what is wrong in it."""
-    return _parse(Comparison, _read_text(path), str(path))
+    return parse_json(Comparison, read_text(path), str(path))
 
 
 def read_labelled_comparison(path: Path) -> LabelledComparison:
     """The same with labels, which may be none."""
-    return _parse(LabelledComparison, _read_text(path), str(path))
+    return parse_json(LabelledComparison, read_text(path), str(path))
 
 
 def read_rows(path: Path, limit: int | None = None) -> list[DataRow]:
     """The rows of a JSONL file, at most `limit`. Raises InputError that names the line."""
     rows: list[DataRow] = []
     # Not splitlines(), which would also cut at U+2028 and others that may stand inside a JSON string.
-    for number, line in enumerate(_read_text(path).split("\n"), start=1):
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
         if limit is not None and len(rows) >= limit:
             break
         if line.strip():
-            rows.append(_parse(DataRow, line, f"{path}, line {number}"))
+            rows.append(parse_json(DataRow, line, f"{path}, line {number}"))
     if not rows:
         raise InputError(f"{path} has no rows; expected one JSON object per line")
     return rows
 
 
-def _read_text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """The text of a file. Raises InputError that names the file if there is none, or it is not UTF-8."""
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
@@ -118,7 +119,8 @@ def _read_text(path: Path) -> str:
         raise InputError(f"{path} is not UTF-8 text; save it as UTF-8") from error
 
 
-def _parse(model: type[Model], text: str, where: str) -> Model:
+def parse_json(model: type[Model], text: str, where: str) -> Model:
+    """JSON as that model. where: what the text is called in the InputError that names the wrong field."""
     try:
         content: Any = json.loads(text)
     except json.JSONDecodeError as error:
