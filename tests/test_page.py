@@ -25,7 +25,6 @@ from pine_engine.methods import METHODS
 from pine_engine.plan import MASKED, build_plan, position_matrix
 from tests.tokenizers import letter_tokenizer
 from tests.viz_reading import HOSTILE, assert_harmless, read_html, table_cells
-from tests.worked_matrices import read_matrix
 from viz.importance import spread_figure
 from viz.page import documents, inside, shuffle_panel
 from viz.page.answering import FinishedRun, RunView, answer
@@ -36,7 +35,6 @@ from viz.page.failures import explain, notice
 from viz.page.form import Form, count_tokens, form_layout, read_form
 from viz.page.plots import plot_value
 from viz.page.running import StopFlag, run_with_engine
-from viz.page.running_example import SHOWN, example_positions, running_example_html
 from viz.page.shuffling import orders_for, shuffle
 from viz.page.source import EngineSource
 from viz.page.workspace import instruction_for, total_html
@@ -468,25 +466,6 @@ def test_token_masks_are_those_of_the_position_matrices(finished: FinishedRun) -
         assert trace.layout == layout
 
 
-def test_a_ruler_shows_what_the_trace_recorded(finished: FinishedRun) -> None:
-    trace = finished.result.traces["pine"]
-    seen = inside.ruler(finished, "pine", inside.Selection(inside.Query("document", 1), 1, 2))
-    assert seen is not None and seen.importance is not None
-    assert np.array_equal(seen.starts, trace.document_starts[1, 2, 1])
-    assert np.isnan(seen.importance[1]) and seen.own_document == 1
-    assert [segment.label for segment in seen.documents] == ["B", "A", "C"]
-    layout = finished.result.layout
-    assert seen.query_position == layout.documents_end - 1
-    token = inside.ruler(finished, "vanilla", inside.Selection(inside.Query("suffix", 2), 1, 2))
-    assert token is not None and token.query_position == layout.documents_end + 2
-    assert np.array_equal(token.starts, layout.document_starts)
-
-
-def test_an_answer_that_was_over_has_no_ruler(finished: FinishedRun) -> None:
-    beyond = inside.Query("suffix", inside.longest_suffix(finished))
-    assert inside.ruler(finished, "pine", inside.Selection(beyond, 0, 0)) is None
-
-
 @pytest.mark.parametrize("text", ["document 9", "suffix 9999", "suffix -1", "nonsense", "", None])
 def test_a_query_of_another_run_falls_back_to_the_last_prompt_token(
     text: str | None, finished: FinishedRun
@@ -511,23 +490,7 @@ def test_a_run_without_ranking_says_so(engine: Engine) -> None:
     assert inside.importance_plot(last.finished, chosen)[1] == ""
 
 
-# The running example and the plots
-
-
-@pytest.mark.parametrize(
-    ("method", "title"), [("vanilla", "Vanilla"), ("nia", "NIA"), ("pcw", "PCW (and SP)"), ("pine", "PINE")]
-)
-def test_the_running_example_is_the_papers(method: str, title: str) -> None:
-    expected, expected_queries = read_matrix("6.1", title)
-    positions, queries = example_positions(METHODS[method])
-    assert np.array_equal(positions, np.where(expected == MASKED, MASKED, expected + 1))
-    assert np.array_equal(queries, expected_queries + 1)
-
-
-def test_the_running_example_shows_all_methods() -> None:
-    html = read_html(running_example_html())
-    assert len(html.with_class("pine-mask")) == len(SHOWN)
-    assert len(html.with_class("page-example-grid")[0].all("table")) == len(SHOWN)
+# The plots
 
 
 def test_a_plot_reaches_the_page_without_an_upload_button() -> None:

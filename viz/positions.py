@@ -1,4 +1,4 @@
-"""Where every query sees every key: the paper's grid of positions, and a ruler for one query."""
+"""Where every query sees every key: the paper's grid of positions, by document and by token."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,22 +9,23 @@ from numpy.typing import NDArray
 
 from viz.identity import Segment, ink_on
 from viz.markup import render
-from viz.numbers import format_value
+from viz.picture import Numbers, pick
 from viz.ramps import BLUES, ramp_color
 from viz.tokens import Token, segment_runs
 
 MASKED = -1
 """Entry of a position matrix where the query may not see the key."""
 
-_SMALLEST_LABELLED = 3.5
-"""Narrowest block, in percent of the axis, that carries its letter; narrower ones have a tooltip."""
+_WIDE = 8
+"""Most documents whose positions are written on one line; of more the columns are narrow, with two."""
 
 
 @dataclass(frozen=True)
-class Ruler:
+class View:
     """What one query sees: the documents laid out on its position axis.
 
-    query: how to name the query in a sentence. query_position: its own position, in tokens.
+    query: how to name the query in a sentence. segment, label: whose token it is, and a few words to head
+    a row with. query_position: its own position, in tokens.
     prefix_length: tokens of the prefix, which takes positions 0 .. prefix_length - 1.
     documents: D segments in input order. lengths: int (D,), tokens.
     starts: int (D,), position of each document's first token; MASKED where it is not seen.
@@ -32,9 +33,12 @@ class Ruler:
         not rank.
     own_document: index into `documents` of the query's own document; None for the suffix.
     first_position: number of the first position in what is shown, 1 for the paper's example.
+    selects: what a click on the query selects, such as "document 1"; "" where it selects nothing.
     """
 
     query: str
+    segment: Segment
+    label: str
     query_position: int
     prefix_length: int
     documents: tuple[Segment, ...]
@@ -43,46 +47,109 @@ class Ruler:
     importance: NDArray[np.float32] | None = None
     own_document: int | None = None
     first_position: int = 0
+    selects: str = ""
 
     def __post_init__(self) -> None:
         count = len(self.documents)
         assert len(self.lengths) == len(self.starts) == count
         assert self.importance is None or len(self.importance) == count
 
+    @property
+    def place(self) -> int:
+        """The query's own position as shown."""
+        return self.query_position + self.first_position
+
+    def sees(self, document: int) -> bool:
+        """True if the query may read the document."""
+        return bool(self.starts[document] != MASKED)
+
+    def span(self, document: int) -> tuple[int, int]:
+        """First and last position, as shown, of a document that is seen."""
+        first = int(self.starts[document]) + self.first_position
+        return first, first + int(self.lengths[document]) - 1
+
 
 @dataclass(frozen=True)
-class _PositionCell:
+class _Cell:
+    """A cell of a grid; no text where it is masked."""
+
     text: str
     title: str
-    fill: str
-    ink: str
+    fill: str = ""
+    ink: str = ""
+    is_own: bool = False
 
 
 @dataclass(frozen=True)
-class _Block:
-    """A piece of the ruler; left and width in percent of the axis."""
-
-    segment: Segment
-    left: float
-    width: float
-    lane: int
-    title: str
-    is_own: bool
-
-    @property
-    def has_label(self) -> bool:
-        return self.width >= _SMALLEST_LABELLED
+class _Row:
+    view: View
+    sentence: str
+    pick: str
+    cells: tuple[_Cell, ...]
 
 
-@dataclass(frozen=True)
-class _RulerRow:
-    """One document in the table beside the ruler; bar in percent of the largest importance."""
+# By document -------------------------------------------------------------------------------------------
 
-    segment: Segment
-    positions: str
-    value: str
-    bar: float
-    notes: tuple[str, ...]
+
+def document_grid(views: Sequence[View], *, label: str, selected: str = "") -> str:
+    """HTML table: the first and last position that each document takes for each query.
+
+    views: one per row, all of the same documents. label: names the table for screen readers. selected: what
+    the highlighted row selects. Lightness encodes the last position, over all that the table shows.
+    """
+    documents = views[0].documents
+    spans = [view.span(d) for view in views for d in range(len(documents)) if view.sees(d)]
+    low = min((first for first, _ in spans), default=0)
+    high = max((last for _, last in spans), default=0)
+    rows = [
+        _Row(
+            view,
+            view_text(view),
+            pick(query=view.selects) if view.selects else "",
+            tuple(_document_cell(view, d, low, high) for d in range(len(documents))),
+        )
+        for view in views
+    ]
+    return render(
+        "position_grid.html",
+        label=label,
+        documents=documents,
+        rows=rows,
+        selected=selected,
+        # Arrow keys go on from one row, the tab key passes over the others.
+        entry=next((i for i, view in enumerate(views) if view.selects == selected), 0),
+        is_narrow=len(documents) > _WIDE,
+    )
+
+
+def _document_cell(view: View, document: int, low: int, high: int) -> _Cell:
+    name = view.documents[document].name
+    if not view.sees(document):
+        return _Cell("", f"{capital(view.query)} may not read {name}")
+    _, last = view.span(document)
+    fill = ramp_color(BLUES, (last - low) / max(high - low, 1))
+    is_own = document == view.own_document
+    title = (
+        f"{capital(view.query)} sees {'its own ' if is_own else ''}{name} at {positions_text(view, document)}"
+    )
+    return _Cell(positions_text(view, document), title, fill, ink_on(fill), is_own)
+
+
+def grid_numbers(views: Sequence[View]) -> Numbers:
+    """The numbers of a document grid: a row per query, two columns per document."""
+    columns = ["query", "query\u2019s position"]
+    for segment in views[0].documents:
+        columns += [f"{segment.label} first", f"{segment.label} last"]
+    rows = []
+    for view in views:
+        row: list[str | int | None] = [view.query, view.place]
+        for d in range(len(view.documents)):
+            row += view.span(d) if view.sees(d) else (None, None)
+        rows.append(tuple(row))
+    return Numbers(tuple(columns), tuple(rows))
+
+
+# By token ----------------------------------------------------------------------------------------------
 
 
 def position_table(
@@ -91,17 +158,21 @@ def position_table(
     queries: Sequence[Token],
     keys: Sequence[Token],
     *,
-    title: str,
-    caption: str,
+    label: str,
+    title: str = "",
+    picks: Sequence[str] = (),
     selected: int | None = None,
 ) -> str:
     """HTML table of the paper's grid: each number is the position the key takes for that query.
 
     positions: int (Q, K), MASKED (-1) where the query may not see the key; such cells are hatched and
-    empty, never zero. query_positions: (Q,), the last column. selected: a query row to highlight.
+    empty, never zero. query_positions: (Q,), the last column. picks: what a click on each query picks, from
+    `pick`, "" for nothing; nothing anywhere by default. selected: a query row to highlight.
     Lightness encodes the position, from the smallest (light) to the largest (dark) of the table.
     """
     assert positions.shape == (len(queries), len(keys)) and len(query_positions) == len(queries)
+    picks = picks or [""] * len(queries)
+    assert len(picks) == len(queries)
     seen = positions[positions != MASKED]
     low = int(seen.min()) if seen.size else 0
     high = int(seen.max()) if seen.size else 0
@@ -112,135 +183,79 @@ def position_table(
         ]
         for q, query in enumerate(queries)
     ]
+    can_be_picked = [q for q, chosen in enumerate(picks) if chosen]
     return render(
         "position_table.html",
         title=title,
-        caption=caption,
+        caption=label,
         queries=queries,
         keys=keys,
         query_runs=segment_runs(queries),
         key_runs=segment_runs(keys),
         cells=cells,
         query_positions=[int(position) for position in query_positions],
+        picks=picks,
+        entry=selected if selected in can_be_picked else next(iter(can_be_picked), None),
         selected=selected,
     )
 
 
-def _position_cell(position: int, low: int, high: int, pair: str) -> _PositionCell:
+def _position_cell(position: int, low: int, high: int, pair: str) -> _Cell:
     if position == MASKED:
-        return _PositionCell("", f"{pair}: masked", "", "")
+        return _Cell("", f"{pair}: masked")
     fill = ramp_color(BLUES, (position - low) / max(high - low, 1))
-    return _PositionCell(str(position), f"{pair}: position {position}", fill, ink_on(fill))
+    return _Cell(str(position), f"{pair}: position {position}", fill, ink_on(fill))
 
 
-def ruler_lanes(
-    starts: NDArray[np.integer[Any]], lengths: NDArray[np.integer[Any]]
-) -> NDArray[np.integer[Any]]:
-    """Lane of each document, int (D,), so that none overlap within a lane; MASKED for those not seen.
-
-    Documents are placed in input order, each in the first lane where its positions are free.
-    """
-    lanes = np.full(len(starts), MASKED, dtype=np.int64)
-    taken: list[list[tuple[int, int]]] = []
-    for document, (start, length) in enumerate(zip(starts.tolist(), lengths.tolist(), strict=True)):
-        if start == MASKED:
-            continue
-        lane = 0
-        while lane < len(taken) and any(start < end and first < start + length for first, end in taken[lane]):
-            lane += 1
-        if lane == len(taken):
-            taken.append([])
-        taken[lane].append((start, start + length))
-        lanes[document] = lane
-    return lanes
-
-
-def tied_documents(ruler: Ruler) -> tuple[int, ...]:
-    """Indices of documents whose importance exactly equals that of another; the own one never ties."""
-    if ruler.importance is None:
-        return ()
-    seen = [d for d in range(len(ruler.documents)) if not np.isnan(ruler.importance[d])]
-    values = [float(ruler.importance[d]) for d in seen]
-    return tuple(d for d, value in zip(seen, values, strict=True) if values.count(value) > 1)
-
-
-def position_ruler(ruler: Ruler) -> str:
-    """HTML: the document blocks on the position axis as the query sees them, and why they stand there.
-
-    Blocks that share positions are stacked in lanes. Below them a table with each document's positions and
-    importance, nearest first, ties flagged.
-    """
-    lanes = ruler_lanes(ruler.starts, ruler.lengths)
-    ends = np.where(ruler.starts == MASKED, 0, ruler.starts + ruler.lengths)
-    total = int(max(ruler.query_position + 1, ruler.prefix_length, ends.max(initial=0)))
-    percent = 100 / total
-    blocks = [
-        _Block(
-            segment=segment,
-            left=int(ruler.starts[d]) * percent,
-            width=int(ruler.lengths[d]) * percent,
-            lane=int(lanes[d]),
-            title=f"{segment.name}: positions {_positions(ruler, d)}",
-            is_own=d == ruler.own_document,
-        )
-        for d, segment in enumerate(ruler.documents)
-        if ruler.starts[d] != MASKED
-    ]
-    first = ruler.first_position
-    own = ruler.own_document
-    future = 0 if own is None else int(ends[own]) - ruler.query_position - 1
-    return render(
-        "ruler.html",
-        ruler=ruler,
-        text=ruler_text(ruler),
-        blocks=blocks,
-        num_lanes=max(int(lanes.max(initial=0)) + 1, 1),
-        prefix_width=ruler.prefix_length * percent,
-        prefix_title=f"the prefix: positions {first}\u2013{first + ruler.prefix_length - 1}",
-        query_left=(ruler.query_position + 0.5) * percent,
-        future_left=(ruler.query_position + 1) * percent,
-        future_width=future * percent,
-        future_lane=0 if own is None else int(lanes[own]),
-        query_label=ruler.query_position + first,
-        ticks=[(tick * percent, tick + first) for tick in axis_ticks(total)],
-        rows=_ruler_rows(ruler),
-        ranks=ruler.importance is not None,
-        unseen=[segment for d, segment in enumerate(ruler.documents) if ruler.starts[d] == MASKED],
+def table_numbers(
+    positions: NDArray[np.integer[Any]],
+    query_positions: NDArray[np.integer[Any]],
+    queries: Sequence[Token],
+    keys: Sequence[Token],
+) -> Numbers:
+    """The numbers of a position table: a row per query token, a column per key token."""
+    columns = ("query", "query\u2019s position", *(key.name for key in keys))
+    rows = tuple(
+        (query.name, int(place), *(None if position == MASKED else int(position) for position in row))
+        for query, place, row in zip(queries, query_positions, positions, strict=True)
     )
+    return Numbers(columns, rows)
 
 
-def axis_ticks(total: int) -> list[int]:
-    """About six round positions from 0 that fit below `total`."""
-    step = next(s for e in range(12) for s in (10**e, 2 * 10**e, 5 * 10**e) if total / s <= 7)
-    return list(range(0, total, step))
+# In words ----------------------------------------------------------------------------------------------
 
 
-def ruler_text(ruler: Ruler) -> str:
-    """A few words that say what the ruler shows, nearest document first."""
-    near = _nearest_first(ruler)
-    listed = [_seen_document(ruler, d) for d in near]
-    text = f"{_capital(ruler.query)} stands at position {ruler.query_position + ruler.first_position}"
+def view_text(view: View) -> str:
+    """A few words that say what the query sees, nearest document first."""
+    listed = [_seen_document(view, d) for d in nearest_first(view)]
+    text = f"{capital(view.query)} stands at position {view.place}"
     text += f" and sees, nearest first: {', '.join(listed)}." if listed else " and sees no document."
-    sharing = sharing_documents(ruler)
+    sharing = sharing_documents(view)
     if sharing:
-        text += f" {_capital(_listed(ruler, sharing))} share positions."
-    unseen = [d for d in range(len(ruler.documents)) if ruler.starts[d] == MASKED]
+        text += f" {capital(_listed(view, sharing))} share positions."
+    unseen = [d for d in range(len(view.documents)) if not view.sees(d)]
     if unseen:
-        text += f" It may not read {_listed(ruler, unseen)}."
-    ties = tied_documents(ruler)
+        text += f" It may not read {_listed(view, unseen)}."
+    ties = tied_documents(view)
     if ties:
         text += (
-            f" {_capital(_listed(ruler, ties))} tie in importance: their token ids decide, never their slots."
+            f" {capital(_listed(view, ties))} tie in importance: their token ids decide, never their slots."
         )
     return text
 
 
-def sharing_documents(ruler: Ruler) -> tuple[int, ...]:
+def nearest_first(view: View) -> list[int]:
+    """Documents seen, the one that ends last first; input order among those that end together."""
+    seen = [d for d in range(len(view.documents)) if view.sees(d)]
+    return sorted(seen, key=lambda d: -int(view.starts[d] + view.lengths[d]))
+
+
+def sharing_documents(view: View) -> tuple[int, ...]:
     """Indices of documents that take a position which another document takes too."""
     spans = {
-        d: (int(ruler.starts[d]), int(ruler.starts[d] + ruler.lengths[d]))
-        for d in range(len(ruler.documents))
-        if ruler.starts[d] != MASKED
+        d: (int(view.starts[d]), int(view.starts[d] + view.lengths[d]))
+        for d in range(len(view.documents))
+        if view.sees(d)
     }
     return tuple(
         d
@@ -249,61 +264,34 @@ def sharing_documents(ruler: Ruler) -> tuple[int, ...]:
     )
 
 
-def _seen_document(ruler: Ruler, document: int) -> str:
-    text = f"{ruler.documents[document].name} at {_positions(ruler, document)}"
-    if document != ruler.own_document:
-        return text
-    return f"its own {text}, read up to {ruler.query_position + ruler.first_position}"
+def tied_documents(view: View) -> tuple[int, ...]:
+    """Indices of documents whose importance exactly equals that of another; the own one never ties."""
+    if view.importance is None:
+        return ()
+    ranked = [d for d in range(len(view.documents)) if not np.isnan(view.importance[d])]
+    values = [float(view.importance[d]) for d in ranked]
+    return tuple(d for d, value in zip(ranked, values, strict=True) if values.count(value) > 1)
 
 
-def _nearest_first(ruler: Ruler) -> list[int]:
-    """Documents seen, the one that ends last first; input order among those that end together."""
-    seen = [d for d in range(len(ruler.documents)) if ruler.starts[d] != MASKED]
-    return sorted(seen, key=lambda d: -int(ruler.starts[d] + ruler.lengths[d]))
+def positions_text(view: View, document: int) -> str:
+    """ "first–last" position of a document that is seen, as shown."""
+    first, last = view.span(document)
+    return str(first) if last == first else f"{first}\u2013{last}"
 
 
-def _ruler_rows(ruler: Ruler) -> list[_RulerRow]:
-    ties = tied_documents(ruler)
-    sharing = sharing_documents(ruler)
-    values = np.zeros(len(ruler.documents)) if ruler.importance is None else np.nan_to_num(ruler.importance)
-    largest = float(values.max(initial=0)) or 1.0
-    rows = []
-    for d in _nearest_first(ruler):
-        notes = []
-        if d == ruler.own_document:
-            notes.append("its own document" + ("" if ruler.importance is None else ", always nearest"))
-        if d in ties:
-            notes.append("tie, broken by token ids")
-        if d in sharing:
-            notes.append("shares positions")
-        has_value = ruler.importance is not None and not np.isnan(ruler.importance[d])
-        rows.append(
-            _RulerRow(
-                segment=ruler.documents[d],
-                positions=_positions(ruler, d),
-                value=format_value(float(values[d])) if has_value else "",
-                bar=float(values[d]) / largest * 100,
-                notes=tuple(notes),
-            )
-        )
-    return rows
+def capital(text: str) -> str:
+    """The text with its first letter in upper case, the others as they are."""
+    return text[:1].upper() + text[1:]
 
 
-def _positions(ruler: Ruler, document: int) -> str:
-    """ "first–last" position of a document as shown."""
-    start = int(ruler.starts[document]) + ruler.first_position
-    last = start + int(ruler.lengths[document]) - 1
-    return str(start) if last == start else f"{start}\u2013{last}"
+def _seen_document(view: View, document: int) -> str:
+    text = f"{view.documents[document].name} at {positions_text(view, document)}"
+    return text if document != view.own_document else f"its own {text}, read up to {view.place}"
 
 
-def _listed(ruler: Ruler, documents: Sequence[int]) -> str:
+def _listed(view: View, documents: Sequence[int]) -> str:
     """ "document A", "documents A and B", "documents A, B and C"."""
-    labels = [ruler.documents[d].label for d in documents]
+    labels = [view.documents[d].label for d in documents]
     if len(labels) == 1:
         return f"document {labels[0]}"
     return f"documents {', '.join(labels[:-1])} and {labels[-1]}"
-
-
-def _capital(text: str) -> str:
-    """The text with its first letter in upper case, the others as they are."""
-    return text[:1].upper() + text[1:]
