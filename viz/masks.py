@@ -1,29 +1,39 @@
-"""Who may read whom: one small document-level mask per method, and token level on demand."""
+"""Who may read whom: one small document-level mask per method."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-import plotly.graph_objects as go
+from markupsafe import Markup
 from numpy.typing import NDArray
 
-from viz.identity import Segment
+from viz.identity import Role, Segment
 from viz.markup import render
-from viz.plot_style import base_figure, color_bar, plotly_text
-from viz.tokens import Token, segment_runs, token_window
+from viz.picture import Numbers, picture
 
 MASKED = 0
 ALLOWED = 1
 CAUSAL = 2
 """States of a cell: may not read, may read all of it, reads it from left to right (itself)."""
 
-TABLE_LIMIT = 40
-"""Most tokens per side for an HTML table; more are drawn by plotly."""
-FIGURE_LIMIT = 256
-"""Most tokens per side that are drawn at all; more are cut to a window."""
+STATE_CLASSES = {MASKED: "pine-masked", ALLOWED: "pine-allowed", CAUSAL: "pine-causal"}
+"""How a state is drawn: hatched, filled, half filled."""
 
-_STATE_WORDS = {MASKED: "no \u2013 masked", ALLOWED: "yes", CAUSAL: "yes \u2013 itself, from left to right"}
-_STATE_CLASSES = {MASKED: "pine-masked", ALLOWED: "pine-allowed", CAUSAL: "pine-causal"}
+_STATE_WORDS = {MASKED: "masked", ALLOWED: "yes", CAUSAL: "itself"}
+_STATE_NAMES = {MASKED: "masked", ALLOWED: "allowed", CAUSAL: "causal"}
+_SUFFIX_ROLES: tuple[Role, ...] = ("suffix", "decoded")
+
+# (most segments, pixels of a cell, classes): the letters of more than twenty documents have no room.
+_CELL_SIZES = (
+    (8, 34, ""),
+    (14, 28, "pine-dense"),
+    (22, 22, "pine-dense"),
+    (10**6, 10, "pine-dense pine-tiny"),
+)
+_LISTED = 6
+"""Most documents that a sentence lists by letter."""
 
 
 @dataclass(frozen=True)
@@ -32,21 +42,44 @@ class SegmentMask:
 
     method: label of the method. segments: R segments in input order.
     states: uint8 (R, R) of MASKED, ALLOWED, CAUSAL; query segments down, key segments across.
-    scale: what suffix weights on documents are multiplied by, such as "×1/3"; "" for 1.
+    scale: what weights of the suffix on some keys are multiplied by, such as "×1/3"; "" for 1.
+    scaled: which keys. note: a remark beside the method's name, such as "not run".
     """
 
     method: str
     segments: tuple[Segment, ...]
     states: NDArray[np.uint8]
     scale: str = ""
+    scaled: tuple[Role, ...] = ("document",)
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        assert self.states.shape == (len(self.segments), len(self.segments))
+
+
+class _Kind(NamedTuple):
+    """What a cell shows: its state, whether the scale applies, whether the reference differs."""
+
+    state: int
+    is_scaled: bool
+    differs: bool
 
 
 @dataclass(frozen=True)
-class _Cell:
-    css_class: str
-    title: str
-    word: str
-    note: str = ""
+class _Row:
+    """A query segment of one card.
+
+    sentence: what it may read. is_entry: whether the tab key stops here. tick: its letter, where there is
+    little room.
+    """
+
+    segment: Segment
+    sentence: str
+    pick: str
+    is_selected: bool
+    is_entry: bool
+    tick: str
+    cells: list[Markup]
 
 
 def mask_states(visible: NDArray[np.bool_], *, has_prefix: bool = True) -> NDArray[np.uint8]:
@@ -83,164 +116,192 @@ def mask_sentence(mask: SegmentMask) -> str:
     else:
         sentence = f"{int(reads.sum())} of {len(reads)} pairs of documents may be read."
     if mask.scale:
-        sentence += f" What the suffix takes from documents is weighted {mask.scale}."
+        whom = "documents and the prefix" if "prefix" in mask.scaled else "documents"
+        sentence += f" What the suffix takes from {whom} is weighted {mask.scale}."
     return sentence
 
 
-def mask_cards(masks: Sequence[SegmentMask], *, reference: SegmentMask | None = None) -> str:
+def row_sentence(mask: SegmentMask, query: int) -> str:
+    """One sentence that says what one query segment may read."""
+    others = [
+        key
+        for key, segment in enumerate(mask.segments)
+        if segment.role == "document" and key != query and mask.states[query, key] != MASKED
+    ]
+    parts = []
+    for key, segment in enumerate(mask.segments):
+        if segment.role == "prefix" and key != query and mask.states[query, key] != MASKED:
+            parts.append(segment.name + _weight(mask, query, key))
+    if others:
+        parts.append(_documents(mask, query, others) + _weight(mask, query, others[0]))
+    parts.append("itself from left to right")
+    return f"{mask.segments[query].name} may read {_listed(parts)}"
+
+
+def _documents(mask: SegmentMask, query: int, others: Sequence[int]) -> str:
+    is_document = mask.segments[query].role == "document"
+    count = sum(segment.role == "document" for segment in mask.segments) - is_document
+    rest = "other documents" if is_document else "documents"
+    if len(others) == count > 1:
+        return f"all {rest}"
+    if len(others) <= _LISTED:
+        labels = [mask.segments[key].label for key in others]
+        return f"document{'s' if len(labels) > 1 else ''} {_listed(labels)}"
+    return f"{len(others)} of {count} {rest}"
+
+
+def _weight(mask: SegmentMask, query: int, key: int) -> str:
+    is_scaled = mask.scale and mask.segments[query].role in _SUFFIX_ROLES
+    return f" (weighted {mask.scale})" if is_scaled and mask.segments[key].role in mask.scaled else ""
+
+
+def _listed(words: Sequence[str]) -> str:
+    """ "a", "a and b", "a, b and c"."""
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+
+
+def mask_picture(
+    masks: Sequence[SegmentMask],
+    *,
+    reference: SegmentMask | None = None,
+    picks: Sequence[str] = (),
+    selected: int | None = None,
+    name: str = "masks",
+) -> str:
     """HTML: one card per method with its mask as a table, all on one scale, a sentence under each.
 
-    reference: cells that differ from this mask (same segments) are outlined.
+    masks: of the same segments. reference: cells that differ from this mask are outlined. picks: what a
+    click on a segment's row selects, "" for nothing. selected: index of the segment whose row is marked.
     """
-    return render(
+    segments = masks[0].segments
+    assert all(mask.segments == segments for mask in masks)
+    cell_px, css_class = next((px, css) for most, px, css in _CELL_SIZES if len(segments) <= most)
+    is_tiny = "pine-tiny" in css_class
+    ticks = [_tick(segments, index) if is_tiny else "" for index in range(len(segments))]
+    body = render(
         "mask_cards.html",
-        cards=[(mask, _segment_cells(mask, reference), mask_sentence(mask)) for mask in masks],
-        reference=reference,
-        size=max((len(mask.segments) for mask in masks), default=0),
-    )
-
-
-def _segment_cells(mask: SegmentMask, reference: SegmentMask | None) -> list[list[_Cell]]:
-    """Cells of one card, rows of R."""
-    assert reference is None or reference.states.shape == mask.states.shape
-    rows = []
-    for q, query in enumerate(mask.segments):
-        row = []
-        for k, key in enumerate(mask.segments):
-            state = int(mask.states[q, k])
-            word = _STATE_WORDS[state]
-            css_class = _STATE_CLASSES[state]
-            if reference is not None and reference.states[q, k] != state:
-                css_class += " pine-differs"
-                word += f" (differs from {reference.method})"
-            is_scaled = bool(mask.scale) and query.role in ("suffix", "decoded") and key.role == "document"
-            note = mask.scale if is_scaled and state != MASKED else ""
-            if note:
-                word += f", weight {note}"
-            title = f"tokens of {query.label} may read {key.label}: {word}"
-            row.append(_Cell(css_class, title, word, note))
-        rows.append(row)
-    return rows
-
-
-def token_mask(
-    allowed: NDArray[np.bool_],
-    queries: Sequence[Token],
-    keys: Sequence[Token],
-    *,
-    method: str,
-    center: int | None = None,
-) -> str | go.Figure:
-    """Token-level mask: an HTML table up to TABLE_LIMIT tokens per side, a plotly Figure above.
-
-    allowed: bool (Q, K), True means "may attend". center: the query (and key) index to keep in
-    sight when more than FIGURE_LIMIT tokens must be cut; the last query by default.
-    """
-    if fits_table(len(queries), len(keys)):
-        return token_mask_table(allowed, queries, keys, method=method)
-    return token_mask_figure(allowed, queries, keys, method=method, center=center)
-
-
-def fits_table(num_queries: int, num_keys: int) -> bool:
-    """True if token_mask returns HTML for so many tokens, False if it returns a Figure."""
-    return max(num_queries, num_keys) <= TABLE_LIMIT
-
-
-def token_mask_table(
-    allowed: NDArray[np.bool_], queries: Sequence[Token], keys: Sequence[Token], *, method: str
-) -> str:
-    """HTML table of a token-level mask, up to TABLE_LIMIT tokens per side."""
-    assert allowed.shape == (len(queries), len(keys)) and fits_table(*allowed.shape)
-    cells = [
-        [
-            _Cell(
-                _STATE_CLASSES[int(allowed[q, k])],
-                f"query {query.name} may read key {key.name}: {_STATE_WORDS[int(allowed[q, k])]}",
-                "yes" if allowed[q, k] else "masked",
+        cards=[
+            (
+                mask,
+                _rows(mask, reference, picks, selected, ticks),
+                mask_sentence(mask),
+                _says(mask, reference),
             )
-            for k, key in enumerate(keys)
-        ]
-        for q, query in enumerate(queries)
-    ]
-    return render(
-        "token_mask.html",
-        caption=token_mask_caption(len(queries), len(keys), method=method),
-        queries=queries,
-        keys=keys,
-        query_runs=segment_runs(queries),
-        key_runs=segment_runs(keys),
-        cells=cells,
-        selected=None,
-    )
-
-
-def token_mask_figure(
-    allowed: NDArray[np.bool_],
-    queries: Sequence[Token],
-    keys: Sequence[Token],
-    *,
-    method: str,
-    center: int | None = None,
-) -> go.Figure:
-    """Heatmap of a token-level mask, at most FIGURE_LIMIT tokens per side around `center`.
-
-    The trace is uint8, 1 where allowed and 0 where masked; masked is drawn blank.
-    """
-    assert allowed.shape == (len(queries), len(keys))
-    rows, columns = _windows(len(queries), len(keys), center)
-    cells = np.ascontiguousarray(allowed[rows, columns], dtype=np.uint8)
-    shown_queries, shown_keys = queries[rows], keys[columns]
-    heatmap = go.Heatmap(
-        z=cells,
-        x=[_axis_label(token) for token in shown_keys],
-        y=[_axis_label(token) for token in shown_queries],
-        zmin=0,
-        zmax=1,
-        colorscale=[
-            [0, "rgba(128,128,128,0.10)"],
-            [0.5, "rgba(128,128,128,0.10)"],
-            [0.5, "#2F78B7"],
-            [1, "#2F78B7"],
+            for mask in masks
         ],
-        colorbar={**color_bar(""), "tickvals": [0.25, 0.75], "ticktext": ["masked", "allowed"]},
-        xgap=1 if max(cells.shape) <= 64 else 0,
-        ygap=1 if max(cells.shape) <= 64 else 0,
-        zsmooth=False,
-        hovertemplate="query %{y}<br>key %{x}<br>%{z:d} (1 allowed, 0 masked)<extra>"
-        + plotly_text(method)
-        + "</extra>",
+        columns=list(zip(segments, ticks, strict=True)),
+        reference=reference,
+        has_selected=selected is not None,
+        has_picks=any(picks),
+        is_tiny=is_tiny,
+        cell_px=cell_px,
+        card_px=(len(segments) + 1) * (cell_px + 2) + 60,
+        css_class=css_class,
     )
-    figure = base_figure(heatmap, height=640, x_title="key token", y_title="query token")
-    for axis, tokens in ((figure.layout.xaxis, shown_keys), (figure.layout.yaxis, shown_queries)):
-        runs = segment_runs(tokens)
-        axis.tickmode = "array"
-        axis.tickvals = [start + (count - 1) / 2 for _, start, count in runs]
-        axis.ticktext = [segment.label for segment, _, _ in runs]
-    for _, start, _ in segment_runs(shown_queries)[1:]:
-        figure.add_hline(y=start - 0.5, line={"width": 1, "color": "rgba(128,128,128,0.8)"})
-    for _, start, _ in segment_runs(shown_keys)[1:]:
-        figure.add_vline(x=start - 0.5, line={"width": 1, "color": "rgba(128,128,128,0.8)"})
-    return figure
-
-
-def token_mask_caption(num_queries: int, num_keys: int, *, method: str, center: int | None = None) -> str:
-    """One sentence: what token_mask draws of so many tokens, and what was cut."""
-    sentence = f"{method}: which query token (down) may read which key token (across)."
-    if max(num_queries, num_keys) <= FIGURE_LIMIT:
-        return sentence
-    rows, columns = _windows(num_queries, num_keys, center)
-    return (
-        f"{sentence} Cut to query tokens {rows.start + 1}\u2013{rows.stop} of {num_queries} and key tokens "
-        f"{columns.start + 1}\u2013{columns.stop} of {num_keys}."
+    rest = "Point at a cell and it says who reads whom"
+    return picture(
+        body,
+        name=name,
+        caption=_caption(masks),
+        numbers=_segment_numbers(masks),
+        readout=f"{rest}; click a row to see that query in every picture." if any(picks) else f"{rest}.",
     )
 
 
-def _windows(num_queries: int, num_keys: int, center: int | None) -> tuple[slice, slice]:
-    """Rows and columns that are drawn."""
-    middle = num_queries - 1 if center is None else center
-    return token_window(num_queries, FIGURE_LIMIT, middle), token_window(num_keys, FIGURE_LIMIT, middle)
+def _caption(masks: Sequence[SegmentMask]) -> str:
+    count = sum(segment.role == "document" for segment in masks[0].segments)
+    drawn = _listed([mask.method for mask in masks])
+    documents = "1 document" if count == 1 else f"{count} documents"
+    sentence = f"Who may read whom under {drawn}: {documents}, the same in every layer and head."
+    noted = [f"{mask.method}: {mask.note}" for mask in masks if mask.note]
+    return f"{sentence} {'; '.join(noted)}; a mask needs no run." if noted else sentence
 
 
-def _axis_label(token: Token) -> str:
-    """Unique label of a token on a plotly axis."""
-    return plotly_text(f"{token.segment.label} {token.offset + 1} \u00b7 {token.label}")
+def _segment_numbers(masks: Sequence[SegmentMask]) -> Numbers:
+    """A row per method and query with the state of every key: a table as wide as the picture."""
+    return Numbers(
+        ("method", "query", *(key.label for key in masks[0].segments)),
+        tuple(
+            (mask.method, query.label, *(_state_name(mask, kind) for kind in kinds))
+            for mask in masks
+            for query, kinds in zip(mask.segments, _kinds(mask, None), strict=True)
+        ),
+    )
+
+
+def _state_name(mask: SegmentMask, kind: _Kind) -> str:
+    return _STATE_NAMES[kind.state] + (f", weighted {mask.scale}" if kind.is_scaled else "")
+
+
+def _says(mask: SegmentMask, reference: SegmentMask | None) -> str:
+    """What a cell of each class says when it is pointed at; assets/pictures.js fills in the names."""
+    return json.dumps(
+        {
+            "pine-allowed": f"{mask.method}: {{query}} may read {{key}}.",
+            "pine-masked": f"{mask.method}: {{query}} may not read {{key}}, it is masked.",
+            "pine-causal": f"{mask.method}: {{query}} reads itself from left to right.",
+            "pine-scaled": f"What it takes is weighted {mask.scale}.",
+            "pine-differs": "" if reference is None else f"Under {reference.method} it is the other way.",
+        },
+        ensure_ascii=False,
+    )
+
+
+def _rows(
+    mask: SegmentMask,
+    reference: SegmentMask | None,
+    picks: Sequence[str],
+    selected: int | None,
+    ticks: Sequence[str],
+) -> list[_Row]:
+    """Rows of one card; one of those that can be picked is the stop of the tab key."""
+    stops = [q for q, what in enumerate(picks) if what]
+    entry = selected if selected in stops else next(iter(stops), None)
+    kinds = _kinds(mask, reference)
+    # There are few kinds of cells and thousands of cells: each kind is written once.
+    written = {
+        kind: _cell(mask, reference, kind, is_tiny=any(ticks))
+        for kind in {kind for row in kinds for kind in row}
+    }
+    return [
+        _Row(
+            segment=segment,
+            sentence=f"{mask.method}: {row_sentence(mask, q)}.",
+            pick=picks[q] if picks else "",
+            is_selected=q == selected,
+            is_entry=q == entry,
+            tick=ticks[q],
+            cells=[written[kind] for kind in kinds[q]],
+        )
+        for q, segment in enumerate(mask.segments)
+    ]
+
+
+def _kinds(mask: SegmentMask, reference: SegmentMask | None) -> list[list[_Kind]]:
+    """The kind of every cell, queries down and keys across."""
+    is_scaled = np.zeros(mask.states.shape, dtype=bool)
+    if mask.scale:
+        queries = [segment.role in _SUFFIX_ROLES for segment in mask.segments]
+        keys = [segment.role in mask.scaled for segment in mask.segments]
+        is_scaled = np.outer(queries, keys) & (mask.states != MASKED)
+    differs = np.zeros_like(is_scaled) if reference is None else mask.states != reference.states
+    columns = (mask.states.tolist(), is_scaled.tolist(), differs.tolist())
+    return [[_Kind(*cell) for cell in zip(*rows, strict=True)] for rows in zip(*columns, strict=True)]
+
+
+def _cell(mask: SegmentMask, reference: SegmentMask | None, kind: _Kind, *, is_tiny: bool) -> Markup:
+    css_class, word = STATE_CLASSES[kind.state], _STATE_WORDS[kind.state]
+    if kind.is_scaled:
+        css_class += " pine-scaled"
+    if kind.differs and reference is not None:
+        css_class += " pine-differs"
+        word += f", differs from {reference.method}"
+    note = mask.scale if kind.is_scaled else ""
+    return Markup(render("mask_cell.html", css_class=css_class, word=word, note=note, is_tiny=is_tiny))
+
+
+def _tick(segments: Sequence[Segment], index: int) -> str:
+    """Label of every fifth document, and of what stands around them; the others are named when pointed at."""
+    segment = segments[index]
+    is_fifth = segment.slot is not None and (segment.slot + 1) % 5 == 0 and index < len(segments) - 2
+    return segment.label if segment.role != "document" or is_fifth else ""
