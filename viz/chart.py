@@ -17,7 +17,7 @@ TEXT_SIZE = 13
 SMALLEST_TEXT = 12
 """Pixels below which no text of a chart shrinks."""
 
-LARGEST_SCALE = 1.5
+LARGEST_SCALE = 1.3
 """Pixels of the page that one unit of a chart takes at most."""
 
 _LETTER = 7.2
@@ -142,10 +142,8 @@ def nice_ticks(low: float, high: float, most: int) -> Ticks:
 def written(value: float, step: float) -> str:
     """The value with the decimals that steps of this size need; never "0" for what is not zero."""
     decimals = max(0, -math.floor(math.log10(step) + 1e-9))
-    text = f"{value:.{min(decimals, 15)}f}"
-    if float(text) != 0:
-        return text
-    return text.removeprefix("-") if abs(value) < step * 1e-9 else format_value(value)
+    text = f"{value or 0.0:.{min(decimals, 15)}f}"
+    return text if float(text) or not value else format_value(value)
 
 
 def line_chart(series: Sequence[Series], x_labels: Sequence[str], *, x_title: str, y_title: str) -> str:
@@ -198,7 +196,7 @@ def line_chart(series: Sequence[Series], x_labels: Sequence[str], *, x_title: st
         top=_LINE_TOP,
         bottom=_LINE_TOP + height,
         y_ticks=[(y_of(tick), label) for tick, label in zip(ticks.values, ticks.labels, strict=True)],
-        x_ticks=[(x_of(index), x_labels[index]) for index in range(0, count, every)],
+        x_ticks=[(x_of(index), x_of(index), x_labels[index]) for index in range(0, count, every)],
         lines=[
             _Line(
                 label=label,
@@ -230,14 +228,16 @@ def strip_chart(rows: Sequence[Strip], *, x_title: str) -> str:
     def x_of(value: float) -> float:
         return _STRIP_LEFT + _STRIP_WIDTH * (value - low) / (high - low)
 
+    width = _STRIP_LEFT + _STRIP_WIDTH + _STRIP_RIGHT
     bottom = _STRIP_TOP + _STRIP_ROW * len(rows)
     drawn = []
     for index, row in enumerate(rows):
         y = _STRIP_TOP + _STRIP_ROW * index + 38.0
         # From left to right, as arrow keys walk.
-        finite = sorted(
+        finite = [
             (value, note) for value, note in zip(row.values, row.notes, strict=True) if _is_shown(value)
-        )
+        ]
+        finite.sort(key=lambda pair: pair[0])
         xs = [x_of(value) for value, _ in finite]
         drawn.append(
             _Row(
@@ -255,14 +255,17 @@ def strip_chart(rows: Sequence[Strip], *, x_title: str) -> str:
         )
     return render(
         "chart_strip.html",
-        frame=_frame(_STRIP_LEFT + _STRIP_WIDTH + _STRIP_RIGHT, bottom + _STRIP_BOTTOM),
+        frame=_frame(width, bottom + _STRIP_BOTTOM),
         x_title=x_title,
         left=_STRIP_LEFT,
         right=_STRIP_LEFT + _STRIP_WIDTH,
-        top=_STRIP_TOP,
+        range_y=_STRIP_TOP - 8,
         bottom=bottom,
         dot=_DOT,
-        x_ticks=[(x_of(tick), label) for tick, label in zip(ticks.values, ticks.labels, strict=True)],
+        x_ticks=[
+            (x_of(tick), _inside(x_of(tick), label, width), label)
+            for tick, label in zip(ticks.values, ticks.labels, strict=True)
+        ],
         rows=drawn,
     )
 
@@ -284,19 +287,29 @@ def _is_shown(value: float | None) -> TypeGuard[float]:
 
 
 def _padded(low: float, high: float) -> tuple[float, float]:
-    """The ends of an axis for values from low to high; equal values stand in the middle of a unit."""
-    margin = (high - low) * 0.06 if high - low > abs(high) * 1e-14 else 0.5
+    """The ends of an axis for values from low to high.
+
+    Values that are equal, or that float64 can no longer set apart on an axis, stand in the middle of a unit.
+    """
+    finest = max(abs(low), abs(high), 1e-12) * 1e-12
+    margin = (high - low) * 0.06 if high - low > finest else 0.5
     return low - margin, high + margin
 
 
 def _fitting_ticks(low: float, high: float, width: float) -> Ticks:
     """As many ticks, up to six, as have room for their labels side by side."""
-    for most in (5, 4, 3, 2):
+    for most in (5, 4, 3):  # fewer might leave none
         ticks = nice_ticks(low, high, most)
         between = width * ticks.step / (high - low)
-        if max(map(len, ticks.labels), default=0) * _LETTER + 8 <= between:
+        if max(map(len, ticks.labels)) * _LETTER + 8 <= between:
             break
     return ticks
+
+
+def _inside(x: float, label: str, width: float) -> float:
+    """Where the middle of a label stands, so that it does not leave the chart."""
+    half = _LETTER * len(label) / 2
+    return min(max(x, half), width - half)
 
 
 def _marker(mark: int) -> _Marker:

@@ -1,0 +1,218 @@
+"""Charts: where marks stand, what they say, and that they can be told apart and reached."""
+
+import math
+import re
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.viz_reading import HOSTILE, Element, assert_harmless, read_html
+from viz.chart import SMALLEST_TEXT, Series, Strip, dot_lanes, line_chart, nice_ticks, strip_chart, written
+
+VALUES = st.floats(-1e4, 1e4).map(lambda value: round(value, 6))
+OF_A_MARK = 0.06
+"""Units: coordinates are written with one decimal, so two of them may be off by this much."""
+
+
+def lines(*rows: tuple[float | None, ...]) -> str:
+    series = [Series(f"method {index}", row, index) for index, row in enumerate(rows)]
+    labels = [str(slot + 1) for slot in range(len(rows[0]))]
+    return line_chart(series, labels, x_title="slot", y_title="nats")
+
+
+def strips(*rows: tuple[float, ...]) -> str:
+    return strip_chart(
+        [
+            Strip(f"method {index}", row, tuple(f"{index}: {value!r}" for value in row), index % 2 == 0)
+            for index, row in enumerate(rows)
+        ],
+        x_title="nats",
+    )
+
+
+def place(mark: Element) -> tuple[float, float]:
+    found = re.fullmatch(r"translate\(([-\d.]+) ([-\d.]+)\)", mark.attributes["transform"])
+    assert found
+    return float(found[1]), float(found[2])
+
+
+def groups(html: str) -> list[list[Element]]:
+    """The points of each line or row."""
+    (walk,) = read_html(html).with_class("pine-walk")
+    return [group.with_class("pine-point") for group in walk.children]
+
+
+@given(st.lists(st.tuples(VALUES, VALUES, VALUES), min_size=1, max_size=4))
+def test_every_mark_stands_where_the_axis_says(rows: list[tuple[float, ...]]) -> None:
+    html = lines(*rows)
+    root = read_html(html)
+    heights = [float(grid.attributes["y1"]) for grid in root.with_class("pine-chart-grid")]
+    ends = [text for text in root.all("text") if text.attributes["text-anchor"] == "end"]
+    axis = [float(text.text) for text in ends]
+    assert len(heights) == len(axis) >= 2
+    assert axis == sorted(axis) and heights == sorted(heights, reverse=True)
+    slope = (heights[-1] - heights[0]) / (axis[-1] - axis[0])
+    rounding = 2 * OF_A_MARK + OF_A_MARK * 230 / abs(heights[-1] - heights[0])
+    for row, points in zip(rows, groups(html), strict=True):
+        xs, ys = zip(*map(place, points), strict=True)
+        assert ys == pytest.approx([heights[0] + slope * (value - axis[0]) for value in row], abs=rounding)
+        assert xs[1] - xs[0] == pytest.approx(xs[2] - xs[1], abs=2 * OF_A_MARK) and xs[1] > xs[0]
+
+
+def test_a_line_stops_at_a_missing_value() -> None:
+    root = read_html(lines((1.0, 2.0, None, 4.0, 5.0, math.nan, 7.0)))
+    paths = [path.attributes["d"].count("L") for path in root.all("path") if "fill" in path.attributes]
+    assert paths == [1, 1]
+    said = [point.attributes["aria-label"] for point in root.with_class("pine-point")]
+    assert [re.search(r"slot (\d)", words)[1] for words in said] == ["1", "2", "4", "5", "7"]
+
+
+def test_a_mark_says_its_method_slot_and_value() -> None:
+    (first, _), _ = groups(lines((-4.25, -3.5), (-4.0, -4.0)))
+    assert first.attributes["data-readout"] == "method 0, slot 1: -4.250 (nats)"
+
+
+@given(st.lists(st.tuples(VALUES, VALUES), min_size=2, max_size=12))
+def test_labels_keep_apart(rows: list[tuple[float, ...]]) -> None:
+    root = read_html(lines(*rows))
+    (svg,) = root.all("svg")
+    starts = [text for text in root.all("text") if text.text.startswith("method ")]
+    heights = sorted(float(text.attributes["y"]) for text in starts)
+    assert len(heights) == len(rows)
+    assert min(after - before for before, after in pairwise(heights)) > 17.8
+    assert heights[0] > 13 and heights[-1] < float(svg.attributes["height"]) - 40
+
+
+def test_sixteen_series_are_told_apart_without_colour_and_eight_by_dashes() -> None:
+    html = lines(*[(float(index), float(index)) for index in range(16)])
+    shapes = [
+        (points[0].all("path")[0].attributes["d"], "pine-hollow" in points[0].classes)
+        for points in groups(html)
+    ]
+    assert len(set(shapes)) == 16
+    paths = [path for path in read_html(html).all("path") if "fill" in path.attributes]
+    assert len({path.attributes.get("stroke-dasharray", "") for path in paths[:8]}) == 8
+
+
+@pytest.mark.parametrize("html", [lines((1.0, 2.0), (3.0, None)), strips((1.0, 2.0), (1.5, 1.5))])
+def test_one_mark_is_in_the_way_of_tab_and_all_have_names(html: str) -> None:
+    points = [point for group in groups(html) for point in group]
+    assert [point.attributes["tabindex"] for point in points] == ["0"] + ["-1"] * (len(points) - 1)
+    for point in points:
+        assert point.attributes["role"] == "img"
+        assert point.attributes["aria-label"] == point.attributes["data-readout"] != ""
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 20, 50])
+def test_text_never_shrinks_below_twelve_pixels_and_four_slots_fit_a_phone(count: int) -> None:
+    (svg,) = read_html(lines(tuple(map(float, range(count))))).all("svg")
+    least = float(re.search(r"min-width:(\d+)px", svg.attributes["style"])[1])
+    width = float(svg.attributes["viewbox"].split()[2])
+    assert float(svg.attributes["font-size"]) * least / width >= SMALLEST_TEXT
+    assert count > 4 or least <= 370
+
+
+def test_fifty_slots_name_fewer_on_the_axis_and_keep_every_mark() -> None:
+    root = read_html(lines(tuple(map(float, range(50)))))
+    (points,) = root.with_class("pine-walk")
+    assert len(points.with_class("pine-point")) == 50
+    named = [text for text in root.all("text") if text.attributes["text-anchor"] == "middle"][:-1]
+    xs = [float(text.attributes["x"]) for text in named]
+    gaps = [after - before for before, after in pairwise(xs)]
+    assert 10 < len(xs) < 50 and min(gaps) > 2 * 7.2
+
+
+def test_a_range_is_zero_only_if_it_is() -> None:
+    close = math.nextafter(-2.75, 0)
+    root = read_html(strips((-2.75, -2.75, -2.75), (-2.75, close), (-6.25, -3.0)))
+    assert [text.text for text in root.with_class("pine-chart-range")] == ["0.0", "4.4e-16", "3.25"]
+
+
+@given(st.lists(VALUES, min_size=1, max_size=12))
+def test_the_bar_reaches_from_the_least_dot_to_the_largest(values: list[float]) -> None:
+    html = strips(tuple(values), (0.0, 1.0))
+    root = read_html(html)
+    bar = root.with_class("pine-chart-spread")[0].attributes
+    dots = groups(html)[0]
+    xs = [float(dot.attributes["cx"]) for dot in dots]
+    assert xs == sorted(xs) and len(xs) == len(values)
+    assert [dot.attributes["data-readout"] for dot in dots] == [f"0: {value!r}" for value in sorted(values)]
+    assert (float(bar["x1"]), float(bar["x2"])) == (xs[0], xs[-1])
+
+
+def test_no_word_leaves_the_chart() -> None:
+    root = read_html(strips((-2.7512341, -2.7512342)))
+    width = float(root.all("svg")[0].attributes["width"])
+    for text in root.all("text"):
+        if text.attributes.get("text-anchor") == "middle":
+            half = len(text.text) * 7.2 / 2
+            assert half <= float(text.attributes["x"]) <= width - half
+
+
+@given(st.floats(0, 300), st.integers(1, 5))
+def test_five_dots_on_one_spot_can_be_counted(x: float, count: int) -> None:
+    lanes = dot_lanes([x] * count)
+    assert len(set(lanes)) == count
+    assert dot_lanes([0, 11, 22]) == [0, 0, 0]
+
+
+@given(low=VALUES, size=st.floats(1e-9, 1e4), most=st.integers(3, 8))
+def test_ticks_are_round_inside_and_few(low: float, size: float, most: int) -> None:
+    high = low + size
+    ticks = nice_ticks(low, high, most)
+    assert 1 <= len(ticks.values) <= most + 1
+    assert float(f"{ticks.step:e}"[:3]) in (1.0, 2.0, 5.0)
+    slack = ticks.step * 1e-6 + 1e-11  # and what float64 loses at ten thousand
+    assert all(low - slack <= tick <= high + slack for tick in ticks.values)
+    for tick, label in zip(ticks.values, ticks.labels, strict=True):
+        assert float(label) == pytest.approx(tick, abs=slack)
+
+
+@pytest.mark.parametrize(
+    ("value", "step", "text"),
+    [
+        (-4.2, 1, "-4"),
+        (2.5, 0.5, "2.5"),
+        (0.30000000000000004, 0.1, "0.3"),
+        (-0.0, 1, "0"),
+        (-1e-18, 0.1, "-1.00e-18"),
+        (0.004, 0.1, "0.00400"),
+        (1200.0, 500, "1200"),
+        (-3e-7, 0.01, "-3.00e-07"),
+    ],
+)
+def test_values_have_the_decimals_of_the_step_and_are_not_rounded_to_zero(
+    value: float, step: float, text: str
+) -> None:
+    assert written(value, step) == text
+
+
+@pytest.mark.parametrize("html", [lines((None, None)), lines((math.inf,)), strips(()), strips((math.nan,))])
+def test_nothing_to_draw_is_said(html: str) -> None:
+    assert "There is nothing to draw yet." in read_html(html).text
+
+
+@pytest.mark.parametrize("other", [5.0, math.nextafter(5.0, 6)])
+def test_equal_values_stand_in_the_middle(other: float) -> None:
+    (points,) = groups(lines((5.0, other)))
+    assert {place(point)[1] for point in points} == {34 + 230 / 2}
+
+
+@pytest.mark.parametrize("values", [(0.0, 5e-324), (0.0, 1e-20), (-1e-300, 1e-300), (-1e300, 1e300)])
+def test_the_smallest_and_the_largest_values_have_a_place(values: tuple[float, float]) -> None:
+    for html in (lines(values), strips(values)):
+        assert len(groups(html)[0]) == 2
+    assert all(34 <= place(point)[1] <= 34 + 230 for point in groups(lines(values))[0])
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_text_comes_out_as_text(text: str) -> None:
+    chart = line_chart([Series(text, (1.0,), 0)], [text], x_title=text, y_title=text)
+    strip = strip_chart([Strip(text, (1.0,), (text,), True)], x_title=text)
+    for html in (chart, strip):
+        assert_harmless(html)
+        root = read_html(html)
+        assert text in root.text
+        assert text in root.with_class("pine-point")[0].attributes["data-readout"]
