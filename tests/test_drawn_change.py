@@ -198,13 +198,13 @@ def test_a_pick_of_every_button_is_taken(run: FinishedRun, selection: Selection)
 def test_an_order_stands_beside_the_run_with_its_numbers(run: FinishedRun, selection: Selection) -> None:
     drawn = numbers(draw_change(run, replace(selection, other="order:2")))
     assert {row[0] for rows in drawn.values() for row in rows} == {
-        "Vanilla, as run", "Vanilla, order 3: A C B",
+        "Vanilla (as run)", "Vanilla (order 3: A C B)",
     }  # fmt: skip
     tried = run.tried[2].told["vanilla"]
     assert [row[4] for row in drawn["answers"]] == [*run.told["vanilla"].logprobs, *tried.logprobs]
     carried = {(row[0], row[1]): row[3] for row in drawn["documents-that-carried-the-answer"]}
     # In the order A C B document C stands in the second slot.
-    assert carried["Vanilla, order 3: A C B", "document C"] == pytest.approx(
+    assert carried["Vanilla (order 3: A C B)", "document C"] == pytest.approx(
         float(tried.attention[:, 2].mean()), rel=1e-5
     )
 

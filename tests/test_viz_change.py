@@ -152,9 +152,8 @@ def test_every_token_has_its_probability_and_the_left_ones_pick_their_query() ->
     assert [chip.attributes["aria-pressed"] for chip in chips] == ["false", "true", "false", "false"]
     assert [chip.attributes["tabindex"] for chip in chips] == ["-1", "0", "-1", "-1"]
     assert {chip.tag for chip in chips} == {"button"}
-    assert "data-pick" not in "".join(
-        name for chip in right.with_class("pine-chip") for name in chip.attributes
-    )
+    assert not [chip for chip in right.with_class("pine-chip") if "data-pick" in chip.attributes]
+    assert [len(side.with_class("pine-chosen")) for side in (left, right)] == [1, 0]
     assert [len(side.with_class("pine-differs")) for side in (left, right)] == [1, 1]
     assert right.with_class("pine-differs")[0].all("bdi")[0].text == "␣green"
     assert chips[2].attributes["data-readout"] == (
@@ -180,8 +179,10 @@ def test_equal_answers_say_so_and_how_far_their_probabilities_differ() -> None:
     assert "at most 0.0 nats" in answers(LEFT, LEFT)
     # What is drawn of them is the token whose probabilities differ most.
     drawn = differences(LEFT, SAME)
-    assert drawn.all("h3")[0].text == "The token whose probability differs most"
-    assert "Token 3: Vanilla writes “␣red” (60.0 %), NIA writes “␣red” (70.0 %)." in drawn.text
+    assert drawn.all("h3")[0].text == "The largest difference of a probability: token 3"
+    assert [line.text for line in drawn.with_class("pine-score")] == [
+        "“␣red”: 60.0 % under Vanilla, 70.0 % under NIA."
+    ]
 
 
 def test_all_tokens_stand_in_the_table_unrounded() -> None:
@@ -211,6 +212,19 @@ def test_long_answers_are_drawn_around_the_difference_and_all_are_in_the_table()
 
 
 # The first difference
+
+
+def test_the_tokens_that_differ_have_their_probability_under_each_side() -> None:
+    drawn = differences(LEFT, RIGHT)
+    assert drawn.all("h3")[0].text == "The first difference: token 3"
+    assert [line.text for line in drawn.with_class("pine-score")] == [
+        "“␣red”: 60.0 % under Vanilla, 37.5 % under PINE.",
+        "“␣green”: 25.0 % under Vanilla, 50.0 % under PINE.",
+    ]
+    other = told("SP", ["It", " is", " white"])
+    assert differences(LEFT, other).with_class("pine-score")[1].text == (
+        "“␣white”: below 5.00 % under Vanilla, 50.0 % under SP."
+    )
 
 
 def test_likely_tokens_of_both_sides_stand_in_one_table() -> None:
@@ -244,6 +258,7 @@ def test_attention_at_the_difference_is_that_of_its_query() -> None:
 
 def test_without_the_prefix_shares_are_of_what_remains() -> None:
     _, table = differences(LEFT, RIGHT, with_prefix=False).all("table")
+    assert [row.all("th")[0].text for row in table.all("tbody")[0].all("tr")] == ["A", "B", "SUF"]
     assert [row[0].text for row in table_cells(table)] == ["66.7 %", "16.7 %", "16.7 %"]
     assert shares(LEFT.attention[3], with_prefix=False).tolist() == [0, 0, 0]
     assert "the prefix left out" in differences(LEFT, RIGHT, with_prefix=False).text
@@ -252,7 +267,9 @@ def test_without_the_prefix_shares_are_of_what_remains() -> None:
 
 def test_an_answer_that_has_ended_says_so() -> None:
     drawn = differences(LEFT, told("SP", LEFT.tokens[:3]))
-    assert "Token 4: Vanilla writes “.” (99.0 %), SP had ended." in drawn.text
+    assert [line.text for line in drawn.with_class("pine-score")] == [
+        "“.”: 99.0 % under Vanilla, SP had ended."
+    ]
     tokens, parts = drawn.all("table")
     assert [cell.text for cell in table_cells(tokens)[0]] == ["99.0 % written", "ended"]
     assert [[cell.text for cell in row[1:]] for row in table_cells(parts)] == [["ended", "–"]] * 4
@@ -312,6 +329,7 @@ def test_a_document_is_compared_with_itself_wherever_it_stands() -> None:
         ["A", "B"], ["B", "A"],
     ]  # fmt: skip
     assert "slot" not in read_html(carriers(LEFT, RIGHT)).all("tbody")[0].text
+    assert not read_html(answers(LEFT, RIGHT)).with_class("pine-order")
     assert [row[2] for row in numbers(carriers(LEFT, moved))] == [None, 1, 2, None] * 2
 
 

@@ -12,6 +12,7 @@ from viz.change import (
     first_difference,
     is_reordered,
     probability_gaps,
+    quoted,
 )
 from viz.identity import Segment
 from viz.markup import empty_panel, render
@@ -54,17 +55,18 @@ def difference_picture(left: AnswerTokens, right: AnswerTokens, *, dtype: str, w
     answers = (left, right)
     attention = [attention_at(answer, step, with_prefix=with_prefix) for answer in answers]
     likely = [likely_tokens(answer, step) for answer in answers]
+    kind = "largest difference of a probability" if differs is None else "first difference"
     return picture(
         render(
             "change_difference.html",
-            sentence=f"Token {step + 1}: {left.written(step)}, {right.written(step)}.",
+            sentences=_chances(answers, likely, step),
             labels=[answer.label for answer in answers],
             tokens=_token_rows(answers, likely, step),
             parts=_part_rows(attention, missing="ended", with_slots=is_reordered(answers)),
             number=step + 1,
         ),
         name="first-difference",
-        title="The token whose probability differs most" if differs is None else "The first difference",
+        title=f"The {kind}: token {step + 1}",
         caption=(
             f"{left.label} against {right.label} at token {step + 1} of the answer, {dtype}: probabilities "
             "of the most likely tokens, and shares of the attention paid while it was written, mean over "
@@ -132,6 +134,27 @@ def likely_tokens(answer: AnswerTokens, step: int) -> dict[str, float]:
     return tokens
 
 
+def _chance(tokens: Mapping[str, float], text: str) -> str:
+    """Probability of a text among the likely tokens of a step, or what it must be below."""
+    if text not in tokens:
+        return f"below {format_percent(math.exp(min(tokens.values())))}"
+    return format_percent(math.exp(tokens[text]))
+
+
+def _chances(answers: Sequence[AnswerTokens], likely: Sequence[Mapping[str, float]], step: int) -> list[str]:
+    """A sentence for each text that was written at a step: its probability under each answer."""
+    written = dict.fromkeys(answer.tokens[step] for answer in answers if step < len(answer.tokens))
+    return [
+        f"{quoted(text)}: "
+        + ", ".join(
+            f"{_chance(tokens, text)} under {answer.label}" if tokens else f"{answer.label} had ended"
+            for answer, tokens in zip(answers, likely, strict=True)
+        )
+        + "."
+        for text in written
+    ]
+
+
 def _token_rows(
     answers: Sequence[AnswerTokens], likely: Sequence[Mapping[str, float]], step: int
 ) -> list[_Row]:
@@ -156,10 +179,9 @@ def _token_bar(answer: AnswerTokens, tokens: Mapping[str, float], text: str, ste
     if not tokens:
         return _Bar("ended")
     if text not in tokens:
-        return _Bar(f"below {format_percent(math.exp(min(tokens.values())))}")
-    probability = math.exp(tokens[text])
+        return _Bar(_chance(tokens, text))
     note = "written" if text == answer.tokens[step] else ""
-    return _Bar(format_percent(probability), 100 * probability, note)
+    return _Bar(_chance(tokens, text), 100 * math.exp(tokens[text]), note)
 
 
 def _part_rows(

@@ -35,7 +35,7 @@ def draw_change(run: FinishedRun, selection: Selection) -> str:
     other = chosen_other(run, selection)
     left = run.told[selection.method]
     if other in orders:
-        left = replace(left, label=f"{left.label}, as run")
+        left = replace(left, label=f"{left.label} (as run)")
     answers = [left] if other is None else [left, other.answer]
     pictures = [
         answers_picture(
@@ -75,7 +75,7 @@ def other_orders(run: FinishedRun, method: str) -> list[Other]:
             continue
         # Of long orders the names may be cut alike; their numbers differ.
         name = f"{index + 1}: {shorten(tried.label, ORDER_WIDTH)}"
-        label = f"{METHODS[method].label}, order {name}"
+        label = f"{METHODS[method].label} (order {name})"
         found.append(Other(f"order:{index}", name, replace(tried.told[method], label=label)))
     return found
 
