@@ -48,10 +48,14 @@
 
   // A cell without a sentence of its own in a table that is drawn like its numbers.
   const numberedCell = (cell) => {
-    if (!cell.matches(".pine-bare td[data-pick]")) return "";
+    if (!cell.matches(".pine-bare tbody td")) return "";
     const { columns, rows } = numbersOf(cell.closest(PICTURE));
     const row = rows[cell.parentElement.sectionRowIndex];
-    return `${columns[cell.cellIndex]}, ${columns[0]} ${row[0]}: ${row[cell.cellIndex].toPrecision(3)}`;
+    // The heading of a row may be several columns of its numbers.
+    const lead = columns.length - cell.parentElement.cells.length;
+    const at = cell.cellIndex + lead;
+    const heading = columns.slice(0, lead + 1).map((column, index) => `${column} ${row[index]}`);
+    return `${heading.join(", ")}, ${columns[at]}: ${row[at] === null ? "masked" : row[at].toPrecision(3)}`;
   };
 
   const preview = (node) => {
@@ -246,7 +250,7 @@
         content.append(draw("rect", { ...box, fill: "url(#hatch)" }));
       } else if (element.matches(".pine-causal")) {
         const corners = `${x},${y} ${x},${y + rect.height} ${x + rect.width},${y + rect.height}`;
-        content.append(draw("polygon", { points: corners, fill: allow }));
+        content.append(draw("polygon", { points: corners, fill: allow, "fill-opacity": style.opacity }));
         content.append(draw("rect", { ...box, fill: "none", stroke: allow }));
       } else if (isVisible(style.backgroundColor)) {
         content.append(draw("rect", { ...box, fill: style.backgroundColor, "fill-opacity": style.opacity }));

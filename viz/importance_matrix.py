@@ -1,5 +1,6 @@
 """Pictures of importance as tables: a query a row, a document a column, a colour and a number a cell."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,7 +18,7 @@ from viz.tokens import Token, token_window
 FloatArray = NDArray[np.float32]
 
 NUMBERED_COLUMNS = 24
-"""Most columns whose cells have room for their number; of more only the colour is drawn."""
+"""Most columns whose cells have room for their number and a sentence; of more only the colour is drawn."""
 ROW_LIMIT = 64
 """Most answer tokens that are drawn as rows."""
 _MEASURES = {"raw": "{}", "share": "{}, share of the row", "log": "{}"}
@@ -198,13 +199,14 @@ def _row(
 ) -> _Row:
     segment, token = (who, None) if isinstance(who, Segment) else (None, who)
     cells = []
+    name = who.name
     for key, value, level in zip(keys, values, levels, strict=True):
-        pair = f"{who.name}, {key.name}: "
-        if level < 0:
-            cells.append(("pine-masked", "", pair + _reason(who, key)))
-        else:
-            text = format_value(value)
-            cells.append((f"l{level}", "" if is_narrow else text, pair + text))
+        css_class = "pine-masked" if level < 0 else f"l{level}"
+        if is_narrow:
+            cells.append((css_class, "", ""))
+            continue
+        text = _reason(who, key) if level < 0 else format_value(value)
+        cells.append((css_class, "" if level < 0 else text, f"{name}, {key.name}: {text}"))
     return _Row(segment, token, pick(query=query), _row_sentence(who, keys, values), cells)
 
 
@@ -214,10 +216,10 @@ def _reason(who: Segment | Token, key: Segment) -> str:
 
 def _row_sentence(who: Segment | Token, keys: Sequence[Segment], values: Sequence[float]) -> str:
     """The row in words: the three largest of its values."""
-    pairs = [(value, key.label) for key, value in zip(keys, values, strict=True) if not np.isnan(value)]
+    pairs = [(value, key) for key, value in zip(keys, values, strict=True) if not math.isnan(value)]
     # Sorted by the value alone, so that equals stay in input order.
     first = sorted(pairs, key=lambda pair: -pair[0])[:3]
-    largest = ", ".join(f"{label} {format_value(value)}" for value, label in first)
+    largest = ", ".join(f"{key.label} {format_value(value)}" for value, key in first)
     return f"{who.name}: most to {largest}" if first else f"{who.name}: nothing is ranked"
 
 
