@@ -25,13 +25,15 @@ _STATE_WORDS = {MASKED: "masked", ALLOWED: "yes", CAUSAL: "itself"}
 _STATE_NAMES = {MASKED: "masked", ALLOWED: "allowed", CAUSAL: "causal"}
 _SUFFIX_ROLES: tuple[Role, ...] = ("suffix", "decoded")
 
-# (most segments, pixels of a cell, classes): the letters of more than twenty documents have no room.
+# (most segments, pixels of a cell and of the gap, classes): more than twenty letters have no room.
 _CELL_SIZES = (
-    (8, 34, ""),
-    (14, 28, "pine-dense"),
-    (22, 22, "pine-dense"),
-    (10**6, 10, "pine-dense pine-tiny"),
+    (8, 34, 2, ""),
+    (14, 28, 1, "pine-dense"),
+    (22, 22, 1, "pine-dense"),
+    (10**6, 9, 1, "pine-dense pine-tiny"),
 )
+_CARD_MARGINS = 78
+"""Pixels of a card beside its cells: the names of the rows and the padding."""
 _LISTED = 6
 """Most documents that a sentence lists by letter."""
 
@@ -175,7 +177,7 @@ def mask_picture(
     """
     segments = masks[0].segments
     assert all(mask.segments == segments for mask in masks)
-    cell_px, css_class = next((px, css) for most, px, css in _CELL_SIZES if len(segments) <= most)
+    _, cell_px, gap_px, css_class = next(size for size in _CELL_SIZES if len(segments) <= size[0])
     is_tiny = "pine-tiny" in css_class
     ticks = [_tick(segments, index) if is_tiny else "" for index in range(len(segments))]
     body = render(
@@ -195,7 +197,7 @@ def mask_picture(
         has_picks=any(picks),
         is_tiny=is_tiny,
         cell_px=cell_px,
-        card_px=(len(segments) + 1) * (cell_px + 2) + 60,
+        card_px=len(segments) * (cell_px + gap_px) + _CARD_MARGINS,
         css_class=css_class,
     )
     rest = "Point at a cell and it says who reads whom"
