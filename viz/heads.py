@@ -47,6 +47,7 @@ def head_strip(
         if is_roomy
         else None,
         focus=(layer or 0, head or 0),
+        # Thousands of them: not even a blank too many.
         in_cell=[pick(layer=a).replace(" ", "") for a in range(num_layers)],
         in_row=[pick(head=h) for h in range(num_heads)],
         over_heads=[pick(layer=a, head=None) for a in range(num_layers)],

@@ -85,7 +85,7 @@ def importance_caption(
     """
     what = {
         "document": "summed over the query document\u2019s tokens",
-        "token": "of the token before the one that is written",
+        "token": "while each answer token is written",
     }[rows]
     measure = f"attention mass per key-document token{_NORMALISED[normalisation]}"
     return (
