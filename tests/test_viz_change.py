@@ -163,10 +163,8 @@ def test_every_token_has_its_probability_and_the_left_ones_pick_their_query() ->
 
 def test_words_are_struck_out_on_the_left_and_underlined_on_the_right() -> None:
     left, right = read_html(answers(LEFT, RIGHT)).with_class("pine-answer-text")
-    assert [mark.text for mark in left.all("del")] == [
-        "−red.",
-    ] and not left.all("ins")
-    assert [mark.text for mark in right.all("ins")] == ["+green"] and not right.all("del")
+    assert [mark.text for mark in left.all("del")] == ["red."] and not left.all("ins")
+    assert [mark.text for mark in right.all("ins")] == ["green"] and not right.all("del")
     assert left.text == "It is −red." and right.text == "It is +green"
     assert "2 of 4 words only under Vanilla and 1 of 3 words only under PINE" in caption(answers(LEFT, RIGHT))
 
@@ -365,8 +363,8 @@ def test_256_tokens_and_50_documents_are_drawn_fast_and_small() -> None:
         )
         for label, word in (("Vanilla", "a"), ("PINE", "b"))
     ]
-    began = time.perf_counter()
+    began = time.process_time()
     html = answers(*sides, queries=[f"suffix {n}" for n in range(256)]) + carriers(*sides)
     html += difference_picture(*sides, dtype="float32", with_prefix=True)
-    assert time.perf_counter() - began < 0.3
+    assert time.process_time() - began < 0.3
     assert len(html.encode()) < 1_000_000
