@@ -97,12 +97,16 @@ def lesson_page(steps: Sequence[Step], *, title: str, about: str, styles: str, s
 
 
 def orders_picture(
-    question: str, documents: Sequence[tuple[Segment, str]], answers: Sequence[OrderAnswer], *, method: str
+    documents: Sequence[tuple[Segment, str]],
+    answers: Sequence[OrderAnswer],
+    *,
+    method: str,
+    question: str = "",
 ) -> str:
-    """HTML: a question, the texts of the documents, and a method's answer in one order after the other."""
+    """HTML: the texts of the documents, the question, and a method's answer in one order after the other."""
     return picture(
         render("lesson_orders.html", question=question, documents=documents, answers=answers),
-        name="orders",
+        name="lesson-orders",
         caption=orders_caption(answers, method=method),
         numbers=Numbers(("order", "answer"), tuple((answer.order, answer.answer) for answer in answers)),
     )
@@ -117,9 +121,12 @@ def orders_caption(answers: Sequence[OrderAnswer], *, method: str) -> str:
     return f"{method}, the same documents in the orders {orders}: the answer changes with the order."
 
 
-def quiz(question: str, entries: Sequence[QuizEntry]) -> str:
-    """HTML: a guess for each method, then what it did and how many guesses were right."""
-    return render("lesson_quiz.html", question=question, entries=entries)
+def quiz(question: str, entries: Sequence[QuizEntry], *, afterwards: str = "") -> str:
+    """HTML: a guess for each method, then what it did and how many guesses were right.
+
+    afterwards: HTML, escaped already, that is shown with the results.
+    """
+    return render("lesson_quiz.html", question=question, entries=entries, afterwards=afterwards)
 
 
 def beside(*pictures: str) -> str:
@@ -127,11 +134,11 @@ def beside(*pictures: str) -> str:
     return render("lesson_beside.html", pictures=pictures)
 
 
-# Our templates escape every value, so a tag ends at the first ">" and an attribute at the next '"'.
-_SWITCH = re.compile(r'<div class="pine-switch".*?</div>', re.DOTALL)
+# Our templates escape every value, so that an attribute ends at the next '"'.
 _PICK = re.compile(r' data-pick="[^"]*"')
+_CLICK = re.compile(r"; (a )?click [^.\"<]*\.")
 
 
 def still(html: str) -> str:
-    """The picture without what only the live page answers: switches and what a click selects."""
-    return _PICK.sub("", _SWITCH.sub("", html))
+    """The picture without what only the page can do: a click selects nothing, and no line says it does."""
+    return _CLICK.sub(".", _PICK.sub("", html))

@@ -12,18 +12,16 @@ from pathlib import Path
 
 from pine_engine.engine import Engine
 from pine_engine.invariance import orders_to_try
-from viz.identity import document_letter
 from viz.page.answering import FinishedRun, answer
 from viz.page.documents import entries_from
 from viz.page.examples import load_examples
 from viz.page.form import Form
 from viz.page.recordings import LESSON_RECORDING, Recording, write_recording
-from viz.page.shuffling import try_orders
-from viz.page.told import TriedOrder
+from viz.page.shuffling import shuffle, try_orders
 
 EXAMPLE = "Who has the key? (3 documents)"
 METHODS = ("vanilla", "nia", "pcw", "sp", "pine")
-MAX_NEW_TOKENS = 16
+MAX_NEW_TOKENS = 24
 
 
 def recorded_sentence(engine: Engine, date: datetime.date) -> str:
@@ -35,30 +33,46 @@ def recorded_sentence(engine: Engine, date: datetime.date) -> str:
 def record(engine: Engine, form: Form, *, example: str, date: datetime.date) -> Recording:
     """Answers the form in the order as entered and in all others. It has three documents or four."""
     sentence = recorded_sentence(engine, date)
-    as_entered, *others = orders_to_try(len(form.entries))
-    run = _run(engine, form, as_entered, sentence)
-    tried = []
-    for order in others:
-        told = _run(engine, form, order, sentence).told
-        tried.append(TriedOrder(order, " ".join(map(document_letter, order)), told))
-    columns, rows, caption = try_orders(engine, form, [as_entered, *others])
+    orders = orders_to_try(len(form.entries))
+    views = shuffle(engine, form, count=len(orders), seed=0, controls=False)
+    *_, outcome = (view.outcome for view in views if view.outcome is not None)
+    columns, rows, caption = try_orders(engine, form, orders)
+    as_entered = orders[0]
     exchanged = (as_entered[2], as_entered[1], as_entered[0], *as_entered[3:])
     return Recording(
         example=example,
         question=form.question,
-        run=replace(run, tried=tuple(tried)),
-        exchanged=_run(engine, replace(form, methods=("pine",)), exchanged, sentence),
+        run=replace(outcome.finished, recorded=sentence),
+        exchanged=_question_only(replace(_run(engine, form, exchanged), recorded=sentence)),
         columns=columns,
         rows=rows,
         caption=f"{sentence}. {caption}",
     )
 
 
-def _run(engine: Engine, form: Form, order: Sequence[int], sentence: str) -> FinishedRun:
+def _run(engine: Engine, form: Form, order: Sequence[int]) -> FinishedRun:
+    """PINE's run with the documents in this order."""
     entries = tuple(form.entries[place] for place in order)
-    *_, last = answer(engine, replace(form, entries=entries))
+    *_, last = answer(engine, replace(form, entries=entries, methods=("pine",)))
     assert last.finished is not None
-    return replace(last.finished, recorded=sentence)
+    return last.finished
+
+
+def _question_only(run: FinishedRun) -> FinishedRun:
+    """The run with what its traces say of documents and question: all that the proof needs of it."""
+    rows = slice(run.result.layout.suffix_length)
+    traces = {
+        method: replace(
+            trace,
+            suffix_starts=trace.suffix_starts[:, :, rows],
+            suffix_importance=None
+            if trace.suffix_importance is None
+            else trace.suffix_importance[:, :, rows],
+            suffix_attention=None,
+        )
+        for method, trace in run.result.traces.items()
+    }
+    return replace(run, result=replace(run.result, traces=traces))
 
 
 def example_form(name: str) -> Form:
