@@ -165,6 +165,14 @@ def test_words_are_struck_out_on_the_left_and_underlined_on_the_right() -> None:
     left, right = read_html(answers(LEFT, RIGHT)).with_class("pine-answer-text")
     assert [mark.text for mark in left.all("del")] == ["red."] and not left.all("ins")
     assert [mark.text for mark in right.all("ins")] == ["green"] and not right.all("del")
+    key = read_html(answers(LEFT, RIGHT)).with_class("pine-key")[0].all("li")
+    assert [entry.text for entry in key] == [
+        "−word only in Vanilla", "+word only in PINE", "token the first token that differs",
+    ]  # fmt: skip
+    shorter = answers(LEFT, told("SP", LEFT.tokens[:3]))
+    assert [entry.text for entry in read_html(shorter).with_class("pine-key")[0].all("li")] == [
+        "−word only in Vanilla", "token the first token that differs",
+    ]  # fmt: skip
     assert left.text == "It is −red." and right.text == "It is +green"
     assert "2 of 4 words only under Vanilla and 1 of 3 words only under PINE" in caption(answers(LEFT, RIGHT))
 
@@ -174,6 +182,8 @@ def test_equal_answers_say_so_and_how_far_their_probabilities_differ() -> None:
     assert score.startswith("Both answers are the same, token by token.")
     assert f"at most {math.log(0.7 / 0.6):.3g} nats" in score
     assert not read_html(answers(LEFT, SAME)).with_class("pine-differs")
+    assert not read_html(answers(LEFT, SAME)).with_class("pine-key")
+    assert caption(answers(LEFT, SAME)).startswith("No word differs; ")
     assert "at most 0.0 nats" in answers(LEFT, LEFT)
     # What is drawn of them is the token whose probabilities differ most.
     drawn = differences(LEFT, SAME)

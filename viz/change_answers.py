@@ -54,6 +54,11 @@ class _Card:
     length: int
 
     @property
+    def is_changed(self) -> bool:
+        """True if the other answer lacks a word of it."""
+        return any(run.changed for run in self.runs)
+
+    @property
     def focus(self) -> int:
         """Number of the token that the Tab key reaches."""
         return next((chip.number for chip in self.chips if chip.is_chosen), self.chips[0].number)
@@ -168,5 +173,7 @@ def _caption(answers: Sequence[AnswerTokens], runs: Sequence[Sequence[WordRun]],
         f"only under {answer.label}"
         for answer, own in zip(answers, runs, strict=True)
     ]
-    said = " and ".join(only) if len(answers) > 1 else f"The answer of {answers[0].label}"
+    said = " and ".join(only)
+    if not any(run.changed for own in runs for run in own):
+        said = "No word differs" if len(answers) > 1 else f"The answer of {answers[0].label}"
     return f"{said}; below each token its probability when it was written, greedy decoding, {dtype}."
