@@ -237,16 +237,16 @@ def _state_name(mask: SegmentMask, kind: _Kind) -> str:
 
 def _says(mask: SegmentMask, reference: SegmentMask | None) -> str:
     """What a cell of each class says when it is pointed at; assets/pictures.js fills in the names."""
-    return json.dumps(
-        {
-            "pine-allowed": f"{mask.method}: {{query}} may read {{key}}.",
-            "pine-masked": f"{mask.method}: {{query}} may not read {{key}}, it is masked.",
-            "pine-causal": f"{mask.method}: {{query}} reads itself from left to right.",
-            "pine-scaled": f"What it takes is weighted {mask.scale}.",
-            "pine-differs": "" if reference is None else f"Under {reference.method} it is the other way.",
-        },
-        ensure_ascii=False,
-    )
+    says = {
+        "pine-allowed": f"{mask.method}: {{query}} may read {{key}}.",
+        "pine-masked": f"{mask.method}: {{query}} may not read {{key}}, it is masked.",
+        "pine-causal": f"{mask.method}: {{query}} reads itself from left to right.",
+    }
+    if mask.scale:
+        says["pine-scaled"] = f"What it takes is weighted {mask.scale}."
+    if reference is not None:
+        says["pine-differs"] = f"Under {reference.method} it is the other way."
+    return json.dumps(says, ensure_ascii=False)
 
 
 def _rows(
