@@ -34,7 +34,7 @@ def draw_change(run: FinishedRun, selection: Selection) -> str:
     methods, orders = other_methods(run, selection.method), other_orders(run, selection.method)
     other = chosen_other(run, selection)
     left = run.told[selection.method]
-    if other in orders:
+    if other and other.key in {order.key for order in orders}:
         left = replace(left, label=f"{left.label} (as run)")
     answers = [left] if other is None else [left, other.answer]
     pictures = [
