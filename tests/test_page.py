@@ -3,7 +3,6 @@
 import asyncio
 import json
 import logging
-import math
 import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,22 +19,18 @@ from pydantic import ValidationError
 from pine_engine.engine import Engine
 from pine_engine.errors import InputError, ModelError, PineError
 from pine_engine.events import TokenDecoded
-from pine_engine.invariance import ALL_ORDERS_UP_TO
 from pine_engine.methods import METHODS
 from pine_engine.plan import MASKED, build_plan, position_matrix
 from tests.tokenizers import letter_tokenizer
-from tests.viz_reading import HOSTILE, assert_harmless, read_html, table_cells
-from viz.importance import spread_figure
-from viz.page import documents, inside, shuffle_panel
+from tests.viz_reading import HOSTILE, assert_harmless
+from viz.page import documents, inside
 from viz.page.answering import FinishedRun, RunView, answer
 from viz.page.cards import stopped_cards, waiting_cards
 from viz.page.documents import MAX_DOCUMENTS, Entry, build_editor, entries_from, paste, split_pasted
 from viz.page.examples import load_examples
 from viz.page.failures import explain, notice
 from viz.page.form import Form, count_tokens, form_layout, read_form
-from viz.page.plots import plot_value
 from viz.page.running import StopFlag, run_with_engine
-from viz.page.shuffling import orders_for, shuffle
 from viz.page.source import EngineSource
 from viz.page.workspace import instruction_for, total_html
 
@@ -293,7 +288,6 @@ def test_hostile_text_stays_text(text: str, engine: Engine) -> None:
         inside.summary_html(last.finished),
         inside.masks_html(last.finished),
         inside.positions_html(last.finished, chosen),
-        inside.importance_html(last.finished, chosen),
     ):
         assert_harmless(html)
 
@@ -427,31 +421,6 @@ def test_a_run_ends_with_every_card_finished(engine: Engine, finished: FinishedR
     assert finished.order == (1, 0, 2) and finished.titles == ("Senna", "Varo", "Orm")
 
 
-# Shuffle
-
-
-def test_the_page_and_the_engine_agree_on_which_orders_are_tried() -> None:
-    assert shuffle_panel.ALL_ORDERS_UP_TO == ALL_ORDERS_UP_TO
-    assert len(orders_for(3, 2, 0)) == math.factorial(3)
-    assert len(orders_for(8, 6, 0)) == 6 and orders_for(8, 6, 0)[0] == tuple(range(8))
-    assert orders_for(8, 6, 0) == orders_for(8, 6, 0) != orders_for(8, 6, 1)
-    assert shuffle_panel.orders_sentence(3, 6, 0) == "3 documents: all 6 orders will be tried."
-    assert shuffle_panel.orders_sentence(8, 6, 4).endswith("and 5 random ones, seed 4.")
-
-
-def test_the_table_grows_by_a_row_per_order_and_letters_follow_their_documents(engine: Engine) -> None:
-    asked = form(documents.move(THREE, 0, 1), methods=("vanilla", "pine"))
-    tables = [view.table for view in shuffle(engine, asked, count=6, seed=0) if view.table]
-    rows = [len(read_html(table).with_class("pine-order")) for table in tables]
-    assert rows == list(range(7))
-    last = read_html(tables[-1])
-    first_order = last.with_class("pine-order")[0]
-    assert [badge.text for badge in first_order.with_class("pine-badge")] == ["B", "A", "C"]
-    cells = table_cells(last.all("table")[0])
-    assert all("max |Δ logit| 0.0, equal to the last bit" in row[1].text for row in cells[1:])
-    assert any("0.0" not in row[0].text for row in cells[1:])
-
-
 # Inside
 
 
@@ -480,22 +449,3 @@ def test_every_query_can_be_chosen_and_drawn(finished: FinishedRun) -> None:
     assert len(choices) == 3 + inside.longest_suffix(finished)
     for _, value in choices:
         assert str(inside.Query.parse(value, finished)) == value
-
-
-def test_a_run_without_ranking_says_so(engine: Engine) -> None:
-    *_, last = answer(engine, form(methods=("vanilla",)))
-    assert last.finished is not None
-    chosen = inside.first_selection(last.finished)
-    assert "tick PINE" in inside.importance_html(last.finished, chosen)
-    assert inside.importance_plot(last.finished, chosen)[1] == ""
-
-
-# The plots
-
-
-def test_a_plot_reaches_the_page_without_an_upload_button() -> None:
-    value = plot_value(spread_figure(np.ones((2, 3), dtype=np.float32)), "heads")
-    config = json.loads(value.plot)["config"]
-    assert config["showSendToCloud"] is False and config["displaylogo"] is False
-    assert config["toImageButtonOptions"]["filename"] == "heads"
-    assert json.loads(value.plot)["data"][0]["type"] == "heatmap"
