@@ -221,7 +221,8 @@
     const root = draw("svg", { xmlns: SVG });
     const definitions = draw("defs", {});
     const content = draw("g", {});
-    root.append(draw("title", {}, numbersOf(picture).caption), definitions, content);
+    const outlines = draw("g", {});
+    root.append(draw("title", {}, numbersOf(picture).caption), definitions, content, outlines);
     const origin = picture.getBoundingClientRect();
     const extent = { right: 0, bottom: 0 };
     const margin = 16;
@@ -269,7 +270,10 @@
       }
       const outline = parseFloat(style.outlineWidth);
       if (outline && style.outlineStyle !== "none" && element.matches(".pine-differs, .pine-selected, .pine-chosen")) {
-        content.append(draw("rect", { ...box, fill: "none", stroke: style.outlineColor, "stroke-width": outline }));
+        // Around the box and above what comes later, as on the page.
+        const out = outline / 2 + (parseFloat(style.outlineOffset) || 0);
+        const around = { ...box, x: x - out, y: y - out, width: rect.width + 2 * out, height: rect.height + 2 * out };
+        outlines.append(draw("rect", { ...around, fill: "none", stroke: style.outlineColor, "stroke-width": outline }));
       }
     };
 
