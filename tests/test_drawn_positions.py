@@ -75,29 +75,29 @@ def numbers_of(figure: Element) -> dict:
 
 def test_a_view_shows_what_the_trace_recorded(run: FinishedRun) -> None:
     trace, layout = run.result.traces["pine"], run.result.layout
-    seen = view_of(run, "pine", Query("document", 1), Place(1, 2))
+    seen = view_of(run, plan_of(run, "pine"), Query("document", 1), Place(1, 2))
     assert seen is not None and seen.importance is not None
     assert np.array_equal(seen.starts, trace.document_starts[1, 2, 1])
     assert np.array_equal(seen.importance, trace.document_importance[1, 2, 1], equal_nan=True)
     assert np.isnan(seen.importance[1]) and seen.own_document == 1
     assert [segment.label for segment in seen.documents] == ["B", "A", "C"]
     assert seen.query_position == layout.documents_end - 1
-    token = view_of(run, "vanilla", Query("suffix", 2), Place(1, 2))
+    token = view_of(run, plan_of(run, "vanilla"), Query("suffix", 2), Place(1, 2))
     assert token is not None and token.query_position == layout.documents_end + 2
     assert np.array_equal(token.starts, layout.document_starts)
 
 
 def test_an_answer_that_was_over_has_no_view_and_says_so(run: FinishedRun) -> None:
     beyond = Query("suffix", longest_suffix(run))
-    assert view_of(run, "pine", beyond, Place(0, 0)) is None
+    assert view_of(run, plan_of(run, "pine"), beyond, Place(0, 0)) is None
     html = draw_positions(run, Selection("pine", beyond, 0, 0))
     assert html.count("This answer was over before that token") == 4
 
 
 def test_the_query_of_a_row_is_named_by_its_words(run: FinishedRun) -> None:
     layout = run.result.layout
-    question = view_of(run, "pine", Query("suffix", 0), Place(0, 0))
-    written = view_of(run, "pine", Query("suffix", layout.suffix_length), Place(0, 0))
+    question = view_of(run, plan_of(run, "pine"), Query("suffix", 0), Place(0, 0))
+    written = view_of(run, plan_of(run, "pine"), Query("suffix", layout.suffix_length), Place(0, 0))
     assert question is not None and written is not None
     text = visible_text(run.prompt_tokens[layout.documents_end])
     assert question.query == f"token 1 \u201c{text}\u201d of the suffix"
@@ -173,7 +173,7 @@ def test_everything_that_can_be_clicked_picks_what_the_run_has(run: FinishedRun)
         pending += element.children
         picks += [json.loads(element.attributes["data-pick"])] if "data-pick" in element.attributes else []
     kinds = {tuple(sorted(what)) for what in picks}
-    assert kinds == {("query",), ("method",), ("layer",), ("head", "layer"), ("query", "window"), ("window",)}
+    assert kinds == {("query",), ("method",), ("layer",), ("head", "layer"), ("window",)}
     for what in picks:
         picked = selection.picked(what, bounds_of(run))
         shown = {key: str(value) if key == "query" else value for key, value in vars(picked).items()}
@@ -244,7 +244,7 @@ def test_the_table_of_tokens_stays_small_and_says_what_is_cut(run: FinishedRun) 
         first = int(layout.document_starts[1] + layout.lengths[1]) - 1 - MOST_KEYS // 2
         first = min(max(first, 0) if window is None else window, total - MOST_KEYS)
         assert f"key tokens {first + 1}–{first + MOST_KEYS} of {total}" in figure.all("figcaption")[0].text
-        is_open = "open" in read_html(html).all("details")[-2].attributes
+        is_open = "open" in read_html(html).with_class("pine-more")[0].attributes
         assert is_open == (window is not None)
         selected = [row for row in figure.all("tr") if "pine-selected" in row.classes]
         assert [json.loads(row.all("button")[0].attributes["data-pick"])["query"] for row in selected] == [
@@ -255,13 +255,20 @@ def test_the_table_of_tokens_stays_small_and_says_what_is_cut(run: FinishedRun) 
 def test_the_keys_can_be_moved_to_every_part_of_the_prompt(run: FinishedRun) -> None:
     layout = run.result.layout
     html = draw_positions(run, Selection("pine", Query("document", 1), 0, 0, window=5))
-    buttons = picture(html, "position-tokens").with_class("pine-switch")[0].all("button")
-    moves = {button.text: json.loads(button.attributes["data-pick"])["window"] for button in buttons}
+    figure = picture(html, "position-tokens")
+    moves = [
+        (button.text, json.loads(button.attributes["data-pick"])["window"])
+        for button in figure.with_class("pine-switch")[0].all("button")
+    ]
     total = layout.documents_end + run.result.traces["pine"].suffix_starts.shape[2]
-    last = total - MOST_KEYS
-    assert moves["SYS"] == 0 and moves["SUF"] == min(layout.documents_end, last)
-    assert [moves[letter] for letter in "BAC"] == np.minimum(layout.document_starts, last).tolist()
-    assert moves["◂ earlier"] == 0 and moves["later ▸"] == min(5 + MOST_KEYS, last)
+    assert moves == [
+        ("← 40 earlier", 0),
+        ("40 later →", min(5 + MOST_KEYS, total - MOST_KEYS)),
+        ("around the query", None),
+        ("SYS", 0),
+        *zip("BAC", layout.document_starts.tolist(), strict=True),
+        ("SUF", layout.documents_end),
+    ]
 
 
 @pytest.mark.parametrize("text", HOSTILE)

@@ -141,8 +141,8 @@ def test_headers_and_the_selected_row() -> None:
     assert [g.text for g in groups] == ["SYS", "A", "B", "C", "SUF", "query’s position"]
     assert [g.attributes.get("colspan") for g in groups[:-1]] == ["1", "2", "2", "2", "1"]
     assert not re.search("data-pick|<button", paper_table(selected=3))
-    chosen = [row.attributes["data-query"] for row in table.all("tr") if "pine-selected" in row.classes]
-    assert chosen == ["3"]
+    rows = [row for body in table.all("tbody") for row in body.all("tr")]
+    assert [q for q, row in enumerate(rows) if "pine-selected" in row.classes] == [3]
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -181,11 +181,11 @@ def test_the_nearer_a_document_ends_the_darker_it_is() -> None:
     assert fills[1] == BLUES[-1] and fills[0] == ramp_color(BLUES, 19 / 76)
 
 
-def test_every_cell_of_a_row_picks_its_query_and_the_chosen_row_is_marked() -> None:
+def test_a_row_picks_its_query_and_the_chosen_one_is_marked() -> None:
     root = read_html(document_grid([view(), suffix_view()], label="positions", selected="suffix 0"))
     for row, query in zip(root.all("tbody")[0].all("tr"), ("document 1", "suffix 0"), strict=True):
-        picking = row.all("button") + row.all("td")[:-1]
-        assert [json.loads(part.attributes["data-pick"]) for part in picking] == [{"query": query}] * 5
+        picks = [json.loads(button.attributes["data-pick"]) for button in row.all("button")]
+        assert picks == [{"query": query}] and "pine-row" in row.classes
         is_chosen = query == "suffix 0"
         assert row.all("button")[0].attributes["aria-pressed"] == str(is_chosen).lower()
         assert row.all("button")[0].attributes["tabindex"] == ("0" if is_chosen else "-1")
@@ -286,6 +286,21 @@ def test_the_sentence_says_what_the_ruler_shows() -> None:
         "read up to 88, document B at 67–80, document D at 42–66, document C at 22–41. "
         "Documents C and D tie in importance: their token ids decide, never their slots."
     )
+
+
+def test_a_sentence_lists_only_the_nearest_of_many() -> None:
+    """Documents of one token at 1 .. 9, the last two of them at the same position."""
+    many = tuple(document_segment(d) for d in range(9))
+    text = view_text(
+        view(
+            documents=many, lengths=np.full(9, 1), starts=np.array([1, 2, 3, 4, 5, 6, 7, 8, 8]),
+            importance=None, own_document=None,
+        )
+    )  # fmt: skip
+    assert "nearest first: document H at 8, document I at 8, document G at 7" in text
+    assert text.endswith("document D at 4, and 3 more. Documents H and I share positions.")
+    unread = view(documents=many, lengths=np.full(9, 1), starts=np.full(9, MASKED), importance=None)
+    assert view_text(unread).endswith("sees no document. It may not read 9 documents.")
 
 
 def test_masked_documents_are_not_on_the_axis_but_named() -> None:

@@ -18,6 +18,8 @@ MASKED = -1
 
 _WIDE = 8
 """Most documents whose positions are written on one line; of more the columns are narrow, with two."""
+_LISTED = 6
+"""Most documents that a sentence lists; of more, the nearest."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,7 @@ def document_grid(views: Sequence[View], *, label: str, selected: str = "") -> s
         # Arrow keys go on from one row, the tab key passes over the others.
         entry=next((i for i, view in enumerate(views) if view.selects == selected), 0),
         is_narrow=len(documents) > _WIDE,
+        has_masked=len(spans) < len(views) * len(documents),
     )
 
 
@@ -227,7 +230,10 @@ def table_numbers(
 
 def view_text(view: View) -> str:
     """A few words that say what the query sees, nearest document first."""
-    listed = [_seen_document(view, d) for d in nearest_first(view)]
+    near = nearest_first(view)
+    listed = [_seen_document(view, d) for d in near[:_LISTED]]
+    if len(near) > _LISTED:
+        listed.append(f"and {len(near) - _LISTED} more")
     text = f"{capital(view.query)} stands at position {view.place}"
     text += f" and sees, nearest first: {', '.join(listed)}." if listed else " and sees no document."
     sharing = sharing_documents(view)
@@ -252,16 +258,11 @@ def nearest_first(view: View) -> list[int]:
 
 def sharing_documents(view: View) -> tuple[int, ...]:
     """Indices of documents that take a position which another document takes too."""
-    spans = {
-        d: (int(view.starts[d]), int(view.starts[d] + view.lengths[d]))
-        for d in range(len(view.documents))
-        if view.sees(d)
-    }
-    return tuple(
-        d
-        for d, (start, end) in spans.items()
-        if any(d != other and start < stop and begin < end for other, (begin, stop) in spans.items())
-    )
+    seen = view.starts != MASKED
+    starts, ends = view.starts[seen], (view.starts + view.lengths)[seen]
+    # Every document that is seen overlaps itself.
+    overlaps = (starts[:, None] < ends) & (starts < ends[:, None])
+    return tuple(np.flatnonzero(seen)[overlaps.sum(axis=1) > 1].tolist())
 
 
 def tied_documents(view: View) -> tuple[int, ...]:
@@ -290,8 +291,10 @@ def _seen_document(view: View, document: int) -> str:
 
 
 def _listed(view: View, documents: Sequence[int]) -> str:
-    """ "document A", "documents A and B", "documents A, B and C"."""
+    """ "document A", "documents A and B", "documents A, B and C", "7 documents"."""
     labels = [view.documents[d].label for d in documents]
+    if len(labels) > _LISTED:
+        return f"{len(labels)} documents"
     if len(labels) == 1:
         return f"document {labels[0]}"
     return f"documents {', '.join(labels[:-1])} and {labels[-1]}"

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from viz.markup import render
 from viz.masks import ALLOWED, CAUSAL, STATE_CLASSES
-from viz.picture import Numbers, pick, picture
+from viz.picture import Numbers, picture
 from viz.tokens import Token, segment_runs
+from viz.windows import window_moves
 
 TOKEN_LIMIT = 40
 """Most tokens per side that are drawn one by one."""
@@ -68,6 +69,7 @@ def token_mask_picture(mask: TokenMask, *, follows: bool, is_open: bool, name: s
     selected = None if mask.selected is None else mask.selected - mask.queries.start
     picks = mask.picks or [""] * len(queries)
     stops = [q for q, what in enumerate(picks) if what]
+    parts = [(segment, start) for segment, start, _ in segment_runs(mask.tokens)]
     body = render(
         "token_mask.html",
         caption=caption,
@@ -86,12 +88,7 @@ def token_mask_picture(mask: TokenMask, *, follows: bool, is_open: bool, name: s
             },
             ensure_ascii=False,
         ),
-        moves=_moves(mask, follows=follows),
-        jumps=[
-            (segment, pick(window=start), start == mask.keys.start and not follows)
-            for segment, start, _ in segment_runs(mask.tokens)
-        ],
-        span=f"{_span(mask.keys)} of {len(mask.tokens):,}",
+        moves=window_moves(parts, mask.keys, len(mask.tokens), follows=follows),
     )
     drawn = picture(
         body,
@@ -126,19 +123,6 @@ def window_sentence(mask: TokenMask) -> str:
 def _span(window: slice) -> str:
     """Counted from 1."""
     return f"{window.start + 1:,}\u2013{window.stop:,}"
-
-
-def _moves(mask: TokenMask, *, follows: bool) -> list[tuple[str, str, bool, bool]]:
-    """Buttons that move the keys: (label, what it picks, is it pressed, does it lead anywhere)."""
-    if len(mask.tokens) <= TOKEN_LIMIT:
-        return []
-    start, last = mask.keys.start, max(0, len(mask.tokens) - TOKEN_LIMIT)
-    earlier, later = max(0, start - TOKEN_LIMIT), min(last, start + TOKEN_LIMIT)
-    return [
-        (f"\u2190 {TOKEN_LIMIT} earlier", pick(window=earlier), False, earlier < start),
-        (f"{TOKEN_LIMIT} later \u2192", pick(window=later), False, later > start),
-        ("around the query", pick(window=None), follows, True),
-    ]
 
 
 def _token_label(token: Token) -> str:

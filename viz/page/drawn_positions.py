@@ -11,13 +11,13 @@ from pine_engine.methods import METHODS
 from pine_engine.plan import AttentionPlan
 from pine_engine.trace import Trace
 from viz.head_orders import distinct_orders, order_numbers, order_strip
-from viz.identity import DECODED, PREFIX, SUFFIX, document_segment
+from viz.identity import DECODED, PREFIX, SUFFIX, Segment, document_segment
 from viz.importance import most_decisive
 from viz.markup import empty_panel, render
 from viz.page.answering import FinishedRun
 from viz.page.reading import head_spreads, plan_of, ranked_trace, run_documents
 from viz.page.selection import Query, Selection
-from viz.picture import pick, picture, switch
+from viz.picture import pick, picture
 from viz.positions import (
     MASKED,
     View,
@@ -30,6 +30,7 @@ from viz.positions import (
 )
 from viz.rulers import MethodView, method_numbers, method_rulers, position_ruler, ruler_numbers
 from viz.tokens import Token, shorten, token_window
+from viz.windows import window_moves
 
 IntArray = NDArray[np.integer[Any]]
 
@@ -58,8 +59,13 @@ def draw_positions(run: FinishedRun, selection: Selection) -> str:
         ruler=_ruler_picture(run, selection, place),
         methods=_methods_picture(run, selection, place),
         heads=_heads_picture(run, selection, place),
-        tokens=_tokens_picture(run, selection, place),
-        shows_tokens=selection.window is not None,
+        tokens=render(
+            "folded.html",
+            name="position-tokens",
+            label="Show single tokens",
+            body=_tokens_picture(run, selection, place),
+            is_open=selection.window is not None,
+        ),
     )
 
 
@@ -92,9 +98,10 @@ def shown_queries(run: FinishedRun, selection: Selection) -> list[Query]:
     return documents + [Query("suffix", index) for index in sorted(suffix)]
 
 
-def view_of(run: FinishedRun, method: str, query: Query, place: Place) -> View | None:
-    """What a query sees under one method; None if the answer was over before that token."""
-    trace, plan, layout = run.result.traces[method], plan_of(run, method), run.result.layout
+def view_of(run: FinishedRun, plan: AttentionPlan, query: Query, place: Place) -> View | None:
+    """What a query sees under the plan of a method; None if the answer was over before that token."""
+    method, layout = plan.method.name, run.result.layout
+    trace = run.result.traces[method]
     starts = starts_of(trace, query)
     if starts is None:
         return None
@@ -225,7 +232,8 @@ def _where(run: FinishedRun, method: str, place: Place) -> str:
 
 def _grid_picture(run: FinishedRun, selection: Selection, place: Place) -> str:
     method = selection.method
-    seen = [view_of(run, method, query, place) for query in shown_queries(run, selection)]
+    plan = plan_of(run, method)
+    seen = [view_of(run, plan, query, place) for query in shown_queries(run, selection)]
     views = [view for view in seen if view is not None]
     label = METHODS[method].label
     prefix = run.result.layout.prefix_length
@@ -245,7 +253,7 @@ def _grid_picture(run: FinishedRun, selection: Selection, place: Place) -> str:
 
 def _ruler_picture(run: FinishedRun, selection: Selection, place: Place) -> str:
     method = selection.method
-    view = view_of(run, method, selection.query, place)
+    view = view_of(run, plan_of(run, method), selection.query, place)
     if view is None:
         return empty_panel(_OVER)
     where = _where(run, method, place)
@@ -261,20 +269,20 @@ def _ruler_picture(run: FinishedRun, selection: Selection, place: Place) -> str:
 
 def _methods_picture(run: FinishedRun, selection: Selection, place: Place) -> str:
     rows = [
-        MethodView(METHODS[method].label, view_of(run, method, selection.query, place), method)
+        MethodView(METHODS[method].label, view_of(run, plan_of(run, method), selection.query, place), method)
         for method in run.result.traces
     ]
     names = [row.view.query for row in rows if row.view is not None]
     if not names:
         return empty_panel(_OVER)
     ranked = [method for method in run.result.traces if _is_ranked(run.result.traces[method])]
-    note = f", methods that rank at {_where(run, ranked[0], place)}" if ranked else ""
+    note = f" Methods that rank are shown at {_where(run, ranked[0], place)}." if ranked else ""
     return picture(
         method_rulers(rows, chosen=selection.method),
         name="position-methods",
         title=f"Every method: where {_common_name(names)} sees the documents",
-        caption=f"The documents on one position axis, in tokens, a row per method{note}; "
-        "documents stacked above each other share positions.",
+        caption="The documents on one position axis, in tokens, a row per method; documents stacked above "
+        f"each other share positions.{note}",
         numbers=method_numbers(rows),
         readout="Point at a document to read its positions; click a row to choose that method.",
     )
@@ -294,17 +302,18 @@ def _heads_picture(run: FinishedRun, selection: Selection, place: Place) -> str:
         other = f" Choose {METHODS[ranked.method].label} to see how its heads differ." if ranked else ""
         return empty_panel(f"{label} places the documents alike in every layer and head.{other}")
     starts = starts_of(trace, selection.query)
-    view = view_of(run, selection.method, selection.query, place)
+    view = view_of(run, plan_of(run, selection.method), selection.query, place)
     if starts is None or view is None:
         return empty_panel(_OVER)
-    counts = distinct_orders(starts)
+    fewest, most = (int(bound(distinct_orders(starts))) for bound in (np.min, np.max))
+    orders = "1 order" if most == 1 else f"{most} orders" if fewest == most else f"{fewest} to {most} orders"
     return picture(
         order_strip(starts, view.documents, layer=place.layer, head=place.head),
         name="head-orders",
         title=f"{label}: how many orders the heads of each layer use",
-        caption=f"For {view.query}, {run.dtype}: the {starts.shape[1]} heads of a layer use between "
-        f"{counts.min()} and {counts.max()} different orders of the {starts.shape[2]} documents; "
-        f"below, the heads of layer {place.layer} by order, the nearest document first.",
+        caption=f"For {view.query}, {run.dtype}: the {starts.shape[1]} heads of a layer place the "
+        f"{starts.shape[2]} documents in {orders}; below, the heads of layer {place.layer} by order, the "
+        "nearest document first.",
         numbers=order_numbers(starts, view.documents),
         readout="Point at a layer or a head to read it; click to choose it.",
     )
@@ -317,9 +326,9 @@ def _tokens_picture(run: FinishedRun, selection: Selection, place: Place) -> str
     if center >= total:
         return empty_panel(_OVER)
     rows = token_window(total, MOST_QUERIES, center)
-    around = token_window(total, MOST_KEYS, center)
-    first = around.start if selection.window is None else min(selection.window, max(total - MOST_KEYS, 0))
-    columns = slice(first, min(first + MOST_KEYS, total))
+    # A window that was chosen begins with its first key, if it can.
+    middle = center if selection.window is None else selection.window + MOST_KEYS // 2
+    columns = token_window(total, MOST_KEYS, middle)
     queries, keys = np.arange(total)[rows], np.arange(total)[columns]
     plan = plan_of(run, method)
     positions = position_window(
@@ -336,34 +345,25 @@ def _tokens_picture(run: FinishedRun, selection: Selection, place: Place) -> str
         query_tokens,
         key_tokens,
         label=f"{label}: the position each query token gives each key token.",
-        picks=["" if query is None else pick(query=str(query), window=first) for query in selects],
+        picks=["" if query is None else pick(query=str(query)) for query in selects],
         selected=center - rows.start,
     )
     return picture(
-        _moves(run, first, around.start, total) + table,
+        window_moves(_parts(run), columns, total, follows=selection.window is None) + table,
         name="position-tokens",
         title=f"{label}: the position each query token gives each key token",
-        caption=f"{capital(_where(run, method, place))}. {_cut(rows, columns, total)} Hatched: masked.",
+        caption=f"{capital(_where(run, method, place))}. {_cut(rows, columns, total)} Hatched is masked.",
         numbers=table_numbers(positions, places, query_tokens, key_tokens),
         readout="Point at a cell to read it; click a row to select that query.",
     )
 
 
-def _moves(run: FinishedRun, first: int, around: int, total: int) -> str:
-    """Buttons that move the key tokens: back, to where each part begins, and on."""
+def _parts(run: FinishedRun) -> list[tuple[Segment, int]]:
+    """Every part of the prompt with the index of its first token."""
     layout = run.result.layout
-    parts = [(PREFIX, 0)] if layout.prefix_length else []
-    parts += list(zip(run_documents(run), layout.document_starts.tolist(), strict=True))
-    parts.append((SUFFIX, layout.documents_end))
-    last = max(total - MOST_KEYS, 0)
-    options = [("around the query", {"window": around})]
-    if first > 0:
-        options.append(("\u25c2 earlier", {"window": max(first - MOST_KEYS, 0)}))
-    options += [(segment.label, {"window": min(start, last)}) for segment, start in parts]
-    if first < last:
-        options.append(("later \u25b8", {"window": min(first + MOST_KEYS, last)}))
-    chosen = next((label for label, what in options if what["window"] == first), "")
-    return switch("Key tokens from", options, chosen)
+    prefix = [(PREFIX, 0)] if layout.prefix_length else []
+    documents = zip(run_documents(run), layout.document_starts.tolist(), strict=True)
+    return [*prefix, *documents, (SUFFIX, layout.documents_end)]
 
 
 def _cut(rows: slice, columns: slice, total: int) -> str:
