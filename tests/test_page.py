@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import gradio as gr
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +19,6 @@ from pine_engine.engine import Engine
 from pine_engine.errors import InputError, ModelError, PineError
 from pine_engine.events import TokenDecoded
 from pine_engine.methods import METHODS
-from pine_engine.plan import MASKED, build_plan, position_matrix
 from tests.tokenizers import letter_tokenizer
 from tests.viz_reading import HOSTILE, assert_harmless
 from viz.page import documents, inside
@@ -422,17 +420,6 @@ def test_a_run_ends_with_every_card_finished(engine: Engine, finished: FinishedR
 
 
 # Inside
-
-
-def test_token_masks_are_those_of_the_position_matrices(finished: FinishedRun) -> None:
-    layout = finished.result.layout
-    for method, trace in finished.result.traces.items():
-        plan = build_plan(METHODS[method], layout)
-        starts = plan.query_starts.expand(layout.num_documents, -1).clone()
-        rows = plan.query_starts.expand(layout.suffix_length, -1)
-        expected = position_matrix(plan, starts, rows).numpy() != MASKED
-        assert np.array_equal(inside.token_visibility(plan), expected), method
-        assert trace.layout == layout
 
 
 @pytest.mark.parametrize("text", ["document 9", "suffix 9999", "suffix -1", "nonsense", "", None])

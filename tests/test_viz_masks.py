@@ -164,6 +164,7 @@ def test_the_sentence_for_one_document_and_for_a_scale() -> None:
     one = SegmentMask("PINE", prompt_segments([0]), mask_states(np.ones((1, 1), dtype=bool)))
     assert mask_sentence(one) == "There is one document; it reads itself from left to right."
     assert row_sentence(one, 1) == "document A may read the prefix and itself from left to right"
+    assert row_sentence(one, 2) == "the suffix may read the prefix, document A and itself from left to right"
     assert mask_sentence(mask("SP", NONE, "×1/3")).endswith("is weighted ×1/3.")
 
 
