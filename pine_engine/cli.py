@@ -20,6 +20,7 @@ from pine_engine.inputs import read_comparison, read_labelled_comparison, read_r
 from pine_engine.invariance import OrderCell, OrderRow, compare_orders, orders_to_try, summarize
 from pine_engine.options import AnyModelName, AsJson, Device, Dtype, Methods, ModelName, method_names
 from pine_engine.permutation import MAX_ORDERS
+from pine_engine.repeat_command import repeat
 from pine_engine.report import (
     broken_promises,
     compare_report,
@@ -219,6 +220,7 @@ def conformance(
         raise typer.Exit(BROKEN)
 
 
+app.command()(repeat)
 app.command()(bench)
 app.command("methods")(list_methods)
 app.command("models")(show_models)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from viz.identity import document_segment
 from viz.markup import render
-from viz.numbers import format_difference
+from viz.numbers import format_difference, format_value
 from viz.tokens import shorten, visible_text
 
 _SHORT_TEXT = 90
@@ -31,6 +31,7 @@ class ShuffleCell:
     same: the answers have the same tokens. first_difference: None if they do.
     max_abs_logit_diff: largest |difference| to the first row, up to the first token that differs.
     bitwise_equal: those logits are equal to the last bit.
+    logprob: log-probability, in nats, of the first row's answer in this order.
     """
 
     text: str
@@ -38,6 +39,7 @@ class ShuffleCell:
     first_difference: FirstDifference | None
     max_abs_logit_diff: float
     bitwise_equal: bool
+    logprob: float
 
     def __post_init__(self) -> None:
         assert self.same == (self.first_difference is None)
@@ -56,6 +58,11 @@ class ShuffleCell:
     def difference(self) -> str:
         """The logit difference as measured, in words."""
         return format_difference(self.max_abs_logit_diff)
+
+    @property
+    def likelihood(self) -> str:
+        """The log-probability in words."""
+        return f"{format_value(self.logprob)} nats"
 
     @property
     def first_token(self) -> str:
@@ -90,6 +97,44 @@ class ShuffleColumn:
     promises_invariance: bool
 
 
+@dataclass(frozen=True)
+class ShuffleTotal:
+    """One method over the rows tried so far, the first among them; see ShuffleCell."""
+
+    orders: int
+    same: int
+    max_abs_logit_diff: float
+    bitwise_equal: bool
+    lowest_logprob: float
+    highest_logprob: float
+
+    @property
+    def difference(self) -> str:
+        """The largest logit difference as measured, in words."""
+        return format_difference(self.max_abs_logit_diff)
+
+    @property
+    def spread(self) -> str:
+        """Largest less smallest log-probability as measured, in words."""
+        return f"{format_difference(self.highest_logprob - self.lowest_logprob)} nats"
+
+
+def total_of(method: str, rows: Sequence[ShuffleRow]) -> ShuffleTotal | None:
+    """The method over all rows that have a cell of it; None if none has."""
+    cells = [row.cells[method] for row in rows if method in row.cells]
+    if not cells:
+        return None
+    logprobs = [cell.logprob for cell in cells]
+    return ShuffleTotal(
+        orders=len(cells),
+        same=sum(cell.same for cell in cells),
+        max_abs_logit_diff=max(cell.max_abs_logit_diff for cell in cells),
+        bitwise_equal=all(cell.bitwise_equal for cell in cells),
+        lowest_logprob=min(logprobs),
+        highest_logprob=max(logprobs),
+    )
+
+
 def score_line(columns: Sequence[ShuffleColumn], rows: Sequence[ShuffleRow]) -> str:
     """One line: "PINE: 6 of 6 orders identical; Vanilla: 3 of 6".
 
@@ -97,10 +142,42 @@ def score_line(columns: Sequence[ShuffleColumn], rows: Sequence[ShuffleRow]) -> 
     """
     parts: list[str] = []
     for column in columns:
-        count = sum(row.cells[column.method].same for row in rows if column.method in row.cells)
-        tried = sum(column.method in row.cells for row in rows)
-        parts.append(f"{column.label}: {count} of {tried}" + (" orders identical" if not parts else ""))
+        total = total_of(column.method, rows)
+        same, orders = (total.same, total.orders) if total else (0, 0)
+        parts.append(f"{column.label}: {same} of {orders}" + (" orders identical" if not parts else ""))
     return "; ".join(parts)
+
+
+def verdict_line(columns: Sequence[ShuffleColumn], rows: Sequence[ShuffleRow]) -> str:
+    """Who kept the promise of invariance, and whether the check could have seen it broken; "" of one row.
+
+    Methods that promise nothing are the controls: if no logit of any of them has changed, logits that did not
+    change prove nothing.
+    """
+    kept, broken, moved, still = list[str](), list[str](), list[str](), list[str]()
+    for column in columns:
+        total = total_of(column.method, rows)
+        if total is None or total.orders < 2:
+            continue
+        if column.promises_invariance:
+            (kept if total.bitwise_equal else broken).append(column.label)
+        else:
+            (still if total.bitwise_equal else moved).append(column.label)
+    sentences = []
+    if kept:
+        sentences.append(f"Every logit equal to the last bit: {', '.join(kept)}.")
+    if broken:
+        sentences.append(f"Promised not to depend on the order, and did: {', '.join(broken)}.")
+    if moved:
+        sentences.append(f"The check can fail: the order changed logits of {', '.join(moved)}.")
+    elif still:
+        labels = ", ".join(still)
+        sentences.append(
+            f"The order has not changed {labels} either: this proves nothing, try other documents."
+        )
+    elif kept or broken:
+        sentences.append("Tick \u201cwith controls\u201d to see that the check can fail.")
+    return " ".join(sentences)
 
 
 def shuffle_table(columns: Sequence[ShuffleColumn], rows: Sequence[ShuffleRow], *, caption: str = "") -> str:
@@ -113,6 +190,8 @@ def shuffle_table(columns: Sequence[ShuffleColumn], rows: Sequence[ShuffleRow], 
         "shuffle_table.html",
         columns=columns,
         rows=[([document_segment(index, slot) for slot, index in enumerate(row.order)], row) for row in rows],
+        totals=[total_of(column.method, rows) for column in columns],
         score=score_line(columns, rows),
+        verdict=verdict_line(columns, rows),
         caption=caption,
     )

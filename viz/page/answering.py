@@ -126,10 +126,11 @@ def answer(engine: Engine, form: Form) -> Generator[RunView, None, None]:
                 yield RunView(tuple(cards.values()), progress_sentence(event))
     assert isinstance(event, RunDone)
     sentence = f"Done: {layout.num_tokens:,} prompt tokens, {time.monotonic() - began:.1f} s in all."
-    yield RunView(tuple(cards.values()), sentence, _finish(engine, form, event.result))
+    yield RunView(tuple(cards.values()), sentence, finish_run(engine, form, event.result))
 
 
-def _finish(engine: Engine, form: Form, result: RunResult) -> FinishedRun:
+def finish_run(engine: Engine, form: Form, result: RunResult) -> FinishedRun:
+    """What the pictures need of the form's run, which was traced."""
     return FinishedRun(
         result=result,
         order=form.order,

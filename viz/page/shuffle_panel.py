@@ -16,25 +16,42 @@ from viz.shuffle import shuffle_table
 
 if TYPE_CHECKING:  # imports torch, which would keep the page waiting
     from pine_engine.engine import Engine
+    from viz.page.sheets import Files
+    from viz.page.shuffling import Outcome
 
 ALL_ORDERS_UP_TO = 4
-"""With so many documents or fewer every order is tried; with more, a seeded sample."""
+"""With so many documents or fewer every order is tried; with more, a seeded sample.
+
+Controls run by default up to there too: the proof is complete only with them, and all of it takes minutes at
+most. Two of them read as much as PINE does, so with more documents a visitor decides about the wait.
+"""
 MOST_ORDERS = 24
 DEFAULT_ORDERS = 6
 
 
 @dataclass(frozen=True)
 class ShufflePanel:
-    """The widgets of the shuffle. stopping: state, whether Stop was pressed."""
+    """The widgets of the shuffle.
+
+    stopping: state, whether Stop was pressed. many: state, whether only a sample of the orders is tried.
+    kept: state, the files of the certificate that is offered, or None.
+    """
 
     shuffle: gr.Button
     stop: gr.Button
+    controls: gr.Checkbox
     sample: gr.Row
     count: gr.Slider
     seed: gr.Number
     status: gr.HTML
     table: gr.HTML
+    spread: gr.HTML
+    offer: gr.Row
+    certificate: gr.DownloadButton
+    sheet: gr.DownloadButton
     stopping: gr.State
+    many: gr.State
+    kept: gr.State
 
 
 def orders_sentence(num_documents: int, count: int, seed: int) -> str:
@@ -56,6 +73,14 @@ def build_shuffle(num_documents: int) -> ShufflePanel:
         with gr.Row(elem_classes="page-row page-shuffle-bar"):
             shuffle = gr.Button("Shuffle the documents", variant="primary", elem_id="shuffle", min_width=200)
             stop = gr.Button("Stop", variant="stop", elem_id="stop-shuffle", interactive=False, min_width=80)
+            controls = gr.Checkbox(
+                num_documents <= ALL_ORDERS_UP_TO,
+                label="with controls",
+                info="Also run what must be able to change, so that you see the check can fail.",
+                elem_id="with-controls",
+                container=False,
+                min_width=220,
+            )
             with gr.Row(visible=num_documents > ALL_ORDERS_UP_TO, elem_classes="page-row") as sample:
                 count = gr.Slider(
                     2,
@@ -71,48 +96,112 @@ def build_shuffle(num_documents: int) -> ShufflePanel:
                 )
         status = gr.HTML(notice(orders_sentence(num_documents, DEFAULT_ORDERS, 0)), elem_id="shuffle-status")
         table = gr.HTML(shuffle_table([], []), elem_id="shuffle-table")
-    return ShufflePanel(shuffle, stop, sample, count, seed, status, table, gr.State(StopFlag()))
+        spread = gr.HTML("", elem_id="shuffle-spread")
+        with gr.Row(visible=False, elem_classes="page-row", elem_id="certificate-offer") as offer:
+            certificate = gr.DownloadButton(
+                "Certificate (JSON)", elem_id="certificate", size="sm", min_width=160
+            )
+            sheet = gr.DownloadButton(
+                "Certificate to print", elem_id="certificate-page", size="sm", min_width=160
+            )
+            gr.HTML(
+                '<p class="page-caption">So that somebody else can repeat this shuffle with one command, '
+                "which they name. Both files contain everything you typed: the question, the instruction and "
+                "all documents.</p>",
+                min_width=260,
+            )
+    return ShufflePanel(
+        shuffle=shuffle,
+        stop=stop,
+        controls=controls,
+        sample=sample,
+        count=count,
+        seed=seed,
+        status=status,
+        table=table,
+        spread=spread,
+        offer=offer,
+        certificate=certificate,
+        sheet=sheet,
+        stopping=gr.State(StopFlag()),
+        many=gr.State(num_documents > ALL_ORDERS_UP_TO),
+        kept=gr.State(None, delete_callback=_forget),
+    )
 
 
-def wire_shuffle(panel: ShufflePanel, page: Workspace, source: EngineSource) -> None:
-    """Connects the widgets."""
+def wire_shuffle(panel: ShufflePanel, page: Workspace, source: EngineSource) -> Any:
+    """Connects the widgets; returns the event of a shuffle, which ends as a run with other orders tried."""
 
-    def announce(identities: Sequence[int], count: int, seed: int | None) -> dict[Any, Any]:
-        return {
-            panel.sample: gr.update(visible=len(identities) > ALL_ORDERS_UP_TO),
+    def announce(identities: Sequence[int], count: int, seed: int | None, were_many: bool) -> dict[Any, Any]:
+        many = len(identities) > ALL_ORDERS_UP_TO
+        updates: dict[Any, Any] = {
+            panel.sample: gr.update(visible=many),
             panel.status: notice(orders_sentence(len(identities), count, seed or 0)),
+            panel.many: many,
         }
+        # Only here, so that what a visitor has chosen stays while documents are edited.
+        return updates if many == were_many else updates | {panel.controls: not many}
 
     gr.on(
         [page.editor.identities.change, panel.count.change, panel.seed.change],
         announce,
-        [page.editor.identities, panel.count, panel.seed],
-        [panel.sample, panel.status],
+        [page.editor.identities, panel.count, panel.seed, panel.many],
+        [panel.sample, panel.status, panel.many, panel.controls],
         **PRIVATE_EVENT,
     )
 
     def idle(html: str) -> dict[Any, Any]:
         return {panel.status: html, panel.stop: gr.update(interactive=False)}
 
+    def hand_over(outcome: "Outcome | None") -> dict[Any, Any]:
+        if outcome is None:
+            return {}
+        from viz.page.sheets import write_files  # imports torch, which is there by now
+
+        files = write_files(outcome.certificate, panel.certificate.GRADIO_CACHE)
+        return {
+            page.finished: outcome.finished,
+            panel.kept: files,
+            panel.offer: gr.update(visible=True),
+            panel.certificate: str(files.certificate),
+            panel.sheet: str(files.page),
+        }
+
     def shuffle(
-        stop: StopFlag, count: float, seed: float | None, *values: Any
+        stop: StopFlag,
+        kept: "Files | None",
+        count: float,
+        seed: float | None,
+        controls: bool,
+        *values: Any,
     ) -> Generator[dict[Any, Any], None, None]:
         form = read_form(*values)
+        outcome: Outcome | None = None
+        _forget(kept)
 
         def work(engine: "Engine") -> Generator[dict[Any, Any], None, None]:
             from viz.page import shuffling  # imports torch, which is there by now
 
-            sentence = ""
-            for view in shuffling.shuffle(engine, form, count=int(count), seed=int(seed or 0)):
-                sentence = view.sentence
-                updates: dict[Any, Any] = {panel.status: notice(sentence)}
-                yield updates if view.table is None else updates | {panel.table: view.table}
-            yield idle(notice(sentence))
+            nonlocal outcome
+            views = shuffling.shuffle(engine, form, count=int(count), seed=int(seed or 0), controls=controls)
+            for view in views:
+                outcome = view.outcome or outcome
+                shown = {panel.table: view.table, panel.spread: view.spread}
+                yield {panel.status: notice(view.sentence)} | {
+                    widget: html for widget, html in shown.items() if html is not None
+                }
+            yield idle(notice(view.sentence)) | hand_over(outcome)
+
+        def stopped() -> dict[Any, Any]:
+            return idle(notice("Stopped. The orders tried so far are kept.")) | hand_over(outcome)
 
         yield {
             panel.status: notice("Starting"),
             panel.stop: gr.update(interactive=True),
             panel.table: shuffle_table([], []),
+            panel.spread: "",
+            panel.offer: gr.update(visible=False),
+            panel.kept: None,
         }
         yield from run_with_engine(
             source,
@@ -120,16 +209,35 @@ def wire_shuffle(panel: ShufflePanel, page: Workspace, source: EngineSource) -> 
             stop=stop,
             say=lambda sentence: {panel.status: notice(sentence)},
             fail=lambda sentence: idle(notice(sentence, kind="error")),
-            stopped=lambda: idle(notice("Stopped. The orders tried so far are kept.")),
+            stopped=stopped,
         )
 
-    panel.shuffle.click(
+    event = panel.shuffle.click(
         shuffle,
-        [panel.stopping, panel.count, panel.seed, *page.inputs],
-        [panel.status, panel.stop, panel.table],
+        [panel.stopping, panel.kept, panel.count, panel.seed, panel.controls, *page.inputs],
+        [
+            panel.status,
+            panel.stop,
+            panel.table,
+            panel.spread,
+            panel.offer,
+            panel.certificate,
+            panel.sheet,
+            panel.kept,
+            page.finished,
+        ],
         show_progress="minimal",
         show_progress_on=panel.status,
         api_visibility="private",
         **MODEL_EVENT,
     )
     wire_stop(panel.stop, panel.stopping)
+    return event
+
+
+def _forget(files: "Files | None") -> None:
+    """Removes the certificate of an earlier shuffle, also when the page is closed."""
+    if files is not None:
+        from viz.page.sheets import remove_files  # imports torch, which has made the certificate
+
+        remove_files(files)

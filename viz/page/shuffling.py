@@ -1,27 +1,46 @@
-"""The shuffle, seen from the page: a form goes in, a table that grows row by row comes out.
+"""The shuffle, seen from the page: a form goes in, a table and a picture that grow order by order come out.
 
-Nothing is remembered between orders: every row is computed anew. Imports torch, like answering.py.
+Nothing is remembered between orders: every one is computed anew. Imports torch, like answering.py.
 """
 
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from pine_engine.certificate import Certificate, certify, logits_sha256
 from pine_engine.engine import Engine
+from pine_engine.events import RunResult
 from pine_engine.invariance import ALL_ORDERS_UP_TO, OrderCell, OrderRow, compare_orders, orders_to_try
-from pine_engine.methods import get_methods
-from viz.page.answering import REDRAW_S, progress_sentence
+from pine_engine.methods import METHODS, get_methods
+from viz.identity import document_letter
+from viz.page.answering import REDRAW_S, FinishedRun, finish_run, progress_sentence
 from viz.page.form import Form, form_layout
+from viz.page.sheets import form_comparison
+from viz.page.told import TriedOrder, answer_tokens
 from viz.shuffle import FirstDifference, ShuffleCell, ShuffleColumn, ShuffleRow, shuffle_table
+from viz.spread import spread_picture
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a shuffle leaves: the run as entered, with the other orders that were tried, and a certificate."""
+
+    finished: FinishedRun
+    certificate: Certificate
 
 
 @dataclass(frozen=True)
 class ShuffleView:
-    """What the page shows of a shuffle. table: HTML, None where it has not changed."""
+    """What the page shows of a shuffle. table, spread: HTML, None where it has not changed.
 
-    table: str | None
+    outcome: of the orders tried so far; None where it has not changed.
+    """
+
     sentence: str
+    table: str | None = None
+    spread: str | None = None
+    outcome: Outcome | None = None
 
 
 def orders_for(num_documents: int, count: int, seed: int) -> list[tuple[int, ...]]:
@@ -34,44 +53,134 @@ def orders_for(num_documents: int, count: int, seed: int) -> list[tuple[int, ...
     return orders_to_try(num_documents, count - 1, seed)
 
 
-def shuffle(engine: Engine, form: Form, *, count: int, seed: int) -> Generator[ShuffleView, None, None]:
+def with_controls(methods: Sequence[str]) -> tuple[str, ...]:
+    """The methods, and after them those that must be able to change, as far as they are not among them.
+
+    These are the controls of the table of methods, and the default methods that promise nothing.
+    """
+    controls = [
+        row.name
+        for row in METHODS.values()
+        if not row.promises_invariance and (row.is_default or row.role == "control")
+    ]
+    return (*methods, *(name for name in controls if name not in methods))
+
+
+def shuffle(
+    engine: Engine, form: Form, *, count: int, seed: int, controls: bool
+) -> Generator[ShuffleView, None, None]:
     """Runs the form under one order after the other; closing the generator stops the model.
 
-    count, seed: how many orders and which, where there are too many documents for all of them.
-    Raises InputError if the form cannot be run.
+    count, seed: how many orders and which, where there are too many documents for all of them. controls:
+    also run the methods that must be able to change. Raises InputError if the form cannot be run.
     """
     layout = form_layout(form, engine)
+    if controls:
+        form = replace(form, methods=with_controls(form.methods))
     orders = orders_for(layout.num_documents, count, seed)
-    columns = [
-        ShuffleColumn(row.name, row.label, row.promises_invariance) for row in get_methods(form.methods)
-    ]
-    caption = (
-        f"{engine.model_name}, {engine.dtype} on {engine.device}, greedy decoding, at most "
-        f"{form.max_new_tokens} tokens. Every row is computed anew and compared with the first; Δ logit is "
-        "the largest over the question and the answer up to the first token that differs."
-    )
+    identities = [_identities(form, order) for order in orders]
+    columns, caption = columns_of(form), caption_of(engine, form)
     rows: list[ShuffleRow] = []
-    reference: dict[str, OrderCell] = {}
+    cells: list[dict[str, OrderCell]] = []
+    tried: list[TriedOrder] = []
     began = drawn = time.monotonic()
     results = compare_orders(
-        engine, layout, methods=form.methods, orders=orders, max_new_tokens=form.max_new_tokens
+        engine,
+        layout,
+        methods=form.methods,
+        orders=orders,
+        max_new_tokens=form.max_new_tokens,
+        trace=True,
     )
-    yield ShuffleView(shuffle_table(columns, rows, caption=caption), f"Order 1 of {len(orders)}")
+    yield ShuffleView(f"Order 1 of {len(orders)}", shuffle_table(columns, rows, caption=caption), "")
     with closing(results):
         for item in results:
             if isinstance(item, OrderRow):
-                reference = reference or item.cells
-                rows.append(_row(engine, form, item, reference))
-                yield ShuffleView(shuffle_table(columns, rows, caption=caption), f"Order {len(rows)} done")
+                if not cells:
+                    hashes = logits_sha256(item.result)
+                    # Logits of a long answer take more memory than all the rest.
+                    finished = finish_run(engine, form, replace(item.result, logits={}))
+                else:
+                    tried.append(_tried(engine, item.result, identities[len(cells)]))
+                cells.append(item.cells)
+                rows.append(_row(engine, form, item, cells[0]))
+                certificate = certify(
+                    engine,
+                    form_comparison(form),
+                    orders=identities[: len(cells)],
+                    cells=cells,
+                    hashes=hashes,
+                    seed=None if layout.num_documents <= ALL_ORDERS_UP_TO else seed,
+                    max_new_tokens=form.max_new_tokens,
+                    traced=True,
+                )
+                yield ShuffleView(
+                    f"Order {len(rows)} done",
+                    shuffle_table(columns, rows, caption=caption),
+                    spread_picture(columns, rows, context=f"{engine.model_name}, {engine.dtype}"),
+                    Outcome(replace(finished, tried=tuple(tried)), certificate),
+                )
             elif time.monotonic() - drawn >= REDRAW_S:
                 drawn = time.monotonic()
-                yield ShuffleView(None, f"Order {len(rows) + 1} of {len(orders)}: {progress_sentence(item)}")
-    yield ShuffleView(None, f"Done: {len(rows)} orders in {time.monotonic() - began:.1f} s.")
+                yield ShuffleView(f"Order {len(rows) + 1} of {len(orders)}: {progress_sentence(item)}")
+    yield ShuffleView(f"Done: {len(rows)} orders in {time.monotonic() - began:.1f} s.")
+
+
+def try_orders(
+    engine: Engine, form: Form, orders: Sequence[Sequence[int]]
+) -> tuple[tuple[ShuffleColumn, ...], tuple[ShuffleRow, ...], str]:
+    """What `shuffle_table` draws of these orders of the form's documents: columns, rows and caption.
+
+    Raises InputError if the form cannot be run.
+    """
+    events = compare_orders(
+        engine,
+        form_layout(form, engine),
+        methods=form.methods,
+        orders=orders,
+        max_new_tokens=form.max_new_tokens,
+    )
+    tried = [event for event in events if isinstance(event, OrderRow)]
+    rows = tuple(_row(engine, form, row, tried[0].cells) for row in tried)
+    return columns_of(form), rows, caption_of(engine, form)
+
+
+def columns_of(form: Form) -> tuple[ShuffleColumn, ...]:
+    """A column for each of the form's methods."""
+    return tuple(
+        ShuffleColumn(row.name, row.label, row.promises_invariance) for row in get_methods(form.methods)
+    )
+
+
+def caption_of(engine: Engine, form: Form) -> str:
+    """What a table of orders compares, in words."""
+    return (
+        f"{engine.model_name}, {engine.dtype} on {engine.device}, greedy decoding, at most "
+        f"{form.max_new_tokens} tokens. Every row is computed anew and compared with the first; Δ logit is "
+        "the largest over the question and the answer up to the first token that differs; the "
+        "log-probability is that of the method's own answer in the first row."
+    )
+
+
+def _identities(form: Form, order: Sequence[int]) -> tuple[int, ...]:
+    """The identity of the document at each place, of an order of the form's slots."""
+    return tuple(form.order[place] for place in order)
+
+
+def _tried(engine: Engine, result: RunResult, order: tuple[int, ...]) -> TriedOrder:
+    return TriedOrder(
+        order=order,
+        label=" ".join(map(document_letter, order)),
+        told={
+            method: answer_tokens(engine.decode_tokens, result, method, order, METHODS[method].label)
+            for method in result.answers
+        },
+    )
 
 
 def _row(engine: Engine, form: Form, row: OrderRow, reference: dict[str, OrderCell]) -> ShuffleRow:
     return ShuffleRow(
-        order=tuple(form.order[place] for place in row.order),
+        order=_identities(form, row.order),
         cells={
             method: ShuffleCell(
                 text=cell.answer.text,
@@ -79,6 +188,7 @@ def _row(engine: Engine, form: Form, row: OrderRow, reference: dict[str, OrderCe
                 first_difference=_first_difference(engine, cell, reference[method]),
                 max_abs_logit_diff=cell.max_abs_logit_diff,
                 bitwise_equal=cell.bitwise_equal,
+                logprob=cell.reference_logprob,
             )
             for method, cell in row.cells.items()
         },
