@@ -145,17 +145,22 @@
   // What is open stays open -------------------------------------------------------------------------
 
   const opened = new Map();
+  const seen = new WeakSet();
   document.addEventListener(
     "toggle",
     ({ target }) => {
-      if (target instanceof Element && target.matches("details.pine-more[id]")) opened.set(target.id, target.open);
+      if (!(target instanceof Element) || !target.matches("details.pine-more[id]")) return;
+      seen.add(target);
+      opened.set(target.id, target.open);
     },
     true,
   );
   new MutationObserver(() => {
     for (const [id, open] of opened) {
       const details = document.getElementById(id);
-      if (details && details.open !== open) details.open = open;
+      if (!details || seen.has(details)) continue;
+      seen.add(details);
+      details.open = open;
     }
   }).observe(document, { childList: true, subtree: true });
 
@@ -246,7 +251,9 @@
       if (!rect.width || !rect.height) return;
       grow(rect);
       const { x, y } = place(rect);
-      const box = { x, y, width: rect.width, height: rect.height, rx: parseFloat(style.borderTopLeftRadius) || 0 };
+      // A radius larger than the box is a round end, not an ellipse.
+      const radius = Math.min(parseFloat(style.borderTopLeftRadius) || 0, rect.width / 2, rect.height / 2);
+      const box = { x, y, width: rect.width, height: rect.height, rx: radius };
       if (element.matches(".pine-masked")) {
         content.append(draw("rect", { ...box, fill: "url(#hatch)" }));
       } else if (element.matches(".pine-causal")) {
@@ -307,10 +314,12 @@
           text.replace(/\s+/g, " "),
         );
         if (style.writingMode.startsWith("vertical")) {
-          const [middleX, top] = [x + rect.width / 2, y];
-          words.setAttribute("x", top);
-          words.setAttribute("y", -middleX + size * 0.35);
-          words.setAttribute("transform", "rotate(90)");
+          const middleX = x + rect.width / 2;
+          // Turned by half a circle it runs upwards.
+          const isTurned = style.transform.startsWith("matrix(-1");
+          words.setAttribute("x", isTurned ? -(y + rect.height) : y);
+          words.setAttribute("y", (isTurned ? middleX : -middleX) + size * 0.35);
+          words.setAttribute("transform", `rotate(${isTurned ? -90 : 90})`);
         }
         content.append(words);
       }
