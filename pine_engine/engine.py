@@ -230,11 +230,7 @@ class Engine:
         Returns for each method one Score per continuation. Raises InputError for an empty one.
         """
         layout = self.tokenize(prompt)
-        with self._tokenizer_lock:
-            answers = [tokenize_text(text, self.tokenizer) for text in continuations]
-        for text, ids in zip(continuations, answers, strict=True):
-            if not ids:
-                raise InputError(f"the answer {text!r} has no tokens; give some text")
+        answers = [self.tokenize_answer(text) for text in continuations]
         room = max(map(len, answers), default=0)
         self.check_length(layout, room)
         scores: dict[str, list[Score]] = {}
@@ -242,15 +238,39 @@ class Engine:
         for method in get_methods(methods):
             row, logits = self.prefill(layout, method, room=room, rows_kept=1, donors=read)
             read.append(row)
-            length = row.cache.length
-            scores[method.name] = []
-            for text, ids in zip(continuations, answers, strict=True):
-                later = self.extend([row], [ids[:-1]])[0] if len(ids) > 1 else logits[:0]
-                row.cache.truncate(length)
-                logprobs = torch.cat((logits, later)).float().log_softmax(-1)
-                chosen = logprobs.gather(1, torch.tensor(ids, device=logprobs.device)[:, None])[:, 0]
-                scores[method.name].append(Score(method.name, text, ids, tuple(chosen.tolist())))
+            scores[method.name] = [
+                self.score_answer(row, logits, text, ids)
+                for text, ids in zip(continuations, answers, strict=True)
+            ]
         return scores
+
+    def tokenize_answer(self, text: str) -> tuple[int, ...]:
+        """The tokens of a given answer, taken as data. Raises InputError if there are none."""
+        with self._tokenizer_lock:
+            ids = tokenize_text(text, self.tokenizer)
+        if not ids:
+            raise InputError(f"the answer {text!r} has no tokens; give some text")
+        return ids
+
+    def score_answer(
+        self,
+        row: Row,
+        logits: Tensor,
+        text: str,
+        ids: tuple[int, ...],
+        on_layer: Callable[[int], None] = lambda _: None,
+    ) -> Score:
+        """How likely a given answer follows a prompt that has been read; the row is left as it was.
+
+        logits: (1, V) of the prompt's last token. ids: the answer's tokens, for which the row must have
+        room. on_layer: as in prefill. To be called under torch.inference_mode.
+        """
+        length = row.cache.length
+        later = self.extend([row], [ids[:-1]], on_layer)[0] if len(ids) > 1 else logits[:0]
+        row.cache.truncate(length)
+        logprobs = torch.cat((logits, later)).float().log_softmax(-1)
+        chosen = logprobs.gather(1, torch.tensor(ids, device=logprobs.device)[:, None])[:, 0]
+        return Score(row.state.plan.method.name, text, ids, tuple(chosen.tolist()))
 
     def prefill(
         self,
