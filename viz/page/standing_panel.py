@@ -1,0 +1,158 @@
+"""Where the answer stands: one document goes through all slots, the question and the answer stay."""
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import gradio as gr
+
+from pine_engine.methods import METHODS
+from viz.identity import document_letter
+from viz.markup import empty_panel
+from viz.page.failures import notice
+from viz.page.form import read_form
+from viz.page.running import MODEL_EVENT, PRIVATE_EVENT, StopFlag, run_with_engine
+from viz.page.source import EngineSource
+from viz.page.workspace import DEFAULT_METHODS, Workspace, wire_stop
+
+if TYPE_CHECKING:  # imports torch, which would keep the page waiting
+    from pine_engine.engine import Engine
+
+ALWAYS_COMPARED = ("vanilla", "nia")
+"""What vanilla does is taken apart by setting NIA beside it."""
+
+NOTHING_YET = "No document has been moved yet."
+
+
+@dataclass(frozen=True)
+class StandingPanel:
+    """The widgets. stopping: state, whether Stop was pressed."""
+
+    document: gr.Dropdown
+    answer: gr.Textbox
+    run: gr.Button
+    stop: gr.Button
+    status: gr.HTML
+    pictures: gr.HTML
+    stopping: gr.State
+
+
+def compared_methods(ticked: Sequence[str]) -> tuple[str, ...]:
+    """The ticked methods, and vanilla and NIA, in the order of the table of methods."""
+    return tuple(name for name in METHODS if name in (*ticked, *ALWAYS_COMPARED))
+
+
+def work_sentence(num_documents: int, ticked: Sequence[str]) -> str:
+    """What is computed, in words."""
+    if num_documents < 2:
+        return "There is one slot only; add a document."
+    methods = compared_methods(ticked)
+    added = [METHODS[name].label for name in methods if name not in ticked]
+    note = f" ({' and '.join(added)} added to the ticked ones)" if added else ""
+    prompts = num_documents * len(methods)
+    return f"{num_documents} slots × {len(methods)} methods{note}: {prompts} prompts to read."
+
+
+def document_choices(identities: Sequence[int]) -> list[tuple[str, int]]:
+    """Choices of the document to move: what is shown, and its identity."""
+    return [(f"Document {document_letter(identity)}", identity) for identity in sorted(identities)]
+
+
+def build_standing(num_documents: int) -> StandingPanel:
+    """Makes the widgets. num_documents: how many the editor shows at first."""
+    with gr.Column(elem_id="standing-section", elem_classes="page-section"):
+        gr.HTML(
+            "<h2>Where the answer stands</h2><p>One document goes through all slots; the others keep their "
+            "order. In each slot every method says how likely it finds the same answer, so a line that is "
+            "not flat is position bias. Vanilla and NIA are always compared: under NIA documents do not see "
+            "each other, so its line shows what positions (RoPE) do alone, and what vanilla does beyond "
+            "that is causal attention.</p>"
+        )
+        with gr.Row(elem_classes="page-row"):
+            document = gr.Dropdown(
+                document_choices(range(num_documents)),
+                value=0,
+                label="Document to move",
+                elem_id="standing-document",
+                scale=1,
+                min_width=160,
+            )
+            answer = gr.Textbox(
+                "",
+                label="Reference answer",
+                info="Left empty, it is PINE’s answer, which is the same in every order and favours no slot.",
+                lines=1,
+                max_lines=3,
+                elem_id="standing-answer",
+                scale=4,
+                min_width=260,
+            )
+        with gr.Row(elem_classes="page-row"):
+            run = gr.Button("Move the document", variant="primary", elem_id="standing-run", min_width=200)
+            stop = gr.Button("Stop", variant="stop", elem_id="standing-stop", interactive=False, min_width=80)
+        status = gr.HTML(notice(work_sentence(num_documents, DEFAULT_METHODS)), elem_id="standing-status")
+        pictures = gr.HTML(empty_panel(NOTHING_YET), elem_id="standing-pictures")
+    return StandingPanel(document, answer, run, stop, status, pictures, gr.State(StopFlag()))
+
+
+def wire_standing(panel: StandingPanel, page: Workspace, source: EngineSource) -> None:
+    """Connects the widgets."""
+
+    def announce(identities: Sequence[int], ticked: Sequence[str], chosen: int | None) -> dict[Any, Any]:
+        kept = chosen if chosen in identities else min(identities, default=None)
+        return {
+            panel.document: gr.update(choices=document_choices(identities), value=kept),
+            panel.status: notice(work_sentence(len(identities), ticked)),
+        }
+
+    gr.on(
+        [page.editor.identities.change, page.methods.change],
+        announce,
+        [page.editor.identities, page.methods, panel.document],
+        [panel.document, panel.status],
+        **PRIVATE_EVENT,
+    )
+
+    def idle(html: str) -> dict[Any, Any]:
+        return {panel.status: html, panel.stop: gr.update(interactive=False)}
+
+    def run(
+        stop: StopFlag, document: int | None, answer: str | None, *values: Any
+    ) -> Generator[dict[Any, Any], None, None]:
+        form = read_form(*values)
+        form = replace(form, methods=compared_methods(form.methods))
+
+        def work(engine: "Engine") -> Generator[dict[Any, Any], None, None]:
+            from viz.page.standing import stand  # imports torch, which is there by now
+
+            sentence = ""
+            for view in stand(engine, form, document=document or 0, answer=answer or ""):
+                sentence = view.sentence
+                updates: dict[Any, Any] = {panel.status: notice(sentence)}
+                yield updates if view.pictures is None else updates | {panel.pictures: view.pictures}
+            yield idle(notice(sentence))
+
+        yield {
+            panel.status: notice("Starting"),
+            panel.stop: gr.update(interactive=True),
+            panel.pictures: empty_panel(NOTHING_YET),
+        }
+        yield from run_with_engine(
+            source,
+            work,
+            stop=stop,
+            say=lambda sentence: {panel.status: notice(sentence)},
+            fail=lambda sentence: idle(notice(sentence, kind="error")),
+            stopped=lambda: idle(notice("Stopped. The slots computed so far are kept.")),
+        )
+
+    panel.run.click(
+        run,
+        [panel.stopping, panel.document, panel.answer, *page.inputs],
+        [panel.status, panel.stop, panel.pictures],
+        show_progress="minimal",
+        show_progress_on=panel.status,
+        api_visibility="private",
+        **MODEL_EVENT,
+    )
+    wire_stop(panel.stop, panel.stopping)
