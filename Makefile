@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help setup run test check format bench clean
+.PHONY: help setup run test check format bench record clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -38,6 +38,9 @@ format: $(VENV)/.stamp-dev ## Put all files into the one format
 
 bench: $(VENV)/.stamp-run ## Measure speed on this machine (ARGS="..." is passed on)
 	$(BIN)/python -m pine_engine bench $(ARGS)
+
+record: $(VENV)/.stamp-run ## Record anew the run that the lesson shows
+	$(BIN)/python -m viz.page.record $(ARGS)
 
 clean: ## Remove .venv and all caches
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -32,11 +32,11 @@ from viz.masks import mask_picture
 from viz.page.answering import FinishedRun
 from viz.page.drawn_masks import segment_mask
 from viz.page.drawn_positions import shown_place, view_of
-from viz.page.reading import first_selection, query_of_step, ranked_trace, run_documents
+from viz.page.reading import first_selection, plan_of, query_of_step, ranked_trace, run_documents
 from viz.page.recordings import Recording, lesson_recording
 from viz.page.running_example import example_positions, example_tokens
 from viz.page.selection import Query
-from viz.page.theme import ASSETS
+from viz.page.theme import ASSETS, SCRIPTS
 from viz.page.told import TriedOrder
 from viz.picture import picture
 from viz.positions import position_table, table_numbers, view_text
@@ -65,7 +65,7 @@ def lesson_document(own: FinishedRun | None) -> str:
         title=TITLE,
         about=f"{about}. This page works offline.",
         styles=(ASSETS / "figures.css").read_text(encoding="utf-8"),
-        scripts=[(ASSETS / name).read_text(encoding="utf-8") for name in ("pictures.js", "lesson.js")],
+        scripts=[(ASSETS / name).read_text(encoding="utf-8") for name in SCRIPTS],
     )
 
 
@@ -390,7 +390,7 @@ def _masks(run: FinishedRun, *methods: str) -> str:
 def _ruler(run: FinishedRun, chosen_in: FinishedRun, method: str) -> str:
     """What the last token of the question sees. chosen_in: the run whose most decisive head is taken."""
     place = shown_place(chosen_in, first_selection(chosen_in))
-    view = view_of(run, method, query_of_step(run, 0), place)
+    view = view_of(run, plan_of(run, method), query_of_step(run, 0), place)
     assert view is not None
     where = f", {place_name(place.layer, place.head)}" if view.importance is not None else ""
     order = " ".join(map(document_letter, run.order))

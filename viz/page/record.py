@@ -43,7 +43,7 @@ def record(engine: Engine, form: Form, *, example: str, date: datetime.date) -> 
         example=example,
         question=form.question,
         run=replace(outcome.finished, recorded=sentence),
-        exchanged=_question_only(replace(_run(engine, form, exchanged), recorded=sentence)),
+        exchanged=replace(_for_the_proof(_run(engine, form, exchanged)), recorded=sentence),
         columns=columns,
         rows=rows,
         caption=f"{sentence}. {caption}",
@@ -51,28 +51,32 @@ def record(engine: Engine, form: Form, *, example: str, date: datetime.date) -> 
 
 
 def _run(engine: Engine, form: Form, order: Sequence[int]) -> FinishedRun:
-    """PINE's run with the documents in this order."""
+    """The run with the documents in this order."""
     entries = tuple(form.entries[place] for place in order)
-    *_, last = answer(engine, replace(form, entries=entries, methods=("pine",)))
+    *_, last = answer(engine, replace(form, entries=entries))
     assert last.finished is not None
     return last.finished
 
 
-def _question_only(run: FinishedRun) -> FinishedRun:
-    """The run with what its traces say of documents and question: all that the proof needs of it."""
+def _for_the_proof(run: FinishedRun) -> FinishedRun:
+    """What PINE's trace says of documents and question.
+
+    It comes out of a run of all methods: in a run of its own, a batch of another shape, last bits differ.
+    """
     rows = slice(run.result.layout.suffix_length)
-    traces = {
-        method: replace(
-            trace,
-            suffix_starts=trace.suffix_starts[:, :, rows],
-            suffix_importance=None
-            if trace.suffix_importance is None
-            else trace.suffix_importance[:, :, rows],
-            suffix_attention=None,
-        )
-        for method, trace in run.result.traces.items()
-    }
-    return replace(run, result=replace(run.result, traces=traces))
+    trace = run.result.traces["pine"]
+    assert trace.suffix_importance is not None
+    short = replace(
+        trace,
+        suffix_starts=trace.suffix_starts[:, :, rows],
+        suffix_importance=trace.suffix_importance[:, :, rows],
+        suffix_attention=None,
+    )
+    return replace(
+        run,
+        result=replace(run.result, answers={"pine": run.result.answers["pine"]}, traces={"pine": short}),
+        told={"pine": run.told["pine"]},
+    )
 
 
 def example_form(name: str) -> Form:

@@ -8,14 +8,17 @@ ASSETS = Path(__file__).parents[2] / "assets"
 
 STYLESHEETS = (ASSETS / "figures.css", ASSETS / "style.css")
 
+SCRIPTS = ("pictures.js", "lesson.js")
+"""Of assets; a saved lesson holds them too."""
+
 _SANS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "Noto Sans", "sans-serif")
 _MONO = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace")
 
 
 def page_head() -> str:
-    """HTML for the head of the page: the script behind all pictures, in the page itself."""
-    script = (ASSETS / "pictures.js").read_text(encoding="utf-8")
-    return f"<script>{script}</script>"
+    """HTML for the head of the page: the scripts of pictures, lesson and projector, in the page itself."""
+    scripts = [(ASSETS / name).read_text(encoding="utf-8") for name in (*SCRIPTS, "projector.js")]
+    return "".join(f"<script>{script}</script>" for script in scripts)
 
 
 def page_theme() -> gr.themes.Base:
