@@ -89,12 +89,17 @@ TERMS = {term.name: term for term in _TERMS}
 def term(name: str, text: str = "") -> Markup:
     """The word as a button that shows its explanation; text: how it stands in the sentence, if otherwise.
 
-    The explanation itself stands once in the page, in glossary_html().
+    The explanation itself stands once in the page, in explanations_html().
     """
     found = TERMS[name]
     return Markup(render("term.html", term=found, text=text or name))
 
 
 def glossary_html() -> str:
-    """HTML: all words with their explanations, and the explanations that `term` shows."""
+    """HTML: all words with their explanations, as a list."""
     return render("glossary.html", terms=_TERMS, paper=PAPER)
+
+
+def explanations_html() -> str:
+    """HTML: the explanations that `term` shows, hidden until then; to stand where nothing hides it."""
+    return render("explanations.html", terms=_TERMS)

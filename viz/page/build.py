@@ -1,21 +1,27 @@
-"""The page from top to bottom: the main job, the shuffle, the inside, the running example."""
+"""The page from top to bottom: the main job, the orders, the inside, the lesson."""
 
 from typing import Any
 
 import gradio as gr
 
+from viz.glossary import explanations_html, glossary_html
 from viz.markup import empty_panel
 from viz.page.api import add_api
 from viz.page.examples import load_examples
 from viz.page.failures import notice
 from viz.page.inside_panel import build_inside, wire_inside
+from viz.page.lesson_panel import build_lesson, lesson_html, wire_lesson
 from viz.page.running import PRIVATE_EVENT, QUEUE_SIZE
 from viz.page.shuffle_panel import build_shuffle, wire_shuffle
 from viz.page.source import EngineSource, Status
+from viz.page.standing_panel import build_standing, wire_standing
 from viz.page.workspace import build_workspace, wire_workspace
 
 TITLE = "PINE Explorer"
 QUESTION = "Does the order of the documents change a language model’s answer, and why?"
+
+PROJECTOR = '<button type="button" class="page-header-button" data-projector>Projector</button>'
+"""Turned on and off by assets/projector.js."""
 
 
 def build_page(source: EngineSource) -> gr.Blocks:
@@ -26,23 +32,38 @@ def build_page(source: EngineSource) -> gr.Blocks:
         with gr.Row(elem_id="header"):
             gr.HTML(f"<h1>{TITLE}</h1><p>{QUESTION}</p>", scale=3, min_width=300)
             model = gr.HTML(status_html(source.status), elem_id="model-status", min_width=220)
+            gr.HTML(PROJECTOR, elem_id="projector-button", min_width=0)
         workspace = build_workspace(examples)
-        shuffle = build_shuffle(len(examples[0].documents))
+        num_documents = len(examples[0].documents)
+        with gr.Column(elem_id="orders-section"), gr.Tabs():
+            with gr.Tab("Shuffle"):
+                shuffle = build_shuffle(num_documents)
+            with gr.Tab("Where the answer stands"):
+                standing = build_standing(num_documents)
         inside = build_inside()
-        with gr.Column(elem_id="example-section", elem_classes="page-section"):
-            gr.HTML(
-                "<h2>The idea on eight tokens</h2><p>The paper’s running example: one system token, three "
-                "documents of two tokens each, and one token of the answer. No model is needed.</p>"
-            )
-            running_example = gr.HTML(empty_panel("Drawing the example."), elem_id="running-example")
+        with gr.Column(elem_id="learn-section"), gr.Tabs():
+            with gr.Tab("Lesson"):
+                lesson = build_lesson()
+            with gr.Tab("Eight tokens"):
+                gr.HTML(
+                    "<h2>The idea on eight tokens</h2><p>The paper’s running example: one system token, "
+                    "three documents of two tokens each, and one token of the answer. No model is needed.</p>"
+                )
+                running_example = gr.HTML(empty_panel("Drawing the example."), elem_id="running-example")
+            with gr.Tab("Words"):
+                gr.HTML(f"<h2>The words</h2>{glossary_html()}", elem_id="words")
+        gr.HTML(explanations_html())
         ready = gr.State(source.status.stage == "ready")
         timer = gr.Timer(1.0)
 
         run_event = wire_workspace(workspace, source, examples, ready)
-        wire_shuffle(shuffle, workspace, source)
-        wire_inside(inside, workspace.finished, run_event)
+        shuffle_event = wire_shuffle(shuffle, workspace, source)
+        wire_standing(standing, workspace, source)
+        wire_inside(inside, workspace.finished, [run_event, shuffle_event])
+        wire_lesson(lesson, workspace.finished)
         _wire_status(page, timer, model, ready, source)
         page.load(_running_example, None, running_example, **PRIVATE_EVENT)
+        page.load(lesson_html, None, lesson.lesson, **PRIVATE_EVENT)
         page.queue(max_size=QUEUE_SIZE)
     assert isinstance(page, gr.Blocks)
     return page

@@ -1,6 +1,6 @@
 """Inside the last run: the selection that all pictures share, and a tab for each picture."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -110,8 +110,8 @@ def build_inside() -> InsidePanel:
     )
 
 
-def wire_inside(panel: InsidePanel, finished: gr.State, run_event: Any) -> None:
-    """Connects the widgets. finished: state with the last finished run; run_event: what writes it."""
+def wire_inside(panel: InsidePanel, finished: gr.State, run_events: Sequence[Any]) -> None:
+    """Connects the widgets. finished: state with the last finished run; run_events: what writes it."""
     pictures = list(panel.pictures.values())
 
     def show_run(run: "FinishedRun | None", tab: str) -> Any:
@@ -135,12 +135,13 @@ def wire_inside(panel: InsidePanel, finished: gr.State, run_event: Any) -> None:
             panel.pictures[tab]: _drawing(tab)(run, first),
         }
 
-    run_event.then(
-        show_run,
-        [finished, panel.tab],
-        [panel.summary, panel.body, panel.selection, *panel.controls, *pictures],
-        **PRIVATE_EVENT,
-    )
+    for event in run_events:
+        event.then(
+            show_run,
+            [finished, panel.tab],
+            [panel.summary, panel.body, panel.selection, *panel.controls, *pictures],
+            **PRIVATE_EVENT,
+        )
 
     def show(run: "FinishedRun", selection: Selection, tab: str) -> dict[Any, Any]:
         return {
@@ -152,9 +153,8 @@ def wire_inside(panel: InsidePanel, finished: gr.State, run_event: Any) -> None:
             panel.pictures[tab]: _drawing(tab)(run, selection),
         }
 
-    def take_pick(
-        event: gr.EventData, run: "FinishedRun | None", selection: Selection | None, tab: str
-    ) -> Any:
+    # gradio reads the hints of functions that take an event, so these name no type that is not imported.
+    def take_pick(event: gr.EventData, run: Any, selection: Selection | None, tab: str) -> Any:
         if run is None or selection is None:
             return gr.skip()
         from viz.page.reading import bounds_of, first_selection
@@ -169,7 +169,7 @@ def wire_inside(panel: InsidePanel, finished: gr.State, run_event: Any) -> None:
             return gr.skip()
         return show(run, _chosen(selection, *values), tab)
 
-    def open_tab(event: gr.SelectData, run: "FinishedRun | None", selection: Selection | None) -> Any:
+    def open_tab(event: gr.SelectData, run: Any, selection: Selection | None) -> Any:
         tab = next(name for name, label in TABS if label == event.value)
         if run is None or selection is None:
             return {panel.tab: tab}
