@@ -1,9 +1,10 @@
 """The shuffle of the page: orders, controls, what it hands on, and the files it offers."""
 
+import asyncio
 import json
 import math
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,15 @@ from tests.tokenizers import letter_tokenizer
 from tests.viz_reading import HOSTILE, assert_harmless, read_html, table_cells
 from viz.page import documents, shuffle_panel
 from viz.page.answering import FinishedRun
-from viz.page.build import build_page
 from viz.page.documents import MAX_DOCUMENTS, entries_from
+from viz.page.examples import load_examples
 from viz.page.form import Form, form_layout
 from viz.page.running import StopFlag
 from viz.page.sheets import Files, form_comparison, remove_files, sheet_of, write_files
+from viz.page.shuffle_panel import build_shuffle, wire_shuffle
 from viz.page.shuffling import Outcome, orders_for, shuffle, try_orders, with_controls
 from viz.page.source import EngineSource
+from viz.page.workspace import build_workspace
 
 THREE = entries_from([("Varo", "red"), ("Senna", "green"), ("Orm", "white")])
 B_A_C = documents.move(THREE, 0, 1)
@@ -219,29 +222,33 @@ def test_hostile_text_stays_text(text: str, engine: Engine, tmp_path: Path) -> N
 
 
 @pytest.fixture(scope="module")
-def callbacks(engine: Engine) -> dict[str, Any]:
-    """The page's shuffle event, with the widgets it writes."""
+def event(engine: Engine) -> Any:
+    """The page's shuffle: the function behind its button, and the widgets that it writes."""
     source = EngineSource(lambda: engine, "tiny")
     source.start()
-    # In a thread, where gradio's loops do not meet those of browser tests.
-    built: list[gr.Blocks] = []
-    thread = threading.Thread(target=lambda: built.append(build_page(source)))
-    thread.start()
-    thread.join()
-    functions = [function for function in built[0].fns.values() if function.name == "shuffle"]
-    (event,) = [function for function in functions if len(function.outputs) > 5]
-    return {"event": event, "names": {block: block.elem_id for block in event.outputs}}
+
+    async def build() -> Any:
+        with gr.Blocks() as blocks:
+            page = build_workspace(load_examples())
+            pressed = wire_shuffle(build_shuffle(3), page, source)
+        return blocks, pressed, page
+
+    # Outside a running loop gradio makes loops that it never closes; and in a thread, because the browser
+    # tests leave a loop of their own running in the main one.
+    with ThreadPoolExecutor(1) as pool:
+        blocks, pressed, page = pool.submit(lambda: asyncio.run(build())).result()
+    (found,) = [function for function in blocks.fns.values() if function.name == "shuffle"]
+    assert page.finished in found.outputs and callable(pressed.then)
+    return found
 
 
-def press(
-    callbacks: dict[str, Any], stop: StopFlag, kept: Files | None, controls: bool, entries=B_A_C
-) -> Any:
+def press(event: Any, stop: StopFlag, kept: Files | None, controls: bool, entries=B_A_C) -> Any:
     """Presses Shuffle with these documents."""
     titles = [entry.title for entry in entries] + [""] * (MAX_DOCUMENTS - len(entries))
     texts = [entry.text for entry in entries] + [""] * (MAX_DOCUMENTS - len(entries))
     identities = tuple(entry.identity for entry in entries)
     values = ("retrieval_qa", "Which?", "Answer.", ["pine"], 3, identities, *titles, *texts)
-    return callbacks["event"].fn(stop, kept, 6, 0, controls, *values)
+    return event.fn(stop, kept, 6, 0, controls, *values)
 
 
 def last_values(views: list[dict[Any, Any]]) -> dict[str, Any]:
@@ -253,28 +260,28 @@ def last_values(views: list[dict[Any, Any]]) -> dict[str, Any]:
     return shown
 
 
-def test_the_page_offers_certificate_and_pictures_after_a_shuffle(callbacks: dict[str, Any]) -> None:
-    views = list(press(callbacks, StopFlag(), None, True))
+def test_the_page_offers_certificate_and_pictures_after_a_shuffle(event: Any) -> None:
+    views = list(press(event, StopFlag(), None, True))
     began, ended = last_values(views[:1]), last_values(views)
     assert began["certificate-offer"]["visible"] is False and began["shuffle-spread"] == ""
     assert ended["certificate-offer"]["visible"] is True
     assert "Done: 6 orders" in ended["shuffle-status"]
-    assert set(views[-1]) <= set(callbacks["event"].outputs)
+    assert set(views[-1]) <= set(event.outputs)
     files = ended["Files"]
     assert (ended["certificate"], ended["certificate-page"]) == (str(files.certificate), str(files.page))
     assert len(read_certificate(files.certificate).methods) == 5
     assert len(ended["FinishedRun"].tried) == 5
     # The next shuffle removes what this one offered, before it begins.
-    again = press(callbacks, StopFlag(), files, False)
+    again = press(event, StopFlag(), files, False)
     next(again)
     assert not files.folder.exists()
     again.close()
 
 
-def test_what_was_tried_before_stop_is_handed_on(callbacks: dict[str, Any]) -> None:
+def test_what_was_tried_before_stop_is_handed_on(event: Any) -> None:
     stop = StopFlag()
     views = []
-    for view in press(callbacks, stop, None, False):
+    for view in press(event, stop, None, False):
         views.append(view)
         stop.requested = stop.requested or "Order 2 done" in str(last_values([view]).get("shuffle-status"))
     ended = last_values(views)
@@ -284,9 +291,9 @@ def test_what_was_tried_before_stop_is_handed_on(callbacks: dict[str, Any]) -> N
     remove_files(ended["Files"])
 
 
-def test_a_shuffle_stopped_before_its_first_order_hands_on_nothing(callbacks: dict[str, Any]) -> None:
+def test_a_shuffle_stopped_before_its_first_order_hands_on_nothing(event: Any) -> None:
     stop = StopFlag()
-    views = press(callbacks, stop, None, False)
+    views = press(event, stop, None, False)
     shown = [next(views), next(views)]
     stop.requested = True
     ended = last_values([*shown, *views])
@@ -294,7 +301,7 @@ def test_a_shuffle_stopped_before_its_first_order_hands_on_nothing(callbacks: di
     assert ended["certificate-offer"]["visible"] is False
 
 
-def test_a_shuffle_that_fails_says_so_and_offers_nothing(callbacks: dict[str, Any]) -> None:
-    ended = last_values(list(press(callbacks, StopFlag(), None, True, entries_from([("", " "), ("", "x")]))))
+def test_a_shuffle_that_fails_says_so_and_offers_nothing(event: Any) -> None:
+    ended = last_values(list(press(event, StopFlag(), None, True, entries_from([("", " "), ("", "x")]))))
     assert "Document A is empty" in ended["shuffle-status"]
     assert ended["certificate-offer"]["visible"] is False and "Files" not in ended

@@ -153,9 +153,7 @@ def wire_shuffle(panel: ShufflePanel, page: Workspace, source: EngineSource) -> 
     def idle(html: str) -> dict[Any, Any]:
         return {panel.status: html, panel.stop: gr.update(interactive=False)}
 
-    def hand_over(outcome: "Outcome | None") -> dict[Any, Any]:
-        if outcome is None:
-            return {}
+    def hand_over(outcome: "Outcome") -> dict[Any, Any]:
         from viz.page.sheets import write_files  # imports torch, which is there by now
 
         files = write_files(outcome.certificate, panel.certificate.GRADIO_CACHE)
@@ -185,15 +183,13 @@ def wire_shuffle(panel: ShufflePanel, page: Workspace, source: EngineSource) -> 
             nonlocal outcome
             views = shuffling.shuffle(engine, form, count=int(count), seed=int(seed or 0), controls=controls)
             for view in views:
-                outcome = view.outcome or outcome
                 shown = {panel.table: view.table, panel.spread: view.spread}
                 yield {panel.status: notice(view.sentence)} | {
                     widget: html for widget, html in shown.items() if html is not None
                 }
-            yield idle(notice(view.sentence)) | hand_over(outcome)
-
-        def stopped() -> dict[Any, Any]:
-            return idle(notice("Stopped. The orders tried so far are kept.")) | hand_over(outcome)
+                # Behind the yield, because Stop may keep the view of one more order from being shown.
+                outcome = view.outcome or outcome
+            yield idle(notice(view.sentence))
 
         yield {
             panel.status: notice("Starting"),
@@ -209,8 +205,10 @@ def wire_shuffle(panel: ShufflePanel, page: Workspace, source: EngineSource) -> 
             stop=stop,
             say=lambda sentence: {panel.status: notice(sentence)},
             fail=lambda sentence: idle(notice(sentence, kind="error")),
-            stopped=stopped,
+            stopped=lambda: idle(notice("Stopped. The orders tried so far are kept.")),
         )
+        if outcome:
+            yield hand_over(outcome)
 
     event = panel.shuffle.click(
         shuffle,
