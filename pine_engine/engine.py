@@ -72,19 +72,22 @@ class Engine:
         *,
         name: str = "model",
         revision: str | None = None,
+        address: str | None = None,
         stop_ids: frozenset[int] = frozenset(),
         max_context: int | None = None,
     ) -> None:
         """Wraps a transformers model that is already loaded, after it has proved itself.
 
-        tokenizer: needed for prompts of text; prompts of tokens do without. max_context: in tokens, from
-        the model's configuration if None. Raises ModelError if the model's attention is not supported.
+        tokenizer: needed for prompts of text; prompts of tokens do without. address: what `load` takes
+        elsewhere for the same model; its name if None. max_context: in tokens, from the model's
+        configuration if None. Raises ModelError if the model's attention is not supported.
         """
         config = model.config.get_text_config()
         self.model = model
         self.tokenizer = tokenizer
         self.model_name = name
         self.revision = revision
+        self.address = address or name
         self.stop_ids = stop_ids
         self.max_context: int = max_context or models.max_context(model)
         self.num_layers: int = config.num_hidden_layers
@@ -114,6 +117,7 @@ class Engine:
             loaded.tokenizer,
             name=loaded.source.name,
             revision=loaded.source.revision,
+            address=loaded.source.address,
             stop_ids=loaded.stop_ids,
             max_context=loaded.max_context,
         )
