@@ -15,8 +15,8 @@ FLOW = [
     *("reuse", "checkpoint", "probe", "embedded", "models", "streaming", "run", "engine"),
     *("batch", "stock", "wrappers", "catalog", "next_token", "permutation", "calibration"),
     *("invariance", "standing", "profiling", "synthetic", "selftest", "report", "inputs"),
-    *("debias", "conformance", "memory", "benchmark", "terminal", "options", "bench_command"),
-    *("catalog_command", "cli", "__main__"),
+    *("certificate", "debias", "conformance", "memory", "benchmark", "terminal", "options", "bench_command"),
+    *("repeat_command", "catalog_command", "cli", "__main__"),
 ]
 """The modules of pine_engine, each importing only those before it."""
 
