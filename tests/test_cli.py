@@ -824,5 +824,5 @@ def test_bad_input_is_one_line_without_traceback(tmp_path: Path) -> None:
 def test_help_names_every_verb(tmp_path: Path) -> None:
     done = start("--help", cwd=tmp_path)
     assert done.returncode == 0
-    for verb in ("compare", "verify", "debias", "conformance", "bench"):
+    for verb in ("compare", "verify", "repeat", "debias", "conformance", "bench"):
         assert verb in done.stdout
