@@ -96,8 +96,8 @@ def effects_picture(sweep: Sweep, effects: Effects) -> str:
     chart = line_chart(
         [
             Series("Vanilla", effects.total, 0),
-            Series("RoPE alone (NIA)", effects.rope, 1),
-            Series("causal attention", effects.causal, 6),
+            Series("RoPE (NIA)", effects.rope, 1),
+            Series("causal", effects.causal, 6),
         ],
         _slots(len(effects.total)),
         x_title="slot",
