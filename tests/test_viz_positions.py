@@ -239,7 +239,9 @@ def test_blocks_stand_at_their_positions() -> None:
     assert root.with_class("pine-ruler-query")[0].text == "query at 88"
     # Positions 89 to 98 of its own document come after the query.
     assert (
-        root.with_class("pine-block-future")[0].attributes["style"].startswith("left:89.899%;width:10.101%")
+        root.with_class("pine-block-future")[0]
+        .attributes["style"]
+        .startswith("left:89.899%;width:calc(10.101% - 2px)")
     )
 
 
