@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from viz.glossary import PAPER, glossary_html
+from viz.glossary import PAPER, explanations_html, glossary_html
 from viz.identity import Segment
 from viz.markup import render
 from viz.picture import Numbers, picture
@@ -91,6 +91,7 @@ def lesson_page(steps: Sequence[Step], *, title: str, about: str, styles: str, s
         about=about,
         lesson=lesson(steps, is_live=False),
         glossary=glossary_html(),
+        explanations=explanations_html(),
         styles=styles,
         scripts=scripts,
     )

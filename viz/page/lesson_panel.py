@@ -36,7 +36,7 @@ def build_lesson() -> LessonPanel:
         )
         lesson = gr.HTML(empty_panel("Drawing the lesson."), elem_id="lesson")
         with gr.Row(elem_classes="page-row"):
-            download = gr.Button("Download lesson", elem_id="download-lesson", size="sm", min_width=160)
+            download = gr.Button("Download lesson", elem_id="download-lesson", size="sm", scale=0)
             gr.HTML(
                 '<p class="page-caption">One HTML file that works offline. It shows your last run where it '
                 "can, and the recorded one elsewhere. Nothing is uploaded.</p>",

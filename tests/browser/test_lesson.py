@@ -1,0 +1,112 @@
+"""The saved lesson in a browser, from the disk: steps by mouse and key, the quiz, no request to anyone."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from viz.page.lesson_panel import lesson_file
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return Path(lesson_file(None, str(tmp_path_factory.mktemp("lesson")))).as_uri()
+
+
+@pytest.fixture
+def page(browser: Browser, address: str) -> Iterator[Page]:
+    """A page that shows the saved lesson; the test fails on any error, and on requests for anything else."""
+    complaints: list[str] = []
+    context = browser.new_context(viewport={"width": 390, "height": 800})
+    page = context.new_page()
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    page.on("request", lambda request: complaints.append(request.url) if request.url != address else None)
+    page.goto(address)
+    yield page
+    context.close()
+    assert complaints == []
+
+
+def shown(page: Page) -> list[str]:
+    """The steps that are to be seen."""
+    return [count.inner_text() for count in page.locator(".pine-lesson-count").all() if count.is_visible()]
+
+
+def test_one_step_is_shown_and_buttons_dots_and_keys_turn(page: Page) -> None:
+    assert shown(page) == ["Step 1 of 8"]
+    back, following = page.get_by_role("button", name="Back"), page.get_by_role("button", name="Next")
+    expect(back).to_be_disabled()
+    following.click()
+    assert shown(page) == ["Step 2 of 8"]
+    page.keyboard.press("ArrowRight")
+    assert shown(page) == ["Step 3 of 8"]
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    assert shown(page) == ["Step 1 of 8"]
+    page.get_by_role("button", name="Step 8").click()
+    assert shown(page) == ["Step 8 of 8"]
+    expect(following).to_be_disabled()
+    expect(page.locator("[aria-current=step]")).to_have_text("8")
+    expect(page.locator("[data-said]")).to_contain_text("Step 8 of 8: Guess first")
+
+
+def test_the_focus_stays_on_a_button_that_turns(page: Page) -> None:
+    page.get_by_role("button", name="Step 7").click()
+    page.get_by_role("button", name="Next").press("Enter")
+    expect(page.get_by_role("button", name="Back")).to_be_focused()
+    page.keyboard.press("ArrowLeft")
+    assert shown(page) == ["Step 7 of 8"]
+
+
+def test_arrows_inside_a_picture_do_not_turn(page: Page) -> None:
+    page.get_by_role("button", name="Step 2").click()
+    page.locator(".pine-current .pine-scroll").first.focus()
+    page.keyboard.press("ArrowRight")
+    assert shown(page) == ["Step 2 of 8"]
+
+
+def test_no_step_is_wider_than_a_phone(page: Page) -> None:
+    for number in range(1, 9):
+        page.get_by_role("button", name=f"Step {number}").click()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_the_quiz_counts_right_guesses_and_tells_nothing_before(page: Page) -> None:
+    page.get_by_role("button", name="Step 8").click()
+    result = page.locator(".pine-quiz-result").first
+    score = page.locator(".pine-quiz-score")
+    expect(result).not_to_be_visible()
+    expect(page.locator(".pine-quiz-afterwards")).not_to_be_visible()
+    page.get_by_role("button", name="Reveal").click()
+    expect(score).to_have_text("Guess first: 5 are left.")
+    entries = page.locator(".pine-quiz-entry").all()
+    for entry in entries:
+        entry.get_by_role("button", name="changes it").click()
+        entry.get_by_role("button", name="keeps its answer").click()
+    expect(page.locator("[data-guess][aria-pressed=true]")).to_have_count(len(entries))
+    page.get_by_role("button", name="Reveal").click()
+    kept = page.locator("[data-truth=keeps]").count()
+    assert 0 < kept < len(entries)
+    expect(score).to_have_text(f"You guessed {kept} of {len(entries)}.")
+    expect(result).to_be_visible()
+    expect(page.locator(".pine-quiz-afterwards")).to_be_visible()
+
+
+def test_a_word_explains_itself(page: Page) -> None:
+    page.get_by_role("button", name="Step 2").click()
+    page.locator(".pine-current .pine-term").first.click()
+    expect(page.locator("#term-token")).to_be_visible()
+
+
+def test_without_a_script_everything_is_shown(browser: Browser, address: str) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(address)
+    assert shown(page) == [f"Step {number} of 8" for number in range(1, 9)]
+    expect(page.locator(".pine-quiz-result").first).to_be_visible()
+    expect(page.locator(".pine-lesson-bar")).not_to_be_visible()
+    context.close()
