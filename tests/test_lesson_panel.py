@@ -1,9 +1,7 @@
 """The lesson drawn from runs: its numbers are those of the trace, and the saved page is the class's own."""
 
-import asyncio
 import json
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from pine_engine.engine import Engine
 from tests.test_viz_lesson import addresses
 from tests.tokenizers import letter_tokenizer
 from tests.viz_reading import HOSTILE, Element, read_html
+from tests.widgets import built
 from viz.glossary import PAPER
 from viz.importance import normalise
 from viz.lesson import lesson
@@ -338,16 +337,13 @@ def test_the_lesson_on_the_page_selects_nothing_and_is_drawn_once(recording: Rec
 
 
 def test_the_panel_can_be_built_and_wired() -> None:
-    async def build() -> tuple[gr.Blocks, gr.State]:
+    def build() -> tuple[gr.Blocks, gr.State]:
         with gr.Blocks() as page:
             finished = gr.State(None)
             wire_lesson(build_lesson(), finished)
         return page, finished
 
-    # Outside a running loop gradio makes loops that it never closes; and in a thread, because the browser
-    # tests leave a loop of their own running in the main one.
-    with ThreadPoolExecutor(1) as pool:
-        page, finished = pool.submit(lambda: asyncio.run(build())).result()
+    page, finished = built(build)
     made, saved = page.fns.values()
     assert [block.elem_id for block in made.outputs] == ["lesson-file"] and made.inputs == [finished]
     assert made.api_visibility == saved.api_visibility == "private"
