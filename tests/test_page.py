@@ -1,11 +1,9 @@
 """The page without a browser: its callbacks are ordinary functions."""
 
-import asyncio
 import json
 import logging
 import threading
 from collections.abc import Callable, Generator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +19,9 @@ from pine_engine.events import TokenDecoded
 from pine_engine.methods import METHODS
 from tests.tokenizers import letter_tokenizer
 from tests.viz_reading import HOSTILE, assert_harmless
-from viz.page import documents, inside
+from tests.widgets import built
+from viz.answers import answer_grid
+from viz.page import documents
 from viz.page.answering import FinishedRun, RunView, answer
 from viz.page.cards import stopped_cards, waiting_cards
 from viz.page.documents import MAX_DOCUMENTS, Entry, build_editor, entries_from, paste, split_pasted
@@ -134,14 +134,11 @@ def test_what_does_not_fit_is_said() -> None:
 
 
 def test_only_cards_that_change_are_written() -> None:
-    async def build() -> documents.Editor:
+    def build() -> documents.Editor:
         with gr.Blocks():
             return build_editor(THREE)
 
-    # Outside a running loop gradio makes loops that it never closes; and in a thread, because the browser
-    # tests leave a loop of their own running in the main one.
-    with ThreadPoolExecutor(1) as pool:
-        editor = pool.submit(lambda: asyncio.run(build())).result()
+    editor = built(build)
     updates = documents.write(editor, THREE, documents.move(THREE, 1, 1))
     assert updates[editor.identities] == (0, 2, 1)
     assert (updates[editor.cards[1].text], updates[editor.cards[2].text]) == ("white", "green")
@@ -281,13 +278,7 @@ def test_hostile_text_stays_text(text: str, engine: Engine) -> None:
     hostile = entries_from([(text, text), ("", f"plain {text}")])
     *_, last = answer(engine, form(hostile, question=f"q {text}", max_new_tokens=2))
     assert last.finished is not None
-    chosen = inside.first_selection(last.finished)
-    for html in (
-        inside.summary_html(last.finished),
-        inside.masks_html(last.finished),
-        inside.positions_html(last.finished, chosen),
-    ):
-        assert_harmless(html)
+    assert_harmless(answer_grid(last.cards))
 
 
 # The engine behind the page
@@ -417,22 +408,3 @@ def test_a_run_ends_with_every_card_finished(engine: Engine, finished: FinishedR
         assert card.text == finished.result.answers[card.method].text
         assert card.num_tokens == len(finished.result.answers[card.method].token_ids)
     assert finished.order == (1, 0, 2) and finished.titles == ("Senna", "Varo", "Orm")
-
-
-# Inside
-
-
-@pytest.mark.parametrize("text", ["document 9", "suffix 9999", "suffix -1", "nonsense", "", None])
-def test_a_query_of_another_run_falls_back_to_the_last_prompt_token(
-    text: str | None, finished: FinishedRun
-) -> None:
-    last = inside.Query("suffix", finished.result.layout.suffix_length - 1)
-    assert inside.Query.parse(text, finished) == last
-
-
-def test_every_query_can_be_chosen_and_drawn(finished: FinishedRun) -> None:
-    choices = inside.query_choices(finished)
-    assert choices[0] == ("Document B · Senna", "document 0")
-    assert len(choices) == 3 + inside.longest_suffix(finished)
-    for _, value in choices:
-        assert str(inside.Query.parse(value, finished)) == value

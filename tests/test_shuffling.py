@@ -1,10 +1,8 @@
 """The shuffle of the page: orders, controls, what it hands on, and the files it offers."""
 
-import asyncio
 import json
 import math
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from pine_engine.invariance import ALL_ORDERS_UP_TO, OrderRow, compare_orders
 from pine_engine.methods import METHODS
 from tests.tokenizers import letter_tokenizer
 from tests.viz_reading import HOSTILE, assert_harmless, read_html, table_cells
+from tests.widgets import built
 from viz.page import documents, shuffle_panel
 from viz.page.answering import FinishedRun
 from viz.page.documents import MAX_DOCUMENTS, entries_from
@@ -227,16 +226,13 @@ def event(engine: Engine) -> Any:
     source = EngineSource(lambda: engine, "tiny")
     source.start()
 
-    async def build() -> Any:
+    def build() -> Any:
         with gr.Blocks() as blocks:
             page = build_workspace(load_examples())
             pressed = wire_shuffle(build_shuffle(3), page, source)
         return blocks, pressed, page
 
-    # Outside a running loop gradio makes loops that it never closes; and in a thread, because the browser
-    # tests leave a loop of their own running in the main one.
-    with ThreadPoolExecutor(1) as pool:
-        blocks, pressed, page = pool.submit(lambda: asyncio.run(build())).result()
+    blocks, pressed, page = built(build)
     (found,) = [function for function in blocks.fns.values() if function.name == "shuffle"]
     assert page.finished in found.outputs and callable(pressed.then)
     return found
