@@ -24,8 +24,33 @@
   const pick = (element) => {
     const row = element.closest("tr[data-shared]");
     const shared = row ? JSON.parse(row.dataset.shared) : {};
-    if (window.pinePick) window.pinePick({ ...shared, ...JSON.parse(element.dataset.pick) });
+    if (!window.pinePick) return;
+    remember(element);
+    window.pinePick({ ...shared, ...JSON.parse(element.dataset.pick) });
   };
+
+  // What is picked is drawn anew; the focus then goes back to where it was, or the keyboard would start over.
+  let left = null;
+
+  const placeOf = (element) => {
+    const root = element.closest(".gradio-container [id]");
+    return root && { id: root.id, index: [...root.querySelectorAll("[data-pick]")].indexOf(element) };
+  };
+
+  const remember = (element) => {
+    left = element === document.activeElement ? { ...placeOf(element), pick: element.dataset.pick } : null;
+  };
+
+  new MutationObserver(() => {
+    if (!left?.id || document.activeElement !== document.body) return;
+    const all = [...(document.getElementById(left.id)?.querySelectorAll("[data-pick]") ?? [])];
+    const alike = all.filter((element) => element.dataset.pick === left.pick);
+    const nearest = (element) => Math.abs(all.indexOf(element) - left.index);
+    const back = alike.sort((one, other) => nearest(one) - nearest(other))[0];
+    if (!back) return;
+    if (back.tabIndex < 0) back.tabIndex = 0;
+    back.focus({ preventScroll: true });
+  }).observe(document.documentElement, { childList: true, subtree: true });
 
   const nameOf = (head) => {
     const named = head && [...head.querySelectorAll("[title]")].at(-1);
