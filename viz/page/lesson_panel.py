@@ -67,4 +67,5 @@ def lesson_file(run: "FinishedRun | None", folder: str) -> str:
     """Path of the lesson as one HTML file in a folder that gradio serves from and empties by itself."""
     from viz.page.lessons import lesson_document
 
-    return save_bytes_to_cache(lesson_document(run).encode("utf-8"), FILE_NAME, folder)
+    path: str = save_bytes_to_cache(lesson_document(run).encode("utf-8"), FILE_NAME, folder)
+    return path

@@ -64,9 +64,8 @@ def write_recording(recording: Recording, file: Path) -> None:
     """Writes a compressed file; logits, which no picture needs, must not have been kept."""
     arrays = _Arrays()
     records = json.dumps(_plain(recording, "", arrays), ensure_ascii=False, separators=(",", ":"))
-    np.savez_compressed(
-        file, records=np.frombuffer(records.encode("utf-8"), dtype=np.uint8), **arrays.joined()
-    )
+    as_bytes = np.frombuffer(records.encode("utf-8"), dtype=np.uint8)
+    np.savez_compressed(file, allow_pickle=False, records=as_bytes, **arrays.joined())
 
 
 def read_recording(file: Path) -> Recording:
