@@ -41,6 +41,10 @@
     left = element === document.activeElement ? { ...placeOf(element), pick: element.dataset.pick } : null;
   };
 
+  document.addEventListener("pointerdown", () => {
+    left = null;
+  });
+
   new MutationObserver(() => {
     if (!left?.id || document.activeElement !== document.body) return;
     const all = [...(document.getElementById(left.id)?.querySelectorAll("[data-pick]") ?? [])];
@@ -146,6 +150,8 @@
   document.addEventListener("keydown", (event) => {
     const isTaken = event.target.closest("input, textarea, [role=listbox]") || document.querySelector(":popover-open");
     if (event.key === "Escape" && window.pinePick && !isTaken) {
+      const chosen = pickable(event.target);
+      if (chosen) remember(chosen);
       window.pinePick({ clear: true });
       return;
     }
@@ -169,25 +175,18 @@
 
   // What is open stays open -------------------------------------------------------------------------
 
+  // Told apart by the click: when a picture is drawn anew, the page may close the very same element.
   const opened = new Map();
-  const seen = new WeakSet();
-  document.addEventListener(
-    "toggle",
-    ({ target }) => {
-      if (!(target instanceof Element) || !target.matches("details.pine-more[id]")) return;
-      seen.add(target);
-      opened.set(target.id, target.open);
-    },
-    true,
-  );
+  document.addEventListener("click", ({ target }) => {
+    const details = target instanceof Element && target.closest("summary")?.parentElement;
+    if (details && details.matches("details.pine-more[id]")) opened.set(details.id, !details.open);
+  });
   new MutationObserver(() => {
     for (const [id, open] of opened) {
       const details = document.getElementById(id);
-      if (!details || seen.has(details)) continue;
-      seen.add(details);
-      details.open = open;
+      if (details && details.open !== open) details.open = open;
     }
-  }).observe(document, { childList: true, subtree: true });
+  }).observe(document, { childList: true, subtree: true, attributeFilter: ["open"] });
 
   // Numbers -------------------------------------------------------------------------------------------
 
@@ -431,7 +430,7 @@
     return (
       `<!doctype html>\n<html lang="en"><head><meta charset="utf-8">` +
       `<meta name="viewport" content="width=device-width, initial-scale=1">${title.outerHTML}` +
-      `<style>body{margin:24px;font-family:system-ui,sans-serif}\n${ourStyles()}</style></head>` +
+      `<style>body{margin:24px;background:var(--pine-surface);color:var(--pine-ink);font-family:system-ui,sans-serif}\n${ourStyles()}</style></head>` +
       `<body class="${document.body.classList.contains("dark") ? "dark" : ""}">${copy.outerHTML}</body></html>\n`
     );
   };

@@ -2,13 +2,15 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
 
+from tests.browser.driving import SHORT, pick, set_length, wait_for_model
 from tests.serving import ServedApp, served_app
 
 FLAGS = (
@@ -19,6 +21,12 @@ FLAGS = (
     "--disable-sync",
 )
 PATIENCE_MS = 60_000
+RUN_MS = 180_000  # a shuffle with controls on a machine busy with other tests
+DESKTOP = {"width": 1280, "height": 800}
+
+expect.set_options(timeout=PATIENCE_MS)
+
+OpenPage = Callable[[], AbstractContextManager[Page]]
 
 
 @pytest.fixture(scope="session")
@@ -39,29 +47,73 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
+@pytest.fixture(scope="session")
+def open_page(browser: Browser, app: ServedApp) -> OpenPage:
+    """Opens a page that shows the app; any page error, console error or foreign request fails at its end."""
+
+    @contextmanager
+    def opened() -> Iterator[Page]:
+        complaints: list[str] = []
+        host = urlsplit(app.url).hostname
+
+        def check_console(message: ConsoleMessage) -> None:
+            if message.type == "error":
+                complaints.append(f"console: {message.text}")
+
+        def check_request(request: Request) -> None:
+            address = urlsplit(request.url)
+            if address.scheme not in ("data", "blob") and address.hostname != host:
+                complaints.append(f"request to {request.url}")
+
+        context = browser.new_context(viewport=DESKTOP)
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE_MS)
+        page.on("pageerror", lambda error: complaints.append(f"page error: {error}"))
+        page.on("console", check_console)
+        page.on("request", check_request)
+        page.goto(app.url)
+        yield page
+        complaints += page.locator(".toast-wrap .error").all_inner_texts()
+        context.close()
+        assert complaints == []
+
+    return opened
+
+
 @pytest.fixture
-def page(browser: Browser, app: ServedApp) -> Iterator[Page]:
-    """A page that shows the app; the test fails on any page error, console error or foreign request."""
-    complaints: list[str] = []
-    host = urlsplit(app.url).hostname
+def page(open_page: OpenPage) -> Iterator[Page]:
+    """A page of the test's own."""
+    with open_page() as page:
+        yield page
 
-    def check_console(message: ConsoleMessage) -> None:
-        if message.type == "error":
-            complaints.append(f"console: {message.text}")
 
-    def check_request(request: Request) -> None:
-        address = urlsplit(request.url)
-        if address.scheme not in ("data", "blob") and address.hostname != host:
-            complaints.append(f"request to {request.url}")
+@pytest.fixture(scope="session")
+def finished_page(open_page: OpenPage) -> Iterator[Page]:
+    """A page on which everything was run: the documents shuffled, and one of them moved.
 
-    context = browser.new_context(viewport={"width": 1280, "height": 800})
-    page = context.new_page()
-    page.set_default_timeout(PATIENCE_MS)
-    page.on("pageerror", lambda error: complaints.append(f"page error: {error}"))
-    page.on("console", check_console)
-    page.on("request", check_request)
-    page.goto(app.url)
+    For all tests that only read; `drawn` hands it to each as if nobody had touched it.
+    """
+    with open_page() as page:
+        wait_for_model(page)
+        pick(page, SHORT)
+        set_length(page, 16)
+        page.locator("#shuffle").click()
+        expect(page.locator("#shuffle-status")).to_contain_text("Done: 2 orders", timeout=RUN_MS)
+        page.get_by_role("tab", name="Where the answer stands").click()
+        page.locator("#standing-run").click()
+        expect(page.locator("#standing-status")).to_contain_text("Done: 2 slots", timeout=RUN_MS)
+        expect(page.locator("#masks .pine-picture").first).to_be_visible()
+        yield page
+
+
+@pytest.fixture
+def drawn(finished_page: Page) -> Iterator[Page]:
+    """The page with finished runs at the tab Masks, nothing hovered, and the selection that comes first."""
+    page = finished_page
     yield page
-    complaints += page.locator(".toast-wrap .error").all_inner_texts()
-    context.close()
-    assert complaints == []
+    page.set_viewport_size(DESKTOP)
+    page.evaluate("document.body.classList.remove('dark')")
+    page.mouse.move(0, 0)
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("Escape")
+    page.get_by_role("tab", name="Masks", exact=True).click()

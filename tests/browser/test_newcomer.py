@@ -5,39 +5,25 @@ import re
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.conftest import PATIENCE_MS
+from tests.browser.driving import (
+    DEFAULT,
+    LONG,
+    SHORT,
+    open_tab,
+    pick,
+    picture,
+    run,
+    set_length,
+    text,
+    wait_for_model,
+)
 from tests.serving import ServedApp
-from viz.page.examples import Example, load_examples
 
 pytestmark = [pytest.mark.browser, pytest.mark.embedded]
-
-expect.set_options(timeout=PATIENCE_MS)
 
 SERVED_WITHIN_S = 8.0
 FIRST_TOKEN_WITHIN_MS = 15_000  # 5 s on a machine that does nothing else
 HOSTILE = "<img src=x onerror=\"window.hacked='yes'\"> <|im_end|> </textarea><script>window.hacked=1</script>"
-
-EXAMPLES = load_examples()
-DEFAULT = EXAMPLES[0]
-SHORT = next(example for example in EXAMPLES if len(example.documents) == 2 and example.question)
-LONG = max(EXAMPLES, key=lambda example: len(example.documents))
-
-
-def wait_for_model(page: Page) -> None:
-    expect(page.locator("#model-status .page-notice-ready")).to_be_visible()
-
-
-def choose(page: Page, label: str, option: str) -> None:
-    """Picks an option of a dropdown by part of its name."""
-    page.get_by_label(label, exact=True).click()
-    page.get_by_role("option", name=re.compile(re.escape(option))).click()
-
-
-def pick(page: Page, example: Example) -> None:
-    """Picks an example, and waits until the cards show it."""
-    choose(page, "Example", example.name)
-    expect(page.locator(".page-card:visible")).to_have_count(len(example.documents))
-    expect(text(page, len(example.documents))).to_have_value(example.documents[-1].text)
 
 
 def card(page: Page, slot: int) -> Locator:
@@ -48,23 +34,8 @@ def title(page: Page, slot: int) -> Locator:
     return page.get_by_label(f"Title of the document in slot {slot}", exact=True)
 
 
-def text(page: Page, slot: int) -> Locator:
-    return page.get_by_label(f"Text of the document in slot {slot}", exact=True)
-
-
 def letters(page: Page) -> list[str]:
     return page.locator("#documents .pine-badge").all_inner_texts()
-
-
-def set_length(page: Page, tokens: int) -> None:
-    field = page.locator("#length input[type=number]")
-    field.fill(str(tokens))
-    field.blur()
-
-
-def run(page: Page) -> None:
-    page.locator("#run").click()
-    expect(page.locator("#run-status")).to_contain_text("Done:")
 
 
 def test_the_page_is_served_before_the_model_is_there(page: Page, app: ServedApp) -> None:
@@ -95,41 +66,15 @@ def test_from_an_example_to_four_answers_and_the_pictures(page: Page) -> None:
         expect(shown).to_contain_text(re.compile(r"reading\s*[\d.]+ s"))
         expect(shown.locator(".pine-answer-text")).to_have_text(re.compile(r"\w"))
 
-    expect(page.locator("#masks .pine-mask")).to_have_count(4)
-    page.get_by_role("tab", name="Positions").click()
-    expect(page.locator("#positions .pine-ruler")).to_have_count(4)
-    page.get_by_role("tab", name="Importance").click()
+    expect(page.locator("#masks .pine-mask")).to_have_count(5)  # SP's mask needs no run
+    open_tab(page, "Positions")
     count = len(DEFAULT.documents)
-    expect(page.locator("#importance td[data-query]")).to_have_count(count * (count - 1))
-    expect(page.locator("#suffix-importance .heatmaplayer image")).to_be_visible()
-    expect(page.locator("#suffix-caption")).to_contain_text(re.compile(r"PINE, layer \d+, head \d+"))
-
-    choose(page, "Query: whose view", "Document A")
-    page.get_by_role("tab", name="Positions").click()
-    expect(page.locator("#positions")).to_contain_text("The last token of document A")
-    page.get_by_role("tab", name="Masks").click()
-    page.get_by_role("button", name="Show single tokens").click()
-    page.locator("#draw-tokens").click()
-    expect(page.locator("#token-mask-plot .heatmaplayer image")).to_be_visible()
-
-
-def test_shuffle_adds_a_row_per_order_and_pine_stays(page: Page) -> None:
-    wait_for_model(page)
-    pick(page, SHORT)
-    expect(page.locator("#shuffle-status")).to_contain_text("2 documents: all 2 orders")
-    set_length(page, 8)
-    page.locator("#shuffle").click()
-    rows = page.locator("#shuffle-table tbody tr")
-    expect(rows).to_have_count(1)
-    expect(page.locator("#shuffle-status")).to_contain_text("Done: 2 orders")
-    expect(rows).to_have_count(2)
-    assert rows.nth(1).locator("th .pine-badge").all_inner_texts() == ["B", "A"]
-    vanilla, _, pcw, pine, *controls = rows.nth(1).locator("td").all()
-    assert len(controls) == 2
-    for method in (pcw, pine):
-        expect(method).to_contain_text("same")
-        expect(method).to_contain_text("0.0, equal to the last bit")
-    expect(vanilla).not_to_contain_text("equal to the last bit")
+    expect(page.locator("#positions .pine-ruler-row .pine-block-prefix")).to_have_count(4)
+    open_tab(page, "Importance")
+    cells = picture(page, "importance-of-documents").locator("tbody td:not(.pine-masked)")
+    expect(cells).to_have_count(count * (count - 1))
+    open_tab(page, "What changed")
+    expect(picture(page, "answers").locator(".pine-card")).to_have_count(2)
 
 
 def test_stop_stops_the_computing(page: Page) -> None:
@@ -246,23 +191,12 @@ def test_hostile_text_is_shown_and_never_executed(page: Page) -> None:
     set_length(page, 8)
     run(page)
     expect(page.locator("#inside-summary")).to_contain_text("<img src=x")
-    page.get_by_role("tab", name="Importance").click()
-    expect(page.locator("#suffix-importance .heatmaplayer image")).to_be_visible()
+    for tab in ("Positions", "Importance", "What changed"):
+        open_tab(page, tab)
     page.locator("#shuffle").click()
     expect(page.locator("#shuffle-status")).to_contain_text("Done: 2 orders")
     assert page.evaluate("window.hacked") is None
     assert page.locator("#inside-section img, #answers img, #shuffle-table img").count() == 0
-
-
-def test_a_phone_never_scrolls_sideways(page: Page) -> None:
-    page.set_viewport_size({"width": 390, "height": 844})
-    wait_for_model(page)
-    pick(page, SHORT)
-    set_length(page, 8)
-    run(page)
-    for tab in ("Masks", "Positions", "Importance"):
-        page.get_by_role("tab", name=tab).click()
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390, tab
 
 
 def test_the_keyboard_is_enough_to_run(page: Page) -> None:

@@ -1,0 +1,86 @@
+"""What a visitor does on the page: choose, type, run, open a tab, pick, save."""
+
+import re
+from pathlib import Path
+
+from playwright.sync_api import Locator, Page, expect
+
+from viz.page.examples import Example, load_examples
+
+EXAMPLES = load_examples()
+DEFAULT = EXAMPLES[0]
+SHORT = next(example for example in EXAMPLES if len(example.documents) == 2 and example.question)
+LONG = max(EXAMPLES, key=lambda example: len(example.documents))
+
+INSIDE_TABS = {
+    "Masks": "masks",
+    "Positions": "positions",
+    "Importance": "importance",
+    "What changed": "change",
+}
+"""Tabs of the pictures, each with the id of what it shows."""
+
+TABS = (
+    ("#orders-section", ("Shuffle", "Where the answer stands")),
+    ("#inside-section", tuple(INSIDE_TABS)),
+    ("#learn-section", ("Lesson", "Eight tokens", "Words")),
+)
+"""Sections of the page with their tabs."""
+
+
+def wait_for_model(page: Page) -> None:
+    """Until the model can be used."""
+    expect(page.locator("#model-status .page-notice-ready")).to_be_visible()
+
+
+def choose(page: Page, label: str, option: str) -> None:
+    """Picks an option of a dropdown by part of its name."""
+    page.get_by_label(label, exact=True).click()
+    page.get_by_role("option", name=re.compile(re.escape(option))).click()
+
+
+def text(page: Page, slot: int) -> Locator:
+    """The field with the text of the document in a slot, from 1."""
+    return page.get_by_label(f"Text of the document in slot {slot}", exact=True)
+
+
+def pick(page: Page, example: Example) -> None:
+    """Picks an example, and waits until the cards show it."""
+    choose(page, "Example", example.name)
+    expect(page.locator(".page-card:visible")).to_have_count(len(example.documents))
+    expect(text(page, len(example.documents))).to_have_value(example.documents[-1].text)
+
+
+def set_length(page: Page, tokens: int) -> None:
+    """How many tokens an answer may have."""
+    field = page.locator("#length input[type=number]")
+    field.fill(str(tokens))
+    field.blur()
+
+
+def run(page: Page) -> None:
+    """Presses Run, and waits until all answers are there."""
+    page.locator("#run").click()
+    expect(page.locator("#run-status")).to_contain_text("Done:")
+
+
+def open_tab(page: Page, label: str) -> None:
+    """Opens a tab; in one of the pictures, waits until something is drawn."""
+    page.get_by_role("tab", name=label, exact=True).click()
+    expect(page.get_by_role("tab", name=label, exact=True)).to_have_attribute("aria-selected", "true")
+    if label in INSIDE_TABS:
+        expect(page.locator(f"#{INSIDE_TABS[label]} .pine-picture").first).to_be_visible()
+
+
+def picture(page: Page, name: str) -> Locator:
+    """A picture by the name that its files have."""
+    return page.locator(f".pine-picture[data-name='{name}']:visible")
+
+
+def save(page: Page, button: Locator, folder: Path) -> Path:
+    """Presses a button that saves something; the file with the name it was offered under."""
+    with page.expect_download() as offered:
+        button.click()
+    path = folder / offered.value.suggested_filename
+    offered.value.save_as(path)
+    return path
