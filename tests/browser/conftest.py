@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
 
-from tests.browser.driving import SHORT, pick, set_length, wait_for_model
+from tests.browser.driving import RUN_MS, SELECTION, SHORT, control, pick, set_length, wait_for_model
 from tests.serving import ServedApp, served_app
 
 FLAGS = (
@@ -21,7 +21,6 @@ FLAGS = (
     "--disable-sync",
 )
 PATIENCE_MS = 60_000
-RUN_MS = 180_000  # a shuffle with controls on a machine busy with other tests
 DESKTOP = {"width": 1280, "height": 800}
 
 expect.set_options(timeout=PATIENCE_MS)
@@ -106,8 +105,14 @@ def finished_page(open_page: OpenPage) -> Iterator[Page]:
         yield page
 
 
+@pytest.fixture(scope="session")
+def first_selection(finished_page: Page) -> dict[str, str]:
+    """What the dropdowns of the selection show before anybody has chosen."""
+    return {label: control(finished_page, label).input_value() for label in SELECTION}
+
+
 @pytest.fixture
-def drawn(finished_page: Page) -> Iterator[Page]:
+def drawn(finished_page: Page, first_selection: dict[str, str]) -> Iterator[Page]:
     """The page with finished runs at the tab Masks, nothing hovered, and the selection that comes first."""
     page = finished_page
     yield page
@@ -116,4 +121,6 @@ def drawn(finished_page: Page) -> Iterator[Page]:
     page.mouse.move(0, 0)
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("Escape")
+    for label, value in first_selection.items():
+        expect(control(page, label)).to_have_value(value)
     page.get_by_role("tab", name="Masks", exact=True).click()

@@ -12,6 +12,9 @@ DEFAULT = EXAMPLES[0]
 SHORT = next(example for example in EXAMPLES if len(example.documents) == 2 and example.question)
 LONG = max(EXAMPLES, key=lambda example: len(example.documents))
 
+RUN_MS = 180_000
+"""What the model may take to be loaded, or to shuffle two documents, on a machine busy with other work."""
+
 INSIDE_TABS = {
     "Masks": "masks",
     "Positions": "positions",
@@ -28,9 +31,13 @@ TABS = (
 """Sections of the page with their tabs."""
 
 
+SELECTION = ("Method", "Query: whose view", "Layer", "Head")
+"""Dropdowns of what the pictures show."""
+
+
 def wait_for_model(page: Page) -> None:
     """Until the model can be used."""
-    expect(page.locator("#model-status .page-notice-ready")).to_be_visible()
+    expect(page.locator("#model-status .page-notice-ready")).to_be_visible(timeout=RUN_MS)
 
 
 def choose(page: Page, label: str, option: str) -> None:
@@ -61,7 +68,12 @@ def set_length(page: Page, tokens: int) -> None:
 def run(page: Page) -> None:
     """Presses Run, and waits until all answers are there."""
     page.locator("#run").click()
-    expect(page.locator("#run-status")).to_contain_text("Done:")
+    expect(page.locator("#run-status")).to_contain_text("Done:", timeout=RUN_MS)
+
+
+def control(page: Page, label: str) -> Locator:
+    """A dropdown of the selection."""
+    return page.get_by_role("combobox", name=label, exact=True)
 
 
 def open_tab(page: Page, label: str) -> None:

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.browser.driving import SHORT, open_tab, picture, save
+from tests.browser.driving import SHORT, control, open_tab, picture, save
 from viz.numbers import format_value
 
 pytestmark = [pytest.mark.browser, pytest.mark.embedded]
@@ -31,11 +31,6 @@ READABLE = {
     "Mask only": 7,
     "Re-assignment only": 6,
 }
-
-
-def control(page: Page, label: str) -> Locator:
-    """A dropdown of the selection."""
-    return page.get_by_role("combobox", name=label, exact=True)
 
 
 def readout(shown: Locator) -> Locator:

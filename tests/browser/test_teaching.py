@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.driving import TABS, open_tab, save
+from tests.browser.driving import TABS, control, open_tab, save
 
 pytestmark = [pytest.mark.browser, pytest.mark.embedded]
 
@@ -50,7 +50,7 @@ def test_the_lesson_is_saved_with_the_run_of_the_class(drawn: Page, browser: Bro
 
 
 def test_a_word_explains_itself_and_escape_ends_only_that(drawn: Page) -> None:
-    query = drawn.get_by_role("combobox", name="Query: whose view", exact=True)
+    query = control(drawn, "Query: whose view")
     drawn.locator("#masks .pine-mask").first.locator(".pine-row-pick").first.click()
     row = drawn.locator("#masks .pine-mask").first.locator("tbody tr").nth(1)
     row.locator(".pine-row-pick").click()
