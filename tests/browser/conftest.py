@@ -64,7 +64,8 @@ def open_page(browser: Browser, app: ServedApp) -> OpenPage:
             if address.scheme not in ("data", "blob") and address.hostname != host:
                 complaints.append(f"request to {request.url}")
 
-        context = browser.new_context(viewport=DESKTOP)
+        # Without transitions, so that no colour is looked at on its way to another.
+        context = browser.new_context(viewport=DESKTOP, reduced_motion="reduce")
         page = context.new_page()
         page.set_default_timeout(PATIENCE_MS)
         page.on("pageerror", lambda error: complaints.append(f"page error: {error}"))
