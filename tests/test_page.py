@@ -152,9 +152,14 @@ def test_only_cards_that_change_are_written() -> None:
 def test_the_values_of_the_widgets_make_the_form() -> None:
     titles = ["Senna", "Varo", *[""] * (MAX_DOCUMENTS - 2)]
     texts = ["green", None, *["left over"] * (MAX_DOCUMENTS - 2)]
-    read = read_form("retrieval_qa", "q", None, ["pine"], 8.0, (1, 0), *titles, *texts)
+    read = read_form("retrieval_qa", "q", None, ["pine", "sp", "vanilla"], 8.0, (1, 0), *titles, *texts)
     assert read == Form(
-        "retrieval_qa", "q", "", ("pine",), 8, (Entry(1, "Senna", "green"), Entry(0, "Varo", ""))
+        "retrieval_qa",
+        "q",
+        "",
+        ("vanilla", "sp", "pine"),
+        8,
+        (Entry(1, "Senna", "green"), Entry(0, "Varo", "")),
     )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pine_engine.errors import InputError
 from pine_engine.layout import TokenLayout
+from pine_engine.methods import METHODS
 from pine_engine.prompt import Document, Prompt
 from pine_engine.tasks import get_task
 from viz.identity import document_letter
@@ -15,6 +16,8 @@ if TYPE_CHECKING:  # importing the engine imports torch, which would keep the pa
     from pine_engine.engine import Engine
 
 MAX_NEW_TOKENS = 256
+
+_PLACES = {name: place for place, name in enumerate(METHODS)}
 
 
 @dataclass(frozen=True)
@@ -61,12 +64,15 @@ def read_form(
     max_new_tokens: float,
     *editor_values: Any,
 ) -> Form:
-    """The form from the values of its widgets, in the order of `Workspace.inputs`."""
+    """The form from the values of its widgets, in the order of `Workspace.inputs`.
+
+    Methods are run and shown in the order of their table, in whatever order they were ticked.
+    """
     return Form(
         task=task,
         question=question or "",
         instruction=instruction or "",
-        methods=tuple(methods),
+        methods=tuple(sorted(methods, key=_PLACES.__getitem__)),
         max_new_tokens=int(max_new_tokens),
         entries=read(*editor_values),
     )
