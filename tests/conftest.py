@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:  # imported in the fixtures, so that tests of figures alone need not wait for torch
     import torch
@@ -14,6 +15,10 @@ if TYPE_CHECKING:  # imported in the fixtures, so that tests of figures alone ne
 # The suite runs offline. Set before anything imports huggingface_hub, which reads it only then.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+
+# How long an example takes is the machine's affair, not a property of the code.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 TINY_VOCAB = 97
 

@@ -120,7 +120,7 @@ def test_order_changes_no_bit_of_methods_that_promise_it(
     """Small heads: kernels treat the end of a range, and rows that are not aligned, otherwise."""
     engine = Engine(tiny_llama(dtype=dtype, head_dim=head_dim))
 
-    @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])
     @given(case=layouts_with_order())
     def check(case: tuple[TokenLayout, list[int]]) -> None:
         layout, order = case

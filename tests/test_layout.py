@@ -121,7 +121,7 @@ def hostile_text(pieces: list[str]) -> st.SearchStrategy[str]:
     return st.lists(some, min_size=1, max_size=8).map("".join).filter(str.strip)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(text=hostile_text([*CONTROL, "<think>"]))
 def test_control_tokens_in_text_are_text(text: str) -> None:
     assert_only_data(text, MARKED, set(MARKED.get_added_vocab().values()))
@@ -131,7 +131,7 @@ MARKED = byte_tokenizer(special=["<think>"])
 UNMARKED = byte_tokenizer(unmarked=["<think>", "</think>", "<|tool|>", "think>x", "<|im_end|>|", "<><>"])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(text=hostile_text(list(UNMARKED.get_added_vocab())))
 def test_added_tokens_that_are_not_marked_special_are_text_too(text: str) -> None:
     assert_only_data(text, UNMARKED, set(UNMARKED.get_added_vocab().values()))
@@ -206,7 +206,7 @@ def test_any_text_comes_back_from_the_embedded_tokenizer(
 ) -> None:
     control = list(embedded_tokenizer.get_added_vocab())
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=200)
     @given(text=hostile_text(control))
     def check(text: str) -> None:
         ids = tokenize_text(text, embedded_tokenizer)
@@ -322,7 +322,7 @@ def test_no_blank_is_put_in_front_of_a_segment(kind: str, newlines_merge: bool, 
 def test_any_text_comes_back_without_a_blank_in_front(kind: str, newlines_merge: bool) -> None:
     tokenizer = sentencepiece_tokenizer(kind, merges=[NEWLINES] if newlines_merge else [])
 
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=100)
     @given(text=st.text(alphabet="a the\né.", max_size=12))
     def check(text: str) -> None:
         assert pieces_of(tokenize_text(text, tokenizer), tokenizer) == text

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -117,7 +117,6 @@ def test_the_table_holds_unit_numbers_in_the_precision_asked_for(
     assert table[1, 0].angle().item() == pytest.approx(1.0, abs=10 * tolerance)
 
 
-@settings(deadline=None)
 @given(
     query_at=st.integers(0, 60), key_at=st.integers(0, 60), shift=st.integers(0, 60), seed=st.integers(0, 99)
 )
