@@ -267,6 +267,12 @@ def test_the_page_offers_certificate_and_pictures_after_a_shuffle(event: Any) ->
     assert (ended["certificate"], ended["certificate-page"]) == (str(files.certificate), str(files.page))
     assert len(read_certificate(files.certificate).methods) == 5
     assert len(ended["FinishedRun"].tried) == 5
+    # The cards above show the run that the pictures are drawn from.
+    cards = read_html(ended["answers"]).with_class("pine-answer")
+    assert [card.attributes["data-state"] for card in cards] == ["finished"] * 5
+    for card, answer in zip(cards, ended["FinishedRun"].result.answers.values(), strict=True):
+        assert card.attributes["data-method"] == answer.method
+        assert answer.text.strip() in card.text
     # The next shuffle removes what this one offered, before it begins.
     again = press(event, StopFlag(), files, False)
     next(again)

@@ -88,6 +88,12 @@ def advance(card: AnswerCard, event: Event) -> AnswerCard:
             return card
 
 
+def finished_cards(run: FinishedRun) -> tuple[AnswerCard, ...]:
+    """The cards of a run that is over."""
+    cards = waiting_cards(tuple(run.result.answers))
+    return tuple(advance(card, AnswerDone(run.result.answers[card.method])) for card in cards)
+
+
 def method_of(event: Event) -> str | None:
     """The method an event is about; None for the end of the run."""
     if isinstance(event, RunDone):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
+from viz.answers import answer_grid
 from viz.page.failures import notice
 from viz.page.form import read_form
 from viz.page.running import MODEL_EVENT, PRIVATE_EVENT, StopFlag, run_with_engine
@@ -154,11 +155,14 @@ def wire_shuffle(panel: ShufflePanel, page: Workspace, source: EngineSource) -> 
         return {panel.status: html, panel.stop: gr.update(interactive=False)}
 
     def hand_over(outcome: "Outcome") -> dict[Any, Any]:
-        from viz.page.sheets import write_files  # imports torch, which is there by now
+        from viz.page.answering import finished_cards  # these import torch, which is there by now
+        from viz.page.sheets import write_files
 
         files = write_files(outcome.certificate, panel.certificate.GRADIO_CACHE)
         return {
             page.finished: outcome.finished,
+            page.answers: answer_grid(finished_cards(outcome.finished)),
+            page.status: notice("The answers in the order as entered, from the shuffle."),
             panel.kept: files,
             panel.offer: gr.update(visible=True),
             panel.certificate: str(files.certificate),
@@ -223,6 +227,8 @@ def wire_shuffle(panel: ShufflePanel, page: Workspace, source: EngineSource) -> 
             panel.sheet,
             panel.kept,
             page.finished,
+            page.answers,
+            page.status,
         ],
         show_progress="minimal",
         show_progress_on=panel.status,
