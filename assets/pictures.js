@@ -87,21 +87,17 @@
     return `${heading.join(", ")}, ${columns[at]}: ${row[at] === null ? "masked" : row[at].toPrecision(3)}`;
   };
 
-  const preview = (node) => {
-    const picture = node instanceof Element && node.closest(PICTURE);
-    const line = picture && picture.querySelector(".pine-readout");
-    if (!line) return;
-    const told = node.closest("[data-readout], [title], td, th");
-    const words =
-      told && picture.contains(told)
-        ? told.dataset.readout || told.getAttribute("title") || cellSays(told) || numberedCell(told)
-        : "";
-    line.textContent = words || line.dataset.rest;
+  const wordsOf = (node, picture) => {
+    const told = node instanceof Element && node.closest("[data-readout], [title], td, th");
+    if (!told || !picture.contains(told)) return "";
+    return told.dataset.readout || told.getAttribute("title") || cellSays(told) || numberedCell(told);
   };
 
-  const rest = (node) => {
-    const line = node instanceof Element && node.closest(PICTURE)?.querySelector(".pine-readout");
-    if (line) line.textContent = line.dataset.rest;
+  // What has the focus stays told when the mouse says nothing: it also moves when the page scrolls under it.
+  const preview = (around, told) => {
+    const picture = around instanceof Element && around.closest(PICTURE);
+    const line = picture && picture.querySelector(".pine-readout");
+    if (line) line.textContent = wordsOf(told, picture) || wordsOf(document.activeElement, picture) || line.dataset.rest;
   };
 
   document.addEventListener("click", (event) => {
@@ -111,10 +107,10 @@
     if (button) save(button.closest(PICTURE), button.dataset.save);
   });
 
-  document.addEventListener("mouseover", (event) => preview(event.target));
-  document.addEventListener("focusin", (event) => preview(event.target));
-  document.addEventListener("mouseout", (event) => rest(event.target));
-  document.addEventListener("focusout", (event) => rest(event.target));
+  document.addEventListener("mouseover", (event) => preview(event.target, event.target));
+  document.addEventListener("focusin", (event) => preview(event.target, event.target));
+  document.addEventListener("mouseout", (event) => preview(event.target, null));
+  document.addEventListener("focusout", (event) => preview(event.target, null));
 
   // Keyboard: arrows walk over what can be picked in a table, Enter and space pick, Escape clears ------
 
