@@ -12,6 +12,8 @@ if TYPE_CHECKING:  # imported in the fixtures, so that tests of figures alone ne
     import torch
     from transformers import LlamaForCausalLM
 
+    from tests.commands import Run
+
 # The suite runs offline. Set before anything imports huggingface_hub, which reads it only then.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
@@ -76,3 +78,22 @@ def tiny_llama() -> "Callable[..., LlamaForCausalLM]":
         return model.to(dtype).eval().requires_grad_(False)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory, tiny_llama: "Callable[..., LlamaForCausalLM]") -> Path:
+    """Folder of a tiny model whose tokens are letters; it reads 700 of them. Nobody writes into it."""
+    from tests.tokenizers import letter_tokenizer
+
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    tiny_llama(max_context=700, head_dim=32).save_pretrained(folder)
+    letter_tokenizer().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def pine(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> "Run":
+    """Runs a verb of the command line in this process."""
+    from tests.commands import verb_runner
+
+    return verb_runner(capfd, monkeypatch)

@@ -3,15 +3,13 @@
 import hashlib
 import json
 import math
-import sys
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from transformers import LlamaForCausalLM
 
 from pine_engine import certificate, cli, repeat_command
 from pine_engine.certificate import (
@@ -29,7 +27,7 @@ from pine_engine.errors import InputError
 from pine_engine.inputs import Comparison
 from pine_engine.invariance import OrderRow, compare_orders, orders_to_try
 from pine_engine.models import ModelSource
-from tests.tokenizers import letter_tokenizer
+from tests.commands import Run
 
 COMPARISON = Comparison(
     question="Which is green?",
@@ -42,16 +40,8 @@ MAX_NEW_TOKENS = 4
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Callable[..., LlamaForCausalLM]) -> Path:
-    folder = tmp_path_factory.mktemp("models") / "tiny"
-    tiny_llama(max_context=700, head_dim=32).save_pretrained(folder)
-    letter_tokenizer().save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def engine(folder: Path) -> Engine:
-    return Engine.load(str(folder))
+def engine(tiny: Path) -> Engine:
+    return Engine.load(str(tiny))
 
 
 @pytest.fixture(scope="module")
@@ -240,25 +230,14 @@ def test_a_damaged_certificate_is_refused_with_a_sentence(
 # repeating it
 
 
-Run = Callable[..., tuple[int, str, str]]
-
-
 @pytest.fixture
-def repeat(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs the verb in this process: exit status, stdout, stderr."""
-
-    def invoke(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["pine_engine", "repeat", *map(str, arguments)])
-        with pytest.raises(SystemExit) as raised:
-            cli.main()
-        captured = capfd.readouterr()
-        return int(raised.value.code or 0), captured.out, captured.err
-
-    return invoke
+def repeat(pine: Run) -> Run:
+    """Runs the verb."""
+    return partial(pine, "repeat")
 
 
-def test_a_repetition_finds_every_bit_again(repeat: Run, file: Path, folder: Path) -> None:
-    status, out, err = repeat(file, "--model", folder, "--json")
+def test_a_repetition_finds_every_bit_again(repeat: Run, file: Path, tiny: Path) -> None:
+    status, out, err = repeat(file, "--model", tiny, "--json")
     assert (status, err) == (0, "as the certificate says\n")
     report = json.loads(out)
     assert report["repeated"] and report["elsewhere"] == [] and report["tolerance"] is None
@@ -269,11 +248,11 @@ def test_a_repetition_finds_every_bit_again(repeat: Run, file: Path, folder: Pat
 
 
 def test_without_json_a_table_is_printed(
-    repeat: Run, file: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+    repeat: Run, file: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(repeat_command.terminal.stdout, "width", 200)
     changed(file, "results", 2, "bitwise_equal", to=False)
-    status, out, err = repeat(file, "--model", folder)
+    status, out, err = repeat(file, "--model", tiny)
     assert status == 1
     vanilla, sp, pine, _ = (line for line in out.splitlines() if any(f" {name} " in line for name in METHODS))
     assert "yes" in vanilla and "NO:" not in vanilla
@@ -369,8 +348,8 @@ def test_elsewhere_an_invariance_that_is_lost_is_found(certified: Certificate) -
     assert compared.methods[0].problems == ("not equal to the last bit",)
 
 
-def test_another_dtype_is_said_and_taken(repeat: Run, file: Path, folder: Path) -> None:
-    _, out, err = repeat(file, "--model", folder, "--dtype", "bfloat16", "--json")
+def test_another_dtype_is_said_and_taken(repeat: Run, file: Path, tiny: Path) -> None:
+    _, out, err = repeat(file, "--model", tiny, "--dtype", "bfloat16", "--json")
     report = json.loads(out)
     assert report["elsewhere"] == ["dtype: bfloat16 here, float32 there"]
     assert report["tolerance"] == 1.0

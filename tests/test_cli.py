@@ -15,14 +15,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 from safetensors.torch import load_file, save_file
-from transformers import LlamaForCausalLM
 
 from pine_engine import benchmark, catalog, catalog_command, cli, report, terminal
 from pine_engine.methods import METHODS
 from pine_engine.models import LoadableModel
 from pine_engine.selftest import Check
 from pine_engine.wrappers import WRAPPERS
-from tests.tokenizers import letter_tokenizer
+from tests.commands import Outcome, Run
 
 ROOT = Path(cli.__file__).parents[1]
 GOLDEN = Path(__file__).parent / "golden" / "conformance"
@@ -37,47 +36,6 @@ ROWS = [
     {"id": "a-2", "task": "kv_retrieval", "question": "k1", "documents": [
         {"title": "k1", "text": "v1"}, {"title": "k2", "text": "v22"}]},
 ]  # fmt: skip
-
-
-@dataclasses.dataclass(frozen=True)
-class Outcome:
-    """What a command left behind."""
-
-    status: int
-    stdout: str
-    stderr: str
-
-    @property
-    def json(self) -> Any:
-        """The one object on stdout."""
-        assert self.stdout.count("\n") == 1 and self.stdout.endswith("\n")
-        return json.loads(self.stdout)
-
-
-Run = Callable[..., Outcome]
-
-
-@pytest.fixture
-def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs a command in this process; what it prints is read from the file descriptors."""
-
-    def invoke(*arguments: object) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["pine_engine", *map(str, arguments)])
-        with pytest.raises(SystemExit) as raised:
-            cli.main()
-        captured = capfd.readouterr()
-        return Outcome(int(raised.value.code or 0), captured.out, captured.err)
-
-    return invoke
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Callable[..., LlamaForCausalLM]) -> Path:
-    """A tiny model whose tokens are letters; it reads 700 of them."""
-    folder = tmp_path_factory.mktemp("cli") / "tiny"
-    tiny_llama(max_context=700, head_dim=32).save_pretrained(folder)
-    letter_tokenizer().save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture
@@ -147,11 +105,11 @@ def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )  # fmt: skip
 @pytest.mark.usefixtures("no_model")
-def test_compare_refuses_files_it_cannot_use(run: Run, tmp_path: Path, content: Any, problem: str) -> None:
+def test_compare_refuses_files_it_cannot_use(pine: Run, tmp_path: Path, content: Any, problem: str) -> None:
     path = tmp_path / "given.json"
     if content is not None:
         write(path, content)
-    assert_refused(run("compare", path, "--json"), f"{path}{problem}")
+    assert_refused(pine("compare", path, "--json"), f"{path}{problem}")
 
 
 @pytest.mark.parametrize(
@@ -168,10 +126,10 @@ def test_compare_refuses_files_it_cannot_use(run: Run, tmp_path: Path, content: 
     ids=["no question", "empty document", "too long", "unknown task"],
 )  # fmt: skip
 def test_compare_refuses_what_no_prompt_can_be_made_of(
-    run: Run, tiny: Path, tmp_path: Path, change: dict[str, Any], sentence: str
+    pine: Run, tiny: Path, tmp_path: Path, change: dict[str, Any], sentence: str
 ) -> None:
     path = write(tmp_path / "given.json", {**COMPARISON, **change})
-    assert_refused(run("compare", path, "--model", tiny), sentence)
+    assert_refused(pine("compare", path, "--model", tiny), sentence)
 
 
 @pytest.mark.parametrize("verb", ["compare", "verify", "bench"])
@@ -186,22 +144,22 @@ def test_compare_refuses_what_no_prompt_can_be_made_of(
 )
 @pytest.mark.usefixtures("no_model")
 def test_every_verb_refuses_methods_that_are_not_there(
-    run: Run, comparison: Path, data: Path, verb: str, methods: str, sentence: str
+    pine: Run, comparison: Path, data: Path, verb: str, methods: str, sentence: str
 ) -> None:
     file = {"compare": [comparison], "verify": [data], "bench": []}[verb]
-    assert_refused(run(verb, *file, "--methods", methods), sentence)
+    assert_refused(pine(verb, *file, "--methods", methods), sentence)
 
 
 @pytest.mark.parametrize("verb", ["compare", "verify", "bench"])
 def test_every_verb_refuses_a_dtype_or_model_that_is_not_there(
-    run: Run, comparison: Path, data: Path, tiny: Path, verb: str
+    pine: Run, comparison: Path, data: Path, tiny: Path, verb: str
 ) -> None:
     file = {"compare": [comparison], "verify": [data], "bench": []}[verb]
     assert_refused(
-        run(verb, *file, "--model", tiny, "--dtype", "int8"),
+        pine(verb, *file, "--model", tiny, "--dtype", "int8"),
         "dtype 'int8' is not supported; use one of float32, bfloat16, float16",
     )
-    outcome = run(verb, *file, "--model", "no/such/folder")
+    outcome = pine(verb, *file, "--model", "no/such/folder")
     assert outcome.stderr.startswith("pine_engine: 'no/such/folder' is not a model; expected a folder")
     assert (outcome.status, outcome.stdout, outcome.stderr.count("\n")) == (2, "", 1)
 
@@ -216,24 +174,24 @@ def test_every_verb_refuses_a_dtype_or_model_that_is_not_there(
     ],
 )  # fmt: skip
 @pytest.mark.usefixtures("no_model")
-def test_verify_refuses_files_it_cannot_use(run: Run, tmp_path: Path, content: str, problem: str) -> None:
+def test_verify_refuses_files_it_cannot_use(pine: Run, tmp_path: Path, content: str, problem: str) -> None:
     path = write(tmp_path / "data.jsonl", content)
-    assert_refused(run("verify", path), f"{path}{problem}")
+    assert_refused(pine("verify", path), f"{path}{problem}")
 
 
-def test_verify_says_which_row_it_cannot_use(run: Run, tmp_path: Path, tiny: Path) -> None:
+def test_verify_says_which_row_it_cannot_use(pine: Run, tmp_path: Path, tiny: Path) -> None:
     path = write(tmp_path / "data.jsonl", json.dumps({**ROWS[0], "task": "poetry"}))
-    assert run("verify", path, "--model", tiny).stderr.startswith("pine_engine: unknown task 'poetry'")
+    assert pine("verify", path, "--model", tiny).stderr.startswith("pine_engine: unknown task 'poetry'")
 
 
-def test_conformance_refuses_a_folder_without_cases(run: Run, tmp_path: Path) -> None:
+def test_conformance_refuses_a_folder_without_cases(pine: Run, tmp_path: Path) -> None:
     assert_refused(
-        run("conformance", tmp_path, "--json"),
+        pine("conformance", tmp_path, "--json"),
         f"{tmp_path} holds no conformance case; expected folders with a case.json in them",
     )
     shutil.copytree(GOLDEN / "s1_llama_k2", tmp_path / "case")
     (tmp_path / "case" / "weights.safetensors").write_bytes(b"damaged")
-    outcome = run("conformance", tmp_path)
+    outcome = pine("conformance", tmp_path)
     assert outcome.stderr.startswith(f"pine_engine: {tmp_path}/case is not a complete conformance case: ")
     assert (outcome.status, outcome.stdout, outcome.stderr.count("\n")) == (2, "", 1)
 
@@ -245,8 +203,8 @@ def test_conformance_refuses_a_folder_without_cases(run: Run, tmp_path: Path) ->
     ids=" ".join,
 )  # fmt: skip
 @pytest.mark.usefixtures("no_model")
-def test_wrong_usage_exits_with_2_and_leaves_stdout_empty(run: Run, arguments: list[str]) -> None:
-    outcome = run(*arguments)
+def test_wrong_usage_exits_with_2_and_leaves_stdout_empty(pine: Run, arguments: list[str]) -> None:
+    outcome = pine(*arguments)
     assert (outcome.status, outcome.stdout) == (2, "")
     assert "Traceback" not in outcome.stderr and "Error" in outcome.stderr
 
@@ -254,9 +212,17 @@ def test_wrong_usage_exits_with_2_and_leaves_stdout_empty(run: Run, arguments: l
 # compare
 
 
-def test_compare_prints_answers_and_times(run: Run, comparison: Path, tiny: Path) -> None:
-    outcome = run(
-        "compare", comparison, "--model", tiny, "--methods", "pine,vanilla", "--max-new-tokens", 3, "--json"
+def test_compare_prints_answers_and_times(pine: Run, comparison: Path, tiny: Path) -> None:
+    outcome = pine(
+        "compare",
+        comparison,
+        "--model",
+        tiny,
+        "--methods",
+        "pine,vanilla",
+        "--max-new-tokens",
+        3,
+        "--json",
     )
     assert (outcome.status, outcome.stderr) == (0, "")
     printed = outcome.json
@@ -276,24 +242,24 @@ def test_compare_prints_answers_and_times(run: Run, comparison: Path, tiny: Path
     ids=["by default", "all"],
 )
 def test_compare_answers_with_the_methods_in_the_dtype_asked_for(
-    run: Run, comparison: Path, tiny: Path, asked: list[str], answered: list[str]
+    pine: Run, comparison: Path, tiny: Path, asked: list[str], answered: list[str]
 ) -> None:
     options = ["--model", tiny, "--dtype", "bfloat16", "--max-new-tokens", 1, "--json", *asked]
-    printed = run("compare", comparison, *options).json
+    printed = pine("compare", comparison, *options).json
     assert [result["method"] for result in printed["results"]] == answered
     assert printed["dtype"] == "bfloat16"
 
 
 def test_the_model_may_be_named_in_the_environment(
-    run: Run, comparison: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch
+    pine: Run, comparison: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PINE_MODEL", str(tiny))
-    printed = run("compare", comparison, "--methods", "pcw", "--max-new-tokens", 1, "--json").json
+    printed = pine("compare", comparison, "--methods", "pcw", "--max-new-tokens", 1, "--json").json
     assert printed["model"] == "tiny"
 
 
-def test_without_json_a_table_is_printed(run: Run, comparison: Path, tiny: Path) -> None:
-    outcome = run("compare", comparison, "--model", tiny, "--methods", "nia", "--max-new-tokens", 2)
+def test_without_json_a_table_is_printed(pine: Run, comparison: Path, tiny: Path) -> None:
+    outcome = pine("compare", comparison, "--model", tiny, "--methods", "nia", "--max-new-tokens", 2)
     assert outcome.status == 0
     assert "method" in outcome.stdout and "nia" in outcome.stdout
     with pytest.raises(json.JSONDecodeError):
@@ -319,9 +285,9 @@ def test_brackets_in_an_answer_are_not_read_as_colours() -> None:
 # verify
 
 
-def test_verify_finds_promises_kept_and_vanilla_changed(run: Run, data: Path, tiny: Path) -> None:
+def test_verify_finds_promises_kept_and_vanilla_changed(pine: Run, data: Path, tiny: Path) -> None:
     options = ["--shuffles", 3, "--new-tokens", 2, "--methods", "all", "--json"]
-    outcome = run("verify", data, "--model", tiny, *options)
+    outcome = pine("verify", data, "--model", tiny, *options)
     assert (outcome.status, outcome.stderr) == (0, "")
     printed = outcome.json
     assert list(printed) == ["model", "dtype", "rows", "summary"]
@@ -356,19 +322,29 @@ def test_verify_finds_promises_kept_and_vanilla_changed(run: Run, data: Path, ti
         }
 
 
-def test_verify_reads_no_more_rows_than_asked_for(run: Run, data: Path, tiny: Path) -> None:
+def test_verify_reads_no_more_rows_than_asked_for(pine: Run, data: Path, tiny: Path) -> None:
     options = ["--limit", 1, "--shuffles", 1, "--methods", "pcw", "--new-tokens", 1, "--json"]
-    printed = run("verify", data, "--model", tiny, *options).json
+    printed = pine("verify", data, "--model", tiny, *options).json
     assert [(row["id"], row["method"], row["orders"]) for row in printed["rows"]] == [("a-1", "pcw", 2)]
 
 
 def test_verify_exits_with_1_if_a_promise_is_broken(
-    run: Run, data: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch
+    pine: Run, data: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As if vanilla promised what PINE does."""
     monkeypatch.setattr(report, "METHODS", {**METHODS, "vanilla": METHODS["pine"]})
-    options = ["--model", tiny, "--shuffles", 1, "--methods", "vanilla,pcw", "--new-tokens", 1, "--json"]
-    outcome = run("verify", data, *options)
+    options = [
+        "--model",
+        tiny,
+        "--shuffles",
+        1,
+        "--methods",
+        "vanilla,pcw",
+        "--new-tokens",
+        1,
+        "--json",
+    ]
+    outcome = pine("verify", data, *options)
     assert outcome.status == 1
     assert outcome.stderr == "the order of the documents changed the output of: vanilla\n"
     summary = outcome.json["summary"]
@@ -405,28 +381,28 @@ LABELLED = {**COMPARISON, "task": "judge_pair", "labels": ["A", "B"]}
 )  # fmt: skip
 @pytest.mark.usefixtures("no_model")
 def test_debias_refuses_what_cannot_be_run(
-    run: Run, tmp_path: Path, fields: dict[str, Any], options: list[str], sentence: str
+    pine: Run, tmp_path: Path, fields: dict[str, Any], options: list[str], sentence: str
 ) -> None:
     path = write(tmp_path / "given.json", {**LABELLED, **fields})
-    assert_refused(run("debias", path, *options), sentence)
+    assert_refused(pine("debias", path, *options), sentence)
 
 
 @pytest.mark.usefixtures("no_model")
-def test_debias_checks_method_and_file_before_a_model_is_loaded(run: Run, tmp_path: Path) -> None:
+def test_debias_checks_method_and_file_before_a_model_is_loaded(pine: Run, tmp_path: Path) -> None:
     path = write(tmp_path / "given.json", LABELLED)
-    outcome = run("debias", path, "--wrapper", "pride", "--base", "magic")
+    outcome = pine("debias", path, "--wrapper", "pride", "--base", "magic")
     assert outcome.stderr.startswith("pine_engine: unknown method 'magic'; choose from: vanilla, ")
     write(path, {**LABELLED, "labels": "AB"})
-    outcome = run("debias", path, "--wrapper", "pride")
+    outcome = pine("debias", path, "--wrapper", "pride")
     assert_refused(outcome, f"{path}: labels: input should be a valid list")
-    outcome = run("debias", path)
+    outcome = pine("debias", path)
     assert (outcome.status, outcome.stdout) == (2, "") and "Missing option '--wrapper'" in outcome.stderr
 
 
-def test_debias_refuses_labels_of_several_tokens(run: Run, tmp_path: Path, tiny: Path) -> None:
+def test_debias_refuses_labels_of_several_tokens(pine: Run, tmp_path: Path, tiny: Path) -> None:
     path = write(tmp_path / "given.json", {**LABELLED, "instruction": "Judge.", "labels": ["one", "two"]})
     assert_refused(
-        run("debias", path, "--wrapper", "permutation_full", "--model", tiny, "--json"),
+        pine("debias", path, "--wrapper", "permutation_full", "--model", tiny, "--json"),
         "the label 'one' has 3 tokens; give labels of one token, such as A and B",
     )
 
@@ -443,12 +419,12 @@ def test_debias_refuses_labels_of_several_tokens(run: Run, tmp_path: Path, tiny:
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
 def test_debias_answers_every_file_and_announces_the_prompts_it_reads(
-    run: Run, tmp_path: Path, tiny: Path, steps: Steps, options: list[str], prompts: int
+    pine: Run, tmp_path: Path, tiny: Path, steps: Steps, options: list[str], prompts: int
 ) -> None:
     # The judge's instruction alone is longer than the tiny model reads.
     short = {**LABELLED, "instruction": "Judge."}
     files = [write(tmp_path / name, short) for name in ("one.json", "two.json")]
-    outcome = run("debias", *files, "--wrapper", *options, "--model", tiny, "--json")
+    outcome = pine("debias", *files, "--wrapper", *options, "--model", tiny, "--json")
     assert (outcome.status, outcome.stderr) == (0, "")
     assert steps.announced == [len(steps.taken)] == [prompts]
     printed = outcome.json
@@ -464,15 +440,15 @@ def test_debias_answers_every_file_and_announces_the_prompts_it_reads(
             assert result["answer"] == max(labels, key=result["scores"].get)
 
 
-def test_debias_without_json_prints_a_table(run: Run, tmp_path: Path, tiny: Path) -> None:
+def test_debias_without_json_prints_a_table(pine: Run, tmp_path: Path, tiny: Path) -> None:
     path = write(tmp_path / "a.json", {**LABELLED, "instruction": "Judge."})
-    outcome = run("debias", path, "--wrapper", "permutation_cyclic", "--model", tiny)
+    outcome = pine("debias", path, "--wrapper", "permutation_cyclic", "--model", tiny)
     assert outcome.status == 0
     assert "vanilla alone" in outcome.stdout and "scores" in outcome.stdout
 
 
-def test_self_test_needs_no_data_and_prints_every_check(run: Run) -> None:
-    outcome = run("verify", "--self-test", "--model", "random:tiny", "--shuffles", 1, "--json")
+def test_self_test_needs_no_data_and_prints_every_check(pine: Run) -> None:
+    outcome = pine("verify", "--self-test", "--model", "random:tiny", "--shuffles", 1, "--json")
     assert (outcome.status, outcome.stderr) == (0, "")
     printed = outcome.json
     assert list(printed) == ["model", "dtype", "device", "checks", "passed"]
@@ -482,32 +458,34 @@ def test_self_test_needs_no_data_and_prints_every_check(run: Run) -> None:
         assert check["holds"] or not check["is_promised"]
 
 
-def test_self_test_exits_with_1_if_a_check_fails(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_self_test_exits_with_1_if_a_check_fails(pine: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     info = Check("of few rows", is_promised=False, holds=False, found="7 rows", meaning="none are fed")
     broken = Check("of many rows", is_promised=True, holds=False, found="64 rows", meaning="bits change")
     monkeypatch.setattr(cli, "plan_checks", lambda *_, **__: [lambda: info, lambda: broken])
-    outcome = run("verify", "--self-test", "--model", "random:tiny")
+    outcome = pine("verify", "--self-test", "--model", "random:tiny")
     assert outcome.status == 1
     assert outcome.stderr == "exactness cannot be promised here: of many rows\n"
     assert "FAIL" in outcome.stdout and "64 rows" in outcome.stdout and "bits change" in outcome.stdout
     monkeypatch.setattr(cli, "plan_checks", lambda *_, **__: [lambda: info])
-    assert run("verify", "--self-test", "--model", "random:tiny").status == 0
+    assert pine("verify", "--self-test", "--model", "random:tiny").status == 0
 
 
 @pytest.mark.usefixtures("no_model")
-def test_verify_takes_data_or_tests_itself(run: Run, data: Path) -> None:
+def test_verify_takes_data_or_tests_itself(pine: Run, data: Path) -> None:
     sentence = "verify needs one of two things: a file of data, or --self-test; give one of them"
-    assert_refused(run("verify"), sentence)
-    assert_refused(run("verify", data, "--self-test"), sentence)
+    assert_refused(pine("verify"), sentence)
+    assert_refused(pine("verify", data, "--self-test"), sentence)
 
 
 # models with random weights
 
 
 @pytest.mark.parametrize("verb", ["compare", "verify"])
-def test_a_model_with_random_weights_reads_no_text(run: Run, comparison: Path, data: Path, verb: str) -> None:
+def test_a_model_with_random_weights_reads_no_text(
+    pine: Run, comparison: Path, data: Path, verb: str
+) -> None:
     assert_refused(
-        run(verb, {"compare": comparison, "verify": data}[verb], "--model", "random:tiny"),
+        pine(verb, {"compare": comparison, "verify": data}[verb], "--model", "random:tiny"),
         "random:tiny has random weights and no tokenizer, so it cannot read text; it is for `bench` and "
         "`verify --self-test`: give a real model here",
     )
@@ -526,16 +504,16 @@ def test_a_model_with_random_weights_reads_no_text(run: Run, comparison: Path, d
     ids=["unknown", "no device", "dtype"],
 )  # fmt: skip
 def test_a_model_with_random_weights_that_cannot_be_made_is_refused(
-    run: Run, options: list[str], sentence: str
+    pine: Run, options: list[str], sentence: str
 ) -> None:
-    assert_refused(run("bench", "--model", *options), sentence)
+    assert_refused(pine("bench", "--model", *options), sentence)
 
 
 # conformance
 
 
-def test_conformance_of_all_recorded_cases(run: Run) -> None:
-    outcome = run("conformance", GOLDEN, "--json")
+def test_conformance_of_all_recorded_cases(pine: Run) -> None:
+    outcome = pine("conformance", GOLDEN, "--json")
     assert (outcome.status, outcome.stderr) == (0, "")
     printed = outcome.json
     assert list(printed) == ["cases", "conforms"]
@@ -554,14 +532,14 @@ def test_conformance_of_all_recorded_cases(run: Run) -> None:
         assert case["conforms"] is True
 
 
-def test_conformance_exits_with_1_beyond_tolerance(run: Run, tmp_path: Path) -> None:
+def test_conformance_exits_with_1_beyond_tolerance(pine: Run, tmp_path: Path) -> None:
     for name in ("s1_llama_k2", "s2_llama_k3"):
         shutil.copytree(GOLDEN / name, tmp_path / name)
     file = tmp_path / "s2_llama_k3" / "weights.safetensors"
     weights = load_file(file)
     weights["model.layers.0.self_attn.v_proj.weight"][0, 0] += 0.5
     save_file(weights, file)
-    outcome = run("conformance", tmp_path, "--json")
+    outcome = pine("conformance", tmp_path, "--json")
     assert outcome.status == 1
     assert [case["conforms"] for case in outcome.json["cases"]] == [True, False]
     assert outcome.json["conforms"] is False
@@ -571,11 +549,11 @@ def test_conformance_exits_with_1_beyond_tolerance(run: Run, tmp_path: Path) -> 
 
 
 def test_bench_prints_times_and_ratios_and_announces_as_many_steps_as_it_takes(
-    run: Run, tiny: Path, steps: Steps, monkeypatch: pytest.MonkeyPatch
+    pine: Run, tiny: Path, steps: Steps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(benchmark, "peak_memory", lambda *_: 123.4)
     sizes = ["--documents", 3, "--document-tokens", 5, "--new-tokens", 3, "--repeats", 2]
-    outcome = run("bench", *sizes, "--methods", "vanilla,pine", "--model", tiny, "--json")
+    outcome = pine("bench", *sizes, "--methods", "vanilla,pine", "--model", tiny, "--json")
     assert (outcome.status, outcome.stderr) == (0, "")
     assert steps.announced == [len(steps.taken)]
     printed = outcome.json
@@ -597,20 +575,20 @@ def test_bench_prints_times_and_ratios_and_announces_as_many_steps_as_it_takes(
 SMALL = ["--model", "random:tiny", "--documents", 4, "--document-tokens", 20, "--new-tokens", 3]
 
 
-def test_bench_sweeps_over_sizes(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bench_sweeps_over_sizes(pine: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(benchmark, "peak_memory", lambda *_: 123.4)
     options = [*SMALL, "--methods", "pine", "--repeats", 1, "--trace"]
-    printed = run("bench", *options, "--sweep", "documents", "--sizes", "2,5", "--json").json
+    printed = pine("bench", *options, "--sweep", "documents", "--sizes", "2,5", "--json").json
     assert list(printed) == ["sweep", "points"]
     assert printed["sweep"] == "documents"
     assert [(point["documents"], point["n"]) for point in printed["points"]] == [(2, 138), (5, 138)]
     assert all(point["methods"]["pine"]["trace_prefill_ratio"] > 0 for point in printed["points"])
-    table = run("bench", *options, "--sweep", "tokens", "--sizes", "130").stdout
+    table = pine("bench", *options, "--sweep", "tokens", "--sizes", "130").stdout
     assert "118" in table and "traced" in table  # 30 + 3 x 20 + 28
 
 
-def test_bench_profiles_where_time_goes(run: Run) -> None:
-    printed = run("bench", *SMALL, "--methods", "pine", "--profile", "--json").json
+def test_bench_profiles_where_time_goes(pine: Run) -> None:
+    printed = pine("bench", *SMALL, "--methods", "pine", "--profile", "--json").json
     assert [(profile["method"], profile["part"]) for profile in printed["profiles"]] == [
         ("pine", "prefill"),
         ("pine", "decode"),
@@ -621,7 +599,7 @@ def test_bench_profiles_where_time_goes(run: Run) -> None:
         assert {"linear layers", "rest of the model", "attention.suffix_weights"} <= set(shares)
     prefill, decode = ({place["where"] for place in profile["places"]} for profile in printed["profiles"])
     assert "attention.document_importance" in prefill - decode
-    table = run("bench", *SMALL, "--methods", "pine", "--profile").stdout
+    table = pine("bench", *SMALL, "--methods", "pine", "--profile").stdout
     assert "linear layers" in table and "%" in table
 
 
@@ -638,15 +616,15 @@ def test_bench_profiles_where_time_goes(run: Run) -> None:
     ids=["no number", "too many", "no sweep"],
 )  # fmt: skip
 @pytest.mark.usefixtures("no_model")
-def test_bench_refuses_sizes_it_cannot_use(run: Run, options: list[str], sentence: str) -> None:
-    assert_refused(run("bench", *options), sentence)
+def test_bench_refuses_sizes_it_cannot_use(pine: Run, options: list[str], sentence: str) -> None:
+    assert_refused(pine("bench", *options), sentence)
 
 
 @pytest.mark.parametrize(
     ("verb", "announced"), [("compare", 4), ("verify", 6), ("conformance", 4)]
 )  # fmt: skip
 def test_progress_ends_where_it_was_announced_to(
-    run: Run,
+    pine: Run,
     comparison: Path,
     data: Path,
     tiny: Path,
@@ -655,7 +633,7 @@ def test_progress_ends_where_it_was_announced_to(
     announced: int,
 ) -> None:
     methods = ["--model", tiny, "--methods", "pcw,nia"]
-    run(verb, *{
+    pine(verb, *{
         "compare": [comparison, *methods, "--max-new-tokens", 1],
         "verify": [data, *methods, "--shuffles", 3, "--new-tokens", 1],
         "conformance": [GOLDEN],
@@ -677,8 +655,8 @@ def test_a_terminal_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None
 # methods and models
 
 
-def test_methods_prints_every_row_of_both_tables(run: Run) -> None:
-    printed = run("methods", "--json").json
+def test_methods_prints_every_row_of_both_tables(pine: Run) -> None:
+    printed = pine("methods", "--json").json
     assert list(printed) == ["methods", "wrappers"]
     assert [row["name"] for row in printed["methods"]] == list(METHODS)
     assert [row["name"] for row in printed["wrappers"]] == list(WRAPPERS)
@@ -699,12 +677,12 @@ def test_methods_prints_every_row_of_both_tables(run: Run) -> None:
 
 
 def test_methods_without_json_is_a_table_that_loses_nothing(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+    pine: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(terminal, "stdout", Console(width=300))
-    wide = run("methods").stdout
+    wide = pine("methods").stdout
     monkeypatch.setattr(terminal, "stdout", Console(width=80))
-    narrow = run("methods").stdout
+    narrow = pine("methods").stdout
     for row in (*METHODS.values(), *WRAPPERS.values()):
         assert f" {row.name} " in wide
     assert "…" not in wide + narrow
@@ -712,10 +690,10 @@ def test_methods_without_json_is_a_table_that_loses_nothing(
     assert sorted(filter(str.isalnum, narrow)) == sorted(filter(str.isalnum, wide))
 
 
-def test_methods_writes_the_tables_between_the_markers_of_a_file(run: Run, tmp_path: Path) -> None:
+def test_methods_writes_the_tables_between_the_markers_of_a_file(pine: Run, tmp_path: Path) -> None:
     file = write(tmp_path / "page.md", f"# Before\n\n{catalog.BEGIN}\nold\n{catalog.END}\n\nAfter.\n")
-    assert (run("methods", "--into", file).status, run("methods", "--into", file).stdout) == (0, "")
-    markdown = run("methods", "--markdown").stdout
+    assert (pine("methods", "--into", file).status, pine("methods", "--into", file).stdout) == (0, "")
+    markdown = pine("methods", "--markdown").stdout
     assert file.read_text() == f"# Before\n\n{catalog.BEGIN}\n\n{markdown}\n{catalog.END}\n\nAfter.\n"
     assert f"| PINE | `pine` | {METHODS['pine'].meaning} | yes |" in markdown
     assert f"| PriDe | `pride` | {WRAPPERS['pride'].meaning} | no: " in markdown
@@ -724,20 +702,20 @@ def test_methods_writes_the_tables_between_the_markers_of_a_file(run: Run, tmp_p
 @pytest.mark.parametrize(
     "content", ["no markers", f"{catalog.END}\n{catalog.BEGIN}\n"], ids=["none", "swapped"]
 )
-def test_methods_refuses_a_file_without_markers(run: Run, tmp_path: Path, content: str) -> None:
+def test_methods_refuses_a_file_without_markers(pine: Run, tmp_path: Path, content: str) -> None:
     file = write(tmp_path / "page.md", content)
     assert_refused(
-        run("methods", "--into", file),
+        pine("methods", "--into", file),
         f"{file} has no place for the tables; expected a line {catalog.BEGIN} and later one {catalog.END}",
     )
     assert file.read_text() == content
     assert_refused(
-        run("methods", "--into", tmp_path / "absent.md"),
+        pine("methods", "--into", tmp_path / "absent.md"),
         f"{tmp_path}/absent.md cannot be read: No such file or directory; give a file that exists",
     )
 
 
-def test_models_says_what_loads_and_why_others_do_not(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_says_what_loads_and_why_others_do_not(pine: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     found = [
         LoadableModel("Tiny", "embedded", 98_000_000, 8192, "llama", supported=True, reason=""),
         LoadableModel(
@@ -751,8 +729,8 @@ def test_models_says_what_loads_and_why_others_do_not(run: Run, monkeypatch: pyt
         ),
     ]
     monkeypatch.setattr(catalog_command, "list_models", lambda: found)
-    assert run("models", "--json").json == {"models": [dataclasses.asdict(model) for model in found]}
-    shown = " ".join(run("models").stdout.split())
+    assert pine("models", "--json").json == {"models": [dataclasses.asdict(model) for model in found]}
+    shown = " ".join(pine("models").stdout.split())
     assert "98 MB" in shown and "8192" in shown
     assert "some/bloom" in shown and "ALiBi" in shown
 

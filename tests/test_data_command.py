@@ -9,6 +9,7 @@ import re
 import socket
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import pytest
 from pyarrow import parquet
 from rich.console import Console
 
-from pine_engine import cli, terminal
+from pine_engine import terminal
 from pine_engine.errors import InputError
 from pine_engine.evaluation.examples import read_examples
 from pine_engine.sources import public_sets
@@ -25,6 +26,7 @@ from pine_engine.sources.bring import convert, obtain
 from pine_engine.sources.provenance import BroughtSet, Provenance, TakenFile, read_provenance
 from pine_engine.sources.public_sets import NOT_PUBLIC, PUBLIC_SETS, PublicSet, SourceFile
 from pine_engine.tasks import TASKS
+from tests.commands import Run
 from tests.file_server import FileServer, serving
 from tests.test_sources import ASKED, COMPARED, PAIRS, PREFERENCE, PROBLEM, PROBLEM_IN_WORDS, TABLE
 
@@ -56,30 +58,10 @@ EXAMPLES = {"rewardbench": 2, "llmbar": 5, "humanevalpack": 6, "qm9": 2}
 """How many examples these give; the others give one."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Outcome:
-    """What a command left behind."""
-
-    status: int
-    stdout: str
-    stderr: str
-
-
-Run = Callable[..., Outcome]
-
-
 @pytest.fixture
-def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs `data` in this process."""
-
-    def invoke(*arguments: object) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["pine_engine", "data", *map(str, arguments)])
-        with pytest.raises(SystemExit) as raised:
-            cli.main()
-        captured = capfd.readouterr()
-        return Outcome(int(raised.value.code or 0), captured.out, captured.err)
-
-    return invoke
+def run(pine: Run) -> Run:
+    """Runs `data`."""
+    return partial(pine, "data")
 
 
 @pytest.fixture

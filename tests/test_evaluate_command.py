@@ -18,13 +18,12 @@ from typing import Any
 import pytest
 import torch
 from rich.console import Console
-from transformers import LlamaForCausalLM
 
 from pine_engine import cli, terminal
 from pine_engine.engine import Engine
 from pine_engine.evaluation import processes
 from pine_engine.evaluation.records import Key, read_records, read_run
-from tests.tokenizers import letter_tokenizer
+from tests.commands import Outcome, Run
 
 ROOT = Path(cli.__file__).parents[1]
 
@@ -48,21 +47,6 @@ OPTIONS = (
     *("--max-new-tokens", "4", "--json"),
 )
 NUM_RECORDS = 5 * 3 * 4
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a command left behind."""
-
-    status: int
-    stdout: str
-    stderr: str
-
-    @property
-    def json(self) -> Any:
-        """The one object on stdout."""
-        assert self.stdout.count("\n") == 1 and self.stdout.endswith("\n")
-        return json.loads(self.stdout)
 
 
 @dataclass
@@ -90,14 +74,6 @@ class Case:
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Callable[..., LlamaForCausalLM]) -> Path:
-    folder = tmp_path_factory.mktemp("evaluate") / "tiny"
-    tiny_llama(max_context=700, head_dim=32).save_pretrained(folder)
-    letter_tokenizer().save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
 def loaded(tiny: Path) -> Engine:
     return Engine.load(str(tiny))
 
@@ -107,18 +83,11 @@ def case(
     tiny: Path,
     loaded: Engine,
     tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
+    pine: Run,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Case:
-    def invoke(*arguments: str) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["pine_engine", *arguments])
-        with pytest.raises(SystemExit) as raised:
-            cli.main()
-        captured = capfd.readouterr()
-        return Outcome(int(raised.value.code or 0), captured.out, captured.err)
-
     monkeypatch.setattr(terminal, "load", lambda *_, **__: loaded)
-    return Case(write(tmp_path / "data.jsonl", ROWS), tiny, tmp_path / "run", invoke)
+    return Case(write(tmp_path / "data.jsonl", ROWS), tiny, tmp_path / "run", pine)
 
 
 def write(path: Path, rows: list[Any]) -> Path:

@@ -3,7 +3,6 @@
 import json
 import math
 import re
-import sys
 from collections.abc import Generator
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from pine_engine import cli
 from pine_engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.molecules import train_command
@@ -27,6 +25,7 @@ from pine_engine.molecules.training import (
     new_model,
     train,
 )
+from tests.commands import Run
 from tests.molecule_rows import SMILES, molecule, row, write_rows
 
 LEARNED = [molecule(smiles) for smiles in SMILES[:30]]
@@ -140,21 +139,10 @@ def test_a_checkpoint_of_another_training_is_not_resumed(tmp_path: Path) -> None
 )
 def test_a_model_that_cannot_be_is_refused(change: dict[str, float], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
-        Recipe(**{"steps": 1, **change})  # type: ignore[arg-type]
+        Recipe(**{"steps": 1, **change})
 
 
 # the commands
-
-
-def call(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *given: object
-) -> tuple[int, str, str]:
-    """Exit status, stdout and stderr of a command run in this process."""
-    monkeypatch.setattr(sys, "argv", ["pine_engine", *map(str, given)])
-    with pytest.raises(SystemExit) as raised:
-        cli.main()
-    captured = capfd.readouterr()
-    return int(raised.value.code or 0), captured.out, captured.err
 
 
 OPTIONS = [part for name, value in SMALL.items() for part in (f"--{name.replace('_', '-')}", value)]
@@ -166,7 +154,7 @@ def rows(tmp_path: Path) -> Path:
 
 
 def test_the_commands_train_a_model_and_make_the_table_of_it(
-    tmp_path: Path, rows: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, rows: Path, pine: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "model"
     train_it = ["train-molecules", rows, "--out", out, "--steps", 4, *OPTIONS, "--checkpoint-every", 3]
@@ -174,11 +162,11 @@ def test_the_commands_train_a_model_and_make_the_table_of_it(
     train_it += ["--threads", threads + 1, "--json"]
     stop_after(monkeypatch, 3)
     with pytest.raises(InterruptedError):
-        call(capfd, monkeypatch, *train_it)
+        pine(*train_it)
     monkeypatch.undo()
-    status, _, said = call(capfd, monkeypatch, *train_it)
+    status, _, said = pine(*train_it)
     assert (status, said.count("add --resume")) == (2, 1)
-    status, printed, said = call(capfd, monkeypatch, *train_it, "--resume")
+    status, printed, said = pine(*train_it, "--resume")
     assert status == 0
     assert re.search(r"step 4 of 4: loss \d\.\d+, held out \d\.\d+ nats per token, 0 min left", said)
     report = json.loads(printed)
@@ -196,23 +184,21 @@ def test_the_commands_train_a_model_and_make_the_table_of_it(
     # What was saved is what was measured.
     engine = Engine.load(str(out))
     assert sum(weights.numel() for weights in engine.model.parameters()) == report["num_parameters"]
-    status, _, said = call(capfd, monkeypatch, *train_it)
+    status, _, said = pine(*train_it)
     assert (status, said) == (2, f"pine_engine: {out} holds a finished model; give another folder\n")
 
     asked = write_rows(tmp_path / "asked.jsonl", map(row, ("CC(C)CO", "CC(C)CN", "CC(C)C#N")))
     judge_it = ["molecules", asked, "--predictor-data", rows, "--model", out, "--methods", "vanilla,pine"]
     judge_it += ["--orders", 4]
-    status, printed, _ = call(capfd, monkeypatch, *judge_it, "--json")
+    status, printed, _ = pine(*judge_it, "--json")
     table = json.loads(printed)
     assert (status, table["requests"], table["orders"]) == (0, 3, 4)
     assert [(one["method"], one["written"]) for one in table["methods"]] == [("vanilla", 12), ("pine", 12)]
     assert table["methods"][1]["changed"] == 0
-    status, printed, said = call(capfd, monkeypatch, *judge_it)
+    status, printed, said = pine(*judge_it)
     assert "valid" in printed and "predictor" in printed
     assert "3 requests in 4 orders each; errors are of valid molecules alone" in said
-    status, printed, said = call(
-        capfd, monkeypatch, "molecules", rows, "--predictor-data", rows, "--model", out
-    )
+    status, printed, said = pine("molecules", rows, "--predictor-data", rows, "--model", out)
     assert (status, printed) == (2, "")
     assert re.match(r"pine_engine: \d+ molecules of .* are in .* too, such as m-CO; request", said)
 
@@ -221,7 +207,7 @@ def stop_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
     """The training breaks off behind that step, as if it were killed."""
 
     def broken(*given: object, **options: object) -> Generator[Progress, None, None]:
-        training = train(*given, **options)  # type: ignore[arg-type]
+        training = train(*given, **options)
         for _ in range(steps):
             yield next(training)
         raise InterruptedError
@@ -241,19 +227,18 @@ def test_options_that_no_training_can_have_are_refused(
     sentence: str,
     tmp_path: Path,
     rows: Path,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    pine: Run,
 ) -> None:
-    refused = call(capfd, monkeypatch, "train-molecules", rows, "--out", tmp_path / "new", *options)
+    refused = pine("train-molecules", rows, "--out", tmp_path / "new", *options)
     assert refused == (2, "", f"pine_engine: {sentence}\n")
     assert not (tmp_path / "new").exists()
 
 
 def test_data_too_small_to_hold_some_out_and_a_folder_that_is_a_file_are_refused(
-    tmp_path: Path, rows: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, rows: Path, pine: Run
 ) -> None:
     few = write_rows(tmp_path / "few.jsonl", map(row, SMILES[:3]))
-    status, _, said = call(capfd, monkeypatch, "train-molecules", few, "--out", tmp_path / "new")
+    status, _, said = pine("train-molecules", few, "--out", tmp_path / "new")
     assert (status, said.count("has 3 different molecules, too few to hold some out")) == (2, 1)
-    status, _, said = call(capfd, monkeypatch, "train-molecules", rows, "--out", few / "new")
+    status, _, said = pine("train-molecules", rows, "--out", few / "new")
     assert (status, said.count("few.jsonl/new cannot be made: Not a directory")) == (2, 1)

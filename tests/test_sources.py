@@ -198,7 +198,7 @@ def test_a_question_keeps_its_passages_in_their_order(tmp_path: Path) -> None:
 
 
 def test_the_gold_passage_is_found_where_it_is(tmp_path: Path) -> None:
-    moved = {**ASKED, "ctxs": [*ASKED["ctxs"][1:], ASKED["ctxs"][0]]}  # type: ignore[index]
+    moved = {**ASKED, "ctxs": [*ASKED["ctxs"][1:], ASKED["ctxs"][0]]}
     (example,) = converted(tmp_path, convert_questions, [moved])
     assert example.gold_index == 2
     assert example.meta == {"retrieval_rank": [0, 4, None]}
@@ -207,10 +207,7 @@ def test_the_gold_passage_is_found_where_it_is(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("gold", [(), (0, 1)])
 def test_a_question_without_the_one_gold_passage_is_refused(tmp_path: Path, gold: tuple[int, ...]) -> None:
-    passages = [
-        {**passage, "isgold": index in gold}
-        for index, passage in enumerate(ASKED["ctxs"])  # type: ignore[arg-type]
-    ]
+    passages = [{**passage, "isgold": index in gold} for index, passage in enumerate(ASKED["ctxs"])]
     with pytest.raises(
         InputError, match=f"source, record 0: {len(gold)} gold passages, expected 1; the source"
     ):
@@ -218,7 +215,7 @@ def test_a_question_without_the_one_gold_passage_is_refused(tmp_path: Path, gold
 
 
 def test_a_missing_field_is_named_to_its_depth(tmp_path: Path) -> None:
-    broken = {**ASKED, "ctxs": [ASKED["ctxs"][0], {"title": "Hills", "isgold": False}]}  # type: ignore[index]
+    broken = {**ASKED, "ctxs": [ASKED["ctxs"][0], {"title": "Hills", "isgold": False}]}
     with pytest.raises(InputError, match=r"source, record 1: ctxs\.1\.text: field required; the source has"):
         converted(tmp_path, convert_questions, [ASKED, broken])
 
