@@ -4,7 +4,6 @@ import hashlib
 import threading
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +11,6 @@ import typer
 from accelerate import PartialState
 
 from pine_engine import terminal
-from pine_engine.certificate import platform_of
 from pine_engine.engine import Engine
 from pine_engine.errors import Cancelled, InputError
 from pine_engine.evaluation import processes
@@ -80,7 +78,8 @@ def evaluate(
             recompute=recompute,
         )
         engine = terminal.load(model, dtype, processes.own_device(device, state), reads_text=True)
-        info = open_run(out, _describe(engine, data, examples[0].task, settings))
+        about = settings.run_info(engine, task=examples[0].task, data=data.name, data_sha256=_sha256(data))
+        info = open_run(out, about)
         began = time.perf_counter()
         try:
             with processes.ended_in_order() as stopped:
@@ -114,23 +113,9 @@ def _read(data: Path, task: str | None, limit: int | None) -> list[Example]:
     return examples
 
 
-def _describe(engine: Engine, data: Path, task: str, settings: Settings) -> RunInfo:
-    with data.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return RunInfo(
-        started=datetime.now(UTC).isoformat(timespec="seconds"),
-        data=data.name,
-        data_sha256=digest,
-        task=task,
-        methods=tuple(method.name for method in settings.methods),
-        arrangements=settings.arrangements,
-        generate=settings.generate,
-        logprobs=settings.logprobs,
-        max_new_tokens=settings.max_new_tokens,
-        recompute=settings.recompute,
-        address=engine.address,
-        platform=platform_of(engine),
-    )
+def _sha256(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def _measure(

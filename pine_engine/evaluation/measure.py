@@ -5,19 +5,21 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from statistics import fmean
 from typing import Any
 
 import torch
 
 from pine_engine.batch import ReadPrompt, write_answers
+from pine_engine.certificate import platform_of
 from pine_engine.engine import BATCH_ROWS, Engine
 from pine_engine.errors import InputError
 from pine_engine.evaluation.arrangements import AS_IS, check_arrangements
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.jobs import Job, blank, plan_example
 from pine_engine.evaluation.reading import Reader, Reading
-from pine_engine.evaluation.records import Key, Record
+from pine_engine.evaluation.records import Key, Record, RunInfo
 from pine_engine.events import Event, PrefillProgress
 from pine_engine.methods import Method, get_methods
 from pine_engine.streaming import in_thread, stop_if
@@ -41,6 +43,23 @@ class Settings:
     logprobs: bool
     max_new_tokens: int | None
     recompute: bool
+
+    def run_info(self, engine: Engine, *, task: str, data: str, data_sha256: str) -> RunInfo:
+        """What a run that starts now measures, and with what. data: name of the file with its rows."""
+        return RunInfo(
+            started=datetime.now(UTC).isoformat(timespec="seconds"),
+            data=data,
+            data_sha256=data_sha256,
+            task=task,
+            methods=tuple(method.name for method in self.methods),
+            arrangements=self.arrangements,
+            generate=self.generate,
+            logprobs=self.logprobs,
+            max_new_tokens=self.max_new_tokens,
+            recompute=self.recompute,
+            address=engine.address,
+            platform=platform_of(engine),
+        )
 
 
 def choose(

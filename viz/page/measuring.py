@@ -8,9 +8,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
-from pine_engine.certificate import platform_of
 from pine_engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.evaluation.examples import Example
@@ -118,7 +116,8 @@ def measure_rows(engine: Engine, asked: Asked) -> Generator[MeasureView, None, N
     Raises InputError if what is asked cannot be measured.
     """
     settings = asked.settings()
-    info = describe(engine, asked, settings)
+    rows = asked.rows
+    info = settings.run_info(engine, task=rows.task.name, data=rows.name, data_sha256=rows.sha256)
     planned = planned_keys(asked.examples, settings.methods, settings.arrangements)
     setting = f"{engine.model_name}, {engine.dtype}, {asked.rows.name}"
     records: list[Record] = []
@@ -160,23 +159,6 @@ _INTERVALS = (
     "Below each mean stands its 95 % interval: other rows of the same kind might move it so far. The report "
     "has the intervals of all numbers."
 )
-
-
-def describe(engine: Engine, asked: Asked, settings: Settings) -> RunInfo:
-    """What is measured, and with what, as `evaluate` writes it beside its records."""
-    return RunInfo(
-        started=datetime.now(UTC).isoformat(timespec="seconds"),
-        data=asked.rows.name,
-        data_sha256=asked.rows.sha256,
-        task=asked.rows.task.name,
-        methods=tuple(method.name for method in settings.methods),
-        arrangements=settings.arrangements,
-        generate=settings.generate,
-        logprobs=settings.logprobs,
-        max_new_tokens=settings.max_new_tokens,
-        address=engine.address,
-        platform=platform_of(engine),
-    )
 
 
 def _curve(records: list[Record], setting: str) -> str:
