@@ -10,9 +10,10 @@ from viz.page.cards import waiting_cards
 from viz.page.documents import Entries, entries_from, read, rename, write
 from viz.page.examples import Example
 from viz.page.failures import notice
+from viz.page.method_boxes import DEFAULT_METHODS
 from viz.page.running import PRIVATE_EVENT
 from viz.page.words import documents_heading, question_words
-from viz.page.workspace import DEFAULT_METHODS, Workspace, instruction_for, show
+from viz.page.workspace import Workspace, instruction_for, show
 
 
 def wire_choices(page: Workspace, examples: Sequence[Example]) -> None:
@@ -33,7 +34,7 @@ def wire_choices(page: Workspace, examples: Sequence[Example]) -> None:
                 page.note: notice(example.note, kind="note"),
                 page.instruction: example.instruction or get_task(example.task).instruction,
                 page.accepted: "\n".join(example.answers),
-                page.status: notice("Press Run to get one answer per method."),
+                page.bar.status: notice("Press Run to get one answer per method."),
             }
             | show(page, waiting_cards(DEFAULT_METHODS), example.task)
         )
@@ -46,7 +47,7 @@ def wire_choices(page: Workspace, examples: Sequence[Example]) -> None:
             page.note,
             page.instruction,
             page.accepted,
-            page.status,
+            page.bar.status,
             page.answers,
             page.shown,
             *named,

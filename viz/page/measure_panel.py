@@ -1,6 +1,6 @@
 """Measure: a small set of rows under several methods and orders, with tables and a curve that grow."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,9 +23,10 @@ from viz.page.data_sets import (
     usual_orders,
 )
 from viz.page.failures import explain, notice
-from viz.page.running import MODEL_EVENT, PRIVATE_EVENT, StopFlag, run_with_engine
+from viz.page.jobs import Job, JobBar, Steps, build_bar, build_buttons, wire_job
+from viz.page.method_boxes import build_method_boxes
+from viz.page.running import PRIVATE_EVENT
 from viz.page.source import Sources
-from viz.page.workspace import DEFAULT_METHODS, wire_stop
 
 if TYPE_CHECKING:  # these import torch, which would keep the page waiting
     from pine_engine.engine import Engine
@@ -45,8 +46,7 @@ WHAT = [("Write answers", "generate"), ("Log-probabilities", "logprob")]
 class MeasurePanel:
     """The widgets.
 
-    own: state, the rows that the visitor brought, or None. stopping: state, whether Stop was pressed. kept:
-    state, the files that are offered, or None.
+    own: state, the rows that the visitor brought, or None. kept: state, the files that are offered, or None.
     """
 
     rows: gr.Dropdown
@@ -58,9 +58,7 @@ class MeasurePanel:
     meaning: gr.HTML
     what: gr.CheckboxGroup
     length: gr.Slider
-    run: gr.Button
-    stop: gr.Button
-    status: gr.HTML
+    bar: JobBar
     tables: gr.HTML
     curve: gr.HTML
     findings: gr.HTML
@@ -68,7 +66,6 @@ class MeasurePanel:
     records: gr.DownloadButton
     report: gr.DownloadButton
     own: gr.State
-    stopping: gr.State
     kept: gr.State
 
     @property
@@ -149,15 +146,7 @@ def build_measure() -> MeasurePanel:
         message = gr.HTML("", elem_id="measure-message")
         gr.HTML(render("measure_schema.html", most=MOST_ROWS))
         with gr.Row(elem_classes="page-row"):
-            methods = gr.CheckboxGroup(
-                [(row.label, row.name) for row in METHODS.values() if row.role != "variant"],
-                value=DEFAULT_METHODS,
-                label="Methods",
-                elem_id="measure-methods",
-                elem_classes="page-methods",
-                scale=3,
-                min_width=240,
-            )
+            methods = build_method_boxes("measure-methods")
             with gr.Column(scale=3, min_width=240, elem_classes="page-tight"):
                 orders = gr.Dropdown(
                     FIRST_ORDERS,
@@ -188,9 +177,8 @@ def build_measure() -> MeasurePanel:
                 min_width=240,
             )
         with gr.Row(elem_classes="page-row"):
-            run = gr.Button("Measure", variant="primary", elem_id="measure-run", min_width=200)
-            stop = gr.Button("Stop", variant="stop", elem_id="measure-stop", interactive=False, min_width=80)
-        status = gr.HTML(notice("Press Measure."), elem_id="measure-status")
+            buttons = build_buttons("Measure", run_id="measure-run", stop_id="measure-stop")
+        bar = build_bar(buttons, "Press Measure.", status_id="measure-status")
         with gr.Row(elem_classes="page-row page-measured"):
             tables = gr.HTML(measured_tables([], done=0, planned=0), elem_id="measure-tables", min_width=300)
             curve = gr.HTML("", elem_id="measure-curve", min_width=300)
@@ -216,9 +204,7 @@ def build_measure() -> MeasurePanel:
         meaning=meaning,
         what=what,
         length=length,
-        run=run,
-        stop=stop,
-        status=status,
+        bar=bar,
         tables=tables,
         curve=curve,
         findings=findings,
@@ -226,7 +212,6 @@ def build_measure() -> MeasurePanel:
         records=records,
         report=report,
         own=gr.State(None),
-        stopping=gr.State(StopFlag()),
         kept=gr.State(None, delete_callback=_forget),
     )
 
@@ -288,11 +273,11 @@ def _wire_announcement(panel: MeasurePanel, choices: Sequence[Any]) -> None:
             asked = read_asked(*values)
             said = notice(work_sentence(asked))
         except Exception as error:
-            return {panel.status: notice(explain(error), kind="error")}
-        return {panel.status: said, panel.meaning: orders_meaning(list(asked.orders))}
+            return {panel.bar.status: notice(explain(error), kind="error")}
+        return {panel.bar.status: said, panel.meaning: orders_meaning(list(asked.orders))}
 
     changing: list[Any] = [panel.limit, panel.methods, panel.orders, panel.what]
-    outputs = [panel.status, panel.meaning]
+    outputs = [panel.bar.status, panel.meaning]
     gr.on(
         [widget.change for widget in changing],
         announce,
@@ -306,9 +291,6 @@ def _wire_announcement(panel: MeasurePanel, choices: Sequence[Any]) -> None:
 
 
 def _wire_run(panel: MeasurePanel, sources: Sources) -> None:
-    def idle(html: str) -> dict[Any, Any]:
-        return {panel.status: html, panel.stop: gr.update(interactive=False)}
-
     def hand_over(measured: "Measured") -> dict[Any, Any]:
         from viz.page.measured_files import write_measured  # imports torch, which is there by now
 
@@ -323,13 +305,11 @@ def _wire_run(panel: MeasurePanel, sources: Sources) -> None:
             panel.report: report,
         }
 
-    def run(
-        stop: StopFlag, kept: "MeasuredFiles | None", *values: Any
-    ) -> Generator[dict[Any, Any], None, None]:
+    def begin(kept: "MeasuredFiles | None", *values: Any) -> Job:
         measured: Measured | None = None
         _forget(kept)
 
-        def work(engine: "Engine") -> Generator[dict[Any, Any], None, None]:
+        def work(engine: "Engine") -> Steps:
             from viz.page.measuring import measure_rows  # imports torch, which is there by now
 
             nonlocal measured
@@ -339,53 +319,26 @@ def _wire_run(panel: MeasurePanel, sources: Sources) -> None:
                     panel.curve: view.curve,
                     panel.findings: view.findings,
                 }
-                yield {panel.status: notice(view.sentence)} | {
-                    widget: html for widget, html in shown.items() if html is not None
-                }
+                yield view.sentence, {widget: html for widget, html in shown.items() if html is not None}
                 # Behind the yield, because Stop may keep one more record from being shown.
                 measured = view.measured or measured
-            yield idle(notice(view.sentence))
 
-        yield {
-            panel.status: notice("Starting"),
-            panel.stop: gr.update(interactive=True),
-            panel.tables: measured_tables([], done=0, planned=0),
-            panel.curve: "",
-            panel.findings: "",
-            panel.offer: gr.update(visible=False),
-            panel.kept: None,
-        }
-        yield from run_with_engine(
-            lambda: sources.of(chosen_rows(values[0], values[1]).task.name),
-            work,
-            stop=stop,
-            say=lambda sentence: {panel.status: notice(sentence)},
-            fail=lambda sentence: idle(notice(sentence, kind="error")),
-            stopped=lambda: idle(notice("Stopped. The records so far are kept.")),
+        return Job(
+            work=work,
+            task=lambda: chosen_rows(values[0], values[1]).task.name,
+            cleared={
+                panel.tables: measured_tables([], done=0, planned=0),
+                panel.curve: "",
+                panel.findings: "",
+                panel.offer: gr.update(visible=False),
+                panel.kept: None,
+            },
+            stopped="Stopped. The records so far are kept.",
+            end=lambda: hand_over(measured) if measured else {},
         )
-        if measured:
-            yield hand_over(measured)
 
-    panel.run.click(
-        run,
-        [panel.stopping, panel.kept, *panel.inputs],
-        [
-            panel.status,
-            panel.stop,
-            panel.tables,
-            panel.curve,
-            panel.findings,
-            panel.offer,
-            panel.records,
-            panel.report,
-            panel.kept,
-        ],
-        show_progress="minimal",
-        show_progress_on=panel.status,
-        api_visibility="private",
-        **MODEL_EVENT,
-    )
-    wire_stop(panel.stop, panel.stopping)
+    shown = [panel.tables, panel.curve, panel.findings, panel.offer, panel.records, panel.report, panel.kept]
+    wire_job(panel.bar, begin, [panel.kept, *panel.inputs], shown, sources)
 
 
 def _forget(files: "MeasuredFiles | None") -> None:

@@ -1,7 +1,7 @@
 """The shuffle: the same question under one order of the documents after the other."""
 
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +11,10 @@ from pine_engine.tasks import Nouns, get_task
 from viz.page.documents import DOCUMENTS
 from viz.page.failures import notice
 from viz.page.form import read_form
-from viz.page.running import MODEL_EVENT, PRIVATE_EVENT, StopFlag, run_with_engine
+from viz.page.jobs import Job, JobBar, Steps, build_bar, build_buttons, wire_job
+from viz.page.running import PRIVATE_EVENT
 from viz.page.source import Sources
-from viz.page.workspace import Workspace, show, wire_stop
+from viz.page.workspace import Workspace, show
 from viz.shuffle import shuffle_table
 
 if TYPE_CHECKING:  # imports torch, which would keep the page waiting
@@ -35,23 +36,20 @@ DEFAULT_ORDERS = 6
 class ShufflePanel:
     """The widgets of the shuffle.
 
-    stopping: state, whether Stop was pressed. many: state, whether only a sample of the orders is tried.
-    kept: state, the files of the certificate that is offered, or None.
+    many: state, whether only a sample of the orders is tried. kept: state, the files of the certificate that
+    is offered, or None.
     """
 
-    shuffle: gr.Button
-    stop: gr.Button
+    bar: JobBar
     controls: gr.Checkbox
     sample: gr.Row
     count: gr.Slider
     seed: gr.Number
-    status: gr.HTML
     table: gr.HTML
     spread: gr.HTML
     offer: gr.Row
     certificate: gr.DownloadButton
     sheet: gr.DownloadButton
-    stopping: gr.State
     many: gr.State
     kept: gr.State
 
@@ -79,8 +77,7 @@ def build_shuffle(num_documents: int) -> ShufflePanel:
             "changes its answer; one that does not must repeat it, with a logit difference of 0.0.</p>"
         )
         with gr.Row(elem_classes="page-row page-shuffle-bar"):
-            shuffle = gr.Button(button_label(DOCUMENTS), variant="primary", elem_id="shuffle", min_width=200)
-            stop = gr.Button("Stop", variant="stop", elem_id="stop-shuffle", interactive=False, min_width=80)
+            buttons = build_buttons(button_label(DOCUMENTS), run_id="shuffle", stop_id="stop-shuffle")
             controls = gr.Checkbox(
                 num_documents <= ALL_ORDERS_UP_TO,
                 label="with controls",
@@ -102,7 +99,8 @@ def build_shuffle(num_documents: int) -> ShufflePanel:
                 seed = gr.Number(
                     0, label="Seed of the random orders", precision=0, elem_id="seed", min_width=120
                 )
-        status = gr.HTML(notice(orders_sentence(num_documents, DEFAULT_ORDERS, 0)), elem_id="shuffle-status")
+        sentence = orders_sentence(num_documents, DEFAULT_ORDERS, 0)
+        bar = build_bar(buttons, sentence, status_id="shuffle-status")
         table = gr.HTML(shuffle_table([], []), elem_id="shuffle-table")
         spread = gr.HTML("", elem_id="shuffle-spread")
         with gr.Row(visible=False, elem_classes="page-row", elem_id="certificate-offer") as offer:
@@ -118,19 +116,16 @@ def build_shuffle(num_documents: int) -> ShufflePanel:
                 "all documents.</p>"
             )
     return ShufflePanel(
-        shuffle=shuffle,
-        stop=stop,
+        bar=bar,
         controls=controls,
         sample=sample,
         count=count,
         seed=seed,
-        status=status,
         table=table,
         spread=spread,
         offer=offer,
         certificate=certificate,
         sheet=sheet,
-        stopping=gr.State(StopFlag()),
         many=gr.State(num_documents > ALL_ORDERS_UP_TO),
         kept=gr.State(None, delete_callback=_forget),
     )
@@ -145,8 +140,8 @@ def wire_shuffle(panel: ShufflePanel, page: Workspace, sources: Sources) -> Any:
         many, nouns = len(identities) > ALL_ORDERS_UP_TO, get_task(task).nouns
         updates: dict[Any, Any] = {
             panel.sample: gr.update(visible=many),
-            panel.shuffle: gr.update(value=button_label(nouns)),
-            panel.status: notice(orders_sentence(len(identities), count, seed or 0, nouns)),
+            panel.bar.run: gr.update(value=button_label(nouns)),
+            panel.bar.status: notice(orders_sentence(len(identities), count, seed or 0, nouns)),
             panel.many: many,
         }
         # Only here, so that what a visitor has chosen stays while documents are edited.
@@ -156,12 +151,9 @@ def wire_shuffle(panel: ShufflePanel, page: Workspace, sources: Sources) -> Any:
         [page.editor.identities.change, page.task.change, panel.count.change, panel.seed.change],
         announce,
         [page.editor.identities, page.task, panel.count, panel.seed, panel.many],
-        [panel.shuffle, panel.sample, panel.status, panel.many, panel.controls],
+        [panel.bar.run, panel.sample, panel.bar.status, panel.many, panel.controls],
         **PRIVATE_EVENT,
     )
-
-    def idle(html: str) -> dict[Any, Any]:
-        return {panel.status: html, panel.stop: gr.update(interactive=False)}
 
     def hand_over(outcome: "Outcome", task: str) -> dict[Any, Any]:
         from viz.page.answering import finished_cards  # these import torch, which is there by now
@@ -170,82 +162,46 @@ def wire_shuffle(panel: ShufflePanel, page: Workspace, sources: Sources) -> Any:
         files = write_files(outcome.certificate, panel.certificate.GRADIO_CACHE)
         return {
             page.finished: outcome.finished,
-            page.status: notice("The answers in the order as entered, from the shuffle."),
+            page.bar.status: notice("The answers in the order as entered, from the shuffle."),
             panel.kept: files,
             panel.offer: gr.update(visible=True),
             panel.certificate: str(files.certificate),
             panel.sheet: str(files.page),
         } | show(page, finished_cards(outcome.finished), task)
 
-    def shuffle(
-        stop: StopFlag,
-        kept: "Files | None",
-        count: float,
-        seed: float | None,
-        controls: bool,
-        *values: Any,
-    ) -> Generator[dict[Any, Any], None, None]:
+    def begin(kept: "Files | None", count: float, seed: float | None, controls: bool, *values: Any) -> Job:
         form = read_form(*values)
         outcome: Outcome | None = None
         _forget(kept)
 
-        def work(engine: "Engine") -> Generator[dict[Any, Any], None, None]:
+        def work(engine: "Engine") -> Steps:
             from viz.page import shuffling  # imports torch, which is there by now
 
             nonlocal outcome
             views = shuffling.shuffle(engine, form, count=int(count), seed=int(seed or 0), controls=controls)
             for view in views:
                 shown = {panel.table: view.table, panel.spread: view.spread}
-                yield {panel.status: notice(view.sentence)} | {
-                    widget: html for widget, html in shown.items() if html is not None
-                }
+                yield view.sentence, {widget: html for widget, html in shown.items() if html is not None}
                 # Behind the yield, because Stop may keep the view of one more order from being shown.
                 outcome = view.outcome or outcome
-            yield idle(notice(view.sentence))
 
-        yield {
-            panel.status: notice("Starting"),
-            panel.stop: gr.update(interactive=True),
-            panel.table: shuffle_table([], []),
-            panel.spread: "",
-            panel.offer: gr.update(visible=False),
-            panel.kept: None,
-        }
-        yield from run_with_engine(
-            lambda: sources.of(form.task),
-            work,
-            stop=stop,
-            say=lambda sentence: {panel.status: notice(sentence)},
-            fail=lambda sentence: idle(notice(sentence, kind="error")),
-            stopped=lambda: idle(notice("Stopped. The orders tried so far are kept.")),
+        return Job(
+            work=work,
+            task=lambda: form.task,
+            cleared={
+                panel.table: shuffle_table([], []),
+                panel.spread: "",
+                panel.offer: gr.update(visible=False),
+                panel.kept: None,
+            },
+            stopped="Stopped. The orders tried so far are kept.",
+            end=lambda: hand_over(outcome, form.task) if outcome else {},
         )
-        if outcome:
-            yield hand_over(outcome, form.task)
 
-    event = panel.shuffle.click(
-        shuffle,
-        [panel.stopping, panel.kept, panel.count, panel.seed, panel.controls, *page.inputs],
-        [
-            panel.status,
-            panel.stop,
-            panel.table,
-            panel.spread,
-            panel.offer,
-            panel.certificate,
-            panel.sheet,
-            panel.kept,
-            page.finished,
-            page.answers,
-            page.shown,
-            page.status,
-        ],
-        show_progress="minimal",
-        show_progress_on=panel.status,
-        api_visibility="private",
-        **MODEL_EVENT,
-    )
-    wire_stop(panel.stop, panel.stopping)
-    return event
+    shown = [panel.table, panel.spread, panel.offer, panel.certificate, panel.sheet, panel.kept]
+    answers = [page.finished, page.answers, page.shown, page.bar.status]
+    inputs = [panel.kept, panel.count, panel.seed, panel.controls, *page.inputs]
+    return wire_job(panel.bar, begin, inputs, [*shown, *answers], sources)
 
 
 def _forget(files: "Files | None") -> None:

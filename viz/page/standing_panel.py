@@ -1,6 +1,6 @@
 """Where the answer stands: one document goes through all slots, the question and the answer stay."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +13,12 @@ from viz.markup import empty_panel
 from viz.page.documents import DOCUMENTS
 from viz.page.failures import notice
 from viz.page.form import read_form
-from viz.page.running import MODEL_EVENT, PRIVATE_EVENT, StopFlag, run_with_engine
+from viz.page.jobs import Job, JobBar, Steps, build_bar, build_buttons, wire_job
+from viz.page.method_boxes import DEFAULT_METHODS
+from viz.page.running import PRIVATE_EVENT
 from viz.page.source import Sources
 from viz.page.words import capital
-from viz.page.workspace import DEFAULT_METHODS, Workspace, wire_stop
+from viz.page.workspace import Workspace
 
 if TYPE_CHECKING:  # imports torch, which would keep the page waiting
     from pine_engine.engine import Engine
@@ -29,15 +31,12 @@ NOTHING_YET = "No document has been moved yet."
 
 @dataclass(frozen=True)
 class StandingPanel:
-    """The widgets. stopping: state, whether Stop was pressed."""
+    """The widgets."""
 
     document: gr.Dropdown
     answer: gr.Textbox
-    run: gr.Button
-    stop: gr.Button
-    status: gr.HTML
+    bar: JobBar
     pictures: gr.HTML
-    stopping: gr.State
 
 
 def compared_methods(ticked: Sequence[str]) -> tuple[str, ...]:
@@ -91,11 +90,10 @@ def build_standing(num_documents: int) -> StandingPanel:
                 min_width=260,
             )
         with gr.Row(elem_classes="page-row"):
-            run = gr.Button("Move the document", variant="primary", elem_id="standing-run", min_width=200)
-            stop = gr.Button("Stop", variant="stop", elem_id="standing-stop", interactive=False, min_width=80)
-        status = gr.HTML(notice(work_sentence(num_documents, DEFAULT_METHODS)), elem_id="standing-status")
+            buttons = build_buttons("Move the document", run_id="standing-run", stop_id="standing-stop")
+        bar = build_bar(buttons, work_sentence(num_documents, DEFAULT_METHODS), status_id="standing-status")
         pictures = gr.HTML(empty_panel(NOTHING_YET), elem_id="standing-pictures")
-    return StandingPanel(document, answer, run, stop, status, pictures, gr.State(StopFlag()))
+    return StandingPanel(document, answer, bar, pictures)
 
 
 def wire_standing(panel: StandingPanel, page: Workspace, sources: Sources) -> None:
@@ -112,58 +110,33 @@ def wire_standing(panel: StandingPanel, page: Workspace, sources: Sources) -> No
                 value=kept,
                 label=f"{capital(nouns.document)} to move",
             ),
-            panel.run: gr.update(value=f"Move the {nouns.document}"),
-            panel.status: notice(work_sentence(len(identities), ticked, nouns)),
+            panel.bar.run: gr.update(value=f"Move the {nouns.document}"),
+            panel.bar.status: notice(work_sentence(len(identities), ticked, nouns)),
         }
 
     gr.on(
         [page.editor.identities.change, page.task.change, page.methods.change],
         announce,
         [page.editor.identities, page.task, page.methods, panel.document],
-        [panel.document, panel.run, panel.status],
+        [panel.document, panel.bar.run, panel.bar.status],
         **PRIVATE_EVENT,
     )
 
-    def idle(html: str) -> dict[Any, Any]:
-        return {panel.status: html, panel.stop: gr.update(interactive=False)}
-
-    def run(
-        stop: StopFlag, document: int | None, answer: str | None, *values: Any
-    ) -> Generator[dict[Any, Any], None, None]:
+    def begin(document: int | None, answer: str | None, *values: Any) -> Job:
         form = read_form(*values)
         form = replace(form, methods=compared_methods(form.methods))
 
-        def work(engine: "Engine") -> Generator[dict[Any, Any], None, None]:
+        def work(engine: "Engine") -> Steps:
             from viz.page.standing import stand  # imports torch, which is there by now
 
-            sentence = ""
             for view in stand(engine, form, document=document or 0, answer=answer or ""):
-                sentence = view.sentence
-                updates: dict[Any, Any] = {panel.status: notice(sentence)}
-                yield updates if view.pictures is None else updates | {panel.pictures: view.pictures}
-            yield idle(notice(sentence))
+                yield view.sentence, {} if view.pictures is None else {panel.pictures: view.pictures}
 
-        yield {
-            panel.status: notice("Starting"),
-            panel.stop: gr.update(interactive=True),
-            panel.pictures: empty_panel(NOTHING_YET),
-        }
-        yield from run_with_engine(
-            lambda: sources.of(form.task),
-            work,
-            stop=stop,
-            say=lambda sentence: {panel.status: notice(sentence)},
-            fail=lambda sentence: idle(notice(sentence, kind="error")),
-            stopped=lambda: idle(notice("Stopped. The slots computed so far are kept.")),
+        return Job(
+            work=work,
+            task=lambda: form.task,
+            cleared={panel.pictures: empty_panel(NOTHING_YET)},
+            stopped="Stopped. The slots computed so far are kept.",
         )
 
-    panel.run.click(
-        run,
-        [panel.stopping, panel.document, panel.answer, *page.inputs],
-        [panel.status, panel.stop, panel.pictures],
-        show_progress="minimal",
-        show_progress_on=panel.status,
-        api_visibility="private",
-        **MODEL_EVENT,
-    )
-    wire_stop(panel.stop, panel.stopping)
+    wire_job(panel.bar, begin, [panel.document, panel.answer, *page.inputs], [panel.pictures], sources)

@@ -1,12 +1,11 @@
 """The main job: documents and question on the left, one answer per method on the right."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
-from pine_engine.methods import METHODS, get_methods
 from pine_engine.tasks import TASKS, get_task
 from viz.answers import AnswerCard
 from viz.page.cards import Shown, accepted_answers, shown_html, stopped_cards, waiting_cards
@@ -14,7 +13,9 @@ from viz.page.documents import Editor, build_editor, entries_from, wire_editor
 from viz.page.examples import Example
 from viz.page.failures import explain, notice
 from viz.page.form import MAX_NEW_TOKENS, TokenCount, count_tokens, read_form
-from viz.page.running import MODEL_EVENT, PRIVATE_EVENT, StopFlag, run_with_engine
+from viz.page.jobs import Job, JobBar, Steps, build_bar, build_buttons, wire_job
+from viz.page.method_boxes import DEFAULT_METHODS, build_method_boxes
+from viz.page.running import PRIVATE_EVENT
 from viz.page.source import Sources
 from viz.page.splitting_panel import SplittingPanel, build_splitting, wire_splitting
 from viz.page.upload import wire_upload
@@ -22,20 +23,16 @@ from viz.page.words import documents_heading, question_words
 
 if TYPE_CHECKING:  # imports torch, which would keep the page waiting
     from pine_engine.engine import Engine
-    from viz.page.answering import RunView
 
 DEFAULT_LENGTH = 48
-
-
-DEFAULT_METHODS = [row.name for row in get_methods()]
 
 
 @dataclass(frozen=True)
 class Workspace:
     """The widgets of the main job.
 
-    accepted: the answers that are right, one a line. stopping: state, whether Stop was pressed. finished:
-    state, the last finished run or None. shown: state, the cards of the answers.
+    accepted: the answers that are right, one a line. finished: state, the last finished run or None. shown:
+    state, the cards of the answers.
     """
 
     example: gr.Dropdown
@@ -50,11 +47,8 @@ class Workspace:
     total: gr.HTML
     methods: gr.CheckboxGroup
     length: gr.Slider
-    run: gr.Button
-    stop: gr.Button
-    status: gr.HTML
+    bar: JobBar
     answers: gr.HTML
-    stopping: gr.State
     finished: gr.State
     shown: gr.State
 
@@ -145,14 +139,7 @@ def build_workspace(examples: Sequence[Example]) -> Workspace:
                 )
         with gr.Column(elem_id="answer", scale=7, min_width=320):
             with gr.Row(elem_classes="page-row page-run-bar"):
-                methods = gr.CheckboxGroup(
-                    [(row.label, row.name) for row in METHODS.values() if row.role != "variant"],
-                    value=DEFAULT_METHODS,
-                    label="Methods",
-                    elem_id="methods",
-                    scale=3,
-                    min_width=240,
-                )
+                methods = build_method_boxes("methods")
                 length = gr.Slider(
                     8,
                     MAX_NEW_TOKENS,
@@ -164,9 +151,8 @@ def build_workspace(examples: Sequence[Example]) -> Workspace:
                     min_width=250,
                 )
             with gr.Row(elem_classes="page-row"):
-                run = gr.Button("Run", variant="primary", elem_id="run", scale=3, min_width=120)
-                stop = gr.Button("Stop", variant="stop", elem_id="stop", interactive=False, min_width=80)
-            status = gr.HTML(notice("Press Run to get one answer per method."), elem_id="run-status")
+                buttons = build_buttons("Run", run_id="run", stop_id="stop", min_width=120)
+            bar = build_bar(buttons, "Press Run to get one answer per method.", status_id="run-status")
             waiting = Shown(waiting_cards(DEFAULT_METHODS), first.task)
             answers = gr.HTML(shown_html(waiting), elem_id="answers")
     return Workspace(
@@ -182,11 +168,8 @@ def build_workspace(examples: Sequence[Example]) -> Workspace:
         total=total,
         methods=methods,
         length=length,
-        run=run,
-        stop=stop,
-        status=status,
+        bar=bar,
         answers=answers,
-        stopping=gr.State(StopFlag()),
         finished=gr.State(None),
         shown=gr.State(waiting),
     )
@@ -252,63 +235,25 @@ def _wire_token_count(page: Workspace, sources: Sources, ready: gr.State) -> Non
 
 
 def _wire_run(page: Workspace, sources: Sources) -> Any:
-    def idle(html: str) -> dict[Any, Any]:
-        return {page.status: html, page.stop: gr.update(interactive=False)}
-
-    def run(stop: StopFlag, *values: Any) -> Generator[dict[Any, Any], None, None]:
+    def begin(*values: Any) -> Job:
         form = read_form(*values)
         cards = waiting_cards(form.methods)
 
-        def work(engine: "Engine") -> Generator[dict[Any, Any], None, None]:
+        def work(engine: "Engine") -> Steps:
             from viz.page.answering import answer  # imports torch, which is there by now
 
             nonlocal cards
             for view in answer(engine, form):
                 cards = view.cards
-                yield _show_run(page, view, form.task)
+                finished = {} if view.finished is None else {page.finished: view.finished}
+                yield view.sentence, show(page, cards, form.task) | finished
 
-        def stopped() -> dict[Any, Any]:
-            sentence = "Stopped. What was written so far is kept."
-            return show(page, stopped_cards(cards), form.task) | idle(notice(sentence))
-
-        yield {
-            page.status: notice("Starting"),
-            page.stop: gr.update(interactive=True),
-        } | show(page, cards, form.task)
-        yield from run_with_engine(
-            lambda: sources.of(form.task),
-            work,
-            stop=stop,
-            say=lambda sentence: {page.status: notice(sentence)},
-            fail=lambda sentence: idle(notice(sentence, kind="error")),
-            stopped=stopped,
+        return Job(
+            work=work,
+            task=lambda: form.task,
+            cleared=show(page, cards, form.task),
+            stopped="Stopped. What was written so far is kept.",
+            after_stop=lambda: show(page, stopped_cards(cards), form.task),
         )
 
-    event = page.run.click(
-        run,
-        [page.stopping, *page.inputs],
-        [page.status, page.stop, page.answers, page.shown, page.finished],
-        show_progress="minimal",
-        show_progress_on=page.status,
-        api_visibility="private",
-        **MODEL_EVENT,
-    )
-    wire_stop(page.stop, page.stopping)
-    return event
-
-
-def wire_stop(button: gr.Button, stopping: gr.State) -> None:
-    """Lets a Stop button end the run that reads this flag; the run itself says when it has stopped."""
-
-    def stop(flag: StopFlag) -> Any:
-        flag.requested = True
-        return gr.update(interactive=False)
-
-    button.click(stop, stopping, button, queue=False, **PRIVATE_EVENT)
-
-
-def _show_run(page: Workspace, view: "RunView", task: str) -> dict[Any, Any]:
-    updates = {page.status: notice(view.sentence)} | show(page, view.cards, task)
-    if view.finished is None:
-        return updates
-    return updates | {page.finished: view.finished, page.stop: gr.update(interactive=False)}
+    return wire_job(page.bar, begin, page.inputs, [page.answers, page.shown, page.finished], sources)

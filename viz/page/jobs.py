@@ -1,0 +1,118 @@
+"""A job of the page: a button that starts work on the model, Stop beside it, and how far it is."""
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import gradio as gr
+
+from viz.page.failures import notice
+from viz.page.running import MODEL_EVENT, PRIVATE_EVENT, StopFlag, run_with_engine
+from viz.page.source import Sources
+
+if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
+    from pine_engine.engine import Engine
+
+Updates = dict[Any, Any]
+"""New values of widgets, as gradio takes them."""
+
+Steps = Generator[tuple[str, Updates], None, None]
+"""How far a job is, in words, and what it shows."""
+
+
+@dataclass(frozen=True)
+class JobBar:
+    """The widgets that every job has. stopping: state, whether Stop was pressed."""
+
+    run: gr.Button
+    stop: gr.Button
+    status: gr.HTML
+    stopping: gr.State
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What a press of the button asks for.
+
+    work: does it on an engine; closing it stops the model. task: finds the name of the task whose model does
+    it; what it raises is told like any failure. cleared: shown at once. stopped: the sentence after Stop.
+    after_stop: what else is then shown. end: what is shown last, also after Stop and after a failure.
+    """
+
+    work: Callable[["Engine"], Steps]
+    task: Callable[[], str]
+    cleared: Updates
+    stopped: str
+    after_stop: Callable[[], Updates] = dict
+    end: Callable[[], Updates] = dict
+
+
+def build_buttons(
+    label: str, *, run_id: str, stop_id: str, min_width: int = 200
+) -> tuple[gr.Button, gr.Button]:
+    """Makes the button that starts a job, and Stop; min_width: of the first, in pixels."""
+    run = gr.Button(label, variant="primary", elem_id=run_id, scale=3, min_width=min_width)
+    stop = gr.Button(
+        "Stop", variant="stop", elem_id=stop_id, elem_classes="page-job-stop", interactive=False, min_width=80
+    )
+    return run, stop
+
+
+def build_bar(buttons: tuple[gr.Button, gr.Button], sentence: str, *, status_id: str) -> JobBar:
+    """Makes the sentence below the buttons, and puts them together."""
+    status = gr.HTML(notice(sentence), elem_id=status_id, elem_classes="page-job-status")
+    return JobBar(*buttons, status, gr.State(StopFlag()))
+
+
+def wire_job(
+    bar: JobBar,
+    begin: Callable[..., Job],
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    sources: Sources,
+) -> Any:
+    """Connects the buttons; returns the event, so that others can follow it.
+
+    begin: called with the values of inputs at each press. outputs: all widgets that its job updates.
+    """
+
+    def idle(html: str) -> Updates:
+        return {bar.status: html, bar.stop: gr.update(interactive=False)}
+
+    def run(stop: StopFlag, *values: Any) -> Generator[Updates, None, None]:
+        job = begin(*values)
+
+        def views(engine: "Engine") -> Generator[Updates, None, None]:
+            sentence = ""
+            with closing(job.work(engine)) as steps:
+                for sentence, updates in steps:
+                    yield {bar.status: notice(sentence)} | updates
+            yield idle(notice(sentence))
+
+        yield {bar.status: notice("Starting"), bar.stop: gr.update(interactive=True)} | job.cleared
+        yield from run_with_engine(
+            lambda: sources.of(job.task()),
+            views,
+            stop=stop,
+            say=lambda sentence: {bar.status: notice(sentence)},
+            fail=lambda sentence: idle(notice(sentence, kind="error")),
+            stopped=lambda: idle(notice(job.stopped)) | job.after_stop(),
+        )
+        if last := job.end():
+            yield last
+
+    def stop(flag: StopFlag) -> Any:
+        flag.requested = True
+        return gr.update(interactive=False)
+
+    bar.stop.click(stop, bar.stopping, bar.stop, queue=False, **PRIVATE_EVENT)
+    return bar.run.click(
+        run,
+        [bar.stopping, *inputs],
+        [bar.status, bar.stop, *outputs],
+        show_progress="minimal",
+        show_progress_on=bar.status,
+        api_visibility="private",
+        **MODEL_EVENT,
+    )
