@@ -1,13 +1,22 @@
 """Verbs of the command line, run in this process, and what they leave behind."""
 
+import contextlib
+import dataclasses
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from pine_engine import cli
+
+COMPARISON = {
+    "question": "Why?",
+    "documents": ["Tides follow the moon.", {"title": "Sun", "text": "It shines."}],
+}
+"""What `compare` reads."""
 
 
 class Outcome(NamedTuple):
@@ -38,3 +47,35 @@ def verb_runner(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPat
         return Outcome(int(raised.value.code or 0), captured.out, captured.err)
 
     return run
+
+
+def write(path: Path, content: Any) -> Path:
+    """Writes a text as it is, anything else as JSON; returns the path."""
+    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    return path
+
+
+def assert_refused(outcome: Outcome, sentence: str) -> None:
+    """Bad input is one line, exit status 2 and nothing on stdout."""
+    assert outcome.stdout == ""
+    assert outcome.stderr == f"pine_engine: {sentence}\n"
+    assert outcome.status == 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Steps:
+    """How many steps each progress bar announced, and what each step said."""
+
+    announced: list[int] = dataclasses.field(default_factory=list)
+    taken: list[str] = dataclasses.field(default_factory=list)
+
+    @contextlib.contextmanager
+    def progress(self, total: int) -> Iterator[Callable[[str], None]]:
+        """In place of terminal.progress."""
+        self.announced.append(total)
+        yield self.taken.append
+
+
+def load_nothing(*_: Any, **__: Any) -> None:
+    """In place of terminal.load, where what is wrong can be known before a model is there."""
+    raise AssertionError("a model was loaded")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # imported in the fixtures, so that tests of figures alone ne
     import torch
     from transformers import LlamaForCausalLM
 
-    from tests.commands import Run
+    from tests.commands import Run, Steps
 
 # The suite runs offline. Set before anything imports huggingface_hub, which reads it only then.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -97,3 +97,23 @@ def pine(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     from tests.commands import verb_runner
 
     return verb_runner(capfd, monkeypatch)
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> "Steps":
+    """What progress bars of verbs are told, in place of showing it."""
+    from pine_engine import terminal
+    from tests.commands import Steps
+
+    steps = Steps()
+    monkeypatch.setattr(terminal, "progress", steps.progress)
+    return steps
+
+
+@pytest.fixture
+def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What can be known before must be said before a model is loaded."""
+    from pine_engine import terminal
+    from tests.commands import load_nothing
+
+    monkeypatch.setattr(terminal, "load", load_nothing)

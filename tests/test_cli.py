@@ -1,14 +1,12 @@
 """The command line: one JSON object on stdout and nothing else, one line on stderr for bad input."""
 
-import contextlib
-import dataclasses
 import io
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +14,14 @@ import pytest
 from rich.console import Console
 from safetensors.torch import load_file, save_file
 
-from pine_engine import benchmark, catalog, catalog_command, cli, report, terminal
+from pine_engine import cli, report, terminal
 from pine_engine.methods import METHODS
-from pine_engine.models import LoadableModel
 from pine_engine.selftest import Check
-from pine_engine.wrappers import WRAPPERS
-from tests.commands import Outcome, Run
+from tests.commands import COMPARISON, Run, Steps, assert_refused, write
 
 ROOT = Path(cli.__file__).parents[1]
 GOLDEN = Path(__file__).parent / "golden" / "conformance"
 
-COMPARISON = {
-    "question": "Why?",
-    "documents": ["Tides follow the moon.", {"title": "Sun", "text": "It shines."}],
-}
 ROWS = [
     {"id": "a-1", "task": "math_reasoning", "question": "How many?", "documents": [
         {"text": "Ann has 3."}, {"text": "Bob has twelve."}, {"text": "Cy none."}]},
@@ -48,50 +40,7 @@ def data(tmp_path: Path) -> Path:
     return write(tmp_path / "data.jsonl", "".join(json.dumps(row) + "\n" for row in ROWS))
 
 
-def write(path: Path, content: Any) -> Path:
-    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
-    return path
-
-
 # bad input: a line, exit 2, no traceback
-
-
-def assert_refused(outcome: Outcome, sentence: str) -> None:
-    assert outcome.stdout == ""
-    assert outcome.stderr == f"pine_engine: {sentence}\n"
-    assert outcome.status == 2
-
-
-@dataclasses.dataclass(frozen=True)
-class Steps:
-    """How many steps each progress bar announced, and what each step said."""
-
-    announced: list[int] = dataclasses.field(default_factory=list)
-    taken: list[str] = dataclasses.field(default_factory=list)
-
-
-@pytest.fixture
-def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
-    """What progress bars are told, in place of showing it."""
-    steps = Steps()
-
-    @contextlib.contextmanager
-    def progress(total: int) -> Iterator[Callable[[str], None]]:
-        steps.announced.append(total)
-        yield steps.taken.append
-
-    monkeypatch.setattr(terminal, "progress", progress)
-    return steps
-
-
-@pytest.fixture
-def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What can be known before must be said before a model is loaded."""
-
-    def load(*_: Any, **__: Any) -> None:
-        raise AssertionError("a model was loaded")
-
-    monkeypatch.setattr(terminal, "load", load)
 
 
 @pytest.mark.parametrize(
@@ -351,102 +300,6 @@ def test_verify_exits_with_1_if_a_promise_is_broken(
     assert (summary["vanilla"]["kept_promise"], summary["pcw"]["kept_promise"]) == (False, True)
 
 
-# debias
-
-LABELLED = {**COMPARISON, "task": "judge_pair", "labels": ["A", "B"]}
-
-
-@pytest.mark.parametrize(
-    ("fields", "options", "sentence"),
-    [
-        ({}, ["--wrapper", "magic"],
-         "unknown wrapper 'magic'; choose from: permutation_full, permutation_cyclic, permutation_sampled, "
-         "pride, calibration_labels, calibration_first, calibration_every"),
-        ({}, ["--wrapper", "permutation_full", "--labels", "A,B,C"],
-         "there are 3 labels for 2 documents; give one label per document"),
-        ({}, ["--wrapper", "permutation_full", "--labels", " , "],
-         "permutation_full needs the labels that the model may answer; give some, such as A and B"),
-        ({"documents": ["x"] * 8}, ["--wrapper", "permutation_full", "--labels", "A,B,C,D,E,F,G,H"],
-         "all orders of 8 documents are 8! = 4.032e+4 runs, more than the limit of 720; run the 8 cyclic "
-         "orders or sampled ones, or raise the limit"),
-        ({}, ["--wrapper", "permutation_full", "--max-orders", "1"],
-         "all orders of 2 documents are 2! = 2 runs, more than the limit of 1; run the 2 cyclic orders or "
-         "sampled ones, or raise the limit"),
-        ({}, ["--wrapper", "permutation_sampled", "--samples", "0"],
-         "the number of sampled orders is 0; give 1 or more"),
-        ({}, ["--wrapper", "pride", "--majority"],
-         "pride takes no majority of answers; choose from: permutation_full, permutation_cyclic, "
-         "permutation_sampled"),
-    ],
-)  # fmt: skip
-@pytest.mark.usefixtures("no_model")
-def test_debias_refuses_what_cannot_be_run(
-    pine: Run, tmp_path: Path, fields: dict[str, Any], options: list[str], sentence: str
-) -> None:
-    path = write(tmp_path / "given.json", {**LABELLED, **fields})
-    assert_refused(pine("debias", path, *options), sentence)
-
-
-@pytest.mark.usefixtures("no_model")
-def test_debias_checks_method_and_file_before_a_model_is_loaded(pine: Run, tmp_path: Path) -> None:
-    path = write(tmp_path / "given.json", LABELLED)
-    outcome = pine("debias", path, "--wrapper", "pride", "--base", "magic")
-    assert outcome.stderr.startswith("pine_engine: unknown method 'magic'; choose from: vanilla, ")
-    write(path, {**LABELLED, "labels": "AB"})
-    outcome = pine("debias", path, "--wrapper", "pride")
-    assert_refused(outcome, f"{path}: labels: input should be a valid list")
-    outcome = pine("debias", path)
-    assert (outcome.status, outcome.stdout) == (2, "") and "Missing option '--wrapper'" in outcome.stderr
-
-
-def test_debias_refuses_labels_of_several_tokens(pine: Run, tmp_path: Path, tiny: Path) -> None:
-    path = write(tmp_path / "given.json", {**LABELLED, "instruction": "Judge.", "labels": ["one", "two"]})
-    assert_refused(
-        pine("debias", path, "--wrapper", "permutation_full", "--model", tiny, "--json"),
-        "the label 'one' has 3 tokens; give labels of one token, such as A and B",
-    )
-
-
-@pytest.mark.parametrize(
-    ("options", "prompts"),
-    [
-        (["permutation_full"], 4),
-        (["permutation_cyclic", "--majority", "--max-new-tokens", "2", "--base", "pcw"], 4),
-        (["pride"], 3),
-        (["calibration_labels", "--labels", "x,y"], 8),
-        (["calibration_every", "--max-new-tokens", "2"], 8),
-    ],
-    ids=lambda value: value[0] if isinstance(value, list) else "",
-)
-def test_debias_answers_every_file_and_announces_the_prompts_it_reads(
-    pine: Run, tmp_path: Path, tiny: Path, steps: Steps, options: list[str], prompts: int
-) -> None:
-    # The judge's instruction alone is longer than the tiny model reads.
-    short = {**LABELLED, "instruction": "Judge."}
-    files = [write(tmp_path / name, short) for name in ("one.json", "two.json")]
-    outcome = pine("debias", *files, "--wrapper", *options, "--model", tiny, "--json")
-    assert (outcome.status, outcome.stderr) == (0, "")
-    assert steps.announced == [len(steps.taken)] == [prompts]
-    printed = outcome.json
-    assert list(printed) == ["model", "dtype", "wrapper", "base", "prompts", "results"]
-    assert (printed["model"], printed["wrapper"], printed["prompts"]) == ("tiny", options[0], prompts)
-    assert printed["base"] == ("pcw" if "pcw" in options else "vanilla")
-    assert [result["file"] for result in printed["results"]] == list(map(str, files))
-    for result in printed["results"]:
-        assert list(result) == ["file", "answer", "scores", "base_answers"]
-        labels = {"calibration_labels": ["x", "y"], "calibration_every": []}.get(options[0], ["A", "B"])
-        assert list(result["scores"]) == labels
-        if "--majority" not in options and labels:
-            assert result["answer"] == max(labels, key=result["scores"].get)
-
-
-def test_debias_without_json_prints_a_table(pine: Run, tmp_path: Path, tiny: Path) -> None:
-    path = write(tmp_path / "a.json", {**LABELLED, "instruction": "Judge."})
-    outcome = pine("debias", path, "--wrapper", "permutation_cyclic", "--model", tiny)
-    assert outcome.status == 0
-    assert "vanilla alone" in outcome.stdout and "scores" in outcome.stdout
-
-
 def test_self_test_needs_no_data_and_prints_every_check(pine: Run) -> None:
     outcome = pine("verify", "--self-test", "--model", "random:tiny", "--shuffles", 1, "--json")
     assert (outcome.status, outcome.stderr) == (0, "")
@@ -545,81 +398,6 @@ def test_conformance_exits_with_1_beyond_tolerance(pine: Run, tmp_path: Path) ->
     assert outcome.json["conforms"] is False
 
 
-# bench
-
-
-def test_bench_prints_times_and_ratios_and_announces_as_many_steps_as_it_takes(
-    pine: Run, tiny: Path, steps: Steps, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(benchmark, "peak_memory", lambda *_: 123.4)
-    sizes = ["--documents", 3, "--document-tokens", 5, "--new-tokens", 3, "--repeats", 2]
-    outcome = pine("bench", *sizes, "--methods", "vanilla,pine", "--model", tiny, "--json")
-    assert (outcome.status, outcome.stderr) == (0, "")
-    assert steps.announced == [len(steps.taken)]
-    printed = outcome.json
-    assert list(printed) == ["n", "documents", "dtype", "stock", "methods", "together"]
-    assert (printed["n"], printed["documents"], printed["dtype"]) == (30 + 15 + 28, 3, "float32")
-    assert list(printed["stock"]) == ["prefill_s", "decode_s_per_token", "peak_rss_mb"]
-    assert list(printed["methods"]) == ["vanilla", "pine"]
-    for values in printed["methods"].values():
-        assert list(values) == [
-            "prefill_s", "decode_s_per_token", "prefill_ratio", "decode_ratio", "end_to_end_ratio",
-            "peak_rss_mb", "memory_over_stock_mb",
-        ]  # fmt: skip
-        assert values.pop("memory_over_stock_mb") == 0
-        assert all(value > 0 for value in values.values())
-    assert list(printed["together"]) == ["methods", "decode_s_per_step", "decode_ratio"]
-    assert printed["together"]["methods"] == ["vanilla", "pine"]
-
-
-SMALL = ["--model", "random:tiny", "--documents", 4, "--document-tokens", 20, "--new-tokens", 3]
-
-
-def test_bench_sweeps_over_sizes(pine: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(benchmark, "peak_memory", lambda *_: 123.4)
-    options = [*SMALL, "--methods", "pine", "--repeats", 1, "--trace"]
-    printed = pine("bench", *options, "--sweep", "documents", "--sizes", "2,5", "--json").json
-    assert list(printed) == ["sweep", "points"]
-    assert printed["sweep"] == "documents"
-    assert [(point["documents"], point["n"]) for point in printed["points"]] == [(2, 138), (5, 138)]
-    assert all(point["methods"]["pine"]["trace_prefill_ratio"] > 0 for point in printed["points"])
-    table = pine("bench", *options, "--sweep", "tokens", "--sizes", "130").stdout
-    assert "118" in table and "traced" in table  # 30 + 3 x 20 + 28
-
-
-def test_bench_profiles_where_time_goes(pine: Run) -> None:
-    printed = pine("bench", *SMALL, "--methods", "pine", "--profile", "--json").json
-    assert [(profile["method"], profile["part"]) for profile in printed["profiles"]] == [
-        ("pine", "prefill"),
-        ("pine", "decode"),
-    ]
-    for profile in printed["profiles"]:
-        shares = {place["where"]: place["share"] for place in profile["places"]}
-        assert sum(shares.values()) == pytest.approx(1)
-        assert {"linear layers", "rest of the model", "attention.suffix_weights"} <= set(shares)
-    prefill, decode = ({place["where"] for place in profile["places"]} for profile in printed["profiles"])
-    assert "attention.document_importance" in prefill - decode
-    table = pine("bench", *SMALL, "--methods", "pine", "--profile").stdout
-    assert "linear layers" in table and "%" in table
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        (["--sweep", "documents", "--sizes", "2,x"],
-         "the sizes '2,x' are not numbers; give whole numbers separated by commas, such as 2,5,10"),
-        (["--sweep", "documents", "--sizes", "500"],
-         "a sweep over documents cannot have the size 500: with 2 documents of 200 tokens it leaves 500 "
-         "documents of 0 tokens; give other --sizes, or other --documents and --document-tokens"),
-        (["--sizes", "2,5"], "--sizes belong to a sweep; give --sweep tokens or --sweep documents"),
-    ],
-    ids=["no number", "too many", "no sweep"],
-)  # fmt: skip
-@pytest.mark.usefixtures("no_model")
-def test_bench_refuses_sizes_it_cannot_use(pine: Run, options: list[str], sentence: str) -> None:
-    assert_refused(pine("bench", *options), sentence)
-
-
 @pytest.mark.parametrize(
     ("verb", "announced"), [("compare", 4), ("verify", 6), ("conformance", 4)]
 )  # fmt: skip
@@ -650,89 +428,6 @@ def test_a_terminal_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None
     assert isinstance(console.file, io.StringIO)
     shown = console.file.getvalue()
     assert "2/3" in shown and "pine has answered" in shown
-
-
-# methods and models
-
-
-def test_methods_prints_every_row_of_both_tables(pine: Run) -> None:
-    printed = pine("methods", "--json").json
-    assert list(printed) == ["methods", "wrappers"]
-    assert [row["name"] for row in printed["methods"]] == list(METHODS)
-    assert [row["name"] for row in printed["wrappers"]] == list(WRAPPERS)
-    by_name = {row["name"]: row for row in printed["methods"]}
-    assert by_name["sp"] == {
-        "name": "sp",
-        "label": "SP",
-        "sees": "none",
-        "positions": "all start together",
-        "weight": "1/k for documents",
-        "promise": "yes",
-        "cost": METHODS["sp"].cost,
-        "source": METHODS["sp"].source,
-        "meaning": METHODS["sp"].meaning,
-    }
-    assert (by_name["vanilla"]["sees"], by_name["pine"]["sees"]) == ("earlier ones", "all")
-    assert (by_name["pine"]["positions"], by_name["vanilla"]["promise"]) == ("important ones closest", "no")
-
-
-def test_methods_without_json_is_a_table_that_loses_nothing(
-    pine: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(terminal, "stdout", Console(width=300))
-    wide = pine("methods").stdout
-    monkeypatch.setattr(terminal, "stdout", Console(width=80))
-    narrow = pine("methods").stdout
-    for row in (*METHODS.values(), *WRAPPERS.values()):
-        assert f" {row.name} " in wide
-    assert "…" not in wide + narrow
-    # Nothing is cut off: the same letters, in more lines.
-    assert sorted(filter(str.isalnum, narrow)) == sorted(filter(str.isalnum, wide))
-
-
-def test_methods_writes_the_tables_between_the_markers_of_a_file(pine: Run, tmp_path: Path) -> None:
-    file = write(tmp_path / "page.md", f"# Before\n\n{catalog.BEGIN}\nold\n{catalog.END}\n\nAfter.\n")
-    assert (pine("methods", "--into", file).status, pine("methods", "--into", file).stdout) == (0, "")
-    markdown = pine("methods", "--markdown").stdout
-    assert file.read_text() == f"# Before\n\n{catalog.BEGIN}\n\n{markdown}\n{catalog.END}\n\nAfter.\n"
-    assert f"| PINE | `pine` | {METHODS['pine'].meaning} | yes |" in markdown
-    assert f"| PriDe | `pride` | {WRAPPERS['pride'].meaning} | no: " in markdown
-
-
-@pytest.mark.parametrize(
-    "content", ["no markers", f"{catalog.END}\n{catalog.BEGIN}\n"], ids=["none", "swapped"]
-)
-def test_methods_refuses_a_file_without_markers(pine: Run, tmp_path: Path, content: str) -> None:
-    file = write(tmp_path / "page.md", content)
-    assert_refused(
-        pine("methods", "--into", file),
-        f"{file} has no place for the tables; expected a line {catalog.BEGIN} and later one {catalog.END}",
-    )
-    assert file.read_text() == content
-    assert_refused(
-        pine("methods", "--into", tmp_path / "absent.md"),
-        f"{tmp_path}/absent.md cannot be read: No such file or directory; give a file that exists",
-    )
-
-
-def test_models_says_what_loads_and_why_others_do_not(pine: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = [
-        LoadableModel("Tiny", "embedded", 98_000_000, 8192, "llama", supported=True, reason=""),
-        LoadableModel(
-            "some/bloom",
-            "hub",
-            5_000_000,
-            None,
-            "bloom",
-            supported=False,
-            reason="it uses ALiBi; use a Llama",
-        ),
-    ]
-    monkeypatch.setattr(catalog_command, "list_models", lambda: found)
-    assert pine("models", "--json").json == {"models": [dataclasses.asdict(model) for model in found]}
-    shown = " ".join(pine("models").stdout.split())
-    assert "98 MB" in shown and "8192" in shown
-    assert "some/bloom" in shown and "ALiBi" in shown
 
 
 def test_loading_shows_how_far_unpacking_is(monkeypatch: pytest.MonkeyPatch) -> None:
