@@ -61,6 +61,15 @@ def test_no_more_examples_than_the_limit_are_read(file: Path) -> None:
     assert [example.id for example in read_examples(file, limit=2)] == ["a-1", "a-2"]
 
 
+def test_a_sample_is_drawn_from_the_whole_file_and_a_larger_one_begins_alike(file: Path) -> None:
+    write(file, *({**PLAIN, "id": str(number)} for number in range(50)))
+    samples = [[example.id for example in read_examples(file, limit, 3)] for limit in (5, 20, None)]
+    assert samples[1][:5] == samples[0] and samples[2][:20] == samples[1]
+    assert sorted(samples[2], key=int) == [str(number) for number in range(50)]
+    assert not set(samples[0]) <= {str(number) for number in range(10)}
+    assert [example.id for example in read_examples(file, 5, 4)] != samples[0]
+
+
 @pytest.mark.parametrize(
     ("change", "problem"),
     [

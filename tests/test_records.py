@@ -164,6 +164,7 @@ def test_a_run_goes_on_with_its_own_settings_wherever_it_is_computed(run: Path) 
         ({"logprobs": False}, "measure generate,logprob, not generate"),
         ({"max_new_tokens": 5}, "max-new-tokens of the task, not 5"),
         ({"recompute": True}, "recompute no, not yes"),
+        ({"sample": 0}, "sample none, not 0"),
         ({"data_sha256": "f" * 64}, "data qa.jsonl (SHA-256 000000000000), not qa.jsonl (SHA-256 ffff"),
         ({"platform": PLATFORM.model_copy(update={"model": "big"})}, "model tiny, not big"),
         ({"platform": PLATFORM.model_copy(update={"revision": "a"})}, "revision unknown, not a"),

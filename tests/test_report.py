@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -305,7 +306,11 @@ def test_the_page_says_what_was_measured_and_how_to_do_it_again(
     run = "SmolLM2-135M-Instruct, questions"
     assert facts["revision"][run] == "abc123" and facts["dtype"][run] == "float32"
     assert facts["SHA-256 of the data"][run] == "0123456789abcdef" * 4
-    assert facts["examples"][run] == "20" and facts["longest answer"][run] == "64 tokens"
+    assert (
+        facts["rows"][run] == "the first"
+        and facts["examples"][run] == "20"
+        and facts["longest answer"][run] == "64 tokens"
+    )
     commands = [code.text for code in root.all("code")]
     assert (
         commands[0]
@@ -319,6 +324,8 @@ def test_the_page_says_what_was_measured_and_how_to_do_it_again(
         )
     )
     assert commands[0] in files["report.md"]
+    sampled = replace(runs[0], info=runs[0].info.model_copy(update={"sample": 3}))
+    assert "--task retrieval_qa --sample 3 --limit 20" in repeat_command(sampled)
     text = " ".join(root.text.split())
     assert "Every method is reported as the mean over orders, with each order beside it." in text
     assert "95 % intervals: the percentile bootstrap over examples (200 resamples, seed 0)" in text

@@ -42,7 +42,10 @@ def evaluate(
     task: Annotated[str | None, typer.Option(help="What the rows are asked as; else what they say.")] = None,
     methods: Methods = None,
     orders: Annotated[str, typer.Option(help=f"Separated by commas, of: {', '.join(ORDERS)}.")] = AS_IS,
-    limit: Annotated[int | None, typer.Option(help="Rows to read.", min=1)] = None,
+    limit: Annotated[int | None, typer.Option(help="How many rows; all if not given.", min=1)] = None,
+    sample: Annotated[
+        int | None, typer.Option(help="Seed to draw the rows with; the first ones if not given.")
+    ] = None,
     measure: Annotated[
         str,
         typer.Option(
@@ -64,7 +67,7 @@ def evaluate(
     state = processes.join(device)
     terminal.stderr.quiet = not state.is_main_process
     try:
-        examples = _read(data, task, limit)
+        examples = _read(data, task, limit, sample)
         asked = _listed(measure)
         if unknown := sorted(set(asked) - set(KINDS)):
             raise InputError(f"unknown measure {unknown[0]!r}; choose from: {', '.join(KINDS)}")
@@ -78,7 +81,9 @@ def evaluate(
             recompute=recompute,
         )
         engine = terminal.load(model, dtype, processes.own_device(device, state), reads_text=True)
-        about = settings.run_info(engine, task=examples[0].task, data=data.name, data_sha256=_sha256(data))
+        about = settings.run_info(
+            engine, task=examples[0].task, data=data.name, data_sha256=_sha256(data), sample=sample
+        )
         info = open_run(out, about)
         began = time.perf_counter()
         try:
@@ -103,8 +108,8 @@ def _listed(names: str) -> list[str]:
     return [name.strip() for name in names.split(",") if name.strip()]
 
 
-def _read(data: Path, task: str | None, limit: int | None) -> list[Example]:
-    examples = read_examples(data, limit)
+def _read(data: Path, task: str | None, limit: int | None, sample: int | None) -> list[Example]:
+    examples = read_examples(data, limit, sample)
     if task is not None:
         return [example.asked_as(task) for example in examples]
     tasks = dict.fromkeys(example.task for example in examples)

@@ -1,5 +1,6 @@
 """The examples of a data set: what is asked, what is accepted as an answer, and where the answer stands."""
 
+import random
 import re
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,16 +28,20 @@ class Example(DataRow):
     meta: dict[str, Any] = Field(default_factory=dict)
 
 
-def read_examples(path: Path, limit: int | None = None) -> list[Example]:
+def read_examples(path: Path, limit: int | None = None, sample: int | None = None) -> list[Example]:
     """The examples of a JSONL file, or of a CSV file as examples_from_csv reads them, at most `limit`.
 
+    sample: a seed with which they are drawn at random; None for the first ones. A larger limit adds examples
+    behind those of a smaller one. The lines behind the limit are read only if they may be drawn.
     Raises InputError that names the file and the line of a malformed example, of an id that was used
     before, of an unknown task, of an empty document, of a question that is missing, or of a gold_index that
     names none of the documents.
     """
-    examples = examples_from_csv(path) if path.suffix.lower() == ".csv" else read_lines(Example, path, limit)
+    few = limit if sample is None else None
+    read = examples_from_csv(path) if path.suffix.lower() == ".csv" else read_lines(Example, path, few)
+    examples = list(read.items())[:few]
     line_of: dict[str, int] = {}
-    for number, example in list(examples.items())[:limit]:
+    for number, example in examples:
         where = f"{path}, line {number}"
         if example.id in line_of:
             raise InputError(
@@ -45,7 +50,9 @@ def read_examples(path: Path, limit: int | None = None) -> list[Example]:
             )
         line_of[example.id] = number
         _check(example, where)
-    return list(examples.values())[:limit]
+    if sample is not None:
+        random.Random(sample).shuffle(examples)
+    return [example for _, example in examples[:limit]]
 
 
 def examples_from_csv(path: Path) -> dict[int, Example]:

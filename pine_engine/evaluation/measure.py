@@ -44,12 +44,15 @@ class Settings:
     max_new_tokens: int | None
     recompute: bool
 
-    def run_info(self, engine: Engine, *, task: str, data: str, data_sha256: str) -> RunInfo:
-        """What a run that starts now measures, and with what. data: name of the file with its rows."""
+    def run_info(
+        self, engine: Engine, *, task: str, data: str, data_sha256: str, sample: int | None = None
+    ) -> RunInfo:
+        """What a run that starts now measures, and with what; data, data_sha256, sample: as in RunInfo."""
         return RunInfo(
             started=datetime.now(UTC).isoformat(timespec="seconds"),
             data=data,
             data_sha256=data_sha256,
+            sample=sample,
             task=task,
             methods=tuple(method.name for method in self.methods),
             arrangements=self.arrangements,

@@ -75,7 +75,8 @@ class Record(BaseModel):
 class RunInfo(BaseModel):
     """What a run measures, and with what: the settings that all its records share.
 
-    data: name of the file; data_sha256: of its bytes. arrangements: as asked for, such as gold-all.
+    data: name of the file; data_sha256: of its bytes. sample: the seed with which its rows were drawn, None
+    for the first ones. arrangements: as asked for, such as gold-all.
     generate, logprobs: what is measured. max_new_tokens: the longest answer, None for the task's own.
     recompute: outcomes that cannot differ are computed all the same. started: when, in UTC.
     """
@@ -87,6 +88,7 @@ class RunInfo(BaseModel):
     started: str
     data: str
     data_sha256: str
+    sample: int | None = None
     task: str
     methods: tuple[str, ...]
     arrangements: tuple[str, ...]
@@ -111,6 +113,7 @@ class RunInfo(BaseModel):
             "dtype": platform.dtype,
             "device": platform.device.partition(":")[0],
             "data": f"{self.data} (SHA-256 {self.data_sha256[:12]})",
+            "sample": "none" if self.sample is None else str(self.sample),
             "task": self.task,
             "methods": ",".join(self.methods),
             "orders": ",".join(self.arrangements),

@@ -110,6 +110,7 @@ def _facts(run: Run) -> dict[str, str]:
         "device": f"{platform.device}, {platform.hardware}, {platform.threads} threads",
         "data": info.data,
         "SHA-256 of the data": info.data_sha256,
+        "rows": "the first" if info.sample is None else f"drawn with seed {info.sample}",
         "task": info.task,
         "examples": ", ".join(str(one.examples) for one in counts),
         "documents": ", ".join(from_to(one.num_documents) for one in counts),

@@ -52,6 +52,7 @@ def repeat_command(run: Run) -> str:
     measured = [name for name, is_on in (("generate", info.generate), ("logprob", info.logprobs)) if is_on]
     options = {
         "task": info.task,
+        "sample": info.sample,
         "limit": sum(task.examples + task.left_out for task in run.summary.tasks),
         "methods": ",".join(info.methods),
         "orders": ",".join(info.arrangements),
