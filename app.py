@@ -14,7 +14,7 @@ from pine_engine.tasks import TASKS
 from viz.page.build import build_page
 from viz.page.files import MOST_MB
 from viz.page.source import EngineSource
-from viz.page.theme import ASSETS, STYLESHEETS, page_head, page_theme
+from viz.page.theme import STYLESHEETS, page_head, page_theme
 
 if TYPE_CHECKING:
     from pine_engine.engine import Engine
@@ -50,9 +50,9 @@ def engine_source(name: str | None, dtype: str, device: str) -> EngineSource:
 
 
 def own_sources(device: str) -> dict[str, EngineSource]:
-    """Sources of the models that tasks bring along, in assets."""
+    """Sources of the models that tasks bring along."""
     names = {row.model for row in TASKS.values() if row.model}
-    return {name: engine_source(str(ASSETS / name), "float32", device) for name in sorted(names)}
+    return {name: engine_source(name, "float32", device) for name in sorted(names)}
 
 
 def read_arguments() -> argparse.Namespace:

@@ -41,6 +41,9 @@ HUB_ID_OF_EMBEDDED = "HuggingFaceTB/SmolLM2-135M-Instruct"
 EMBEDDED_CONTEXT = 8192
 EMBEDDED_FAMILY = "llama"
 HUB_TIMEOUT_S = 10.0
+SHIPPED = Path(__file__).parents[1] / "assets"
+SHIPPED_NAMES = ("molecules",)
+"""Folders there with a small model of our own, which a task names."""
 NO_CONTEXT = (
     "its config has no max_position_embeddings; use a model with rotary positions that states its context"
     " length"
@@ -115,7 +118,8 @@ def resolve(name: str | None = None) -> ModelSource:
     """Where the model called `name` comes from; nothing is loaded and the hub is not asked.
 
     None is the embedded model, or its original on the hub where the wheel is not installed. Otherwise a
-    folder, a GGUF file, or a hub id, which may end in `@revision`.
+    folder, a GGUF file, the name of a model that this repository brings along, or a hub id, which may end in
+    `@revision`.
     Raises ModelError if name is none of these.
     """
     if name is None or name == EMBEDDED_NAME:
@@ -127,6 +131,8 @@ def resolve(name: str | None = None) -> ModelSource:
         if not path.is_file():
             raise ModelError(f"there is no file {name}; give the path of a GGUF file that exists")
         return ModelSource(path.stem, str(path), None, "folder")
+    if name in SHIPPED_NAMES:
+        return resolve_shipped(name)
     hub_id = HUB_ID.fullmatch(name)
     if hub_id is None or path.exists():
         raise ModelError(
@@ -215,6 +221,16 @@ def resolve_folder(folder: Path) -> ModelSource:
             " where you trust them and save with `save_pretrained`"
         )
     return ModelSource(folder.resolve().name, str(folder), None, "folder")
+
+
+def resolve_shipped(name: str) -> ModelSource:
+    """A model in the repository's assets; raises ModelError where it is not, as in an installed package."""
+    if not (SHIPPED / name).is_dir():
+        raise ModelError(
+            f"the model {name!r} is in the folder assets of the repository, which is not here; run this in a"
+            " clone, or give the path of a copy of it"
+        )
+    return resolve_folder(SHIPPED / name)
 
 
 def list_embedded() -> LoadableModel:

@@ -14,7 +14,7 @@ from pine_engine.molecules.worth import Estimate, MethodWorth, References, judge
 from pine_engine.molecules.writing import random_orders, write_molecules
 from pine_engine.options import AsJson, Device, Dtype, Methods, method_names
 
-SHIPPED = Path("assets/molecules")
+SHIPPED = "molecules"
 MOST_ORDERS = 720
 
 
@@ -23,7 +23,9 @@ def molecules(
     predictor_data: Annotated[
         Path, typer.Option(help="The JSONL that the model was trained on; half of it was kept from it.")
     ],
-    model: Annotated[Path, typer.Option(help="Folder of a model made by train-molecules.")] = SHIPPED,
+    model: Annotated[
+        str, typer.Option(help="Folder of a model made by train-molecules, in place of ours.")
+    ] = SHIPPED,
     methods: Methods = None,
     orders: Annotated[
         int, typer.Option(help="Random orders of each request's properties.", min=1, max=MOST_ORDERS)
@@ -44,7 +46,7 @@ def molecules(
             f"{len(shared)} molecules of {data} are in {predictor_data} too, such as {shared[0]}; request "
             "properties of molecules that nothing was trained on"
         )
-    engine = terminal.load(str(model), dtype, device, reads_text=True)
+    engine = terminal.load(model, dtype, device, reads_text=True)
     predictor = Predictor(split_halves(trained_on).judging)
     tried = [random_orders(molecule, orders, seed) for molecule in requests]
     with terminal.progress(len(names) * len(requests) * orders) as advance:
