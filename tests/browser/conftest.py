@@ -25,7 +25,7 @@ DESKTOP = {"width": 1280, "height": 800}
 
 expect.set_options(timeout=PATIENCE_MS)
 
-OpenPage = Callable[[], AbstractContextManager[Page]]
+OpenPage = Callable[..., AbstractContextManager[Page]]
 
 
 @pytest.fixture(scope="session")
@@ -48,10 +48,13 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def open_page(browser: Browser, app: ServedApp) -> OpenPage:
-    """Opens a page that shows the app; any page error, console error or foreign request fails at its end."""
+    """Opens a page of a visitor never seen before; any page error, console error or foreign request fails it.
+
+    Takes an address of the app, its own if none is given.
+    """
 
     @contextmanager
-    def opened() -> Iterator[Page]:
+    def opened(address: str = app.url) -> Iterator[Page]:
         complaints: list[str] = []
         host = urlsplit(app.url).hostname
 
@@ -71,7 +74,7 @@ def open_page(browser: Browser, app: ServedApp) -> OpenPage:
         page.on("pageerror", lambda error: complaints.append(f"page error: {error}"))
         page.on("console", check_console)
         page.on("request", check_request)
-        page.goto(app.url)
+        page.goto(address)
         yield page
         complaints += page.locator(".toast-wrap .error").all_inner_texts()
         context.close()

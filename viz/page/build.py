@@ -15,6 +15,7 @@ from viz.page.inside_panel import build_inside, wire_inside
 from viz.page.lesson_panel import build_lesson, lesson_html, wire_lesson
 from viz.page.measure_panel import build_measure, wire_measure
 from viz.page.running import PRIVATE_EVENT, QUEUE_SIZE
+from viz.page.share_panel import build_share, wire_share
 from viz.page.shuffle_panel import build_shuffle, wire_shuffle
 from viz.page.source import EngineSource, Sources, Status
 from viz.page.standing_panel import build_standing, wire_standing
@@ -41,6 +42,7 @@ def build_page(source: EngineSource, own: Mapping[str, EngineSource] | None = No
             model = gr.HTML(status_html(source.status), elem_id="model-status", min_width=220)
             gr.HTML(PROJECTOR, elem_id="projector-button", min_width=0)
         workspace = build_workspace(examples)
+        share = build_share()
         num_documents = len(examples[0].documents)
         with gr.Column(elem_id="orders-section"), gr.Tabs(overflow_behavior="wrap"):
             with gr.Tab("Shuffle"):
@@ -73,6 +75,7 @@ def build_page(source: EngineSource, own: Mapping[str, EngineSource] | None = No
         wire_measure(measure, page, sources)
         wire_inside(inside, workspace.finished, [run_event, shuffle_event])
         wire_lesson(lesson, workspace.finished)
+        wire_share(share, workspace, inside, page)
         _wire_status(page, timer, model, ready, source)
         page.load(_running_example, None, running_example, **PRIVATE_EVENT)
         page.load(lesson_html, None, lesson.lesson, **PRIVATE_EVENT)

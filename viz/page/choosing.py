@@ -20,39 +20,22 @@ def wire_choices(page: Workspace, examples: Sequence[Example]) -> None:
     """Connects the two dropdowns."""
     by_name = {example.name: example for example in examples}
 
-    named = [page.heading, page.question, *page.editor.outputs]
-
     def pick_example(name: str, *editor_values: Any) -> dict[Any, Any]:
         example = by_name[name]
-        after = entries_from([(document.title, document.text) for document in example.documents])
-        nouns = get_task(example.task).nouns
-        values = write(page.editor, read(*editor_values), after, nouns) | {page.question: example.question}
-        return (
-            renamed(page, example.task, after, values)
-            | {
-                page.task: example.task,
-                page.note: notice(example.note, kind="note"),
-                page.instruction: example.instruction or get_task(example.task).instruction,
-                page.accepted: "\n".join(example.answers),
-                page.bar.status: notice("Press Run to get one answer per method."),
-            }
-            | show(page, waiting_cards(DEFAULT_METHODS), example.task)
+        return filled(
+            page,
+            read(*editor_values),
+            entries_from([(document.title, document.text) for document in example.documents]),
+            task=example.task,
+            question=example.question,
+            instruction=example.instruction,
+            accepted="\n".join(example.answers),
+            note=example.note,
+            methods=DEFAULT_METHODS,
         )
 
     page.example.input(
-        pick_example,
-        [page.example, *page.editor.inputs],
-        [
-            page.task,
-            page.note,
-            page.instruction,
-            page.accepted,
-            page.bar.status,
-            page.answers,
-            page.shown,
-            *named,
-        ],
-        **PRIVATE_EVENT,
+        pick_example, [page.example, *page.editor.inputs], filled_widgets(page), **PRIVATE_EVENT
     )
 
     def pick_task(task: str, instruction: str, *editor_values: Any) -> dict[Any, Any]:
@@ -62,9 +45,56 @@ def wire_choices(page: Workspace, examples: Sequence[Example]) -> None:
     page.task.input(
         pick_task,
         [page.task, page.instruction, *page.editor.inputs],
-        [page.instruction, *named],
+        [page.instruction, page.heading, page.question, *page.editor.outputs],
         **PRIVATE_EVENT,
     )
+
+
+def filled(
+    page: Workspace,
+    before: Entries,
+    after: Entries,
+    *,
+    task: str,
+    question: str,
+    instruction: str,
+    accepted: str,
+    note: str,
+    methods: Sequence[str],
+) -> dict[Any, Any]:
+    """Updates that put something else into the form, and cards that wait for these methods' answers.
+
+    before, after: the documents. instruction: empty for the task's own.
+    """
+    row = get_task(task)
+    values = write(page.editor, before, after, row.nouns) | {page.question: question}
+    return (
+        renamed(page, task, after, values)
+        | {
+            page.task: task,
+            page.note: notice(note, kind="note"),
+            page.instruction: instruction or row.instruction,
+            page.accepted: accepted,
+            page.bar.status: notice("Press Run to get one answer per method."),
+        }
+        | show(page, waiting_cards(methods), task)
+    )
+
+
+def filled_widgets(page: Workspace) -> list[Any]:
+    """What `filled` may update."""
+    return [
+        page.task,
+        page.note,
+        page.instruction,
+        page.accepted,
+        page.bar.status,
+        page.answers,
+        page.shown,
+        page.heading,
+        page.question,
+        *page.editor.outputs,
+    ]
 
 
 def renamed(page: Workspace, task: str, entries: Entries, values: dict[Any, Any]) -> dict[Any, Any]:

@@ -16,6 +16,7 @@ from viz.page.words import capital
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
     from pine_engine.engine import Engine
 
+MIN_NEW_TOKENS = 8
 MAX_NEW_TOKENS = 256
 
 _PLACES = {name: place for place, name in enumerate(METHODS)}

@@ -51,8 +51,8 @@ def _drawing(tab: str) -> "Callable[[FinishedRun, Selection], str]":
 class InsidePanel:
     """The widgets of the pictures.
 
-    bridge: hears picks. selection: state, None before a run. tab: state, name of the tab that is shown.
-    pictures: by tab.
+    bridge: hears picks. selection: state, None before a run. wanted: state, picks for the next run, from a
+    session that was opened. tab: state, name of the tab that is shown. pictures: by tab.
     """
 
     summary: gr.HTML
@@ -65,6 +65,7 @@ class InsidePanel:
     tabs: gr.Tabs
     pictures: dict[str, gr.HTML]
     selection: gr.State
+    wanted: gr.State
     tab: gr.State
 
     @property
@@ -106,6 +107,7 @@ def build_inside() -> InsidePanel:
         tabs=tabs,
         pictures=pictures,
         selection=gr.State(None),
+        wanted=gr.State({}),
         tab=gr.State(TABS[0][0]),
     )
 
@@ -114,17 +116,24 @@ def wire_inside(panel: InsidePanel, finished: gr.State, run_events: Sequence[Any
     """Connects the widgets. finished: state with the last finished run; run_events: what writes it."""
     pictures = list(panel.pictures.values())
 
-    def show_run(run: "FinishedRun | None", tab: str) -> Any:
+    def show_run(run: "FinishedRun | None", wanted: dict[str, Any], tab: str) -> Any:
         if run is None:
             return gr.skip()
-        from viz.page.reading import first_selection, layers_and_heads, query_choices, summary_html
+        from viz.page.reading import (
+            bounds_of,
+            first_selection,
+            layers_and_heads,
+            query_choices,
+            summary_html,
+        )
 
-        first = first_selection(run)
+        first = first_selection(run).picked(wanted, bounds_of(run))
         layers, heads = layers_and_heads(run)
         return {
             panel.summary: summary_html(run),
             panel.body: gr.update(visible=True),
             panel.selection: first,
+            panel.wanted: {},
             panel.method: gr.update(
                 choices=[(METHODS[name].label, name) for name in run.result.traces], value=first.method
             ),
@@ -138,8 +147,8 @@ def wire_inside(panel: InsidePanel, finished: gr.State, run_events: Sequence[Any
     for event in run_events:
         event.then(
             show_run,
-            [finished, panel.tab],
-            [panel.summary, panel.body, panel.selection, *panel.controls, *pictures],
+            [finished, panel.wanted, panel.tab],
+            [panel.summary, panel.body, panel.selection, panel.wanted, *panel.controls, *pictures],
             **PRIVATE_EVENT,
         )
 

@@ -92,6 +92,11 @@ class Selection:
         return replace(self, **chosen)
 
 
+def as_picks(selection: Selection | None) -> dict[str, Any]:
+    """What makes this selection of the first one of a run, by Selection.picked; nothing for None."""
+    return {} if selection is None else {**vars(selection), "query": str(selection.query)}
+
+
 def _inside(value: object, count: int) -> bool:
     """True for None and for whole numbers from 0 to count - 1; False is not a number here."""
     return value is None or (isinstance(value, int) and not isinstance(value, bool) and 0 <= value < count)

@@ -16,8 +16,9 @@ _MONO = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace")
 
 
 def page_head() -> str:
-    """HTML for the head of the page: the scripts of pictures, lesson and projector, in the page itself."""
-    scripts = [(ASSETS / name).read_text(encoding="utf-8") for name in (*SCRIPTS, "projector.js")]
+    """HTML for the head of the page: its scripts, in the page itself."""
+    names = (*SCRIPTS, "projector.js", "sharing.js")
+    scripts = [(ASSETS / name).read_text(encoding="utf-8") for name in names]
     return "".join(f"<script>{script}</script>" for script in scripts)
 
 

@@ -12,7 +12,7 @@ from viz.page.cards import Shown, accepted_answers, shown_html, stopped_cards, w
 from viz.page.documents import Editor, build_editor, entries_from, wire_editor
 from viz.page.examples import Example
 from viz.page.failures import explain, notice
-from viz.page.form import MAX_NEW_TOKENS, TokenCount, count_tokens, read_form
+from viz.page.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, TokenCount, count_tokens, read_form
 from viz.page.jobs import Job, JobBar, Steps, build_bar, build_buttons, wire_job
 from viz.page.method_boxes import DEFAULT_METHODS, build_method_boxes
 from viz.page.running import PRIVATE_EVENT
@@ -141,7 +141,7 @@ def build_workspace(examples: Sequence[Example]) -> Workspace:
             with gr.Row(elem_classes="page-row page-run-bar"):
                 methods = build_method_boxes("methods")
                 length = gr.Slider(
-                    8,
+                    MIN_NEW_TOKENS,
                     MAX_NEW_TOKENS,
                     value=DEFAULT_LENGTH,
                     step=8,

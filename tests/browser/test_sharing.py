@@ -1,0 +1,117 @@
+"""What a visitor has made opens elsewhere: by a link, from a file, and after a reload."""
+
+import json
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import OpenPage
+from tests.browser.driving import (
+    RUN_MS,
+    SHORT,
+    control,
+    open_tab,
+    pick,
+    run,
+    save,
+    set_length,
+    text,
+    wait_for_model,
+)
+
+pytestmark = [pytest.mark.browser, pytest.mark.embedded]
+
+TYPED = 'A lamp <b>&"quoted"</b> 灯 was lit.'
+
+
+def prepare(page: Page) -> None:
+    """Two documents in the other order, the second of them typed by the visitor."""
+    pick(page, SHORT)
+    text(page, 2).fill(TYPED)
+    page.locator(".page-card-2").get_by_role("button", name="Up").click()
+    expect(text(page, 1)).to_have_value(TYPED)
+    set_length(page, 16)
+
+
+def assert_prepared(page: Page) -> None:
+    expect(text(page, 1)).to_have_value(TYPED)
+    expect(text(page, 2)).to_have_value(SHORT.documents[0].text)
+    expect(page.locator("#question textarea")).to_have_value(SHORT.question)
+    expect(page.locator("#length input[type=number]")).to_have_value("16")
+    assert page.locator("#documents .pine-badge").all_inner_texts() == ["B", "A"]
+
+
+def test_a_link_opens_the_same_page_for_somebody_else(page: Page, open_page: OpenPage) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    wait_for_model(page)
+    prepare(page)
+    page.get_by_label("NIA", exact=True).first.uncheck()
+    run(page)
+    answers = page.locator("#answers .pine-answer-text").all_inner_texts()
+    assert len(answers) == 3
+    open_tab(page, "Importance")
+    control(page, "Layer").click()
+    page.get_by_role("option", name="layer 7", exact=True).click()
+    expect(page.locator("#importance figcaption").first).to_contain_text("layer 7", ignore_case=True)
+
+    page.locator("#copy-link").click()
+    expect(page.locator("#share-message")).to_contain_text("The link is copied.")
+    link = page.locator("#link input, #link textarea").input_value()
+    assert page.evaluate("navigator.clipboard.readText()") == link
+
+    with open_page(link) as other:
+        assert_prepared(other)
+        expect(other.locator("#example-note")).to_contain_text("Opened from a link.")
+        expect(other.locator("#run-status")).to_contain_text("Done:", timeout=RUN_MS)
+        assert other.locator("#answers .pine-answer-text").all_inner_texts() == answers
+        expect(control(other, "Layer")).to_have_value("layer 7")
+        expect(other.locator("#importance .pine-picture").first).to_be_visible()
+        expect(other.get_by_label("NIA", exact=True).first).not_to_be_checked()
+        assert "session" not in other.url
+
+        text(other, 2).fill("Typed after the link was opened.")
+        expect(other.locator("#total")).to_contain_text("prompt tokens")
+        other.wait_for_timeout(1000)
+        other.reload()
+        expect(text(other, 2)).to_have_value("Typed after the link was opened.")
+        expect(other.locator("#example-note")).to_contain_text("Your draft")
+        expect(other.locator("#run-status")).to_contain_text("Press Run")
+
+
+def test_a_session_is_saved_and_opened_again(page: Page, open_page: OpenPage, tmp_path: Path) -> None:
+    prepare(page)
+    file = save(page, page.locator("#save-session"), tmp_path)
+    assert file.name == "pine-explorer-session.json"
+    assert [document["letter"] for document in json.loads(file.read_text())["documents"]] == [1, 0]
+    with open_page() as other:
+        with other.expect_file_chooser() as chooser:
+            other.locator("#open-session").click()
+        chooser.value.set_files(file)
+        assert_prepared(other)
+        expect(other.locator("#example-note")).to_contain_text("Opened from pine-explorer-session.json.")
+
+        broken = tmp_path / "broken.json"
+        broken.write_text('{"task": "retrieval_qa"}')
+        with other.expect_file_chooser() as chooser:
+            other.locator("#open-session").click()
+        chooser.value.set_files(broken)
+        expect(other.locator("#share-message")).to_contain_text("The file broken.json is no saved session")
+        assert_prepared(other)
+
+
+def test_a_damaged_link_is_explained(open_page: OpenPage) -> None:
+    with open_page() as page:
+        address = page.url
+    with open_page(f"{address}?session=AAAA") as page:
+        expect(page.locator("#share-message")).to_contain_text("the link is damaged", ignore_case=True)
+        expect(text(page, 1)).not_to_have_value("")
+
+
+def test_what_is_too_long_for_a_link_is_said(page: Page) -> None:
+    pick(page, SHORT)
+    words = " ".join(f"{7919 * number % 99991:x}" for number in range(6000))
+    text(page, 1).fill(words)
+    page.locator("#copy-link").click()
+    expect(page.locator("#share-message")).to_contain_text("This is too long for a link:")
+    expect(page.locator("#link")).to_be_hidden()

@@ -1,0 +1,208 @@
+"""Sharing: a link or a file with all that was entered and chosen, and the draft that outlives a reload."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from pine_engine.errors import InputError
+from viz.page.choosing import filled, filled_widgets
+from viz.page.documents import read
+from viz.page.failures import explain, notice
+from viz.page.form import read_form
+from viz.page.inside_panel import TABS, InsidePanel
+from viz.page.running import PRIVATE_EVENT
+from viz.page.selection import Selection, as_picks
+from viz.page.session import LONGEST_LINK, Session, from_code, from_file, session_of, to_code, to_json
+from viz.page.workspace import Workspace
+
+PARAMETER = "session"
+"""Of the address, for the code of a session."""
+
+ASK = "(...values) => window.pineSharing.{}(...values)"
+"""Calls a function of assets/sharing.js."""
+
+
+@dataclass(frozen=True)
+class SharePanel:
+    """The widgets.
+
+    handed: what the browser is to take, never shown. again: whether the opened session had answers. draft: in
+    the visitor's browser, the code of what was entered last.
+    """
+
+    copy: gr.Button
+    save: gr.Button
+    open: gr.UploadButton
+    link: gr.Textbox
+    message: gr.HTML
+    handed: gr.Textbox
+    again: gr.Checkbox
+    draft: gr.BrowserState
+
+
+def build_share() -> SharePanel:
+    """Makes the widgets."""
+    with gr.Row(elem_classes="page-row page-share"):
+        copy = gr.Button("Copy link", size="sm", elem_id="copy-link", scale=0, min_width=110)
+        save = gr.Button("Save session", size="sm", elem_id="save-session", scale=0, min_width=120)
+        opening = gr.UploadButton(
+            "Open session",
+            file_types=[".json"],
+            size="sm",
+            elem_id="open-session",
+            scale=0,
+            min_width=120,
+        )
+        message = gr.HTML(
+            '<p class="page-caption">The link and the file hold all that you typed. A draft stays in this '
+            "browser alone, and is there again after a reload.</p>",
+            elem_id="share-message",
+            min_width=200,
+        )
+    link = gr.Textbox(
+        "", label="Link", visible=False, interactive=False, buttons=["copy"], max_lines=1, elem_id="link"
+    )
+    return SharePanel(
+        copy=copy,
+        save=save,
+        open=opening,
+        link=link,
+        message=message,
+        handed=gr.Textbox("", visible=False),
+        again=gr.Checkbox(False, visible=False),
+        draft=gr.BrowserState("", storage_key="pine-explorer-draft", secret="not a secret: it never leaves"),
+    )
+
+
+def wire_share(panel: SharePanel, page: Workspace, inside: InsidePanel, blocks: gr.Blocks) -> None:
+    """Connects the widgets. blocks: the page, whose address may hold a session."""
+    _wire_handing_out(panel, page, inside)
+    _wire_opening(panel, page, inside, blocks)
+    typed = [page.task, page.question, page.instruction, page.accepted, page.methods, page.length]
+
+    def keep(accepted: str | None, *values: Any) -> Any:
+        try:
+            return to_code(session_of(read_form(*values), accepted=accepted or ""))
+        except InputError:
+            return gr.skip()  # the draft before it is better than none; Save says what is wrong
+
+    gr.on(
+        [widget.change for widget in (*typed, *page.editor.inputs)],
+        keep,
+        [page.accepted, *page.inputs],
+        panel.draft,
+        trigger_mode="always_last",
+        concurrency_limit=4,
+        **PRIVATE_EVENT,
+    )
+
+
+def _wire_handing_out(panel: SharePanel, page: Workspace, inside: InsidePanel) -> None:
+    inputs = [page.accepted, page.finished, inside.selection, inside.tab, *page.inputs]
+
+    def session(
+        accepted: str | None, run: Any, selection: Selection | None, tab: str, *values: Any
+    ) -> Session:
+        return session_of(
+            read_form(*values),
+            accepted=accepted or "",
+            ran=run is not None,
+            selection=as_picks(selection),
+            tab=tab,
+        )
+
+    def link(*values: Any) -> dict[Any, Any]:
+        try:
+            code = to_code(session(*values))
+            if len(code) > LONGEST_LINK:
+                raise InputError(
+                    f"This is too long for a link: {len(code):,} characters, at most {LONGEST_LINK:,}. "
+                    "Press “Save session” and pass the file on."
+                )
+        except Exception as error:
+            said = notice(explain(error), kind="error")
+            return {panel.handed: "", panel.link: gr.update(visible=False), panel.message: said}
+        return {panel.handed: code, panel.link: gr.update(visible=True)}
+
+    panel.copy.click(link, inputs, [panel.handed, panel.link, panel.message], **PRIVATE_EVENT).success(
+        None,
+        [panel.handed, panel.message],
+        [panel.link, panel.message],
+        js=ASK.format("copy"),
+        **PRIVATE_EVENT,
+    )
+
+    def file(*values: Any) -> dict[Any, Any]:
+        try:
+            return {panel.handed: to_json(session(*values)), panel.message: ""}
+        except Exception as error:
+            return {panel.handed: "", panel.message: notice(explain(error), kind="error")}
+
+    panel.save.click(file, inputs, [panel.handed, panel.message], **PRIVATE_EVENT).success(
+        None, panel.handed, None, js=ASK.format("save"), **PRIVATE_EVENT
+    )
+
+
+def _wire_opening(panel: SharePanel, page: Workspace, inside: InsidePanel, blocks: gr.Blocks) -> None:
+    def fill(session: Session, note: str, values: tuple[Any, ...]) -> dict[Any, Any]:
+        tab = session.tab if session.tab in dict(TABS) else TABS[0][0]
+        return filled(
+            page,
+            read(*values),
+            session.entries,
+            task=session.task,
+            question=session.question,
+            instruction=session.instruction,
+            accepted=session.accepted,
+            note=note,
+            methods=session.methods,
+        ) | {
+            page.methods: list(session.methods),
+            page.length: session.max_new_tokens,
+            inside.wanted: session.selection,
+            inside.tabs: gr.update(selected=tab),
+            inside.tab: tab,
+            panel.again: session.ran,
+        }
+
+    def failed(error: Exception) -> dict[Any, Any]:
+        return {panel.message: notice(explain(error), kind="error"), panel.again: False}
+
+    def restore(request: gr.Request, draft: str, *values: Any) -> Any:
+        code = request.query_params.get(PARAMETER)
+        try:
+            if code:
+                return fill(from_code(code), "Opened from a link.", values)
+            if draft:
+                return fill(from_code(draft), "Your draft, as you left it in this browser.", values)
+        except Exception as error:
+            return failed(error)
+        return {panel.again: False}
+
+    def open_file(file: str, *values: Any) -> dict[Any, Any]:
+        try:
+            opened = fill(from_file(Path(file)), f"Opened from {Path(file).name}.", values)
+        except Exception as error:
+            return failed(error) | {panel.open: None}
+        return opened | {panel.open: None, panel.message: ""}
+
+    widgets = [
+        *filled_widgets(page),
+        page.methods,
+        page.length,
+        inside.wanted,
+        inside.tabs,
+        inside.tab,
+        panel.again,
+        panel.message,
+    ]
+    events = [
+        blocks.load(restore, [panel.draft, *page.editor.inputs], widgets, **PRIVATE_EVENT),
+        panel.open.upload(
+            open_file, [panel.open, *page.editor.inputs], [*widgets, panel.open], **PRIVATE_EVENT
+        ),
+    ]
+    for event in events:
+        event.success(None, panel.again, None, js=ASK.format("opened"), **PRIVATE_EVENT)
