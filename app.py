@@ -25,6 +25,7 @@ LAUNCH_OPTIONS = {
     "head": page_head(),
     "footer_links": ["api"],
     "run_history": False,
+    "mcp_server": True,
     "ssr_mode": False,
     "max_file_size": f"{MOST_MB}mb",
 }

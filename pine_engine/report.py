@@ -4,6 +4,9 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pine_engine.engine import Engine
 from pine_engine.events import RunResult
 from pine_engine.invariance import OrderSummary
@@ -34,6 +37,37 @@ def compare_report(engine: Engine, result: RunResult) -> Json:
             for answer in result.answers.values()
         ],
     }
+
+
+def trace_report(engine: Engine, result: RunResult) -> Json:
+    """What the last token of the prompt, which writes the answer's first, sees of the documents.
+
+    For each method of a traced run by layer, query head and document in input order: the position of its
+    first token, its importance (None for methods that do not rank), and the share of attention that goes to
+    the prefix, each document and the suffix. Methods that place alike everywhere have one layer and head.
+    """
+    layout, last = result.layout, result.layout.suffix_length - 1
+    return {
+        "model": engine.model_name,
+        "dtype": engine.dtype,
+        "prefix_tokens": layout.prefix_length,
+        "document_tokens": layout.lengths.tolist(),
+        "suffix_tokens": layout.suffix_length,
+        "results": [
+            {
+                "method": method,
+                "text": result.answers[method].text,
+                "starts": trace.suffix_starts[:, :, last].tolist(),
+                "importance": _at(trace.suffix_importance, last),
+                "attention": _at(trace.suffix_attention, last),
+            }
+            for method, trace in result.traces.items()
+        ],
+    }
+
+
+def _at(values: NDArray[np.float32] | None, query: int) -> Json | None:
+    return None if values is None else values[:, :, query].tolist()
 
 
 def verify_report(engine: Engine, summaries: Sequence[tuple[str, dict[str, OrderSummary]]]) -> Json:

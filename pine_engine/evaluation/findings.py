@@ -87,5 +87,5 @@ def _told(difference: Difference) -> str:
     value = difference.value
     weight = "within chance" if value.low <= 0 <= value.high else "beyond chance"
     if value.n < FEWEST:
-        weight = f"of {value.n} examples, too few to tell"
+        weight = f"of {value.n} example{'s' if value.n != 1 else ''}, too few to tell"
     return f"{signed(value, difference.kind)}, {weight}"

@@ -1,12 +1,20 @@
-"""The page's two public calls, for scripts: what the command line's compare and verify return."""
+"""The page's public calls, for scripts and for assistants (MCP): what the command line's verbs return.
 
+Their docstrings are what a caller reads at *Use via API*, and an assistant as the description of a tool.
+"""
+
+import json
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 from gradio.events import api
 
+from pine_engine.errors import InputError
 from pine_engine.methods import get_methods
+from viz.page.data_sets import MOST_ROWS, read_set
 from viz.page.documents import entries_from
 from viz.page.failures import explain
 from viz.page.form import Form, form_layout
@@ -15,14 +23,18 @@ from viz.page.source import EngineSource
 
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
     from pine_engine.engine import Engine
+    from pine_engine.evaluation.examples import Example
 
 TASK = "retrieval_qa"
 REQUEST_ID = "request"
 """The id of the one row that /shuffle reports."""
 
+USUAL_ORDERS = ("as-is", "reversed")
+"""Of /measure."""
+
 
 def add_api(source: EngineSource) -> None:
-    """Adds /compare and /shuffle to the Blocks being built."""
+    """Adds /compare, /shuffle, /trace and /measure to the Blocks being built."""
 
     def compare(
         question: str,
@@ -31,10 +43,18 @@ def add_api(source: EngineSource) -> None:
         max_new_tokens: int = 64,
         instruction: str = "",
     ) -> dict[str, Any]:
-        """One answer per method to a question over documents.
+        """Answer a question over documents, once with each method: vanilla as every language model does it,
+        PINE and PCW so that the order of the documents cannot matter.
 
-        methods: names of the method table, all if empty. max_new_tokens: longest answer, in tokens.
-        instruction: comes before the documents; empty for the usual one.
+        Args:
+            question: What is asked about the documents.
+            documents: Their texts, in the order in which the model is to see them.
+            methods: Names of the method table, such as vanilla, nia, pcw, pine; the usual four if empty.
+            max_new_tokens: Longest answer, in tokens.
+            instruction: Comes before the documents; the usual one if empty.
+
+        Returns:
+            Model, dtype, and for each method the text of its answer, its tokens, and the seconds it took.
         """
         form = _form(question, documents, methods, max_new_tokens, instruction)
         return _run(source, lambda engine: _compare(engine, form))
@@ -48,15 +68,72 @@ def add_api(source: EngineSource) -> None:
         orders: int = 6,
         seed: int = 0,
     ) -> dict[str, Any]:
-        """The same question under several orders of the documents, each computed anew and compared.
+        """Find out whether the order of the documents changes the answer: the same question under several
+        orders, each computed anew, with the number of different answers and the largest change of a logit.
 
-        orders, seed: how many orders and which; up to 4 documents all orders are tried.
+        Args:
+            question: What is asked about the documents.
+            documents: Their texts.
+            methods: Names of the method table; the usual four if empty.
+            max_new_tokens: Longest answer, in tokens.
+            instruction: Comes before the documents; the usual one if empty.
+            orders: How many orders to try; up to 4 documents all orders are tried.
+            seed: Of the orders that are drawn.
+
+        Returns:
+            For each method the orders tried, the different answers, the largest difference of a logit, and
+            whether all were equal to the last bit.
         """
         form = _form(question, documents, methods, max_new_tokens, instruction)
         return _run(source, lambda engine: _shuffle(engine, form, orders, seed))
 
-    api(compare, api_name="compare", **MODEL_EVENT)
-    api(shuffle, api_name="shuffle", **MODEL_EVENT)
+    def trace(
+        question: str,
+        documents: list[str],
+        methods: list[str] | None = None,
+        max_new_tokens: int = 8,
+        instruction: str = "",
+    ) -> dict[str, Any]:
+        """Look inside: at which position the model sees each document when it begins to answer, how
+        important it finds it, and how its attention is shared, by layer and head.
+
+        Args:
+            question: What is asked about the documents.
+            documents: Their texts, in the order in which the model is to see them.
+            methods: Names of the method table; the usual four if empty.
+            max_new_tokens: Longest answer, in tokens.
+            instruction: Comes before the documents; the usual one if empty.
+
+        Returns:
+            Lengths in tokens, and for each method `starts` [layer][head][document], `importance` alike
+            (null for methods that do not rank) and `attention` [layer][head][prefix, documents, suffix].
+        """
+        form = _form(question, documents, methods, max_new_tokens, instruction)
+        return _run(source, lambda engine: _trace(engine, form))
+
+    def measure(
+        rows: list[dict[str, Any]],
+        methods: list[str] | None = None,
+        orders: list[str] | None = None,
+        max_new_tokens: int = 48,
+    ) -> dict[str, Any]:
+        """Measure a small data set: score, 95 % intervals, and how often the order changes the answer.
+
+        Args:
+            rows: Examples, each {"id", "task", "question", "documents": [{"text", "title"?}], "gold_index"?,
+                "answers"}, all of one task such as retrieval_qa, judge_pair or math_reasoning.
+            methods: Names of the method table; the usual four if empty.
+            orders: Of as-is, reversed, gold-first, gold-last, gold-all, swapped, shuffled:S, all; as-is and
+                reversed if empty.
+            max_new_tokens: Longest answer, in tokens.
+
+        Returns:
+            A summary of all methods and orders, paired over the same rows, and every single record.
+        """
+        return _run(source, lambda engine: _measure(engine, rows, methods, orders, max_new_tokens))
+
+    for call in (compare, shuffle, trace, measure):
+        api(call, api_name=call.__name__, **MODEL_EVENT)
 
 
 def _form(
@@ -73,6 +150,51 @@ def _compare(engine: "Engine", form: Form) -> dict[str, Any]:
     layout = form_layout(form, engine)
     result = engine.run(layout, methods=form.methods, max_new_tokens=form.max_new_tokens)
     return compare_report(engine, result)
+
+
+def _trace(engine: "Engine", form: Form) -> dict[str, Any]:
+    from pine_engine.report import trace_report  # imports torch, as above
+
+    layout = form_layout(form, engine)
+    result = engine.run(layout, methods=form.methods, max_new_tokens=form.max_new_tokens, trace=True)
+    return trace_report(engine, result)
+
+
+def _measure(
+    engine: "Engine",
+    rows: list[dict[str, Any]],
+    methods: list[str] | None,
+    orders: list[str] | None,
+    max_new_tokens: int,
+) -> dict[str, Any]:
+    from pine_engine.evaluation.measure import measure  # imports torch, as above
+    from pine_engine.evaluation.records import Record
+    from pine_engine.evaluation.summary import summarize
+
+    events = measure(
+        engine,
+        _examples(rows),
+        methods=methods or None,
+        arrangements=orders or USUAL_ORDERS,
+        max_new_tokens=max_new_tokens,
+    )
+    records = [event for event in events if isinstance(event, Record)]
+    return {
+        "model": engine.model_name,
+        "dtype": engine.dtype,
+        "summary": summarize(records).model_dump(mode="json"),
+        "records": [record.model_dump(mode="json") for record in records],
+    }
+
+
+def _examples(rows: list[dict[str, Any]]) -> "tuple[Example, ...]":
+    """The rows as examples, read as those of a file are. Raises InputError that names the line, from 1."""
+    if len(rows) > MOST_ROWS:
+        raise InputError(f"there are {len(rows)} rows, more than {MOST_ROWS}; send fewer, or use `evaluate`")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "rows.jsonl")
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        return read_set(file).examples
 
 
 def _shuffle(engine: "Engine", form: Form, count: int, seed: int) -> dict[str, Any]:
