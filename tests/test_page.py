@@ -76,6 +76,34 @@ def test_letters_close_the_gap_of_a_removed_document() -> None:
     assert documents.remove(reordered, 1) == (Entry(1, "Orm", "white"), Entry(0, "Senna", "green"))
 
 
+@given(st.permutations(range(6)), st.integers(0, 5))
+def test_what_was_removed_comes_back_to_its_place_with_its_letter(letters: list[int], slot: int) -> None:
+    entries = tuple(Entry(letter, "", f"text {letter}") for letter in letters)
+    gone = documents.Removed(entries, slot)
+    assert documents.restore(documents.remove(entries, slot), gone) == entries
+    cleared = documents.Removed(entries, None)
+    assert documents.restore((Entry(0), Entry(1)), cleared) == entries
+    assert documents.restore((Entry(1), Entry(0, "", "new")), cleared) == (*entries, Entry(6, "", "new"))
+
+
+@given(st.permutations(range(6)), st.integers(0, 5), st.integers(0, 4), st.sampled_from([-1, 1]))
+def test_what_was_written_since_stays_when_something_comes_back(
+    letters: list[int], slot: int, moved: int, step: int
+) -> None:
+    entries = tuple(Entry(letter, "", f"text {letter}") for letter in letters)
+    since = documents.move(documents.add(documents.remove(entries, slot)), moved, step)
+    after = documents.restore(since, documents.Removed(entries, slot))
+    assert sorted(entry.identity for entry in after) == list(range(7))
+    assert after[slot].text == entries[slot].text
+    assert [entry.text for entry in (*after[:slot], *after[slot + 1 :])] == [entry.text for entry in since]
+
+
+def test_nothing_comes_back_where_there_is_no_room() -> None:
+    entries = entries_from([("", f"text {number}") for number in range(MAX_DOCUMENTS)])
+    full = documents.add(documents.remove(entries, 3))
+    assert documents.restore(full, documents.Removed(entries, 3)) == full
+
+
 def test_a_full_editor_takes_no_more() -> None:
     full = entries_from([("", f"text {n}") for n in range(MAX_DOCUMENTS)])
     assert documents.add(full) == full

@@ -149,6 +149,16 @@ def test_typed_text_stays_with_its_document(page: Page) -> None:
     expect(text(page, 2)).to_have_value("second text and more")
     assert letters(page) == ["B", "A"]
 
+    undo = page.locator("#undo-documents")
+    text(page, 2).press_sequentially(" and more")
+    undo.click()
+    expect(text(page, 1)).to_have_value("first text")
+    expect(text(page, 3)).to_have_value("second text and more and more")
+    assert letters(page) == ["A", "C", "B"]
+    expect(undo).to_be_disabled()
+    card(page, 1).get_by_role("button", name="Remove").click()
+    expect(card(page, 3)).to_be_hidden()
+
     page.locator("#add-document").click()
     expect(card(page, 3)).to_be_visible()
     expect(text(page, 3)).to_have_value("")
@@ -158,7 +168,7 @@ def test_typed_text_stays_with_its_document(page: Page) -> None:
     page.locator("#paste-documents").click()
     expect(text(page, 4)).to_have_value("wind")
     expect(title(page, 3)).to_have_value("Tides")
-    expect(text(page, 2)).to_have_value("second text and more")
+    expect(text(page, 2)).to_have_value("second text and more and more")
     assert letters(page) == ["B", "A", "C", "D"]
 
 

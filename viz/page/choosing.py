@@ -7,7 +7,7 @@ import gradio as gr
 
 from pine_engine.tasks import get_task
 from viz.page.cards import waiting_cards
-from viz.page.documents import Entries, entries_from, read, rename, write
+from viz.page.documents import Entries, entries_from, nothing_removed, read, rename, write
 from viz.page.examples import Example
 from viz.page.failures import notice
 from viz.page.method_boxes import DEFAULT_METHODS
@@ -77,6 +77,7 @@ def filled(
             page.accepted: accepted,
             page.bar.status: notice("Press Run to get one answer per method."),
         }
+        | nothing_removed(page.editor)
         | show(page, waiting_cards(methods), task)
     )
 

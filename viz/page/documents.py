@@ -67,6 +67,34 @@ def remove(entries: Entries, slot: int) -> Entries:
     )
 
 
+@dataclass(frozen=True)
+class Removed:
+    """What was taken away: the entries before, and the slot of the one that is gone, None for all."""
+
+    before: Entries
+    slot: int | None
+
+
+def restore(entries: Entries, removed: Removed) -> Entries:
+    """The entries with what was removed where it was; what was written since stays, behind or around it.
+
+    Unchanged if there is no room.
+    """
+    if removed.slot is None:
+        count = len(removed.before)
+        since = without_empty(entries)
+        after = (*removed.before, *(replace(entry, identity=entry.identity + count) for entry in since))
+    else:
+        gone, slot = removed.before[removed.slot], removed.slot
+        letter = min(gone.identity, len(entries))
+        shifted = tuple(
+            replace(entry, identity=entry.identity + 1) if entry.identity >= letter else entry
+            for entry in entries
+        )
+        after = (*shifted[:slot], replace(gone, identity=letter), *shifted[slot:])
+    return after if len(after) <= MAX_DOCUMENTS else entries
+
+
 def move(entries: Entries, slot: int, step: int) -> Entries:
     """The entries with the one in that slot swapped with its neighbour `step` (-1 or 1) away."""
     other = slot + step
@@ -139,14 +167,17 @@ class Card:
 class Editor:
     """The widgets of the editor.
 
-    identities: state, the identity of the document in each shown slot.
+    identities: state, the identity of the document in each shown slot. removed: state, what Undo brings back,
+    None if nothing was removed.
     """
 
     identities: gr.State
+    removed: gr.State
     cards: tuple[Card, ...]
     add: gr.Button
     files: gr.UploadButton
     clear: gr.Button
+    undo: gr.Button
     pasted: gr.Textbox
     paste: gr.Button
     message: gr.HTML
@@ -159,7 +190,7 @@ class Editor:
     @property
     def outputs(self) -> list[Any]:
         """What `write` and `rename` may update."""
-        widgets: list[Any] = [self.identities, self.add, self.pasted, self.message]
+        widgets: list[Any] = [self.identities, self.removed, self.add, self.undo, self.pasted, self.message]
         for card in self.cards:
             widgets += [card.group, card.header, card.title, card.text]
         return widgets
@@ -189,6 +220,11 @@ def write(editor: Editor, before: Entries, after: Entries, nouns: Nouns = DOCUME
         if shown.text != wanted.text:
             updates[card.text] = wanted.text
     return updates
+
+
+def nothing_removed(editor: Editor) -> dict[Any, Any]:
+    """Updates after which there is nothing to undo."""
+    return {editor.removed: None, editor.undo: gr.update(interactive=False)}
 
 
 def rename(editor: Editor, entries: Entries, nouns: Nouns) -> dict[Any, dict[str, Any]]:
@@ -251,6 +287,7 @@ def build_editor(entries: Entries, nouns: Nouns = DOCUMENTS) -> Editor:
         add_button = gr.Button(add_label(nouns), size="sm", min_width=90, elem_id="add-document")
         files = build_files_button()
         clear_button = gr.Button("Clear all", size="sm", min_width=90, elem_id="clear-documents")
+        undo = gr.Button("Undo", size="sm", min_width=90, elem_id="undo-documents", interactive=False)
     gr.HTML(limits_html(MAX_DOCUMENTS), elem_classes="page-limits")
     with gr.Accordion("Paste many at once", open=False, elem_id="paste-panel"):
         pasted = gr.Textbox(
@@ -265,10 +302,12 @@ def build_editor(entries: Entries, nouns: Nouns = DOCUMENTS) -> Editor:
     message = gr.HTML("", elem_id="documents-message", elem_classes="page-message")
     return Editor(
         identities=gr.State(tuple(entry.identity for entry in entries)),
+        removed=gr.State(None),
         cards=cards,
         add=add_button,
         files=files,
         clear=clear_button,
+        undo=undo,
         pasted=pasted,
         paste=paste_button,
         message=message,
@@ -329,11 +368,16 @@ def wire_editor(editor: Editor, task: gr.Dropdown) -> Any:
         operations[card.up] = partial(move, slot=slot, step=-1)
         operations[card.down] = partial(move, slot=slot, step=1)
         operations[card.remove] = partial(remove, slot=slot)
+    emptied_slot = {editor.clear.elem_id: None} | {
+        card.remove.elem_id: slot for slot, card in enumerate(editor.cards)
+    }
 
     # A button that a visitor has seen change is another object in what gradio hands out.
     by_name = {button.elem_id: operation for button, operation in operations.items()}
 
-    def edit(pressed: gr.EventData, task: str, pasted: str, *values: Any) -> dict[Any, Any]:
+    def edit(
+        pressed: gr.EventData, task: str, pasted: str, removed: Removed | None, *values: Any
+    ) -> dict[Any, Any]:
         before, nouns = read(*values), get_task(task).nouns
         assert isinstance(pressed.target, gr.Button)
         name = pressed.target.elem_id
@@ -341,13 +385,22 @@ def wire_editor(editor: Editor, task: gr.Dropdown) -> Any:
             after, sentence = paste(before, pasted)
             emptied = {editor.pasted: ""} if after != before else {}
             return write(editor, before, after, nouns) | {editor.message: sentence} | emptied
+        if name == editor.undo.elem_id:
+            after = restore(before, removed) if removed else before
+            if after == before:
+                return {editor.message: f"There is no room: the page holds {MAX_DOCUMENTS}."}
+            return write(editor, before, after, nouns) | {editor.message: ""} | nothing_removed(editor)
         after = by_name[name](before)
-        return write(editor, before, after, nouns) | {editor.message: ""}
+        updates = write(editor, before, after, nouns) | {editor.message: ""}
+        if name in emptied_slot and after != before:
+            updates[editor.removed] = Removed(before, emptied_slot[name])
+            updates[editor.undo] = gr.update(interactive=True)
+        return updates
 
     return gr.on(
-        [button.click for button in (*operations, editor.paste)],
+        [button.click for button in (*operations, editor.undo, editor.paste)],
         edit,
-        [task, editor.pasted, *editor.inputs],
+        [task, editor.pasted, editor.removed, *editor.inputs],
         editor.outputs,
         trigger_mode="once",
         show_progress="hidden",
