@@ -215,6 +215,22 @@ def test_hostile_text_is_shown_and_never_executed(page: Page) -> None:
     assert page.locator("#inside-section img, #answers img, #shuffle-table img").count() == 0
 
 
+def test_keys_run_stop_and_shuffle_from_anywhere(page: Page) -> None:
+    wait_for_model(page)
+    pick(page, LONG)
+    text(page, 1).press_sequentially(" ")
+    page.keyboard.press("Control+Enter")
+    expect(page.locator("#stop")).to_be_enabled()
+    page.keyboard.press("Control+.")
+    expect(page.locator("#run-status")).to_contain_text("Stopped", timeout=RUN_MS)
+    page.keyboard.press("Control+Shift+Enter")
+    expect(page.locator("#stop-shuffle")).to_be_enabled()
+    page.keyboard.press("Control+.")
+    expect(page.locator("#shuffle-status")).to_contain_text("Stopped", timeout=RUN_MS)
+    open_tab(page, "Words")
+    expect(page.locator("#keys kbd").first).to_have_text("Ctrl Enter")
+
+
 def test_the_keyboard_is_enough_to_run(page: Page) -> None:
     wait_for_model(page)
     pick(page, SHORT)

@@ -12,6 +12,7 @@ from viz.page.choosing import wire_choices
 from viz.page.examples import load_examples
 from viz.page.failures import notice
 from viz.page.inside_panel import build_inside, wire_inside
+from viz.page.keys import keys_html
 from viz.page.lesson_panel import build_lesson, lesson_html, wire_lesson
 from viz.page.measure_panel import build_measure, wire_measure
 from viz.page.running import PRIVATE_EVENT, QUEUE_SIZE
@@ -63,6 +64,7 @@ def build_page(source: EngineSource, own: Mapping[str, EngineSource] | None = No
                 running_example = gr.HTML(empty_panel("Drawing the example."), elem_id="running-example")
             with gr.Tab("Words"):
                 gr.HTML(f"<h2>The words</h2>{glossary_html()}", elem_id="words")
+                gr.HTML(f"<h2>The keys</h2>{keys_html()}", elem_id="keys")
         gr.HTML(explanations_html())
         ready = gr.State(source.status.stage == "ready")
         timer = gr.Timer(1.0)
