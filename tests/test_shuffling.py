@@ -228,12 +228,12 @@ def event(engine: Engine) -> Any:
 
     def build() -> Any:
         with gr.Blocks() as blocks:
-            page = build_workspace(load_examples())
-            pressed = wire_shuffle(build_shuffle(3), page, Sources(source))
-        return blocks, pressed, page
+            page, panel = build_workspace(load_examples()), build_shuffle(3)
+            pressed = wire_shuffle(panel, page, Sources(source))
+        return blocks, pressed, page, panel.bar.run
 
-    blocks, pressed, page = built(build)
-    (found,) = [function for function in blocks.fns.values() if function.name == "shuffle"]
+    blocks, pressed, page, button = built(build)
+    (found,) = [function for function in blocks.fns.values() if (button._id, "click") in function.targets]
     assert page.finished in found.outputs and callable(pressed.then)
     return found
 
