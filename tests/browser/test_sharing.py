@@ -72,7 +72,7 @@ def test_a_link_opens_the_same_page_for_somebody_else(page: Page, open_page: Ope
 
         text(other, 2).fill("Typed after the link was opened.")
         expect(other.locator("#total")).to_contain_text("prompt tokens")
-        other.wait_for_timeout(1000)
+        other.wait_for_timeout(3000)
         other.reload()
         expect(text(other, 2)).to_have_value("Typed after the link was opened.")
         expect(other.locator("#example-note")).to_contain_text("Your draft")

@@ -28,8 +28,9 @@ ASK = "(...values) => window.pineSharing.{}(...values)"
 class SharePanel:
     """The widgets.
 
-    handed: what the browser is to take, never shown. again: whether the opened session had answers. draft: in
-    the visitor's browser, the code of what was entered last.
+    handed: what the browser is to take, never shown. again: whether the opened session had answers. keep:
+    never shown, pressed by assets/sharing.js when a visitor pauses. draft: in the visitor's browser, the
+    code of what was entered last.
     """
 
     copy: gr.Button
@@ -39,6 +40,7 @@ class SharePanel:
     message: gr.HTML
     handed: gr.Textbox
     again: gr.Checkbox
+    keep: gr.Button
     draft: gr.BrowserState
 
 
@@ -72,6 +74,7 @@ def build_share() -> SharePanel:
         message=message,
         handed=gr.Textbox("", visible=False),
         again=gr.Checkbox(False, visible=False),
+        keep=gr.Button(visible="hidden", elem_id="keep-draft"),
         draft=gr.BrowserState("", storage_key="pine-explorer-draft", secret="not a secret: it never leaves"),
     )
 
@@ -80,7 +83,6 @@ def wire_share(panel: SharePanel, page: Workspace, inside: InsidePanel, blocks: 
     """Connects the widgets. blocks: the page, whose address may hold a session."""
     _wire_handing_out(panel, page, inside)
     _wire_opening(panel, page, inside, blocks)
-    typed = [page.task, page.question, page.instruction, page.accepted, page.methods, page.length]
 
     def keep(accepted: str | None, *values: Any) -> Any:
         try:
@@ -88,8 +90,9 @@ def wire_share(panel: SharePanel, page: Workspace, inside: InsidePanel, blocks: 
         except InputError:
             return gr.skip()  # the draft before it is better than none; Save says what is wrong
 
+    # Not at each change of each widget: with so many, typing would wait for it.
     gr.on(
-        [widget.change for widget in (*typed, *page.editor.inputs)],
+        [panel.keep.click, page.editor.identities.change, page.task.change],
         keep,
         [page.accepted, *page.inputs],
         panel.draft,
