@@ -17,14 +17,14 @@ setup: $(VENV)/.stamp-run ## Install what the app needs, and the embedded model
 run: $(VENV)/.stamp-run ## Start the app (ARGS="..." is passed on)
 	$(BIN)/python app.py $(ARGS)
 
-# Two at a time, each with one thread: most tests wait for Python or for the page, not for a product. Those in a
-# browser come by themselves, with an app for each process.
+# One thread each: most tests wait for Python or for the page, not for a product. Those without a browser run two at a
+# time; a browser and the model it talks to need the machine for themselves.
 test: $(VENV)/.stamp-dev ## Run all tests (ARGS="-k name" runs just those)
 ifdef ARGS
 	$(BIN)/python -m pytest $(ARGS)
 else
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m 'not browser' -n 2 --dist worksteal
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m browser -n 2 --dist loadgroup
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m browser
 endif
 
 check: $(VENV)/.stamp-dev ## Check format, lint and types

@@ -17,6 +17,7 @@ from viz.page.documents import MAX_DOCUMENTS, Entry
 from viz.page.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form
 from viz.page.method_boxes import OFFERED
 from viz.page.session import LARGEST_BYTES, Session, from_code, from_file, session_of, to_code, to_json
+from viz.page.share_panel import own_draft
 
 FORM = Form(
     "retrieval_qa", "Why?", "", ("vanilla", "pine"), 48, (Entry(1, "Sun", "It shines."), Entry(0, "", "x"))
@@ -104,6 +105,12 @@ def test_no_link_breaks_the_page(code: str) -> None:
 def test_no_file_breaks_the_page(content: bytes) -> None:
     with pytest.raises(InputError):
         from_code(packed(content))
+
+
+def test_a_draft_that_cannot_be_read_is_not_called_a_link() -> None:
+    assert own_draft(to_code(SESSION)) == SESSION
+    with pytest.raises(InputError, match="Your draft is of another version of this page"):
+        own_draft(packed(changed(version=2)))
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:

@@ -28,13 +28,6 @@ expect.set_options(timeout=PATIENCE_MS)
 OpenPage = Callable[..., AbstractContextManager[Page]]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of several processes one makes the page on which everything was run, which takes most of a minute."""
-    for item in items:
-        if "drawn" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("drawn"))
-
-
 @pytest.fixture(scope="session")
 def app(embedded_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApp]:
     with served_app(tmp_path_factory.mktemp("app") / "app.log") as served:

@@ -79,6 +79,14 @@ def build_share() -> SharePanel:
     )
 
 
+def own_draft(code: str) -> Session:
+    """The session in a draft. Raises InputError for one of another version of the page."""
+    try:
+        return from_code(code)
+    except InputError as error:
+        raise InputError("Your draft is of another version of this page, and cannot be opened.") from error
+
+
 def wire_share(panel: SharePanel, page: Workspace, inside: InsidePanel, blocks: gr.Blocks) -> None:
     """Connects the widgets. blocks: the page, whose address may hold a session."""
     _wire_handing_out(panel, page, inside)
@@ -179,7 +187,7 @@ def _wire_opening(panel: SharePanel, page: Workspace, inside: InsidePanel, block
             if code:
                 return fill(from_code(code), "Opened from a link.", values)
             if draft:
-                return fill(from_code(draft), "Your draft, as you left it in this browser.", values)
+                return fill(own_draft(draft), "Your draft, as you left it in this browser.", values)
         except Exception as error:
             return failed(error)
         return {panel.again: False}
