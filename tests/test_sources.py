@@ -366,6 +366,7 @@ def test_a_small_file_that_unpacks_to_a_huge_one_is_stopped(tmp_path: Path) -> N
         (gzip.compress(b'{"a": 1}\n{"a": \n'), "line 2 is not JSON"),
         (gzip.compress(b'"\xff"\n'), "is not UTF-8 text"),
     ],
+    ids=["cut off", "not packed", "a line cut off", "not text"],  # of the bytes, a name would hold the time
 )
 def test_a_damaged_file_says_what_to_do(tmp_path: Path, content: bytes, said: str) -> None:
     path = tmp_path / "lines.jsonl.gz"
