@@ -1,7 +1,7 @@
 """PINE Explorer: reads the configuration, builds the page and serves it while the model loads."""
 
-import argparse
 import os
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ import gradio as gr
 from pine_engine.tasks import TASKS
 from viz.page.build import build_page
 from viz.page.files import MOST_MB
+from viz.page.host_settings import HostSettings, read_settings
 from viz.page.source import EngineSource
 from viz.page.theme import STYLESHEETS, page_head, page_theme
 
@@ -31,12 +32,17 @@ LAUNCH_OPTIONS = {
 }
 
 
-def build_app(source: EngineSource, own: Mapping[str, EngineSource] | None = None) -> gr.Blocks:
+def build_app(
+    source: EngineSource,
+    own: Mapping[str, EngineSource] | None = None,
+    settings: HostSettings | None = None,
+) -> gr.Blocks:
     """The page's Blocks, for an engine that may still be loading.
 
     own: engines of tasks with a model of their own, by its name; they are loaded when they are needed.
+    settings: what the host allows; the defaults if None.
     """
-    return build_page(source, own)
+    return build_page(source, own, settings or HostSettings())
 
 
 def engine_source(name: str | None, dtype: str, device: str) -> EngineSource:
@@ -56,36 +62,17 @@ def own_sources(device: str) -> dict[str, EngineSource]:
     return {name: engine_source(name, "float32", device) for name in sorted(names)}
 
 
-def read_arguments() -> argparse.Namespace:
-    """The flags; environment variables are their defaults."""
-    environment = os.environ
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--model",
-        default=environment.get("PINE_MODEL") or None,
-        help="hub id, folder or GGUF file; the embedded model if not given (PINE_MODEL)",
-    )
-    parser.add_argument(
-        "--dtype",
-        default=environment.get("PINE_DTYPE", "float32"),
-        choices=["float32", "bfloat16", "float16"],
-        help="number format of the model (PINE_DTYPE)",
-    )
-    parser.add_argument(
-        "--device", default=environment.get("PINE_DEVICE", "cpu"), help="cpu, cuda, ... (PINE_DEVICE)"
-    )
-    parser.add_argument("--host", default=None, help="address to serve on; this machine only if not given")
-    parser.add_argument("--port", type=int, default=None, help="port to serve on; 7860 or the next free one")
-    return parser.parse_args()
-
-
 def main() -> None:
     """Serves the page until interrupted."""
-    arguments = read_arguments()
-    source = engine_source(arguments.model, arguments.dtype, arguments.device)
-    demo = build_app(source, own_sources(arguments.device))
+    settings = read_settings(sys.argv[1:], os.environ, description=__doc__)
+    source = engine_source(settings.model, settings.dtype, settings.device)
+    demo = build_app(source, own_sources(settings.device), settings)
     demo.launch(
-        server_name=arguments.host, server_port=arguments.port, prevent_thread_lock=True, **LAUNCH_OPTIONS
+        server_name=settings.host,
+        server_port=settings.port,
+        root_path=settings.root_path or None,
+        prevent_thread_lock=True,
+        **LAUNCH_OPTIONS,
     )
     source.start()
     demo.block_thread()

@@ -11,11 +11,12 @@ from viz.page.api import add_api
 from viz.page.choosing import wire_choices
 from viz.page.examples import load_examples
 from viz.page.failures import notice
+from viz.page.host_settings import HostSettings
 from viz.page.inside_panel import build_inside, wire_inside
 from viz.page.keys import keys_html
 from viz.page.lesson_panel import build_lesson, lesson_html, wire_lesson
 from viz.page.measure_panel import build_measure, wire_measure
-from viz.page.running import PRIVATE_EVENT, QUEUE_SIZE
+from viz.page.running import PRIVATE_EVENT
 from viz.page.share_panel import build_share, wire_share
 from viz.page.shuffle_panel import build_shuffle, wire_shuffle
 from viz.page.source import EngineSource, Sources, Status
@@ -29,10 +30,12 @@ PROJECTOR = '<button type="button" class="page-header-button" data-projector>Pro
 """Turned on and off by assets/projector.js."""
 
 
-def build_page(source: EngineSource, own: Mapping[str, EngineSource] | None = None) -> gr.Blocks:
+def build_page(
+    source: EngineSource, own: Mapping[str, EngineSource] | None, settings: HostSettings
+) -> gr.Blocks:
     """The Blocks of the page, ready to launch. The engine is asked for when it is first needed.
 
-    own: engines of tasks with a model of their own, see Sources.
+    own: engines of tasks with a model of their own, see Sources. settings: what the host allows.
     """
     sources = Sources(source, own)
     examples = load_examples()
@@ -81,7 +84,7 @@ def build_page(source: EngineSource, own: Mapping[str, EngineSource] | None = No
         _wire_status(page, timer, model, ready, source)
         page.load(_running_example, None, running_example, **PRIVATE_EVENT)
         page.load(lesson_html, None, lesson.lesson, **PRIVATE_EVENT)
-        page.queue(max_size=QUEUE_SIZE)
+        page.queue(max_size=settings.queue_size)
     assert isinstance(page, gr.Blocks)
     return page
 

@@ -23,6 +23,7 @@ from viz.page.data_sets import (
     usual_orders,
 )
 from viz.page.failures import explain, notice
+from viz.page.host_settings import LONGEST_ANSWER
 from viz.page.jobs import Job, JobBar, Steps, build_bar, build_buttons, wire_job
 from viz.page.method_boxes import build_method_boxes
 from viz.page.running import PRIVATE_EVENT
@@ -36,7 +37,6 @@ if TYPE_CHECKING:  # these import torch, which would keep the page waiting
 FIRST_ORDERS = ["as-is", "reversed"]
 """Shown until torch is there, which knows all orders."""
 
-LONGEST_ANSWER = 500
 DEFAULT_LENGTH = 48
 
 WHAT = [("Write answers", "generate"), ("Log-probabilities", "logprob")]

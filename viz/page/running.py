@@ -13,9 +13,6 @@ if TYPE_CHECKING:  # importing the engine imports torch, which would keep the pa
 
 View = TypeVar("View")
 
-QUEUE_SIZE = 32
-"""Visitors that may wait for the model; the next one is told that the queue is full."""
-
 MODEL_EVENT: dict[str, Any] = {"concurrency_id": "model", "concurrency_limit": 1}
 """Options of every event that runs the model, so that one runs at a time."""
 

@@ -1,0 +1,155 @@
+"""What the host of a page decides: what runs, where, and how much of it one visitor may ask for."""
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from viz.page.data_sets import MOST_ROWS
+from viz.page.documents import MAX_DOCUMENTS
+
+PREFIX = "PINE_"
+"""Of the environment variable of a setting: PINE_MOST_ROWS is `most_rows`, and so is --most-rows."""
+
+LONGEST_ANSWER = 500
+"""Tokens that an answer may have at most, on any page."""
+
+MOST_ARRANGEMENTS = 120
+"""Orders of one question that are tried at most, on any page: all of five documents."""
+
+
+def _listed(value: Any) -> Any:
+    """The parts between the commas of a text; any other value as it is."""
+    if isinstance(value, str):
+        return tuple(filter(None, (part.strip() for part in value.split(","))))
+    return value
+
+
+class HostSettings(BaseModel):
+    """One page's settings; the description of each is what its flag and the table in docs/hosting.md say.
+
+    models: of those that a visitor may choose; empty for all. None stands for "as long as it takes" and "what
+    the model can read".
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: str | None = Field(
+        None, description="hub id, folder or GGUF file; the embedded model if not given"
+    )
+    dtype: Literal["float32", "bfloat16", "float16"] = Field(
+        "float32", description="number format of the model: float32, bfloat16 or float16"
+    )
+    device: str = Field("cpu", description="cpu, cuda, ...")
+    host: str | None = Field(None, description="address to serve on; this machine only if not given")
+    port: Annotated[int, Field(ge=1, le=65535)] | None = Field(
+        None, description="port to serve on; 7860 or the next free one"
+    )
+    root_path: str = Field("", description="path under which a proxy serves the page, such as /pine")
+    models: Annotated[tuple[str, ...], BeforeValidator(_listed)] = Field(
+        (), description="models that visitors may choose, separated by commas; all that are found if empty"
+    )
+    read_only: bool = Field(
+        False, description="visitors run the examples that come with the page, and enter nothing of their own"
+    )
+    most_documents: int = Field(
+        MAX_DOCUMENTS, ge=2, le=MAX_DOCUMENTS, description="documents of one question"
+    )
+    most_prompt_tokens: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="tokens of one prompt; what the model can read if not given"
+    )
+    most_new_tokens: int = Field(LONGEST_ANSWER, ge=8, le=LONGEST_ANSWER, description="tokens of one answer")
+    most_orders: int = Field(
+        MOST_ARRANGEMENTS, ge=2, le=MOST_ARRANGEMENTS, description="orders in which one question is answered"
+    )
+    most_rows: int = Field(MOST_ROWS, ge=2, le=MOST_ROWS, description="rows of one measurement")
+    most_seconds: Annotated[float, Field(gt=0)] | None = Field(
+        None, description="seconds of one run, without the wait for it; as long as it takes if not given"
+    )
+    queue_size: int = Field(32, ge=1, description="visitors that may wait for the model")
+    shutdown_seconds: float = Field(
+        5, ge=0, description="seconds that running work may still take when the page is shut down"
+    )
+
+
+def variable(name: str) -> str:
+    """The environment variable of a setting."""
+    return PREFIX + name.upper()
+
+
+def flag(name: str) -> str:
+    """The flag of a setting."""
+    return "--" + name.replace("_", "-")
+
+
+def read_settings(
+    arguments: Sequence[str], environment: Mapping[str, str], *, description: str | None = None
+) -> HostSettings:
+    """The settings from flags, and from variables where there is no flag; an empty variable is none.
+
+    Ends the process with status 2 and a sentence on stderr for a value that cannot be, or an unknown flag.
+    """
+    parser = argparse.ArgumentParser(description=description, allow_abbrev=False)
+    for name, field in HostSettings.model_fields.items():
+        switch: dict[str, Any] = {"nargs": "?", "const": "true"} if field.annotation is bool else {}
+        parser.add_argument(
+            flag(name),
+            dest=name,
+            metavar=name.upper(),
+            help=f"{field.description} ({variable(name)}{_shown_default(name)})",
+            **switch,
+        )
+    given = {name: value for name, value in vars(parser.parse_args(arguments)).items() if value is not None}
+    set_outside = {
+        name: value for name in HostSettings.model_fields if (value := environment.get(variable(name)))
+    }
+    try:
+        return HostSettings.model_validate(set_outside | given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0])
+        source = flag(name) if name in given else variable(name)
+        expected = first["msg"].replace("Input should", "it should", 1)
+        print(f"{source} is {first['input']!r}; {expected}.", file=sys.stderr)
+        sys.exit(2)
+
+
+def settings_table() -> str:
+    """The table of all settings in Markdown.
+
+    `python -m viz.page.host_settings docs/hosting.md` writes it between the markers there.
+    """
+    rows = [("variable", "flag", "default", "what it is"), ("---",) * 4]
+    rows += [
+        (f"`{variable(name)}`", f"`{flag(name)}`", _default(name) or "none", str(field.description))
+        for name, field in HostSettings.model_fields.items()
+    ]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _default(name: str) -> str:
+    default = HostSettings.model_fields[name].default
+    return "" if default in (None, "", ()) else f"{str(default).lower() if default is False else default}"
+
+
+def _shown_default(name: str) -> str:
+    default = _default(name)
+    return f"; {default}" if default else ""
+
+
+BEGIN = "<!-- settings: written by `python -m viz.page.host_settings docs/hosting.md` -->"
+END = "<!-- end of settings -->"
+
+
+def write_into(path: Path) -> None:
+    """Puts the table between its two markers in a file."""
+    before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    path.write_text(f"{before}{BEGIN}\n\n{settings_table()}\n\n{END}{after}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_into(Path(sys.argv[1]))
