@@ -185,7 +185,7 @@ def wire_inside(panel: InsidePanel, finished: gr.State, run_events: Sequence[Any
         return {panel.tab: tab, panel.pictures[tab]: _drawing(tab)(run, selection)}
 
     shown = [panel.selection, *panel.controls, *pictures]
-    newest = {"trigger_mode": "always_last", "concurrency_limit": 4, **PRIVATE_EVENT}
+    newest = {"trigger_mode": "always_last", **PRIVATE_EVENT}
     panel.bridge.select(take_pick, [finished, panel.selection, panel.tab], shown, **newest)
     gr.on(
         [widget.input for widget in panel.controls],

@@ -106,7 +106,7 @@ def wire_job(
         flag.requested = True
         return gr.update(interactive=False)
 
-    bar.stop.click(stop, bar.stopping, bar.stop, queue=False, **PRIVATE_EVENT)
+    bar.stop.click(stop, bar.stopping, bar.stop, **PRIVATE_EVENT)
     return bar.run.click(
         run,
         [bar.stopping, *inputs],

@@ -51,7 +51,7 @@ def wire_lesson(panel: LessonPanel, finished: gr.State) -> None:
     def make(run: "FinishedRun | None") -> Any:
         return lesson_file(run, panel.file.GRADIO_CACHE)
 
-    made = panel.download.click(make, finished, panel.file, concurrency_limit=2, **PRIVATE_EVENT)
+    made = panel.download.click(make, finished, panel.file, **PRIVATE_EVENT)
     made.success(None, None, None, js=CLICK_SAVE, **PRIVATE_EVENT)
 
 

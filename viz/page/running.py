@@ -16,8 +16,12 @@ View = TypeVar("View")
 MODEL_EVENT: dict[str, Any] = {"concurrency_id": "model", "concurrency_limit": 1}
 """Options of every event that runs the model, so that one runs at a time."""
 
-PRIVATE_EVENT: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-"""Options of events that only redraw the page."""
+PRIVATE_EVENT: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
+"""Options of events that only redraw the page: answered at once, past those who wait for the model.
+
+Through the queue an answer could be lost: gradio closes a visitor's stream of answers after each last one,
+and an event that joins in that moment has none.
+"""
 
 
 @dataclass

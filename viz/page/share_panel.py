@@ -105,7 +105,6 @@ def wire_share(panel: SharePanel, page: Workspace, inside: InsidePanel, blocks: 
         [page.accepted, *page.inputs],
         panel.draft,
         trigger_mode="always_last",
-        concurrency_limit=4,
         **PRIVATE_EVENT,
     )
 

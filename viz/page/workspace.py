@@ -229,7 +229,6 @@ def _wire_token_count(page: Workspace, sources: Sources, ready: gr.State) -> Non
         page.inputs,
         [page.total, *(card.count for card in page.editor.cards)],
         trigger_mode="always_last",
-        concurrency_limit=4,
         **PRIVATE_EVENT,
     )
 
