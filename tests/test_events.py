@@ -3,14 +3,14 @@
 import gradio as gr
 import pytest
 
+from app import build_app
 from tests.widgets import built
-from viz.page.build import build_page
 from viz.page.source import EngineSource
 
 
 @pytest.fixture(scope="module")
 def page() -> gr.Blocks:
-    return built(lambda: build_page(EngineSource(lambda: pytest.fail("no model is needed"), "none")))
+    return built(lambda: build_app(EngineSource(lambda: pytest.fail("no model is needed"), "none")))
 
 
 def test_only_what_runs_the_model_waits_in_the_queue(page: gr.Blocks) -> None:
