@@ -6,6 +6,7 @@ Their docstrings are what a caller reads at *Use via API*, and an assistant as t
 import json
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +58,7 @@ def add_api(source: EngineSource) -> None:
             Model, dtype, and for each method the text of its answer, its tokens, and the seconds it took.
         """
         form = _form(question, documents, methods, max_new_tokens, instruction)
-        return _run(source, lambda engine: _compare(engine, form))
+        return _run(source, partial(_compare, form=form))
 
     def shuffle(
         question: str,
@@ -85,7 +86,7 @@ def add_api(source: EngineSource) -> None:
             whether all were equal to the last bit.
         """
         form = _form(question, documents, methods, max_new_tokens, instruction)
-        return _run(source, lambda engine: _shuffle(engine, form, orders, seed))
+        return _run(source, partial(_shuffle, form=form, count=orders, seed=seed))
 
     def trace(
         question: str,
@@ -109,7 +110,7 @@ def add_api(source: EngineSource) -> None:
             (null for methods that do not rank) and `attention` [layer][head][prefix, documents, suffix].
         """
         form = _form(question, documents, methods, max_new_tokens, instruction)
-        return _run(source, lambda engine: _trace(engine, form))
+        return _run(source, partial(_trace, form=form))
 
     def measure(
         rows: list[dict[str, Any]],
@@ -130,7 +131,8 @@ def add_api(source: EngineSource) -> None:
         Returns:
             A summary of all methods and orders, paired over the same rows, and every single record.
         """
-        return _run(source, lambda engine: _measure(engine, rows, methods, orders, max_new_tokens))
+        work = partial(_measure, rows=rows, methods=methods, orders=orders, max_new_tokens=max_new_tokens)
+        return _run(source, work)
 
     for call in (compare, shuffle, trace, measure):
         api(call, api_name=call.__name__, **MODEL_EVENT)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import gradio as gr
 
@@ -17,8 +17,16 @@ if TYPE_CHECKING:  # importing the engine imports torch, which would keep the pa
 Updates = dict[Any, Any]
 """New values of widgets, as gradio takes them."""
 
-Steps = Generator[tuple[str, Updates], None, None]
-"""How far a job is, in words, and what it shows."""
+
+class View(Protocol):
+    """What a job tells: how far it is, in words, and whatever its panel shows."""
+
+    @property
+    def sentence(self) -> str:
+        """How far it is."""
+
+
+Views = Generator[View, None, None]
 
 
 @dataclass(frozen=True)
@@ -35,15 +43,19 @@ class JobBar:
 class Job:
     """What a press of the button asks for.
 
-    work: does it on an engine; closing it stops the model. task: finds the name of the task whose model does
-    it; what it raises is told like any failure. cleared: shown at once. stopped: the sentence after Stop.
-    after_stop: what else is then shown. end: what is shown last, also after Stop and after a failure.
+    work: does it on an engine; closing it stops the model. It and its views can be pickled: a function of a
+    module with plain data, see gpu.py. show: what a view of it changes on the page. keep: called with a view
+    once it is shown, which Stop may prevent. task: finds the name of the task whose model does it; what it
+    raises is told like any failure. cleared: shown at once. stopped: the sentence after Stop. after_stop:
+    what else is then shown. end: what is shown last, also after Stop and after a failure.
     """
 
-    work: Callable[["Engine"], Steps]
+    work: Callable[["Engine"], Views]
+    show: Callable[[Any], Updates]
     task: Callable[[], str]
     cleared: Updates
     stopped: str
+    keep: Callable[[Any], None] = lambda view: None
     after_stop: Callable[[], Updates] = dict
     end: Callable[[], Updates] = dict
 
@@ -85,9 +97,11 @@ def wire_job(
 
         def views(engine: "Engine") -> Generator[Updates, None, None]:
             sentence = ""
-            with closing(job.work(engine)) as steps:
-                for sentence, updates in steps:
-                    yield {bar.status: notice(sentence)} | updates
+            with closing(job.work(engine)) as told:
+                for view in told:
+                    sentence = view.sentence
+                    yield {bar.status: notice(sentence)} | job.show(view)
+                    job.keep(view)
             yield idle(notice(sentence))
 
         yield {bar.status: notice("Starting"), bar.stop: gr.update(interactive=True)} | job.cleared

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from viz.page.data_sets import (
 )
 from viz.page.failures import explain, notice
 from viz.page.host_settings import LONGEST_ANSWER
-from viz.page.jobs import Job, JobBar, Steps, build_bar, build_buttons, wire_job
+from viz.page.jobs import Job, JobBar, Updates, Views, build_bar, build_buttons, wire_job
 from viz.page.method_boxes import build_method_boxes
 from viz.page.running import PRIVATE_EVENT
 from viz.page.source import Sources
@@ -32,7 +33,7 @@ from viz.page.source import Sources
 if TYPE_CHECKING:  # these import torch, which would keep the page waiting
     from pine_engine.engine import Engine
     from viz.page.measured_files import MeasuredFiles
-    from viz.page.measuring import Asked, Measured
+    from viz.page.measuring import Asked, Measured, MeasureView
 
 FIRST_ORDERS = ["as-is", "reversed"]
 """Shown until torch is there, which knows all orders."""
@@ -309,22 +310,22 @@ def _wire_run(panel: MeasurePanel, sources: Sources) -> None:
         measured: Measured | None = None
         _forget(kept)
 
-        def work(engine: "Engine") -> Steps:
-            from viz.page.measuring import measure_rows  # imports torch, which is there by now
+        def show_view(view: "MeasureView") -> Updates:
+            shown = {
+                panel.tables: view.tables,
+                panel.curve: view.curve,
+                panel.findings: view.findings,
+            }
+            return {widget: html for widget, html in shown.items() if html is not None}
 
+        def keep(view: "MeasureView") -> None:
             nonlocal measured
-            for view in measure_rows(engine, read_asked(*values)):
-                shown = {
-                    panel.tables: view.tables,
-                    panel.curve: view.curve,
-                    panel.findings: view.findings,
-                }
-                yield view.sentence, {widget: html for widget, html in shown.items() if html is not None}
-                # Behind the yield, because Stop may keep one more record from being shown.
-                measured = view.measured or measured
+            measured = view.measured or measured
 
         return Job(
-            work=work,
+            work=partial(_measure, values=values),
+            show=show_view,
+            keep=keep,
             task=lambda: chosen_rows(values[0], values[1]).task.name,
             cleared={
                 panel.tables: measured_tables([], done=0, planned=0),
@@ -339,6 +340,12 @@ def _wire_run(panel: MeasurePanel, sources: Sources) -> None:
 
     shown = [panel.tables, panel.curve, panel.findings, panel.offer, panel.records, panel.report, panel.kept]
     wire_job(panel.bar, begin, [panel.kept, *panel.inputs], shown, sources)
+
+
+def _measure(engine: "Engine", values: tuple[Any, ...]) -> Views:
+    from viz.page.measuring import measure_rows  # imports torch, which is there by now
+
+    return measure_rows(engine, read_asked(*values))
 
 
 def _forget(files: "MeasuredFiles | None") -> None:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
@@ -10,8 +11,8 @@ import gradio as gr
 from pine_engine.tasks import Nouns, get_task
 from viz.page.documents import DOCUMENTS
 from viz.page.failures import notice
-from viz.page.form import read_form
-from viz.page.jobs import Job, JobBar, Steps, build_bar, build_buttons, wire_job
+from viz.page.form import Form, read_form
+from viz.page.jobs import Job, JobBar, Updates, Views, build_bar, build_buttons, wire_job
 from viz.page.running import PRIVATE_EVENT
 from viz.page.source import Sources
 from viz.page.workspace import Workspace, show
@@ -20,7 +21,7 @@ from viz.shuffle import shuffle_table
 if TYPE_CHECKING:  # imports torch, which would keep the page waiting
     from pine_engine.engine import Engine
     from viz.page.sheets import Files
-    from viz.page.shuffling import Outcome
+    from viz.page.shuffling import Outcome, ShuffleView
 
 ALL_ORDERS_UP_TO = 4
 """With so many documents or fewer every order is tried; with more, a seeded sample.
@@ -174,19 +175,18 @@ def wire_shuffle(panel: ShufflePanel, page: Workspace, sources: Sources) -> Any:
         outcome: Outcome | None = None
         _forget(kept)
 
-        def work(engine: "Engine") -> Steps:
-            from viz.page import shuffling  # imports torch, which is there by now
+        def show_view(view: "ShuffleView") -> Updates:
+            shown = {panel.table: view.table, panel.spread: view.spread}
+            return {widget: html for widget, html in shown.items() if html is not None}
 
+        def keep(view: "ShuffleView") -> None:
             nonlocal outcome
-            views = shuffling.shuffle(engine, form, count=int(count), seed=int(seed or 0), controls=controls)
-            for view in views:
-                shown = {panel.table: view.table, panel.spread: view.spread}
-                yield view.sentence, {widget: html for widget, html in shown.items() if html is not None}
-                # Behind the yield, because Stop may keep the view of one more order from being shown.
-                outcome = view.outcome or outcome
+            outcome = view.outcome or outcome
 
         return Job(
-            work=work,
+            work=partial(_shuffle, form=form, count=int(count), seed=int(seed or 0), controls=controls),
+            show=show_view,
+            keep=keep,
             task=lambda: form.task,
             cleared={
                 panel.table: shuffle_table([], []),
@@ -202,6 +202,12 @@ def wire_shuffle(panel: ShufflePanel, page: Workspace, sources: Sources) -> Any:
     answers = [page.finished, page.answers, page.shown, page.bar.status]
     inputs = [panel.kept, panel.count, panel.seed, panel.controls, *page.inputs]
     return wire_job(panel.bar, begin, inputs, [*shown, *answers], sources)
+
+
+def _shuffle(engine: "Engine", form: Form, count: int, seed: int, controls: bool) -> Views:
+    from viz.page.shuffling import shuffle  # imports torch, which is there by now
+
+    return shuffle(engine, form, count=count, seed=seed, controls=controls)
 
 
 def _forget(files: "Files | None") -> None:

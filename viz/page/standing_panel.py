@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
@@ -12,8 +13,8 @@ from viz.identity import document_letter
 from viz.markup import empty_panel
 from viz.page.documents import DOCUMENTS
 from viz.page.failures import notice
-from viz.page.form import read_form
-from viz.page.jobs import Job, JobBar, Steps, build_bar, build_buttons, wire_job
+from viz.page.form import Form, read_form
+from viz.page.jobs import Job, JobBar, Updates, Views, build_bar, build_buttons, wire_job
 from viz.page.method_boxes import DEFAULT_METHODS
 from viz.page.running import PRIVATE_EVENT
 from viz.page.source import Sources
@@ -22,6 +23,7 @@ from viz.page.workspace import Workspace
 
 if TYPE_CHECKING:  # imports torch, which would keep the page waiting
     from pine_engine.engine import Engine
+    from viz.page.standing import StandingView
 
 ALWAYS_COMPARED = ("vanilla", "nia")
 """What vanilla does is taken apart by setting NIA beside it."""
@@ -126,17 +128,21 @@ def wire_standing(panel: StandingPanel, page: Workspace, sources: Sources) -> No
         form = read_form(*values)
         form = replace(form, methods=compared_methods(form.methods))
 
-        def work(engine: "Engine") -> Steps:
-            from viz.page.standing import stand  # imports torch, which is there by now
-
-            for view in stand(engine, form, document=document or 0, answer=answer or ""):
-                yield view.sentence, {} if view.pictures is None else {panel.pictures: view.pictures}
+        def show_view(view: "StandingView") -> Updates:
+            return {} if view.pictures is None else {panel.pictures: view.pictures}
 
         return Job(
-            work=work,
+            work=partial(_stand, form=form, document=document or 0, answer=answer or ""),
+            show=show_view,
             task=lambda: form.task,
             cleared={panel.pictures: empty_panel(NOTHING_YET)},
             stopped="Stopped. The slots computed so far are kept.",
         )
 
     wire_job(panel.bar, begin, [panel.document, panel.answer, *page.inputs], [panel.pictures], sources)
+
+
+def _stand(engine: "Engine", form: Form, document: int, answer: str) -> Views:
+    from viz.page.standing import stand  # imports torch, which is there by now
+
+    return stand(engine, form, document=document, answer=answer)

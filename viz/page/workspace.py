@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
@@ -12,8 +13,8 @@ from viz.page.cards import Shown, accepted_answers, shown_html, stopped_cards, w
 from viz.page.documents import Editor, build_editor, entries_from, wire_editor
 from viz.page.examples import Example
 from viz.page.failures import explain, notice
-from viz.page.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, TokenCount, count_tokens, read_form
-from viz.page.jobs import Job, JobBar, Steps, build_bar, build_buttons, wire_job
+from viz.page.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form, TokenCount, count_tokens, read_form
+from viz.page.jobs import Job, JobBar, Updates, Views, build_bar, build_buttons, wire_job
 from viz.page.method_boxes import DEFAULT_METHODS, build_method_boxes
 from viz.page.running import PRIVATE_EVENT
 from viz.page.source import Sources
@@ -23,6 +24,7 @@ from viz.page.words import documents_heading, question_words
 
 if TYPE_CHECKING:  # imports torch, which would keep the page waiting
     from pine_engine.engine import Engine
+    from viz.page.answering import RunView
 
 DEFAULT_LENGTH = 48
 
@@ -238,17 +240,15 @@ def _wire_run(page: Workspace, sources: Sources) -> Any:
         form = read_form(*values)
         cards = waiting_cards(form.methods)
 
-        def work(engine: "Engine") -> Steps:
-            from viz.page.answering import answer  # imports torch, which is there by now
-
+        def show_view(view: "RunView") -> Updates:
             nonlocal cards
-            for view in answer(engine, form):
-                cards = view.cards
-                finished = {} if view.finished is None else {page.finished: view.finished}
-                yield view.sentence, show(page, cards, form.task) | finished
+            cards = view.cards
+            finished = {} if view.finished is None else {page.finished: view.finished}
+            return show(page, cards, form.task) | finished
 
         return Job(
-            work=work,
+            work=partial(_answer, form=form),
+            show=show_view,
             task=lambda: form.task,
             cleared=show(page, cards, form.task),
             stopped="Stopped. What was written so far is kept.",
@@ -256,3 +256,9 @@ def _wire_run(page: Workspace, sources: Sources) -> Any:
         )
 
     return wire_job(page.bar, begin, page.inputs, [page.answers, page.shown, page.finished], sources)
+
+
+def _answer(engine: "Engine", form: Form) -> Views:
+    from viz.page.answering import answer  # imports torch, which is there by now
+
+    return answer(engine, form)
