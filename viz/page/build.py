@@ -71,6 +71,7 @@ def build_page(
         gr.HTML(explanations_html())
         ready = gr.State(source.status.stage == "ready")
         timer = gr.Timer(1.0)
+        stream = gr.Button(visible="hidden", elem_id="open-stream")  # pressed by assets/events.js
 
         wire_choices(workspace, examples)
         run_event = wire_workspace(workspace, sources, ready)
@@ -82,6 +83,7 @@ def build_page(
         wire_lesson(lesson, workspace.finished)
         wire_share(share, workspace, inside, page)
         _wire_status(page, timer, model, ready, source)
+        stream.click(lambda: None, trigger_mode="multiple", concurrency_limit=None, **PRIVATE_EVENT)
         page.load(_running_example, None, running_example, **PRIVATE_EVENT)
         page.load(lesson_html, None, lesson.lesson, **PRIVATE_EVENT)
         page.queue(max_size=settings.queue_size)
