@@ -32,6 +32,10 @@ LAUNCH_OPTIONS = {
 }
 
 
+THREADS = 40
+"""For everything but the runs that wait, each of which keeps a thread."""
+
+
 def build_app(
     source: EngineSource,
     own: Mapping[str, EngineSource] | None = None,
@@ -71,6 +75,7 @@ def main() -> None:
         server_name=settings.host,
         server_port=settings.port,
         root_path=settings.root_path or None,
+        max_threads=settings.queue_size + THREADS,
         prevent_thread_lock=True,
         **LAUNCH_OPTIONS,
     )

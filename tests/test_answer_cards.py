@@ -225,6 +225,7 @@ def test_a_model_that_is_not_there_is_said() -> None:
     (said,) = run_with_engine(
         lambda: sources.of("qm9"),
         lambda _: pytest.fail("there is no engine to work with"),
+        line=sources.line,
         stop=StopFlag(),
         say=str,
         fail=str,

@@ -15,5 +15,12 @@ def page() -> gr.Blocks:
 
 def test_only_what_runs_the_model_waits_in_the_queue(page: gr.Blocks) -> None:
     queued = [event for event in page.fns.values() if event.queue]
-    assert {event.concurrency_id for event in queued} == {"model"}
-    assert {event.name for event in queued} == {"compare", "shuffle", "trace", "measure", "run"}
+    assert {event.concurrency_limit for event in queued} == {None}  # they wait in a line of the page's own
+    assert {event.name for event in queued} == {
+        "compare",
+        "shuffle",
+        "trace",
+        "measure",
+        "run",
+        "_open_stream",
+    }

@@ -33,6 +33,7 @@ from viz.page.data_sets import (
     read_set,
     usual_orders,
 )
+from viz.page.line import Line
 from viz.page.measure_panel import build_measure, chosen_rows, read_asked
 from viz.page.measured_files import remove_measured, write_measured
 from viz.page.measuring import Asked, MeasureView, measure_rows, time_left, work_sentence
@@ -343,6 +344,7 @@ def test_stop_ends_the_model_while_answers_are_written(
     for view in run_with_engine(
         source,
         lambda engine: measure_rows(engine, asked()),
+        line=Line(0),
         stop=stop,
         say=str,
         fail=lambda sentence: pytest.fail(sentence),

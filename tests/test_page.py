@@ -28,6 +28,7 @@ from viz.page.documents import MAX_DOCUMENTS, Entry, build_editor, entries_from,
 from viz.page.examples import load_examples
 from viz.page.failures import explain, notice
 from viz.page.form import Form, count_tokens, form_layout, read_form
+from viz.page.line import Line
 from viz.page.running import StopFlag, run_with_engine
 from viz.page.source import EngineSource
 from viz.page.workspace import instruction_for, total_html
@@ -340,7 +341,7 @@ def test_a_run_waits_for_the_model_and_says_so(engine: Engine) -> None:
     def work(engine: Engine) -> Generator[str, None, None]:
         yield f"ran on {engine.model_name}"
 
-    views = run_with_engine(source, work, stop=StopFlag(), say=str, fail=str, stopped=str)
+    views = run_with_engine(source, work, line=Line(0), stop=StopFlag(), say=str, fail=str, stopped=str)
     assert next(views).startswith("Loading tiny")
     gate.open.set()
     assert [view for view in views if not view.startswith("Loading")] == ["ran on tiny"]
@@ -362,6 +363,7 @@ def test_a_model_that_cannot_be_loaded_is_a_sentence(error: Exception, sentence:
     [said] = run_with_engine(
         source,
         lambda _: pytest.fail("there is no engine to work with"),
+        line=Line(0),
         stop=StopFlag(),
         say=str,
         fail=lambda text: f"failed: {text}",
@@ -397,7 +399,13 @@ def test_ending_a_run_closes_the_engine(how: str, engine: Engine) -> None:
     source.start()
     asked, stop = form(methods=("pine",)), StopFlag(requested=True)  # of an earlier run, so without effect
     views: Generator[RunView | str, None, None] = run_with_engine(
-        source, lambda engine: answer(engine, asked), stop=stop, say=str, fail=str, stopped=lambda: "stopped"
+        source,
+        lambda engine: answer(engine, asked),
+        line=Line(0),
+        stop=stop,
+        say=str,
+        fail=str,
+        stopped=lambda: "stopped",
     )
     first = next(views)
     assert isinstance(first, RunView) and first.cards[0].text and not endless.closed
@@ -416,6 +424,7 @@ def test_stop_ends_the_wait_for_the_model(engine: Engine) -> None:
     views = run_with_engine(
         source,
         lambda _: pytest.fail("the work began"),
+        line=Line(0),
         stop=stop,
         say=str,
         fail=str,

@@ -19,12 +19,15 @@ from viz.page.data_sets import MOST_ROWS, read_set
 from viz.page.documents import entries_from
 from viz.page.failures import explain
 from viz.page.form import Form, form_layout
-from viz.page.running import MODEL_EVENT
-from viz.page.source import EngineSource
+from viz.page.presence import stop_if_left, while_there
+from viz.page.running import MODEL_EVENT, WAIT_S
+from viz.page.source import Sources
 
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
     from pine_engine.engine import Engine
     from pine_engine.evaluation.examples import Example
+    from pine_engine.events import RunResult
+    from pine_engine.layout import TokenLayout
 
 TASK = "retrieval_qa"
 REQUEST_ID = "request"
@@ -34,7 +37,7 @@ USUAL_ORDERS = ("as-is", "reversed")
 """Of /measure."""
 
 
-def add_api(source: EngineSource) -> None:
+def add_api(sources: Sources) -> None:
     """Adds /compare, /shuffle, /trace and /measure to the Blocks being built."""
 
     def compare(
@@ -58,7 +61,7 @@ def add_api(source: EngineSource) -> None:
             Model, dtype, and for each method the text of its answer, its tokens, and the seconds it took.
         """
         form = _form(question, documents, methods, max_new_tokens, instruction)
-        return _run(source, partial(_compare, form=form))
+        return _run(sources, partial(_compare, form=form))
 
     def shuffle(
         question: str,
@@ -86,7 +89,7 @@ def add_api(source: EngineSource) -> None:
             whether all were equal to the last bit.
         """
         form = _form(question, documents, methods, max_new_tokens, instruction)
-        return _run(source, partial(_shuffle, form=form, count=orders, seed=seed))
+        return _run(sources, partial(_shuffle, form=form, count=orders, seed=seed))
 
     def trace(
         question: str,
@@ -110,7 +113,7 @@ def add_api(source: EngineSource) -> None:
             (null for methods that do not rank) and `attention` [layer][head][prefix, documents, suffix].
         """
         form = _form(question, documents, methods, max_new_tokens, instruction)
-        return _run(source, partial(_trace, form=form))
+        return _run(sources, partial(_trace, form=form))
 
     def measure(
         rows: list[dict[str, Any]],
@@ -132,7 +135,7 @@ def add_api(source: EngineSource) -> None:
             A summary of all methods and orders, paired over the same rows, and every single record.
         """
         work = partial(_measure, rows=rows, methods=methods, orders=orders, max_new_tokens=max_new_tokens)
-        return _run(source, work)
+        return _run(sources, work)
 
     for call in (compare, shuffle, trace, measure):
         api(call, api_name=call.__name__, **MODEL_EVENT)
@@ -150,16 +153,25 @@ def _compare(engine: "Engine", form: Form) -> dict[str, Any]:
     from pine_engine.report import compare_report  # imports torch, which is there by now
 
     layout = form_layout(form, engine)
-    result = engine.run(layout, methods=form.methods, max_new_tokens=form.max_new_tokens)
-    return compare_report(engine, result)
+    return compare_report(engine, _answers(engine, layout, form))
 
 
 def _trace(engine: "Engine", form: Form) -> dict[str, Any]:
     from pine_engine.report import trace_report  # imports torch, as above
 
     layout = form_layout(form, engine)
-    result = engine.run(layout, methods=form.methods, max_new_tokens=form.max_new_tokens, trace=True)
-    return trace_report(engine, result)
+    return trace_report(engine, _answers(engine, layout, form, trace=True))
+
+
+def _answers(engine: "Engine", layout: "TokenLayout", form: Form, *, trace: bool = False) -> "RunResult":
+    """What Engine.run returns; raises Cancelled once the caller has left."""
+    from pine_engine.events import RunDone  # imports torch, as above
+
+    *_, done = while_there(
+        engine.generate(layout, methods=form.methods, max_new_tokens=form.max_new_tokens, trace=trace)
+    )
+    assert isinstance(done, RunDone)
+    return done.result
 
 
 def _measure(
@@ -180,7 +192,7 @@ def _measure(
         arrangements=orders or USUAL_ORDERS,
         max_new_tokens=max_new_tokens,
     )
-    records = [event for event in events if isinstance(event, Record)]
+    records = [event for event in while_there(events) if isinstance(event, Record)]
     return {
         "model": engine.model_name,
         "dtype": engine.dtype,
@@ -212,15 +224,21 @@ def _shuffle(engine: "Engine", form: Form, count: int, seed: int) -> dict[str, A
         orders=orders_for(layout.num_documents, count, seed),
         max_new_tokens=form.max_new_tokens,
     )
-    cells = [row.cells for row in rows if isinstance(row, OrderRow)]
+    cells = [row.cells for row in while_there(rows) if isinstance(row, OrderRow)]
     return verify_report(engine, [(REQUEST_ID, summarize(cells))])
 
 
-def _run(source: EngineSource, work: "Callable[[Engine], dict[str, Any]]") -> dict[str, Any]:
-    """What work(engine) returns, once the model is there. Raises gr.Error with a sentence if it fails."""
+def _run(sources: Sources, work: "Callable[[Engine], dict[str, Any]]") -> dict[str, Any]:
+    """What work(engine) returns, once it is its turn and the model is there.
+
+    Raises gr.Error with a sentence if it fails.
+    """
     try:
-        while (engine := source.wait(1)) is None:
-            pass
-        return work(engine)
+        with sources.line.join() as place:
+            while place.wait(WAIT_S):
+                stop_if_left()
+            while (engine := sources.main.wait(WAIT_S)) is None:
+                stop_if_left()
+            return work(engine)
     except Exception as error:
-        raise gr.Error(explain(error)) from error
+        raise gr.Error(explain(error), print_exception=False) from error

@@ -15,8 +15,9 @@ from viz.page.host_settings import HostSettings
 from viz.page.inside_panel import build_inside, wire_inside
 from viz.page.keys import keys_html
 from viz.page.lesson_panel import build_lesson, lesson_html, wire_lesson
+from viz.page.line import Line
 from viz.page.measure_panel import build_measure, wire_measure
-from viz.page.running import PRIVATE_EVENT
+from viz.page.running import MODEL_EVENT, PRIVATE_EVENT
 from viz.page.share_panel import build_share, wire_share
 from viz.page.shuffle_panel import build_shuffle, wire_shuffle
 from viz.page.source import EngineSource, Sources, Status
@@ -37,10 +38,10 @@ def build_page(
 
     own: engines of tasks with a model of their own, see Sources. settings: what the host allows.
     """
-    sources = Sources(source, own)
+    sources = Sources(source, own, line=Line(settings.queue_size))
     examples = load_examples()
     with gr.Blocks(title=TITLE, analytics_enabled=False, fill_width=True) as page:
-        add_api(source)  # first, so that no private event takes one of the two names
+        add_api(sources)  # first, so that no private event takes one of the two names
         with gr.Row(elem_id="header"):
             gr.HTML(f"<h1>{TITLE}</h1><p>{QUESTION}</p>", scale=3, min_width=300)
             model = gr.HTML(status_html(source.status), elem_id="model-status", min_width=220)
@@ -83,7 +84,7 @@ def build_page(
         wire_lesson(lesson, workspace.finished)
         wire_share(share, workspace, inside, page)
         _wire_status(page, timer, model, ready, source)
-        stream.click(lambda: None, trigger_mode="multiple", concurrency_limit=None, **PRIVATE_EVENT)
+        stream.click(_open_stream, trigger_mode="multiple", **MODEL_EVENT, **PRIVATE_EVENT | {"queue": True})
         page.load(_running_example, None, running_example, **PRIVATE_EVENT)
         page.load(lesson_html, None, lesson.lesson, **PRIVATE_EVENT)
         page.queue(max_size=settings.queue_size)
@@ -105,6 +106,10 @@ def _wire_status(
 
     for trigger in (page.load, timer.tick):
         trigger(look, None, [model, ready, timer], **PRIVATE_EVENT)
+
+
+def _open_stream() -> None:
+    """Does nothing: that it goes through the queue opens a stream of answers."""
 
 
 def _running_example() -> str:

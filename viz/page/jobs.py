@@ -108,6 +108,7 @@ def wire_job(
         yield from run_with_engine(
             lambda: sources.of(job.task()),
             views,
+            line=sources.line,
             stop=stop,
             say=lambda sentence: {bar.status: notice(sentence)},
             fail=lambda sentence: idle(notice(sentence, kind="error")),

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from viz.page.failures import explain
+from viz.page.line import Line
+from viz.page.presence import visitor_left
 from viz.page.source import EngineSource
 
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
@@ -13,8 +15,11 @@ if TYPE_CHECKING:  # importing the engine imports torch, which would keep the pa
 
 View = TypeVar("View")
 
-MODEL_EVENT: dict[str, Any] = {"concurrency_id": "model", "concurrency_limit": 1}
-"""Options of every event that runs the model, so that one runs at a time."""
+MODEL_EVENT: dict[str, Any] = {"concurrency_limit": None}
+"""Options of every event that runs the model: it waits in a Line, and not in gradio's queue."""
+
+WAIT_S = 0.5
+"""Seconds after which a visitor who waits hears something, and his Stop is heard."""
 
 PRIVATE_EVENT: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
 """Options of events that only redraw the page: answered at once, past those who wait for the model.
@@ -39,27 +44,34 @@ def run_with_engine(
     source: EngineSource | Callable[[], EngineSource],
     work: "Callable[[Engine], Generator[View, None, None]]",
     *,
+    line: Line,
     stop: StopFlag,
     say: Callable[[str], View],
     fail: Callable[[str], View],
     stopped: Callable[[], View],
 ) -> Generator[View, None, None]:
-    """Yields what work(engine) yields, say(sentence) while the model loads, fail(sentence) at a failure.
+    """Yields what work(engine) yields, say(sentence) while it waits for its turn and while the model loads,
+    fail(sentence) at a failure.
 
     source: or a function that finds it, whose failure is said like any other. Ends with stopped() once stop
-    is requested. Ending or closing this generator closes the work, which stops the model.
+    is requested, and without a word if the visitor has left. Ending or closing this generator leaves the line
+    and closes the work, which stops the model.
     """
     stop.requested = False
     try:
         source = source if isinstance(source, EngineSource) else source()
-        while (engine := source.wait(0.5)) is None and not stop.requested:
-            yield say(source.status.sentence)
-        if engine is not None:
-            with closing(work(engine)) as views:
-                for view in views:
-                    if stop.requested:
-                        break
-                    yield view
+        with line.join() as place:
+            while (ahead := place.wait(WAIT_S)) and not stop.requested:
+                yield say(place.sentence(ahead))
+            engine = None
+            while not stop.requested and (engine := source.wait(WAIT_S)) is None:
+                yield say(source.status.sentence)
+            if engine is not None:
+                with closing(work(engine)) as views:
+                    for view in views:
+                        if stop.requested or visitor_left():
+                            break
+                        yield view
         if stop.requested:
             yield stopped()
     except Exception as error:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pine_engine.errors import PineError
 from pine_engine.tasks import get_task
+from viz.page.line import Line
 
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
     from pine_engine.engine import Engine
@@ -94,11 +95,14 @@ class EngineSource:
 class Sources:
     """The engines of the page: the one it was started with, and those of tasks with a model of their own.
 
-    own: by the name that Task.model gives; each is loaded when it is first needed.
+    own: by the name that Task.model gives; each is loaded when it is first needed. line: before them all.
     """
 
-    def __init__(self, main: EngineSource, own: Mapping[str, EngineSource] | None = None) -> None:
+    def __init__(
+        self, main: EngineSource, own: Mapping[str, EngineSource] | None = None, *, line: Line | None = None
+    ) -> None:
         self.main = main
+        self.line = line or Line(most=0)
         self._own = dict(own or {})
 
     def of(self, task: str) -> EngineSource:
