@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from pine_engine import catalog, terminal
-from pine_engine.models import list_models
+from pine_engine.available import list_models
 from pine_engine.options import AsJson
 
 

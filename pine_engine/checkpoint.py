@@ -5,13 +5,13 @@ a checkpoint that leaves part of the model without weights is refused.
 """
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pine_engine.architecture import refusal
-from pine_engine.errors import ModelError
+from pine_engine.errors import ModelError, PineError
 
 # torch and transformers take about 1.7 s to import. Here and in the modules on top of this one they are
 # imported where a model is read: finding one, checking the embedded one, or printing help need not wait.
@@ -20,12 +20,18 @@ if TYPE_CHECKING:
 
 
 def read_safetensors(
-    folder_or_id: str, *, revision: str | None, local_files_only: bool, **options: Any
+    folder_or_id: str,
+    *,
+    revision: str | None,
+    local_files_only: bool,
+    fetch: Callable[[], None] | None = None,
+    **options: Any,
 ) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:
     """Model and tokenizer of a local folder or a hub id; options go to the model's `from_pretrained`.
 
-    Raises ModelError if the model, its safetensors weights or its tokenizer cannot be read, and before any
-    weight is read or downloaded if the config says that PINE cannot run the model.
+    fetch: called once the config was found good, before any weight is read; it may bring the weights here.
+    Raises ModelError if the model, its safetensors weights or its tokenizer cannot be read, before any weight
+    is read or downloaded if the config says that PINE cannot run the model, and what fetch raises.
     """
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
@@ -39,11 +45,13 @@ def read_safetensors(
         reason = refusal(AutoConfig.from_pretrained(folder_or_id, **source))
         if reason:
             raise ModelError(f"model {folder_or_id} cannot be used: {reason}")
+        if fetch is not None:
+            fetch()
         # Any: the pair that output_loading_info asks for is not in transformers' annotations.
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             folder_or_id, use_safetensors=True, output_loading_info=True, **source, **options
         )
-    except ModelError:
+    except PineError:
         raise
     except ImportError as error:
         raise ModelError(f"model {folder_or_id} cannot be loaded here: {lacking(error)}") from error

@@ -1,13 +1,14 @@
-"""Which models there are, where they come from, and how they are loaded."""
+"""Where a model comes from, and how it is loaded."""
 
 import logging
 import re
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast, get_args
 
-from pine_engine.architecture import ADVICE, refusal, stated_context
-from pine_engine.checkpoint import lacking, one_line, quiet_transformers, read_gguf, read_safetensors
+from pine_engine.architecture import stated_context
+from pine_engine.checkpoint import one_line, quiet_transformers, read_gguf, read_safetensors
 from pine_engine.embedded import (
     EMBEDDED_NAME,
     INSTALL_ADVICE,
@@ -18,16 +19,15 @@ from pine_engine.embedded import (
     prepare_embedded,
 )
 from pine_engine.errors import ModelError
+from pine_engine.hub import bring, find_on_hub
 
 if TYPE_CHECKING:  # imported where they are used, for the reason that checkpoint.py gives
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 __all__ = [
-    "LoadableModel",
     "LoadedModel",
     "ModelSource",
     "find_embedded_gguf",
-    "list_models",
     "load",
     "prepare_embedded",
     "resolve",
@@ -38,9 +38,6 @@ logger = logging.getLogger(__name__)
 Dtype = Literal["float32", "bfloat16", "float16"]
 
 HUB_ID_OF_EMBEDDED = "HuggingFaceTB/SmolLM2-135M-Instruct"
-EMBEDDED_CONTEXT = 8192
-EMBEDDED_FAMILY = "llama"
-HUB_TIMEOUT_S = 10.0
 SHIPPED = Path(__file__).parents[1] / "assets"
 SHIPPED_NAMES = ("molecules",)
 """Folders there with a small model of our own, which a task names."""
@@ -87,33 +84,6 @@ class LoadedModel:
     stop_ids: frozenset[int]
 
 
-@dataclass(frozen=True)
-class LoadableModel:
-    """A model on this machine, and what is known about it without reading its weights.
-
-    name is what `load` takes. context is in tokens, None where the config does not state it. family is
-    transformers' model type, "" if it could not be read. reason says why a model is not supported and what
-    would work; it is empty for those that are.
-    """
-
-    name: str
-    origin: Literal["embedded", "hub"]
-    size_bytes: int
-    context: int | None
-    family: str
-    supported: bool
-    reason: str
-
-
-def list_models() -> list[LoadableModel]:
-    """The models on this machine, which need no network, and of those that cannot be loaded the reason.
-
-    The embedded model first, then the hub client's cache by name. No weights are read and nothing is asked
-    of the hub; what a config does not say is found only when the model is loaded.
-    """
-    return [list_embedded(), *list_cached()]
-
-
 def resolve(name: str | None = None) -> ModelSource:
     """Where the model called `name` comes from; nothing is loaded and the hub is not asked.
 
@@ -124,17 +94,18 @@ def resolve(name: str | None = None) -> ModelSource:
     """
     if name is None or name == EMBEDDED_NAME:
         return resolve_embedded()
-    path = Path(name).expanduser()
-    if name and path.is_dir():  # Path("") is the current folder
-        return resolve_folder(path)
-    if path.suffix == ".gguf":
-        if not path.is_file():
-            raise ModelError(f"there is no file {name}; give the path of a GGUF file that exists")
-        return ModelSource(path.stem, str(path), None, "folder")
+    try:
+        local = resolve_path(name)
+    except (OSError, RuntimeError) as error:  # RuntimeError: there is no user of that name
+        raise ModelError(
+            f"{name[:200]!r} cannot be looked at ({one_line(error)}); give another path"
+        ) from error
+    if local is not None:
+        return local
     if name in SHIPPED_NAMES:
         return resolve_shipped(name)
     hub_id = HUB_ID.fullmatch(name)
-    if hub_id is None or path.exists():
+    if hub_id is None or Path(name).exists():
         raise ModelError(
             f"{name!r} is not a model; expected a folder that holds one, a .gguf file, or a hub id such as"
             f" {HUB_ID_OF_EMBEDDED}"
@@ -154,8 +125,9 @@ def load(
 
     dtype is float32, bfloat16 or float16. device is torch's name of one, or "auto" to let accelerate spread
     the model. attn_implementation is the model's own attention, in transformers' names; None is the fused one
-    where the family has it. progress is called while the embedded model is unpacked, at its first use. The
-    embedded model and local folders never ask the hub.
+    where the family has it. progress is called while the embedded model is unpacked, at its first use, while
+    a model is downloaded, and before weights are read; it ends the loading by raising. The embedded model and
+    local folders never ask the hub.
     Raises ModelError, with a sentence on what to do, if any of it is not possible.
     """
     weights_dtype = known_dtype(dtype)
@@ -169,12 +141,20 @@ def load(
         options["device_map"] = device
 
     if source.origin == "hub":
-        # Not quiet: a download takes minutes, and its bars are what tells so.
+        # Where nobody asked for progress, the bars of the hub's client tell of a download of minutes.
         commit, is_online = find_on_hub(source.path_or_id, source.revision)
+
+        def fetch() -> None:
+            if is_online and progress is not None:
+                bring(hub_id, revision, progress)
+                progress(1.0, "reading the weights")
+
         # By its branch and not by the commit: only then the cache remembers which commit the branch was at.
-        model, tokenizer = read_safetensors(
-            source.path_or_id, revision=source.revision, local_files_only=not is_online, **options
-        )
+        hub_id, revision = source.path_or_id, source.revision
+        with nullcontext() if progress is None else quiet_transformers():
+            model, tokenizer = read_safetensors(
+                hub_id, revision=revision, local_files_only=not is_online, fetch=fetch, **options
+            )
         source = replace(source, revision=commit)
     elif source.origin == "folder" and source.path_or_id.endswith(".gguf"):
         with quiet_transformers():
@@ -208,6 +188,18 @@ def resolve_embedded() -> ModelSource:
     return ModelSource(EMBEDDED_NAME, HUB_ID_OF_EMBEDDED, None, "hub")
 
 
+def resolve_path(name: str) -> ModelSource | None:
+    """A folder or a GGUF file; None for what is neither. Raises ModelError if it holds no model."""
+    path = Path(name).expanduser()
+    if name and path.is_dir():  # Path("") is the current folder
+        return resolve_folder(path)
+    if path.suffix != ".gguf":
+        return None
+    if not path.is_file():
+        raise ModelError(f"there is no file {name}; give the path of a GGUF file that exists")
+    return ModelSource(path.stem, str(path), None, "folder")
+
+
 def resolve_folder(folder: Path) -> ModelSource:
     """A local folder in the way transformers saves models; raises ModelError if it does not look like one."""
     present = sorted(entry.name for entry in folder.iterdir())
@@ -231,98 +223,6 @@ def resolve_shipped(name: str) -> ModelSource:
             " clone, or give the path of a copy of it"
         )
     return resolve_folder(SHIPPED / name)
-
-
-def list_embedded() -> LoadableModel:
-    """The embedded model, supported where its wheel is installed."""
-    gguf = find_embedded_gguf()
-    return LoadableModel(
-        name=EMBEDDED_NAME,
-        origin="embedded",
-        size_bytes=0 if gguf is None else gguf.stat().st_size,
-        context=EMBEDDED_CONTEXT,
-        family=EMBEDDED_FAMILY,
-        supported=gguf is not None,
-        reason="" if gguf is not None else f"it is not installed; {INSTALL_ADVICE}",
-    )
-
-
-def list_cached() -> list[LoadableModel]:
-    """The models in the hub client's cache, sorted by name; of each the main branch, or what came last."""
-    from huggingface_hub import constants, scan_cache_dir
-
-    if not Path(constants.HF_HUB_CACHE).is_dir():
-        return []
-    # The folder is given, because the default was read when huggingface_hub was imported.
-    repos = [repo for repo in scan_cache_dir(constants.HF_HUB_CACHE).repos if repo.repo_type == "model"]
-    listed = []
-    for repo in sorted(repos, key=lambda repo: repo.repo_id.lower()):
-        newest_last = sorted(repo.revisions, key=lambda one: ("main" in one.refs, one.last_modified))
-        for revision in newest_last[-1:]:  # a download that was broken off may leave none
-            listed.append(describe_folder(repo.repo_id, revision.snapshot_path, revision.size_on_disk))
-    return listed
-
-
-def describe_folder(name: str, folder: Path, size_bytes: int) -> LoadableModel:
-    """The model called `name`, whose files are in `folder` of the hub client's cache."""
-    from transformers import AutoConfig
-    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-    from transformers.quantizers.auto import AutoHfQuantizer
-
-    family, context, reason = "", None, ""
-    try:
-        if (folder / "config.json").is_file():
-            config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-            family, context = config.model_type, stated_context(config)
-            reason = refusal(config) or (NO_CONTEXT if context is None else "")
-            if family not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
-                reason = f"{family} models do not write text one token after another; {ADVICE}"
-            quantization = getattr(config, "quantization_config", None)
-            if quantization and AutoHfQuantizer.supports_quant_method(quantization):
-                AutoHfQuantizer.from_config(quantization).validate_environment()
-        if not reason:
-            resolve_folder(folder)
-    except ModelError as error:
-        reason = str(error)
-    except ImportError as error:
-        reason = lacking(error)
-    except Exception as error:  # AutoConfig raises many kinds: OSError, ValueError, KeyError, ...
-        reason = f"its config cannot be read ({one_line(error)}); expected one that transformers knows"
-    return LoadableModel(name, "hub", size_bytes, context, family, supported=not reason, reason=reason)
-
-
-def find_on_hub(hub_id: str, revision: str | None) -> tuple[str, bool]:
-    """The commit that a revision stands for, and whether the hub said so (else the local cache did).
-
-    Asks once, without the retries that would make the reader wait 25 s per file where there is no network.
-    Raises ModelError if there is no such model, or neither hub nor cache can tell.
-    """
-    from huggingface_hub import HfApi, try_to_load_from_cache
-    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError, RevisionNotFoundError
-
-    try:
-        return str(HfApi().model_info(hub_id, revision=revision, timeout=HUB_TIMEOUT_S).sha), True
-    except (HFValidationError, RepositoryNotFoundError) as error:
-        raise ModelError(
-            f"the Hugging Face hub has no model {hub_id!r} that may be read from here; check its spelling, or"
-            " log in with `hf auth login` if it is private or gated"
-        ) from error
-    except RevisionNotFoundError as error:
-        raise ModelError(
-            f"model {hub_id!r} has no revision {revision!r} on the Hugging Face hub; give a branch, tag or"
-            " commit that its page lists"
-        ) from error
-    except Exception as error:  # the HTTP client's own errors, an HTTP 5xx, or offline mode
-        cached = try_to_load_from_cache(hub_id, "config.json", revision=revision)
-        if not isinstance(cached, str):
-            raise ModelError(
-                f"model {hub_id!r} is not on this machine and the Hugging Face hub cannot be reached"
-                f" ({one_line(error)}); to use the embedded model {INSTALL_ADVICE},"
-                " or give a local folder with --model"
-            ) from error
-        commit = Path(cached).parent.name
-        logger.warning("the hub cannot be reached; using %s at commit %s from the cache", hub_id, commit)
-        return commit, False
 
 
 def known_dtype(dtype: str) -> Dtype:

