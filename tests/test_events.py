@@ -13,8 +13,19 @@ def page() -> gr.Blocks:
     return built(lambda: build_app(EngineSource(lambda: pytest.fail("no model is needed"), "none")))
 
 
+def followed_states(page: gr.Blocks) -> set[int]:
+    """Ids of the states whose change starts an event."""
+    sources = {source for event in page.fns.values() for source, kind in event.targets if kind == "change"}
+    return {source for source in sources if source and isinstance(page.blocks[source], gr.State)}
+
+
 def test_only_what_runs_the_model_waits_in_the_queue(page: gr.Blocks) -> None:
-    queued = [event for event in page.fns.values() if event.queue]
+    followed = followed_states(page)
+    queued = [
+        event
+        for event in page.fns.values()
+        if event.queue and not followed & {output._id for output in event.outputs}
+    ]
     assert {event.concurrency_limit for event in queued} == {None}  # they wait in a line of the page's own
     assert {event.name for event in queued} == {
         "compare",
@@ -23,4 +34,14 @@ def test_only_what_runs_the_model_waits_in_the_queue(page: gr.Blocks) -> None:
         "measure",
         "run",
         "_open_stream",
+    }
+
+
+def test_what_writes_a_state_that_others_follow_tells_them(page: gr.Blocks) -> None:
+    followed = followed_states(page)
+    assert len(followed) == 2  # whether the model is there, and which documents are
+    writers = [event for event in page.fns.values() if followed & {output._id for output in event.outputs}]
+    assert [event.name for event in writers if not event.queue] == []
+    assert {"edit", "upload", "pick_example", "restore", "open_file", "look"} <= {
+        event.name for event in writers
     }

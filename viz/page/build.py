@@ -17,7 +17,7 @@ from viz.page.keys import keys_html
 from viz.page.lesson_panel import build_lesson, lesson_html, wire_lesson
 from viz.page.line import Line
 from viz.page.measure_panel import build_measure, wire_measure
-from viz.page.running import MODEL_EVENT, PRIVATE_EVENT
+from viz.page.running import MODEL_EVENT, PRIVATE_EVENT, STATE_EVENT
 from viz.page.share_panel import build_share, wire_share
 from viz.page.shuffle_panel import build_shuffle, wire_shuffle
 from viz.page.source import EngineSource, Sources, Status
@@ -105,7 +105,7 @@ def _wire_status(
         return status_html(status), status.stage == "ready", gr.Timer(active=status.stage == "loading")
 
     for trigger in (page.load, timer.tick):
-        trigger(look, None, [model, ready, timer], **PRIVATE_EVENT)
+        trigger(look, None, [model, ready, timer], **STATE_EVENT)
 
 
 def _open_stream() -> None:

@@ -11,7 +11,7 @@ from viz.page.documents import Entries, entries_from, nothing_removed, read, ren
 from viz.page.examples import Example
 from viz.page.failures import notice
 from viz.page.method_boxes import DEFAULT_METHODS
-from viz.page.running import PRIVATE_EVENT
+from viz.page.running import STATE_EVENT
 from viz.page.words import documents_heading, question_words
 from viz.page.workspace import Workspace, instruction_for, show
 
@@ -34,9 +34,7 @@ def wire_choices(page: Workspace, examples: Sequence[Example]) -> None:
             methods=DEFAULT_METHODS,
         )
 
-    page.example.input(
-        pick_example, [page.example, *page.editor.inputs], filled_widgets(page), **PRIVATE_EVENT
-    )
+    page.example.input(pick_example, [page.example, *page.editor.inputs], filled_widgets(page), **STATE_EVENT)
 
     def pick_task(task: str, instruction: str, *editor_values: Any) -> dict[Any, Any]:
         updates = renamed(page, task, read(*editor_values), {})
@@ -46,7 +44,7 @@ def wire_choices(page: Workspace, examples: Sequence[Example]) -> None:
         pick_task,
         [page.task, page.instruction, *page.editor.inputs],
         [page.instruction, page.heading, page.question, *page.editor.outputs],
-        **PRIVATE_EVENT,
+        **STATE_EVENT,
     )
 
 

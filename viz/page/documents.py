@@ -16,7 +16,7 @@ from markupsafe import Markup
 from pine_engine.tasks import Nouns, get_task
 from viz.identity import badge, document_letter
 from viz.page.files import build_files_button, limits_html
-from viz.page.running import PRIVATE_EVENT
+from viz.page.running import STATE_EVENT
 from viz.page.words import capital
 
 MAX_DOCUMENTS = 20
@@ -404,5 +404,5 @@ def wire_editor(editor: Editor, task: gr.Dropdown) -> Any:
         [task, editor.pasted, editor.removed, *editor.inputs],
         editor.outputs,
         trigger_mode="once",
-        **PRIVATE_EVENT,
+        **STATE_EVENT,
     )

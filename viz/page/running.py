@@ -28,6 +28,9 @@ Through the queue an answer could be lost: gradio closes a visitor's stream of a
 and an event that joins in that moment has none.
 """
 
+STATE_EVENT: dict[str, Any] = PRIVATE_EVENT | {"queue": True, "concurrency_limit": None}
+"""Options of those that write a state whose change others follow: past the queue gradio tells nobody of it."""
+
 
 @dataclass
 class StopFlag:

@@ -12,7 +12,7 @@ from viz.page.documents import read
 from viz.page.failures import explain, notice
 from viz.page.form import read_form
 from viz.page.inside_panel import TABS, InsidePanel
-from viz.page.running import PRIVATE_EVENT
+from viz.page.running import PRIVATE_EVENT, STATE_EVENT
 from viz.page.selection import Selection, as_picks
 from viz.page.session import LONGEST_LINK, Session, from_code, from_file, session_of, to_code, to_json
 from viz.page.workspace import Workspace
@@ -209,9 +209,9 @@ def _wire_opening(panel: SharePanel, page: Workspace, inside: InsidePanel, block
         panel.message,
     ]
     events = [
-        blocks.load(restore, [panel.draft, *page.editor.inputs], widgets, **PRIVATE_EVENT),
+        blocks.load(restore, [panel.draft, *page.editor.inputs], widgets, **STATE_EVENT),
         panel.open.upload(
-            open_file, [panel.open, *page.editor.inputs], [*widgets, panel.open], **PRIVATE_EVENT
+            open_file, [panel.open, *page.editor.inputs], [*widgets, panel.open], **STATE_EVENT
         ),
     ]
     for event in events:

@@ -12,7 +12,7 @@ from pine_engine.tasks import get_task
 from viz.markup import render
 from viz.page.documents import MAX_DOCUMENTS, Entries, entries_from, read, write
 from viz.page.failures import explain, notice
-from viz.page.running import PRIVATE_EVENT
+from viz.page.running import PRIVATE_EVENT, STATE_EVENT
 from viz.tokens import shorten
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def wire_splitting(panel: SplittingPanel, page: "Workspace") -> None:
         [page.task, panel.problem, panel.replaced, *form],
         [*outputs, panel.sentences, panel.cut, panel.bounds, panel.first, panel.last],
         trigger_mode="once",
-        **PRIVATE_EVENT,
+        **STATE_EVENT,
     )
 
     def cut(
@@ -231,7 +231,7 @@ def wire_splitting(panel: SplittingPanel, page: "Workspace") -> None:
         cut,
         [page.task, panel.sentences, panel.first, panel.last, panel.cut, panel.replaced, *form],
         [*outputs, panel.cut],
-        **PRIVATE_EVENT,
+        **STATE_EVENT,
     )
 
     def undo(task: str, label: str, replaced: Replaced | None, *values: Any) -> dict[Any, Any]:
@@ -250,7 +250,7 @@ def wire_splitting(panel: SplittingPanel, page: "Workspace") -> None:
         [page.task, panel.undo, panel.replaced, *form],
         [panel.message, panel.replaced, panel.undo, *written],
         trigger_mode="once",
-        **PRIVATE_EVENT,
+        **STATE_EVENT,
     )
 
 

@@ -12,7 +12,7 @@ from pine_engine.tasks import get_task
 from viz.page.documents import MAX_DOCUMENTS, Editor, Entries, Entry, read, without_empty, write
 from viz.page.failures import explain, notice
 from viz.page.files import read_files
-from viz.page.running import PRIVATE_EVENT
+from viz.page.running import STATE_EVENT
 
 
 def add_documents(entries: Entries, documents: Sequence[Document]) -> Entries:
@@ -51,7 +51,7 @@ def wire_upload(editor: Editor, task: gr.Dropdown) -> None:
         [button, task, *editor.inputs],
         [button, *editor.outputs],
         trigger_mode="once",
-        **PRIVATE_EVENT,
+        **STATE_EVENT,
     )
 
 
