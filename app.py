@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 # Read by gradio when it is imported: the page makes no request to anyone else.
@@ -11,6 +11,7 @@ os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 import gradio as gr
 
 from pine_engine.tasks import TASKS
+from viz.page import gpu
 from viz.page.build import build_page
 from viz.page.files import MOST_MB
 from viz.page.host_settings import HostSettings, read_settings
@@ -66,11 +67,23 @@ def own_sources(device: str) -> dict[str, EngineSource]:
     return {name: engine_source(name, "float32", device) for name in sorted(names)}
 
 
+def place_on_lent_gpu(sources: Iterable[EngineSource]) -> None:
+    """Loads the models before the page is launched, as ZeroGPU needs it. Raises PineError if one fails."""
+    # ZeroGPU stands in for CUDA in this thread alone, and transformers would load weights in others.
+    os.environ["HF_DEACTIVATE_ASYNC_LOAD"] = "1"
+    for source in sources:
+        gpu.place(source.load_here())
+
+
 def main() -> None:
     """Serves the page until interrupted."""
-    settings = read_settings(sys.argv[1:], os.environ, description=__doc__)
+    usual = {"PINE_DEVICE": "cuda"} if gpu.IS_LENT else {}
+    settings = read_settings(sys.argv[1:], usual | os.environ, description=__doc__)
     source = engine_source(settings.model, settings.dtype, settings.device)
-    demo = build_app(source, own_sources(settings.device), settings)
+    own = own_sources(settings.device)
+    if gpu.IS_LENT:
+        place_on_lent_gpu([source, *own.values()])
+    demo = build_app(source, own, settings)
     demo.launch(
         server_name=settings.host,
         server_port=settings.port,

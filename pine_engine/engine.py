@@ -1,6 +1,7 @@
 """The engine: one loaded model that answers prompts under several methods at once."""
 
 import math
+import os
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
@@ -121,6 +122,15 @@ class Engine:
             stop_ids=loaded.stop_ids,
             max_context=loaded.max_context,
         )
+
+    def allow_forks(self) -> None:
+        """Lets forks of this process use the engine, from now on and on POSIX systems alone.
+
+        Forking then waits until no thread tokenizes: a fork would inherit a lock that is never released, and
+        a tokenizer with a setting that is never set back.
+        """
+        lock = self._tokenizer_lock
+        os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 
     @property
     def dtype(self) -> str:

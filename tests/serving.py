@@ -7,7 +7,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,7 @@ class ServedApp:
 
 
 @contextmanager
-def served_app(log: Path, *flags: str) -> Iterator[ServedApp]:
+def served_app(log: Path, *flags: str, environment: Mapping[str, str] | None = None) -> Iterator[ServedApp]:
     """Runs `python app.py` on a free port of this machine until the block is left."""
     port = _free_port()
     url = f"http://127.0.0.1:{port}/"
@@ -35,7 +35,7 @@ def served_app(log: Path, *flags: str) -> Iterator[ServedApp]:
         process = subprocess.Popen(
             [sys.executable, "app.py", "--port", str(port), *flags],
             cwd=ROOT,
-            env=os.environ | {"HF_HUB_OFFLINE": "1"},
+            env=os.environ | {"HF_HUB_OFFLINE": "1"} | dict(environment or {}),
             stdout=output,
             stderr=subprocess.STDOUT,
         )

@@ -5,7 +5,8 @@ Their docstrings are what a caller reads at *Use via API*, and an assistant as t
 
 import json
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,9 +20,11 @@ from viz.page.data_sets import MOST_ROWS, read_set
 from viz.page.documents import entries_from
 from viz.page.failures import explain
 from viz.page.form import Form, form_layout
+from viz.page.gpu import compute
 from viz.page.presence import stop_if_left, while_there
 from viz.page.running import MODEL_EVENT, WAIT_S
 from viz.page.source import Sources
+from viz.page.speed import Work
 
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
     from pine_engine.engine import Engine
@@ -35,6 +38,10 @@ REQUEST_ID = "request"
 
 USUAL_ORDERS = ("as-is", "reversed")
 """Of /measure."""
+
+
+Report = Generator[dict[str, Any] | None, None, None]
+"""A report at the end; before it None again and again, so that work ends when the caller has left."""
 
 
 def add_api(sources: Sources) -> None:
@@ -61,7 +68,7 @@ def add_api(sources: Sources) -> None:
             Model, dtype, and for each method the text of its answer, its tokens, and the seconds it took.
         """
         form = _form(question, documents, methods, max_new_tokens, instruction)
-        return _run(sources, partial(_compare, form=form))
+        return _run(sources, partial(_compare, form=form), partial(_plan_answers, form=form))
 
     def shuffle(
         question: str,
@@ -89,7 +96,8 @@ def add_api(sources: Sources) -> None:
             whether all were equal to the last bit.
         """
         form = _form(question, documents, methods, max_new_tokens, instruction)
-        return _run(sources, partial(_shuffle, form=form, count=orders, seed=seed))
+        asked: dict[str, Any] = {"form": form, "count": orders, "seed": seed}
+        return _run(sources, partial(_shuffle, **asked), partial(_plan_shuffle, **asked))
 
     def trace(
         question: str,
@@ -113,7 +121,7 @@ def add_api(sources: Sources) -> None:
             (null for methods that do not rank) and `attention` [layer][head][prefix, documents, suffix].
         """
         form = _form(question, documents, methods, max_new_tokens, instruction)
-        return _run(sources, partial(_trace, form=form))
+        return _run(sources, partial(_trace, form=form), partial(_plan_answers, form=form))
 
     def measure(
         rows: list[dict[str, Any]],
@@ -134,8 +142,13 @@ def add_api(sources: Sources) -> None:
         Returns:
             A summary of all methods and orders, paired over the same rows, and every single record.
         """
-        work = partial(_measure, rows=rows, methods=methods, orders=orders, max_new_tokens=max_new_tokens)
-        return _run(sources, work)
+        asked: dict[str, Any] = {
+            "rows": rows,
+            "methods": methods,
+            "orders": orders,
+            "max_new_tokens": max_new_tokens,
+        }
+        return _run(sources, partial(_measure, **asked), partial(_plan_measurement, **asked))
 
     for call in (compare, shuffle, trace, measure):
         api(call, api_name=call.__name__, **MODEL_EVENT)
@@ -149,29 +162,35 @@ def _form(
     return Form(TASK, question, instruction, chosen, max_new_tokens, entries)
 
 
-def _compare(engine: "Engine", form: Form) -> dict[str, Any]:
+def _compare(engine: "Engine", form: Form) -> Report:
     from pine_engine.report import compare_report  # imports torch, which is there by now
 
     layout = form_layout(form, engine)
-    return compare_report(engine, _answers(engine, layout, form))
+    result = yield from _answers(engine, layout, form)
+    yield compare_report(engine, result)
 
 
-def _trace(engine: "Engine", form: Form) -> dict[str, Any]:
+def _trace(engine: "Engine", form: Form) -> Report:
     from pine_engine.report import trace_report  # imports torch, as above
 
     layout = form_layout(form, engine)
-    return trace_report(engine, _answers(engine, layout, form, trace=True))
+    result = yield from _answers(engine, layout, form, trace=True)
+    yield trace_report(engine, result)
 
 
-def _answers(engine: "Engine", layout: "TokenLayout", form: Form, *, trace: bool = False) -> "RunResult":
-    """What Engine.run returns; raises Cancelled once the caller has left."""
+def _answers(
+    engine: "Engine", layout: "TokenLayout", form: Form, *, trace: bool = False
+) -> "Generator[None, None, RunResult]":
+    """Returns what Engine.run returns; closing it stops the model."""
     from pine_engine.events import RunDone  # imports torch, as above
 
-    *_, done = while_there(
-        engine.generate(layout, methods=form.methods, max_new_tokens=form.max_new_tokens, trace=trace)
-    )
-    assert isinstance(done, RunDone)
-    return done.result
+    events = engine.generate(layout, methods=form.methods, max_new_tokens=form.max_new_tokens, trace=trace)
+    with closing(events):
+        for event in events:
+            yield
+            if isinstance(event, RunDone):
+                result = event.result
+    return result
 
 
 def _measure(
@@ -180,24 +199,31 @@ def _measure(
     methods: list[str] | None,
     orders: list[str] | None,
     max_new_tokens: int,
-) -> dict[str, Any]:
+) -> Report:
     from pine_engine.evaluation.measure import measure  # imports torch, as above
     from pine_engine.evaluation.records import Record
     from pine_engine.evaluation.summary import summarize
 
-    events = measure(
-        engine,
-        _examples(rows),
-        methods=methods or None,
-        arrangements=orders or USUAL_ORDERS,
-        max_new_tokens=max_new_tokens,
-    )
-    records = [event for event in while_there(events) if isinstance(event, Record)]
-    return {
+    records = []
+    with closing(measure(engine, _examples(rows), **_options(methods, orders, max_new_tokens))) as events:
+        for event in events:
+            yield None
+            if isinstance(event, Record):
+                records.append(event)
+    yield {
         "model": engine.model_name,
         "dtype": engine.dtype,
         "summary": summarize(records).model_dump(mode="json"),
         "records": [record.model_dump(mode="json") for record in records],
+    }
+
+
+def _options(methods: list[str] | None, orders: list[str] | None, max_new_tokens: int) -> dict[str, Any]:
+    """What evaluation.measure.choose takes."""
+    return {
+        "methods": methods or None,
+        "arrangements": orders or USUAL_ORDERS,
+        "max_new_tokens": max_new_tokens,
     }
 
 
@@ -211,25 +237,58 @@ def _examples(rows: list[dict[str, Any]]) -> "tuple[Example, ...]":
         return read_set(file).examples
 
 
-def _shuffle(engine: "Engine", form: Form, count: int, seed: int) -> dict[str, Any]:
+def _shuffle(engine: "Engine", form: Form, count: int, seed: int) -> Report:
     from pine_engine.invariance import OrderRow, compare_orders, summarize  # import torch, as above
     from pine_engine.report import verify_report
     from viz.page.shuffling import orders_for
 
     layout = form_layout(form, engine)
-    rows = compare_orders(
+    events = compare_orders(
         engine,
         layout,
         methods=form.methods,
         orders=orders_for(layout.num_documents, count, seed),
         max_new_tokens=form.max_new_tokens,
     )
-    cells = [row.cells for row in while_there(rows) if isinstance(row, OrderRow)]
-    return verify_report(engine, [(REQUEST_ID, summarize(cells))])
+    cells = []
+    with closing(events):
+        for event in events:
+            yield None
+            if isinstance(event, OrderRow):
+                cells.append(event.cells)
+    yield verify_report(engine, [(REQUEST_ID, summarize(cells))])
 
 
-def _run(sources: Sources, work: "Callable[[Engine], dict[str, Any]]") -> dict[str, Any]:
-    """What work(engine) returns, once it is its turn and the model is there.
+def _plan_answers(engine: "Engine", form: Form) -> Work:
+    from viz.page.planning import plan_answers  # imports torch, as above
+
+    return plan_answers(engine, form)
+
+
+def _plan_shuffle(engine: "Engine", form: Form, count: int, seed: int) -> Work:
+    from viz.page.planning import plan_shuffle  # imports torch, as above
+
+    return plan_shuffle(engine, form, count=count, seed=seed, controls=False)
+
+
+def _plan_measurement(
+    engine: "Engine",
+    rows: list[dict[str, Any]],
+    methods: list[str] | None,
+    orders: list[str] | None,
+    max_new_tokens: int,
+) -> Work:
+    from pine_engine.evaluation.measure import choose  # imports torch, as above
+    from viz.page.planning import plan_measurement
+
+    examples = _examples(rows)
+    return plan_measurement(engine, examples, choose(examples, **_options(methods, orders, max_new_tokens)))
+
+
+def _run(
+    sources: Sources, work: "Callable[[Engine], Report]", plan: "Callable[[Engine], Work]"
+) -> dict[str, Any]:
+    """The report that work ends with, once it is its turn and the model is there.
 
     Raises gr.Error with a sentence if it fails.
     """
@@ -239,6 +298,8 @@ def _run(sources: Sources, work: "Callable[[Engine], dict[str, Any]]") -> dict[s
                 stop_if_left()
             while (engine := sources.main.wait(WAIT_S)) is None:
                 stop_if_left()
-            return work(engine)
+            *_, report = while_there(compute(engine, work, plan=plan))
     except Exception as error:
         raise gr.Error(explain(error), print_exception=False) from error
+    assert report is not None
+    return report

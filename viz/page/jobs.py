@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import gradio as gr
 
 from viz.page.failures import notice
+from viz.page.gpu import compute
 from viz.page.running import MODEL_EVENT, PRIVATE_EVENT, StopFlag, run_with_engine
 from viz.page.source import Sources
+from viz.page.speed import Work
 
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
     from pine_engine.engine import Engine
@@ -44,13 +46,15 @@ class Job:
     """What a press of the button asks for.
 
     work: does it on an engine; closing it stops the model. It and its views can be pickled: a function of a
-    module with plain data, see gpu.py. show: what a view of it changes on the page. keep: called with a view
-    once it is shown, which Stop may prevent. task: finds the name of the task whose model does it; what it
-    raises is told like any failure. cleared: shown at once. stopped: the sentence after Stop. after_stop:
-    what else is then shown. end: what is shown last, also after Stop and after a failure.
+    module with plain data, see gpu.py. plan: how much work that is. show: what a view of it changes on the
+    page. keep: called with a view once it is shown, which Stop may prevent. task: finds the name of the task
+    whose model does it; what it raises is told like any failure. cleared: shown at once. stopped: the
+    sentence after Stop. after_stop: what else is then shown. end: what is shown last, also after Stop and
+    after a failure.
     """
 
     work: Callable[["Engine"], Views]
+    plan: Callable[["Engine"], Work]
     show: Callable[[Any], Updates]
     task: Callable[[], str]
     cleared: Updates
@@ -97,7 +101,7 @@ def wire_job(
 
         def views(engine: "Engine") -> Generator[Updates, None, None]:
             sentence = ""
-            with closing(job.work(engine)) as told:
+            with closing(compute(engine, job.work, plan=job.plan)) as told:
                 for view in told:
                     sentence = view.sentence
                     yield {bar.status: notice(sentence)} | job.show(view)

@@ -29,6 +29,7 @@ from viz.page.jobs import Job, JobBar, Updates, Views, build_bar, build_buttons,
 from viz.page.method_boxes import build_method_boxes
 from viz.page.running import PRIVATE_EVENT
 from viz.page.source import Sources
+from viz.page.speed import Work
 
 if TYPE_CHECKING:  # these import torch, which would keep the page waiting
     from pine_engine.engine import Engine
@@ -324,6 +325,7 @@ def _wire_run(panel: MeasurePanel, sources: Sources) -> None:
 
         return Job(
             work=partial(_measure, values=values),
+            plan=partial(_plan, values=values),
             show=show_view,
             keep=keep,
             task=lambda: chosen_rows(values[0], values[1]).task.name,
@@ -346,6 +348,13 @@ def _measure(engine: "Engine", values: tuple[Any, ...]) -> Views:
     from viz.page.measuring import measure_rows  # imports torch, which is there by now
 
     return measure_rows(engine, read_asked(*values))
+
+
+def _plan(engine: "Engine", values: tuple[Any, ...]) -> Work:
+    from viz.page.planning import plan_measurement  # imports torch, as above
+
+    asked = read_asked(*values)
+    return plan_measurement(engine, asked.examples, asked.settings())
 
 
 def _forget(files: "MeasuredFiles | None") -> None:

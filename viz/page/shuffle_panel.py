@@ -15,6 +15,7 @@ from viz.page.form import Form, read_form
 from viz.page.jobs import Job, JobBar, Updates, Views, build_bar, build_buttons, wire_job
 from viz.page.running import PRIVATE_EVENT
 from viz.page.source import Sources
+from viz.page.speed import Work
 from viz.page.workspace import Workspace, show
 from viz.shuffle import shuffle_table
 
@@ -183,8 +184,15 @@ def wire_shuffle(panel: ShufflePanel, page: Workspace, sources: Sources) -> Any:
             nonlocal outcome
             outcome = view.outcome or outcome
 
+        asked: dict[str, Any] = {
+            "form": form,
+            "count": int(count),
+            "seed": int(seed or 0),
+            "controls": controls,
+        }
         return Job(
-            work=partial(_shuffle, form=form, count=int(count), seed=int(seed or 0), controls=controls),
+            work=partial(_shuffle, **asked),
+            plan=partial(_plan, **asked),
             show=show_view,
             keep=keep,
             task=lambda: form.task,
@@ -208,6 +216,12 @@ def _shuffle(engine: "Engine", form: Form, count: int, seed: int, controls: bool
     from viz.page.shuffling import shuffle  # imports torch, which is there by now
 
     return shuffle(engine, form, count=count, seed=seed, controls=controls)
+
+
+def _plan(engine: "Engine", form: Form, count: int, seed: int, controls: bool) -> Work:
+    from viz.page.planning import plan_shuffle  # imports torch, as above
+
+    return plan_shuffle(engine, form, count=count, seed=seed, controls=controls)
 
 
 def _forget(files: "Files | None") -> None:

@@ -42,6 +42,7 @@ class EngineSource:
         self._settled = threading.Event()
         self._starting = threading.Lock()
         self._engine: Engine | None = None
+        self._described = ""
         self._failure = ""
         self._started = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="load-model", daemon=True)
@@ -49,9 +50,21 @@ class EngineSource:
     def start(self) -> None:
         """Starts loading, unless that was done before; returns at once."""
         with self._starting:
-            if self._thread.ident is None:
+            if self._thread.ident is None and not self._settled.is_set():
                 self._started = time.monotonic()
                 self._thread.start()
+
+    def load_here(self) -> "Engine":
+        """Loads in this thread and returns the engine; a source that has begun is not to be asked.
+
+        Raises PineError if it could not be loaded.
+        """
+        with self._starting:
+            assert self._thread.ident is None and not self._settled.is_set()
+            self._run()
+        engine = self.wait(0)
+        assert engine is not None
+        return engine
 
     def wait(self, seconds: float) -> "Engine | None":
         """The engine, or None if it is still loading after so many seconds.
@@ -69,17 +82,18 @@ class EngineSource:
         if self._failure:
             return Status("failed", self._failure)
         if self._engine is not None:
-            engine = self._engine
-            sentence = (
-                f"{engine.model_name} · {engine.dtype} · {engine.device} · {engine.max_context:,} tokens"
-            )
-            return Status("ready", sentence)
+            return Status("ready", self._described)
         seconds = int(time.monotonic() - self._started)
         return Status("loading", f"Loading {self._name} ({seconds} s). You can write and press Run already.")
 
     def _run(self) -> None:
         try:
-            self._engine = self._load()
+            engine = self._load()
+            # Now, because on ZeroGPU other threads do not see that it is on a GPU.
+            self._described = (
+                f"{engine.model_name} · {engine.dtype} · {engine.device} · {engine.max_context:,} tokens"
+            )
+            self._engine = engine
         except PineError as error:
             self._failure = str(error)
         except Exception as error:

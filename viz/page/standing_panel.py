@@ -18,6 +18,7 @@ from viz.page.jobs import Job, JobBar, Updates, Views, build_bar, build_buttons,
 from viz.page.method_boxes import DEFAULT_METHODS
 from viz.page.running import PRIVATE_EVENT
 from viz.page.source import Sources
+from viz.page.speed import Work
 from viz.page.words import capital
 from viz.page.workspace import Workspace
 
@@ -133,6 +134,7 @@ def wire_standing(panel: StandingPanel, page: Workspace, sources: Sources) -> No
 
         return Job(
             work=partial(_stand, form=form, document=document or 0, answer=answer or ""),
+            plan=partial(_plan, form=form, answer=answer or ""),
             show=show_view,
             task=lambda: form.task,
             cleared={panel.pictures: empty_panel(NOTHING_YET)},
@@ -146,3 +148,9 @@ def _stand(engine: "Engine", form: Form, document: int, answer: str) -> Views:
     from viz.page.standing import stand  # imports torch, which is there by now
 
     return stand(engine, form, document=document, answer=answer)
+
+
+def _plan(engine: "Engine", form: Form, answer: str) -> Work:
+    from viz.page.planning import plan_standing  # imports torch, as above
+
+    return plan_standing(engine, form, answer=answer)

@@ -18,6 +18,7 @@ from viz.page.jobs import Job, JobBar, Updates, Views, build_bar, build_buttons,
 from viz.page.method_boxes import DEFAULT_METHODS, build_method_boxes
 from viz.page.running import PRIVATE_EVENT
 from viz.page.source import Sources
+from viz.page.speed import Work
 from viz.page.splitting_panel import SplittingPanel, build_splitting, wire_splitting
 from viz.page.upload import wire_upload
 from viz.page.words import documents_heading, question_words
@@ -248,6 +249,7 @@ def _wire_run(page: Workspace, sources: Sources) -> Any:
 
         return Job(
             work=partial(_answer, form=form),
+            plan=partial(_plan, form=form),
             show=show_view,
             task=lambda: form.task,
             cleared=show(page, cards, form.task),
@@ -262,3 +264,9 @@ def _answer(engine: "Engine", form: Form) -> Views:
     from viz.page.answering import answer  # imports torch, which is there by now
 
     return answer(engine, form)
+
+
+def _plan(engine: "Engine", form: Form) -> Work:
+    from viz.page.planning import plan_answers  # imports torch, as above
+
+    return plan_answers(engine, form)
