@@ -29,7 +29,7 @@ and an event that joins in that moment has none.
 """
 
 STATE_EVENT: dict[str, Any] = PRIVATE_EVENT | {"queue": True, "concurrency_limit": None}
-"""Options of those that write a state whose change others follow: past the queue gradio tells nobody of it."""
+"""Options of those that write a state whose change others follow: past the queue gradio tells nobody."""
 
 
 @dataclass
