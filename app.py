@@ -1,5 +1,6 @@
 """PINE Explorer: reads the configuration, builds the page and serves it while the model loads."""
 
+import logging
 import os
 import sys
 from collections.abc import Iterable, Mapping
@@ -14,8 +15,12 @@ from pine_engine.tasks import TASKS
 from viz.page import gpu
 from viz.page.build import build_page
 from viz.page.files import MOST_MB
-from viz.page.host_settings import HostSettings, read_settings
-from viz.page.source import EngineSource
+from viz.page.health import add_health
+from viz.page.host_settings import DEFAULTS, HostSettings, read_settings
+from viz.page.line import Line
+from viz.page.runs import Runs
+from viz.page.shutdown import end_signal, shut_down
+from viz.page.source import EngineSource, Sources
 from viz.page.theme import STYLESHEETS, page_head, page_theme
 
 if TYPE_CHECKING:
@@ -40,14 +45,21 @@ THREADS = 40
 def build_app(
     source: EngineSource,
     own: Mapping[str, EngineSource] | None = None,
-    settings: HostSettings | None = None,
+    settings: HostSettings = DEFAULTS,
 ) -> gr.Blocks:
     """The page's Blocks, for an engine that may still be loading.
 
     own: engines of tasks with a model of their own, by its name; they are loaded when they are needed.
-    settings: what the host allows; the defaults if None.
+    settings: what the host allows.
     """
-    return build_page(source, own, settings or HostSettings())
+    return build_page(all_sources(source, own, settings), settings)
+
+
+def all_sources(
+    source: EngineSource, own: Mapping[str, EngineSource] | None, settings: HostSettings
+) -> Sources:
+    """The engines with the line in front of them and the record of what runs; arguments as for build_app."""
+    return Sources(source, own, line=Line(settings.queue_size), runs=Runs(most_seconds=settings.most_seconds))
 
 
 def engine_source(name: str | None, dtype: str, device: str) -> EngineSource:
@@ -75,16 +87,27 @@ def place_on_lent_gpu(sources: Iterable[EngineSource]) -> None:
         gpu.place(source.load_here())
 
 
+def log_to_stderr() -> None:
+    """Sends the page's log to stderr, as it is: one JSON object for each run."""
+    log = logging.getLogger("pine_explorer")
+    log.setLevel(logging.INFO)
+    log.addHandler(logging.StreamHandler())
+    log.propagate = False
+
+
 def main() -> None:
-    """Serves the page until interrupted."""
+    """Serves the page until the process is told to end."""
     usual = {"PINE_DEVICE": "cuda"} if gpu.IS_LENT else {}
     settings = read_settings(sys.argv[1:], usual | os.environ, description=__doc__)
     source = engine_source(settings.model, settings.dtype, settings.device)
     own = own_sources(settings.device)
     if gpu.IS_LENT:
         place_on_lent_gpu([source, *own.values()])
-    demo = build_app(source, own, settings)
-    demo.launch(
+    sources = all_sources(source, own, settings)
+    demo = build_page(sources, settings)
+    log_to_stderr()
+    told_to_end = end_signal()
+    served, _, _ = demo.launch(
         server_name=settings.host,
         server_port=settings.port,
         root_path=settings.root_path or None,
@@ -92,8 +115,10 @@ def main() -> None:
         prevent_thread_lock=True,
         **LAUNCH_OPTIONS,
     )
+    add_health(served, sources)
     source.start()
-    demo.block_thread()
+    told_to_end.wait()
+    shut_down(demo, sources.runs, settings.shutdown_seconds)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ class ServedApp:
     url: str
     served_s: float
     log: Path
+    process: subprocess.Popen[bytes]
 
 
 @contextmanager
@@ -44,7 +45,7 @@ def served_app(log: Path, *flags: str, environment: Mapping[str, str] | None = N
                 assert process.poll() is None, f"the app ended:\n{log.read_text()}"
                 assert time.monotonic() - began < PATIENCE_S, f"the app does not serve:\n{log.read_text()}"
                 time.sleep(0.05)
-            yield ServedApp(url, time.monotonic() - began, log)
+            yield ServedApp(url, time.monotonic() - began, log, process)
         finally:
             process.terminate()
             process.wait(20)

@@ -2,12 +2,14 @@
 
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import gradio as gr
 import pytest
 
 import app
 from pine_engine.tasks import TASKS, get_task
+from tests.running import one_run
 from tests.viz_reading import HOSTILE, assert_harmless, read_html
 from tests.widgets import built
 from viz.page import choosing, documents
@@ -15,7 +17,7 @@ from viz.page.cards import Shown, accepted_answers, shown_html, stopped_cards, w
 from viz.page.documents import Entry, build_editor, entries_from, header_html
 from viz.page.examples import load_examples
 from viz.page.form import Form
-from viz.page.running import StopFlag, run_with_engine
+from viz.page.running import run_with_engine
 from viz.page.source import EngineSource, Sources
 from viz.page.theme import ASSETS
 from viz.page.workspace import Workspace, build_workspace
@@ -210,13 +212,17 @@ def test_a_model_of_a_task_is_loaded_when_it_is_first_asked_and_once() -> None:
     loaded: list[str] = []
 
     def source(name: str) -> EngineSource:
-        return EngineSource(lambda: loaded.append(name) or name, name)
+        def load() -> SimpleNamespace:
+            loaded.append(name)
+            return SimpleNamespace(model_name=name, dtype="float32", device="cpu", max_context=9)
+
+        return EngineSource(load, name)
 
     sources = Sources(source("main"), {"molecules": source("own")})
     assert sources.of("judge_pair") is sources.main and loaded == []
     assert sources.now("judge_pair") is None  # nobody has started it
-    assert sources.now("qm9") == "own"
-    assert sources.now("qm9") == "own" and sources.of("qm9") is sources.of("qm9")
+    assert sources.now("qm9").model_name == "own"
+    assert sources.now("qm9") is sources.now("qm9") and sources.of("qm9") is sources.of("qm9")
     assert loaded == ["own"]
 
 
@@ -225,8 +231,7 @@ def test_a_model_that_is_not_there_is_said() -> None:
     (said,) = run_with_engine(
         lambda: sources.of("qm9"),
         lambda _: pytest.fail("there is no engine to work with"),
-        line=sources.line,
-        stop=StopFlag(),
+        **one_run(),
         say=str,
         fail=str,
         stopped=str,

@@ -116,7 +116,7 @@ def test_measure_scores_every_row_in_every_order(client: Client) -> None:
         ([ROWS[0], {**ROWS[1], "gold_index": 7}], "line 2"),
         ([ROWS[0], ROWS[0]], "line 2: id 'a' was used in line 1"),
         ([{"id": "a"}], "line 1"),
-        ([ROWS[0]] * 1000, "There are 1000 rows, more than"),
+        ([ROWS[0]] * 1000, "There are 1,000 rows, and this page measures 200 at most"),
     ],
 )
 def test_rows_that_cannot_be_measured_are_named(rows: list, sentence: str, client: Client) -> None:
@@ -132,7 +132,7 @@ def test_rows_that_cannot_be_measured_are_named(rows: list, sentence: str, clien
         ({"documents": ["one", " "]}, "Document B is empty"),
         ({"documents": []}, "There are no documents"),
         ({"question": ""}, "There is no question"),
-        ({"max_new_tokens": 9000}, "shorten or remove documents"),
+        ({"max_new_tokens": 9000}, "this page writes 500 at most"),
     ],
 )
 def test_bad_input_is_refused_with_a_sentence(change: dict, sentence: str, client: Client) -> None:

@@ -8,9 +8,11 @@ import pytest
 
 from pine_engine.engine import Engine
 from pine_engine.errors import PineError
+from tests.running import one_run
 from tests.tokenizers import letter_tokenizer
 from viz.page.line import Line
-from viz.page.running import StopFlag, run_with_engine
+from viz.page.running import run_with_engine
+from viz.page.runs import StopFlag
 from viz.page.source import EngineSource
 
 
@@ -34,11 +36,10 @@ def views(
     return run_with_engine(
         source,
         work,
-        line=line,
-        stop=stop,
+        **one_run(stop, line=line),
         say=str,
         fail=lambda text: f"failed: {text}",
-        stopped=lambda: "stopped",
+        stopped=str,
     )
 
 
@@ -64,7 +65,7 @@ def test_whoever_waits_may_leave(how: str, source: EngineSource) -> None:
     next(first), next(second), next(third)
     if how == "stop":
         stop.requested = True
-        assert list(second) == ["stopped"]
+        assert list(second) == ["Stopped."]
     second.close()
     assert next(third).startswith("Waiting for the model: 1 run before")
     first.close()

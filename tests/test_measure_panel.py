@@ -17,6 +17,7 @@ from pine_engine.evaluation.measure import measure
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.summary import summarize
 from pine_engine.methods import METHODS, get_methods
+from tests.running import one_run
 from tests.tokenizers import letter_tokenizer
 from tests.viz_reading import HOSTILE, assert_harmless, read_html, table_cells
 from tests.widgets import built
@@ -33,12 +34,14 @@ from viz.page.data_sets import (
     read_set,
     usual_orders,
 )
-from viz.page.line import Line
+from viz.page.host_settings import DEFAULTS
 from viz.page.measure_panel import build_measure, chosen_rows, read_asked
 from viz.page.measured_files import remove_measured, write_measured
-from viz.page.measuring import Asked, MeasureView, measure_rows, time_left, work_sentence
-from viz.page.running import StopFlag, run_with_engine
+from viz.page.measuring import Asked, MeasureView, measure_rows, work_sentence
+from viz.page.running import run_with_engine
+from viz.page.runs import StopFlag
 from viz.page.source import EngineSource
+from viz.page.speed import in_words
 from viz.page.tabulating import slot_curve, tabulate
 
 SETS = [name for _, name in built_in_choices()]
@@ -183,7 +186,7 @@ def test_the_values_of_the_widgets_are_what_is_asked() -> None:
 def test_the_widgets_hand_over_what_is_read() -> None:
     def build() -> list[object]:
         with gr.Blocks():
-            return [widget.value for widget in build_measure().inputs]
+            return [widget.value for widget in build_measure(DEFAULTS).inputs]
 
     read = read_asked(*built(build))
     assert read.rows.name == "retrieval_qa.jsonl" and read.generate and read.logprobs
@@ -344,16 +347,15 @@ def test_stop_ends_the_model_while_answers_are_written(
     for view in run_with_engine(
         source,
         lambda engine: measure_rows(engine, asked()),
-        line=Line(0),
-        stop=stop,
+        **one_run(stop),
         say=str,
         fail=lambda sentence: pytest.fail(sentence),
-        stopped=lambda: "stopped",
+        stopped=str,
     ):
         found.append(view)
         if written.is_set():
             stop.requested = True
-    assert found[-1] == "stopped" and ended.is_set()
+    assert found[-1] == "Stopped." and ended.is_set()
     assert not [thread for thread in threading.enumerate() if thread.name == "measure-beat"]
 
 
@@ -450,10 +452,11 @@ def test_hostile_names_are_shown_as_text(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"), [(0.2, "10 s"), (12, "20 s"), (85, "90 s"), (95, "2 min"), (600, "10 min")]
+    ("seconds", "words"),
+    [(0.2, "1 s"), (8.2, "9 s"), (12, "20 s"), (85, "90 s"), (95, "2 min"), (600, "10 min")],
 )
 def test_time_left_is_rounded_up(seconds: float, words: str) -> None:
-    assert time_left(seconds) == words
+    assert in_words(seconds) == words
 
 
 def test_all_methods_can_be_ticked() -> None:

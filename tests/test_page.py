@@ -17,6 +17,7 @@ from pine_engine.engine import Engine
 from pine_engine.errors import InputError, ModelError, PineError
 from pine_engine.events import TokenDecoded
 from pine_engine.methods import METHODS
+from tests.running import one_run
 from tests.tokenizers import letter_tokenizer
 from tests.viz_reading import HOSTILE, assert_harmless
 from tests.widgets import built
@@ -28,8 +29,8 @@ from viz.page.documents import MAX_DOCUMENTS, Entry, build_editor, entries_from,
 from viz.page.examples import load_examples
 from viz.page.failures import explain, notice
 from viz.page.form import Form, count_tokens, form_layout, read_form
-from viz.page.line import Line
-from viz.page.running import StopFlag, run_with_engine
+from viz.page.running import run_with_engine
+from viz.page.runs import StopFlag
 from viz.page.source import EngineSource
 from viz.page.workspace import instruction_for, total_html
 
@@ -341,7 +342,7 @@ def test_a_run_waits_for_the_model_and_says_so(engine: Engine) -> None:
     def work(engine: Engine) -> Generator[str, None, None]:
         yield f"ran on {engine.model_name}"
 
-    views = run_with_engine(source, work, line=Line(0), stop=StopFlag(), say=str, fail=str, stopped=str)
+    views = run_with_engine(source, work, **one_run(), say=str, fail=str, stopped=str)
     assert next(views).startswith("Loading tiny")
     gate.open.set()
     assert [view for view in views if not view.startswith("Loading")] == ["ran on tiny"]
@@ -363,8 +364,7 @@ def test_a_model_that_cannot_be_loaded_is_a_sentence(error: Exception, sentence:
     [said] = run_with_engine(
         source,
         lambda _: pytest.fail("there is no engine to work with"),
-        line=Line(0),
-        stop=StopFlag(),
+        **one_run(),
         say=str,
         fail=lambda text: f"failed: {text}",
         stopped=str,
@@ -401,17 +401,16 @@ def test_ending_a_run_closes_the_engine(how: str, engine: Engine) -> None:
     views: Generator[RunView | str, None, None] = run_with_engine(
         source,
         lambda engine: answer(engine, asked),
-        line=Line(0),
-        stop=stop,
+        **one_run(stop),
         say=str,
         fail=str,
-        stopped=lambda: "stopped",
+        stopped=str,
     )
     first = next(views)
     assert isinstance(first, RunView) and first.cards[0].text and not endless.closed
     if how == "stop":
         stop.requested = True
-        assert list(views) == ["stopped"]
+        assert list(views) == ["Stopped."]
     views.close()
     assert endless.closed
 
@@ -424,15 +423,14 @@ def test_stop_ends_the_wait_for_the_model(engine: Engine) -> None:
     views = run_with_engine(
         source,
         lambda _: pytest.fail("the work began"),
-        line=Line(0),
-        stop=stop,
+        **one_run(stop),
         say=str,
         fail=str,
-        stopped=lambda: "stopped",
+        stopped=str,
     )
     assert next(views).startswith("Loading")
     stop.requested = True
-    assert list(views) == ["stopped"]
+    assert list(views) == ["Stopped."]
     gate.open.set()
 
 

@@ -17,15 +17,17 @@ from pine_engine.methods import METHODS
 from tests.tokenizers import letter_tokenizer
 from tests.viz_reading import HOSTILE, assert_harmless, read_html, table_cells
 from tests.widgets import built
-from viz.page import documents, shuffle_panel
+from viz.page import documents, orders
 from viz.page.answering import FinishedRun
 from viz.page.documents import MAX_DOCUMENTS, entries_from
 from viz.page.examples import load_examples
 from viz.page.form import Form, form_layout
-from viz.page.running import StopFlag
+from viz.page.host_settings import DEFAULTS
+from viz.page.orders import with_controls
+from viz.page.runs import StopFlag
 from viz.page.sheets import Files, form_comparison, remove_files, sheet_of, write_files
 from viz.page.shuffle_panel import build_shuffle, wire_shuffle
-from viz.page.shuffling import Outcome, orders_for, shuffle, try_orders, with_controls
+from viz.page.shuffling import Outcome, orders_for, shuffle, try_orders
 from viz.page.source import EngineSource, Sources
 from viz.page.workspace import build_workspace
 
@@ -58,12 +60,12 @@ def outcome(views: list) -> Outcome:
 
 
 def test_the_page_and_the_engine_agree_on_which_orders_are_tried() -> None:
-    assert shuffle_panel.ALL_ORDERS_UP_TO == ALL_ORDERS_UP_TO
+    assert orders.ALL_ORDERS_UP_TO == ALL_ORDERS_UP_TO
     assert len(orders_for(3, 2, 0)) == math.factorial(3)
     assert len(orders_for(8, 6, 0)) == 6 and orders_for(8, 6, 0)[0] == tuple(range(8))
     assert orders_for(8, 6, 0) == orders_for(8, 6, 0) != orders_for(8, 6, 1)
-    assert shuffle_panel.orders_sentence(3, 6, 0) == "3 documents: all 6 orders will be tried."
-    assert shuffle_panel.orders_sentence(8, 6, 4).endswith("and 5 random ones, seed 4.")
+    assert orders.orders_sentence(3, 6, 0, 24) == "3 documents: all 6 orders will be tried."
+    assert orders.orders_sentence(8, 6, 4, 24).endswith("and 5 random ones, seed 4.")
 
 
 def test_controls_follow_what_was_chosen_and_promise_nothing() -> None:
@@ -228,8 +230,8 @@ def event(engine: Engine) -> Any:
 
     def build() -> Any:
         with gr.Blocks() as blocks:
-            page, panel = build_workspace(load_examples()), build_shuffle(3)
-            pressed = wire_shuffle(panel, page, Sources(source))
+            page, panel = build_workspace(load_examples()), build_shuffle(3, DEFAULTS.most_orders)
+            pressed = wire_shuffle(panel, page, Sources(source), DEFAULTS)
         return blocks, pressed, page, panel.bar.run
 
     blocks, pressed, page, button = built(build)

@@ -15,7 +15,8 @@ from gradio_client.exceptions import AppError
 from pine_engine.engine import Engine
 from tests.serving import ServedApp, served_app
 from tests.tokenizers import letter_tokenizer
-from viz.page.api import USUAL_ORDERS, Report, _compare, _form, _measure, _shuffle
+from viz.page.api import USUAL_ORDERS, Told, _compare, _form, _measure, _shuffle
+from viz.page.host_settings import DEFAULTS
 
 STAND_IN = Path(__file__).parent / "zerogpu"
 QUESTION = "Who has the key to the boat shed?"
@@ -115,10 +116,10 @@ def said(app: ServedApp) -> list[str]:
     return [line for line in app.log.read_text().splitlines() if line.startswith("spaces: ")]
 
 
-def reported(work: Report) -> dict[str, Any]:
-    *_, report = work
-    assert report is not None
-    return report
+def reported(work: Generator[Told, None, None]) -> dict[str, Any]:
+    *_, last = work
+    assert last.answer is not None
+    return last.answer()
 
 
 def texts(report: dict[str, Any]) -> list[tuple[str, str, int]]:
@@ -128,14 +129,19 @@ def texts(report: dict[str, Any]) -> list[tuple[str, str, int]]:
 def test_the_public_calls_answer_as_they_do_without(app: ServedApp, client: Client, engine: Engine) -> None:
     form = _form(QUESTION, DOCUMENTS, METHODS, 4, "")
     compared = client.predict(**ASKED, api_name="/compare")
-    assert texts(compared) == texts(reported(_compare(engine, form))) and compared["results"][1]["text"]
+    assert (
+        texts(compared) == texts(reported(_compare(engine, form, DEFAULTS)))
+        and compared["results"][1]["text"]
+    )
     shuffled = client.predict(**ASKED, orders=6, seed=0, api_name="/shuffle")
-    for row, own in zip(shuffled["rows"], reported(_shuffle(engine, form, 6, 0))["rows"], strict=True):
+    for row, own in zip(
+        shuffled["rows"], reported(_shuffle(engine, form, 6, 0, DEFAULTS))["rows"], strict=True
+    ):
         assert row == own | {"max_abs_logit_diff": pytest.approx(own["max_abs_logit_diff"])}
     traced = client.predict(**ASKED, api_name="/trace")
     assert len(traced["results"]) == 2
     measured = client.predict(rows=ROWS, methods=METHODS, orders=[], max_new_tokens=8, api_name="/measure")
-    expected = reported(_measure(engine, ROWS, METHODS, list(USUAL_ORDERS), 8))
+    expected = reported(_measure(engine, ROWS, tuple(METHODS), USUAL_ORDERS, 8, DEFAULTS))
     assert [one["text"] for one in measured["records"]] == [one["text"] for one in expected["records"]]
     lines = said(app)
     assert sum(line.startswith("spaces: asked for") for line in lines) == 4

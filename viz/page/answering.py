@@ -23,6 +23,9 @@ from viz.answers import AnswerCard
 from viz.change import AnswerTokens
 from viz.page.cards import waiting_cards
 from viz.page.form import Form, form_layout
+from viz.page.host_settings import DEFAULTS, HostSettings
+from viz.page.metering import Meter
+from viz.page.speed import Work
 from viz.page.told import TriedOrder, answer_tokens
 
 REDRAW_S = 0.1
@@ -57,11 +60,15 @@ class FinishedRun:
 
 @dataclass(frozen=True)
 class RunView:
-    """What the page shows of a run: the cards, a status sentence, and at the end the finished run."""
+    """What the page shows of a run: the cards, a status sentence, and at the end the finished run.
+
+    done: the work so far.
+    """
 
     cards: tuple[AnswerCard, ...]
     sentence: str
     finished: FinishedRun | None = None
+    done: Work | None = None
 
 
 def advance(card: AnswerCard, event: Event) -> AnswerCard:
@@ -112,28 +119,31 @@ def progress_sentence(event: Event) -> str:
             return "Writing the answers"
 
 
-def answer(engine: Engine, form: Form) -> Generator[RunView, None, None]:
+def answer(engine: Engine, form: Form, settings: HostSettings = DEFAULTS) -> Generator[RunView, None, None]:
     """Runs the form; closing the generator stops the model. The last view has the finished run.
 
-    Raises InputError if the form cannot be run.
+    settings: what the host allows. Raises InputError if the form cannot be run.
     """
-    layout = form_layout(form, engine)
+    layout = form_layout(form, engine, settings)
     cards = {card.method: card for card in waiting_cards(form.methods)}
+    meter = Meter(layout.num_tokens)
     events = engine.generate(layout, methods=form.methods, max_new_tokens=form.max_new_tokens, trace=True)
     began = drawn = time.monotonic()
     with closing(events):
         for event in events:
+            meter.see(event)
             method = method_of(event)
             if method is None:
                 continue
             cards[method] = advance(cards[method], event)
             if time.monotonic() - drawn >= REDRAW_S:
                 drawn = time.monotonic()
-                yield RunView(tuple(cards.values()), progress_sentence(event))
+                yield RunView(tuple(cards.values()), progress_sentence(event), done=meter.work)
     assert isinstance(event, RunDone)
+    meter.finish(event.result)
     seconds = time.monotonic() - began
     sentence = f"Done: {layout.num_tokens:,} prompt tokens, {seconds:.1f} s in all, by {engine.model_name}."
-    yield RunView(tuple(cards.values()), sentence, finish_run(engine, form, event.result))
+    yield RunView(tuple(cards.values()), sentence, finish_run(engine, form, event.result), meter.work)
 
 
 def finish_run(engine: Engine, form: Form, result: RunResult) -> FinishedRun:

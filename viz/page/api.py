@@ -5,8 +5,9 @@ Their docstrings are what a caller reads at *Use via API*, and an assistant as t
 
 import json
 import tempfile
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,21 +17,24 @@ from gradio.events import api
 
 from pine_engine.errors import InputError
 from pine_engine.methods import get_methods
-from viz.page.data_sets import MOST_ROWS, read_set
+from viz.page.data_sets import DataSet, read_set
 from viz.page.documents import entries_from
 from viz.page.failures import explain
 from viz.page.form import Form, form_layout
 from viz.page.gpu import compute
+from viz.page.host_settings import HostSettings
+from viz.page.limits import check_rows
 from viz.page.presence import stop_if_left, while_there
 from viz.page.running import MODEL_EVENT, WAIT_S
+from viz.page.runs import Run
 from viz.page.source import Sources
 from viz.page.speed import Work
 
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
     from pine_engine.engine import Engine
-    from pine_engine.evaluation.examples import Example
+    from pine_engine.evaluation.records import Record
     from pine_engine.events import RunResult
-    from pine_engine.layout import TokenLayout
+    from viz.page.measuring import Asked
 
 TASK = "retrieval_qa"
 REQUEST_ID = "request"
@@ -40,12 +44,23 @@ USUAL_ORDERS = ("as-is", "reversed")
 """Of /measure."""
 
 
-Report = Generator[dict[str, Any] | None, None, None]
-"""A report at the end; before it None again and again, so that work ends when the caller has left."""
+@dataclass(frozen=True)
+class Told:
+    """How far a call is, which can be pickled. done: the work so far. last: whether that is all.
+
+    answer: makes the answer, of what is done so far; None before there is any.
+    """
+
+    done: Work
+    answer: Callable[[], dict[str, Any]] | None = None
+    last: bool = False
 
 
-def add_api(sources: Sources) -> None:
-    """Adds /compare, /shuffle, /trace and /measure to the Blocks being built."""
+def add_api(sources: Sources, settings: HostSettings) -> None:
+    """Adds /compare, /shuffle, /trace and /measure to the Blocks being built.
+
+    settings: what the host allows, to callers as to visitors.
+    """
 
     def compare(
         question: str,
@@ -68,7 +83,9 @@ def add_api(sources: Sources) -> None:
             Model, dtype, and for each method the text of its answer, its tokens, and the seconds it took.
         """
         form = _form(question, documents, methods, max_new_tokens, instruction)
-        return _run(sources, partial(_compare, form=form), partial(_plan_answers, form=form))
+        asked: dict[str, Any] = {"form": form, "settings": settings}
+        work, plan = partial(_compare, **asked), partial(_plan_answers, **asked)
+        return _run(sources, "api compare", form.methods, work, plan)
 
     def shuffle(
         question: str,
@@ -96,8 +113,9 @@ def add_api(sources: Sources) -> None:
             whether all were equal to the last bit.
         """
         form = _form(question, documents, methods, max_new_tokens, instruction)
-        asked: dict[str, Any] = {"form": form, "count": orders, "seed": seed}
-        return _run(sources, partial(_shuffle, **asked), partial(_plan_shuffle, **asked))
+        asked: dict[str, Any] = {"form": form, "count": orders, "seed": seed, "settings": settings}
+        work, plan = partial(_shuffle, **asked), partial(_plan_shuffle, **asked)
+        return _run(sources, "api shuffle", form.methods, work, plan)
 
     def trace(
         question: str,
@@ -121,7 +139,9 @@ def add_api(sources: Sources) -> None:
             (null for methods that do not rank) and `attention` [layer][head][prefix, documents, suffix].
         """
         form = _form(question, documents, methods, max_new_tokens, instruction)
-        return _run(sources, partial(_trace, form=form), partial(_plan_answers, form=form))
+        asked: dict[str, Any] = {"form": form, "settings": settings}
+        work, plan = partial(_trace, **asked), partial(_plan_answers, **asked)
+        return _run(sources, "api trace", form.methods, work, plan)
 
     def measure(
         rows: list[dict[str, Any]],
@@ -142,13 +162,16 @@ def add_api(sources: Sources) -> None:
         Returns:
             A summary of all methods and orders, paired over the same rows, and every single record.
         """
+        chosen = tuple(methods or (row.name for row in get_methods()))
         asked: dict[str, Any] = {
             "rows": rows,
-            "methods": methods,
-            "orders": orders,
+            "methods": chosen,
+            "orders": tuple(orders or USUAL_ORDERS),
             "max_new_tokens": max_new_tokens,
+            "settings": settings,
         }
-        return _run(sources, partial(_measure, **asked), partial(_plan_measurement, **asked))
+        work, plan = partial(_measure, **asked), partial(_plan_measurement, **asked)
+        return _run(sources, "api measure", chosen, work, plan)
 
     for call in (compare, shuffle, trace, measure):
         api(call, api_name=call.__name__, **MODEL_EVENT)
@@ -162,144 +185,185 @@ def _form(
     return Form(TASK, question, instruction, chosen, max_new_tokens, entries)
 
 
-def _compare(engine: "Engine", form: Form) -> Report:
+def _compare(engine: "Engine", form: Form, settings: HostSettings) -> Generator[Told, None, None]:
     from pine_engine.report import compare_report  # imports torch, which is there by now
 
-    layout = form_layout(form, engine)
-    result = yield from _answers(engine, layout, form)
-    yield compare_report(engine, result)
+    return _answers(engine, form, settings, compare_report)
 
 
-def _trace(engine: "Engine", form: Form) -> Report:
+def _trace(engine: "Engine", form: Form, settings: HostSettings) -> Generator[Told, None, None]:
     from pine_engine.report import trace_report  # imports torch, as above
 
-    layout = form_layout(form, engine)
-    result = yield from _answers(engine, layout, form, trace=True)
-    yield trace_report(engine, result)
+    return _answers(engine, form, settings, trace_report, trace=True)
 
 
 def _answers(
-    engine: "Engine", layout: "TokenLayout", form: Form, *, trace: bool = False
-) -> "Generator[None, None, RunResult]":
-    """Returns what Engine.run returns; closing it stops the model."""
+    engine: "Engine",
+    form: Form,
+    settings: HostSettings,
+    report: "Callable[[Engine, RunResult], dict[str, Any]]",
+    *,
+    trace: bool = False,
+) -> Generator[Told, None, None]:
     from pine_engine.events import RunDone  # imports torch, as above
+    from viz.page.metering import Meter
 
+    layout = form_layout(form, engine, settings)
+    meter = Meter(layout.num_tokens)
     events = engine.generate(layout, methods=form.methods, max_new_tokens=form.max_new_tokens, trace=trace)
     with closing(events):
         for event in events:
-            yield
+            meter.see(event)
             if isinstance(event, RunDone):
-                result = event.result
-    return result
+                meter.finish(event.result)
+                yield Told(meter.work, partial(dict, report(engine, event.result)), last=True)
+            else:
+                yield Told(meter.work)
+
+
+def _shuffle(
+    engine: "Engine", form: Form, count: int, seed: int, settings: HostSettings
+) -> Generator[Told, None, None]:
+    from pine_engine.invariance import OrderRow, compare_orders, summarize  # import torch, as above
+    from pine_engine.report import verify_report
+    from viz.page.metering import Meter
+    from viz.page.shuffling import orders_for
+
+    layout = form_layout(form, engine, settings)
+    orders = orders_for(layout.num_documents, count, seed, settings)
+    meter = Meter(layout.num_tokens)
+    cells = []
+    events = compare_orders(
+        engine, layout, methods=form.methods, orders=orders, max_new_tokens=form.max_new_tokens
+    )
+    with closing(events):
+        for event in events:
+            if isinstance(event, OrderRow):
+                meter.finish(event.result)
+                cells.append(event.cells)
+                report = verify_report(engine, [(REQUEST_ID, summarize(cells))])
+                yield Told(meter.work, partial(dict, report), last=len(cells) == len(orders))
+            else:
+                meter.see(event)
+                yield Told(meter.work)
 
 
 def _measure(
     engine: "Engine",
     rows: list[dict[str, Any]],
-    methods: list[str] | None,
-    orders: list[str] | None,
+    methods: tuple[str, ...],
+    orders: tuple[str, ...],
     max_new_tokens: int,
-) -> Report:
-    from pine_engine.evaluation.measure import measure  # imports torch, as above
-    from pine_engine.evaluation.records import Record
-    from pine_engine.evaluation.summary import summarize
+    settings: HostSettings,
+) -> Generator[Told, None, None]:
+    from pine_engine.evaluation.records import Record  # imports torch, as above
+    from viz.page.measuring import measured_events, work_of
 
-    records = []
-    with closing(measure(engine, _examples(rows), **_options(methods, orders, max_new_tokens))) as events:
+    asked = _asked(rows, methods, orders, max_new_tokens, settings)
+    records: list[Record] = []
+    planned = asked.num_records(settings)
+    with closing(measured_events(engine, asked, settings)) as events:
         for event in events:
-            yield None
             if isinstance(event, Record):
                 records.append(event)
-    yield {
-        "model": engine.model_name,
-        "dtype": engine.dtype,
+            done = tuple(records)
+            answer = partial(_measured, engine.model_name, engine.dtype, done) if done else None
+            yield Told(work_of(done), answer, last=len(done) == planned)
+
+
+def _measured(model: str, dtype: str, records: "Sequence[Record]") -> dict[str, Any]:
+    from pine_engine.evaluation.summary import summarize  # imports torch, as above
+
+    return {
+        "model": model,
+        "dtype": dtype,
         "summary": summarize(records).model_dump(mode="json"),
         "records": [record.model_dump(mode="json") for record in records],
     }
 
 
-def _options(methods: list[str] | None, orders: list[str] | None, max_new_tokens: int) -> dict[str, Any]:
-    """What evaluation.measure.choose takes."""
-    return {
-        "methods": methods or None,
-        "arrangements": orders or USUAL_ORDERS,
-        "max_new_tokens": max_new_tokens,
-    }
+def _asked(
+    rows: list[dict[str, Any]],
+    methods: tuple[str, ...],
+    orders: tuple[str, ...],
+    max_new_tokens: int,
+    settings: HostSettings,
+) -> "Asked":
+    from viz.page.measuring import Asked  # imports torch, as above
+
+    check_rows(len(rows), settings)
+    return Asked(
+        rows=_data_set(rows),
+        limit=len(rows),
+        methods=methods,
+        orders=orders,
+        generate=True,
+        logprobs=True,
+        max_new_tokens=max_new_tokens,
+    )
 
 
-def _examples(rows: list[dict[str, Any]]) -> "tuple[Example, ...]":
-    """The rows as examples, read as those of a file are. Raises InputError that names the line, from 1."""
-    if len(rows) > MOST_ROWS:
-        raise InputError(f"there are {len(rows)} rows, more than {MOST_ROWS}; send fewer, or use `evaluate`")
+def _data_set(rows: list[dict[str, Any]]) -> DataSet:
+    """The rows, read as those of a file are. Raises InputError that names the line, from 1."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "rows.jsonl")
         file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-        return read_set(file).examples
+        return read_set(file)
 
 
-def _shuffle(engine: "Engine", form: Form, count: int, seed: int) -> Report:
-    from pine_engine.invariance import OrderRow, compare_orders, summarize  # import torch, as above
-    from pine_engine.report import verify_report
-    from viz.page.shuffling import orders_for
-
-    layout = form_layout(form, engine)
-    events = compare_orders(
-        engine,
-        layout,
-        methods=form.methods,
-        orders=orders_for(layout.num_documents, count, seed),
-        max_new_tokens=form.max_new_tokens,
-    )
-    cells = []
-    with closing(events):
-        for event in events:
-            yield None
-            if isinstance(event, OrderRow):
-                cells.append(event.cells)
-    yield verify_report(engine, [(REQUEST_ID, summarize(cells))])
-
-
-def _plan_answers(engine: "Engine", form: Form) -> Work:
+def _plan_answers(engine: "Engine", form: Form, settings: HostSettings) -> Work:
     from viz.page.planning import plan_answers  # imports torch, as above
 
-    return plan_answers(engine, form)
+    return plan_answers(engine, form, settings)
 
 
-def _plan_shuffle(engine: "Engine", form: Form, count: int, seed: int) -> Work:
+def _plan_shuffle(engine: "Engine", form: Form, count: int, seed: int, settings: HostSettings) -> Work:
     from viz.page.planning import plan_shuffle  # imports torch, as above
 
-    return plan_shuffle(engine, form, count=count, seed=seed, controls=False)
+    return plan_shuffle(engine, form, count=count, seed=seed, controls=False, settings=settings)
 
 
-def _plan_measurement(
-    engine: "Engine",
-    rows: list[dict[str, Any]],
-    methods: list[str] | None,
-    orders: list[str] | None,
-    max_new_tokens: int,
-) -> Work:
-    from pine_engine.evaluation.measure import choose  # imports torch, as above
-    from viz.page.planning import plan_measurement
+def _plan_measurement(engine: "Engine", settings: HostSettings, **rows: Any) -> Work:
+    from viz.page.planning import plan_measurement  # imports torch, as above
 
-    examples = _examples(rows)
-    return plan_measurement(engine, examples, choose(examples, **_options(methods, orders, max_new_tokens)))
+    asked = _asked(**rows, settings=settings)
+    return plan_measurement(engine, asked.examples, asked.settings(settings))
 
 
 def _run(
-    sources: Sources, work: "Callable[[Engine], Report]", plan: "Callable[[Engine], Work]"
+    sources: Sources,
+    what: str,
+    methods: Sequence[str],
+    work: "Callable[[Engine], Generator[Told, None, None]]",
+    plan: "Callable[[Engine], Work]",
 ) -> dict[str, Any]:
-    """The report that work ends with, once it is its turn and the model is there.
+    """What the work answers, once it is its turn and the model is there.
 
-    Raises gr.Error with a sentence if it fails.
+    One that had to end before it was done answers with what it has, and `ended`, a sentence that says why.
+    Raises gr.Error with a sentence if it fails, or has nothing yet.
     """
+    runs, answer = sources.runs, None
+    run = runs.new(what, methods)
     try:
-        with sources.line.join() as place:
+        with runs.watched(run), sources.line.join() as place:
             while place.wait(WAIT_S):
-                stop_if_left()
+                _go_on(run)
             while (engine := sources.main.wait(WAIT_S)) is None:
-                stop_if_left()
-            *_, report = while_there(compute(engine, work, plan=plan))
+                _go_on(run)
+            run.start(engine)
+            for told in while_there(compute(engine, work, plan=plan)):
+                run.done, answer = told.done, told.answer or answer
+                if not told.last and run.over():
+                    break
+            if answer is None:
+                raise InputError(run.why or "The model gave no answer.")
+            return answer() | ({"ended": run.why} if run.why else {})
     except Exception as error:
         raise gr.Error(explain(error), print_exception=False) from error
-    assert report is not None
-    return report
+
+
+def _go_on(run: Run) -> None:
+    """Raises Cancelled once the caller has left, and InputError if the run must end."""
+    stop_if_left()
+    if why := run.over():
+        raise InputError(why)

@@ -1,6 +1,5 @@
 """The page from top to bottom: the main job, the orders, the inside, the lesson."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import gradio as gr
@@ -15,7 +14,6 @@ from viz.page.host_settings import HostSettings
 from viz.page.inside_panel import build_inside, wire_inside
 from viz.page.keys import keys_html
 from viz.page.lesson_panel import build_lesson, lesson_html, wire_lesson
-from viz.page.line import Line
 from viz.page.measure_panel import build_measure, wire_measure
 from viz.page.running import MODEL_EVENT, PRIVATE_EVENT, STATE_EVENT
 from viz.page.share_panel import build_share, wire_share
@@ -31,31 +29,29 @@ PROJECTOR = '<button type="button" class="page-header-button" data-projector>Pro
 """Turned on and off by assets/projector.js."""
 
 
-def build_page(
-    source: EngineSource, own: Mapping[str, EngineSource] | None, settings: HostSettings
-) -> gr.Blocks:
+def build_page(sources: Sources, settings: HostSettings) -> gr.Blocks:
     """The Blocks of the page, ready to launch. The engine is asked for when it is first needed.
 
-    own: engines of tasks with a model of their own, see Sources. settings: what the host allows.
+    settings: what the host allows.
     """
-    sources = Sources(source, own, line=Line(settings.queue_size))
-    examples = load_examples()
+    source = sources.main
+    examples = [one for one in load_examples() if len(one.documents) <= settings.most_documents]
     with gr.Blocks(title=TITLE, analytics_enabled=False, fill_width=True) as page:
-        add_api(sources)  # first, so that no private event takes one of the two names
+        add_api(sources, settings)  # first, so that no private event takes one of the two names
         with gr.Row(elem_id="header"):
             gr.HTML(f"<h1>{TITLE}</h1><p>{QUESTION}</p>", scale=3, min_width=300)
             model = gr.HTML(status_html(source.status), elem_id="model-status", min_width=220)
             gr.HTML(PROJECTOR, elem_id="projector-button", min_width=0)
-        workspace = build_workspace(examples)
+        workspace = build_workspace(examples, settings)
         share = build_share()
         num_documents = len(examples[0].documents)
         with gr.Column(elem_id="orders-section"), gr.Tabs(overflow_behavior="wrap"):
             with gr.Tab("Shuffle"):
-                shuffle = build_shuffle(num_documents)
+                shuffle = build_shuffle(num_documents, settings.most_orders)
             with gr.Tab("Where the answer stands"):
                 standing = build_standing(num_documents)
             with gr.Tab("Measure"):
-                measure = build_measure()
+                measure = build_measure(settings)
         inside = build_inside()
         with gr.Column(elem_id="learn-section"), gr.Tabs(overflow_behavior="wrap"):
             with gr.Tab("Lesson"):
@@ -75,11 +71,11 @@ def build_page(
         stream = gr.Button(visible="hidden", elem_id="open-stream")  # pressed by assets/events.js
 
         wire_choices(workspace, examples)
-        run_event = wire_workspace(workspace, sources, ready)
-        shuffle_event = wire_shuffle(shuffle, workspace, sources)
+        run_event = wire_workspace(workspace, sources, ready, settings)
+        shuffle_event = wire_shuffle(shuffle, workspace, sources, settings)
         wire_scores(workspace, [run_event, shuffle_event])
-        wire_standing(standing, workspace, sources)
-        wire_measure(measure, page, sources)
+        wire_standing(standing, workspace, sources, settings)
+        wire_measure(measure, page, sources, settings)
         wire_inside(inside, workspace.finished, [run_event, shuffle_event])
         wire_lesson(lesson, workspace.finished)
         wire_share(share, workspace, inside, page)

@@ -47,9 +47,9 @@ def entries_from(documents: Sequence[tuple[str, str]]) -> Entries:
     return tuple(Entry(identity, title, text) for identity, (title, text) in enumerate(documents))
 
 
-def add(entries: Entries) -> Entries:
-    """The entries with an empty one at the end; unchanged if the pool is full."""
-    if len(entries) == MAX_DOCUMENTS:
+def add(entries: Entries, most: int = MAX_DOCUMENTS) -> Entries:
+    """The entries with an empty one at the end; unchanged if there are as many as there may be."""
+    if len(entries) >= most:
         return entries
     return (*entries, Entry(len(entries)))
 
@@ -76,7 +76,7 @@ class Removed:
     slot: int | None
 
 
-def restore(entries: Entries, removed: Removed) -> Entries:
+def restore(entries: Entries, removed: Removed, most: int = MAX_DOCUMENTS) -> Entries:
     """The entries with what was removed where it was; what was written since stays, behind or around it.
 
     Unchanged if there is no room.
@@ -93,7 +93,7 @@ def restore(entries: Entries, removed: Removed) -> Entries:
             for entry in entries
         )
         after = (*shifted[:slot], replace(gone, identity=letter), *shifted[slot:])
-    return after if len(after) <= MAX_DOCUMENTS else entries
+    return after if len(after) <= most else entries
 
 
 def move(entries: Entries, slot: int, step: int) -> Entries:
@@ -132,7 +132,7 @@ def without_empty(entries: Entries) -> Entries:
     return entries
 
 
-def paste(entries: Entries, text: str) -> tuple[Entries, str]:
+def paste(entries: Entries, text: str, most: int = MAX_DOCUMENTS) -> tuple[Entries, str]:
     """The entries with the pasted documents in place of empty cards and after the filled ones.
 
     Also returns a sentence that says what was added, and what was left out for want of room.
@@ -141,12 +141,12 @@ def paste(entries: Entries, text: str) -> tuple[Entries, str]:
     if not documents:
         return entries, "There is nothing to add; paste some text first."
     entries = without_empty(entries)
-    room = MAX_DOCUMENTS - len(entries)
+    room = max(0, most - len(entries))
     first = len(entries)
     added = [Entry(first + index, title, body) for index, (title, body) in enumerate(documents[:room])]
     sentence = f"Added {len(added)} document{'s' if len(added) != 1 else ''}."
     if len(documents) > room:
-        sentence += f" {len(documents) - room} did not fit: the page holds {MAX_DOCUMENTS}."
+        sentence += f" {len(documents) - room} did not fit: the page holds {most}."
     return entries + tuple(added), sentence
 
 
@@ -166,7 +166,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Editor:
-    """The widgets of the editor.
+    """The widgets of the editor. most: documents that it takes.
 
     identities: state, the identity of the document in each shown slot. removed: state, what Undo brings back,
     None if nothing was removed.
@@ -182,6 +182,7 @@ class Editor:
     pasted: gr.Textbox
     paste: gr.Button
     message: gr.HTML
+    most: int
 
     @property
     def inputs(self) -> list[Any]:
@@ -277,8 +278,11 @@ def header_html(identity: int, slot: int, nouns: Nouns = DOCUMENTS) -> str:
     return str(Markup('<div class="page-card-head">{}{}</div>').format(badge(identity, slot), owner))
 
 
-def build_editor(entries: Entries, nouns: Nouns = DOCUMENTS) -> Editor:
-    """Makes the widgets, filled with the given entries; nouns: what documents are called."""
+def build_editor(entries: Entries, nouns: Nouns = DOCUMENTS, most: int = MAX_DOCUMENTS) -> Editor:
+    """Makes the widgets, filled with the given entries; nouns: what documents are called.
+
+    most: documents that the host allows.
+    """
     with gr.Column(elem_id="documents", elem_classes="page-documents"):
         cards = tuple(
             _build_card(slot, entries[slot] if slot < len(entries) else None, nouns)
@@ -289,7 +293,7 @@ def build_editor(entries: Entries, nouns: Nouns = DOCUMENTS) -> Editor:
         files = build_files_button()
         clear_button = gr.Button("Clear all", size="sm", min_width=90, elem_id="clear-documents")
         undo = gr.Button("Undo", size="sm", min_width=90, elem_id="undo-documents", interactive=False)
-    gr.HTML(limits_html(MAX_DOCUMENTS), elem_classes="page-limits")
+    gr.HTML(limits_html(most), elem_classes="page-limits")
     with gr.Accordion("Paste many at once", open=False, elem_id="paste-panel"):
         pasted = gr.Textbox(
             label=pasted_label(nouns),
@@ -312,6 +316,7 @@ def build_editor(entries: Entries, nouns: Nouns = DOCUMENTS) -> Editor:
         pasted=pasted,
         paste=paste_button,
         message=message,
+        most=most,
     )
 
 
@@ -362,7 +367,7 @@ def wire_editor(editor: Editor, task: gr.Dropdown) -> Any:
     applied to what was there before.
     """
     operations: dict[gr.Button, Operation] = {
-        editor.add: add,
+        editor.add: partial(add, most=editor.most),
         editor.clear: lambda entries: (Entry(0), Entry(1)),
     }
     for slot, card in enumerate(editor.cards):
@@ -383,13 +388,13 @@ def wire_editor(editor: Editor, task: gr.Dropdown) -> Any:
         assert isinstance(pressed.target, gr.Button)
         name = pressed.target.elem_id
         if name == editor.paste.elem_id:
-            after, sentence = paste(before, pasted)
+            after, sentence = paste(before, pasted, editor.most)
             emptied = {editor.pasted: ""} if after != before else {}
             return write(editor, before, after, nouns) | {editor.message: sentence} | emptied
         if name == editor.undo.elem_id:
-            after = restore(before, removed) if removed else before
+            after = restore(before, removed, editor.most) if removed else before
             if after == before:
-                return {editor.message: f"There is no room: the page holds {MAX_DOCUMENTS}."}
+                return {editor.message: f"There is no room: the page holds {editor.most}."}
             return write(editor, before, after, nouns) | {editor.message: ""} | nothing_removed(editor)
         after = by_name[name](before)
         updates = write(editor, before, after, nouns) | {editor.message: ""}

@@ -11,6 +11,8 @@ from pine_engine.prompt import Document, Prompt
 from pine_engine.tasks import Task, get_task
 from viz.identity import document_letter
 from viz.page.documents import Entries, Entry, read
+from viz.page.host_settings import DEFAULTS, HostSettings
+from viz.page.limits import check_form, check_prompt
 from viz.page.words import capital
 
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
@@ -84,16 +86,18 @@ def read_form(
     )
 
 
-def form_layout(form: Form, engine: "Engine") -> TokenLayout:
+def form_layout(form: Form, engine: "Engine", settings: HostSettings = DEFAULTS) -> TokenLayout:
     """The tokens of the form's prompt, documents in the order of the slots.
 
     The prompt is written with the documents in the order of their letters and then reordered, so that a
     letter inside the prompt is the letter on the card.
-    Raises InputError for what is missing.
+    Raises InputError for what is missing, and for what is more than the host allows.
     """
     form.check()
+    check_form(form, settings)
     lettered = sorted(form.entries, key=lambda entry: entry.identity)
     layout = engine.tokenize(_prompt(form, lettered, engine.tokenizer))
+    check_prompt(layout, settings)
     return layout.reorder(form.order)
 
 

@@ -38,41 +38,56 @@ class HostSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: str | None = Field(
-        None, description="hub id, folder or GGUF file; the embedded model if not given"
+        default=None, description="hub id, folder or GGUF file; the embedded model if not given"
     )
     dtype: Literal["float32", "bfloat16", "float16"] = Field(
-        "float32", description="number format of the model: float32, bfloat16 or float16"
+        default="float32", description="number format of the model: float32, bfloat16 or float16"
     )
-    device: str = Field("cpu", description="cpu, cuda, ...")
-    host: str | None = Field(None, description="address to serve on; this machine only if not given")
+    device: str = Field(default="cpu", description="cpu, cuda, ...")
+    host: str | None = Field(default=None, description="address to serve on; this machine only if not given")
     port: Annotated[int, Field(ge=1, le=65535)] | None = Field(
-        None, description="port to serve on; 7860 or the next free one"
+        default=None, description="port to serve on; 7860 or the next free one"
     )
-    root_path: str = Field("", description="path under which a proxy serves the page, such as /pine")
+    root_path: str = Field(default="", description="path under which a proxy serves the page, such as /pine")
     models: Annotated[tuple[str, ...], BeforeValidator(_listed)] = Field(
-        (), description="models that visitors may choose, separated by commas; all that are found if empty"
+        default=(),
+        description="models that visitors may choose, separated by commas; all that are found if empty",
     )
     read_only: bool = Field(
-        False, description="visitors run the examples that come with the page, and enter nothing of their own"
+        default=False,
+        description="visitors run the examples that come with the page, and enter nothing of their own",
     )
     most_documents: int = Field(
-        MAX_DOCUMENTS, ge=2, le=MAX_DOCUMENTS, description="documents of one question"
+        default=MAX_DOCUMENTS,
+        ge=2,
+        le=MAX_DOCUMENTS,
+        description="documents of one question; rows of a measurement are bounded by their tokens",
     )
     most_prompt_tokens: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="tokens of one prompt; what the model can read if not given"
+        default=None, description="tokens of one prompt; what the model can read if not given"
     )
-    most_new_tokens: int = Field(LONGEST_ANSWER, ge=8, le=LONGEST_ANSWER, description="tokens of one answer")
+    most_new_tokens: int = Field(
+        default=LONGEST_ANSWER, ge=16, le=LONGEST_ANSWER, description="tokens of one answer"
+    )
     most_orders: int = Field(
-        MOST_ARRANGEMENTS, ge=2, le=MOST_ARRANGEMENTS, description="orders in which one question is answered"
+        default=MOST_ARRANGEMENTS,
+        ge=3,
+        le=MOST_ARRANGEMENTS,
+        description="orders in which one question is answered",
     )
-    most_rows: int = Field(MOST_ROWS, ge=2, le=MOST_ROWS, description="rows of one measurement")
+    most_rows: int = Field(default=MOST_ROWS, ge=2, le=MOST_ROWS, description="rows of one measurement")
     most_seconds: Annotated[float, Field(gt=0)] | None = Field(
-        None, description="seconds of one run, without the wait for it; as long as it takes if not given"
+        default=None,
+        description="seconds of one run, without the wait for it; as long as it takes if not given",
     )
-    queue_size: int = Field(32, ge=1, description="visitors that may wait for the model")
+    queue_size: int = Field(default=32, ge=1, description="visitors that may wait for the model")
     shutdown_seconds: float = Field(
-        5, ge=0, description="seconds that running work may still take when the page is shut down"
+        default=5, ge=0, description="seconds that running work may still take when the page is shut down"
     )
+
+
+DEFAULTS = HostSettings()
+"""Those of a page that nobody has set."""
 
 
 def variable(name: str) -> str:

@@ -9,7 +9,8 @@ import gradio as gr
 
 from viz.page.failures import notice
 from viz.page.gpu import compute
-from viz.page.running import MODEL_EVENT, PRIVATE_EVENT, StopFlag, run_with_engine
+from viz.page.running import MODEL_EVENT, PRIVATE_EVENT, run_with_engine
+from viz.page.runs import StopFlag
 from viz.page.source import Sources
 from viz.page.speed import Work
 
@@ -26,6 +27,10 @@ class View(Protocol):
     @property
     def sentence(self) -> str:
         """How far it is."""
+
+    @property
+    def done(self) -> Work | None:
+        """The work so far; None where that is not known."""
 
 
 Views = Generator[View, None, None]
@@ -45,20 +50,22 @@ class JobBar:
 class Job:
     """What a press of the button asks for.
 
-    work: does it on an engine; closing it stops the model. It and its views can be pickled: a function of a
-    module with plain data, see gpu.py. plan: how much work that is. show: what a view of it changes on the
-    page. keep: called with a view once it is shown, which Stop may prevent. task: finds the name of the task
-    whose model does it; what it raises is told like any failure. cleared: shown at once. stopped: the
-    sentence after Stop. after_stop: what else is then shown. end: what is shown last, also after Stop and
-    after a failure.
+    what, methods: as the log has them. work: does it on an engine; closing it stops the model. It and its
+    views can be pickled: a function of a module with plain data, see gpu.py. plan: how much work that is.
+    show: what a view of it changes on the page. keep: called with a view once it is shown, which Stop may
+    prevent. task: finds the name of the task whose model does it; what it raises is told like any failure.
+    cleared: shown at once. kept: a sentence on what stays when it is stopped. after_stop: what else is then
+    shown. end: what is shown last, also after Stop and after a failure.
     """
 
+    what: str
+    methods: Sequence[str]
     work: Callable[["Engine"], Views]
     plan: Callable[["Engine"], Work]
     show: Callable[[Any], Updates]
     task: Callable[[], str]
     cleared: Updates
-    stopped: str
+    kept: str
     keep: Callable[[Any], None] = lambda view: None
     after_stop: Callable[[], Updates] = dict
     end: Callable[[], Updates] = dict
@@ -98,12 +105,13 @@ def wire_job(
 
     def run(stop: StopFlag, *values: Any) -> Generator[Updates, None, None]:
         job = begin(*values)
+        current = sources.runs.new(job.what, job.methods, stop)
 
         def views(engine: "Engine") -> Generator[Updates, None, None]:
             sentence = ""
             with closing(compute(engine, job.work, plan=job.plan)) as told:
                 for view in told:
-                    sentence = view.sentence
+                    sentence, current.done = view.sentence, view.done or current.done
                     yield {bar.status: notice(sentence)} | job.show(view)
                     job.keep(view)
             yield idle(notice(sentence))
@@ -113,10 +121,11 @@ def wire_job(
             lambda: sources.of(job.task()),
             views,
             line=sources.line,
-            stop=stop,
+            runs=sources.runs,
+            run=current,
             say=lambda sentence: {bar.status: notice(sentence)},
             fail=lambda sentence: idle(notice(sentence, kind="error")),
-            stopped=lambda: idle(notice(job.stopped)) | job.after_stop(),
+            stopped=lambda why: idle(notice(f"{why} {job.kept}")) | job.after_stop(),
         )
         if last := job.end():
             yield last

@@ -45,6 +45,11 @@ class Line:
                 self._places.remove(place)
                 self._moved.notify_all()
 
+    @property
+    def waiting(self) -> int:
+        """How many wait, without the one that has the model."""
+        return max(0, len(self._places) - 1)
+
     def wait(self, place: "Place", seconds: float) -> int:
         """See Place.wait."""
         with self._moved:

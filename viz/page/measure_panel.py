@@ -13,7 +13,6 @@ from pine_engine.methods import METHODS
 from viz.markup import render
 from viz.measured import measured_tables
 from viz.page.data_sets import (
-    MOST_ROWS,
     OWN,
     DataSet,
     built_in_choices,
@@ -24,7 +23,7 @@ from viz.page.data_sets import (
     usual_orders,
 )
 from viz.page.failures import explain, notice
-from viz.page.host_settings import LONGEST_ANSWER
+from viz.page.host_settings import HostSettings
 from viz.page.jobs import Job, JobBar, Updates, Views, build_bar, build_buttons, wire_job
 from viz.page.method_boxes import build_method_boxes
 from viz.page.running import PRIVATE_EVENT
@@ -108,8 +107,8 @@ def read_asked(
     )
 
 
-def build_measure() -> MeasurePanel:
-    """Makes the widgets."""
+def build_measure(settings: HostSettings) -> MeasurePanel:
+    """Makes the widgets. settings: what the host allows."""
     sets = built_in_choices()
     with gr.Column(elem_id="measure-section", elem_classes="page-section"):
         gr.HTML(
@@ -129,8 +128,8 @@ def build_measure() -> MeasurePanel:
             )
             limit = gr.Slider(
                 1,
-                MOST_ROWS,
-                value=6,
+                settings.most_rows,
+                value=min(6, settings.most_rows),
                 step=1,
                 label="How many",
                 elem_id="measure-limit",
@@ -146,7 +145,7 @@ def build_measure() -> MeasurePanel:
                 elem_id="measure-upload",
             )
         message = gr.HTML("", elem_id="measure-message")
-        gr.HTML(render("measure_schema.html", most=MOST_ROWS))
+        gr.HTML(render("measure_schema.html", most=settings.most_rows))
         with gr.Row(elem_classes="page-row"):
             methods = build_method_boxes("measure-methods")
             with gr.Column(scale=3, min_width=240, elem_classes="page-tight"):
@@ -170,8 +169,8 @@ def build_measure() -> MeasurePanel:
             )
             length = gr.Slider(
                 4,
-                LONGEST_ANSWER,
-                value=DEFAULT_LENGTH,
+                settings.most_new_tokens,
+                value=min(DEFAULT_LENGTH, settings.most_new_tokens),
                 step=4,
                 label="Longest answer (tokens)",
                 elem_id="measure-length",
@@ -218,18 +217,18 @@ def build_measure() -> MeasurePanel:
     )
 
 
-def wire_measure(panel: MeasurePanel, page: gr.Blocks, sources: Sources) -> None:
+def wire_measure(panel: MeasurePanel, page: gr.Blocks, sources: Sources, settings: HostSettings) -> None:
     """Connects the widgets; page: the Blocks, whose load fills in what torch knows."""
-    _wire_announcement(panel, _wire_rows(panel, page))
-    _wire_run(panel, sources)
+    _wire_announcement(panel, _wire_rows(panel, page, settings), settings)
+    _wire_run(panel, sources, settings)
 
 
-def _wire_rows(panel: MeasurePanel, page: gr.Blocks) -> list[Any]:
+def _wire_rows(panel: MeasurePanel, page: gr.Blocks, settings: HostSettings) -> list[Any]:
     """Connects what chooses the rows; returns its events."""
     chosen = [panel.limit, panel.orders]
 
     def fit(rows: DataSet) -> dict[Any, Any]:
-        fitting, count = orders_for(rows), len(rows.examples)
+        fitting, count = orders_for(rows), min(settings.most_rows, len(rows.examples))
         return {
             panel.limit: gr.update(maximum=max(2, count), value=min(count, 6)),
             panel.orders: gr.update(choices=fitting, value=usual_orders(fitting)),
@@ -256,8 +255,8 @@ def _wire_rows(panel: MeasurePanel, page: gr.Blocks) -> list[Any]:
             return {panel.message: notice(explain(error), kind="error"), panel.upload: None}
         count = len(rows.examples)
         said = f"{rows.name}: {count} row{'s' if count != 1 else ''} of “{rows.task.label}”."
-        if count == MOST_ROWS:
-            said += f" Only the first {MOST_ROWS} rows are read here."
+        if count >= settings.most_rows:
+            said += f" Only the first {settings.most_rows} rows are measured here."
         updates = {panel.own: rows, panel.rows: OWN, panel.message: notice(said), panel.upload: None}
         return fit(rows) | updates
 
@@ -267,13 +266,13 @@ def _wire_rows(panel: MeasurePanel, page: gr.Blocks) -> list[Any]:
     return [picked, brought]
 
 
-def _wire_announcement(panel: MeasurePanel, choices: Sequence[Any]) -> None:
+def _wire_announcement(panel: MeasurePanel, choices: Sequence[Any], settings: HostSettings) -> None:
     def announce(*values: Any) -> dict[Any, Any]:
         from viz.page.measuring import work_sentence  # imports torch
 
         try:
             asked = read_asked(*values)
-            said = notice(work_sentence(asked))
+            said = notice(work_sentence(asked, settings))
         except Exception as error:
             return {panel.bar.status: notice(explain(error), kind="error")}
         return {panel.bar.status: said, panel.meaning: orders_meaning(list(asked.orders))}
@@ -292,7 +291,7 @@ def _wire_announcement(panel: MeasurePanel, choices: Sequence[Any]) -> None:
         event.then(announce, panel.inputs, outputs, **PRIVATE_EVENT)
 
 
-def _wire_run(panel: MeasurePanel, sources: Sources) -> None:
+def _wire_run(panel: MeasurePanel, sources: Sources, settings: HostSettings) -> None:
     def hand_over(measured: "Measured") -> dict[Any, Any]:
         from viz.page.measured_files import write_measured  # imports torch, which is there by now
 
@@ -324,8 +323,10 @@ def _wire_run(panel: MeasurePanel, sources: Sources) -> None:
             measured = view.measured or measured
 
         return Job(
-            work=partial(_measure, values=values),
-            plan=partial(_plan, values=values),
+            what="measure",
+            methods=values[3],
+            work=partial(_measure, values=values, settings=settings),
+            plan=partial(_plan, values=values, settings=settings),
             show=show_view,
             keep=keep,
             task=lambda: chosen_rows(values[0], values[1]).task.name,
@@ -336,7 +337,7 @@ def _wire_run(panel: MeasurePanel, sources: Sources) -> None:
                 panel.offer: gr.update(visible=False),
                 panel.kept: None,
             },
-            stopped="Stopped. The records so far are kept.",
+            kept="The records so far are kept.",
             end=lambda: hand_over(measured) if measured else {},
         )
 
@@ -344,17 +345,17 @@ def _wire_run(panel: MeasurePanel, sources: Sources) -> None:
     wire_job(panel.bar, begin, [panel.kept, *panel.inputs], shown, sources)
 
 
-def _measure(engine: "Engine", values: tuple[Any, ...]) -> Views:
+def _measure(engine: "Engine", values: tuple[Any, ...], settings: HostSettings) -> Views:
     from viz.page.measuring import measure_rows  # imports torch, which is there by now
 
-    return measure_rows(engine, read_asked(*values))
+    return measure_rows(engine, read_asked(*values), settings)
 
 
-def _plan(engine: "Engine", values: tuple[Any, ...]) -> Work:
+def _plan(engine: "Engine", values: tuple[Any, ...], settings: HostSettings) -> Work:
     from viz.page.planning import plan_measurement  # imports torch, as above
 
     asked = read_asked(*values)
-    return plan_measurement(engine, asked.examples, asked.settings())
+    return plan_measurement(engine, asked.examples, asked.settings(settings))
 
 
 def _forget(files: "MeasuredFiles | None") -> None:

@@ -5,7 +5,8 @@ Imports torch, like answering.py.
 
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
@@ -23,6 +24,9 @@ from pine_engine.streaming import in_thread
 from viz.measured import in_short, measured_tables, slot_picture
 from viz.page.answering import progress_sentence
 from viz.page.data_sets import DataSet
+from viz.page.host_settings import DEFAULTS, HostSettings
+from viz.page.limits import check_answer_length, check_orders, check_rows, too_long
+from viz.page.speed import Work, in_words
 from viz.page.tabulating import slot_curve, tabulate
 
 BEAT_S = 0.5
@@ -52,11 +56,16 @@ class Asked:
         """The rows that are measured."""
         return self.rows.examples[: self.limit]
 
-    def settings(self) -> Settings:
-        """The settings, checked. Raises InputError for the first thing that cannot be measured."""
+    def settings(self, host: HostSettings = DEFAULTS) -> Settings:
+        """The settings, checked. Raises InputError for the first thing that cannot be measured, or not here.
+
+        host: what the host allows.
+        """
         if not self.methods:
             raise InputError("No method is chosen; tick at least one.")
-        return choose(
+        check_rows(len(self.examples), host)
+        check_answer_length(self.max_new_tokens, host)
+        chosen = choose(
             self.examples,
             methods=self.methods,
             arrangements=self.orders,
@@ -64,6 +73,14 @@ class Asked:
             logprobs=self.logprobs,
             max_new_tokens=self.max_new_tokens,
         )
+        keys = planned_keys(self.examples, chosen.methods[:1], chosen.arrangements)
+        check_orders(max(Counter(example for example, _, _ in keys).values(), default=0), host)
+        return chosen
+
+    def num_records(self, host: HostSettings) -> int:
+        """How many records there will be. Raises InputError as settings does."""
+        settings = self.settings(host)
+        return len(planned_keys(self.examples, settings.methods, settings.arrangements))
 
 
 @dataclass(frozen=True)
@@ -90,18 +107,22 @@ class Measured:
 
 @dataclass(frozen=True)
 class MeasureView:
-    """What the page shows. tables, curve, findings: HTML, None where not changed; measured: likewise."""
+    """What the page shows. tables, curve, findings: HTML, None where not changed; measured: likewise.
+
+    done: the work so far.
+    """
 
     sentence: str
     tables: str | None = None
     curve: str | None = None
     findings: str | None = None
     measured: Measured | None = None
+    done: Work | None = None
 
 
-def work_sentence(asked: Asked) -> str:
+def work_sentence(asked: Asked, host: HostSettings = DEFAULTS) -> str:
     """What will be computed, in words. Raises InputError as Asked.settings does."""
-    settings = asked.settings()
+    settings = asked.settings(host)
     planned = planned_keys(asked.examples, settings.methods, settings.arrangements)
     count = len(asked.examples)
     orders = {name for _, _, name in planned}
@@ -110,12 +131,14 @@ def work_sentence(asked: Asked) -> str:
     return f"{product}: {len(planned)} record{'s' if len(planned) != 1 else ''}."
 
 
-def measure_rows(engine: Engine, asked: Asked) -> Generator[MeasureView, None, None]:
+def measure_rows(
+    engine: Engine, asked: Asked, host: HostSettings = DEFAULTS
+) -> Generator[MeasureView, None, None]:
     """Measures the rows; closing the generator stops the model.
 
-    Raises InputError if what is asked cannot be measured.
+    host: what it allows. Raises InputError if what is asked cannot be measured, or not here.
     """
-    settings = asked.settings()
+    settings = asked.settings(host)
     rows = asked.rows
     info = settings.run_info(engine, task=rows.task.name, data=rows.name, data_sha256=rows.sha256)
     planned = planned_keys(asked.examples, settings.methods, settings.arrangements)
@@ -124,7 +147,7 @@ def measure_rows(engine: Engine, asked: Asked) -> Generator[MeasureView, None, N
     began = heard = time.monotonic()
     drawn = began - BEAT_S  # so that the first of all is shown at once
     yield MeasureView(_counted(0, len(planned), began), measured_tables([], done=0, planned=len(planned)), "")
-    with closing(_events(Measurement(engine, asked.examples, settings, frozenset()))) as events:
+    with closing(measured_events(engine, asked, host)) as events:
         for event in events:
             now = time.monotonic()
             counted = _counted(len(records), len(planned), began)
@@ -136,6 +159,7 @@ def measure_rows(engine: Engine, asked: Asked) -> Generator[MeasureView, None, N
                     measured_tables(tables, done=len(records), planned=len(planned), note=_errors(records)),
                     _curve(records, setting),
                     measured=Measured(info, tuple(records), frozenset(planned)),
+                    done=work_of(records),
                 )
             elif isinstance(event, Beat):
                 yield MeasureView(f"{counted} · writing the answers" if now - heard > 2 * BEAT_S else counted)
@@ -161,15 +185,44 @@ _INTERVALS = (
 )
 
 
+def measured_events(
+    engine: Engine, asked: Asked, host: HostSettings
+) -> Generator[Event | Record | Beat, None, None]:
+    """Every record as soon as it is there, and what is told meanwhile; closing it stops the model.
+
+    Raises InputError if what is asked cannot be measured, or not here.
+    """
+    settings = asked.settings(host)
+    check_prompts(engine, asked.examples, host)
+    return _events(Measurement(engine, asked.examples, settings, frozenset()))
+
+
+def check_prompts(engine: Engine, examples: Sequence[Example], host: HostSettings) -> None:
+    """Raises InputError that names the first row whose prompt is longer than the host allows."""
+    if host.most_prompt_tokens is None:
+        return  # the engine itself says of each row whether it can be read
+    for example in examples:
+        if why := too_long(example.comparison().tokenize(engine).num_tokens, host):
+            raise InputError(f"Row {example.id}: {why}")
+
+
+def work_of(records: Sequence[Record]) -> Work:
+    """The work behind these records; what was not computed anew was none."""
+    computed = [record for record in records if record.computed]
+    return Work(
+        prompts=len(computed),
+        prompt_tokens=sum(record.prompt_tokens for record in computed),
+        new_tokens=sum(record.answer_tokens or 0 for record in computed),
+        orders=len({record.arrangement for record in records}),
+        read_s=sum(record.seconds - record.decode_s for record in computed),
+        write_s=sum(record.decode_s for record in computed),
+    )
+
+
 def _curve(records: list[Record], setting: str) -> str:
     """HTML of the curve over the slots of the answer, "" where there is none to draw."""
     curve = slot_curve(records, setting)
     return slot_picture(curve) if curve else ""
-
-
-def time_left(seconds: float) -> str:
-    """A time in words, rounded up as it is an estimate: "40 s", "3 min"."""
-    return f"{10 * round(seconds / 10 + 0.5)} s" if seconds < 90 else f"{round(seconds / 60 + 0.5)} min"
 
 
 def _counted(done: int, planned: int, began: float) -> str:
@@ -177,7 +230,7 @@ def _counted(done: int, planned: int, began: float) -> str:
     counted = f"{done} of {planned} records"
     if not 0 < done < planned:
         return counted
-    return f"{counted}, about {time_left((time.monotonic() - began) / done * (planned - done))} left"
+    return f"{counted}, about {in_words((time.monotonic() - began) / done * (planned - done))} left"
 
 
 def _errors(records: list[Record]) -> str:

@@ -11,33 +11,43 @@ from pine_engine.evaluation.jobs import plan_example
 from pine_engine.evaluation.measure import Settings
 from pine_engine.tasks import get_task
 from viz.page.form import Form, form_layout
-from viz.page.shuffling import orders_for, with_controls
+from viz.page.host_settings import DEFAULTS, HostSettings
+from viz.page.orders import with_controls
+from viz.page.shuffling import orders_for
 from viz.page.speed import Work, planned
 
 # Each raises InputError for what cannot be done, as the job itself does.
 
 
-def plan_answers(engine: Engine, form: Form) -> Work:
+def plan_answers(engine: Engine, form: Form, settings: HostSettings = DEFAULTS) -> Work:
     """The work of one answer per method."""
-    tokens = form_layout(form, engine).num_tokens
+    tokens = form_layout(form, engine, settings).num_tokens
     return planned(tokens=tokens, methods=len(form.methods), new_tokens=form.max_new_tokens)
 
 
-def plan_shuffle(engine: Engine, form: Form, *, count: int, seed: int, controls: bool) -> Work:
+def plan_shuffle(
+    engine: Engine,
+    form: Form,
+    *,
+    count: int,
+    seed: int,
+    controls: bool,
+    settings: HostSettings = DEFAULTS,
+) -> Work:
     """The work of a shuffle, from the arguments of shuffling.shuffle."""
-    layout = form_layout(form, engine)
+    layout = form_layout(form, engine, settings)
     methods = with_controls(form.methods) if controls else form.methods
     return planned(
         tokens=layout.num_tokens,
         methods=len(methods),
-        orders=len(orders_for(layout.num_documents, count, seed)),
+        orders=len(orders_for(layout.num_documents, count, seed, settings)),
         new_tokens=form.max_new_tokens,
     )
 
 
-def plan_standing(engine: Engine, form: Form, *, answer: str) -> Work:
+def plan_standing(engine: Engine, form: Form, *, answer: str, settings: HostSettings = DEFAULTS) -> Work:
     """The work of moving a document through all slots; answer: "" where it is to be written first."""
-    layout = form_layout(form, engine)
+    layout = form_layout(form, engine, settings)
     tokens, given = layout.num_tokens, answer.strip()
     length = len(engine.tokenize_answer(given)) if given else form.max_new_tokens
     moving = planned(tokens=tokens + length, methods=len(form.methods), orders=layout.num_documents)

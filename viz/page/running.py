@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Generator
 from contextlib import closing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pine_engine.errors import Cancelled
 from viz.page.failures import explain
 from viz.page.line import Line
-from viz.page.presence import visitor_left
+from viz.page.presence import stop_if_left
+from viz.page.runs import Run, Runs
 from viz.page.source import EngineSource
 
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
@@ -29,18 +30,7 @@ and an event that joins in that moment has none.
 """
 
 STATE_EVENT: dict[str, Any] = PRIVATE_EVENT | {"queue": True, "concurrency_limit": None}
-"""Options of those that write a state whose change others follow: past the queue gradio tells nobody."""
-
-
-@dataclass
-class StopFlag:
-    """Whether the visitor pressed Stop: written by the Stop button, read by the run, one per session.
-
-    gradio can cancel an event by itself, but then the page hears that it ended before the model has
-    stopped, and now and then that it failed. A run that ends itself says when it has.
-    """
-
-    requested: bool = False
+"""Of those that write a state whose change others follow: past the queue gradio tells nobody of it."""
 
 
 def run_with_engine(
@@ -48,34 +38,40 @@ def run_with_engine(
     work: "Callable[[Engine], Generator[View, None, None]]",
     *,
     line: Line,
-    stop: StopFlag,
+    runs: Runs,
+    run: Run,
     say: Callable[[str], View],
     fail: Callable[[str], View],
-    stopped: Callable[[], View],
+    stopped: Callable[[str], View],
 ) -> Generator[View, None, None]:
     """Yields what work(engine) yields, say(sentence) while it waits for its turn and while the model loads,
     fail(sentence) at a failure.
 
-    source: or a function that finds it, whose failure is said like any other. Ends with stopped() once stop
-    is requested, and without a word if the visitor has left. Ending or closing this generator leaves the line
-    and closes the work, which stops the model.
+    source: or a function that finds it, whose failure is said like any other. Ends with stopped(why) if the
+    run must end before it is done, and without a word if the visitor has left. Ending or closing this
+    generator leaves the line and closes the work, which stops the model.
     """
-    stop.requested = False
     try:
-        source = source if isinstance(source, EngineSource) else source()
-        with line.join() as place:
-            while (ahead := place.wait(WAIT_S)) and not stop.requested:
-                yield say(place.sentence(ahead))
-            engine = None
-            while not stop.requested and (engine := source.wait(WAIT_S)) is None:
-                yield say(source.status.sentence)
-            if engine is not None:
-                with closing(work(engine)) as views:
-                    for view in views:
-                        if stop.requested or visitor_left():
-                            break
-                        yield view
-        if stop.requested:
-            yield stopped()
+        with runs.watched(run):
+            source = source if isinstance(source, EngineSource) else source()
+            with line.join() as place:
+                while not run.over() and (ahead := place.wait(WAIT_S)):
+                    yield say(place.sentence(ahead))
+                engine = None
+                while not run.over() and (engine := source.wait(WAIT_S)) is None:
+                    yield say(source.status.sentence)
+                if engine is not None:
+                    run.start(engine)
+                    with closing(work(engine)) as views:
+                        for view in views:
+                            stop_if_left()
+                            if run.over():
+                                break
+                            yield view
+    except Cancelled:
+        return
     except Exception as error:
         yield fail(explain(error))
+    else:
+        if run.why:
+            yield stopped(run.why)

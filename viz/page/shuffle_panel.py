@@ -1,6 +1,5 @@
 """The shuffle: the same question under one order of the documents after the other."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +11,9 @@ from pine_engine.tasks import Nouns, get_task
 from viz.page.documents import DOCUMENTS
 from viz.page.failures import notice
 from viz.page.form import Form, read_form
+from viz.page.host_settings import HostSettings
 from viz.page.jobs import Job, JobBar, Updates, Views, build_bar, build_buttons, wire_job
+from viz.page.orders import DEFAULT_ORDERS, SAMPLED_AT_MOST, orders_sentence, tries_all, with_controls
 from viz.page.running import PRIVATE_EVENT
 from viz.page.source import Sources
 from viz.page.speed import Work
@@ -23,15 +24,6 @@ if TYPE_CHECKING:  # imports torch, which would keep the page waiting
     from pine_engine.engine import Engine
     from viz.page.sheets import Files
     from viz.page.shuffling import Outcome, ShuffleView
-
-ALL_ORDERS_UP_TO = 4
-"""With so many documents or fewer every order is tried; with more, a seeded sample.
-
-Controls run by default up to there too: the proof is complete only with them, and all of it takes minutes at
-most. Two of them read as much as PINE does, so with more documents a visitor decides about the wait.
-"""
-MOST_ORDERS = 24
-DEFAULT_ORDERS = 6
 
 
 @dataclass(frozen=True)
@@ -56,23 +48,15 @@ class ShufflePanel:
     kept: gr.State
 
 
-def orders_sentence(num_documents: int, count: int, seed: int, nouns: Nouns = DOCUMENTS) -> str:
-    """Which orders Shuffle will try, in words."""
-    if num_documents < 2:
-        return f"There is one order only; add {nouns.a_document}."
-    counted = f"{num_documents} {nouns.documents}"
-    if num_documents <= ALL_ORDERS_UP_TO:
-        return f"{counted}: all {math.factorial(num_documents)} orders will be tried."
-    return f"{counted}: the order as entered and {count - 1} random ones, seed {seed}."
-
-
 def button_label(nouns: Nouns) -> str:
     """What is written on the button that shuffles."""
     return f"Shuffle the {nouns.documents}"
 
 
-def build_shuffle(num_documents: int) -> ShufflePanel:
-    """Makes the widgets. num_documents: how many the editor shows at first."""
+def build_shuffle(num_documents: int, most_orders: int) -> ShufflePanel:
+    """Makes the widgets. num_documents: how many the editor shows at first. most_orders: the host's limit."""
+    first = min(DEFAULT_ORDERS, most_orders)
+    many = not tries_all(num_documents, most_orders)
     with gr.Column(elem_id="shuffle-section", elem_classes="page-section"):
         gr.HTML(
             "<h2>Shuffle</h2><p>Every order is computed from scratch. A method that depends on the order "
@@ -81,18 +65,18 @@ def build_shuffle(num_documents: int) -> ShufflePanel:
         with gr.Row(elem_classes="page-row page-shuffle-bar"):
             buttons = build_buttons(button_label(DOCUMENTS), run_id="shuffle", stop_id="stop-shuffle")
             controls = gr.Checkbox(
-                num_documents <= ALL_ORDERS_UP_TO,
+                not many,
                 label="with controls",
                 info="Also run what must be able to change, so that you see the check can fail.",
                 elem_id="with-controls",
                 container=False,
                 min_width=220,
             )
-            with gr.Row(visible=num_documents > ALL_ORDERS_UP_TO, elem_classes="page-row") as sample:
+            with gr.Row(visible=many, elem_classes="page-row") as sample:
                 count = gr.Slider(
                     2,
-                    MOST_ORDERS,
-                    value=DEFAULT_ORDERS,
+                    min(SAMPLED_AT_MOST, most_orders),
+                    value=first,
                     step=1,
                     label="Orders to try",
                     elem_id="orders",
@@ -101,7 +85,7 @@ def build_shuffle(num_documents: int) -> ShufflePanel:
                 seed = gr.Number(
                     0, label="Seed of the random orders", precision=0, elem_id="seed", min_width=120
                 )
-        sentence = orders_sentence(num_documents, DEFAULT_ORDERS, 0)
+        sentence = orders_sentence(num_documents, first, 0, most_orders)
         bar = build_bar(buttons, sentence, status_id="shuffle-status")
         table = gr.HTML(shuffle_table([], []), elem_id="shuffle-table")
         spread = gr.HTML("", elem_id="shuffle-spread")
@@ -128,22 +112,24 @@ def build_shuffle(num_documents: int) -> ShufflePanel:
         offer=offer,
         certificate=certificate,
         sheet=sheet,
-        many=gr.State(num_documents > ALL_ORDERS_UP_TO),
+        many=gr.State(many),
         kept=gr.State(None, delete_callback=_forget),
     )
 
 
-def wire_shuffle(panel: ShufflePanel, page: Workspace, sources: Sources) -> Any:
+def wire_shuffle(panel: ShufflePanel, page: Workspace, sources: Sources, settings: HostSettings) -> Any:
     """Connects the widgets; returns the event of a shuffle, which ends as a run with other orders tried."""
 
     def announce(
         identities: Sequence[int], task: str, count: int, seed: int | None, were_many: bool
     ) -> dict[Any, Any]:
-        many, nouns = len(identities) > ALL_ORDERS_UP_TO, get_task(task).nouns
+        many = not tries_all(len(identities), settings.most_orders)
+        nouns = get_task(task).nouns
+        sentence = orders_sentence(len(identities), count, seed or 0, settings.most_orders, nouns)
         updates: dict[Any, Any] = {
             panel.sample: gr.update(visible=many),
             panel.bar.run: gr.update(value=button_label(nouns)),
-            panel.bar.status: notice(orders_sentence(len(identities), count, seed or 0, nouns)),
+            panel.bar.status: notice(sentence),
             panel.many: many,
         }
         # Only here, so that what a visitor has chosen stays while documents are edited.
@@ -189,8 +175,11 @@ def wire_shuffle(panel: ShufflePanel, page: Workspace, sources: Sources) -> Any:
             "count": int(count),
             "seed": int(seed or 0),
             "controls": controls,
+            "settings": settings,
         }
         return Job(
+            what="shuffle",
+            methods=with_controls(form.methods) if controls else form.methods,
             work=partial(_shuffle, **asked),
             plan=partial(_plan, **asked),
             show=show_view,
@@ -202,7 +191,7 @@ def wire_shuffle(panel: ShufflePanel, page: Workspace, sources: Sources) -> Any:
                 panel.offer: gr.update(visible=False),
                 panel.kept: None,
             },
-            stopped="Stopped. The orders tried so far are kept.",
+            kept="The orders tried so far are kept.",
             end=lambda: hand_over(outcome, form.task) if outcome else {},
         )
 
@@ -212,16 +201,20 @@ def wire_shuffle(panel: ShufflePanel, page: Workspace, sources: Sources) -> Any:
     return wire_job(panel.bar, begin, inputs, [*shown, *answers], sources)
 
 
-def _shuffle(engine: "Engine", form: Form, count: int, seed: int, controls: bool) -> Views:
+def _shuffle(
+    engine: "Engine", form: Form, count: int, seed: int, controls: bool, settings: HostSettings
+) -> Views:
     from viz.page.shuffling import shuffle  # imports torch, which is there by now
 
-    return shuffle(engine, form, count=count, seed=seed, controls=controls)
+    return shuffle(engine, form, count=count, seed=seed, controls=controls, settings=settings)
 
 
-def _plan(engine: "Engine", form: Form, count: int, seed: int, controls: bool) -> Work:
+def _plan(
+    engine: "Engine", form: Form, count: int, seed: int, controls: bool, settings: HostSettings
+) -> Work:
     from viz.page.planning import plan_shuffle  # imports torch, as above
 
-    return plan_shuffle(engine, form, count=count, seed=seed, controls=controls)
+    return plan_shuffle(engine, form, count=count, seed=seed, controls=controls, settings=settings)
 
 
 def _forget(files: "Files | None") -> None:

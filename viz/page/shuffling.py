@@ -11,12 +11,17 @@ from dataclasses import dataclass, replace
 from pine_engine.certificate import Certificate, certify, logits_sha256
 from pine_engine.engine import Engine
 from pine_engine.events import RunResult
-from pine_engine.invariance import ALL_ORDERS_UP_TO, OrderCell, OrderRow, compare_orders, orders_to_try
+from pine_engine.invariance import OrderCell, OrderRow, compare_orders, orders_to_try
 from pine_engine.methods import METHODS, get_methods
 from viz.identity import document_letter
 from viz.page.answering import REDRAW_S, FinishedRun, finish_run, progress_sentence
 from viz.page.form import Form, form_layout
+from viz.page.host_settings import DEFAULTS, HostSettings
+from viz.page.limits import check_orders
+from viz.page.metering import Meter
+from viz.page.orders import tries_all, with_controls
 from viz.page.sheets import form_comparison
+from viz.page.speed import Work
 from viz.page.told import TriedOrder, answer_tokens
 from viz.shuffle import FirstDifference, ShuffleCell, ShuffleColumn, ShuffleRow, shuffle_table
 from viz.spread import spread_picture
@@ -34,50 +39,49 @@ class Outcome:
 class ShuffleView:
     """What the page shows of a shuffle. table, spread: HTML, None where it has not changed.
 
-    outcome: of the orders tried so far; None where it has not changed.
+    outcome: of the orders tried so far; None where it has not changed. done: the work so far.
     """
 
     sentence: str
     table: str | None = None
     spread: str | None = None
     outcome: Outcome | None = None
+    done: Work | None = None
 
 
-def orders_for(num_documents: int, count: int, seed: int) -> list[tuple[int, ...]]:
+def orders_for(
+    num_documents: int, count: int, seed: int, settings: HostSettings = DEFAULTS
+) -> list[tuple[int, ...]]:
     """The orders to try, the one as entered first: all of few documents, a seeded sample of many.
 
-    Raises InputError if count is less than 1.
+    Raises InputError if count is less than 1, or more than the host allows.
     """
-    if num_documents <= ALL_ORDERS_UP_TO:
+    if tries_all(num_documents, settings.most_orders):
         return orders_to_try(num_documents)
+    check_orders(count, settings)
     return orders_to_try(num_documents, count - 1, seed)
 
 
-def with_controls(methods: Sequence[str]) -> tuple[str, ...]:
-    """The methods, and after them those that must be able to change, as far as they are not among them.
-
-    These are the controls of the table of methods, and the default methods that promise nothing.
-    """
-    controls = [
-        row.name
-        for row in METHODS.values()
-        if not row.promises_invariance and (row.is_default or row.role == "control")
-    ]
-    return (*methods, *(name for name in controls if name not in methods))
-
-
 def shuffle(
-    engine: Engine, form: Form, *, count: int, seed: int, controls: bool
+    engine: Engine,
+    form: Form,
+    *,
+    count: int,
+    seed: int,
+    controls: bool,
+    settings: HostSettings = DEFAULTS,
 ) -> Generator[ShuffleView, None, None]:
     """Runs the form under one order after the other; closing the generator stops the model.
 
     count, seed: how many orders and which, where there are too many documents for all of them. controls:
-    also run the methods that must be able to change. Raises InputError if the form cannot be run.
+    also run the methods that must be able to change. settings: what the host allows. Raises InputError if
+    the form cannot be run.
     """
-    layout = form_layout(form, engine)
+    layout = form_layout(form, engine, settings)
     if controls:
         form = replace(form, methods=with_controls(form.methods))
-    orders = orders_for(layout.num_documents, count, seed)
+    orders = orders_for(layout.num_documents, count, seed, settings)
+    meter = Meter(layout.num_tokens)
     identities = [_identities(form, order) for order in orders]
     columns, caption = columns_of(form), caption_of(engine, form)
     rows: list[ShuffleRow] = []
@@ -96,6 +100,7 @@ def shuffle(
     with closing(results):
         for item in results:
             if isinstance(item, OrderRow):
+                meter.finish(item.result)
                 if not cells:
                     hashes = logits_sha256(item.result)
                     # Logits of a long answer take more memory than all the rest.
@@ -110,7 +115,7 @@ def shuffle(
                     orders=identities[: len(cells)],
                     cells=cells,
                     hashes=hashes,
-                    seed=None if layout.num_documents <= ALL_ORDERS_UP_TO else seed,
+                    seed=None if tries_all(layout.num_documents, settings.most_orders) else seed,
                     max_new_tokens=form.max_new_tokens,
                     traced=True,
                 )
@@ -119,10 +124,14 @@ def shuffle(
                     shuffle_table(columns, rows, caption=caption),
                     spread_picture(columns, rows, context=f"{engine.model_name}, {engine.dtype}"),
                     Outcome(replace(finished, tried=tuple(tried)), certificate),
+                    meter.work,
                 )
-            elif time.monotonic() - drawn >= REDRAW_S:
+                continue
+            meter.see(item)
+            if time.monotonic() - drawn >= REDRAW_S:
                 drawn = time.monotonic()
-                yield ShuffleView(f"Order {len(rows) + 1} of {len(orders)}: {progress_sentence(item)}")
+                sentence = f"Order {len(rows) + 1} of {len(orders)}: {progress_sentence(item)}"
+                yield ShuffleView(sentence, done=meter.work)
     yield ShuffleView(f"Done: {len(rows)} orders in {time.monotonic() - began:.1f} s.")
 
 

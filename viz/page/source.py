@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from pine_engine.errors import PineError
 from pine_engine.tasks import get_task
 from viz.page.line import Line
+from viz.page.runs import Runs
 
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
     from pine_engine.engine import Engine
@@ -77,6 +78,11 @@ class EngineSource:
         return self._engine
 
     @property
+    def model_name(self) -> str | None:
+        """The loaded model's name; None before."""
+        return None if self._engine is None else self._engine.model_name
+
+    @property
     def status(self) -> Status:
         """How far the model is now."""
         if self._failure:
@@ -110,13 +116,20 @@ class Sources:
     """The engines of the page: the one it was started with, and those of tasks with a model of their own.
 
     own: by the name that Task.model gives; each is loaded when it is first needed. line: before them all.
+    runs: of all of them.
     """
 
     def __init__(
-        self, main: EngineSource, own: Mapping[str, EngineSource] | None = None, *, line: Line | None = None
+        self,
+        main: EngineSource,
+        own: Mapping[str, EngineSource] | None = None,
+        *,
+        line: Line | None = None,
+        runs: Runs | None = None,
     ) -> None:
         self.main = main
         self.line = line or Line(most=0)
+        self.runs = runs or Runs()
         self._own = dict(own or {})
 
     def of(self, task: str) -> EngineSource:

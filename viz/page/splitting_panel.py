@@ -101,15 +101,15 @@ def build_splitting(task: str) -> SplittingPanel:
     )
 
 
-def content_of(parts: "Premises") -> Content:
+def content_of(parts: "Premises", most: int = MAX_DOCUMENTS) -> Content:
     """What the form holds for a problem that was cut.
 
     Raises InputError if it has no conditions, more than the page holds, or nothing after them.
     """
     row = parts.row("problem")
-    if len(row.documents) > MAX_DOCUMENTS:
+    if len(row.documents) > most:
         raise InputError(
-            f"this cut has {len(row.documents)} conditions, and the page holds {MAX_DOCUMENTS}; choose fewer"
+            f"this cut has {len(row.documents)} conditions, and the page holds {most}; choose fewer"
         )
     if not row.question:
         raise InputError("nothing is left for the question; choose an earlier last condition")
@@ -167,7 +167,7 @@ def wire_splitting(panel: SplittingPanel, page: "Workspace") -> None:
 
     def put(task: str, parts: "Premises", replaced: Replaced | None, before: Content) -> dict[Any, Any]:
         try:
-            after = content_of(parts)
+            after = content_of(parts, page.editor.most)
         except InputError as error:
             return {panel.message: notice(explain(error), kind="error"), panel.preview: preview_html(parts)}
         replaced = remember(replaced, before, after)

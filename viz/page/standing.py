@@ -6,7 +6,7 @@ Nothing is remembered between slots: every one is computed anew. Imports torch, 
 import time
 from collections.abc import Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pine_engine.engine import Engine
 from pine_engine.errors import InputError
@@ -16,6 +16,10 @@ from pine_engine.standing import SlotScored, order_effects, sweep_document
 from viz.identity import document_letter
 from viz.page.answering import REDRAW_S, progress_sentence
 from viz.page.form import Form, form_layout
+from viz.page.host_settings import DEFAULTS, HostSettings
+from viz.page.limits import check_orders
+from viz.page.metering import Meter
+from viz.page.speed import Work
 from viz.picture import beside
 from viz.standing import Effects, Standing, Sweep, effects_picture, standing_picture
 
@@ -25,31 +29,38 @@ REFERENCE_METHOD = "pine"
 
 @dataclass(frozen=True)
 class StandingView:
-    """What the page shows. pictures: HTML, None where they have not changed."""
+    """What the page shows. pictures: HTML, None where they have not changed. done: the work so far."""
 
     pictures: str | None
     sentence: str
+    done: Work | None = None
 
 
-def stand(engine: Engine, form: Form, *, document: int, answer: str) -> Generator[StandingView, None, None]:
+def stand(
+    engine: Engine, form: Form, *, document: int, answer: str, settings: HostSettings = DEFAULTS
+) -> Generator[StandingView, None, None]:
     """Moves a document through all slots; closing the generator stops the model.
 
     form: its methods are compared, vanilla and NIA among them. document: its identity. answer: "" for what
-    PINE answers.
+    PINE answers. settings: what the host allows.
     Raises InputError if the form cannot be run.
     """
-    layout = form_layout(form, engine)
+    layout = form_layout(form, engine, settings)
+    check_orders(layout.num_documents, settings)
     if layout.num_documents < 2:
         raise InputError("There is one document only; add another, so that it can move.")
     if document not in form.order:
         raise InputError(f"There is no document {document_letter(document)} any more; choose another.")
     began = drawn = time.monotonic()
     answer = answer.strip()
+    meter = Meter(layout.num_tokens)
     if not answer:
         events = engine.generate(layout, methods=[REFERENCE_METHOD], max_new_tokens=form.max_new_tokens)
         with closing(events):
             for event in events:
+                meter.see(event)
                 if isinstance(event, RunDone):
+                    meter.finish(event.result)
                     answer = event.result.answers[REFERENCE_METHOD].text.strip()
                 elif time.monotonic() - drawn >= REDRAW_S:
                     drawn = time.monotonic()
@@ -61,6 +72,7 @@ def stand(engine: Engine, form: Form, *, document: int, answer: str) -> Generato
     slots = layout.num_documents
     setting = f"{engine.model_name}, {engine.dtype} on {engine.device}"
     scored: list[SlotScored] = []
+    done, scoring = replace(meter.work, orders=0), time.monotonic()
     results = sweep_document(
         engine, layout, document=form.order.index(document), answer=answer, methods=form.methods
     )
@@ -69,8 +81,11 @@ def stand(engine: Engine, form: Form, *, document: int, answer: str) -> Generato
         for item in results:
             if isinstance(item, SlotScored):
                 scored.append(item)
+                count = len(form.methods)
+                spent, scoring = time.monotonic() - scoring, time.monotonic()
+                done += Work(count, count * layout.num_tokens, orders=1, read_s=spent)
                 sweep = Sweep(document, answer, setting, _standings(form.methods, scored, slots))
-                yield StandingView(standing_picture(sweep), f"Slot {len(scored)} done")
+                yield StandingView(standing_picture(sweep), f"Slot {len(scored)} done", done)
             elif time.monotonic() - drawn >= REDRAW_S:
                 drawn = time.monotonic()
                 yield StandingView(None, f"Slot {len(scored) + 1} of {slots}: {progress_sentence(item)}")

@@ -14,6 +14,7 @@ from viz.markup import empty_panel
 from viz.page.documents import DOCUMENTS
 from viz.page.failures import notice
 from viz.page.form import Form, read_form
+from viz.page.host_settings import HostSettings
 from viz.page.jobs import Job, JobBar, Updates, Views, build_bar, build_buttons, wire_job
 from viz.page.method_boxes import DEFAULT_METHODS
 from viz.page.running import PRIVATE_EVENT
@@ -99,8 +100,8 @@ def build_standing(num_documents: int) -> StandingPanel:
     return StandingPanel(document, answer, bar, pictures)
 
 
-def wire_standing(panel: StandingPanel, page: Workspace, sources: Sources) -> None:
-    """Connects the widgets."""
+def wire_standing(panel: StandingPanel, page: Workspace, sources: Sources, settings: HostSettings) -> Any:
+    """Connects the widgets; returns the event of a job."""
 
     def announce(
         identities: Sequence[int], task: str, ticked: Sequence[str], chosen: int | None
@@ -133,24 +134,26 @@ def wire_standing(panel: StandingPanel, page: Workspace, sources: Sources) -> No
             return {} if view.pictures is None else {panel.pictures: view.pictures}
 
         return Job(
-            work=partial(_stand, form=form, document=document or 0, answer=answer or ""),
-            plan=partial(_plan, form=form, answer=answer or ""),
+            what="standing",
+            methods=form.methods,
+            work=partial(_stand, form=form, document=document or 0, answer=answer or "", settings=settings),
+            plan=partial(_plan, form=form, answer=answer or "", settings=settings),
             show=show_view,
             task=lambda: form.task,
             cleared={panel.pictures: empty_panel(NOTHING_YET)},
-            stopped="Stopped. The slots computed so far are kept.",
+            kept="The slots computed so far are kept.",
         )
 
-    wire_job(panel.bar, begin, [panel.document, panel.answer, *page.inputs], [panel.pictures], sources)
+    return wire_job(panel.bar, begin, [panel.document, panel.answer, *page.inputs], [panel.pictures], sources)
 
 
-def _stand(engine: "Engine", form: Form, document: int, answer: str) -> Views:
+def _stand(engine: "Engine", form: Form, document: int, answer: str, settings: HostSettings) -> Views:
     from viz.page.standing import stand  # imports torch, which is there by now
 
-    return stand(engine, form, document=document, answer=answer)
+    return stand(engine, form, document=document, answer=answer, settings=settings)
 
 
-def _plan(engine: "Engine", form: Form, answer: str) -> Work:
+def _plan(engine: "Engine", form: Form, answer: str, settings: HostSettings) -> Work:
     from viz.page.planning import plan_standing  # imports torch, as above
 
-    return plan_standing(engine, form, answer=answer)
+    return plan_standing(engine, form, answer=answer, settings=settings)

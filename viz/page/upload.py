@@ -15,16 +15,16 @@ from viz.page.files import read_files
 from viz.page.running import STATE_EVENT
 
 
-def add_documents(entries: Entries, documents: Sequence[Document]) -> Entries:
+def add_documents(entries: Entries, documents: Sequence[Document], most: int = MAX_DOCUMENTS) -> Entries:
     """The entries with the documents in place of empty cards and after the filled ones.
 
     Raises InputError with the numbers if that makes more than the page holds.
     """
     kept = without_empty(entries)
-    if len(kept) + len(documents) > MAX_DOCUMENTS:
+    if len(kept) + len(documents) > most:
         there = f", and {len(kept)} are there already" if kept else ""
         raise InputError(
-            f"the files have {len(documents)} documents{there}; the page holds {MAX_DOCUMENTS}. "
+            f"the files have {len(documents)} documents{there}; the page holds {most}. "
             "Nothing was added: give a part of them, or remove some"
         )
     first = len(kept)
@@ -40,7 +40,7 @@ def wire_upload(editor: Editor, task: gr.Dropdown) -> None:
         before, paths = read(*values), [Path(file) for file in files or ()]
         try:
             documents = read_files(paths)
-            after = add_documents(before, documents)
+            after = add_documents(before, documents, editor.most)
         except Exception as error:
             return {editor.message: notice(explain(error), kind="error"), button: None}
         updates = write(editor, before, after, get_task(task).nouns)

@@ -14,6 +14,7 @@ from viz.page.documents import Editor, build_editor, entries_from, wire_editor
 from viz.page.examples import Example
 from viz.page.failures import explain, notice
 from viz.page.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form, TokenCount, count_tokens, read_form
+from viz.page.host_settings import DEFAULTS, HostSettings
 from viz.page.jobs import Job, JobBar, Updates, Views, build_bar, build_buttons, wire_job
 from viz.page.method_boxes import DEFAULT_METHODS, build_method_boxes
 from viz.page.running import PRIVATE_EVENT
@@ -83,8 +84,9 @@ def total_html(count: TokenCount, max_new_tokens: int) -> str:
     return notice(sentence, kind="count")
 
 
-def build_workspace(examples: Sequence[Example]) -> Workspace:
-    """Makes the widgets, filled with the first example."""
+def build_workspace(examples: Sequence[Example], settings: HostSettings = DEFAULTS) -> Workspace:
+    """Makes the widgets, filled with the first example. settings: what the host allows."""
+    longest = min(MAX_NEW_TOKENS, settings.most_new_tokens)
     first = examples[0]
     task_row = get_task(first.task)
     nouns = task_row.nouns
@@ -120,7 +122,11 @@ def build_workspace(examples: Sequence[Example]) -> Workspace:
             with gr.Row(elem_classes="page-row page-documents-head"):
                 heading = gr.HTML(documents_heading(nouns), min_width=80)
                 total = gr.HTML("", elem_id="total", min_width=160)
-            editor = build_editor(entries_from([(doc.title, doc.text) for doc in first.documents]), nouns)
+            editor = build_editor(
+                entries_from([(doc.title, doc.text) for doc in first.documents]),
+                nouns,
+                settings.most_documents,
+            )
             with gr.Accordion("Instruction to the model", open=False):
                 instruction = gr.Textbox(
                     first.instruction or task_row.instruction,
@@ -145,8 +151,8 @@ def build_workspace(examples: Sequence[Example]) -> Workspace:
                 methods = build_method_boxes("methods")
                 length = gr.Slider(
                     MIN_NEW_TOKENS,
-                    MAX_NEW_TOKENS,
-                    value=DEFAULT_LENGTH,
+                    longest,
+                    value=min(DEFAULT_LENGTH, longest),
                     step=8,
                     label="Answer length (tokens)",
                     elem_id="length",
@@ -178,7 +184,7 @@ def build_workspace(examples: Sequence[Example]) -> Workspace:
     )
 
 
-def wire_workspace(page: Workspace, sources: Sources, ready: gr.State) -> Any:
+def wire_workspace(page: Workspace, sources: Sources, ready: gr.State, settings: HostSettings) -> Any:
     """Connects the widgets; returns the event of a run, so that others can follow it.
 
     ready: state that changes when the model has been loaded.
@@ -187,7 +193,7 @@ def wire_workspace(page: Workspace, sources: Sources, ready: gr.State) -> Any:
     wire_upload(page.editor, page.task)
     wire_splitting(page.splitting, page)
     _wire_token_count(page, sources, ready)
-    return _wire_run(page, sources)
+    return _wire_run(page, sources, settings)
 
 
 def show(page: Workspace, cards: tuple[AnswerCard, ...], task: str) -> dict[Any, Any]:
@@ -236,7 +242,7 @@ def _wire_token_count(page: Workspace, sources: Sources, ready: gr.State) -> Non
     )
 
 
-def _wire_run(page: Workspace, sources: Sources) -> Any:
+def _wire_run(page: Workspace, sources: Sources, settings: HostSettings) -> Any:
     def begin(*values: Any) -> Job:
         form = read_form(*values)
         cards = waiting_cards(form.methods)
@@ -248,25 +254,27 @@ def _wire_run(page: Workspace, sources: Sources) -> Any:
             return show(page, cards, form.task) | finished
 
         return Job(
-            work=partial(_answer, form=form),
-            plan=partial(_plan, form=form),
+            what="compare",
+            methods=form.methods,
+            work=partial(_answer, form=form, settings=settings),
+            plan=partial(_plan, form=form, settings=settings),
             show=show_view,
             task=lambda: form.task,
             cleared=show(page, cards, form.task),
-            stopped="Stopped. What was written so far is kept.",
+            kept="What was written so far is kept.",
             after_stop=lambda: show(page, stopped_cards(cards), form.task),
         )
 
     return wire_job(page.bar, begin, page.inputs, [page.answers, page.shown, page.finished], sources)
 
 
-def _answer(engine: "Engine", form: Form) -> Views:
+def _answer(engine: "Engine", form: Form, settings: HostSettings) -> Views:
     from viz.page.answering import answer  # imports torch, which is there by now
 
-    return answer(engine, form)
+    return answer(engine, form, settings)
 
 
-def _plan(engine: "Engine", form: Form) -> Work:
+def _plan(engine: "Engine", form: Form, settings: HostSettings) -> Work:
     from viz.page.planning import plan_answers  # imports torch, as above
 
-    return plan_answers(engine, form)
+    return plan_answers(engine, form, settings)

@@ -1,0 +1,171 @@
+"""A hosted process, as whoever runs it sees it: its health, its full line, its log and its end."""
+
+import json
+import re
+import signal
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gradio_client import Client
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from pine_engine.errors import ModelError, PineError
+from tests.serving import ServedApp, served_app
+from tests.tokenizers import letter_tokenizer
+from viz.page.health import add_health, version
+from viz.page.line import Line
+from viz.page.runs import Runs
+from viz.page.source import EngineSource, Sources
+
+ROOT = Path(__file__).parents[1]
+
+
+# health, without a process
+
+
+def watched(load: Callable[[], Any], runs: Runs) -> tuple[Sources, TestClient]:
+    """The sources, and a client of an app that, like gradio's, has an answer to any address."""
+    source = EngineSource(load, "tiny")
+    app = Starlette(routes=[Route("/{path:path}", lambda _: PlainTextResponse("gradio"))])
+    sources = Sources(source, line=Line(3), runs=runs)
+    add_health(app, sources)
+    return sources, TestClient(app)
+
+
+def test_health_tells_what_the_process_does() -> None:
+    gate = threading.Event()
+
+    class Loaded:
+        model_name, dtype, device, max_context = "tiny", "float32", "cpu", 10
+
+    def load() -> Loaded:
+        gate.wait(5)
+        return Loaded()
+
+    runs = Runs()
+    sources, client = watched(load, runs)
+    sources.main.start()
+    loading = client.get("/health")
+    assert (loading.status_code, loading.json()["status"], loading.json()["model"]) == (503, "loading", None)
+    gate.set()
+    sources.main.wait(5)
+    with pytest.raises(ZeroDivisionError), runs.watched(runs.new("compare", ())):
+        raise ZeroDivisionError
+    with ExitStack() as there:
+        for _ in range(3):
+            there.enter_context(runs.watched(runs.new("compare", ())))
+            there.enter_context(sources.line.join())
+        ready = client.get("/health")
+        told = client.get("/metrics").text
+    assert ready.status_code == 200
+    answer = ready.json()
+    assert answer.pop("uptime_s") >= 0
+    assert answer == {
+        "status": "ready",
+        "model": "tiny",
+        "version": version(),
+        "runs": 1,
+        "running": 1,
+        "failures": 1,
+        "waiting": 2,
+    }
+    assert 'pine_runs_total{outcome="failed"} 1\n' in told
+    assert "pine_ready 1\n" in told and "pine_running 1\n" in told and "pine_waiting 2\n" in told
+    assert all(re.fullmatch(r"# TYPE \w+ (gauge|counter)|\w+({\w+=\"[\w ]+\"})? [\d.]+", line)
+               for line in told.splitlines())  # fmt: skip
+    assert client.get("/other").text == "gradio"
+
+
+def test_a_model_that_cannot_be_loaded_is_bad_health() -> None:
+    def load() -> None:
+        raise ModelError("model x cannot be found")
+
+    sources, client = watched(load, Runs())
+    sources.main.start()
+    with pytest.raises(PineError, match="x cannot be found"):
+        sources.main.wait(5)
+    failed = client.get("/health")
+    assert (failed.status_code, failed.json()["status"]) == (503, "failed")
+
+
+# a process
+
+DOCUMENTS = ["red cat", "green hat", "white mat", "black bat"]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Callable) -> Iterator[ServedApp]:
+    folder = tmp_path_factory.mktemp("hosted")
+    tiny_llama(max_context=4096).save_pretrained(folder / "tiny")
+    letter_tokenizer().save_pretrained(folder / "tiny")
+    flags = ("--queue-size", "1", "--shutdown-seconds", "0.5", "--model", str(folder / "tiny"))
+    with served_app(folder / "app.log", *flags) as served:
+        deadline = time.monotonic() + 60
+        while get_health(served)[0] != 200:
+            assert time.monotonic() < deadline, served.log.read_text()
+            time.sleep(0.2)
+        yield served
+
+
+def get_health(app: ServedApp) -> tuple[int, dict[str, Any], float]:
+    """Status, answer and seconds of /health."""
+    began = time.monotonic()
+    try:
+        with urllib.request.urlopen(f"{app.url}health", timeout=10) as response:
+            status, told = response.status, json.load(response)
+    except urllib.error.HTTPError as error:
+        status, told = error.code, json.load(error)
+    return status, told, time.monotonic() - began
+
+
+def wait_for(app: ServedApp, **state: int) -> dict[str, Any]:
+    """What /health says as soon as it says this."""
+    deadline = time.monotonic() + 30
+    while not state.items() <= (told := get_health(app)[1]).items():
+        assert time.monotonic() < deadline, told
+        time.sleep(0.05)
+    return told
+
+
+def test_a_process_under_load_is_watched_refuses_and_ends_cleanly(served: ServedApp) -> None:
+    client = Client(served.url, verbose=False)
+    long = {"documents": DOCUMENTS, "methods": ["pine", "vanilla"], "max_new_tokens": 500}
+    running = client.submit("Which is green?", *long.values(), api_name="/shuffle")
+    wait_for(served, running=1)
+    waiting = client.submit("Which is green?", *long.values(), api_name="/shuffle")
+    wait_for(served, running=1, waiting=1)
+    assert get_health(served)[2] < 1  # while the model runs
+    request = urllib.request.Request(
+        f"{served.url}gradio_api/call/compare",
+        data=json.dumps({"data": ["Which?", DOCUMENTS, ["pine"], 3, ""]}).encode(),
+        headers={"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=10) as response:
+        event_id = json.load(response)["event_id"]
+    with urllib.request.urlopen(f"{request.full_url}/{event_id}", timeout=10) as response:
+        assert "The line for the model is full: 1 wait already" in response.read().decode()
+
+    served.process.send_signal(signal.SIGTERM)
+    began = time.monotonic()
+    ended = [str(job.exception(timeout=30) or job.result()) for job in (running, waiting)]
+    assert served.process.wait(20) == 0
+    assert time.monotonic() - began < 15
+    assert any("The page is being shut down" in said for said in ended)
+    log = served.log.read_text()
+    assert "Traceback" not in log and "green" not in log
+    lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
+    assert [(line["what"], line["outcome"]) for line in lines] == [
+        ("api compare", "refused"),
+        ("api shuffle", "shut down"),
+        ("api shuffle", "shut down"),
+    ]
