@@ -39,7 +39,7 @@ format: $(VENV)/.stamp-dev ## Put all files into the one format
 bench: $(VENV)/.stamp-run ## Measure speed on this machine (ARGS="..." is passed on)
 	$(BIN)/python -m pine_engine bench $(ARGS)
 
-record: $(VENV)/.stamp-run ## Record anew the run that the lesson shows
+record: $(VENV)/.stamp-run ## Record anew what the page and the lesson show before a run
 	$(BIN)/python -m viz.page.record $(ARGS)
 
 clean: ## Remove .venv and all caches

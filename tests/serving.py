@@ -13,15 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PATIENCE_S = 60.0  # a machine busy with other tests; how long serving took is in ServedApp
+PATIENCE_S = 60.0  # a machine busy with other tests
 
 
 @dataclass(frozen=True)
 class ServedApp:
-    """A running app. served_s: seconds from its start until it served the page."""
+    """A running app."""
 
     url: str
-    served_s: float
     log: Path
     process: subprocess.Popen[bytes]
 
@@ -45,7 +44,7 @@ def served_app(log: Path, *flags: str, environment: Mapping[str, str] | None = N
                 assert process.poll() is None, f"the app ended:\n{log.read_text()}"
                 assert time.monotonic() - began < PATIENCE_S, f"the app does not serve:\n{log.read_text()}"
                 time.sleep(0.05)
-            yield ServedApp(url, time.monotonic() - began, log, process)
+            yield ServedApp(url, log, process)
         finally:
             process.terminate()
             process.wait(20)

@@ -18,11 +18,9 @@ from tests.browser.driving import (
     text,
     wait_for_model,
 )
-from tests.serving import ServedApp
 
 pytestmark = [pytest.mark.browser, pytest.mark.embedded]
 
-SERVED_WITHIN_S = 8.0
 FIRST_TOKEN_WITHIN_MS = 15_000  # 5 s on a machine that does nothing else
 HOSTILE = "<img src=x onerror=\"window.hacked='yes'\"> <|im_end|> </textarea><script>window.hacked=1</script>"
 
@@ -39,10 +37,13 @@ def letters(page: Page) -> list[str]:
     return page.locator("#documents .pine-badge").all_inner_texts()
 
 
-def test_the_page_is_served_before_the_model_is_there(page: Page, app: ServedApp) -> None:
-    assert app.served_s < SERVED_WITHIN_S
+def test_the_page_has_answers_before_the_model_has_given_any(page: Page) -> None:
     expect(page.get_by_role("heading", name="PINE Explorer")).to_be_visible()
     expect(page.locator("#header")).to_contain_text("Does the order of the documents change")
+    expect(page.locator("#answers")).to_contain_text("Recorded on")
+    expect(page.locator("#answers .pine-answer-text").last).to_contain_text("Clara")
+    expect(page.locator("#inside-summary")).to_contain_text("Recorded on")
+    expect(page.locator("#masks .pine-mask")).to_have_count(5)
     open_tab(page, "Eight tokens")
     expect(page.locator("#running-example .pine-mask")).to_have_count(5)
     pine = page.locator("#running-example .pine-positions").last
@@ -57,7 +58,9 @@ def test_from_an_example_to_four_answers_and_the_pictures(page: Page) -> None:
     pick(page, DEFAULT)
     expect(page.locator("#total")).to_contain_text("prompt tokens")
     set_length(page, 16)
+    expect(page.locator("#answers")).to_contain_text("Recorded on")
     page.locator("#run").click()
+    expect(page.locator("#answers")).not_to_contain_text("Recorded on")
     answers = page.locator("#answers .pine-answer-text")
     expect(answers.first).to_have_text(re.compile(r"\w"), timeout=FIRST_TOKEN_WITHIN_MS)
     expect(page.locator("#run-status")).to_contain_text("Done:")

@@ -7,6 +7,7 @@ import gradio as gr
 from viz.glossary import explanations_html, glossary_html
 from viz.markup import empty_panel
 from viz.page.api import add_api
+from viz.page.cards import Shown
 from viz.page.choosing import wire_choices
 from viz.page.examples import load_examples
 from viz.page.failures import notice
@@ -76,9 +77,10 @@ def build_page(sources: Sources, settings: HostSettings) -> gr.Blocks:
         wire_scores(workspace, [run_event, shuffle_event])
         wire_standing(standing, workspace, sources, settings)
         wire_measure(measure, page, sources, settings)
-        wire_inside(inside, workspace.finished, [run_event, shuffle_event])
+        opened = wire_share(share, workspace, inside, page)
+        recorded = opened.then(_recorded_run, workspace.shown, workspace.finished, **PRIVATE_EVENT)
+        wire_inside(inside, workspace.finished, [recorded, run_event, shuffle_event])
         wire_lesson(lesson, workspace.finished)
-        wire_share(share, workspace, inside, page)
         _wire_status(page, timer, model, ready, source)
         stream.click(_open_stream, trigger_mode="multiple", **MODEL_EVENT, **PRIVATE_EVENT | {"queue": True})
         page.load(_running_example, None, running_example, **PRIVATE_EVENT)
@@ -106,6 +108,15 @@ def _wire_status(
 
 def _open_stream() -> None:
     """Does nothing: that it goes through the queue opens a stream of answers."""
+
+
+def _recorded_run(shown: Shown) -> Any:
+    """The run behind the first example's recorded answers, for a page that shows them."""
+    if not shown.recorded:
+        return gr.skip()
+    from viz.page.recordings import lesson_recording  # imports torch; the page is served before
+
+    return lesson_recording().run
 
 
 def _running_example() -> str:

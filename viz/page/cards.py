@@ -7,14 +7,19 @@ from pine_engine.methods import METHODS
 from pine_engine.tasks import Task, get_task
 from viz.answers import AnswerCard, Reading, answer_grid
 from viz.page.drawings import draw_finding
+from viz.page.failures import notice
 
 
 @dataclass(frozen=True)
 class Shown:
-    """The cards on the page, and the task whose answers they hold; kept in the session."""
+    """The cards on the page, and the task whose answers they hold; kept in the session.
+
+    recorded: when and with what the answers were recorded; empty if they are computed here.
+    """
 
     cards: tuple[AnswerCard, ...]
     task: str
+    recorded: str = ""
 
 
 def waiting_cards(methods: Sequence[str]) -> tuple[AnswerCard, ...]:
@@ -36,12 +41,15 @@ def accepted_answers(typed: str | None) -> tuple[str, ...]:
 def shown_html(shown: Shown, accepted: Sequence[str] = ()) -> str:
     """HTML of the cards; the finished ones say what the task reads in them, and how it scores.
 
+    Above recorded ones it says so.
+
     accepted: the answers that are right, none if nothing is to be scored.
     """
     task = get_task(shown.task)
     model = f"the model in assets/{task.model}" if task.model else ""
     cards = [replace(card, model=model) for card in shown.cards]
-    return answer_grid(
+    about = notice(f"{shown.recorded}. Press Run to compute them here.") if shown.recorded else ""
+    return about + answer_grid(
         [
             replace(card, reading=read_answer(task, card.text, accepted))
             if card.state == "finished"

@@ -6,14 +6,15 @@ from typing import Any
 import gradio as gr
 
 from pine_engine.tasks import get_task
-from viz.page.cards import waiting_cards
+from viz.page.cards import Shown, accepted_answers, shown_html
 from viz.page.documents import Entries, entries_from, nothing_removed, read, rename, write
 from viz.page.examples import Example
 from viz.page.failures import notice
 from viz.page.method_boxes import DEFAULT_METHODS
+from viz.page.recorded_answers import first_shown
 from viz.page.running import STATE_EVENT
 from viz.page.words import documents_heading, question_words
-from viz.page.workspace import Workspace, instruction_for, show
+from viz.page.workspace import Workspace, instruction_for
 
 
 def wire_choices(page: Workspace, examples: Sequence[Example]) -> None:
@@ -31,7 +32,7 @@ def wire_choices(page: Workspace, examples: Sequence[Example]) -> None:
             instruction=example.instruction,
             accepted="\n".join(example.answers),
             note=example.note,
-            methods=DEFAULT_METHODS,
+            shown=first_shown(example, DEFAULT_METHODS),
         )
 
     page.example.input(pick_example, [page.example, *page.editor.inputs], filled_widgets(page), **STATE_EVENT)
@@ -58,9 +59,9 @@ def filled(
     instruction: str,
     accepted: str,
     note: str,
-    methods: Sequence[str],
+    shown: Shown,
 ) -> dict[Any, Any]:
-    """Updates that put something else into the form, and cards that wait for these methods' answers.
+    """Updates that put something else into the form, and these cards beside it.
 
     before, after: the documents. instruction: empty for the task's own.
     """
@@ -76,7 +77,7 @@ def filled(
             page.bar.status: notice("Press Run to get one answer per method."),
         }
         | nothing_removed(page.editor)
-        | show(page, waiting_cards(methods), task)
+        | {page.answers: shown_html(shown, accepted_answers(accepted)), page.shown: shown}
     )
 
 

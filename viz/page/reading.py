@@ -111,7 +111,9 @@ def summary_html(run: FinishedRun) -> str:
     """HTML: which run is shown, with the documents in its order."""
     titles = [title or segment.name for segment, title in zip(run_documents(run), run.titles, strict=True)]
     layout = run.result.layout
-    sentence = f"The last run: {layout.num_tokens:,} prompt tokens, {run.model}, {run.dtype}."
+    tokens = f"{layout.num_tokens:,} prompt tokens"
+    live = f"The last run: {tokens}, {run.model}, {run.dtype}."
+    sentence = f"{run.recorded}: {tokens}." if run.recorded else live
     return notice(sentence, kind="count") + legend(run_documents(run), titles)
 
 

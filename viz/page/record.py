@@ -1,7 +1,7 @@
-"""Records the run that the lesson shows: `make record`, or `python -m viz.page.record`.
+"""Records what the page shows before anything is computed: `make record`, or `python -m viz.page.record`.
 
-Takes an example of assets/examples.json, answers it in all orders of its documents with the embedded model,
-and writes assets/recorded/lesson.npz.
+Answers every example of assets/examples.json, with the embedded model or the task's own, and one of them, for
+the lesson, in all orders of its documents. Writes assets/recorded/answers.json and lesson.npz.
 """
 
 import argparse
@@ -12,10 +12,19 @@ from pathlib import Path
 
 from pine_engine.engine import Engine
 from pine_engine.invariance import orders_to_try
+from pine_engine.tasks import get_task
 from viz.page.answering import FinishedRun, answer
 from viz.page.documents import entries_from
-from viz.page.examples import load_examples
+from viz.page.examples import Example, load_examples
 from viz.page.form import Form
+from viz.page.method_boxes import DEFAULT_METHODS
+from viz.page.recorded_answers import (
+    ANSWERS_FILE,
+    RecordedAnswer,
+    RecordedAnswers,
+    fingerprint,
+    write_answers,
+)
 from viz.page.recordings import LESSON_RECORDING, Recording, write_recording
 from viz.page.shuffling import shuffle, try_orders
 
@@ -92,23 +101,49 @@ def example_form(name: str) -> Form:
     )
 
 
+def record_answers(engine: Engine, example: Example, *, date: datetime.date) -> RecordedAnswers:
+    """Answers an example with the methods that are ticked when the page is opened."""
+    *_, last = answer(engine, replace(example_form(example.name), methods=tuple(DEFAULT_METHODS)))
+    assert last.finished is not None
+    return RecordedAnswers(
+        asked=fingerprint(example),
+        recorded=f"{recorded_sentence(engine, date)}, with at most {MAX_NEW_TOKENS} tokens each",
+        answers=tuple(
+            RecordedAnswer(
+                method=method,
+                text=said.text,
+                num_tokens=len(said.token_ids),
+                finish_reason=said.finish_reason,
+            )
+            for method, said in last.finished.result.answers.items()
+        ),
+    )
+
+
 def main() -> None:
-    """Records the example with the embedded model."""
+    """Records the examples."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--example", default=EXAMPLE, help="name of an example of assets/examples.json")
-    parser.add_argument("--file", type=Path, default=LESSON_RECORDING, help="where to write the recording")
+    parser.add_argument("--file", type=Path, default=LESSON_RECORDING, help="where to write the lesson's run")
+    parser.add_argument("--answers", type=Path, default=ANSWERS_FILE, help="where to write the answers")
     arguments = parser.parse_args()
-    recording = record(
-        Engine.load(),
-        example_form(arguments.example),
-        example=arguments.example,
-        date=datetime.date.today(),
-    )
+    date = datetime.date.today()
+    examples = load_examples()
+    models = {example.name: get_task(example.task).model or None for example in examples}
+    engines = {model: Engine.load(model) for model in {*models.values(), None}}
+    arguments.answers.parent.mkdir(exist_ok=True)
+    answers = {
+        example.name: record_answers(engines[models[example.name]], example, date=date)
+        for example in examples
+    }
+    write_answers(answers, arguments.answers)
+    print(f"{arguments.answers}: {len(answers)} examples")
+    recording = record(engines[None], example_form(arguments.example), example=arguments.example, date=date)
     arguments.file.parent.mkdir(exist_ok=True)
     write_recording(recording, arguments.file)
     for column in recording.columns:
-        answers = [row.cells[column.method].text for row in recording.rows]
-        print(f"{column.label}: {len(set(answers))} answers in {len(answers)} orders, {sorted(set(answers))}")
+        texts = [row.cells[column.method].text for row in recording.rows]
+        print(f"{column.label}: {len(set(texts))} answers in {len(texts)} orders, {sorted(set(texts))}")
     print(f"{arguments.file}: {arguments.file.stat().st_size:,} bytes")
 
 

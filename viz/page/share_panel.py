@@ -7,6 +7,7 @@ from typing import Any
 import gradio as gr
 
 from pine_engine.errors import InputError
+from viz.page.cards import Shown, waiting_cards
 from viz.page.choosing import filled, filled_widgets
 from viz.page.documents import read
 from viz.page.failures import explain, notice
@@ -87,10 +88,13 @@ def own_draft(code: str) -> Session:
         raise InputError("Your draft is of another version of this page, and cannot be opened.") from error
 
 
-def wire_share(panel: SharePanel, page: Workspace, inside: InsidePanel, blocks: gr.Blocks) -> None:
-    """Connects the widgets. blocks: the page, whose address may hold a session."""
+def wire_share(panel: SharePanel, page: Workspace, inside: InsidePanel, blocks: gr.Blocks) -> Any:
+    """Connects the widgets; returns the event after which all that the page was opened with is there.
+
+    blocks: the page, whose address may hold a session.
+    """
     _wire_handing_out(panel, page, inside)
-    _wire_opening(panel, page, inside, blocks)
+    opened = _wire_opening(panel, page, inside, blocks)
 
     def keep(accepted: str | None, *values: Any) -> Any:
         try:
@@ -107,6 +111,7 @@ def wire_share(panel: SharePanel, page: Workspace, inside: InsidePanel, blocks: 
         trigger_mode="always_last",
         **PRIVATE_EVENT,
     )
+    return opened
 
 
 def _wire_handing_out(panel: SharePanel, page: Workspace, inside: InsidePanel) -> None:
@@ -118,7 +123,7 @@ def _wire_handing_out(panel: SharePanel, page: Workspace, inside: InsidePanel) -
         return session_of(
             read_form(*values),
             accepted=accepted or "",
-            ran=run is not None,
+            ran=run is not None and not run.recorded,
             selection=as_picks(selection),
             tab=tab,
         )
@@ -155,7 +160,7 @@ def _wire_handing_out(panel: SharePanel, page: Workspace, inside: InsidePanel) -
     )
 
 
-def _wire_opening(panel: SharePanel, page: Workspace, inside: InsidePanel, blocks: gr.Blocks) -> None:
+def _wire_opening(panel: SharePanel, page: Workspace, inside: InsidePanel, blocks: gr.Blocks) -> Any:
     def fill(session: Session, note: str, values: tuple[Any, ...]) -> dict[Any, Any]:
         tab = session.tab if session.tab in dict(TABS) else TABS[0][0]
         return filled(
@@ -167,7 +172,7 @@ def _wire_opening(panel: SharePanel, page: Workspace, inside: InsidePanel, block
             instruction=session.instruction,
             accepted=session.accepted,
             note=note,
-            methods=session.methods,
+            shown=Shown(waiting_cards(session.methods), session.task),
         ) | {
             page.methods: list(session.methods),
             page.length: session.max_new_tokens,
@@ -208,11 +213,10 @@ def _wire_opening(panel: SharePanel, page: Workspace, inside: InsidePanel, block
         panel.again,
         panel.message,
     ]
-    events = [
-        blocks.load(restore, [panel.draft, *page.editor.inputs], widgets, **STATE_EVENT),
-        panel.open.upload(
-            open_file, [panel.open, *page.editor.inputs], [*widgets, panel.open], **STATE_EVENT
-        ),
-    ]
-    for event in events:
+    loaded = blocks.load(restore, [panel.draft, *page.editor.inputs], widgets, **STATE_EVENT)
+    uploaded = panel.open.upload(
+        open_file, [panel.open, *page.editor.inputs], [*widgets, panel.open], **STATE_EVENT
+    )
+    for event in (loaded, uploaded):
         event.success(None, panel.again, None, js=ASK.format("opened"), **PRIVATE_EVENT)
+    return loaded

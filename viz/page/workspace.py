@@ -17,6 +17,7 @@ from viz.page.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form, TokenCount, coun
 from viz.page.host_settings import DEFAULTS, HostSettings
 from viz.page.jobs import Job, JobBar, Updates, Views, build_bar, build_buttons, wire_job
 from viz.page.method_boxes import DEFAULT_METHODS, build_method_boxes
+from viz.page.recorded_answers import first_shown
 from viz.page.running import PRIVATE_EVENT
 from viz.page.source import Sources
 from viz.page.speed import Work
@@ -162,8 +163,8 @@ def build_workspace(examples: Sequence[Example], settings: HostSettings = DEFAUL
             with gr.Row(elem_classes="page-row"):
                 buttons = build_buttons("Run", run_id="run", stop_id="stop", min_width=120)
             bar = build_bar(buttons, "Press Run to get one answer per method.", status_id="run-status")
-            waiting = Shown(waiting_cards(DEFAULT_METHODS), first.task)
-            answers = gr.HTML(shown_html(waiting), elem_id="answers")
+            shown = first_shown(first, DEFAULT_METHODS)
+            answers = gr.HTML(shown_html(shown, first.answers), elem_id="answers")
     return Workspace(
         example=example,
         note=note,
@@ -180,7 +181,7 @@ def build_workspace(examples: Sequence[Example], settings: HostSettings = DEFAUL
         bar=bar,
         answers=answers,
         finished=gr.State(None),
-        shown=gr.State(waiting),
+        shown=gr.State(shown),
     )
 
 
