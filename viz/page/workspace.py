@@ -148,8 +148,8 @@ def build_workspace(examples: Sequence[Example], settings: HostSettings = DEFAUL
                     elem_id="accepted",
                 )
         with gr.Column(elem_id="answer", scale=7, min_width=320):
+            methods = build_method_boxes("methods")
             with gr.Row(elem_classes="page-row page-run-bar"):
-                methods = build_method_boxes("methods")
                 length = gr.Slider(
                     MIN_NEW_TOKENS,
                     longest,
@@ -158,9 +158,8 @@ def build_workspace(examples: Sequence[Example], settings: HostSettings = DEFAUL
                     label="Answer length (tokens)",
                     elem_id="length",
                     scale=2,
-                    min_width=250,
+                    min_width=290,
                 )
-            with gr.Row(elem_classes="page-row"):
                 buttons = build_buttons("Run", run_id="run", stop_id="stop", min_width=120)
             bar = build_bar(buttons, "Press Run to get one answer per method.", status_id="run-status")
             shown = first_shown(first, DEFAULT_METHODS)
