@@ -17,7 +17,7 @@ _MONO = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace")
 
 def page_head() -> str:
     """HTML for the head of the page: its scripts, in the page itself."""
-    names = (*SCRIPTS, "events.js", "projector.js", "sharing.js", "keys.js")
+    names = (*SCRIPTS, "events.js", "answers.js", "projector.js", "sharing.js", "keys.js")
     scripts = [(ASSETS / name).read_text(encoding="utf-8") for name in names]
     return "".join(f"<script>{script}</script>" for script in scripts)
 

@@ -1,0 +1,170 @@
+/* An answer in full: alone, or beside another with the words that differ marked.
+
+   The cards are redrawn all the time while answers are written. The dialog stands outside of them, knows its answers by
+   the names of their methods, and follows. */
+(() => {
+  "use strict";
+  const OVER = ["finished", "stopped", "failed"];
+  // A word or a sign, with the blanks behind it; the same as viz/change.py.
+  const WORD = /(?:(?:(?![\u2e80-\u9fff])[\p{L}\p{N}_])+|\S)\s*|^\s+/gu;
+
+  const cards = () => [...document.querySelectorAll("#answers .pine-answer")];
+  const cardOf = (method) => cards().find((card) => card.dataset.method === method);
+  const labelOf = (card) => card.querySelector("h3").firstChild.textContent.trim();
+  const textOf = (card) => card.querySelector(":scope > .pine-answer-text:not(.pine-quiet)")?.textContent ?? "";
+
+  // Words that differ ------------------------------------------------------------------------------
+
+  /* The longest run of words that both ranges share, as [start of ours, start of theirs, length]. */
+  const longestShared = (ours, theirs, [from, to, otherFrom, otherTo]) => {
+    let best = [from, otherFrom, 0];
+    let ending = new Map();
+    for (let at = from; at < to; at += 1) {
+      const next = new Map();
+      for (let other = otherFrom; other < otherTo; other += 1) {
+        if (ours[at] !== theirs[other]) continue;
+        const length = (ending.get(other - 1) ?? 0) + 1;
+        next.set(other, length);
+        if (length > best[2]) best = [at - length + 1, other - length + 1, length];
+      }
+      ending = next;
+    }
+    return best;
+  };
+
+  /* Marks in `shared` what both have: the longest run, then before and behind it, as Python's difflib does. */
+  const findShared = (ours, theirs, shared, range = [0, ours.length, 0, theirs.length]) => {
+    const [at, other, length] = longestShared(ours, theirs, range);
+    if (!length) return;
+    for (let step = 0; step < length; step += 1) {
+      shared[0].add(at + step);
+      shared[1].add(other + step);
+    }
+    findShared(ours, theirs, shared, [range[0], at, range[2], other]);
+    findShared(ours, theirs, shared, [at + length, range[1], other + length, range[3]]);
+  };
+
+  const compare = (texts) => {
+    const words = texts.map((text) => text.match(WORD) ?? []);
+    const shared = [new Set(), new Set()];
+    findShared(...words.map((own) => own.map((word) => word.trim())), shared);
+    return words.map((own, side) => own.map((word, at) => ({ word, isShared: shared[side].has(at) })));
+  };
+
+  const marked = (words) => {
+    const parts = document.createDocumentFragment();
+    for (const { word, isShared } of words) {
+      const last = parts.lastChild;
+      if (last && (last.nodeName === "MARK") === !isShared) last.textContent += word;
+      else if (isShared) parts.append(word);
+      else parts.append(Object.assign(document.createElement("mark"), { textContent: word }));
+    }
+    return parts;
+  };
+
+  const count = (words) => words.filter(({ isShared }) => !isShared).length;
+
+  const verdict = (pair, words) => {
+    if (!words) return "";
+    if (!pair.every((card) => OVER.includes(card.dataset.state))) return "Still being written.";
+    if (words.every((own) => !count(own))) return "Both answers are the same, word for word.";
+    const said = words.map((own, side) => `${count(own)} of ${own.length} words only under ${labelOf(pair[side])}`);
+    return `Marked: ${said.join(", ")}.`;
+  };
+
+  // The dialog -------------------------------------------------------------------------------------
+
+  let shown = { one: "", other: "" };
+  let opener = null; // the button, as a selector
+  let drawn = "";
+  const watch = new MutationObserver(() => draw());
+
+  const dialog = () => {
+    const made = document.getElementById("answer-dialog");
+    if (made) return made;
+    const fresh = document.createElement("dialog");
+    fresh.id = "answer-dialog";
+    fresh.setAttribute("aria-labelledby", "answer-dialog-title");
+    fresh.innerHTML =
+      '<header><h2 id="answer-dialog-title">The answer in full</h2>' +
+      '<label>Answer of <select name="one"></select></label>' +
+      '<label>beside <select name="other"></select></label>' +
+      '<button type="button">Close</button></header>' +
+      '<p role="status"></p><div class="page-beside"></div>';
+    fresh.querySelector("button").addEventListener("click", () => fresh.close());
+    fresh.addEventListener("close", closed);
+    fresh.addEventListener("change", (event) => {
+      shown = { ...shown, [event.target.name]: event.target.value };
+      draw();
+    });
+    // Escape closes the dialog, and nothing behind it.
+    fresh.addEventListener("keydown", (event) => {
+      if (!event.ctrlKey && !event.metaKey) event.stopPropagation();
+    });
+    document.body.append(fresh);
+    return fresh;
+  };
+
+  const closed = () => {
+    watch.disconnect();
+    drawn = "";
+    document.querySelector(opener)?.focus();
+  };
+
+  const offer = (select, chosen, taken, nobody) => {
+    const options = cards().map((card) => {
+      const option = new Option(labelOf(card), card.dataset.method);
+      option.disabled = card.dataset.method === taken;
+      return option;
+    });
+    select.replaceChildren(...nobody, ...options);
+    select.value = chosen;
+  };
+
+  const copyOf = (card, words) => {
+    const copy = card.cloneNode(true);
+    copy.querySelector(".pine-answer-tools").remove();
+    const text = copy.querySelector(":scope > .pine-answer-text:not(.pine-quiet)");
+    if (words && text) text.replaceChildren(marked(words));
+    return copy;
+  };
+
+  const draw = () => {
+    const pair = [shown.one, shown.other].filter(Boolean).map(cardOf);
+    const open = dialog();
+    if (pair.includes(undefined)) return open.close();
+    const source = pair.map((card) => card.outerHTML).join("");
+    if (source === drawn) return;
+    drawn = source;
+    const words = pair.length === 2 ? compare(pair.map(textOf)) : null;
+    offer(open.querySelector("[name=one]"), shown.one, shown.other, []);
+    offer(open.querySelector("[name=other]"), shown.other, shown.one, [new Option("no other", "")]);
+    open.querySelector("[role=status]").textContent = verdict(pair, words);
+    open.querySelector(".page-beside").replaceChildren(...pair.map((card, side) => copyOf(card, words?.[side])));
+  };
+
+  /* The first answer that differs, or else the first. */
+  const otherThan = (card) => {
+    const others = cards().filter((each) => each !== card);
+    return (others.find((each) => textOf(each) !== textOf(card)) ?? others[0])?.dataset.method ?? "";
+  };
+
+  document.addEventListener("click", (event) => {
+    const button = event.target instanceof Element ? event.target.closest("#answers [data-answer]") : null;
+    if (!button) return;
+    const { answer: method, beside } = button.dataset;
+    opener = `#answers [data-answer="${method}"]${beside ? "[data-beside]" : ":not([data-beside])"}`;
+    shown = { one: method, other: beside ? otherThan(cardOf(method)) : "" };
+    drawn = "";
+    watch.observe(document.getElementById("answers"), {
+      childList: true,
+      subtree: true,
+      characterData: true,
+      attributes: true,
+    });
+    draw();
+    dialog().showModal();
+  });
+
+  window.pineAnswers = { compare };
+})();
