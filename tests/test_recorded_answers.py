@@ -1,4 +1,4 @@
-"""Recorded answers: those of the app are of its examples as they are now, and the page says that they are recorded."""
+"""Recorded answers: the app's are of its examples as they are now, and the page says that they are recorded."""
 
 import datetime
 from collections.abc import Callable
