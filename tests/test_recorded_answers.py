@@ -1,4 +1,4 @@
-"""Recorded answers: the app's are of its examples as they are now, and the page says that they are recorded."""
+"""Recorded answers: they are of the examples as these are now, and the page says that they are recorded."""
 
 import datetime
 from collections.abc import Callable
