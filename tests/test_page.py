@@ -25,6 +25,7 @@ from viz.answers import answer_grid
 from viz.page import documents
 from viz.page.answering import FinishedRun, RunView, answer
 from viz.page.cards import stopped_cards, waiting_cards
+from viz.page.counting import total_html
 from viz.page.documents import MAX_DOCUMENTS, Entry, build_editor, entries_from, paste, split_pasted
 from viz.page.examples import load_examples
 from viz.page.failures import explain, notice
@@ -32,7 +33,7 @@ from viz.page.form import Form, count_tokens, form_layout, read_form
 from viz.page.running import run_with_engine
 from viz.page.runs import StopFlag
 from viz.page.source import EngineSource
-from viz.page.workspace import instruction_for, total_html
+from viz.page.workspace import instruction_for
 
 THREE = entries_from([("Varo", "red"), ("Senna", "green"), ("Orm", "white")])
 

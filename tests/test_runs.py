@@ -234,8 +234,8 @@ def test_a_shutdown_does_not_disturb_a_run_that_ends_in_time(source: EngineSourc
 def test_before_any_run_the_estimate_is_the_work() -> None:
     work = planned(tokens=100, methods=2, orders=6, new_tokens=48)
     assert work == Work(prompts=12, prompt_tokens=1200, new_tokens=576, orders=6)
-    assert Speed().estimate(work) == "12 prompts to read, 1,200 tokens in all; up to 576 to write"
-    assert Speed().estimate(planned(tokens=7, methods=1)) == "1 prompt to read, 7 tokens in all"
+    assert Speed().estimate(work) == "12 prompts to read, 1,200 tokens in all; up to 576 to write."
+    assert Speed().estimate(planned(tokens=7, methods=1)) == "1 prompt to read, 7 tokens in all."
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**4), st.floats(0.01, 100), st.floats(0.01, 100))
@@ -247,7 +247,7 @@ def test_work_that_was_done_is_estimated_as_long_as_it_took(
     speed.learn(done, seconds)
     assert speed.seconds(done) == pytest.approx(seconds)
     assert speed.seconds(Work(prompt_tokens=3 * prompt_tokens)) == pytest.approx(2 * seconds)
-    assert speed.estimate(done) == f"about {in_words(speed.seconds(done))}"
+    assert speed.estimate(done) == f"Takes about {in_words(speed.seconds(done))}."
 
 
 def test_writing_is_not_estimated_from_reading() -> None:

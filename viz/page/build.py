@@ -9,6 +9,7 @@ from viz.markup import empty_panel
 from viz.page.api import add_api
 from viz.page.cards import Shown
 from viz.page.choosing import wire_choices
+from viz.page.counting import wire_counting
 from viz.page.examples import load_examples
 from viz.page.failures import notice
 from viz.page.host_settings import HostSettings
@@ -72,10 +73,12 @@ def build_page(sources: Sources, settings: HostSettings) -> gr.Blocks:
         stream = gr.Button(visible="hidden", elem_id="open-stream")  # pressed by assets/events.js
 
         wire_choices(workspace, examples)
-        run_event = wire_workspace(workspace, sources, ready, settings)
+        run_event = wire_workspace(workspace, sources, settings)
         shuffle_event = wire_shuffle(shuffle, workspace, sources, settings)
         wire_scores(workspace, [run_event, shuffle_event])
-        wire_standing(standing, workspace, sources, settings)
+        standing_event = wire_standing(standing, workspace, sources, settings)
+        events = [run_event, shuffle_event, standing_event]
+        wire_counting(workspace, shuffle, standing, sources, settings, ready=ready, runs=events)
         wire_measure(measure, page, sources, settings)
         opened = wire_share(share, workspace, inside, page)
         recorded = opened.then(_recorded_run, workspace.shown, workspace.finished, **PRIVATE_EVENT)

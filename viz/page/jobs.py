@@ -38,10 +38,11 @@ Views = Generator[View, None, None]
 
 @dataclass(frozen=True)
 class JobBar:
-    """The widgets that every job has. stopping: state, whether Stop was pressed."""
+    """The widgets that every job has. estimate: how long it takes. stopping: state, whether Stop was told."""
 
     run: gr.Button
     stop: gr.Button
+    estimate: gr.HTML
     status: gr.HTML
     stopping: gr.State
 
@@ -83,9 +84,10 @@ def build_buttons(
 
 
 def build_bar(buttons: tuple[gr.Button, gr.Button], sentence: str, *, status_id: str) -> JobBar:
-    """Makes the sentence below the buttons, and puts them together."""
+    """Makes the two sentences below the buttons, and puts them together."""
+    estimate = gr.HTML("", elem_id=f"{status_id}-estimate")
     status = gr.HTML(notice(sentence), elem_id=status_id, elem_classes="page-job-status")
-    return JobBar(*buttons, status, gr.State(StopFlag()))
+    return JobBar(*buttons, estimate, status, gr.State(StopFlag()))
 
 
 def wire_job(

@@ -219,7 +219,7 @@ def build_measure(settings: HostSettings) -> MeasurePanel:
 
 def wire_measure(panel: MeasurePanel, page: gr.Blocks, sources: Sources, settings: HostSettings) -> None:
     """Connects the widgets; page: the Blocks, whose load fills in what torch knows."""
-    _wire_announcement(panel, _wire_rows(panel, page, settings), settings)
+    _wire_announcement(panel, _wire_rows(panel, page, settings), sources, settings)
     _wire_run(panel, sources, settings)
 
 
@@ -266,19 +266,31 @@ def _wire_rows(panel: MeasurePanel, page: gr.Blocks, settings: HostSettings) -> 
     return [picked, brought]
 
 
-def _wire_announcement(panel: MeasurePanel, choices: Sequence[Any], settings: HostSettings) -> None:
+def _wire_announcement(
+    panel: MeasurePanel, choices: Sequence[Any], sources: Sources, settings: HostSettings
+) -> None:
     def announce(*values: Any) -> dict[Any, Any]:
         from viz.page.measuring import work_sentence  # imports torch
 
         try:
             asked = read_asked(*values)
             said = notice(work_sentence(asked, settings))
+            guess = notice(estimate(asked), kind="count")
         except Exception as error:
-            return {panel.bar.status: notice(explain(error), kind="error")}
-        return {panel.bar.status: said, panel.meaning: orders_meaning(list(asked.orders))}
+            return {panel.bar.status: notice(explain(error), kind="error"), panel.bar.estimate: ""}
+        meaning = orders_meaning(list(asked.orders))
+        return {panel.bar.status: said, panel.bar.estimate: guess, panel.meaning: meaning}
 
-    changing: list[Any] = [panel.limit, panel.methods, panel.orders, panel.what]
-    outputs = [panel.bar.status, panel.meaning]
+    def estimate(asked: "Asked") -> str:
+        from viz.page.measuring import planned_work  # imports torch, as above
+
+        engine = sources.of(asked.rows.task.name).wait(0)
+        if engine is None:
+            return ""
+        return sources.runs.speed(engine.model_name).estimate(planned_work(engine, asked, settings))
+
+    changing: list[Any] = [panel.limit, panel.methods, panel.orders, panel.what, panel.length]
+    outputs = [panel.bar.status, panel.bar.estimate, panel.meaning]
     gr.on(
         [widget.change for widget in changing],
         announce,

@@ -26,12 +26,17 @@ from viz.page.answering import progress_sentence
 from viz.page.data_sets import DataSet
 from viz.page.host_settings import DEFAULTS, HostSettings
 from viz.page.limits import check_answer_length, check_orders, check_rows, too_long
+from viz.page.planning import plan_measurement
 from viz.page.speed import Work, in_words
 from viz.page.tabulating import slot_curve, tabulate
 
 BEAT_S = 0.5
 """Seconds after which the page hears something, not more often and not less: answers of several prompts are
 written together without a word, and Stop is only heard between two views."""
+
+
+SAMPLED = 4
+"""Rows whose tokens are counted before a measurement: all of them would keep a visitor waiting."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +134,13 @@ def work_sentence(asked: Asked, host: HostSettings = DEFAULTS) -> str:
     parts = ((count, "row"), (len(settings.methods), "method"), (len(orders), "order"))
     product = " × ".join(f"{number} {noun}{'s' if number != 1 else ''}" for number, noun in parts)
     return f"{product}: {len(planned)} record{'s' if len(planned) != 1 else ''}."
+
+
+def planned_work(engine: Engine, asked: Asked, host: HostSettings = DEFAULTS) -> Work:
+    """About how much work it is, from the first rows alone. Raises InputError as Asked.settings does."""
+    settings = asked.settings(host)
+    sample = asked.examples[:SAMPLED]
+    return plan_measurement(engine, sample, settings).times(len(asked.examples) / max(1, len(sample)))
 
 
 def measure_rows(

@@ -7,7 +7,7 @@ import json
 import logging
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -105,7 +105,7 @@ class Runs:
     """
 
     def __init__(self, most_seconds: float | None = None) -> None:
-        self.speed = Speed()
+        self._speeds: dict[str, Speed] = defaultdict(Speed)
         self.outcomes: Counter[str] = Counter()
         self.closing = False
         self._most_seconds = most_seconds
@@ -116,6 +116,11 @@ class Runs:
     def open(self) -> int:
         """How many go on now, with those that wait for the model."""
         return len(self._open)
+
+    def speed(self, model: str) -> Speed:
+        """How fast the runs of that model were."""
+        with self._changed:
+            return self._speeds[model]
 
     def new(self, what: str, methods: Sequence[str], stop: StopFlag | None = None) -> Run:
         """A run that has not begun."""
@@ -144,7 +149,8 @@ class Runs:
                 self._open.discard(run)
                 self.outcomes[run.outcome.partition(":")[0]] += 1
                 self._changed.notify_all()
-            self.speed.learn(run.done, run.seconds)
+            if run.outcome == "done":  # what was broken off took time for what is not counted
+                self.speed(run.model).learn(run.done, run.seconds)
             log.info(run.line())
 
     def close(self, patience_s: float) -> bool:

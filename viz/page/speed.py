@@ -34,6 +34,17 @@ class Work:
             self.write_s + other.write_s,
         )
 
+    def times(self, factor: float) -> "Work":
+        """So many times as much, in whole tokens."""
+        return Work(
+            round(factor * self.prompts),
+            round(factor * self.prompt_tokens),
+            round(factor * self.new_tokens),
+            self.orders,
+            factor * self.read_s,
+            factor * self.write_s,
+        )
+
 
 def planned(*, tokens: int, methods: int, orders: int = 1, new_tokens: int = 0) -> Work:
     """The work of a prompt of so many tokens under each method in each order, each with such an answer."""
@@ -74,13 +85,15 @@ class Speed:
         return reading + work.new_tokens * total.write_s / max(1, total.new_tokens)
 
     def estimate(self, work: Work) -> str:
-        """How long planned work takes, in words; before any run, how much it is."""
+        """A sentence: how long planned work takes; before any run, how much it is; "" for none."""
+        if not work.prompts:
+            return ""
         seconds = self.seconds(work)
         if seconds is not None:
-            return f"about {in_words(seconds)}"
+            return f"Takes about {in_words(seconds)}."
         read = f"{work.prompts:,} prompt{'s' if work.prompts != 1 else ''} to read"
         tokens = f"{read}, {work.prompt_tokens:,} tokens in all"
-        return f"{tokens}; up to {work.new_tokens:,} to write" if work.new_tokens else tokens
+        return f"{tokens}; up to {work.new_tokens:,} to write." if work.new_tokens else f"{tokens}."
 
 
 def in_words(seconds: float) -> str:

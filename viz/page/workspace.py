@@ -12,8 +12,8 @@ from viz.answers import AnswerCard
 from viz.page.cards import Shown, accepted_answers, shown_html, stopped_cards, waiting_cards
 from viz.page.documents import Editor, build_editor, entries_from, wire_editor
 from viz.page.examples import Example
-from viz.page.failures import explain, notice
-from viz.page.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form, TokenCount, count_tokens, read_form
+from viz.page.failures import notice
+from viz.page.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form, read_form
 from viz.page.host_settings import DEFAULTS, HostSettings
 from viz.page.jobs import Job, JobBar, Updates, Views, build_bar, build_buttons, wire_job
 from viz.page.method_boxes import DEFAULT_METHODS, build_method_boxes
@@ -74,15 +74,6 @@ def instruction_for(task: str, current: str) -> str:
     """The instruction to show for a task: the task's own, unless the visitor has written another."""
     is_a_default = current in {row.instruction for row in TASKS.values()}
     return get_task(task).instruction if is_a_default or not current.strip() else current
-
-
-def total_html(count: TokenCount, max_new_tokens: int) -> str:
-    """HTML: the prompt's length against the model's context, in tokens."""
-    needed = count.total + max_new_tokens
-    sentence = f"{count.total:,} prompt tokens + {max_new_tokens} for the answer, of {count.max_context:,}"
-    if needed > count.max_context:
-        return notice(f"{sentence}: too long, shorten or remove documents", kind="error")
-    return notice(sentence, kind="count")
 
 
 def build_workspace(examples: Sequence[Example], settings: HostSettings = DEFAULTS) -> Workspace:
@@ -184,15 +175,11 @@ def build_workspace(examples: Sequence[Example], settings: HostSettings = DEFAUL
     )
 
 
-def wire_workspace(page: Workspace, sources: Sources, ready: gr.State, settings: HostSettings) -> Any:
-    """Connects the widgets; returns the event of a run, so that others can follow it.
-
-    ready: state that changes when the model has been loaded.
-    """
+def wire_workspace(page: Workspace, sources: Sources, settings: HostSettings) -> Any:
+    """Connects the widgets; returns the event of a run, so that others can follow it."""
     wire_editor(page.editor, page.task)
     wire_upload(page.editor, page.task)
     wire_splitting(page.splitting, page)
-    _wire_token_count(page, sources, ready)
     return _wire_run(page, sources, settings)
 
 
@@ -212,34 +199,6 @@ def wire_scores(page: Workspace, runs: Sequence[Any]) -> None:
     page.accepted.change(score, inputs, page.answers, trigger_mode="always_last", **PRIVATE_EVENT)
     for event in runs:
         event.then(score, inputs, page.answers, **PRIVATE_EVENT)
-
-
-def _wire_token_count(page: Workspace, sources: Sources, ready: gr.State) -> None:
-    def count(*values: Any) -> Any:
-        try:
-            form = read_form(*values)
-            engine = sources.now(form.task)
-            if engine is None:
-                return gr.skip()
-            counted = count_tokens(form, engine)
-        except Exception as error:
-            return {page.total: notice(explain(error), kind="error")}
-        counts = ["" if length is None else f"{length:,} tokens" for length in counted.documents]
-        cards = page.editor.cards[: len(counts)]
-        shown = {card.count: text for card, text in zip(cards, counts, strict=True)}
-        return {page.total: total_html(counted, form.max_new_tokens), **shown}
-
-    # A change event answers the newest value last and drops those between, which is all the
-    # debouncing that a few milliseconds of tokenizing need.
-    typed = [*page.editor.inputs[1:], page.question, page.instruction, page.task, page.length]
-    gr.on(
-        [widget.change for widget in (*typed, page.editor.identities, ready)],
-        count,
-        page.inputs,
-        [page.total, *(card.count for card in page.editor.cards)],
-        trigger_mode="always_last",
-        **PRIVATE_EVENT,
-    )
 
 
 def _wire_run(page: Workspace, sources: Sources, settings: HostSettings) -> Any:

@@ -1,0 +1,110 @@
+"""Counting what is in the form: its tokens, and about how long each job on it takes."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import gradio as gr
+
+from viz.page.failures import explain, notice
+from viz.page.form import Form, TokenCount, count_tokens, read_form
+from viz.page.host_settings import DEFAULTS, HostSettings
+from viz.page.limits import too_long
+from viz.page.orders import number_of_orders, with_controls
+from viz.page.running import PRIVATE_EVENT
+from viz.page.shuffle_panel import ShufflePanel
+from viz.page.source import Sources
+from viz.page.speed import Work, planned
+from viz.page.standing_panel import StandingPanel, compared_methods
+from viz.page.workspace import Workspace
+
+if TYPE_CHECKING:  # imports torch, which would keep the page waiting
+    from pine_engine.engine import Engine
+
+
+def total_html(count: TokenCount, max_new_tokens: int, settings: HostSettings = DEFAULTS) -> str:
+    """HTML: the prompt's length against the model's context, in tokens. settings: what the host allows."""
+    needed = count.total + max_new_tokens
+    sentence = f"{count.total:,} prompt tokens + {max_new_tokens} for the answer, of {count.max_context:,}"
+    if needed > count.max_context:
+        return notice(f"{sentence}: too long, shorten or remove documents", kind="error")
+    if why := too_long(count.total, settings):
+        return notice(why, kind="error")
+    return notice(sentence, kind="count")
+
+
+def planned_jobs(
+    form: Form, tokens: int, *, orders: int, controls: bool, settings: HostSettings
+) -> tuple[Work, Work, Work]:
+    """The work of a run of the form, of a shuffle, and of moving a document through all slots.
+
+    tokens: of the prompt. orders, controls: what the shuffle is asked for. No model is needed for it.
+    """
+    documents = len(form.entries)
+    shuffled = with_controls(form.methods) if controls else form.methods
+    return (
+        planned(tokens=tokens, methods=len(form.methods), new_tokens=form.max_new_tokens),
+        planned(
+            tokens=tokens,
+            methods=len(shuffled),
+            orders=number_of_orders(documents, orders, settings.most_orders),
+            new_tokens=form.max_new_tokens,
+        ),
+        planned(tokens=tokens, methods=len(compared_methods(form.methods)), orders=documents),
+    )
+
+
+def wire_counting(
+    page: Workspace,
+    shuffle: ShufflePanel,
+    standing: StandingPanel,
+    sources: Sources,
+    settings: HostSettings,
+    *,
+    ready: gr.State,
+    runs: Sequence[Any],
+) -> None:
+    """Counts whenever what is counted changes, and after each of the events of a run, which were measured.
+
+    ready: state that changes when the model has been loaded.
+    """
+    bars = (page.bar, shuffle.bar, standing.bar)
+
+    def estimates(engine: "Engine", form: Form, tokens: int, orders: float, controls: bool) -> dict[Any, str]:
+        speed = sources.runs.speed(engine.model_name)
+        jobs = planned_jobs(form, tokens, orders=int(orders), controls=controls, settings=settings)
+        return {
+            bar.estimate: notice(speed.estimate(work), kind="count")
+            for bar, work in zip(bars, jobs, strict=True)
+        }
+
+    def count(orders: float, controls: bool, *values: Any) -> Any:
+        try:
+            form = read_form(*values)
+            engine = sources.now(form.task)
+            if engine is None:
+                return gr.skip()
+            counted = count_tokens(form, engine)
+        except Exception as error:
+            return {page.total: notice(explain(error), kind="error")}
+        counts = ["" if length is None else f"{length:,} tokens" for length in counted.documents]
+        cards = page.editor.cards[: len(counts)]
+        shown = {card.count: text for card, text in zip(cards, counts, strict=True)}
+        total = {page.total: total_html(counted, form.max_new_tokens, settings)}
+        return total | shown | estimates(engine, form, counted.total, orders, controls)
+
+    inputs = [shuffle.count, shuffle.controls, *page.inputs]
+    outputs = [page.total, *(card.count for card in page.editor.cards), *(bar.estimate for bar in bars)]
+    typed = [*page.editor.inputs[1:], page.question, page.instruction, page.task, page.length]
+    chosen = [page.methods, shuffle.count, shuffle.controls, page.editor.identities, ready]
+    # A change event answers the newest value last and drops those between, which is all the
+    # debouncing that a few milliseconds of tokenizing need.
+    gr.on(
+        [widget.change for widget in (*typed, *chosen)],
+        count,
+        inputs,
+        outputs,
+        trigger_mode="always_last",
+        **PRIVATE_EVENT,
+    )
+    for event in runs:
+        event.then(count, inputs, outputs, **PRIVATE_EVENT)
