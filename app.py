@@ -3,7 +3,7 @@
 import logging
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 # Read by gradio when it is imported: the page makes no request to anyone else.
@@ -11,12 +11,14 @@ os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 
 import gradio as gr
 
+from pine_engine.embedded import EMBEDDED_NAME, Progress
 from pine_engine.tasks import TASKS
 from viz.page import gpu
 from viz.page.build import build_page
 from viz.page.files import MOST_MB
 from viz.page.health import add_health
-from viz.page.host_settings import DEFAULTS, HostSettings, read_settings
+from viz.page.host_settings import DEFAULTS, HostSettings, allowed_models, read_settings
+from viz.page.library import Choice, Library
 from viz.page.line import Line
 from viz.page.runs import Runs
 from viz.page.shutdown import end_signal, shut_down
@@ -46,31 +48,52 @@ def build_app(
     source: EngineSource,
     own: Mapping[str, EngineSource] | None = None,
     settings: HostSettings = DEFAULTS,
+    *,
+    allowed: Sequence[str] | None = (),
 ) -> gr.Blocks:
     """The page's Blocks, for an engine that may still be loading.
 
     own: engines of tasks with a model of their own, by its name; they are loaded when they are needed.
-    settings: what the host allows.
+    settings: what the host allows. allowed: see Library.
     """
-    return build_page(all_sources(source, own, settings), settings)
+    return build_page(all_sources(source, own, settings, allowed=allowed), settings)
 
 
 def all_sources(
-    source: EngineSource, own: Mapping[str, EngineSource] | None, settings: HostSettings
+    source: EngineSource,
+    own: Mapping[str, EngineSource] | None,
+    settings: HostSettings,
+    *,
+    allowed: Sequence[str] | None = (),
 ) -> Sources:
     """The engines with the line in front of them and the record of what runs; arguments as for build_app."""
-    return Sources(source, own, line=Line(settings.queue_size), runs=Runs(most_seconds=settings.most_seconds))
+
+    def load(choice: Choice, progress: Progress) -> "Engine":
+        return load_engine(choice.name, choice.dtype, settings.device, progress)
+
+    host = Choice(settings.model or EMBEDDED_NAME, settings.dtype)
+    return Sources(
+        source,
+        own,
+        line=Line(settings.queue_size),
+        runs=Runs(most_seconds=settings.most_seconds),
+        library=Library(host, source, load=load, device=settings.device, allowed=allowed),
+    )
+
+
+def load_engine(name: str | None, dtype: str, device: str, progress: Progress) -> "Engine":
+    """The engine of a model; see Engine.load."""
+    from pine_engine.engine import Engine  # torch takes seconds to import; the page does not wait for it
+
+    return Engine.load(name, dtype=dtype, device=device, progress=progress)
 
 
 def engine_source(name: str | None, dtype: str, device: str) -> EngineSource:
     """A source that loads the named model, the embedded one for None."""
-
-    def load() -> "Engine":
-        from pine_engine.engine import Engine  # torch takes seconds to import; the page does not wait for it
-
-        return Engine.load(name, dtype=dtype, device=device)
-
-    return EngineSource(load, name or "the embedded model")
+    source = EngineSource(
+        lambda: load_engine(name, dtype, device, source.report), name or "the embedded model"
+    )
+    return source
 
 
 def own_sources(device: str) -> dict[str, EngineSource]:
@@ -103,7 +126,9 @@ def main() -> None:
     own = own_sources(settings.device)
     if gpu.IS_LENT:
         place_on_lent_gpu([source, *own.values()])
-    sources = all_sources(source, own, settings)
+    # On ZeroGPU a model can only be used if it was there before the page was launched.
+    allowed = () if gpu.IS_LENT else allowed_models(settings, os.environ)
+    sources = all_sources(source, own, settings, allowed=allowed)
     demo = build_page(sources, settings)
     log_to_stderr()
     told_to_end = end_signal()

@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # imported where they are used, for the reason that checkpoin
 __all__ = [
     "LoadedModel",
     "ModelSource",
+    "fetch",
     "find_embedded_gguf",
     "load",
     "prepare_embedded",
@@ -175,6 +176,16 @@ def load(
         max_context=max_context(model),
         stop_ids=stop_ids(model, tokenizer),
     )
+
+
+def fetch(name: str | None, progress: Progress) -> None:
+    """Brings a model of the hub here; what `load` takes without the hub is here already.
+
+    progress: see load. Raises ModelError as load does.
+    """
+    source = resolve(name)
+    if source.origin == "hub" and find_on_hub(source.path_or_id, source.revision)[1]:
+        bring(source.path_or_id, source.revision, progress)
 
 
 def resolve_embedded() -> ModelSource:

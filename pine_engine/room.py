@@ -1,5 +1,6 @@
 """How much room there is, in memory and on a disk, and how a number of bytes is said."""
 
+import gc
 import shutil
 from pathlib import Path
 
@@ -33,6 +34,15 @@ def free_memory(device: str) -> int:
         return min([int(psutil.virtual_memory().available), *_left_in_container(CGROUP)])
     free: int = torch.cuda.mem_get_info(device)[0]
     return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+
+
+def release_memory(device: str) -> None:
+    """Gives back what nobody refers to any more, also what torch would keep of a GPU for later."""
+    import torch
+
+    gc.collect()
+    if device == "auto" or torch.device(device).type == "cuda":
+        torch.cuda.empty_cache()
 
 
 def _left_in_container(cgroup: Path) -> list[int]:

@@ -229,7 +229,7 @@ def test_a_model_of_a_task_is_loaded_when_it_is_first_asked_and_once() -> None:
 def test_a_model_that_is_not_there_is_said() -> None:
     sources = Sources(EngineSource(lambda: None, "main"))
     (said,) = run_with_engine(
-        lambda: sources.of("qm9"),
+        lambda: sources.lease("qm9"),
         lambda _: pytest.fail("there is no engine to work with"),
         **one_run(),
         say=str,

@@ -87,7 +87,7 @@ def counted(page: gr.Blocks, asked: Form) -> dict[str, str]:
     pad = [""] * (MAX_DOCUMENTS - len(asked.entries))
     titles, texts = [[*(getattr(one, name) for one in asked.entries), *pad] for name in ("title", "text")]
     values: list[Any] = [asked.task, asked.question, asked.instruction, asked.methods, asked.max_new_tokens]
-    shown = event.fn(6, False, *values, asked.order, *titles, *texts)
+    shown = event.fn(None, 6, False, *values, asked.order, *titles, *texts)
     return {widget.elem_id: html for widget, html in shown.items() if widget.elem_id}
 
 

@@ -39,7 +39,7 @@ def test_only_what_runs_the_model_waits_in_the_queue(page: gr.Blocks) -> None:
 
 def test_what_writes_a_state_that_others_follow_tells_them(page: gr.Blocks) -> None:
     followed = followed_states(page)
-    assert len(followed) == 2  # whether the model is there, and which documents are
+    assert len(followed) == 3  # whether the model is there, which was chosen, and which documents are
     writers = [event for event in page.fns.values() if followed & {output._id for output in event.outputs}]
     assert [event.name for event in writers if not event.queue] == []
     assert {"edit", "upload", "pick_example", "restore", "open_file", "look"} <= {

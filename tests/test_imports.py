@@ -37,7 +37,7 @@ SUB_FLOWS = {
     "evaluation": [
         *("examples", "arrangements", "records", "rewardbench", "jobs", "reading", "measure"),
         *("verdicts", "bootstrap", "grid", "results", "view", "sections", "outcome", "cost", "summary"),
-        *("processes", "evaluate_command", "published", "runs", "tables", "entries"),
+        *("processes", "evaluate_command", "published", "paper_models", "runs", "tables", "entries"),
         *("task_tables", "judge_tables", "slot_tables", "findings", "paper_tables"),
         *("molecule_tables", "report_parts"),
         "report_command",

@@ -17,7 +17,7 @@ from viz.page.documents import MAX_DOCUMENTS, Entry
 from viz.page.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form
 from viz.page.method_boxes import OFFERED
 from viz.page.session import LARGEST_BYTES, Session, from_code, from_file, session_of, to_code, to_json
-from viz.page.share_panel import own_draft
+from viz.page.share_panel import opened_sentence, own_draft
 
 FORM = Form(
     "retrieval_qa", "Why?", "", ("vanilla", "pine"), 48, (Entry(1, "Sun", "It shines."), Entry(0, "", "x"))
@@ -54,6 +54,14 @@ def test_a_file_is_read_again(tmp_path: Path) -> None:
     assert json.loads(file.read_text())["documents"][0] == {"letter": 1, "title": "Sun", "text": "It shines."}
 
 
+def test_the_model_of_a_session_is_named_and_nothing_else() -> None:
+    by_other = session_of(FORM, accepted="", ran=True, model="tiny in bfloat16")
+    assert opened_sentence("a link", from_code(to_code(by_other))) == (
+        "Opened from a link. Its answers were by tiny in bfloat16; yours are by the model named at the top."
+    )
+    assert opened_sentence("s.json", SESSION) == "Opened from s.json."
+
+
 def packed(content: Any) -> str:
     read = content if isinstance(content, bytes) else json.dumps(content).encode()
     return base64.urlsafe_b64encode(zlib.compress(read, 9)).decode().rstrip("=")
@@ -68,7 +76,7 @@ def changed(**fields: Any) -> dict[str, Any]:
     [
         ("", "the link is cut off"),
         ("%%%", "the link is damaged; copy the whole of it"),
-        ("é", "the link is damaged"),
+        ("éé", "the link is damaged"),
         ("abcd", "the link is damaged"),
         (to_code(SESSION)[:-9], "the link is cut off; copy the whole of it"),
         (packed(b"\xff\xfe"), "the link is no saved session"),

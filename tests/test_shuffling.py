@@ -231,7 +231,7 @@ def event(engine: Engine) -> Any:
     def build() -> Any:
         with gr.Blocks() as blocks:
             page, panel = build_workspace(load_examples()), build_shuffle(3, DEFAULTS.most_orders)
-            pressed = wire_shuffle(panel, page, Sources(source), DEFAULTS)
+            pressed = wire_shuffle(panel, page, Sources(source), gr.State(None), DEFAULTS)
         return blocks, pressed, page, panel.bar.run
 
     blocks, pressed, page, button = built(build)
@@ -246,7 +246,7 @@ def press(event: Any, stop: StopFlag, kept: Files | None, controls: bool, entrie
     texts = [entry.text for entry in entries] + [""] * (MAX_DOCUMENTS - len(entries))
     identities = tuple(entry.identity for entry in entries)
     values = ("retrieval_qa", "Which?", "Answer.", ["pine"], 3, identities, *titles, *texts)
-    return event.fn(stop, kept, 6, 0, controls, *values)
+    return event.fn(stop, None, kept, 6, 0, controls, *values)
 
 
 def last_values(views: list[dict[Any, Any]]) -> dict[str, Any]:

@@ -16,11 +16,13 @@ from viz.page.host_settings import HostSettings
 from viz.page.inside_panel import build_inside, wire_inside
 from viz.page.keys import keys_html
 from viz.page.lesson_panel import build_lesson, lesson_html, wire_lesson
+from viz.page.library import Choice
 from viz.page.measure_panel import build_measure, wire_measure
+from viz.page.model_panel import build_models, build_toggle, wire_models
 from viz.page.running import MODEL_EVENT, PRIVATE_EVENT, STATE_EVENT
 from viz.page.share_panel import build_share, wire_share
 from viz.page.shuffle_panel import build_shuffle, wire_shuffle
-from viz.page.source import EngineSource, Sources, Status
+from viz.page.source import Sources, Status
 from viz.page.standing_panel import build_standing, wire_standing
 from viz.page.workspace import build_workspace, wire_scores, wire_workspace
 
@@ -34,16 +36,19 @@ PROJECTOR = '<button type="button" class="page-header-button" data-projector>Pro
 def build_page(sources: Sources, settings: HostSettings) -> gr.Blocks:
     """The Blocks of the page, ready to launch. The engine is asked for when it is first needed.
 
-    settings: what the host allows.
+    sources: with a library. settings: what the host allows.
     """
-    source = sources.main
+    source, library = sources.main, sources.library
+    assert library is not None
     examples = [one for one in load_examples() if len(one.documents) <= settings.most_documents]
     with gr.Blocks(title=TITLE, analytics_enabled=False, fill_width=True) as page:
         add_api(sources, settings)  # first, so that no private event takes one of the two names
         with gr.Row(elem_id="header"):
             gr.HTML(f"<h1>{TITLE}</h1><p>{QUESTION}</p>", scale=3, min_width=300)
             model = gr.HTML(status_html(source.status), elem_id="model-status", min_width=220)
+            toggle = build_toggle()
             gr.HTML(PROJECTOR, elem_id="projector-button", min_width=0)
+        models = build_models(toggle, library)
         workspace = build_workspace(examples, settings)
         share = build_share()
         num_documents = len(examples[0].documents)
@@ -68,23 +73,26 @@ def build_page(sources: Sources, settings: HostSettings) -> gr.Blocks:
                 gr.HTML(f"<h2>The words</h2>{glossary_html()}", elem_id="words")
                 gr.HTML(f"<h2>The keys</h2>{keys_html()}", elem_id="keys")
         gr.HTML(explanations_html())
-        ready = gr.State(source.status.stage == "ready")
+        ready = gr.State((None, source.status.stage))
         timer = gr.Timer(1.0)
         stream = gr.Button(visible="hidden", elem_id="open-stream")  # pressed by assets/events.js
 
         wire_choices(workspace, examples)
-        run_event = wire_workspace(workspace, sources, settings)
-        shuffle_event = wire_shuffle(shuffle, workspace, sources, settings)
+        run_event = wire_workspace(workspace, sources, models.chosen, settings)
+        shuffle_event = wire_shuffle(shuffle, workspace, sources, models.chosen, settings)
         wire_scores(workspace, [run_event, shuffle_event])
-        standing_event = wire_standing(standing, workspace, sources, settings)
+        standing_event = wire_standing(standing, workspace, sources, models.chosen, settings)
         events = [run_event, shuffle_event, standing_event]
-        wire_counting(workspace, shuffle, standing, sources, settings, ready=ready, runs=events)
-        wire_measure(measure, page, sources, settings)
+        wire_counting(
+            workspace, shuffle, standing, sources, settings, chosen=models.chosen, ready=ready, runs=events
+        )
+        wire_measure(measure, page, sources, models.chosen, settings)
         opened = wire_share(share, workspace, inside, page)
         recorded = opened.then(_recorded_run, workspace.shown, workspace.finished, **PRIVATE_EVENT)
         wire_inside(inside, workspace.finished, [recorded, run_event, shuffle_event])
         wire_lesson(lesson, workspace.finished)
-        _wire_status(page, timer, model, ready, source)
+        _wire_status(page, timer, model, ready, sources, models.chosen)
+        wire_models(models, library)
         stream.click(_open_stream, trigger_mode="multiple", **MODEL_EVENT, **PRIVATE_EVENT | {"queue": True})
         page.load(_running_example, None, running_example, **PRIVATE_EVENT)
         page.load(lesson_html, None, lesson.lesson, **PRIVATE_EVENT)
@@ -99,14 +107,19 @@ def status_html(status: Status) -> str:
 
 
 def _wire_status(
-    page: gr.Blocks, timer: gr.Timer, model: gr.HTML, ready: gr.State, source: EngineSource
+    page: gr.Blocks,
+    timer: gr.Timer,
+    model: gr.HTML,
+    ready: gr.State,
+    sources: Sources,
+    chosen: gr.State,
 ) -> None:
-    def look() -> tuple[Any, Any, Any]:
-        status = source.status
-        return status_html(status), status.stage == "ready", gr.Timer(active=status.stage == "loading")
+    def look(choice: Choice | None) -> tuple[Any, Any, Any]:
+        status = sources.status(choice)
+        return status_html(status), (choice, status.stage), gr.Timer(active=status.stage == "loading")
 
-    for trigger in (page.load, timer.tick):
-        trigger(look, None, [model, ready, timer], **STATE_EVENT)
+    for trigger in (page.load, timer.tick, chosen.change):
+        trigger(look, chosen, [model, ready, timer], **STATE_EVENT)
 
 
 def _open_stream() -> None:

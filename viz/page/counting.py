@@ -19,6 +19,7 @@ from viz.page.workspace import Workspace
 
 if TYPE_CHECKING:  # imports torch, which would keep the page waiting
     from pine_engine.engine import Engine
+    from viz.page.library import Choice
 
 
 def total_html(count: TokenCount, max_new_tokens: int, settings: HostSettings = DEFAULTS) -> str:
@@ -60,12 +61,13 @@ def wire_counting(
     sources: Sources,
     settings: HostSettings,
     *,
+    chosen: gr.State,
     ready: gr.State,
     runs: Sequence[Any],
 ) -> None:
     """Counts whenever what is counted changes, and after each of the events of a run, which were measured.
 
-    ready: state that changes when the model has been loaded.
+    chosen: see wire_job. ready: state that changes when a model has been loaded.
     """
     bars = (page.bar, shuffle.bar, standing.bar)
 
@@ -77,10 +79,10 @@ def wire_counting(
             for bar, work in zip(bars, jobs, strict=True)
         }
 
-    def count(orders: float, controls: bool, *values: Any) -> Any:
+    def count(choice: "Choice | None", orders: float, controls: bool, *values: Any) -> Any:
         try:
             form = read_form(*values)
-            engine = sources.now(form.task)
+            engine = sources.now(form.task, choice)
             if engine is None:
                 return gr.skip()
             counted = count_tokens(form, engine)
@@ -92,14 +94,14 @@ def wire_counting(
         total = {page.total: total_html(counted, form.max_new_tokens, settings)}
         return total | shown | estimates(engine, form, counted.total, orders, controls)
 
-    inputs = [shuffle.count, shuffle.controls, *page.inputs]
+    inputs = [chosen, shuffle.count, shuffle.controls, *page.inputs]
     outputs = [page.total, *(card.count for card in page.editor.cards), *(bar.estimate for bar in bars)]
     typed = [*page.editor.inputs[1:], page.question, page.instruction, page.task, page.length]
-    chosen = [page.methods, shuffle.count, shuffle.controls, page.editor.identities, ready]
+    picked = [page.methods, shuffle.count, shuffle.controls, page.editor.identities, ready]
     # A change event answers the newest value last and drops those between, which is all the
     # debouncing that a few milliseconds of tokenizing need.
     gr.on(
-        [widget.change for widget in (*typed, *chosen)],
+        [widget.change for widget in (*typed, *picked)],
         count,
         inputs,
         outputs,

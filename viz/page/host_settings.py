@@ -31,7 +31,7 @@ def _listed(value: Any) -> Any:
 class HostSettings(BaseModel):
     """One page's settings; the description of each is what its flag and the table in docs/hosting.md say.
 
-    models: of those that a visitor may choose; empty for all. None stands for "as long as it takes" and "what
+    models: see allowed_models. None stands for "as long as it takes" and "what
     the model can read".
     """
 
@@ -51,7 +51,8 @@ class HostSettings(BaseModel):
     root_path: str = Field(default="", description="path under which a proxy serves the page, such as /pine")
     models: Annotated[tuple[str, ...], BeforeValidator(_listed)] = Field(
         default=(),
-        description="models that visitors may choose, separated by commas; all that are found if empty",
+        description="models that visitors may choose, separated by commas; if empty, any on a page that only "
+        "this machine reaches, and the host's alone on any other",
     )
     read_only: bool = Field(
         default=False,
@@ -130,6 +131,17 @@ def read_settings(
         expected = first["msg"].replace("Input should", "it should", 1)
         print(f"{source} is {first['input']!r}; {expected}.", file=sys.stderr)
         sys.exit(2)
+
+
+def allowed_models(settings: HostSettings, environment: Mapping[str, str]) -> tuple[str, ...] | None:
+    """The models that visitors may choose beside the host's; None for any, which may be a path on the disk.
+
+    Any only where nobody but the host can reach the page, unless they are listed.
+    """
+    address = settings.host or environment.get("GRADIO_SERVER_NAME") or "localhost"
+    is_local = address in ("localhost", "127.0.0.1", "::1")
+    is_public = not is_local or bool(settings.root_path) or "SPACE_ID" in environment
+    return settings.models if settings.models or is_public else None
 
 
 def settings_table() -> str:

@@ -16,6 +16,7 @@ from viz.page.speed import Work
 
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
     from pine_engine.engine import Engine
+    from viz.page.library import Choice
 
 Updates = dict[Any, Any]
 """New values of widgets, as gradio takes them."""
@@ -96,16 +97,18 @@ def wire_job(
     inputs: Sequence[Any],
     outputs: Sequence[Any],
     sources: Sources,
+    chosen: gr.State,
 ) -> Any:
     """Connects the buttons; returns the event, so that others can follow it.
 
-    begin: called with the values of inputs at each press. outputs: all widgets that its job updates.
+    begin: called with the values of inputs at each press. outputs: all widgets that its job updates. chosen:
+    the Choice of a model, or None.
     """
 
     def idle(html: str) -> Updates:
         return {bar.status: html, bar.stop: gr.update(interactive=False)}
 
-    def run(stop: StopFlag, *values: Any) -> Generator[Updates, None, None]:
+    def run(stop: StopFlag, choice: "Choice | None", *values: Any) -> Generator[Updates, None, None]:
         job = begin(*values)
         current = sources.runs.new(job.what, job.methods, stop)
 
@@ -120,7 +123,7 @@ def wire_job(
 
         yield {bar.status: notice("Starting"), bar.stop: gr.update(interactive=True)} | job.cleared
         yield from run_with_engine(
-            lambda: sources.of(job.task()),
+            lambda: sources.lease(job.task(), choice),
             views,
             line=sources.line,
             runs=sources.runs,
@@ -139,7 +142,7 @@ def wire_job(
     bar.stop.click(stop, bar.stopping, bar.stop, **PRIVATE_EVENT)
     return bar.run.click(
         run,
-        [bar.stopping, *inputs],
+        [bar.stopping, chosen, *inputs],
         [bar.status, bar.stop, *outputs],
         show_progress="minimal",
         show_progress_on=bar.status,

@@ -32,6 +32,7 @@ from viz.page.speed import Work
 
 if TYPE_CHECKING:  # these import torch, which would keep the page waiting
     from pine_engine.engine import Engine
+    from viz.page.library import Choice
     from viz.page.measured_files import MeasuredFiles
     from viz.page.measuring import Asked, Measured, MeasureView
 
@@ -217,10 +218,12 @@ def build_measure(settings: HostSettings) -> MeasurePanel:
     )
 
 
-def wire_measure(panel: MeasurePanel, page: gr.Blocks, sources: Sources, settings: HostSettings) -> None:
-    """Connects the widgets; page: the Blocks, whose load fills in what torch knows."""
-    _wire_announcement(panel, _wire_rows(panel, page, settings), sources, settings)
-    _wire_run(panel, sources, settings)
+def wire_measure(
+    panel: MeasurePanel, page: gr.Blocks, sources: Sources, chosen: gr.State, settings: HostSettings
+) -> None:
+    """Connects the widgets; page: the Blocks, whose load fills in what torch knows. chosen: see wire_job."""
+    _wire_announcement(panel, _wire_rows(panel, page, settings), sources, chosen, settings)
+    _wire_run(panel, sources, chosen, settings)
 
 
 def _wire_rows(panel: MeasurePanel, page: gr.Blocks, settings: HostSettings) -> list[Any]:
@@ -267,43 +270,48 @@ def _wire_rows(panel: MeasurePanel, page: gr.Blocks, settings: HostSettings) -> 
 
 
 def _wire_announcement(
-    panel: MeasurePanel, choices: Sequence[Any], sources: Sources, settings: HostSettings
+    panel: MeasurePanel,
+    choices: Sequence[Any],
+    sources: Sources,
+    chosen: gr.State,
+    settings: HostSettings,
 ) -> None:
-    def announce(*values: Any) -> dict[Any, Any]:
+    def announce(choice: "Choice | None", *values: Any) -> dict[Any, Any]:
         from viz.page.measuring import work_sentence  # imports torch
 
         try:
             asked = read_asked(*values)
             said = notice(work_sentence(asked, settings))
-            guess = notice(estimate(asked), kind="count")
+            guess = notice(estimate(asked, choice), kind="count")
         except Exception as error:
             return {panel.bar.status: notice(explain(error), kind="error"), panel.bar.estimate: ""}
         meaning = orders_meaning(list(asked.orders))
         return {panel.bar.status: said, panel.bar.estimate: guess, panel.meaning: meaning}
 
-    def estimate(asked: "Asked") -> str:
+    def estimate(asked: "Asked", choice: "Choice | None") -> str:
         from viz.page.measuring import planned_work  # imports torch, as above
 
-        engine = sources.of(asked.rows.task.name).wait(0)
+        engine = sources.now(asked.rows.task.name, choice)
         if engine is None:
             return ""
         return sources.runs.speed(engine.model_name).estimate(planned_work(engine, asked, settings))
 
     changing: list[Any] = [panel.limit, panel.methods, panel.orders, panel.what, panel.length]
+    inputs = [chosen, *panel.inputs]
     outputs = [panel.bar.status, panel.bar.estimate, panel.meaning]
     gr.on(
         [widget.change for widget in changing],
         announce,
-        panel.inputs,
+        inputs,
         outputs,
         trigger_mode="always_last",
         **PRIVATE_EVENT,
     )
     for event in choices:
-        event.then(announce, panel.inputs, outputs, **PRIVATE_EVENT)
+        event.then(announce, inputs, outputs, **PRIVATE_EVENT)
 
 
-def _wire_run(panel: MeasurePanel, sources: Sources, settings: HostSettings) -> None:
+def _wire_run(panel: MeasurePanel, sources: Sources, chosen: gr.State, settings: HostSettings) -> None:
     def hand_over(measured: "Measured") -> dict[Any, Any]:
         from viz.page.measured_files import write_measured  # imports torch, which is there by now
 
@@ -354,7 +362,7 @@ def _wire_run(panel: MeasurePanel, sources: Sources, settings: HostSettings) -> 
         )
 
     shown = [panel.tables, panel.curve, panel.findings, panel.offer, panel.records, panel.report, panel.kept]
-    wire_job(panel.bar, begin, [panel.kept, *panel.inputs], shown, sources)
+    wire_job(panel.bar, begin, [panel.kept, *panel.inputs], shown, sources, chosen)
 
 
 def _measure(engine: "Engine", values: tuple[Any, ...], settings: HostSettings) -> Views:

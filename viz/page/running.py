@@ -1,7 +1,7 @@
 """How a callback runs the model: one at a time, once the model is there, failures as sentences."""
 
 from collections.abc import Callable, Generator
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pine_engine.errors import Cancelled
@@ -34,7 +34,7 @@ STATE_EVENT: dict[str, Any] = PRIVATE_EVENT | {"queue": True, "concurrency_limit
 
 
 def run_with_engine(
-    source: EngineSource | Callable[[], EngineSource],
+    source: EngineSource | Callable[[], AbstractContextManager[EngineSource]],
     work: "Callable[[Engine], Generator[View, None, None]]",
     *,
     line: Line,
@@ -47,20 +47,22 @@ def run_with_engine(
     """Yields what work(engine) yields, say(sentence) while it waits for its turn and while the model loads,
     fail(sentence) at a failure.
 
-    source: or a function that finds it, whose failure is said like any other. Ends with stopped(why) if the
+    source: or a function that leases it, whose failure is said like any other. Ends with stopped(why) if the
     run must end before it is done, and without a word if the visitor has left. Ending or closing this
     generator leaves the line and closes the work, which stops the model.
     """
     try:
-        with runs.watched(run):
-            source = source if isinstance(source, EngineSource) else source()
+        with (
+            runs.watched(run),
+            nullcontext(source) if isinstance(source, EngineSource) else source() as there,
+        ):
+            if not there.for_all:
+                yield from _until_loaded(there, run, say)  # so that nobody behind this visitor waits for it
             with line.join() as place:
                 while not run.over() and (ahead := place.wait(WAIT_S)):
                     yield say(place.sentence(ahead))
-                engine = None
-                while not run.over() and (engine := source.wait(WAIT_S)) is None:
-                    yield say(source.status.sentence)
-                if engine is not None:
+                yield from _until_loaded(there, run, say)
+                if not run.over() and (engine := there.wait(0)) is not None:
                     run.start(engine)
                     with closing(work(engine)) as views:
                         for view in views:
@@ -75,3 +77,8 @@ def run_with_engine(
     else:
         if run.why:
             yield stopped(run.why)
+
+
+def _until_loaded(source: EngineSource, run: Run, say: Callable[[str], View]) -> Generator[View, None, None]:
+    while not run.over() and source.wait(WAIT_S) is None:
+        yield say(source.status.sentence)

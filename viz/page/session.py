@@ -40,7 +40,8 @@ class Session(_Record):
     """Everything that makes the page what it is, apart from what the model computes.
 
     accepted: the answers that are right, one a line. documents: in the order of their slots. ran: whether the
-    answers were there, so that opening it runs them again. selection: what the pictures show, as Selection
+    answers were there, so that opening it runs them again. model: which gave them, in words;
+    opening the session says so and loads nothing. selection: what the pictures show, as Selection
     takes picks. tab: the picture that is shown, "" for the first.
     """
 
@@ -54,6 +55,7 @@ class Session(_Record):
     max_new_tokens: Annotated[int, Field(ge=MIN_NEW_TOKENS, le=MAX_NEW_TOKENS)]
     documents: Annotated[tuple[SharedDocument, ...], Field(min_length=1, max_length=MAX_DOCUMENTS)]
     ran: bool = False
+    model: Line = ""
     selection: dict[Line, str | int | bool | None] = Field(default_factory=dict, max_length=20)
     tab: Line = ""
 
@@ -83,7 +85,13 @@ class Session(_Record):
 
 
 def session_of(
-    form: Form, *, accepted: str, ran: bool = False, selection: dict[str, Any] | None = None, tab: str = ""
+    form: Form,
+    *,
+    accepted: str,
+    ran: bool = False,
+    model: str = "",
+    selection: dict[str, Any] | None = None,
+    tab: str = "",
 ) -> Session:
     """The session of a form. Raises InputError for one that is too large, or whose text is no Unicode."""
     try:
@@ -99,6 +107,7 @@ def session_of(
                 for entry in form.entries
             ),
             ran=ran,
+            model=model,
             selection=selection or {},
             tab=tab,
         )
@@ -119,6 +128,8 @@ def to_code(session: Session) -> str:
 
 def from_code(code: str) -> Session:
     """The session that to_code has written. Raises InputError for anything else."""
+    if len(code) % 4 == 1:  # which no whole code has
+        raise InputError("the link is cut off; copy the whole of it")
     try:
         packed = base64.b64decode(code.encode() + b"=" * (-len(code) % 4), altchars=b"-_", validate=True)
         unpacking = zlib.decompressobj()

@@ -88,6 +88,14 @@ def own_draft(code: str) -> Session:
         raise InputError("Your draft is of another version of this page, and cannot be opened.") from error
 
 
+def opened_sentence(where: str, session: Session) -> str:
+    """What is said of an opened session. Its model is only named: a link makes nobody's machine load one."""
+    sentence = f"Opened from {where}."
+    if not session.model:
+        return sentence
+    return f"{sentence} Its answers were by {session.model}; yours are by the model named at the top."
+
+
 def wire_share(panel: SharePanel, page: Workspace, inside: InsidePanel, blocks: gr.Blocks) -> Any:
     """Connects the widgets; returns the event after which all that the page was opened with is there.
 
@@ -120,10 +128,12 @@ def _wire_handing_out(panel: SharePanel, page: Workspace, inside: InsidePanel) -
     def session(
         accepted: str | None, run: Any, selection: Selection | None, tab: str, *values: Any
     ) -> Session:
+        is_own = run is not None and not run.recorded
         return session_of(
             read_form(*values),
             accepted=accepted or "",
-            ran=run is not None and not run.recorded,
+            ran=is_own,
+            model=f"{run.model} in {run.dtype}" if is_own else "",
             selection=as_picks(selection),
             tab=tab,
         )
@@ -189,7 +199,8 @@ def _wire_opening(panel: SharePanel, page: Workspace, inside: InsidePanel, block
         code = request.query_params.get(PARAMETER)
         try:
             if code:
-                return fill(from_code(code), "Opened from a link.", values)
+                session = from_code(code)
+                return fill(session, opened_sentence("a link", session), values)
             if draft:
                 return fill(own_draft(draft), "Your draft, as you left it in this browser.", values)
         except Exception as error:
@@ -198,7 +209,8 @@ def _wire_opening(panel: SharePanel, page: Workspace, inside: InsidePanel, block
 
     def open_file(file: str, *values: Any) -> dict[Any, Any]:
         try:
-            opened = fill(from_file(Path(file)), f"Opened from {Path(file).name}.", values)
+            session = from_file(Path(file))
+            opened = fill(session, opened_sentence(Path(file).name, session), values)
         except Exception as error:
             return failed(error) | {panel.open: None}
         return opened | {panel.open: None, panel.message: ""}

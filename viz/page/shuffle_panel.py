@@ -117,8 +117,13 @@ def build_shuffle(num_documents: int, most_orders: int) -> ShufflePanel:
     )
 
 
-def wire_shuffle(panel: ShufflePanel, page: Workspace, sources: Sources, settings: HostSettings) -> Any:
-    """Connects the widgets; returns the event of a shuffle, which ends as a run with other orders tried."""
+def wire_shuffle(
+    panel: ShufflePanel, page: Workspace, sources: Sources, chosen: gr.State, settings: HostSettings
+) -> Any:
+    """Connects the widgets; returns the event of a shuffle, which ends as a run with other orders tried.
+
+    chosen: see wire_job.
+    """
 
     def announce(
         identities: Sequence[int], task: str, count: int, seed: int | None, were_many: bool
@@ -198,7 +203,7 @@ def wire_shuffle(panel: ShufflePanel, page: Workspace, sources: Sources, setting
     shown = [panel.table, panel.spread, panel.offer, panel.certificate, panel.sheet, panel.kept]
     answers = [page.finished, page.answers, page.shown, page.bar.status]
     inputs = [panel.kept, panel.count, panel.seed, panel.controls, *page.inputs]
-    return wire_job(panel.bar, begin, inputs, [*shown, *answers], sources)
+    return wire_job(panel.bar, begin, inputs, [*shown, *answers], sources, chosen)
 
 
 def _shuffle(

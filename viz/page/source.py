@@ -3,21 +3,23 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from pine_engine.errors import PineError
+from pine_engine.errors import Cancelled, PineError
 from pine_engine.tasks import get_task
 from viz.page.line import Line
 from viz.page.runs import Runs
 
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
     from pine_engine.engine import Engine
+    from viz.page.library import Choice, Library
 
 log = logging.getLogger(__name__)
 
-Stage = Literal["loading", "ready", "failed"]
+Stage = Literal["loading", "ready", "failed", "away"]
 
 SMALL_MODEL_S = 20.0
 """Longest wait, in seconds, for a model of some megabytes; a busy machine takes a few."""
@@ -34,10 +36,12 @@ class Status:
 class EngineSource:
     """Loads one engine in a background thread and hands it out.
 
-    load: makes the engine; runs in the thread. name: what the page calls the model meanwhile.
+    load: makes the engine; runs in the thread. name: what the page calls the model meanwhile. for_all:
+    whether all visitors wait for it, and not only who chose it.
     """
 
-    def __init__(self, load: "Callable[[], Engine]", name: str) -> None:
+    def __init__(self, load: "Callable[[], Engine]", name: str, *, for_all: bool = True) -> None:
+        self.for_all = for_all
         self._load = load
         self._name = name
         self._settled = threading.Event()
@@ -45,6 +49,8 @@ class EngineSource:
         self._engine: Engine | None = None
         self._described = ""
         self._failure = ""
+        self._step = ""
+        self._given_up = False
         self._started = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="load-model", daemon=True)
 
@@ -77,6 +83,16 @@ class EngineSource:
             raise PineError(self._failure)
         return self._engine
 
+    def report(self, part: float, words: str) -> None:
+        """Takes how far the loading is. Raises Cancelled if it was given up; see pine_engine.models.load."""
+        if self._given_up:
+            raise Cancelled("the loading was given up")
+        self._step = words
+
+    def give_up(self) -> None:
+        """Ends the loading at its next report."""
+        self._given_up = True
+
     @property
     def model_name(self) -> str | None:
         """The loaded model's name; None before."""
@@ -90,7 +106,9 @@ class EngineSource:
         if self._engine is not None:
             return Status("ready", self._described)
         seconds = int(time.monotonic() - self._started)
-        return Status("loading", f"Loading {self._name} ({seconds} s). You can write and press Run already.")
+        step = f": {self._step}" if self._step else ""
+        sentence = f"Loading {self._name}{step} ({seconds} s). You can write and press Run already."
+        return Status("loading", sentence)
 
     def _run(self) -> None:
         try:
@@ -116,7 +134,7 @@ class Sources:
     """The engines of the page: the one it was started with, and those of tasks with a model of their own.
 
     own: by the name that Task.model gives; each is loaded when it is first needed. line: before them all.
-    runs: of all of them.
+    runs: of all of them. library: of models that visitors may choose; none if None.
     """
 
     def __init__(
@@ -126,11 +144,32 @@ class Sources:
         *,
         line: Line | None = None,
         runs: Runs | None = None,
+        library: "Library | None" = None,
     ) -> None:
         self.main = main
         self.line = line or Line(most=0)
         self.runs = runs or Runs()
+        self.library = library
         self._own = dict(own or {})
+
+    @contextmanager
+    def lease(self, task: str, chosen: "Choice | None" = None) -> Iterator[EngineSource]:
+        """The source that answers a task for a visitor, whose model stays until the block is left.
+
+        chosen: by the visitor; None for the model that the page was started with. Tasks with a model of their
+        own are answered by that. Raises PineError as `of` does.
+        """
+        if chosen is None or self.library is None or get_task(task).model:
+            yield self.of(task)
+            return
+        with self.library.lease(chosen) as source:
+            yield source
+
+    def status(self, chosen: "Choice | None") -> Status:
+        """How far the model is that a visitor has chosen."""
+        if chosen is None or self.library is None:
+            return self.main.status
+        return self.library.status(chosen)
 
     def of(self, task: str) -> EngineSource:
         """The source that answers a task. Raises PineError for a model that the page was started without."""
@@ -142,9 +181,11 @@ class Sources:
         self._own[name].start()
         return self._own[name]
 
-    def now(self, task: str) -> "Engine | None":
-        """The engine that answers a task, None if it is still loading; a small one is waited for.
+    def now(self, task: str, chosen: "Choice | None" = None) -> "Engine | None":
+        """The engine that answers a task, None if it is not there; a small one is waited for.
 
-        Raises PineError if it could not be loaded.
+        chosen: see lease. Raises PineError if it could not be loaded.
         """
+        if chosen is not None and self.library is not None and not get_task(task).model:
+            return self.library.loaded(chosen)
         return self.of(task).wait(SMALL_MODEL_S if get_task(task).model else 0)

@@ -100,8 +100,10 @@ def build_standing(num_documents: int) -> StandingPanel:
     return StandingPanel(document, answer, bar, pictures)
 
 
-def wire_standing(panel: StandingPanel, page: Workspace, sources: Sources, settings: HostSettings) -> Any:
-    """Connects the widgets; returns the event of a job."""
+def wire_standing(
+    panel: StandingPanel, page: Workspace, sources: Sources, chosen: gr.State, settings: HostSettings
+) -> Any:
+    """Connects the widgets; returns the event of a job. chosen: see wire_job."""
 
     def announce(
         identities: Sequence[int], task: str, ticked: Sequence[str], chosen: int | None
@@ -144,7 +146,8 @@ def wire_standing(panel: StandingPanel, page: Workspace, sources: Sources, setti
             kept="The slots computed so far are kept.",
         )
 
-    return wire_job(panel.bar, begin, [panel.document, panel.answer, *page.inputs], [panel.pictures], sources)
+    inputs = [panel.document, panel.answer, *page.inputs]
+    return wire_job(panel.bar, begin, inputs, [panel.pictures], sources, chosen)
 
 
 def _stand(engine: "Engine", form: Form, document: int, answer: str, settings: HostSettings) -> Views:

@@ -175,12 +175,15 @@ def build_workspace(examples: Sequence[Example], settings: HostSettings = DEFAUL
     )
 
 
-def wire_workspace(page: Workspace, sources: Sources, settings: HostSettings) -> Any:
-    """Connects the widgets; returns the event of a run, so that others can follow it."""
+def wire_workspace(page: Workspace, sources: Sources, chosen: gr.State, settings: HostSettings) -> Any:
+    """Connects the widgets; returns the event of a run, so that others can follow it.
+
+    chosen: see wire_job.
+    """
     wire_editor(page.editor, page.task)
     wire_upload(page.editor, page.task)
     wire_splitting(page.splitting, page)
-    return _wire_run(page, sources, settings)
+    return _wire_run(page, sources, chosen, settings)
 
 
 def show(page: Workspace, cards: tuple[AnswerCard, ...], task: str) -> dict[Any, Any]:
@@ -201,7 +204,7 @@ def wire_scores(page: Workspace, runs: Sequence[Any]) -> None:
         event.then(score, inputs, page.answers, **PRIVATE_EVENT)
 
 
-def _wire_run(page: Workspace, sources: Sources, settings: HostSettings) -> Any:
+def _wire_run(page: Workspace, sources: Sources, chosen: gr.State, settings: HostSettings) -> Any:
     def begin(*values: Any) -> Job:
         form = read_form(*values)
         cards = waiting_cards(form.methods)
@@ -224,7 +227,8 @@ def _wire_run(page: Workspace, sources: Sources, settings: HostSettings) -> Any:
             after_stop=lambda: show(page, stopped_cards(cards), form.task),
         )
 
-    return wire_job(page.bar, begin, page.inputs, [page.answers, page.shown, page.finished], sources)
+    outputs = [page.answers, page.shown, page.finished]
+    return wire_job(page.bar, begin, page.inputs, outputs, sources, chosen)
 
 
 def _answer(engine: "Engine", form: Form, settings: HostSettings) -> Views:

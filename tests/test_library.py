@@ -1,0 +1,233 @@
+"""Models that visitors choose: loaded once, put away for others, kept under a run, and only if allowed."""
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+import pytest
+
+from pine_engine.available import LoadableModel
+from pine_engine.embedded import Progress
+from pine_engine.errors import InputError, ModelError, PineError
+from viz.page.library import Choice, Library, shown
+from viz.page.source import EngineSource, Sources
+
+GB = 1_000_000_000
+HOST = Choice("host")
+
+
+@dataclass
+class Machine:
+    """A machine with so much memory, on which loading takes as long as a test wants.
+
+    sizes: parameters of each model. loaded: what was loaded, in order. gates: loading waits for these.
+    """
+
+    memory: int = 10 * GB
+    sizes: dict[str, int] = field(default_factory=lambda: {"a": GB, "b": GB, "c": GB})
+    loaded: list[Choice] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    gates: dict[str, threading.Event] = field(default_factory=dict)
+    library: Library | None = None
+
+    def describe(self, name: str) -> LoadableModel:
+        self.asked.append(name)
+        if name not in self.sizes:
+            raise ModelError(f"there is no model {name}")
+        return LoadableModel(name, "folder", 0, 512, "llama", name != "odd", "it is odd", self.sizes[name])
+
+    def load(self, choice: Choice, progress: Progress) -> SimpleNamespace:
+        while choice.name in self.gates and not self.gates[choice.name].wait(0.01):
+            progress(0.5, "half of it")
+        self.loaded.append(choice)
+        return engine(choice)
+
+    def free(self, device: str) -> int:
+        """What the models on the shelf leave."""
+        assert self.library is not None
+        return self.memory - sum(held.bytes for held in self.library._shelf.values())
+
+
+def engine(choice: Choice) -> SimpleNamespace:
+    return SimpleNamespace(model_name=choice.name, dtype=choice.dtype, device="cpu", max_context=512)
+
+
+@pytest.fixture
+def machine() -> Machine:
+    return Machine()
+
+
+def library(machine: Machine, allowed: tuple[str, ...] | None = None) -> Library:
+    main = EngineSource(lambda: engine(HOST), "host")
+    main.start()
+    machine.library = Library(
+        HOST,
+        main,
+        load=machine.load,
+        allowed=allowed,
+        describe=machine.describe,
+        fetch=lambda name, progress: None,
+        free=machine.free,
+    )
+    return machine.library
+
+
+def name_after_loading(library: Library, choice: Choice) -> str:
+    with library.lease(choice) as source:
+        engine = source.wait(10)
+        assert engine is not None
+        return engine.model_name
+
+
+def test_a_model_is_loaded_once_for_all_and_its_precisions_apart(machine: Machine) -> None:
+    models = library(machine)
+    assert [name_after_loading(models, Choice("a")) for _ in range(3)] == ["a"] * 3
+    name_after_loading(models, Choice("a", "bfloat16"))
+    assert machine.loaded == [Choice("a"), Choice("a", "bfloat16")]
+    assert models.loaded(Choice("a")).model_name == "a" and models.loaded(Choice("b")) is None
+
+
+def test_the_host_s_choice_is_the_model_that_is_there(machine: Machine) -> None:
+    models = library(machine)
+    assert name_after_loading(models, models.choice("host", "float32")) == "host"
+    assert machine.loaded == [] and models.status(HOST) == models.main.status
+
+
+def test_the_longest_unused_is_put_away_and_loaded_again(machine: Machine) -> None:
+    models = library(machine)  # each of the models needs 4.5 GB, so that two have room
+    for name in ("a", "b", "a", "c"):
+        name_after_loading(models, Choice(name))
+    assert models.loaded(Choice("b")) is None
+    assert models.status(Choice("b")).stage == "away"
+    assert "b · float32 was put away to make room" in models.status(Choice("b")).sentence
+    assert models.loaded(Choice("a")) and models.loaded(Choice("c"))
+    assert name_after_loading(models, Choice("b")) == "b"
+    assert [choice.name for choice in machine.loaded] == ["a", "b", "c", "b"]
+
+
+def test_what_somebody_uses_is_not_put_away(machine: Machine) -> None:
+    models = library(machine)
+    with ExitStack() as runs:
+        for name in ("a", "b"):
+            assert runs.enter_context(models.lease(Choice(name))).wait(10)
+        with models.lease(Choice("c")) as source, pytest.raises(PineError) as refused:
+            source.wait(10)
+        assert str(refused.value) == (
+            "c needs about 4.5 GB of memory in float32, and 1.0 GB are free on cpu; choose a smaller model"
+        )
+        assert models.loaded(Choice("a")) and models.loaded(Choice("b"))
+    assert name_after_loading(models, Choice("c")) == "c"
+
+
+def test_what_can_never_fit_is_refused_with_numbers_before_anything_is_put_away(machine: Machine) -> None:
+    machine.sizes["large"] = 4 * GB
+    models = library(machine)
+    name_after_loading(models, Choice("a"))
+    with models.lease(Choice("large")) as source, pytest.raises(PineError) as refused:
+        source.wait(10)
+    assert str(refused.value) == (
+        "large needs about 16.5 GB of memory in float32, and 10.0 GB are free on cpu; choose bfloat16, for "
+        "which it needs 8.5 GB"
+    )
+    assert models.loaded(Choice("a")) and machine.loaded == [Choice("a")]
+    assert name_after_loading(models, Choice("large", "bfloat16")) == "large"
+
+
+def test_what_cannot_be_used_is_refused_with_the_reason_and_may_be_tried_again(machine: Machine) -> None:
+    machine.sizes["odd"] = GB
+    models = library(machine)
+    for _ in range(2):
+        with (
+            models.lease(Choice("odd")) as source,
+            pytest.raises(PineError, match="^odd cannot be used: it is"),
+        ):
+            source.wait(10)
+    machine.sizes["late"] = GB
+    del machine.sizes["odd"]
+    with models.lease(Choice("odd")) as source, pytest.raises(PineError, match="there is no model odd"):
+        source.wait(10)
+    assert machine.loaded == []
+
+
+def test_loading_says_how_far_it_is_and_is_given_up_when_nobody_waits(machine: Machine) -> None:
+    machine.gates["a"] = threading.Event()
+    models = library(machine)
+    with models.lease(Choice("a")) as source:
+        with models.lease(Choice("a")) as other:
+            assert other is source
+            until(lambda: "half of it" in source.status.sentence)
+            assert source.status.sentence.startswith("Loading a: half of it (")
+        assert source.wait(0.1) is None and source.status.stage == "loading"
+    with pytest.raises(PineError, match="given up"):
+        source.wait(10)
+    machine.gates["a"].set()
+    assert machine.loaded == [] and name_after_loading(models, Choice("a")) == "a"
+
+
+def test_one_model_is_loaded_after_the_other(machine: Machine) -> None:
+    machine.gates["a"] = threading.Event()
+    models = library(machine)
+    with models.lease(Choice("a")) as first, models.lease(Choice("b")) as second:
+        until(lambda: "half of it" in first.status.sentence)
+        until(lambda: "waiting until another model is loaded" in second.status.sentence)
+        assert second.wait(0.1) is None
+        machine.gates["a"].set()
+        assert first.wait(10) and second.wait(10)
+    assert [choice.name for choice in machine.loaded] == ["a", "b"]
+
+
+@pytest.mark.parametrize("name", ["b", "/etc/passwd", "~/model.gguf", "", "org/any", "a/../b", "HOST"])
+def test_only_what_is_allowed_is_ever_looked_at(machine: Machine, name: str) -> None:
+    models = library(machine, allowed=("a",))
+    with pytest.raises(InputError, match="the models that its host allows: host, a. Choose one of them"):
+        models.choice(name, "float32")
+    for touch in (models.about, lambda choice: models.lease(choice).__enter__()):
+        with pytest.raises(InputError):
+            touch(Choice(name))
+    assert machine.asked == [] and machine.loaded == []
+    assert name_after_loading(models, models.choice(" a ", "bfloat16")) == "a"
+
+
+def test_visitors_do_not_see_where_the_host_keeps_models(machine: Machine) -> None:
+    machine.sizes["/srv/secret/tiny"] = GB
+    models = library(machine, allowed=("/srv/secret/tiny", "org/model"))
+    assert models.allowed == ("host", "tiny", "org/model")
+    choice = models.choice("tiny", "float32")
+    assert models.about(choice).name == choice.name == "tiny"
+    with models.lease(choice) as source:
+        assert source.wait(10)
+    assert machine.loaded == [Choice("/srv/secret/tiny")]
+    with pytest.raises(InputError):
+        models.choice("/srv/secret/tiny", "float32")
+    names = ("./a/b", "~/c", "d.gguf", "e", "f/g@v1")
+    assert [shown(name) for name in names] == ["b", "c", "d.gguf", "e", "f/g@v1"]
+
+
+def test_a_precision_that_does_not_exist_is_refused(machine: Machine) -> None:
+    with pytest.raises(ModelError, match="dtype 'int4' is not supported"):
+        library(machine).choice("a", "int4")
+
+
+def test_tasks_with_a_model_of_their_own_keep_it(machine: Machine) -> None:
+    models = library(machine)
+    own = EngineSource(lambda: engine(Choice("molecules")), "molecules")
+    sources = Sources(models.main, {"molecules": own}, library=models)
+    with sources.lease("qm9", Choice("a")) as source:
+        assert source is own
+    with sources.lease("judge_pair", Choice("a")) as source:
+        assert source.wait(10).model_name == "a"
+    assert sources.now("judge_pair", Choice("a")).model_name == "a"
+    assert sources.now("judge_pair", Choice("b")) is None
+    assert sources.now("qm9", Choice("a")).model_name == "molecules"
+    with sources.lease("judge_pair") as source:
+        assert source is models.main
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
