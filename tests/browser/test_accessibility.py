@@ -1,4 +1,4 @@
-"""Every tab for everybody: nothing serious found by axe-core in light or dark, and none wider than the window."""
+"""Every tab for all: axe-core finds nothing serious in light or dark, and none is wider than the window."""
 
 from itertools import zip_longest
 
