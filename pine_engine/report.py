@@ -46,10 +46,13 @@ def trace_report(engine: Engine, result: RunResult) -> Json:
     first token, its importance (None for methods that do not rank), and the share of attention that goes to
     the prefix, each document and the suffix. Methods that place alike everywhere have one layer and head.
     """
+    return {"model": engine.model_name, "dtype": engine.dtype, **traced(result)}
+
+
+def traced(result: RunResult) -> Json:
+    """The report of a trace, without the model's name and dtype."""
     layout, last = result.layout, result.layout.suffix_length - 1
     return {
-        "model": engine.model_name,
-        "dtype": engine.dtype,
         "prefix_tokens": layout.prefix_length,
         "document_tokens": layout.lengths.tolist(),
         "suffix_tokens": layout.suffix_length,

@@ -15,9 +15,7 @@ from viz.lesson import (
     orders_caption,
     orders_picture,
     quiz,
-    still,
 )
-from viz.picture import switch
 
 HEADINGS = ("First", "Second", "Third")
 STEPS = tuple(
@@ -137,12 +135,3 @@ def test_the_quiz_knows_who_kept_the_answer() -> None:
     results = [entry.with_class("pine-quiz-result")[0].text.split() for entry in entries]
     assert results == [["changed", "✗", "Ada", "→", "Clara"], ["kept", "✓", "Clara"]]
     assert root.with_class("pine-quiz-afterwards")[0].text.strip() == "All orders"
-
-
-def test_a_still_picture_selects_nothing() -> None:
-    live = switch("Head", [("all", {"head": None}), ("first", {"head": 0})], "all")
-    assert live.count("data-pick") == 2
-    assert "data-pick" not in still(live)
-    assert read_html(still(live)).text == read_html(live).text
-    line = "<p>Point at a cell for its number; a click on a row selects that document.</p>"
-    assert still(line) == "<p>Point at a cell for its number.</p>"

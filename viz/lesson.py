@@ -4,7 +4,6 @@ All steps are in the HTML. assets/lesson.js shows one at a time and counts the g
 steps and all results are to be seen.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -128,13 +127,3 @@ def quiz(question: str, entries: Sequence[QuizEntry], *, afterwards: str = "") -
     afterwards: HTML, escaped already, that is shown with the results.
     """
     return render("lesson_quiz.html", question=question, entries=entries, afterwards=afterwards)
-
-
-# Our templates escape every value, so that an attribute ends at the next '"'.
-_PICK = re.compile(r' data-pick="[^"]*"')
-_CLICK = re.compile(r"; (a )?click [^.\"<]*\.")
-
-
-def still(html: str) -> str:
-    """The picture without what only the page can do: a click selects nothing, and no line says it does."""
-    return _CLICK.sub(".", _PICK.sub("", html))

@@ -1,6 +1,7 @@
 """What a visitor has made opens elsewhere: by a link, from a file, and after a reload."""
 
 import json
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -115,3 +116,16 @@ def test_what_is_too_long_for_a_link_is_said(page: Page) -> None:
     page.locator("#copy-link").click()
     expect(page.locator("#share-message")).to_contain_text("This is too long for a link:")
     expect(page.locator("#link")).to_be_hidden()
+    expect(page.locator("#download-run")).to_be_disabled()  # nothing was run
+
+
+def test_everything_of_a_run_comes_as_one_file(drawn: Page, tmp_path: Path) -> None:
+    file = save(drawn, drawn.locator("#download-run"), tmp_path)
+    assert file.name == "pine-explorer-run.zip"
+    with zipfile.ZipFile(file) as archive:
+        names = archive.namelist()
+        session = json.loads(archive.read("session.json"))
+    assert {"README.txt", "answers.csv", "orders.csv", "certificate.json", "numbers/masks.csv"} <= set(names)
+    assert [document["text"] for document in session["documents"]] == [
+        document.text for document in SHORT.documents
+    ]

@@ -39,7 +39,7 @@ class FinishedRun:
     order: identity of the document in each slot. titles: per slot, may be empty. prompt_tokens: text
     of each prompt token. told: the answers token by token, by method. tried: the same documents in the
     other orders that were tried. recorded: a sentence on when and with what model it was recorded; empty if
-    it was computed now.
+    it was computed now. form: what was asked; None for a recorded run. address: what the model is loaded by.
     """
 
     result: RunResult
@@ -51,6 +51,8 @@ class FinishedRun:
     dtype: str
     tried: tuple[TriedOrder, ...] = ()
     recorded: str = ""
+    form: Form | None = None
+    address: str = ""
 
     @property
     def answer_tokens(self) -> dict[str, tuple[str, ...]]:
@@ -159,4 +161,6 @@ def finish_run(engine: Engine, form: Form, result: RunResult) -> FinishedRun:
         },
         model=engine.model_name,
         dtype=engine.dtype,
+        form=form,
+        address=engine.address,
     )

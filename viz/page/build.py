@@ -10,6 +10,7 @@ from viz.page.api import add_api
 from viz.page.cards import Shown
 from viz.page.choosing import wire_choices
 from viz.page.counting import wire_counting
+from viz.page.download_panel import wire_download
 from viz.page.examples import load_examples
 from viz.page.failures import notice
 from viz.page.host_settings import HostSettings
@@ -90,6 +91,14 @@ def build_page(sources: Sources, settings: HostSettings) -> gr.Blocks:
         opened = wire_share(share, workspace, inside, page)
         recorded = opened.then(_recorded_run, workspace.shown, workspace.finished, **PRIVATE_EVENT)
         wire_inside(inside, workspace.finished, [recorded, run_event, shuffle_event])
+        wire_download(
+            share.download,
+            finished=workspace.finished,
+            selection=inside.selection,
+            accepted=workspace.accepted,
+            certificate=shuffle.kept,
+            run_events=[run_event, shuffle_event],
+        )
         wire_lesson(lesson, workspace.finished)
         _wire_status(page, timer, model, ready, sources, models.chosen)
         wire_models(models, library)

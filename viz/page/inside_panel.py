@@ -23,7 +23,7 @@ TABS = (
     ("importance", "Importance"),
     ("change", "What changed"),
 )
-"""Name and label of each picture; `_drawing` says who draws it."""
+"""Name and label of each picture; `drawing` says who draws it."""
 
 MEAN = "mean"
 """Choice of layer or head that stands for all of them."""
@@ -32,7 +32,8 @@ BRIDGE = "window.pinePick = (what) => trigger('select', what);"
 """What assets/pictures.js calls with a pick; it reaches the server as the event data of `select`."""
 
 
-def _drawing(tab: str) -> "Callable[[FinishedRun, Selection], str]":
+def drawing(tab: str) -> "Callable[[FinishedRun, Selection], str]":
+    """Who draws the picture of that name."""
     # Imports torch, which has made the run.
     from viz.page.drawn_change import draw_change
     from viz.page.drawn_importance import draw_importance
@@ -141,7 +142,7 @@ def wire_inside(panel: InsidePanel, finished: gr.State, run_events: Sequence[Any
             panel.layer: gr.update(choices=_numbered("layer", layers), value=_shown(first.layer)),
             panel.head: gr.update(choices=_numbered("head", heads), value=_shown(first.head)),
             **dict.fromkeys(pictures, ""),
-            panel.pictures[tab]: _drawing(tab)(run, first),
+            panel.pictures[tab]: drawing(tab)(run, first),
         }
 
     for event in run_events:
@@ -159,7 +160,7 @@ def wire_inside(panel: InsidePanel, finished: gr.State, run_events: Sequence[Any
             panel.query: str(selection.query),
             panel.layer: _shown(selection.layer),
             panel.head: _shown(selection.head),
-            panel.pictures[tab]: _drawing(tab)(run, selection),
+            panel.pictures[tab]: drawing(tab)(run, selection),
         }
 
     # gradio reads the hints of functions that take an event, so these name no type that is not imported.
@@ -182,7 +183,7 @@ def wire_inside(panel: InsidePanel, finished: gr.State, run_events: Sequence[Any
         tab = next(name for name, label in TABS if label == event.value)
         if run is None or selection is None:
             return {panel.tab: tab}
-        return {panel.tab: tab, panel.pictures[tab]: _drawing(tab)(run, selection)}
+        return {panel.tab: tab, panel.pictures[tab]: drawing(tab)(run, selection)}
 
     shown = [panel.selection, *panel.controls, *pictures]
     newest = {"trigger_mode": "always_last", **PRIVATE_EVENT}

@@ -25,7 +25,6 @@ from viz.lesson import (
     lesson_page,
     orders_picture,
     quiz,
-    still,
 )
 from viz.masks import mask_picture
 from viz.page.answering import FinishedRun
@@ -41,6 +40,7 @@ from viz.picture import beside, picture
 from viz.positions import position_table, table_numbers, view_text
 from viz.rulers import position_ruler, ruler_numbers
 from viz.shuffle import shuffle_table
+from viz.standalone import still
 
 TITLE = "Why the order of the documents matters, and how PINE removes it"
 EIGHT_TOKENS = "The paper’s running example of eight tokens, with the rankings the paper states; no model."

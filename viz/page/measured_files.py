@@ -3,14 +3,13 @@
 Imports torch, like measuring.py.
 """
 
-import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from pine_engine.evaluation.report_command import draw, report_files
 from pine_engine.evaluation.report_parts import report_parts
 from viz.page.measuring import Measured
+from viz.page.private_folder import private_folder, remove_folder
 
 RECORDS, REPORT = "records.jsonl", "report.html"
 
@@ -34,13 +33,12 @@ class MeasuredFiles:
 
 
 def write_measured(measured: Measured, cache: str) -> MeasuredFiles:
-    """Writes the files into a folder of their own with a name that nobody can guess.
+    """Writes the files into a folder of their own.
 
     There is no report before one row is done with every method in every order. cache: the folder that gradio
     serves files from.
     """
-    Path(cache).mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="measured-", dir=cache))
+    folder = private_folder(cache)
     lines = (record.model_dump_json() + "\n" for record in measured.records)
     (folder / RECORDS).write_text("".join(lines), encoding="utf-8")
     run = measured.run
@@ -51,6 +49,5 @@ def write_measured(measured: Measured, cache: str) -> MeasuredFiles:
 
 
 def remove_measured(files: MeasuredFiles | None) -> None:
-    """Removes the files; what a visitor measured is not kept longer than its page."""
-    if files:
-        shutil.rmtree(files.folder, ignore_errors=True)
+    """Removes the files."""
+    remove_folder(files.folder if files else None)

@@ -51,8 +51,8 @@ def record(engine: Engine, form: Form, *, example: str, date: datetime.date) -> 
     return Recording(
         example=example,
         question=form.question,
-        run=replace(outcome.finished, recorded=sentence),
-        exchanged=replace(_for_the_proof(_run(engine, form, exchanged)), recorded=sentence),
+        run=replace(outcome.finished, recorded=sentence, form=None),
+        exchanged=replace(_for_the_proof(_run(engine, form, exchanged)), recorded=sentence, form=None),
         columns=columns,
         rows=rows,
         caption=f"{sentence}. {caption}",

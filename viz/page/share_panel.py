@@ -10,6 +10,7 @@ from pine_engine.errors import InputError
 from viz.page.cards import Shown, waiting_cards
 from viz.page.choosing import filled, filled_widgets
 from viz.page.documents import read
+from viz.page.download_panel import DownloadPanel, build_download
 from viz.page.failures import explain, notice
 from viz.page.form import read_form
 from viz.page.inside_panel import TABS, InsidePanel
@@ -43,6 +44,7 @@ class SharePanel:
     again: gr.Checkbox
     keep: gr.Button
     draft: gr.BrowserState
+    download: DownloadPanel
 
 
 def build_share() -> SharePanel:
@@ -58,9 +60,11 @@ def build_share() -> SharePanel:
             scale=0,
             min_width=120,
         )
+        download = build_download()
         message = gr.HTML(
-            '<p class="page-caption">The link and the file hold all that you typed. A draft stays in this '
-            "browser alone, and is there again after a reload.</p>",
+            '<p class="page-caption">The link and the files hold all that you typed. After a run, “Download '
+            "run” gives everything of it as one ZIP. A draft stays in this browser alone, and is there again "
+            "after a reload.</p>",
             elem_id="share-message",
             min_width=200,
         )
@@ -77,6 +81,7 @@ def build_share() -> SharePanel:
         again=gr.Checkbox(False, visible=False),
         keep=gr.Button(visible="hidden", elem_id="keep-draft"),
         draft=gr.BrowserState("", storage_key="pine-explorer-draft", secret="not a secret: it never leaves"),
+        download=download,
     )
 
 

@@ -1,7 +1,5 @@
 """A shuffle's certificate as two files: JSON that repeats it, and a page to print. Imports torch."""
 
-import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +8,7 @@ from pine_engine.inputs import Comparison, DocumentInput
 from pine_engine.methods import METHODS
 from viz.certificate import CertifiedMethod, Sheet, certificate_page
 from viz.page.form import Form
+from viz.page.private_folder import private_folder, remove_folder
 from viz.page.theme import ASSETS
 
 PAGE_NAME = "certificate.html"
@@ -81,12 +80,8 @@ def sheet_of(certificate: Certificate) -> Sheet:
 
 
 def write_files(certificate: Certificate, cache: str) -> Files:
-    """Writes both files into a folder of their own with a name that nobody can guess.
-
-    cache: the folder that gradio serves files from.
-    """
-    Path(cache).mkdir(parents=True, exist_ok=True)
-    files = Files(Path(tempfile.mkdtemp(prefix="certificate-", dir=cache)))
+    """Writes both files into a folder of their own. cache: the folder that gradio serves files from."""
+    files = Files(private_folder(cache))
     files.certificate.write_text(certificate.model_dump_json(indent=2) + "\n", encoding="utf-8")
     styles = (ASSETS / "figures.css").read_text(encoding="utf-8")
     files.page.write_text(certificate_page(sheet_of(certificate), styles=styles), encoding="utf-8")
@@ -94,6 +89,5 @@ def write_files(certificate: Certificate, cache: str) -> Files:
 
 
 def remove_files(files: Files | None) -> None:
-    """Removes the files that write_files wrote; what a visitor typed is not kept longer than its page."""
-    if files:
-        shutil.rmtree(files.folder, ignore_errors=True)
+    """Removes the files that write_files wrote."""
+    remove_folder(files.folder if files else None)

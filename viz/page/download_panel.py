@@ -1,0 +1,87 @@
+"""The button that hands out everything of the last run as one ZIP."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import gradio as gr
+
+from viz.page.failures import explain
+from viz.page.private_folder import remove_folder
+from viz.page.running import PRIVATE_EVENT
+from viz.page.selection import Selection, as_picks
+
+if TYPE_CHECKING:  # importing them imports torch, which would keep the page waiting
+    from viz.page.answering import FinishedRun
+    from viz.page.sheets import Files
+
+CLICK_FILE = "() => document.querySelector('#run-file').click()"
+"""The ZIP is made when it is asked for; a hidden button then hands it to the browser."""
+
+
+@dataclass(frozen=True)
+class DownloadPanel:
+    """The widgets. file: hidden, holds the ZIP made last. folder: state, where that lies, or None."""
+
+    button: gr.Button
+    file: gr.DownloadButton
+    folder: gr.State
+
+
+def build_download() -> DownloadPanel:
+    """Makes the widgets; there is nothing to hand out yet."""
+    return DownloadPanel(
+        button=gr.Button(
+            "Download run", size="sm", elem_id="download-run", scale=0, min_width=130, interactive=False
+        ),
+        file=gr.DownloadButton("Run", visible="hidden", elem_id="run-file"),
+        folder=gr.State(None, delete_callback=remove_folder),
+    )
+
+
+def wire_download(
+    panel: DownloadPanel,
+    *,
+    finished: gr.State,
+    selection: gr.State,
+    accepted: gr.Textbox,
+    certificate: gr.State,
+    run_events: Sequence[Any],
+) -> None:
+    """Connects the button. The states are those of the last run; run_events: what writes `finished`."""
+
+    def offer(run: "FinishedRun | None") -> Any:
+        return gr.update(interactive=run is not None and run.form is not None)
+
+    for event in run_events:
+        event.then(offer, finished, panel.button, **PRIVATE_EVENT)
+
+    def make(
+        run: "FinishedRun",
+        selection: Selection | None,
+        accepted: str | None,
+        certificate: "Files | None",
+        before: Path | None,
+    ) -> tuple[str, Path]:
+        from viz.page.bundle import write_bundle  # imports torch, which has made the run
+        from viz.page.reading import bounds_of, first_selection
+
+        remove_folder(before)
+        # A run that has just ended may not be the one that the selection is of.
+        shown = first_selection(run).picked(as_picks(selection), bounds_of(run))
+        try:
+            file = write_bundle(
+                run, shown, accepted=accepted or "", certificate=certificate, cache=panel.file.GRADIO_CACHE
+            )
+        except Exception as error:
+            raise gr.Error(explain(error), print_exception=False) from error
+        return str(file), file.parent
+
+    panel.button.click(
+        make,
+        [finished, selection, accepted, certificate, panel.folder],
+        [panel.file, panel.folder],
+        trigger_mode="once",
+        **PRIVATE_EVENT,
+    ).success(None, None, None, js=CLICK_FILE, **PRIVATE_EVENT)
