@@ -26,15 +26,17 @@ class ServedApp:
 
 
 @contextmanager
-def served_app(log: Path, *flags: str, environment: Mapping[str, str] | None = None) -> Iterator[ServedApp]:
-    """Runs `python app.py` on a free port of this machine until the block is left."""
+def served_app(
+    log: Path, *flags: str, environment: Mapping[str, str] | None = None, folder: Path = ROOT
+) -> Iterator[ServedApp]:
+    """Runs `python app.py` of a folder on a free port of this machine until the block is left."""
     port = _free_port()
     url = f"http://127.0.0.1:{port}/"
     with log.open("w") as output:
         began = time.monotonic()
         process = subprocess.Popen(
             [sys.executable, "app.py", "--port", str(port), *flags],
-            cwd=ROOT,
+            cwd=folder,
             env=os.environ | {"HF_HUB_OFFLINE": "1"} | dict(environment or {}),
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import signal
 import threading
 import time
@@ -9,6 +10,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +100,52 @@ def test_a_model_that_cannot_be_loaded_is_bad_health() -> None:
     assert (failed.status_code, failed.json()["status"]) == (503, "failed")
 
 
-# a process
+# the image
+
+
+def instructions() -> list[list[str]]:
+    """Those of the Dockerfile, as words; continued lines are one."""
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
+    return [line.split() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+
+
+def copied() -> list[tuple[Path, str]]:
+    """What the image holds: each file or folder here, and its place there."""
+    pairs = []
+    for name, *words in instructions():
+        if name == "COPY":
+            *sources, target = words
+            pairs += [
+                (ROOT / source, target if source.endswith("/") else f"{target}/{source}")
+                for source in sources
+            ]
+    return pairs
+
+
+def test_the_image_runs_as_a_user_of_its_own_and_is_watched() -> None:
+    found = {name: words for name, *words in instructions()}
+    assert found["FROM"] == ["python:3.12-slim"] and found["USER"] == ["pine"]
+    assert "--uid 1000 pine" in (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    assert json.loads(" ".join(found["CMD"])) == ["python", "app.py"]
+    assert "'/health'" in " ".join(found["HEALTHCHECK"])
+    settings = dict(word.split("=") for name, *words in instructions() if name == "ENV" for word in words)
+    assert settings.items() >= {"PINE_HOST": "0.0.0.0", "PINE_PORT": "7860"}.items()
+    assert found["EXPOSE"] == ["7860"]
+
+
+def test_what_the_image_holds_is_there_and_not_kept_from_docker() -> None:
+    ignored, *rules = [
+        line
+        for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+        if line and not line.startswith("#")
+    ]
+    assert ignored == "*"
+    for source, _ in copied():
+        assert source.exists(), source
+        assert any(fnmatch(source.name, rule.removeprefix("!")) for rule in rules if rule.startswith("!"))
+
+
+# a process, from the files of the image
 
 DOCUMENTS = ["red cat", "green hat", "white mat", "black bat"]
 
@@ -108,8 +155,14 @@ def served(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Callable) -> It
     folder = tmp_path_factory.mktemp("hosted")
     tiny_llama(max_context=4096).save_pretrained(folder / "tiny")
     letter_tokenizer().save_pretrained(folder / "tiny")
+    image = folder / "image"
+    for source, target in copied():
+        copy = shutil.copytree if source.is_dir() else shutil.copy2
+        (image / target).parent.mkdir(parents=True, exist_ok=True)
+        copy(source, image / target)
     flags = ("--queue-size", "1", "--shutdown-seconds", "0.5", "--model", str(folder / "tiny"))
-    with served_app(folder / "app.log", *flags) as served:
+    environment = {"PYTHONPATH": str(image)}
+    with served_app(folder / "app.log", *flags, environment=environment, folder=image) as served:
         deadline = time.monotonic() + 60
         while get_health(served)[0] != 200:
             assert time.monotonic() < deadline, served.log.read_text()

@@ -20,6 +20,7 @@ from viz.page.lesson_panel import build_lesson, lesson_html, wire_lesson
 from viz.page.library import Choice
 from viz.page.measure_panel import build_measure, wire_measure
 from viz.page.model_panel import build_models, build_toggle, wire_models
+from viz.page.read_only import NOTE, freeze
 from viz.page.running import MODEL_EVENT, PRIVATE_EVENT, STATE_EVENT
 from viz.page.share_panel import build_share, wire_share
 from viz.page.shuffle_panel import build_shuffle, wire_shuffle
@@ -50,6 +51,8 @@ def build_page(sources: Sources, settings: HostSettings) -> gr.Blocks:
             toggle = build_toggle()
             gr.HTML(PROJECTOR, elem_id="projector-button", min_width=0)
         models = build_models(toggle, library)
+        if settings.read_only:
+            gr.HTML(notice(NOTE, kind="note"), elem_id="read-only")
         workspace = build_workspace(examples, settings)
         share = build_share()
         num_documents = len(examples[0].documents)
@@ -88,7 +91,7 @@ def build_page(sources: Sources, settings: HostSettings) -> gr.Blocks:
             workspace, shuffle, standing, sources, settings, chosen=models.chosen, ready=ready, runs=events
         )
         wire_measure(measure, page, sources, models.chosen, settings)
-        opened = wire_share(share, workspace, inside, page)
+        opened = wire_share(share, workspace, inside, page, settings)
         recorded = opened.then(_recorded_run, workspace.shown, workspace.finished, **PRIVATE_EVENT)
         wire_inside(inside, workspace.finished, [recorded, run_event, shuffle_event])
         wire_download(
@@ -107,6 +110,8 @@ def build_page(sources: Sources, settings: HostSettings) -> gr.Blocks:
         page.load(lesson_html, None, lesson.lesson, **PRIVATE_EVENT)
         page.queue(max_size=settings.queue_size)
     assert isinstance(page, gr.Blocks)
+    if settings.read_only:
+        freeze(page)
     return page
 
 

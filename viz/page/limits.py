@@ -6,6 +6,7 @@ from pine_engine.errors import InputError
 from pine_engine.layout import TokenLayout
 from viz.identity import document_letter
 from viz.page.host_settings import HostSettings
+from viz.page.read_only import check_shipped
 
 if TYPE_CHECKING:  # the form is checked with what stands here
     from viz.page.form import Form
@@ -16,6 +17,8 @@ LONGEST_TEXT = 200_000
 
 def check_form(form: "Form", settings: HostSettings) -> None:
     """Raises InputError for the first thing in the form that is more than the host allows."""
+    if settings.read_only:
+        check_shipped(form)
     nouns = form.row.nouns
     if len(form.entries) > settings.most_documents:
         raise InputError(

@@ -27,6 +27,7 @@ from viz.page.data_sets import DataSet
 from viz.page.host_settings import DEFAULTS, HostSettings
 from viz.page.limits import check_answer_length, check_orders, check_rows, too_long
 from viz.page.planning import plan_measurement
+from viz.page.read_only import check_rows_shipped
 from viz.page.speed import Work, in_words
 from viz.page.tabulating import slot_curve, tabulate
 
@@ -69,6 +70,8 @@ class Asked:
         if not self.methods:
             raise InputError("No method is chosen; tick at least one.")
         check_rows(len(self.examples), host)
+        if host.read_only:
+            check_rows_shipped(self.examples)
         check_answer_length(self.max_new_tokens, host)
         chosen = choose(
             self.examples,

@@ -79,6 +79,13 @@ class Session(_Record):
         return documents
 
     @property
+    def form(self) -> Form:
+        """What is asked."""
+        return Form(
+            self.task, self.question, self.instruction, self.methods, self.max_new_tokens, self.entries
+        )
+
+    @property
     def entries(self) -> Entries:
         """The documents as the editor has them."""
         return tuple(Entry(document.letter, document.title, document.text) for document in self.documents)

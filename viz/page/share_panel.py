@@ -13,7 +13,9 @@ from viz.page.documents import read
 from viz.page.download_panel import DownloadPanel, build_download
 from viz.page.failures import explain, notice
 from viz.page.form import read_form
+from viz.page.host_settings import HostSettings
 from viz.page.inside_panel import TABS, InsidePanel
+from viz.page.read_only import check_shipped
 from viz.page.running import PRIVATE_EVENT, STATE_EVENT
 from viz.page.selection import Selection, as_picks
 from viz.page.session import LONGEST_LINK, Session, from_code, from_file, session_of, to_code, to_json
@@ -101,13 +103,15 @@ def opened_sentence(where: str, session: Session) -> str:
     return f"{sentence} Its answers were by {session.model}; yours are by the model named at the top."
 
 
-def wire_share(panel: SharePanel, page: Workspace, inside: InsidePanel, blocks: gr.Blocks) -> Any:
+def wire_share(
+    panel: SharePanel, page: Workspace, inside: InsidePanel, blocks: gr.Blocks, settings: HostSettings
+) -> Any:
     """Connects the widgets; returns the event after which all that the page was opened with is there.
 
-    blocks: the page, whose address may hold a session.
+    blocks: the page, whose address may hold a session. settings: what the host allows.
     """
     _wire_handing_out(panel, page, inside)
-    opened = _wire_opening(panel, page, inside, blocks)
+    opened = _wire_opening(panel, page, inside, blocks, settings)
 
     def keep(accepted: str | None, *values: Any) -> Any:
         try:
@@ -175,9 +179,16 @@ def _wire_handing_out(panel: SharePanel, page: Workspace, inside: InsidePanel) -
     )
 
 
-def _wire_opening(panel: SharePanel, page: Workspace, inside: InsidePanel, blocks: gr.Blocks) -> Any:
+def _wire_opening(
+    panel: SharePanel, page: Workspace, inside: InsidePanel, blocks: gr.Blocks, settings: HostSettings
+) -> Any:
     def fill(session: Session, note: str, values: tuple[Any, ...]) -> dict[Any, Any]:
+        if settings.read_only:
+            check_shipped(session.form)
         tab = session.tab if session.tab in dict(TABS) else TABS[0][0]
+        length = min(session.max_new_tokens, settings.most_new_tokens)
+        if length < session.max_new_tokens:
+            note += f" Answers have {length} tokens here at most, not {session.max_new_tokens}."
         return filled(
             page,
             read(*values),
@@ -190,7 +201,7 @@ def _wire_opening(panel: SharePanel, page: Workspace, inside: InsidePanel, block
             shown=Shown(waiting_cards(session.methods), session.task),
         ) | {
             page.methods: list(session.methods),
-            page.length: session.max_new_tokens,
+            page.length: length,
             inside.wanted: session.selection,
             inside.tabs: gr.update(selected=tab),
             inside.tab: tab,

@@ -19,6 +19,7 @@ from viz.page.form import Form, form_layout
 from viz.page.host_settings import DEFAULTS, HostSettings
 from viz.page.limits import check_orders
 from viz.page.metering import Meter
+from viz.page.read_only import check_reference
 from viz.page.speed import Work
 from viz.picture import beside
 from viz.standing import Effects, Standing, Sweep, effects_picture, standing_picture
@@ -47,6 +48,8 @@ def stand(
     """
     layout = form_layout(form, engine, settings)
     check_orders(layout.num_documents, settings)
+    if settings.read_only:
+        check_reference(answer.strip(), form)
     if layout.num_documents < 2:
         raise InputError("There is one document only; add another, so that it can move.")
     if document not in form.order:

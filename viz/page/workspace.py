@@ -181,8 +181,9 @@ def wire_workspace(page: Workspace, sources: Sources, chosen: gr.State, settings
     chosen: see wire_job.
     """
     wire_editor(page.editor, page.task)
-    wire_upload(page.editor, page.task)
-    wire_splitting(page.splitting, page)
+    if not settings.read_only:
+        wire_upload(page.editor, page.task)
+        wire_splitting(page.splitting, page)
     return _wire_run(page, sources, chosen, settings)
 
 
