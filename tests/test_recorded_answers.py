@@ -51,7 +51,7 @@ def test_a_recording_says_that_it_is_one() -> None:
     shown = first_shown(EXAMPLES[0], DEFAULT_METHODS)
     html = shown_html(shown)
     assert html.count(">recorded<") == len(DEFAULT_METHODS)
-    assert f"{shown.recorded}. Press Run to compute them here." in html
+    assert f"{shown.recorded}.</p>" in html
 
 
 @pytest.mark.parametrize(

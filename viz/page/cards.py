@@ -48,7 +48,7 @@ def shown_html(shown: Shown, accepted: Sequence[str] = ()) -> str:
     task = get_task(shown.task)
     model = f"the model in assets/{task.model}" if task.model else ""
     cards = [replace(card, model=model) for card in shown.cards]
-    about = notice(f"{shown.recorded}. Press Run to compute them here.") if shown.recorded else ""
+    about = notice(f"{shown.recorded}.") if shown.recorded else ""
     return about + answer_grid(
         [
             replace(card, reading=read_answer(task, card.text, accepted))
