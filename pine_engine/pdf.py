@@ -1,7 +1,8 @@
 """The text of a PDF file, page after page; needs pypdf, which the engine alone does not bring."""
 
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pine_engine.errors import InputError
 
@@ -11,12 +12,15 @@ if TYPE_CHECKING:
 MAX_PAGES = 200
 """More would take minutes, and fill no model's context."""
 
+MAX_SECONDS = 30.0
+"""Of computing; a file of a few kilobytes can be packed so that its pages take hours."""
+
 
 def read_pdf(path: Path) -> str:
     """The text of all pages, with one newline between two of them.
 
     Raises InputError if pypdf is missing, or the file is no PDF, is damaged, is locked by a password, has
-    more than MAX_PAGES pages, or holds no text.
+    more than MAX_PAGES pages, takes more than MAX_SECONDS, or holds no text.
     """
     try:
         from pypdf import PdfReader
@@ -49,7 +53,13 @@ def _text(reader: "PdfReader", path: Path) -> str:
     count = len(reader.pages)
     if count > MAX_PAGES:
         raise InputError(f"{path} has {count} pages, more than {MAX_PAGES}; give those that matter")
-    pages = [page.extract_text().strip() for page in reader.pages]
+    end = time.thread_time() + MAX_SECONDS
+
+    def check_time(*_: Any) -> None:
+        if time.thread_time() > end:
+            raise InputError(f"{path} takes more than {MAX_SECONDS:.0f} s to read; give its text as .txt")
+
+    pages = [page.extract_text(visitor_operand_before=check_time).strip() for page in reader.pages]
     text = "\n".join(filter(None, pages))
     if not text:
         raise InputError(f"{path} holds no text, perhaps pictures of it; recognise its text (OCR) first")

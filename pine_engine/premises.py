@@ -18,6 +18,9 @@ _QUESTION = re.compile(rf"\?{_CLOSING}\s*$")
 _ABBREVIATION = re.compile(r"\b(?:(?i:mr|mrs|ms|dr|st|mt|prof|vs|e\.g|i\.e)|[A-HJ-Z])\.$")
 """What hardly ever ends a sentence: a title, or an initial."""
 
+_LONGEST_ABBREVIATION = 8
+"""Characters at the end of a sentence that show one, and what stands before it."""
+
 _QUANTITY = re.compile(
     r"\d|\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|twenty|thirty|forty|fifty|"
     r"sixty|seventy|eighty|ninety|hundred|thousand|million|dozen|half|third|quarter|twice|double|triple)s?\b",
@@ -114,7 +117,11 @@ def split_sentences(text: str) -> tuple[str, ...]:
     start = 0
     for end in _END.finditer(text):
         before, after = text[start : end.end()], text[end.end() : end.end() + 1]
-        if after.islower() or _ABBREVIATION.search(before.rstrip()) or _quote_is_open(text, end.end()):
+        if (
+            after.islower()
+            or _ABBREVIATION.search(before.rstrip()[-_LONGEST_ABBREVIATION:])
+            or _quote_is_open(text, end.end())
+        ):
             continue
         sentences.append(before)
         start = end.end()

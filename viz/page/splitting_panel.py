@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from pine_engine.premises import Premises  # imports torch, which would keep the page waiting
     from viz.page.workspace import Workspace  # which these widgets are a part of
 
+LONGEST_PROBLEM = 20_000
+"""In characters; a problem has a few hundred."""
+
 SENTENCE_LENGTH = 60
 """Longest sentence, in characters, that a choice shows whole."""
 
@@ -181,6 +184,11 @@ def wire_splitting(panel: SplittingPanel, page: "Workspace") -> None:
     def split(task: str, problem: str, replaced: Replaced | None, *values: Any) -> dict[Any, Any]:
         from pine_engine.premises import split_problem, split_sentences  # imports torch
 
+        if len(problem or "") > LONGEST_PROBLEM:
+            sentence = (
+                f"The problem has {len(problem):,} characters, more than {LONGEST_PROBLEM:,}; shorten it."
+            )
+            return {panel.message: notice(sentence, kind="error")}
         sentences = split_sentences(problem or "")
         if len(sentences) < 2:
             sentence = "There is nothing to split; paste a problem of several sentences first."
@@ -234,9 +242,9 @@ def wire_splitting(panel: SplittingPanel, page: "Workspace") -> None:
         **STATE_EVENT,
     )
 
-    def undo(task: str, label: str, replaced: Replaced | None, *values: Any) -> dict[Any, Any]:
+    def undo(task: str, label: str, replaced: Replaced | None, *values: Any) -> Any:
         if replaced is None:
-            return {}
+            return gr.skip()
         now = held(*values)
         other = "Redo" if label == "Undo" else "Undo"
         return fill(task, now, replaced.before) | {
