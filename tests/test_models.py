@@ -4,6 +4,7 @@ import importlib.util
 import json
 import logging
 import os
+import pickle
 import re
 import shutil
 import subprocess
@@ -256,6 +257,46 @@ def test_a_models_own_code_is_never_run(tiny_folder: Path) -> None:
     with pytest.raises(ModelError, match="could not be loaded .*; expected a causal language model"):
         load(str(tiny_folder))
     assert not trap.exists()
+
+
+def test_code_beside_a_model_of_a_known_family_is_not_run_either(tiny_folder: Path) -> None:
+    trap = tiny_folder / "was_run"
+    for name in ("modeling_trap", "tokenization_trap"):
+        (tiny_folder / f"{name}.py").write_text(f"open({str(trap)!r}, 'w')")
+    for file, auto_map in (
+        ("config.json", {"AutoModelForCausalLM": "modeling_trap.Trap", "AutoConfig": "modeling_trap.Trap"}),
+        ("tokenizer_config.json", {"AutoTokenizer": ["tokenization_trap.Trap", "tokenization_trap.Trap"]}),
+    ):
+        content = json.loads((tiny_folder / file).read_text())
+        (tiny_folder / file).write_text(json.dumps(content | {"auto_map": auto_map}))
+    assert isinstance(load(str(tiny_folder)).model, LlamaForCausalLM)
+    assert not trap.exists()
+
+
+class Trap:
+    """Writes a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self._path,)
+
+
+@pytest.mark.parametrize("disguise", ["beside other safetensors", "named by the index"])
+def test_pickled_weights_are_not_opened_by_a_detour(tiny_folder: Path, disguise: str) -> None:
+    trap = tiny_folder / "was_opened"
+    (tiny_folder / "pytorch_model.bin").write_bytes(pickle.dumps({"weight": Trap(trap)}))
+    (tiny_folder / "model.safetensors").rename(tiny_folder / "other.safetensors")
+    if disguise == "named by the index":
+        names = load_file(tiny_folder / "other.safetensors")
+        index = {"metadata": {}, "weight_map": dict.fromkeys(names, "pytorch_model.bin")}
+        (tiny_folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(ModelError, match="could not be loaded .*; expected a causal language model"):
+        load(str(tiny_folder))
+    assert not trap.exists()
+    pickle.loads((tiny_folder / "pytorch_model.bin").read_bytes())
+    assert trap.exists()
 
 
 def test_a_checkpoint_that_lacks_weights_is_refused(tiny_folder: Path) -> None:
