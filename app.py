@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 
 import gradio as gr
+from starlette.middleware import Middleware
 
 from pine_engine.embedded import EMBEDDED_NAME, Progress
 from pine_engine.tasks import TASKS
 from viz.page import gpu
 from viz.page.build import build_page
 from viz.page.files import MOST_MB
+from viz.page.front_door import FrontDoor
 from viz.page.health import add_health
 from viz.page.host_settings import DEFAULTS, HostSettings, allowed_models, read_settings
 from viz.page.library import Choice, Library
@@ -37,6 +39,7 @@ LAUNCH_OPTIONS = {
     "mcp_server": True,
     "ssr_mode": False,
     "max_file_size": f"{MOST_MB}mb",
+    "app_kwargs": {"middleware": [Middleware(FrontDoor)]},
 }
 
 

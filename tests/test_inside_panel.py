@@ -125,7 +125,7 @@ def test_functions_that_take_an_event_get_it() -> None:
         for function in built(build).fns.values()
         if function.name in ("take_pick", "open_tab")
     }
-    assert taking == {"take_pick": gr.EventData, "open_tab": gr.SelectData}
+    assert taking == {"take_pick": gr.EventData, "open_tab": gr.EventData}
 
 
 def test_the_tabs_of_the_pictures_are_drawn_by_someone() -> None:

@@ -3,23 +3,25 @@
 Their docstrings are what a caller reads at *Use via API*, and an assistant as the description of a tool.
 """
 
+import inspect
 import json
 import tempfile
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 from gradio.events import api
+from pydantic import ValidationError, validate_call
 
 from pine_engine.errors import InputError
 from pine_engine.methods import get_methods
 from viz.page.data_sets import DataSet, read_set
 from viz.page.documents import entries_from
-from viz.page.failures import explain
+from viz.page.failures import explain, first_problem
 from viz.page.form import Form, form_layout
 from viz.page.gpu import compute
 from viz.page.host_settings import HostSettings
@@ -174,7 +176,21 @@ def add_api(sources: Sources, settings: HostSettings) -> None:
         return _run(sources, "api measure", chosen, work, plan)
 
     for call in (compare, shuffle, trace, measure):
-        api(call, api_name=call.__name__, **MODEL_EVENT)
+        api(_checked(call), api_name=call.__name__, **MODEL_EVENT)
+
+
+def _checked(call: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    """The call, with arguments as its signature has them; raises gr.Error that names one that is not."""
+    checked, signature = validate_call(call), inspect.signature(call)
+
+    @wraps(call)
+    def validated(*values: Any, **named: Any) -> dict[str, Any]:
+        try:
+            return checked(**signature.bind(*values, **named).arguments)
+        except ValidationError as error:
+            raise gr.Error(f"The argument {first_problem(error)}.") from error
+
+    return validated
 
 
 def _form(

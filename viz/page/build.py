@@ -13,6 +13,7 @@ from viz.page.counting import wire_counting
 from viz.page.download_panel import wire_download
 from viz.page.examples import load_examples
 from viz.page.failures import notice
+from viz.page.guarded import GuardedBlocks
 from viz.page.host_settings import HostSettings
 from viz.page.inside_panel import build_inside, wire_inside
 from viz.page.keys import keys_html
@@ -43,7 +44,7 @@ def build_page(sources: Sources, settings: HostSettings) -> gr.Blocks:
     source, library = sources.main, sources.library
     assert library is not None
     examples = [one for one in load_examples() if len(one.documents) <= settings.most_documents]
-    with gr.Blocks(title=TITLE, analytics_enabled=False, fill_width=True) as page:
+    with GuardedBlocks(title=TITLE, analytics_enabled=False, fill_width=True) as page:
         add_api(sources, settings)  # first, so that no private event takes one of the two names
         with gr.Row(elem_id="header"):
             gr.HTML(f"<h1>{TITLE}</h1><p>{QUESTION}</p>", scale=3, min_width=300)

@@ -382,13 +382,12 @@ def wire_editor(editor: Editor, task: gr.Dropdown) -> Any:
     by_name = {button.elem_id: operation for button, operation in operations.items()}
 
     def edit(
-        pressed: gr.EventData, task: str, pasted: str, removed: Removed | None, *values: Any
+        pressed: gr.EventData, task: str, pasted: str | None, removed: Removed | None, *values: Any
     ) -> dict[Any, Any]:
         before, nouns = read(*values), get_task(task).nouns
-        assert isinstance(pressed.target, gr.Button)
-        name = pressed.target.elem_id
+        name = getattr(pressed.target, "elem_id", None)
         if name == editor.paste.elem_id:
-            after, sentence = paste(before, pasted, editor.most)
+            after, sentence = paste(before, pasted or "", editor.most)
             emptied = {editor.pasted: ""} if after != before else {}
             return write(editor, before, after, nouns) | {editor.message: sentence} | emptied
         if name == editor.undo.elem_id:
@@ -396,6 +395,8 @@ def wire_editor(editor: Editor, task: gr.Dropdown) -> Any:
             if after == before:
                 return {editor.message: f"There is no room: the page holds {editor.most}."}
             return write(editor, before, after, nouns) | {editor.message: ""} | nothing_removed(editor)
+        if name not in by_name:  # called by something else than a button
+            return {editor.message: ""}
         after = by_name[name](before)
         updates = write(editor, before, after, nouns) | {editor.message: ""}
         if name in emptied_slot and after != before:

@@ -3,6 +3,7 @@
 import logging
 
 from markupsafe import Markup
+from pydantic import ValidationError
 
 from pine_engine.errors import PineError
 
@@ -19,6 +20,13 @@ def explain(error: Exception) -> str:
         f"Something went wrong inside the app ({type(error).__name__}); what you typed is kept. "
         "Try again, or look into the log of the server."
     )
+
+
+def first_problem(error: ValidationError) -> str:
+    """The first of its problems in words: the field, and what is wrong with it."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    field = ".".join(map(str, first["loc"]))
+    return f"{field or 'the whole'}: {first['msg'].lower()}"
 
 
 def notice(sentence: str, *, kind: str = "status") -> str:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:  # importing the engine imports torch, which would keep the pa
 MIN_NEW_TOKENS = 8
 MAX_NEW_TOKENS = 256
 
+MOST_CHARACTERS = 500_000
+"""Of all texts of a form together; it takes seconds to count the tokens of so many."""
+
 _PLACES = {name: place for place, name in enumerate(METHODS)}
 
 
@@ -52,6 +55,7 @@ class Form:
     def check(self) -> None:
         """Raises InputError with a sentence about the first thing that is missing."""
         nouns = self.row.nouns
+        check_size(self.entries, self.question, self.instruction)
         if not self.entries:
             raise InputError(f"There are no {nouns.documents}; add at least one.")
         for entry in self.entries:
@@ -62,6 +66,16 @@ class Form:
             raise InputError(f"There is no {nouns.question}; write one.")
         if not self.methods:
             raise InputError("No method is chosen; tick at least one.")
+
+
+def check_size(entries: Entries, *others: str) -> None:
+    """Raises InputError if these texts have more than MOST_CHARACTERS together."""
+    texts = (*others, *(text for entry in entries for text in (entry.title, entry.text)))
+    if (count := sum(map(len, texts))) > MOST_CHARACTERS:
+        raise InputError(
+            f"The texts have {count:,} characters in all, and {MOST_CHARACTERS:,} can be read here; shorten "
+            "or remove some."
+        )
 
 
 def read_form(
@@ -111,7 +125,11 @@ class TokenCount:
 
 
 def count_tokens(form: Form, engine: "Engine") -> TokenCount:
-    """How long the prompt is, also where it is unfinished or longer than the context."""
+    """How long the prompt is, also where it is unfinished or longer than the context.
+
+    Raises InputError for texts that are too long to be counted.
+    """
+    check_size(form.entries, form.question, form.instruction)
     filled = [entry for entry in form.entries if entry.text.strip()]
     shown = filled or [Entry(0, "", ".")]
     question = form.question if form.question.strip() else "?"

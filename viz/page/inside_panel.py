@@ -175,12 +175,15 @@ def wire_inside(panel: InsidePanel, finished: gr.State, run_events: Sequence[Any
         return show(run, selection.picked(what, bounds_of(run)), tab)
 
     def take_controls(run: "FinishedRun | None", selection: Selection | None, tab: str, *values: Any) -> Any:
-        if run is None or selection is None:
+        if run is None or selection is None or None in values:
             return gr.skip()
         return show(run, _chosen(selection, *values), tab)
 
-    def open_tab(event: gr.SelectData, run: Any, selection: Selection | None) -> Any:
-        tab = next(name for name, label in TABS if label == event.value)
+    def open_tab(event: gr.EventData, run: Any, selection: Selection | None) -> Any:
+        what = event._data if isinstance(event._data, dict) else {}
+        tab = next((name for name, label in TABS if label == what.get("value")), None)
+        if tab is None:
+            return gr.skip()
         if run is None or selection is None:
             return {panel.tab: tab}
         return {panel.tab: tab, panel.pictures[tab]: drawing(tab)(run, selection)}

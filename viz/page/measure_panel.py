@@ -97,6 +97,8 @@ def read_asked(
     """What is to be measured, from the values of the widgets in the order of MeasurePanel.inputs."""
     from viz.page.measuring import Asked  # imports torch
 
+    if not all(isinstance(name, str) for name in orders or ()):
+        raise InputError("an order that is not in words was given; choose those of the list")
     return Asked(
         rows=chosen_rows(name, own),
         limit=int(limit),
@@ -253,7 +255,9 @@ def _wire_rows(panel: MeasurePanel, page: gr.Blocks, settings: HostSettings) -> 
 
     def bring(file: str | None) -> dict[Any, Any]:
         try:
-            rows = read_set(Path(file or ""))
+            if file is None:
+                raise InputError("no file was given; choose one with rows")
+            rows = read_set(Path(file))
         except Exception as error:
             return {panel.message: notice(explain(error), kind="error"), panel.upload: None}
         count = len(rows.examples)

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from pine_engine.errors import InputError
 from pine_engine.tasks import get_task
 from viz.page.documents import MAX_DOCUMENTS, Entries, Entry
+from viz.page.failures import first_problem
 from viz.page.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form
 from viz.page.method_boxes import OFFERED
 
@@ -119,12 +120,17 @@ def session_of(
             tab=tab,
         )
     except ValidationError as error:
-        raise InputError(f"this cannot be saved: {_spoken(error)}") from error
+        raise InputError(f"this cannot be saved: {first_problem(error)}") from error
 
 
 def to_json(session: Session) -> str:
-    """The session as a file has it."""
-    return session.model_dump_json(indent=2) + "\n"
+    """The session as a file has it. Raises InputError for one that could not be opened again."""
+    text = session.model_dump_json(indent=2) + "\n"
+    if (size := len(text.encode())) > LARGEST_BYTES:
+        raise InputError(
+            f"this cannot be saved: it has {size:,} bytes, more than {LARGEST_BYTES:,}; shorten it"
+        )
+    return text
 
 
 def to_code(session: Session) -> str:
@@ -163,11 +169,4 @@ def _read(read: bytes, name: str) -> Session:
     try:
         return Session.model_validate_json(read)
     except ValidationError as error:
-        raise InputError(f"{name} is no saved session: {_spoken(error)}") from error
-
-
-def _spoken(error: ValidationError) -> str:
-    """The first of its problems, in words."""
-    first = error.errors()[0]
-    field = ".".join(map(str, first["loc"]))
-    return f"{field or 'the whole'}: {first['msg'].lower()}"
+        raise InputError(f"{name} is no saved session: {first_problem(error)}") from error

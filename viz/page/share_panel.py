@@ -87,10 +87,10 @@ def build_share() -> SharePanel:
     )
 
 
-def own_draft(code: str) -> Session:
-    """The session in a draft. Raises InputError for one of another version of the page."""
+def own_draft(code: object) -> Session:
+    """The session in a draft, which may be anything. Raises InputError for one of another version."""
     try:
-        return from_code(code)
+        return from_code(str(code))
     except InputError as error:
         raise InputError("Your draft is of another version of this page, and cannot be opened.") from error
 
@@ -211,7 +211,7 @@ def _wire_opening(
     def failed(error: Exception) -> dict[Any, Any]:
         return {panel.message: notice(explain(error), kind="error"), panel.again: False}
 
-    def restore(request: gr.Request, draft: str, *values: Any) -> Any:
+    def restore(request: gr.Request, draft: object, *values: Any) -> Any:
         code = request.query_params.get(PARAMETER)
         try:
             if code:
@@ -223,7 +223,9 @@ def _wire_opening(
             return failed(error)
         return {panel.again: False}
 
-    def open_file(file: str, *values: Any) -> dict[Any, Any]:
+    def open_file(file: str | None, *values: Any) -> dict[Any, Any]:
+        if file is None:
+            return failed(InputError("no file was given; choose a saved session")) | {panel.open: None}
         try:
             session = from_file(Path(file))
             opened = fill(session, opened_sentence(Path(file).name, session), values)

@@ -12,13 +12,14 @@ from pine_engine.tasks import get_task
 from viz.page.documents import MAX_DOCUMENTS, Editor, Entries, Entry, read, without_empty, write
 from viz.page.failures import explain, notice
 from viz.page.files import read_files
+from viz.page.form import check_size
 from viz.page.running import STATE_EVENT
 
 
 def add_documents(entries: Entries, documents: Sequence[Document], most: int = MAX_DOCUMENTS) -> Entries:
     """The entries with the documents in place of empty cards and after the filled ones.
 
-    Raises InputError with the numbers if that makes more than the page holds.
+    Raises InputError with the numbers if that makes more, or longer texts, than the page holds.
     """
     kept = without_empty(entries)
     if len(kept) + len(documents) > most:
@@ -29,7 +30,9 @@ def add_documents(entries: Entries, documents: Sequence[Document], most: int = M
         )
     first = len(kept)
     added = (Entry(first + index, document.title, document.text) for index, document in enumerate(documents))
-    return (*kept, *added)
+    after = (*kept, *added)
+    check_size(after)
+    return after
 
 
 def wire_upload(editor: Editor, task: gr.Dropdown) -> None:
