@@ -95,6 +95,13 @@ def cut_off(page: Page) -> int:
     return width
 
 
+def give(page: Page, button: str, file: Path) -> None:
+    """Presses a button that asks for a file, and gives it one."""
+    with page.expect_file_chooser() as chooser:
+        page.locator(button).click()
+    chooser.value.set_files(file)
+
+
 def save(page: Page, button: Locator, folder: Path) -> Path:
     """Presses a button that saves something; the file with the name it was offered under."""
     with page.expect_download() as offered:

@@ -1,23 +1,33 @@
 """The newcomer's story, in a browser, on the embedded model."""
 
+import csv
+import json
 import re
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from tests.browser.conftest import OpenPage
 from tests.browser.driving import (
     DEFAULT,
     LONG,
     RUN_MS,
     SHORT,
+    TABS,
+    give,
     open_tab,
     pick,
     picture,
-    run,
     set_length,
     text,
     wait_for_model,
 )
+from tests.fuzz.corpus import PAYLOADS, pdf_of
+from tests.serving import ServedApp
+from viz.page.documents import Entry
+from viz.page.form import Form
+from viz.page.session import session_of, to_code
 
 pytestmark = [pytest.mark.browser, pytest.mark.embedded]
 
@@ -201,21 +211,45 @@ def test_a_mistake_is_explained_and_what_was_typed_is_kept(page: Page) -> None:
     expect(page.locator("#stop-shuffle")).to_be_disabled()
 
 
-def test_hostile_text_is_shown_and_never_executed(page: Page) -> None:
-    wait_for_model(page)
-    pick(page, SHORT)
-    title(page, 1).fill(HOSTILE)
-    text(page, 1).fill(HOSTILE)
-    page.locator("#question textarea, #question input").fill(HOSTILE)
-    set_length(page, 8)
-    run(page)
-    expect(page.locator("#inside-summary")).to_contain_text("<img src=x")
-    for tab in ("Positions", "Importance", "What changed"):
-        open_tab(page, tab)
-    page.locator("#shuffle").click()
-    expect(page.locator("#shuffle-status")).to_contain_text("Done: 2 orders")
-    assert page.evaluate("window.hacked") is None
-    assert page.locator("#inside-section img, #answers img, #shuffle-table img").count() == 0
+def test_hostile_text_is_shown_and_never_executed(
+    app: ServedApp, open_page: OpenPage, tmp_path: Path
+) -> None:
+    """Through every door: a link, files of three kinds, their names, and what is typed."""
+    hostile = Form(
+        "retrieval_qa", HOSTILE, PAYLOADS[1], ("vanilla", "pine"), 8, (Entry(0, HOSTILE, PAYLOADS[0]),)
+    )
+    link = to_code(session_of(hostile, accepted="\n".join(PAYLOADS)))
+    name = "<img src=x onerror=window.__pwned=1>"
+    table, paper, session = (tmp_path / f"{name}{ending}" for ending in (".csv", ".pdf", ".json"))
+    with table.open("w", newline="") as file:
+        csv.writer(file).writerows([("title", "text"), (HOSTILE, PAYLOADS[5])])
+    paper.write_bytes(pdf_of(PAYLOADS[0]))
+    session.write_text(json.dumps({name: HOSTILE}))
+
+    with open_page(f"{app.url}?session={link}") as page:
+        dialogs: list[str] = []
+        page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+        wait_for_model(page)
+        expect(title(page, 1)).to_have_value(HOSTILE)
+        give(page, "#add-files", table)
+        expect(text(page, 2)).to_have_value(PAYLOADS[5])
+        text(page, 2).fill(f"{PAYLOADS[5]} {PAYLOADS[2]}")
+        page.get_by_label("with controls").uncheck()
+        page.locator("#shuffle").click()
+        expect(page.locator("#shuffle-status")).to_contain_text("Done: 2 orders", timeout=RUN_MS)
+        expect(page.locator("#inside-summary")).to_contain_text("<img src=x")
+        for _, tabs in TABS:
+            for tab in tabs:
+                open_tab(page, tab)
+        give(page, "#add-files", paper)
+        expect(text(page, 3)).to_have_value(PAYLOADS[0])
+        expect(title(page, 3)).to_have_value(re.compile("img src=x"))
+        give(page, "#open-session", session)
+        expect(page.locator("#share-message")).to_contain_text("is no saved session")
+        expect(page.locator("#total")).to_contain_text("prompt tokens")
+        assert page.evaluate("[window.hacked, window.__pwned]") == [None, None]
+        assert page.locator("img[src=x], iframe, svg[onload]").count() == 0
+        assert dialogs == []
 
 
 def test_keys_run_stop_and_shuffle_from_anywhere(page: Page) -> None:

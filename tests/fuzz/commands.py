@@ -1,0 +1,92 @@
+"""Bad input for the command line: files and arguments of its verbs."""
+
+import contextlib
+import io
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from hypothesis import strategies as st
+
+from tests.fuzz import corpus
+from tests.fuzz.outcomes import FailureError, Tally
+from tests.fuzz.served import Doors
+
+COMPARING, MEASURING = (
+    corpus.COMPARISONS.map(corpus.as_json),
+    st.lists(corpus.ROWS, min_size=1, max_size=2).map(lambda rows: b"\n".join(map(corpus.as_json, rows))),
+)
+
+VERBS: tuple[tuple[tuple[str, ...], st.SearchStrategy[bytes]], ...] = (
+    (("compare", "FILE", "--methods", "vanilla,pine", "--max-new-tokens", "2"), COMPARING),
+    (("verify", "FILE", "--methods", "pine", "--shuffles", "1", "--new-tokens", "1"), MEASURING),
+    (("debias", "FILE", "--wrapper", "permutation_sampled", "--max-new-tokens", "2"), COMPARING),
+    (("evaluate", "FILE", "--methods", "pine", "--max-new-tokens", "2", "--out", "RUN"), MEASURING),
+    (("report", "FILE"), corpus.CONTENTS),
+    (("repeat", "FILE"), corpus.CONTENTS),
+    (("conformance", "FILE"), corpus.CONTENTS),
+    (("data", "FILE"), corpus.CONTENTS),
+)
+"""Verbs with arguments that are right, and files that are mostly right for them."""
+
+OPTIONS = ("--methods", "--max-new-tokens", "--dtype", "--labels", "--seed", "--limit", "--orders", "--json")
+
+COMMANDS = st.one_of(
+    *(
+        st.tuples(
+            st.just(verb), contents | corpus.CONTENTS, st.sampled_from((*OPTIONS, *[""] * 24)), corpus.TEXTS
+        )
+        for verb, contents in VERBS
+    )
+)
+
+
+def throw_commands(doors: Doors, count: int, seed: int, tally: Tally) -> None:
+    """Verbs with files, and with one option more in a quarter of them."""
+    from pine_engine import cli
+
+    for number, (verb, content, option, value) in enumerate(corpus.draws(COMMANDS, count, seed)):
+        path = doors.folder / f"input{number}.jsonl"
+        path.write_bytes(content)
+        names = {"FILE": path.name, "RUN": f"run{seed}-{number}"}
+        arguments = [names.get(argument, argument) for argument in verb] + ([option, value] if option else [])
+        # The system passes no NUL, and no surrogate that stands for no byte.
+        arguments = [one.replace("\0", "").encode("utf-8", "replace").decode() for one in arguments]
+
+        def run(arguments: list[str] = arguments) -> bool:
+            status, errors = _run_verb(cli.main, doors, arguments)
+            if "Traceback" in errors or status not in (0, 1, 2):
+                raise FailureError(f"status {status}: {errors[-200:]}")
+            if status == 2 and not errors.strip():
+                raise FailureError("refused without a sentence")
+            return status != 2
+
+        tally.judge(arguments, run)
+        path.unlink()
+
+
+def _run_verb(main: Callable[[], None], doors: Doors, arguments: list[str]) -> tuple[int, str]:
+    with _stand_ins(doors), contextlib.chdir(doors.folder):
+        out, errors = io.StringIO(), io.StringIO()
+        argv, sys.argv = sys.argv, ["pine_engine", *arguments]
+        try:
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+                main()
+        except SystemExit as end:
+            return int(end.code or 0), errors.getvalue()
+        finally:
+            sys.argv = argv
+        return 0, errors.getvalue()
+
+
+@contextmanager
+def _stand_ins(doors: Doors) -> Iterator[None]:
+    """The tiny model in place of any other, without loading it anew for each input."""
+    from pine_engine import terminal
+
+    load = terminal.load
+    terminal.load = lambda *_, **__: doors.engine
+    try:
+        yield
+    finally:
+        terminal.load = load
