@@ -2,12 +2,31 @@
 (() => {
   "use strict";
   const STOPS = ".page-job-stop:not(:disabled)";
+  const TYPED_IN = "textarea, input:not([type=checkbox], [type=radio], [type=range], [role=combobox])";
+  // By what is on the key, or else by where it is: on a Mac, Alt writes another sign.
+  const STEPS = { ".": 1, ",": -1, Period: 1, Comma: -1 };
 
   const press = (button) => {
     if (!button || button.disabled) return;
     button.scrollIntoView({ block: "nearest" });
     button.click();
   };
+
+  /* The step of the lesson that has the focus, or else the query of the pictures. */
+  const turn = (by) => {
+    const lesson = document.activeElement.closest(".pine-lesson");
+    if (lesson) return press(lesson.querySelector(`[data-turn="${by}"]`));
+    document.getElementById("query")?.scrollIntoView({ block: "nearest" });
+    window.pinePick?.({ turn: by });
+  };
+
+  document.addEventListener("keydown", (event) => {
+    const by = STEPS[event.key] ?? STEPS[event.code];
+    if (!by || !event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    if (event.target instanceof Element && event.target.matches(TYPED_IN)) return;
+    event.preventDefault();
+    turn(by);
+  });
 
   document.addEventListener("keydown", (event) => {
     if (!(event.ctrlKey || event.metaKey) || event.altKey || event.repeat) return;

@@ -14,7 +14,7 @@ from viz.page import documents
 from viz.page.answering import FinishedRun, answer
 from viz.page.documents import entries_from
 from viz.page.form import Form
-from viz.page.inside_panel import TABS, _chosen, _drawing, _shown, build_inside, wire_inside
+from viz.page.inside_panel import TABS, _chosen, _shown, build_inside, drawing, wire_inside
 from viz.page.reading import (
     bounds_of,
     first_selection,
@@ -23,6 +23,7 @@ from viz.page.reading import (
     query_of_step,
     step_of,
     summary_html,
+    turned,
 )
 from viz.page.selection import Query, Selection
 
@@ -56,7 +57,7 @@ def run(engine: Engine, form: Form) -> FinishedRun:
 def test_every_picture_is_drawn_for_every_query(tab: str, run: FinishedRun) -> None:
     first = first_selection(run)
     for _, value in query_choices(run):
-        html = _drawing(tab)(run, first.picked({"query": value}, bounds_of(run)))
+        html = drawing(tab)(run, first.picked({"query": value}, bounds_of(run)))
         assert read_html(html).with_class("pine-picture")
 
 
@@ -67,7 +68,7 @@ def test_every_picture_is_drawn_for_means_and_for_every_method(
     tab: str, changes: dict, method: str, run: FinishedRun
 ) -> None:
     selection = replace(first_selection(run), method=method, **changes)
-    assert read_html(_drawing(tab)(run, selection)).with_class("pine-picture")
+    assert read_html(drawing(tab)(run, selection)).with_class("pine-picture")
 
 
 @pytest.mark.parametrize("tab", NAMES)
@@ -75,7 +76,7 @@ def test_every_picture_is_drawn_for_means_and_for_every_method(
 def test_hostile_text_stays_text_in_every_picture(tab: str, text: str, engine: Engine, form: Form) -> None:
     entries = entries_from([(text, text), ("", f"plain {text}")])
     run = finish(engine, replace(form, entries=entries, question=f"q {text}"))
-    assert_harmless(_drawing(tab)(run, first_selection(run)))
+    assert_harmless(drawing(tab)(run, first_selection(run)))
     assert_harmless(summary_html(run))
 
 
@@ -84,6 +85,17 @@ def test_every_query_of_a_run_can_be_chosen(run: FinishedRun) -> None:
     assert choices[0] == ("Document B · Senna", "document 0")
     assert len(choices) == 3 + longest_suffix(run)
     assert all(bounds_of(run).has(query) for _, value in choices if (query := Query.parse(value)))
+
+
+def test_a_key_goes_through_all_queries_and_stops_at_the_ends(run: FinishedRun) -> None:
+    choices = query_choices(run)
+    query, seen = Query("document", 0), []
+    for _ in choices:
+        label, query = turned(run, query, 1)
+        seen.append((label, str(query)))
+    assert seen == [*choices[1:], choices[-1]]
+    assert turned(run, query, -1) == (choices[-2][0], Query.parse(choices[-2][1]))
+    assert turned(run, Query("document", 0), -1) == (choices[0][0], Query("document", 0))
 
 
 def test_a_step_is_written_by_the_token_before_it(run: FinishedRun) -> None:
@@ -129,4 +141,4 @@ def test_functions_that_take_an_event_get_it() -> None:
 
 
 def test_the_tabs_of_the_pictures_are_drawn_by_someone() -> None:
-    assert [_drawing(name).__name__ for name in NAMES] == [f"draw_{name}" for name in NAMES]
+    assert [drawing(name).__name__ for name in NAMES] == [f"draw_{name}" for name in NAMES]

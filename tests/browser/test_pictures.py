@@ -166,6 +166,29 @@ def test_a_query_is_chosen_by_keyboard_and_seen_everywhere(drawn: Page) -> None:
     expect(picture(drawn, "importance-of-documents").locator("tr.pine-selected")).to_have_count(0)
 
 
+def test_keys_step_through_the_queries_and_the_lesson(drawn: Page) -> None:
+    query = control(drawn, "Query: whose view")
+    query.click()
+    names = drawn.get_by_role("option").all_inner_texts()
+    drawn.get_by_role("option").nth(1).click()
+    drawn.evaluate("document.activeElement.blur()")
+    drawn.keyboard.press("Alt+Period")
+    expect(query).to_have_value(names[2].strip())
+    expect(drawn.locator("#query-said [role=status]")).to_have_text(f"Query: {names[2].strip()}")
+    drawn.keyboard.press("Alt+Comma")
+    expect(query).to_have_value(names[1].strip())
+
+    open_tab(drawn, "Lesson")
+    said = drawn.locator("#lesson .pine-lesson-step:visible .pine-lesson-count")
+    drawn.locator("#lesson [data-turn='1']").focus()
+    drawn.keyboard.press("Alt+Period")
+    expect(said).to_have_text("Step 2 of 8")
+    drawn.keyboard.press("Alt+Comma")
+    expect(said).to_have_text("Step 1 of 8")
+    drawn.locator("#question textarea").press("Alt+Period")
+    assert query.input_value() == names[1].strip()  # there the keys write
+
+
 def test_a_head_is_chosen_by_click_and_stays_from_tab_to_tab(drawn: Page) -> None:
     open_tab(drawn, "Importance")
     picture(drawn, "decisive-heads").locator("tbody tr").nth(4).locator("td").nth(7).click()

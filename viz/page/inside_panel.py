@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
+from markupsafe import Markup
 
 from pine_engine.methods import METHODS
 from viz.glossary import term
@@ -52,8 +53,9 @@ def drawing(tab: str) -> "Callable[[FinishedRun, Selection], str]":
 class InsidePanel:
     """The widgets of the pictures.
 
-    bridge: hears picks. selection: state, None before a run. wanted: state, picks for the next run, from a
-    session that was opened. tab: state, name of the tab that is shown. pictures: by tab.
+    bridge: hears picks. said: never seen, tells a screen reader which query a key has chosen. selection:
+    state, None before a run. wanted: state, picks for the next run, from a session that was opened. tab:
+    state, name of the tab that is shown. pictures: by tab.
     """
 
     summary: gr.HTML
@@ -63,6 +65,7 @@ class InsidePanel:
     layer: gr.Dropdown
     head: gr.Dropdown
     bridge: gr.HTML
+    said: gr.HTML
     tabs: gr.Tabs
     pictures: dict[str, gr.HTML]
     selection: gr.State
@@ -73,6 +76,11 @@ class InsidePanel:
     def controls(self) -> list[Any]:
         """The widgets that choose what is drawn, in the order of `_chosen`."""
         return [self.method, self.query, self.layer, self.head]
+
+
+def spoken(label: str) -> str:
+    """HTML that a screen reader says once it has changed: the query that is shown."""
+    return str(Markup('<p role="status" class="pine-sr">{}</p>').format(label and f"Query: {label}"))
 
 
 def build_inside() -> InsidePanel:
@@ -86,6 +94,7 @@ def build_inside() -> InsidePanel:
             "Escape goes back.</p>"
         )
         bridge = gr.HTML("", elem_id="pick-bridge", js_on_load=BRIDGE)
+        said = gr.HTML(spoken(""), elem_id="query-said")
         summary = gr.HTML(empty_panel(NO_RUN), elem_id="inside-summary")
         with gr.Column(visible=False, elem_id="inside-pictures") as body:
             with gr.Row(elem_classes="page-row page-selection"):
@@ -105,6 +114,7 @@ def build_inside() -> InsidePanel:
         layer=layer,
         head=head,
         bridge=bridge,
+        said=said,
         tabs=tabs,
         pictures=pictures,
         selection=gr.State(None),
@@ -167,11 +177,15 @@ def wire_inside(panel: InsidePanel, finished: gr.State, run_events: Sequence[Any
     def take_pick(event: gr.EventData, run: Any, selection: Selection | None, tab: str) -> Any:
         if run is None or selection is None:
             return gr.skip()
-        from viz.page.reading import bounds_of, first_selection
+        from viz.page.reading import bounds_of, first_selection, turned
 
         what = event._data if isinstance(event._data, dict) else {}
         if what.get("clear"):
             return show(run, first_selection(run), tab)
+        step = what.get("turn")
+        if isinstance(step, int) and abs(step) == 1:
+            label, query = turned(run, selection.query, step)
+            return show(run, replace(selection, query=query), tab) | {panel.said: spoken(label)}
         return show(run, selection.picked(what, bounds_of(run)), tab)
 
     def take_controls(run: "FinishedRun | None", selection: Selection | None, tab: str, *values: Any) -> Any:
@@ -190,7 +204,7 @@ def wire_inside(panel: InsidePanel, finished: gr.State, run_events: Sequence[Any
 
     shown = [panel.selection, *panel.controls, *pictures]
     newest = {"trigger_mode": "always_last", **PRIVATE_EVENT}
-    panel.bridge.select(take_pick, [finished, panel.selection, panel.tab], shown, **newest)
+    panel.bridge.select(take_pick, [finished, panel.selection, panel.tab], [panel.said, *shown], **newest)
     gr.on(
         [widget.input for widget in panel.controls],
         take_controls,

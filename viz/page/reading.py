@@ -75,6 +75,16 @@ def query_choices(run: FinishedRun) -> list[tuple[str, str]]:
     return documents + question + answers
 
 
+def turned(run: FinishedRun, query: Query, step: int) -> tuple[str, Query]:
+    """Label and query that are `step` places (-1 or 1) behind this one in the list; itself at the ends."""
+    choices = query_choices(run)
+    place = [value for _, value in choices].index(str(query)) + step
+    label, value = choices[min(max(place, 0), len(choices) - 1)]
+    found = Query.parse(value)
+    assert found is not None
+    return label, found
+
+
 def first_selection(run: FinishedRun) -> Selection:
     """What is shown first: the prompt's last token, and the most decisive layer and head."""
     ranked = ranked_trace(run)
