@@ -1,4 +1,4 @@
-/* Keys that work everywhere on the page; viz/page/keys.py lists them. */
+/* Keys that work everywhere on the page, which viz/page/keys.py lists, and buttons that press others. */
 (() => {
   "use strict";
   const STOPS = ".page-job-stop:not(:disabled)";
@@ -19,6 +19,12 @@
     document.getElementById("query")?.scrollIntoView({ block: "nearest" });
     window.pinePick?.({ turn: by });
   };
+
+  // Where there is nothing yet, a button presses the one that brings it.
+  document.addEventListener("click", (event) => {
+    const button = event.target instanceof Element ? event.target.closest("[data-press]") : null;
+    if (button) press(document.getElementById(button.dataset.press));
+  });
 
   document.addEventListener("keydown", (event) => {
     const by = STEPS[event.key] ?? STEPS[event.code];

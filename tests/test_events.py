@@ -3,14 +3,12 @@
 import gradio as gr
 import pytest
 
-from app import build_app
-from tests.widgets import built
-from viz.page.source import EngineSource
+from tests.widgets import whole_page
 
 
 @pytest.fixture(scope="module")
 def page() -> gr.Blocks:
-    return built(lambda: build_app(EngineSource(lambda: pytest.fail("no model is needed"), "none")))
+    return whole_page()
 
 
 def followed_states(page: gr.Blocks) -> set[int]:

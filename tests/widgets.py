@@ -3,7 +3,14 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import TypeVar
+
+import gradio as gr
+import pytest
+
+from app import build_app
+from viz.page.source import EngineSource
 
 Built = TypeVar("Built")
 
@@ -20,3 +27,9 @@ def built(build: Callable[[], Built]) -> Built:
 
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(lambda: asyncio.run(in_loop())).result()
+
+
+@cache
+def whole_page() -> gr.Blocks:
+    """The Blocks of the app, to be looked at only; no model is loaded."""
+    return built(lambda: build_app(EngineSource(lambda: pytest.fail("no model is needed"), "none")))

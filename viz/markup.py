@@ -23,6 +23,9 @@ def render(template: str, **data: Any) -> str:
     return str(_ENVIRONMENT.get_template(template).render(**data))
 
 
-def empty_panel(sentence: str) -> str:
-    """HTML that only says why there is nothing to draw."""
-    return render("empty.html", sentence=sentence)
+def empty_panel(sentence: str, *, press: str = "", label: str = "") -> str:
+    """HTML that only says why there is nothing to draw, or what will be there.
+
+    press: id of the page's button that brings it, which a button with this label presses; none if empty.
+    """
+    return render("empty.html", sentence=sentence, press=press, label=label)

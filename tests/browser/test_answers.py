@@ -32,6 +32,12 @@ def test_the_main_job_is_on_a_laptops_first_screen(page: Page) -> None:
                 assert box["bottom"] <= size["height"], (part, size)
 
 
+def test_an_empty_panel_presses_the_button_that_fills_it(page: Page) -> None:
+    page.get_by_label("Question", exact=True).fill("")
+    page.locator("#shuffle-table").get_by_role("button", name="Try the orders").click()
+    expect(page.locator("#shuffle-status")).to_contain_text("There is no question")
+
+
 def test_finished_answers_are_on_it_too(drawn: Page) -> None:
     for size in LAPTOPS:
         drawn.set_viewport_size(size)

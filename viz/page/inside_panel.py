@@ -16,7 +16,10 @@ from viz.page.selection import Query, Selection
 if TYPE_CHECKING:  # importing it imports torch, which would keep the page waiting
     from viz.page.answering import FinishedRun
 
-NO_RUN = "Press Run first. The pictures show the last finished run."
+NO_RUN = (
+    "Here will be four pictures of the last finished run: who reads whom, at which positions, what is found "
+    "important, and what changed between two answers."
+)
 
 TABS = (
     ("masks", "Masks"),
@@ -95,7 +98,7 @@ def build_inside() -> InsidePanel:
         )
         bridge = gr.HTML("", elem_id="pick-bridge", js_on_load=BRIDGE)
         said = gr.HTML(spoken(""), elem_id="query-said")
-        summary = gr.HTML(empty_panel(NO_RUN), elem_id="inside-summary")
+        summary = gr.HTML(empty_panel(NO_RUN, press="run", label="Run"), elem_id="inside-summary")
         with gr.Column(visible=False, elem_id="inside-pictures") as body:
             with gr.Row(elem_classes="page-row page-selection"):
                 method = gr.Dropdown([], label="Method", elem_id="selected-method", min_width=140)

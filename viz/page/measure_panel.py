@@ -10,7 +10,7 @@ import gradio as gr
 
 from pine_engine.errors import InputError
 from pine_engine.methods import METHODS
-from viz.markup import render
+from viz.markup import empty_panel, render
 from viz.measured import measured_tables
 from viz.page.data_sets import (
     OWN,
@@ -40,6 +40,11 @@ FIRST_ORDERS = ["as-is", "reversed"]
 """Shown until torch is there, which knows all orders."""
 
 DEFAULT_LENGTH = 48
+
+WHAT_WILL_BE = (
+    "Here will be the score of every method in every order with its interval, how often the order changes an "
+    "answer, and a curve over the slots."
+)
 
 WHAT = [("Write answers", "generate"), ("Log-probabilities", "logprob")]
 
@@ -184,7 +189,11 @@ def build_measure(settings: HostSettings) -> MeasurePanel:
             buttons = build_buttons("Measure", run_id="measure-run", stop_id="measure-stop")
         bar = build_bar(buttons, "Press Measure.", status_id="measure-status")
         with gr.Row(elem_classes="page-row page-measured"):
-            tables = gr.HTML(measured_tables([], done=0, planned=0), elem_id="measure-tables", min_width=300)
+            tables = gr.HTML(
+                empty_panel(WHAT_WILL_BE, press="measure-run", label="Measure"),
+                elem_id="measure-tables",
+                min_width=300,
+            )
             curve = gr.HTML("", elem_id="measure-curve", min_width=300)
         findings = gr.HTML("", elem_id="measure-findings")
         with gr.Row(visible=False, elem_classes="page-row", elem_id="measure-offer") as offer:

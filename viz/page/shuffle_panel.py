@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 
 from pine_engine.tasks import Nouns, get_task
+from viz.markup import empty_panel
 from viz.page.documents import DOCUMENTS
 from viz.page.failures import notice
 from viz.page.form import Form, read_form
@@ -24,6 +25,11 @@ if TYPE_CHECKING:  # imports torch, which would keep the page waiting
     from pine_engine.engine import Engine
     from viz.page.sheets import Files
     from viz.page.shuffling import Outcome, ShuffleView
+
+WHAT_WILL_BE = (
+    "Here will be a row for every order of the documents, with each method’s answer, and whether it is the "
+    "answer to the order as entered."
+)
 
 
 @dataclass(frozen=True)
@@ -87,7 +93,9 @@ def build_shuffle(num_documents: int, most_orders: int) -> ShufflePanel:
                 )
         sentence = orders_sentence(num_documents, first, 0, most_orders)
         bar = build_bar(buttons, sentence, status_id="shuffle-status")
-        table = gr.HTML(shuffle_table([], []), elem_id="shuffle-table")
+        table = gr.HTML(
+            empty_panel(WHAT_WILL_BE, press="shuffle", label="Try the orders"), elem_id="shuffle-table"
+        )
         spread = gr.HTML("", elem_id="shuffle-spread")
         with gr.Row(visible=False, elem_classes="page-row", elem_id="certificate-offer") as offer:
             certificate = gr.DownloadButton(

@@ -31,6 +31,10 @@ ALWAYS_COMPARED = ("vanilla", "nia")
 """What vanilla does is taken apart by setting NIA beside it."""
 
 NOTHING_YET = "No document has been moved yet."
+WHAT_WILL_BE = (
+    "Here will be a line for every method: how likely it finds the answer with the document in the first "
+    "slot, the second, and so on."
+)
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,10 @@ def build_standing(num_documents: int) -> StandingPanel:
         with gr.Row(elem_classes="page-row"):
             buttons = build_buttons("Move the document", run_id="standing-run", stop_id="standing-stop")
         bar = build_bar(buttons, work_sentence(num_documents, DEFAULT_METHODS), status_id="standing-status")
-        pictures = gr.HTML(empty_panel(NOTHING_YET), elem_id="standing-pictures")
+        pictures = gr.HTML(
+            empty_panel(WHAT_WILL_BE, press="standing-run", label="Move the document"),
+            elem_id="standing-pictures",
+        )
     return StandingPanel(document, answer, bar, pictures)
 
 
