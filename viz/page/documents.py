@@ -13,6 +13,7 @@ from typing import Any
 import gradio as gr
 from markupsafe import Markup
 
+from pine_engine.errors import PineError
 from pine_engine.tasks import Nouns, get_task
 from viz.identity import badge, document_letter
 from viz.page.files import build_files_button, limits_html
@@ -169,10 +170,11 @@ class Editor:
     """The widgets of the editor. most: documents that it takes.
 
     identities: state, the identity of the document in each shown slot. removed: state, what Undo brings back,
-    None if nothing was removed.
+    None if nothing was removed. opened: state, whether this server has opened the page.
     """
 
     identities: gr.State
+    opened: gr.State
     removed: gr.State
     cards: tuple[Card, ...]
     add: gr.Button
@@ -186,8 +188,14 @@ class Editor:
 
     @property
     def inputs(self) -> list[Any]:
-        """What `read` needs: the identities, all titles, all texts."""
-        return [self.identities, *(card.title for card in self.cards), *(card.text for card in self.cards)]
+        """What `read` needs: the identities, all titles, all texts, and whether the page was opened here."""
+        titles, texts = ([card.title for card in self.cards], [card.text for card in self.cards])
+        return [self.identities, *titles, *texts, self.opened]
+
+    @property
+    def typed(self) -> list[Any]:
+        """The fields: all titles, all texts."""
+        return self.inputs[1:-1]
 
     @property
     def outputs(self) -> list[Any]:
@@ -198,9 +206,28 @@ class Editor:
         return widgets
 
 
-def read(identities: Sequence[int], *titles_and_texts: str | None) -> Entries:
-    """The entries of the shown cards, from the values of `Editor.inputs`."""
-    titles, texts = titles_and_texts[:MAX_DOCUMENTS], titles_and_texts[MAX_DOCUMENTS:]
+class UnknownPageError(gr.Error, PineError):
+    """The page was opened by a server that has ended since; the page hears of it from any event."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The server does not know this page any more: it was started anew, or the page was away for "
+            "long. Reload the page; what you typed is kept as a draft in this browser.",
+            print_exception=False,
+        )
+
+    def __str__(self) -> str:
+        return str(self.message)
+
+
+def read(identities: Sequence[int], *values: Any) -> Entries:
+    """The entries of the shown cards, from the values of `Editor.inputs`.
+
+    Raises UnknownPageError if the state is not that of this page: how many cards it shows is not known then.
+    """
+    titles, texts = values[:MAX_DOCUMENTS], values[MAX_DOCUMENTS : 2 * MAX_DOCUMENTS]
+    if False in values[2 * MAX_DOCUMENTS :]:
+        raise UnknownPageError
     return tuple(
         Entry(identity, titles[slot] or "", texts[slot] or "") for slot, identity in enumerate(identities)
     )
@@ -307,6 +334,7 @@ def build_editor(entries: Entries, nouns: Nouns = DOCUMENTS, most: int = MAX_DOC
     message = gr.HTML("", elem_id="documents-message", elem_classes="page-message")
     return Editor(
         identities=gr.State(tuple(entry.identity for entry in entries)),
+        opened=gr.State(False),
         removed=gr.State(None),
         cards=cards,
         add=add_button,

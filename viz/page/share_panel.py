@@ -212,16 +212,18 @@ def _wire_opening(
         return {panel.message: notice(explain(error), kind="error"), panel.again: False}
 
     def restore(request: gr.Request, draft: object, *values: Any) -> Any:
+        opened = {page.editor.opened: True}
+        values = (*values[:-1], True)
         code = request.query_params.get(PARAMETER)
         try:
             if code:
                 session = from_code(code)
-                return fill(session, opened_sentence("a link", session), values)
+                return opened | fill(session, opened_sentence("a link", session), values)
             if draft:
-                return fill(own_draft(draft), "Your draft, as you left it in this browser.", values)
+                return opened | fill(own_draft(draft), "Your draft, as you left it in this browser.", values)
         except Exception as error:
-            return failed(error)
-        return {panel.again: False}
+            return opened | failed(error)
+        return opened | {panel.again: False}
 
     def open_file(file: str | None, *values: Any) -> dict[Any, Any]:
         if file is None:
@@ -235,6 +237,7 @@ def _wire_opening(
 
     widgets = [
         *filled_widgets(page),
+        page.editor.opened,
         page.methods,
         page.length,
         inside.wanted,
