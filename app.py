@@ -47,6 +47,10 @@ THREADS = 40
 """For everything but the runs that wait, each of which keeps a thread."""
 
 
+SESSIONS = 500
+"""Visitors whose pages are known; each takes about a megabyte, and his last run more while he is there."""
+
+
 def build_app(
     source: EngineSource,
     own: Mapping[str, EngineSource] | None = None,
@@ -139,6 +143,7 @@ def main() -> None:
         server_name=settings.host,
         server_port=settings.port,
         root_path=settings.root_path or None,
+        state_session_capacity=SESSIONS,
         max_threads=settings.queue_size + THREADS,
         prevent_thread_lock=True,
         **LAUNCH_OPTIONS,
