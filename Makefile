@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help setup run test check format bench record clean
+.PHONY: help setup run test check format bench load record clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -38,6 +38,9 @@ format: $(VENV)/.stamp-dev ## Put all files into the one format
 
 bench: $(VENV)/.stamp-run ## Measure speed on this machine (ARGS="..." is passed on)
 	$(BIN)/python -m pine_engine bench $(ARGS)
+
+load: $(VENV)/.stamp-dev ## Let 50 visitors at once use the page for 5 minutes (ARGS="..." is passed on)
+	$(BIN)/python -m tests.load $(ARGS)
 
 record: $(VENV)/.stamp-run ## Record anew what the page and the lesson show before a run
 	$(BIN)/python -m viz.page.record $(ARGS)

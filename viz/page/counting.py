@@ -96,7 +96,7 @@ def wire_counting(
 
     inputs = [chosen, shuffle.count, shuffle.controls, *page.inputs]
     outputs = [page.total, *(card.count for card in page.editor.cards), *(bar.estimate for bar in bars)]
-    typed = [*page.editor.inputs[1:], page.question, page.instruction, page.task, page.length]
+    typed = [*page.editor.typed, page.question, page.instruction, page.task, page.length]
     picked = [page.methods, shuffle.count, shuffle.controls, page.editor.identities, ready]
     # A change event answers the newest value last and drops those between, which is all the
     # debouncing that a few milliseconds of tokenizing need.

@@ -206,28 +206,17 @@ class Editor:
         return widgets
 
 
-class UnknownPageError(gr.Error, PineError):
-    """The page was opened by a server that has ended since; the page hears of it from any event."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "The server does not know this page any more: it was started anew, or the page was away for "
-            "long. Reload the page; what you typed is kept as a draft in this browser.",
-            print_exception=False,
-        )
-
-    def __str__(self) -> str:
-        return str(self.message)
-
-
 def read(identities: Sequence[int], *values: Any) -> Entries:
     """The entries of the shown cards, from the values of `Editor.inputs`.
 
-    Raises UnknownPageError if the state is not that of this page: how many cards it shows is not known then.
+    Raises PineError if the server has not opened this page: how many cards it shows is not known then.
     """
     titles, texts = values[:MAX_DOCUMENTS], values[MAX_DOCUMENTS : 2 * MAX_DOCUMENTS]
     if False in values[2 * MAX_DOCUMENTS :]:
-        raise UnknownPageError
+        raise PineError(
+            "The server does not know this page any more: it was started anew, or the page was away for long. "
+            "Reload the page; what you typed is kept as a draft in this browser."
+        )
     return tuple(
         Entry(identity, titles[slot] or "", texts[slot] or "") for slot, identity in enumerate(identities)
     )

@@ -19,8 +19,11 @@ View = TypeVar("View")
 MODEL_EVENT: dict[str, Any] = {"concurrency_limit": None}
 """Options of every event that runs the model: it waits in a Line, and not in gradio's queue."""
 
-WAIT_S = 0.5
-"""Seconds after which a visitor who waits hears something, and his Stop is heard."""
+WAIT_S = 0.8
+"""Seconds after which a visitor who waits hears something, and his Stop is heard.
+
+Each word costs the server some milliseconds, and many may wait.
+"""
 
 PRIVATE_EVENT: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
 """Options of events that only redraw the page: answered at once, past those who wait for the model.

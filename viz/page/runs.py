@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from pine_engine.errors import Cancelled, PineError
 from pine_engine.methods import METHODS
+from viz.page.memory import give_back_memory
 from viz.page.speed import Speed, Work
 
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
@@ -151,6 +152,8 @@ class Runs:
                 self._changed.notify_all()
             if run.outcome == "done":  # what was broken off took time for what is not counted
                 self.speed(run.model).learn(run.done, run.seconds)
+            if run.model:
+                give_back_memory()
             log.info(run.line())
 
     def close(self, patience_s: float) -> bool:
