@@ -214,8 +214,8 @@ def read(identities: Sequence[int], *values: Any) -> Entries:
     titles, texts = values[:MAX_DOCUMENTS], values[MAX_DOCUMENTS : 2 * MAX_DOCUMENTS]
     if False in values[2 * MAX_DOCUMENTS :]:
         raise PineError(
-            "The server does not know this page any more: it was started anew, or the page was away for long. "
-            "Reload the page; what you typed is kept as a draft in this browser."
+            "The server does not know this page any more: it was started anew, or the page was away for "
+            "long. Reload the page; what you typed is kept as a draft in this browser."
         )
     return tuple(
         Entry(identity, titles[slot] or "", texts[slot] or "") for slot, identity in enumerate(identities)
