@@ -1,6 +1,5 @@
 """The page from top to bottom: the main job, the orders, the inside, the lesson."""
 
-from collections.abc import Callable
 from typing import Any
 
 import gradio as gr
@@ -24,6 +23,7 @@ from viz.page.measure_panel import build_measure, wire_measure
 from viz.page.model_panel import build_models, build_toggle, wire_models
 from viz.page.read_only import NOTE, freeze
 from viz.page.running import MODEL_EVENT, PRIVATE_EVENT, STATE_EVENT
+from viz.page.sessions import forget_those_who_left
 from viz.page.share_panel import build_share, wire_share
 from viz.page.shuffle_panel import build_shuffle, wire_shuffle
 from viz.page.source import Sources, Status
@@ -110,7 +110,7 @@ def build_page(sources: Sources, settings: HostSettings) -> gr.Blocks:
         stream.click(_open_stream, trigger_mode="multiple", **MODEL_EVENT, **PRIVATE_EVENT | {"queue": True})
         page.load(_running_example, None, running_example, **PRIVATE_EVENT)
         page.load(lesson_html, None, lesson.lesson, **PRIVATE_EVENT)
-        page.unload(_forget_run(page, workspace.finished))
+        page.unload(forget_those_who_left(page, workspace.finished))
         page.queue(max_size=settings.queue_size)
     assert isinstance(page, gr.Blocks)
     if settings.read_only:
@@ -137,20 +137,6 @@ def _wire_status(
 
     for trigger in (page.load, timer.tick, chosen.change):
         trigger(look, chosen, [model, ready, timer], **STATE_EVENT)
-
-
-def _forget_run(page: gr.Blocks, finished: gr.State) -> Callable[[gr.Request], None]:
-    """What is done when a visitor leaves: his run, which takes megabytes, is let go.
-
-    gradio would keep it for an hour. The rest of the session stays, as a tab that was asleep comes back.
-    """
-
-    def forget(request: gr.Request) -> None:
-        session = page.state_holder.session_data.get(request.session_hash or "")
-        if session is not None:
-            session.state_data.pop(finished._id, None)
-
-    return forget
 
 
 def _open_stream() -> None:
