@@ -1,6 +1,7 @@
 """Bad input at every door: a few hundred of what `python -m tests.fuzz` throws, and what it has found."""
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -14,10 +15,13 @@ import gradio as gr
 import pytest
 from starlette.exceptions import HTTPException
 
+import app
 from pine_engine import pdf
 from pine_engine.errors import InputError
 from pine_engine.premises import split_problem, split_sentences
 from tests.fuzz import corpus
+from tests.fuzz.over_http import usual_value
+from tests.fuzz.served import tiny_engine
 from tests.widgets import built
 from viz.page.documents import Entry
 from viz.page.form import MOST_CHARACTERS, Form
@@ -25,6 +29,7 @@ from viz.page.front_door import MOST_BYTES, FrontDoor
 from viz.page.guarded import NOT_FROM_THE_PAGE, GuardedBlocks
 from viz.page.session import LARGEST_BYTES, session_of, to_code
 from viz.page.share_panel import own_draft
+from viz.page.source import EngineSource
 
 ROOT = Path(__file__).parents[1]
 
@@ -95,6 +100,34 @@ def test_what_no_page_sends_is_refused_without_a_traceback(
     assert raised.value.message.startswith(sentence)
     assert not raised.value.print_exception
     assert not any(record.exc_info for record in caplog.records)
+
+
+def test_every_function_of_the_page_answers_who_calls_it_out_of_turn(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    engine = tiny_engine()
+    page = built(lambda: app.build_app(EngineSource(lambda: engine, "tiny")))
+    called = [
+        index for index, one in page.fns.items() if one.fn is not None and one.api_visibility == "private"
+    ]
+    assert len(called) > 40
+
+    async def call(index: int) -> None:
+        data = [usual_value(widget) for widget in page.fns[index].inputs]
+        state = gr.state_holder.SessionState(page)
+        with contextlib.suppress(gr.Error):
+            await page.process_api(
+                index,
+                data,
+                state=state,
+                event_data=gr.EventData(None, None),
+                request=gr.Request(query_params={}),
+            )
+
+    for index in called:
+        caplog.clear()
+        asyncio.run(call(index))
+        assert not [record.exc_info for record in caplog.records if record.exc_info], page.fns[index].name
 
 
 def test_a_value_that_is_refused_is_not_shown_as_html() -> None:

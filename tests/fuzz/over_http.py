@@ -29,7 +29,7 @@ def _called(doors: Doors, name: str, count: int, seed: int) -> Iterator[tuple[di
     junk = corpus.draws(st.tuples(*[corpus.JUNK] * 3), count, seed)
     for number, (first, second, event_data) in enumerate(junk):
         index, function = functions[number % len(functions)]
-        data = [_usual(block) for block in function.inputs]
+        data = [usual_value(block) for block in function.inputs]
         places = range(len(data))
         for place, value in zip(generator.sample(places, min(2, len(data))), (first, second), strict=False):
             data[place] = value
@@ -41,7 +41,7 @@ def _called(doors: Doors, name: str, count: int, seed: int) -> Iterator[tuple[di
         yield body | {"session_hash": session}, bool(function.queue)
 
 
-def _usual(block: Any) -> Any:
+def usual_value(block: Any) -> Any:
     """What the page sends for a widget, cut down so that the model has little to do."""
     if block.stateful:
         return None
@@ -56,7 +56,7 @@ def _throw_at_functions(doors: Doors, name: str, count: int, seed: int, tally: T
         tally.judge(body, lambda: (doors.page.join if queued else doors.page.run)(body))
 
     with ThreadPoolExecutor(EVENTS_AT_ONCE) as pool:
-        for _ in pool.map(send, _called(doors, name, count, seed)):
+        for _ in pool.map(send, list(_called(doors, name, count, seed))):
             pass
 
 
@@ -101,7 +101,7 @@ def throw_calls(doors: Doors, count: int, seed: int, tally: Tally) -> None:
         tally.judge(given, lambda: doors.page.join({"fn_index": index, "data": data}))
 
     with ThreadPoolExecutor(EVENTS_AT_ONCE) as pool:
-        for _ in pool.map(call, enumerate(corpus.draws(ARGUMENTS, count - count // 2, seed))):
+        for _ in pool.map(call, list(enumerate(corpus.draws(ARGUMENTS, count - count // 2, seed)))):
             pass
 
 

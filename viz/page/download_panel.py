@@ -58,12 +58,14 @@ def wire_download(
         event.then(offer, finished, panel.button, **PRIVATE_EVENT)
 
     def make(
-        run: "FinishedRun",
+        run: "FinishedRun | None",
         selection: Selection | None,
         accepted: str | None,
         certificate: "Files | None",
         before: Path | None,
     ) -> tuple[str, Path]:
+        if run is None or run.form is None:
+            raise gr.Error("There is no run of your own to download; press Run.", print_exception=False)
         from viz.page.bundle import write_bundle  # imports torch, which has made the run
         from viz.page.reading import bounds_of, first_selection
 
