@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from viz.markup import render
+from viz.markup import empty_panel, render
 from viz.numbers import format_difference, format_value
 from viz.tokens import shorten
 
@@ -170,7 +170,7 @@ def line_chart(series: Sequence[Series], x_labels: Sequence[str], *, x_title: st
     assert all(len(one.values) == len(x_labels) for one in series)
     shown = [value for one in series for value in one.values if _is_shown(value)]
     if not shown:
-        return render("empty.html", sentence="There is nothing to draw yet.")
+        return empty_panel("There is nothing to draw yet.")
     bars = [bar for one in series for index in range(len(x_labels)) if (bar := one.interval(index))]
     ends_of_bars = [end for bar in bars for end in bar]
     low, high = _padded(min(shown + ends_of_bars), max(shown + ends_of_bars))
@@ -245,7 +245,7 @@ def strip_chart(rows: Sequence[Strip], *, x_title: str) -> str:
     """
     shown = [value for row in rows for value in row.values if _is_shown(value)]
     if not shown:
-        return render("empty.html", sentence="There is nothing to draw yet.")
+        return empty_panel("There is nothing to draw yet.")
     low, high = _padded(min(shown), max(shown))
     ticks = _fitting_ticks(low, high, _STRIP_WIDTH)
 
