@@ -20,7 +20,7 @@ from viz.page.files import MOST_MB
 from viz.page.front_door import FrontDoor
 from viz.page.health import add_health
 from viz.page.host_settings import DEFAULTS, HostSettings, allowed_models, read_settings
-from viz.page.library import Choice, Library
+from viz.page.library import Choice, Library, shown
 from viz.page.line import Line
 from viz.page.runs import Runs
 from viz.page.shutdown import end_signal, shut_down
@@ -97,9 +97,8 @@ def load_engine(name: str | None, dtype: str, device: str, progress: Progress) -
 
 def engine_source(name: str | None, dtype: str, device: str) -> EngineSource:
     """A source that loads the named model, the embedded one for None."""
-    source = EngineSource(
-        lambda: load_engine(name, dtype, device, source.report), name or "the embedded model"
-    )
+    called = shown(name) if name else "the embedded model"
+    source = EngineSource(lambda: load_engine(name, dtype, device, source.report), called)
     return source
 
 

@@ -206,6 +206,18 @@ def test_visitors_do_not_see_where_the_host_keeps_models(machine: Machine) -> No
     assert [shown(name) for name in names] == ["b", "c", "d.gguf", "e", "f/g@v1"]
 
 
+def test_the_host_s_model_comes_first(machine: Machine) -> None:
+    gate = threading.Event()
+    models = library(machine)
+    models.main = EngineSource(lambda: gate.wait(10) and engine(HOST), "host")
+    models.main.start()
+    with models.lease(Choice("a")) as source:
+        until(lambda: "waiting until the model of this page is loaded" in source.status.sentence)
+        assert not models.is_open and machine.asked == []
+        gate.set()
+        assert source.wait(10).model_name == "a" and models.is_open
+
+
 def test_a_precision_that_does_not_exist_is_refused(machine: Machine) -> None:
     with pytest.raises(ModelError, match="dtype 'int4' is not supported"):
         library(machine).choice("a", "int4")

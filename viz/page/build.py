@@ -106,7 +106,7 @@ def build_page(sources: Sources, settings: HostSettings) -> gr.Blocks:
         )
         wire_lesson(lesson, workspace.finished)
         _wire_status(page, timer, model, ready, sources, models.chosen)
-        wire_models(models, library)
+        wire_models(models, library, ready)
         stream.click(_open_stream, trigger_mode="multiple", **MODEL_EVENT, **PRIVATE_EVENT | {"queue": True})
         page.load(_running_example, None, running_example, **PRIVATE_EVENT)
         page.load(lesson_html, None, lesson.lesson, **PRIVATE_EVENT)

@@ -81,6 +81,15 @@ class Library:
         self._lock = threading.Lock()
         self._loading = threading.Lock()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the host's model is there, or failed; before that nothing else is looked at or loaded.
+
+        It comes first for all. And transformers cannot be imported by two threads at once: it replaces its
+        own module when it is done, and a thread that waited for the old one finds nothing in it.
+        """
+        return self.main.status.stage != "loading"
+
     def choice(self, name: str, dtype: str) -> Choice:
         """What a visitor chose. Raises PineError for what he may not choose, and looks at nothing for it."""
         name = name.strip()
@@ -166,6 +175,9 @@ class Library:
 
     def _load(self, choice: Choice, held: _Shelved) -> "Engine":
         report = held.source.report
+        while not self.is_open:
+            report(0.0, "waiting until the model of this page is loaded")
+            time.sleep(WAIT_S)
         model, name = self.about(choice), self._named.get(choice.name, choice.name)
         if not model.supported:
             raise ModelError(f"{choice.name} cannot be used: {model.reason}")

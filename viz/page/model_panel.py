@@ -45,7 +45,7 @@ def build_models(toggle: gr.Button, library: Library) -> ModelPanel:
     with gr.Column(visible=False, elem_id="model-picker", elem_classes="page-section") as body:
         with gr.Row(elem_classes="page-row"):
             model = gr.Dropdown(
-                [(host.name, host.name)],
+                list(library.allowed or [host.name]),
                 value=host.name,
                 label="Model",
                 info=f"For you alone; others keep theirs. One of the list{own}.",
@@ -72,10 +72,12 @@ def build_models(toggle: gr.Button, library: Library) -> ModelPanel:
     )
 
 
-def wire_models(panel: ModelPanel, library: Library) -> Any:
-    """Connects the widgets; returns the event of loading, after which another model may be chosen."""
+def wire_models(panel: ModelPanel, library: Library, ready: gr.State) -> None:
+    """Connects the widgets. ready: state that changes when a model has been loaded."""
 
     def facts(name: str | None, dtype: str) -> str:
+        if not library.is_open:
+            return notice("What models need is shown once the model of this page is there.")
         try:
             return facts_html(library, library.choice(name or "", dtype))
         except Exception as error:
@@ -84,12 +86,14 @@ def wire_models(panel: ModelPanel, library: Library) -> Any:
     def toggle(label: str, name: str | None, dtype: str) -> dict[Any, Any]:
         if label == CLOSE:
             return {panel.toggle: OPEN, panel.body: gr.update(visible=False)}
-        return {
-            panel.toggle: CLOSE,
-            panel.body: gr.update(visible=True),
-            panel.model: gr.update(choices=offered(library)),
-            panel.facts: facts(name, dtype),
-        }
+        return {panel.toggle: CLOSE, panel.body: gr.update(visible=True)} | listed(name, dtype)
+
+    def listed(name: str | None, dtype: str) -> dict[Any, Any]:
+        choices = {panel.model: gr.update(choices=offered(library))} if library.is_open else {}
+        return choices | {panel.facts: facts(name, dtype)}
+
+    def refresh(label: str, name: str | None, dtype: str) -> Any:
+        return gr.skip() if label == OPEN else listed(name, dtype)
 
     asked = [panel.model, panel.dtype]
     panel.toggle.click(
@@ -99,6 +103,7 @@ def wire_models(panel: ModelPanel, library: Library) -> Any:
         trigger_mode="once",
         **PRIVATE_EVENT,
     )
+    ready.change(refresh, [panel.toggle, *asked], [panel.model, panel.facts], **PRIVATE_EVENT)
     gr.on(
         [panel.model.input, panel.dtype.input],
         facts,
@@ -135,7 +140,7 @@ def wire_models(panel: ModelPanel, library: Library) -> Any:
         return gr.update(interactive=False)
 
     panel.bar.stop.click(stop, panel.bar.stopping, panel.bar.stop, **PRIVATE_EVENT)
-    return panel.bar.run.click(
+    panel.bar.run.click(
         load,
         [panel.bar.stopping, *asked],
         [panel.bar.status, panel.bar.stop, panel.chosen, panel.facts],

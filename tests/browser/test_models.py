@@ -1,0 +1,37 @@
+"""Choosing a model on the page."""
+
+from pathlib import Path
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.driving import control, cut_off, run, set_length, wait_for_model
+
+
+def test_a_model_from_a_folder_answers_and_its_name_stands_under_run(page: Page, tiny: Path) -> None:
+    wait_for_model(page)
+    set_length(page, 8)
+    page.locator("#choose-model").click()
+    facts = page.locator("#model-facts")
+    expect(facts).to_contain_text("135 million")
+    control(page, "Model").fill(str(tiny))
+    control(page, "Model").press("Enter")
+    expect(facts).to_contain_text("700 tokens")
+    for name in ("Parameters", "Memory in bfloat16", "Free memory", "Device"):
+        expect(facts).to_contain_text(name)
+    page.locator("#load-model").click()
+    expect(page.locator("#load-status")).to_contain_text("Your next runs are by")
+    expect(page.locator("#model-status")).to_contain_text("tiny · float32 · cpu · 700 tokens")
+    expect(page.locator("#total")).to_contain_text("of 700")
+    run(page)
+    expect(page.locator("#run-status")).to_contain_text("by tiny.")
+
+    control(page, "Model").fill("no/such-model")
+    control(page, "Model").press("Enter")
+    expect(facts).to_contain_text("the Hugging Face hub cannot be reached")
+    page.locator("#load-model").click()
+    expect(page.locator("#load-status [role=alert]")).to_contain_text("You keep the model that you had.")
+    expect(page.locator("#model-status")).to_contain_text("tiny")
+    page.set_viewport_size({"width": 320, "height": 700})
+    assert cut_off(page) <= 0
+    page.locator("#choose-model").click()
+    expect(page.locator("#model-picker")).to_be_hidden()
