@@ -1,10 +1,11 @@
 """What the host decides: read from variables and flags, refused with a sentence, told in one table."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from viz.page.host_settings import HostSettings, read_settings, variable, write_into
+from viz.page.host_settings import HostSettings, allowed_models, read_settings, variable, write_into
 
 HOSTING = Path(__file__).parents[1] / "docs" / "hosting.md"
 
@@ -65,3 +66,22 @@ def test_the_documented_table_is_the_table(tmp_path: Path) -> None:
     assert copy.read_text(encoding="utf-8") == HOSTING.read_text(encoding="utf-8")
     for name, field in HostSettings.model_fields.items():
         assert f"| `{variable(name)}` |" in copy.read_text(encoding="utf-8") and field.description
+
+
+@pytest.mark.parametrize(
+    ("settings", "environment", "allowed"),
+    [
+        ({}, {}, None),
+        ({"host": "127.0.0.1"}, {}, None),
+        ({"host": "0.0.0.0"}, {}, ()),
+        ({"root_path": "/pine"}, {}, ()),
+        ({}, {"SPACE_ID": "someone/space"}, ()),
+        ({}, {"GRADIO_SERVER_NAME": "0.0.0.0"}, ()),
+        ({"models": ("one/model",)}, {}, ("one/model",)),
+        ({"models": ("one/model",), "host": "0.0.0.0"}, {}, ("one/model",)),
+    ],
+)
+def test_any_model_may_be_chosen_only_where_nobody_else_comes(
+    settings: dict[str, Any], environment: dict[str, str], allowed: tuple[str, ...] | None
+) -> None:
+    assert allowed_models(HostSettings(**settings), environment) == allowed
