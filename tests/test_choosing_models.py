@@ -1,25 +1,27 @@
 """Visitors of one page who choose models: each has his own, and only what the host allows."""
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from html import unescape
 from pathlib import Path
 
+import httpx
 import pytest
 
 from pine_engine.engine import Engine
-from tests.pressing import Visitor
 from tests.serving import ServedApp, served_app
 from tests.tokenizers import letter_tokenizer
-from tests.viz_reading import read_html
+from tests.visiting import LostError, Page, Question, Visitor
 from viz.page.answering import answer
 from viz.page.documents import entries_from
 from viz.page.examples import load_examples
 from viz.page.form import Form
 
 FIRST = load_examples()[0]
-METHODS = ("vanilla", "pine")
-TOKENS = 24
+ASKED = Question(
+    "Who has it?", tuple(document.text for document in FIRST.documents), ("vanilla", "pine"), tokens=24
+)
 
 
 @pytest.fixture(scope="module")
@@ -39,29 +41,33 @@ def app(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> I
         yield served
 
 
-def answers_alone(folder: Path) -> list[str]:
-    """What the model answers to the first example."""
-    entries = entries_from([(document.title, document.text) for document in FIRST.documents])
-    asked = Form(FIRST.task, FIRST.question, FIRST.instruction, METHODS, TOKENS, entries)
+def answers_alone(folder: Path) -> dict[str, str]:
+    """What the model answers, by method."""
+    entries = entries_from([("", text) for text in ASKED.documents])
+    asked = Form(FIRST.task, ASKED.question, "", ASKED.methods, ASKED.tokens, entries)
     *_, last = answer(Engine.load(str(folder)), asked)
-    return [card.text for card in last.cards]
+    return {card.method: card.text.strip() for card in last.cards}
 
 
-def last(views: Iterator[dict[str, str]]) -> dict[str, str]:
-    *_, shown = views
-    return shown
+@asynccontextmanager
+async def visitors(app: ServedApp, count: int) -> AsyncIterator[tuple[Page, list[Visitor]]]:
+    """So many visitors who have opened the page."""
+    async with httpx.AsyncClient(base_url=app.url, timeout=60) as client:
+        page = Page.of((await client.get("/config")).json())
+        all_of_them = [Visitor(client, page) for _ in range(count)]
+        for visitor in all_of_them:
+            await visitor.open()
+        yield page, all_of_them
 
 
-def run(visitor: Visitor) -> tuple[str, list[str]]:
-    """The sentence under Run, and the answers on the cards."""
-    shown = last(visitor.watch("run", length=TOKENS, methods=list(METHODS)))
-    texts = read_html(shown["answers"]).with_class("pine-answer-text")
-    return read_html(shown["run-status"]).text, [text.text.strip() for text in texts]
-
-
-def load(visitor: Visitor, name: object, dtype: str = "float32") -> str:
-    """What is said at the end of loading a model."""
-    return read_html(last(visitor.watch("load-model", model=str(name), dtype=dtype))["load-status"]).text
+async def load(page: Page, visitor: Visitor, name: object, dtype: str = "float32") -> str:
+    """All that is said while a model is loaded."""
+    event = page.pressed("load-model")
+    chosen = {"model": str(name), "dtype": dtype}
+    widgets = [page.components[one] for one in event["inputs"]]
+    before = len(visitor.seen)
+    await visitor.send(event, [chosen.get(one.get("elem_id"), one.get("value")) for one in widgets])
+    return unescape("".join(visitor.seen[before:]))
 
 
 def test_visitors_on_two_models_at_once_get_what_each_gives_alone(
@@ -69,22 +75,20 @@ def test_visitors_on_two_models_at_once_get_what_each_gives_alone(
 ) -> None:
     expected = {name: answers_alone(folder) for name, folder in folders.items()}
     assert expected["first"] != expected["second"]
-    with (
-        closing(Visitor(app.url, "one")) as one,
-        closing(Visitor(app.url, "two")) as two,
-        closing(Visitor(app.url, "three")) as three,
-        ThreadPoolExecutor(3) as pool,
-    ):
-        assert load(two, folders["second"]).startswith(
-            f"Your next runs are by {folders['second']} in float32."
-        )
-        for dtype in ("bfloat16", "float16"):
-            runs = [pool.submit(run, visitor) for visitor in (one, two)]
-            other = pool.submit(load, three, folders["second"], dtype)  # chosen while the others run
-            for name, running in zip(expected, runs, strict=True):
-                status, texts = running.result()
-                assert f"by {name}." in status and texts == [text.strip() for text in expected[name]]
-            assert f"in {dtype}" in other.result()
+
+    async def visit() -> None:
+        async with visitors(app, 3) as (page, (one, two, three)):
+            loaded = await load(page, two, folders["second"])
+            assert f"Your next runs are by {folders['second']} in float32." in loaded
+            for dtype in ("bfloat16", "float16"):  # chosen by another while the two run
+                *runs, other = await asyncio.gather(
+                    one.run(ASKED), two.run(ASKED), load(page, three, folders["second"], dtype)
+                )
+                for (name, texts), heard in zip(expected.items(), runs, strict=True):
+                    assert f"by {name}." in heard.status and heard.by_method == texts
+                assert f"in {dtype}" in other
+
+    asyncio.run(visit())
 
 
 @pytest.mark.parametrize(
@@ -99,21 +103,28 @@ def test_visitors_on_two_models_at_once_get_what_each_gives_alone(
     ],
 )
 def test_what_cannot_be_loaded_is_said_and_the_model_stays(app: ServedApp, name: str, sentence: str) -> None:
-    with closing(Visitor(app.url, f"wants {name}")) as visitor:
-        said = load(visitor, name)
-        assert sentence in said and said.endswith("You keep the model that you had.")
-        assert "by first." in run(visitor)[0]
+    async def visit() -> None:
+        async with visitors(app, 1) as (page, (visitor,)):
+            said = await load(page, visitor, name)
+            assert sentence in said and "You keep the model that you had." in said
+            assert "by first." in (await visitor.run(ASKED)).status
+
+    asyncio.run(visit())
 
 
 def test_on_a_public_page_nothing_but_what_is_allowed_can_be_loaded(
     folders: dict[str, Path], tmp_path: Path
 ) -> None:
-    flags = ("--model", str(folders["first"]), "--models", "org/listed", "--host", "127.0.0.1")
-    with served_app(tmp_path / "app.log", *flags) as app, closing(Visitor(app.url, "stranger")) as visitor:
-        for name in (str(folders["second"]), str(folders["first"]), "/etc/passwd", "org/other", "~/x.gguf"):
-            said = "".join(visitor.press("load-model", model=name, dtype="float32"))
-            assert "is not in the list of choices" in said and '"success":false' in said
-        assert "'org/listed' is not on this machine" in load(visitor, "org/listed")
-        assert load(visitor, "first").startswith("Your next runs are by first in float32.")
-        assert "by first." in run(visitor)[0]
-        assert str(folders["first"]) not in visitor.served
+    async def visit(app: ServedApp) -> None:
+        async with visitors(app, 1) as (page, (visitor,)):
+            for name in (folders["second"], folders["first"], "/etc/passwd", "org/other", "~/x.gguf"):
+                with pytest.raises(LostError, match="not in the list of choices"):
+                    await load(page, visitor, name)
+            assert "'org/listed' is not on this machine" in await load(page, visitor, "org/listed")
+            assert "Your next runs are by first in float32." in await load(page, visitor, "first")
+            assert "by first." in (await visitor.run(ASKED)).status
+            assert str(folders["first"]) not in str(page.components)
+
+    flags = ("--model", str(folders["first"]), "--models", "org/listed")
+    with served_app(tmp_path / "app.log", *flags) as app:
+        asyncio.run(visit(app))

@@ -7,12 +7,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from gradio_client import Client
 from gradio_client.exceptions import AppError
 
 from pine_engine.engine import Engine
-from tests.pressing import PATIENCE_S, Visitor
 from tests.serving import ServedApp, served_app
 from tests.tokenizers import letter_tokenizer
 from viz.page.api import USUAL_ORDERS, Told, _compare, _form, _measure, _shuffle
@@ -37,6 +37,7 @@ ROWS = [
         "answers": ["Ada"],
     }
 ]
+PATIENCE_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +67,49 @@ def client(app: ServedApp) -> Iterator[Client]:
     client = Client(app.url, verbose=False)
     yield client
     client.close()
+
+
+class Visitor:
+    """Presses buttons of the page; its widgets hold what they were served with, but for what is given."""
+
+    def __init__(self, app: ServedApp, name: str) -> None:
+        self._http = httpx.Client(base_url=app.url, timeout=PATIENCE_S)
+        self._name = name
+        config = self._http.get("config").json()
+        self._events = config["dependencies"]
+        self._widgets = {widget["id"]: widget["props"] for widget in config["components"]}
+        for event in self._events:
+            if event["queue"] and any(kind == "load" for _, kind in event["targets"]):
+                list(self._told(self._body(event)))
+
+    def close(self) -> None:
+        self._http.close()
+
+    def _asked(self, button: str, **values: Any) -> dict[str, Any]:
+        number = next(id for id, props in self._widgets.items() if props.get("elem_id") == button)
+        return self._body(next(one for one in self._events if [number, "click"] in one["targets"]), **values)
+
+    def _body(self, event: dict[str, Any], **values: Any) -> dict[str, Any]:
+        widgets = [self._widgets[widget] for widget in event["inputs"]]
+        data = [values.get(props.get("elem_id"), props.get("value")) for props in widgets]
+        return {"data": data, "fn_index": event["id"], "session_hash": self._name}
+
+    def press(self, button: str, **values: Any) -> Generator[str, None, None]:
+        """Presses a button in front of the model; yields what the page is told until it is done."""
+        yield from self._told(self._asked(button, **values))
+
+    def _told(self, body: dict[str, Any]) -> Generator[str, None, None]:
+        self._http.post("gradio_api/queue/join", json=body).raise_for_status()
+        path = f"gradio_api/queue/data?session_hash={self._name}"
+        with self._http.stream("GET", path) as response:
+            for line in response.iter_lines():
+                yield line
+                if '"process_completed"' in line:
+                    return
+
+    def press_at_once(self, button: str) -> None:
+        """Presses a button that does not wait for the model."""
+        self._http.post("gradio_api/run/predict", json=self._asked(button)).raise_for_status()
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -113,7 +157,7 @@ def test_the_public_calls_answer_as_they_do_without(app: ServedApp, client: Clie
 
 
 def test_a_run_of_the_page_is_answered(app: ServedApp) -> None:
-    with closing(Visitor(app.url, "runs")) as visitor:
+    with closing(Visitor(app, "runs")) as visitor:
         told = "".join(visitor.press("run", length=8))
     assert "Done:" in told and "Something went wrong" not in told
     assert said(app)[-2].startswith("spaces: done after")
@@ -122,7 +166,7 @@ def test_a_run_of_the_page_is_answered(app: ServedApp) -> None:
 @pytest.mark.parametrize("how", ["stop", "leave"])
 def test_who_stops_or_leaves_ends_the_process_that_has_the_gpu(app: ServedApp, how: str) -> None:
     before = len(said(app))
-    with closing(Visitor(app.url, how)) as visitor:
+    with closing(Visitor(app, how)) as visitor:
         told = visitor.press("shuffle", length=256)
         assert any("layer" in line for line in told)
         if how == "stop":
