@@ -6,17 +6,23 @@ from contextlib import asynccontextmanager
 from html import unescape
 from pathlib import Path
 
+import gradio as gr
 import httpx
 import pytest
 
+from app import build_app
 from pine_engine.engine import Engine
 from tests.serving import ServedApp, served_app
 from tests.tokenizers import letter_tokenizer
-from tests.visiting import LostError, Page, Question, Visitor
+from tests.visiting import Page, Question, Visitor
+from tests.widgets import built
 from viz.page.answering import answer
 from viz.page.documents import entries_from
 from viz.page.examples import load_examples
 from viz.page.form import Form
+from viz.page.host_settings import HostSettings
+from viz.page.runs import StopFlag
+from viz.page.source import EngineSource
 
 FIRST = load_examples()[0]
 ASKED = Question(
@@ -112,19 +118,25 @@ def test_what_cannot_be_loaded_is_said_and_the_model_stays(app: ServedApp, name:
     asyncio.run(visit())
 
 
-def test_on_a_public_page_nothing_but_what_is_allowed_can_be_loaded(
-    folders: dict[str, Path], tmp_path: Path
-) -> None:
-    async def visit(app: ServedApp) -> None:
-        async with visitors(app, 1) as (page, (visitor,)):
-            for name in (folders["second"], folders["first"], "/etc/passwd", "org/other", "~/x.gguf"):
-                with pytest.raises(LostError, match="not in the list of choices"):
-                    await load(page, visitor, name)
-            assert "'org/listed' is not on this machine" in await load(page, visitor, "org/listed")
-            assert "Your next runs are by first in float32." in await load(page, visitor, "first")
-            assert "by first." in (await visitor.run(ASKED)).status
-            assert str(folders["first"]) not in str(page.components)
+def test_on_a_public_page_nothing_but_what_is_allowed_can_be_loaded(folders: dict[str, Path]) -> None:
+    secret = str(folders["first"])
+    engine = Engine.load(secret)
+    source = EngineSource(lambda: engine, "first")
+    source.start()
+    settings = HostSettings(model=secret)
+    page = built(lambda: build_app(source, settings=settings, allowed=("org/listed",)))
+    (event,) = (event for event in page.fns.values() if event.name == "load" and event.queue)
+    _, model, dtype = event.inputs
+    assert [name for _, name in model.choices] == ["first", "org/listed"] and not model.allow_custom_value
+    assert secret not in str(page.get_config_file())
 
-    flags = ("--model", str(folders["first"]), "--models", "org/listed")
-    with served_app(tmp_path / "app.log", *flags) as app:
-        asyncio.run(visit(app))
+    def last_said(name: str) -> str:
+        *_, last = event.fn(StopFlag(), name, dtype.value)
+        return str(last[event.outputs[0]])
+
+    for name in (str(folders["second"]), secret, "/etc/passwd", "org/other", "~/x.gguf", ""):
+        with pytest.raises(gr.Error, match="not in the list of choices"):
+            model.preprocess(name)
+        assert "the models that its host allows: first, org/listed." in last_said(name)
+    assert "&#39;org/listed&#39; is not on this machine" in last_said("org/listed")
+    assert "Your next runs are by first in float32." in last_said("first")
