@@ -28,6 +28,17 @@ def violations(page: Page, part: str, *rules: str) -> list[str]:
     ]
 
 
+def paint(page: Page, *, dark: bool) -> None:
+    """Changes the theme, and waits until all colours are those of it."""
+    page.evaluate(
+        """dark => {
+            document.body.classList.toggle("dark", dark);
+            return Promise.allSettled(document.getAnimations().map((each) => each.finished));
+        }""",
+        dark,
+    )
+
+
 def test_axe_finds_nothing_serious(drawn: Page) -> None:
     found = []
     # A tab of every section at a time: axe-core takes seconds for the whole page.
@@ -35,9 +46,9 @@ def test_axe_finds_nothing_serious(drawn: Page) -> None:
         for label in filter(None, opened):
             open_tab(drawn, label)
         found += violations(drawn, "body")
-        drawn.evaluate("document.body.classList.add('dark')")
+        paint(drawn, dark=True)
         found += violations(drawn, "body", "color-contrast")
-        drawn.evaluate("document.body.classList.remove('dark')")
+        paint(drawn, dark=False)
     assert found == [], "\n".join(found)
 
 
