@@ -192,7 +192,7 @@
 
   // Numbers -------------------------------------------------------------------------------------------
 
-  const numbersOf = (picture) => JSON.parse(picture.querySelector(".pine-numbers").content.textContent);
+  const numbersOf = (picture) => JSON.parse(picture.querySelector(".pine-numbers").textContent);
 
   const tableOf = (numbers) => {
     const table = document.createElement("table");

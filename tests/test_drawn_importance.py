@@ -53,7 +53,7 @@ def picture(html: str, name: str) -> Element:
 
 def numbers(html: str, name: str) -> list[list]:
     """The rows of the numbers of a picture."""
-    return json.loads(picture(html, name).all("template")[0].text)["rows"]
+    return json.loads(picture(html, name).with_class("pine-numbers")[0].text)["rows"]
 
 
 def values(html: str, name: str, lead: int) -> np.ndarray:

@@ -77,7 +77,7 @@ def step(root: Element, name: str) -> Element:
 
 def pictures(part: Element) -> list[dict[str, Any]]:
     """The numbers of each picture."""
-    return [json.loads(numbers.text) for numbers in part.all("template")]
+    return [json.loads(numbers.text) for numbers in part.with_class("pine-numbers")]
 
 
 def mask_states(numbers: dict[str, Any]) -> dict[tuple[str, str, str], str]:

@@ -9,7 +9,7 @@ from viz.picture import Numbers, pick, picture, switch
 
 
 def numbers_in(html: str) -> dict:
-    (template,) = read_html(html).all("template")
+    (template,) = read_html(html).with_class("pine-numbers")
     return json.loads(template.text)
 
 
