@@ -13,7 +13,7 @@ from viz.picture import Numbers, Value
 # Our templates escape every value, so that an attribute ends at the next '"', and JSON in them has no "<".
 _PICK = re.compile(r' data-pick="[^"]*"')
 _CLICK = re.compile(r"(; (a )?|\. A )click [^.\"<]*\.")
-_NUMBERS = re.compile(r'<template class="pine-numbers">(.*?)</template>', re.DOTALL)
+_NUMBERS = re.compile(r'<div class="pine-numbers" hidden>(.*?)</div>', re.DOTALL)
 
 
 @dataclass(frozen=True)
