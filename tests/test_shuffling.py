@@ -122,7 +122,7 @@ def test_every_printed_number_is_that_of_the_comparison(
         if isinstance(event, OrderRow)
     ]
     spread = next(view.spread for view in reversed(views) if view.spread)
-    numbers = json.loads(read_html(spread).all("template")[0].text)["rows"]
+    numbers = json.loads(read_html(spread).with_class("pine-numbers")[0].text)["rows"]
     expected = [
         [METHODS[name].label, cell.reference_logprob, cell.max_abs_logit_diff]
         for row in rows

@@ -78,7 +78,7 @@ def table(html: str) -> Element:
 
 
 def numbers(html: str) -> dict:
-    return json.loads(read_html(html).all("template")[0].text)
+    return json.loads(read_html(html).with_class("pine-numbers")[0].text)
 
 
 def level(cell: Element) -> int:
