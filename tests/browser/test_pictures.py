@@ -135,7 +135,7 @@ def test_pointing_at_a_cell_tells_what_it_is(drawn: Page) -> None:
     open_tab(drawn, "Importance")
     heads = picture(drawn, "decisive-heads")
     heads.locator("tbody tr").nth(2).locator("td").nth(5).hover()
-    value = json.loads(heads.locator("template").evaluate("node => node.content.textContent"))["rows"][2][6]
+    value = json.loads(heads.locator(".pine-numbers").text_content())["rows"][2][6]
     expect(readout(heads)).to_have_text(f"layer 5, head 2: spread of shares {format_value(value)}")
 
 
