@@ -28,14 +28,14 @@ expect.set_options(timeout=PATIENCE_MS)
 OpenPage = Callable[..., AbstractContextManager[Page]]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def app(embedded_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApp]:
     with served_app(tmp_path_factory.mktemp("app") / "app.log") as served:
         yield served
         assert "Traceback" not in served.log.read_text()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     path = os.environ.get("PINE_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
     if path is None:
@@ -46,7 +46,7 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def open_page(browser: Browser, app: ServedApp) -> OpenPage:
     """Opens a page of a visitor never seen before; any page error, console error or foreign request fails it.
 
@@ -90,7 +90,7 @@ def page(open_page: OpenPage) -> Iterator[Page]:
         yield page
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def finished_page(open_page: OpenPage) -> Iterator[Page]:
     """A page on which everything was run: the documents shuffled, and one of them moved.
 
@@ -109,7 +109,7 @@ def finished_page(open_page: OpenPage) -> Iterator[Page]:
         yield page
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def first_selection(finished_page: Page) -> dict[str, str]:
     """What the dropdowns of the selection show before anybody has chosen."""
     return {label: control(finished_page, label).input_value() for label in SELECTION}
