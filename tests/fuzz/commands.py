@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import random
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,44 +13,49 @@ from tests.fuzz import corpus
 from tests.fuzz.outcomes import FailureError, Tally
 from tests.fuzz.served import Doors
 
-COMPARING, MEASURING = (
-    corpus.COMPARISONS.map(corpus.as_json),
-    st.lists(corpus.ROWS, min_size=1, max_size=2).map(lambda rows: b"\n".join(map(corpus.as_json, rows))),
+COMPARING = corpus.COMPARISONS.map(corpus.as_json)
+MEASURING = st.lists(corpus.ROWS, min_size=1, max_size=2).map(
+    lambda rows: b"\n".join(map(corpus.as_json, rows))
 )
 
 VERBS: tuple[tuple[tuple[str, ...], st.SearchStrategy[bytes]], ...] = (
     (("compare", "FILE", "--methods", "vanilla,pine", "--max-new-tokens", "2"), COMPARING),
     (("verify", "FILE", "--methods", "pine", "--shuffles", "1", "--new-tokens", "1"), MEASURING),
-    (("debias", "FILE", "--wrapper", "permutation_sampled", "--max-new-tokens", "2"), COMPARING),
+    (
+        ("debias", "FILE", "--wrapper", "permutation_sampled", "--labels", "A,B", "--max-new-tokens", "2"),
+        COMPARING,
+    ),
     (("evaluate", "FILE", "--methods", "pine", "--max-new-tokens", "2", "--out", "RUN"), MEASURING),
-    (("report", "FILE"), corpus.CONTENTS),
+    (("report", "FILE", "--out", "RUN"), corpus.CONTENTS),
     (("repeat", "FILE"), corpus.CONTENTS),
     (("conformance", "FILE"), corpus.CONTENTS),
     (("data", "FILE"), corpus.CONTENTS),
 )
-"""Verbs with arguments that are right, and files that are mostly right for them."""
+"""Verbs with arguments that are right, and files that are nearly right for them."""
 
 OPTIONS = ("--methods", "--max-new-tokens", "--dtype", "--labels", "--seed", "--limit", "--orders", "--json")
 
-COMMANDS = st.one_of(
-    *(
-        st.tuples(
-            st.just(verb), contents | corpus.CONTENTS, st.sampled_from((*OPTIONS, *[""] * 24)), corpus.TEXTS
-        )
-        for verb, contents in VERBS
-    )
-)
-
 
 def throw_commands(doors: Doors, count: int, seed: int, tally: Tally) -> None:
-    """Verbs with files, and with one option more in a quarter of them."""
+    """Verbs with files: every third file is any, and every fourth call has one option more."""
     from pine_engine import cli
 
-    for number, (verb, content, option, value) in enumerate(corpus.draws(COMMANDS, count, seed)):
+    each = -(-count // len(VERBS))
+    throws = [
+        (verb, right, other, value)
+        for verb, contents in VERBS
+        for right, other, value in corpus.draws(
+            st.tuples(contents, corpus.CONTENTS, corpus.TEXTS), each, seed
+        )
+    ]
+    random.Random(seed).shuffle(throws)
+    for number, (verb, right, other, value) in enumerate(throws[:count]):
         path = doors.folder / f"input{number}.jsonl"
-        path.write_bytes(content)
+        path.write_bytes(right if number % 3 else other)
         names = {"FILE": path.name, "RUN": f"run{seed}-{number}"}
-        arguments = [names.get(argument, argument) for argument in verb] + ([option, value] if option else [])
+        arguments = [names.get(argument, argument) for argument in verb]
+        if number % 4 == 0:
+            arguments += [OPTIONS[number // 4 % len(OPTIONS)], value]
         # The system passes no NUL, and no surrogate that stands for no byte.
         arguments = [one.replace("\0", "").encode("utf-8", "replace").decode() for one in arguments]
 
