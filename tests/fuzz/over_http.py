@@ -87,8 +87,19 @@ ARGUMENTS = st.fixed_dictionaries(
 )
 
 
+RIGHT = st.fixed_dictionaries(
+    {
+        "question": corpus.SAID,
+        "documents": st.lists(corpus.SAID, min_size=1, max_size=3),
+        "methods": st.sampled_from([["pine"], ["vanilla"], ["nia", "pcw"]]),
+        "max_new_tokens": st.integers(1, 4),
+        "rows": st.lists(corpus.ROWS, min_size=1, max_size=2),
+    }
+)
+
+
 def throw_calls(doors: Doors, count: int, seed: int, tally: Tally) -> None:
-    """The public calls, half of them with arguments that are nearly right."""
+    """The public calls: with junk, with arguments that are nearly right, and with hostile texts alone."""
     _throw_at_functions(doors, "calls", count // 2, seed, tally)
     public = [(index, one) for index, one in doors.page.blocks.fns.items() if one.api_visibility == "public"]
 
@@ -101,7 +112,7 @@ def throw_calls(doors: Doors, count: int, seed: int, tally: Tally) -> None:
         tally.judge(given, lambda: doors.page.join({"fn_index": index, "data": data}))
 
     with ThreadPoolExecutor(EVENTS_AT_ONCE) as pool:
-        for _ in pool.map(call, list(enumerate(corpus.draws(ARGUMENTS, count - count // 2, seed)))):
+        for _ in pool.map(call, list(enumerate(corpus.draws(RIGHT | ARGUMENTS, count - count // 2, seed)))):
             pass
 
 
