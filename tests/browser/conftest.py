@@ -28,6 +28,14 @@ expect.set_options(timeout=PATIENCE_MS)
 OpenPage = Callable[..., AbstractContextManager[Page]]
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Every test of this folder needs Chromium, whether or not somebody remembers to mark it."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.browser)
+
+
 @pytest.fixture(scope="package")
 def app(embedded_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApp]:
     with served_app(tmp_path_factory.mktemp("app") / "app.log") as served:

@@ -5,7 +5,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.driving import wait_for_model
 
-pytestmark = [pytest.mark.browser, pytest.mark.embedded]
+pytestmark = pytest.mark.embedded
 
 LATE_END = """
 (() => {

@@ -8,8 +8,6 @@ from playwright.sync_api import Browser, Page, expect
 
 from viz.page.lesson_panel import lesson_file
 
-pytestmark = pytest.mark.browser
-
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> str:

@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.driving import DEFAULT, LONG, SHORT, open_tab, pick, picture, save, wait_for_model
 
-pytestmark = [pytest.mark.browser, pytest.mark.embedded]
+pytestmark = pytest.mark.embedded
 
 DOCUMENTS = len(SHORT.documents)
 

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from tests.browser.driving import SHORT, control, open_tab, picture, save
 from viz.numbers import format_value
 
-pytestmark = [pytest.mark.browser, pytest.mark.embedded]
+pytestmark = pytest.mark.embedded
 
 LAYERS, HEADS = 30, 9  # of SmolLM2-135M
 DOCUMENTS = len(SHORT.documents)

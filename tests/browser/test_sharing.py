@@ -21,7 +21,7 @@ from tests.browser.driving import (
     wait_for_model,
 )
 
-pytestmark = [pytest.mark.browser, pytest.mark.embedded]
+pytestmark = pytest.mark.embedded
 
 TYPED = 'A lamp <b>&"quoted"</b> 灯 was lit.'
 

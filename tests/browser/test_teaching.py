@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.driving import TABS, control, cut_off, open_tab, save
 
-pytestmark = [pytest.mark.browser, pytest.mark.embedded]
+pytestmark = pytest.mark.embedded
 
 
 def test_the_lesson_leads_to_a_quiz_and_to_the_live_picture(drawn: Page) -> None:
