@@ -23,8 +23,7 @@ test: $(VENV)/.stamp-dev ## Run all tests (ARGS="-k name" runs just those)
 ifdef ARGS
 	$(BIN)/python -m pytest $(ARGS)
 else
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m 'not browser' -n 2 --dist worksteal
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m browser
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 endif
 
 check: $(VENV)/.stamp-dev ## Check format, lint and types
