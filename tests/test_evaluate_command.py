@@ -423,6 +423,7 @@ def test_one_process_says_what_is_wrong(
         is_local_main_process: bool = index == 0
 
     monkeypatch.setattr(processes, "join", lambda _: Member(index, 2))
+    monkeypatch.setattr(terminal.stderr, "quiet", False)  # a process is quiet to its end; this one goes on
     outcome = case.run(*OPTIONS, "--orders", "sideways")
     assert outcome.status == 2
     assert ("unknown order" in outcome.stderr) == speaks
