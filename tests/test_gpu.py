@@ -1,8 +1,12 @@
 """How work reaches a GPU that is lent: what is asked for it, and what the reader is told when it fails."""
 
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Generator
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,6 +37,16 @@ FORM = Form(
 @pytest.fixture(scope="module")
 def engine(tiny_llama: Callable) -> Engine:
     return Engine(tiny_llama(max_context=1024), letter_tokenizer(), name="tiny")
+
+
+def test_a_folder_that_happens_to_be_called_spaces_is_not_taken_for_the_package(tmp_path: Path) -> None:
+    (tmp_path / "spaces").mkdir()
+    code = "import viz.page.gpu; print(viz.page.gpu.IS_LENT)"
+    path = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[1])])
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True
+    )
+    assert (done.stdout, done.returncode) == ("False\n", 0), done.stderr
 
 
 @pytest.fixture

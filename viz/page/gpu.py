@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import gradio as gr
 
 try:
-    import spaces  # before anything touches CUDA, which it must replace
-except ModuleNotFoundError:
-    spaces = None
+    from spaces import GPU  # before anything touches CUDA, which it must replace
+except ImportError:  # not there, or a folder of that name in which there is none
+    GPU = None
 
 from pine_engine.errors import InputError, ModelError, PineError
 from viz.page.failures import explain
@@ -140,7 +140,7 @@ def _seconds_of(place: int, work: Any, seconds: int) -> int:
     return seconds
 
 
-_compute_lent = spaces.GPU(duration=_seconds_of)(_compute_placed) if spaces else _compute_placed
+_compute_lent = GPU(duration=_seconds_of)(_compute_placed) if GPU else _compute_placed
 
 IS_LENT = _compute_lent is not _compute_placed
 """Whether this is ZeroGPU; elsewhere decorating changes nothing."""
