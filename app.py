@@ -6,8 +6,11 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-# Read by gradio when it is imported: the page makes no request to anyone else.
+# Read by gradio: the page makes no request to anyone else, and after each event no statistics of the last ten
+# thousand, which take pandas longer than the event; /metrics has its own.
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+os.environ["GRADIO_ANALYTICS_MAX_EVENTS"] = "1"
+os.environ["GRADIO_ANALYTICS_CACHE_FREQUENCY"] = str(sys.maxsize)
 
 import gradio as gr
 from starlette.middleware import Middleware
@@ -147,7 +150,7 @@ def main() -> None:
         prevent_thread_lock=True,
         **LAUNCH_OPTIONS,
     )
-    add_health(served, sources)
+    add_health(served, sources, lambda: len(demo.state_holder.session_data))
     source.start()
     told_to_end.wait()
     shut_down(demo, sources.runs, settings.shutdown_seconds)

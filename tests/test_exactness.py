@@ -37,7 +37,7 @@ FACTS = [
     "A school for sailors stood on the hill until the fire of 1904.",
     "The clock runs four minutes fast.",
 ]
-SHUFFLES = {2: 1, 3: 2, 5: 2, 12: 1}
+SHUFFLES = {2: 1, 5: 2, 12: 1}
 """How many other orders of so many documents are tried; docs/exactness.md names the command for many more."""
 
 

@@ -40,7 +40,7 @@ def watched(load: Callable[[], Any], runs: Runs) -> tuple[Sources, TestClient]:
     source = EngineSource(load, "tiny")
     app = Starlette(routes=[Route("/{path:path}", lambda _: PlainTextResponse("gradio"))])
     sources = Sources(source, line=Line(3), runs=runs)
-    add_health(app, sources)
+    add_health(app, sources, lambda: 7)
     return sources, TestClient(app)
 
 
@@ -83,6 +83,7 @@ def test_health_tells_what_the_process_does() -> None:
     }
     assert 'pine_runs_total{outcome="failed"} 1\n' in told
     assert "pine_ready 1\n" in told and "pine_running 1\n" in told and "pine_waiting 2\n" in told
+    assert "pine_sessions 7\n" in told
     assert all(re.fullmatch(r"# TYPE \w+ (gauge|counter)|\w+({\w+=\"[\w ]+\"})? [\d.]+", line)
                for line in told.splitlines())  # fmt: skip
     assert client.get("/other").text == "gradio"

@@ -1,11 +1,11 @@
-"""What the server keeps of visitors who have left."""
+"""What the server keeps of those who have left."""
 
 from types import SimpleNamespace
 
 import gradio as gr
 
 from tests.widgets import built
-from viz.page.sessions import KEPT, forget_those_who_left
+from viz.page.sessions import KEPT, Leavers
 
 
 def test_a_few_sessions_are_kept_after_their_visitors_left_and_no_runs() -> None:
@@ -18,13 +18,13 @@ def test_a_few_sessions_are_kept_after_their_visitors_left_and_no_runs() -> None
     deleted: list[object] = []
     page, finished, other = built(build)
     sessions = page.state_holder
-    forget = forget_those_who_left(page, finished)
+    close = Leavers(page).closes_page(finished)
     names = [f"visitor {number}" for number in range(KEPT + 3)]
     for name in names:
         sessions[name][finished._id] = "a run"
         sessions[name][other._id] = name
     for name in names[1:]:
-        forget(SimpleNamespace(session_hash=name))
+        close(SimpleNamespace(session_hash=name))
         sessions["visitor 1"]  # came back, and is there again and again
     assert set(sessions.session_data) == {"visitor 0", "visitor 1", *names[3:]}
     assert deleted == ["visitor 2"]

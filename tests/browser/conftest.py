@@ -107,7 +107,7 @@ def finished_page(open_page: OpenPage) -> Iterator[Page]:
     with open_page() as page:
         wait_for_model(page)
         pick(page, SHORT)
-        set_length(page, 16)
+        set_length(page, 8)
         page.locator("#shuffle").click()
         expect(page.locator("#shuffle-status")).to_contain_text("Done: 2 orders", timeout=RUN_MS)
         page.get_by_role("tab", name="Where the answer stands").click()

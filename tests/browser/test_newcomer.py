@@ -11,6 +11,7 @@ from playwright.sync_api import Locator, Page, expect
 from tests.browser.conftest import OpenPage
 from tests.browser.driving import (
     DEFAULT,
+    EXAMPLES,
     LONG,
     RUN_MS,
     SHORT,
@@ -27,12 +28,13 @@ from tests.fuzz.corpus import PAYLOADS, pdf_of
 from tests.serving import ServedApp
 from viz.page.documents import Entry
 from viz.page.form import Form
-from viz.page.orders import DEFAULT_ORDERS
+from viz.page.orders import ALL_ORDERS_UP_TO, DEFAULT_ORDERS
 from viz.page.session import session_of, to_code
 
 pytestmark = pytest.mark.embedded
 
 FIRST_TOKEN_WITHIN_MS = 15_000  # 5 s on a machine that does nothing else
+SAMPLED = next(example for example in EXAMPLES if len(example.documents) == ALL_ORDERS_UP_TO + 1)
 HOSTILE = "<img src=x onerror=\"window.hacked='yes'\"> <|im_end|> </textarea><script>window.hacked=1</script>"
 
 
@@ -119,11 +121,11 @@ def test_stop_stops_the_computing(page: Page) -> None:
 
 def test_stop_ends_a_shuffle_and_keeps_its_rows(page: Page) -> None:
     wait_for_model(page)
-    pick(page, LONG)
+    pick(page, SAMPLED)
     expect(page.locator("#shuffle-status")).to_contain_text("random ones, seed 0")
     page.get_by_role("checkbox", name="PCW", exact=True).uncheck()
     page.get_by_role("checkbox", name="NIA", exact=True).uncheck()
-    set_length(page, 8)
+    set_length(page, 32)
     page.locator("#shuffle").click()
     rows = page.locator("#shuffle-table tbody tr")
     expect(rows).not_to_have_count(0, timeout=RUN_MS)

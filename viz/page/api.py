@@ -29,6 +29,7 @@ from viz.page.limits import check_rows
 from viz.page.presence import stop_if_left, while_there
 from viz.page.running import MODEL_EVENT, WAIT_S
 from viz.page.runs import Run
+from viz.page.sessions import Leavers
 from viz.page.source import Sources
 from viz.page.speed import Work
 
@@ -58,10 +59,10 @@ class Told:
     last: bool = False
 
 
-def add_api(sources: Sources, settings: HostSettings) -> None:
+def add_api(sources: Sources, settings: HostSettings, leavers: Leavers) -> None:
     """Adds /compare, /shuffle, /trace and /measure to the Blocks being built.
 
-    settings: what the host allows, to callers as to visitors.
+    settings: what the host allows, to callers as to visitors. leavers: are told of every call that has ended.
     """
 
     def compare(
@@ -176,10 +177,10 @@ def add_api(sources: Sources, settings: HostSettings) -> None:
         return _run(sources, "api measure", chosen, work, plan)
 
     for call in (compare, shuffle, trace, measure):
-        api(_checked(call), api_name=call.__name__, **MODEL_EVENT)
+        api(_checked(call, leavers), api_name=call.__name__, **MODEL_EVENT)
 
 
-def _checked(call: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+def _checked(call: Callable[..., dict[str, Any]], leavers: Leavers) -> Callable[..., dict[str, Any]]:
     """The call, with arguments as its signature has them; raises gr.Error that names one that is not."""
     checked, signature = validate_call(call), inspect.signature(call)
 
@@ -189,6 +190,8 @@ def _checked(call: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any
             return checked(**signature.bind(*values, **named).arguments)
         except ValidationError as error:
             raise gr.Error(f"The argument {first_problem(error)}.") from error
+        finally:
+            leavers.ends_call()
 
     return validated
 

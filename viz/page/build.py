@@ -23,7 +23,7 @@ from viz.page.measure_panel import build_measure, wire_measure
 from viz.page.model_panel import build_models, build_toggle, wire_models
 from viz.page.read_only import NOTE, freeze
 from viz.page.running import MODEL_EVENT, PRIVATE_EVENT, STATE_EVENT
-from viz.page.sessions import forget_those_who_left
+from viz.page.sessions import Leavers
 from viz.page.share_panel import build_share, wire_share
 from viz.page.shuffle_panel import build_shuffle, wire_shuffle
 from viz.page.source import Sources, Status
@@ -46,7 +46,8 @@ def build_page(sources: Sources, settings: HostSettings) -> gr.Blocks:
     assert library is not None
     examples = [one for one in load_examples() if len(one.documents) <= settings.most_documents]
     with GuardedBlocks(title=TITLE, analytics_enabled=False, fill_width=True) as page:
-        add_api(sources, settings)  # first, so that no private event takes one of the two names
+        leavers = Leavers(page)
+        add_api(sources, settings, leavers)  # first, so that no private event takes one of their names
         with gr.Row(elem_id="header"):
             gr.HTML(f"<h1>{TITLE}</h1><p>{QUESTION}</p>", scale=3, min_width=300)
             model = gr.HTML(status_html(source.status), elem_id="model-status", min_width=220)
@@ -110,7 +111,7 @@ def build_page(sources: Sources, settings: HostSettings) -> gr.Blocks:
         stream.click(_open_stream, trigger_mode="multiple", **MODEL_EVENT, **PRIVATE_EVENT | {"queue": True})
         page.load(_running_example, None, running_example, **PRIVATE_EVENT)
         page.load(lesson_html, None, lesson.lesson, **PRIVATE_EVENT)
-        page.unload(forget_those_who_left(page, workspace.finished))
+        page.unload(leavers.closes_page(workspace.finished))
         page.queue(max_size=settings.queue_size)
     assert isinstance(page, gr.Blocks)
     if settings.read_only:

@@ -5,6 +5,7 @@ Both are answered past the queue, also while the model runs.
 
 import time
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,8 @@ def health(sources: Sources, *, began: float) -> dict[str, Any]:
     }
 
 
-def metrics(sources: Sources, *, began: float) -> str:
-    """What /metrics says, in Prometheus' text format; began: as for health."""
+def metrics(sources: Sources, *, began: float, sessions: int) -> str:
+    """What /metrics says, in Prometheus' text format. began: as for health; sessions: that are kept."""
     runs, waiting = sources.runs, sources.line.waiting
     lines = [
         "# TYPE pine_ready gauge",
@@ -50,14 +51,19 @@ def metrics(sources: Sources, *, began: float) -> str:
         f"pine_running {runs.open - waiting}",
         "# TYPE pine_waiting gauge",
         f"pine_waiting {waiting}",
+        "# TYPE pine_sessions gauge",
+        f"pine_sessions {sessions}",
         "# TYPE pine_runs_total counter",
     ]
     lines += [f'pine_runs_total{{outcome="{outcome}"}} {count}' for outcome, count in runs.outcomes.items()]
     return "\n".join(lines) + "\n"
 
 
-def add_health(app: Starlette, sources: Sources) -> None:
-    """Adds both to a launched page, before gradio's own routes, which would take any address."""
+def add_health(app: Starlette, sources: Sources, sessions: Callable[[], int]) -> None:
+    """Adds both to a launched page, before gradio's own routes, which would take any address.
+
+    sessions: counts those of visitors and scripts that are kept in memory.
+    """
     began = time.monotonic()
 
     async def answer_health(_: Request) -> Response:
@@ -65,6 +71,6 @@ def add_health(app: Starlette, sources: Sources) -> None:
         return JSONResponse(told, status_code=200 if told["status"] == "ready" else 503)
 
     async def answer_metrics(_: Request) -> Response:
-        return PlainTextResponse(metrics(sources, began=began))
+        return PlainTextResponse(metrics(sources, began=began, sessions=sessions()))
 
     app.router.routes[:0] = [Route("/health", answer_health), Route("/metrics", answer_metrics)]
