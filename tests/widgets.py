@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import TypeVar
 
@@ -18,15 +17,13 @@ Built = TypeVar("Built")
 def built(build: Callable[[], Built]) -> Built:
     """What `build` makes with gradio.
 
-    Outside a running loop gradio makes loops that it never closes, so it is given one; and in a thread,
-    because the browser tests leave a loop of their own running in the main one.
+    Outside a running loop gradio makes loops that it never closes, so it is given one.
     """
 
     async def in_loop() -> Built:
         return build()
 
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(lambda: asyncio.run(in_loop())).result()
+    return asyncio.run(in_loop())
 
 
 @cache
