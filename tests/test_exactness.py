@@ -16,7 +16,7 @@ from pine_engine.tasks import get_task
 
 pytestmark = pytest.mark.embedded
 
-NEW_TOKENS = 4
+NEW_TOKENS = 3
 
 PROMISING = [method.name for method in METHODS.values() if method.promises_invariance]
 PUBLISHED = [name for name in PROMISING if METHODS[name].role == "method"]
@@ -117,12 +117,12 @@ def test_published_methods_do_not_change_by_one_bit(engine: Engine, count: int) 
 
 def test_variants_do_not_change_by_one_bit(engine: Engine) -> None:
     variants = [name for name in PROMISING if name not in PUBLISHED]
-    assert_no_bit_changes(engine, layout_of(engine, FACTS[:4]), variants, 2, 2)
+    assert_no_bit_changes(engine, layout_of(engine, FACTS[:4]), variants, 1, 2)
 
 
 def test_duplicate_documents_do_not_change_one_bit(engine: Engine) -> None:
     facts = [FACTS[1], FACTS[2], FACTS[1], FACTS[4], FACTS[1]]
-    assert_no_bit_changes(engine, layout_of(engine, facts), PUBLISHED, 2, 2)
+    assert_no_bit_changes(engine, layout_of(engine, facts), PUBLISHED, 1, 2)
 
 
 def test_documents_of_one_token_and_short_prompts_do_not_change_one_bit(engine: Engine) -> None:
@@ -130,12 +130,12 @@ def test_documents_of_one_token_and_short_prompts_do_not_change_one_bit(engine: 
         TokenLayout((1, 50, 60), ((70,), (80,), (90, 91, 92, 93, 94, 95, 96), (70,)), (10, 11)),
         TokenLayout((1,), ((70,), (80, 81), (90,)), (10, 11)),
     ):
-        assert_no_bit_changes(engine, layout, PUBLISHED, 2, 2)
+        assert_no_bit_changes(engine, layout, PUBLISHED, 1, 2)
 
 
 def test_fifty_documents_do_not_change_one_bit(engine: Engine) -> None:
     documents = tuple(tuple(range(100 + 7 * d, 103 + 7 * d + d % 3)) for d in range(50))
-    assert_no_bit_changes(engine, TokenLayout((1, 2, 3), documents, (10, 11, 12)), PUBLISHED, 1, 2)
+    assert_no_bit_changes(engine, TokenLayout((1, 2, 3), documents, (10, 11, 12)), PUBLISHED, 1, 1)
 
 
 def test_exact_ties_of_importance_do_not_change_one_bit(engine: Engine) -> None:
@@ -145,7 +145,7 @@ def test_exact_ties_of_importance_do_not_change_one_bit(engine: Engine) -> None:
         trace = engine.run(layout, methods=["pine"], max_new_tokens=1, trace=True).traces["pine"]
         importance = trace.suffix_importance
         assert importance is not None and (importance == importance[..., :1]).all()
-        assert_no_bit_changes(engine, layout, PUBLISHED, 2, 2)
+        assert_no_bit_changes(engine, layout, PUBLISHED, 1, 2)
 
 
 def test_controls_change(engine: Engine) -> None:

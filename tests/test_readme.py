@@ -43,8 +43,16 @@ def test_tables_of_methods_are_the_tables(tmp_path: Path) -> None:
 
 def test_images_and_linked_files_exist() -> None:
     root = Path(__file__).parent.parent
-    for target in re.findall(r"\]\((?!https?:)([^)]+)\)", README):
+    for target in re.findall(r"\]\((?!https?:|#)([^)]+)\)", README):
         assert (root / target).is_file(), target
+
+
+def test_what_the_readme_jumps_to_is_there() -> None:
+    headings = {
+        heading.lower().replace(" ", "-") for heading in re.findall(r"^## (.+)$", README, re.MULTILINE)
+    }
+    jumps = set(re.findall(r"\]\(#([^)]+)\)", README))
+    assert jumps and jumps <= headings
 
 
 def test_space_front_matter_names_the_pinned_gradio() -> None:

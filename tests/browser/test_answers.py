@@ -60,11 +60,11 @@ def test_two_answers_stand_beside_each_other_with_their_differences_marked(drawn
     opener.press("Enter")
     dialog = drawn.get_by_role("dialog", name="The answer in full")
     expect(dialog).to_be_visible()
-    dialog.get_by_label("beside").select_option("PINE")
-    assert texts(drawn, "dialog") == [answers["Vanilla"], answers["PINE"]]
+    dialog.get_by_label("beside").select_option("PCW")
+    assert texts(drawn, "dialog") == [answers["Vanilla"], answers["PCW"]]
     expected = [
         ["".join(run.words).strip() for run in runs if run.changed]
-        for runs in word_diff(answers["Vanilla"], answers["PINE"])
+        for runs in word_diff(answers["Vanilla"], answers["PCW"])
     ]
     shown = [
         [mark.strip() for mark in card.locator("mark").all_inner_texts()]
@@ -72,7 +72,7 @@ def test_two_answers_stand_beside_each_other_with_their_differences_marked(drawn
     ]
     assert shown == expected
     assert any(expected), "the answers of the example are alike; nothing was seen"
-    expect(dialog.get_by_role("status")).to_contain_text("words only under PINE")
+    expect(dialog.get_by_role("status")).to_contain_text("words only under PCW")
     first, second = (card.bounding_box() for card in dialog.locator("article").all())
     assert first and second and second["y"] > first["y"] + first["height"] - 1
     assert cut_off(drawn) == 0

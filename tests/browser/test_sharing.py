@@ -32,14 +32,14 @@ def prepare(page: Page) -> None:
     text(page, 2).fill(TYPED)
     page.locator(".page-card-2").get_by_role("button", name="Up").click()
     expect(text(page, 1)).to_have_value(TYPED)
-    set_length(page, 16)
+    set_length(page, 8)
 
 
 def assert_prepared(page: Page) -> None:
     expect(text(page, 1)).to_have_value(TYPED)
     expect(text(page, 2)).to_have_value(SHORT.documents[0].text)
     expect(page.locator("#question textarea")).to_have_value(SHORT.question)
-    expect(page.locator("#length input[type=number]")).to_have_value("16")
+    expect(page.locator("#length input[type=number]")).to_have_value("8")
     assert page.locator("#documents .pine-badge").all_inner_texts() == ["B", "A"]
 
 
