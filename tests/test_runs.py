@@ -247,7 +247,8 @@ def test_work_that_was_done_is_estimated_as_long_as_it_took(
     speed.learn(done, seconds)
     assert speed.seconds(done) == pytest.approx(seconds)
     assert speed.seconds(Work(prompt_tokens=3 * prompt_tokens)) == pytest.approx(2 * seconds)
-    assert speed.estimate(done) == f"Takes about {in_words(speed.seconds(done))}."
+    assert speed.estimate(done) == f"Takes at most about {in_words(speed.seconds(done))}."
+    assert speed.estimate(Work(1, prompt_tokens)).startswith("Takes about ")
 
 
 def test_writing_is_not_estimated_from_reading() -> None:

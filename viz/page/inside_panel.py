@@ -86,14 +86,19 @@ def spoken(label: str) -> str:
     return str(Markup('<p role="status" class="pine-sr">{}</p>').format(label and f"Query: {label}"))
 
 
+def called(name: str) -> Markup:
+    """HTML: a word of the glossary in parentheses, which stay with it where a line ends."""
+    return Markup('<span class="page-together">({})</span>').format(term(name))
+
+
 def build_inside() -> InsidePanel:
     """Makes the widgets, empty."""
     pictures = {}
     with gr.Column(elem_id="inside-section", elem_classes="page-section"):
         gr.HTML(
-            f"<h2>Look inside</h2><p>Why the answers differ: who may read whom ({term('mask')}), where every "
-            f"{term('query')} sees every document ({term('position')}), and which documents it finds "
-            f"important ({term('importance')}). Click in a picture to select there, here and in all others; "
+            f"<h2>Look inside</h2><p>Why the answers differ: who may read whom {called('mask')}, where every "
+            f"{term('query')} sees every document {called('position')}, and which documents it finds "
+            f"important {called('importance')}. Click in a picture to select there, here and in all others; "
             "Escape goes back.</p>"
         )
         bridge = gr.HTML("", elem_id="pick-bridge", js_on_load=BRIDGE)

@@ -85,12 +85,15 @@ class Speed:
         return reading + work.new_tokens * total.write_s / max(1, total.new_tokens)
 
     def estimate(self, work: Work) -> str:
-        """A sentence: how long planned work takes; before any run, how much it is; "" for none."""
+        """A sentence: how long planned work takes; before any run, how much it is; "" for none.
+
+        At most so long where answers are written, since they may end before they are as long as they may be.
+        """
         if not work.prompts:
             return ""
         seconds = self.seconds(work)
         if seconds is not None:
-            return f"Takes about {in_words(seconds)}."
+            return f"Takes {'at most ' if work.new_tokens else ''}about {in_words(seconds)}."
         read = f"{work.prompts:,} prompt{'s' if work.prompts != 1 else ''} to read"
         tokens = f"{read}, {work.prompt_tokens:,} tokens in all"
         return f"{tokens}; up to {work.new_tokens:,} to write." if work.new_tokens else f"{tokens}."
