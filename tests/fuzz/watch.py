@@ -12,7 +12,10 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 
 READABLE = (
-    *(str(ROOT / name) for name in ("app.py", "assets", "pine_engine", "tests", "viz")),
+    *(
+        str(ROOT / name)
+        for name in ("app.py", "assets", "pine_engine", "pine_explorer.egg-info", "tests", "viz")
+    ),
     sys.prefix,
     sys.base_prefix,
     *(os.path.realpath(folder) for folder in (sys.prefix, sys.base_prefix)),
