@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import json
 import logging
 import os
@@ -105,6 +106,7 @@ def test_what_no_page_sends_is_refused_without_a_traceback(
 def test_every_function_of_the_page_answers_who_calls_it_out_of_turn(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """With what the page has at first, and with nothing in any widget."""
     engine = tiny_engine()
     page = built(lambda: app.build_app(EngineSource(lambda: engine, "tiny")))
     called = [
@@ -112,8 +114,8 @@ def test_every_function_of_the_page_answers_who_calls_it_out_of_turn(
     ]
     assert len(called) > 40
 
-    async def call(index: int) -> None:
-        data = [usual_value(widget) for widget in page.fns[index].inputs]
+    async def call(index: int, *, empty: bool) -> None:
+        data = [None if empty else usual_value(widget) for widget in page.fns[index].inputs]
         state = gr.state_holder.SessionState(page)
         with contextlib.suppress(gr.Error):
             await page.process_api(
@@ -124,9 +126,9 @@ def test_every_function_of_the_page_answers_who_calls_it_out_of_turn(
                 request=gr.Request(query_params={}),
             )
 
-    for index in called:
+    for index, empty in itertools.product(called, (False, True)):
         caplog.clear()
-        asyncio.run(call(index))
+        asyncio.run(call(index, empty=empty))
         assert not [record.exc_info for record in caplog.records if record.exc_info], page.fns[index].name
 
 

@@ -21,7 +21,9 @@ def wire_choices(page: Workspace, examples: Sequence[Example]) -> None:
     """Connects the two dropdowns."""
     by_name = {example.name: example for example in examples}
 
-    def pick_example(name: str, *editor_values: Any) -> dict[Any, Any]:
+    def pick_example(name: str | None, *editor_values: Any) -> dict[Any, Any]:
+        if name is None:
+            return dict(gr.skip())
         example = by_name[name]
         return filled(
             page,
