@@ -137,7 +137,7 @@ def throw_requests(doors: Doors, count: int, seed: int, tally: Tally) -> None:
 
     def get(address: str) -> bool:
         try:
-            response = page.http.get(address)
+            response = page.http.get(address, follow_redirects=True)
         except (httpx.InvalidURL, httpx.RemoteProtocolError):
             return False  # no such address can be sent; or the stream of a call that is not there ends
         if SECRET in response.text:
