@@ -152,5 +152,5 @@ def test_a_page_of_a_server_that_has_ended_says_what_to_do(app: ServedApp) -> No
 
 
 def test_five_visitors_at_once_each_get_their_own_answers(app: ServedApp) -> None:
-    report = asyncio.run(measure(app.url, app.process.pid, visitors=5, seconds=4))
+    report = asyncio.run(measure(app.url, app.process.pid, visitors=5, seconds=8))
     assert report.runs > 0 and report.faults == []
