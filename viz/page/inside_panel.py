@@ -135,7 +135,7 @@ def wire_inside(panel: InsidePanel, finished: gr.State, run_events: Sequence[Any
     """Connects the widgets. finished: state with the last finished run; run_events: what writes it."""
     pictures = list(panel.pictures.values())
 
-    def show_run(run: "FinishedRun | None", wanted: dict[str, Any], tab: str) -> Any:
+    def show_run(run: "FinishedRun | None", wanted: dict[str, Any]) -> Any:
         if run is None:
             return gr.skip()
         from viz.page.reading import (
@@ -160,16 +160,21 @@ def wire_inside(panel: InsidePanel, finished: gr.State, run_events: Sequence[Any
             panel.layer: gr.update(choices=_numbered("layer", layers), value=_shown(first.layer)),
             panel.head: gr.update(choices=_numbered("head", heads), value=_shown(first.head)),
             **dict.fromkeys(pictures, ""),
-            panel.pictures[tab]: drawing(tab)(run, first),
         }
 
+    def draw_tab(run: "FinishedRun | None", selection: Selection | None, tab: str) -> Any:
+        if run is None or selection is None:
+            return gr.skip()
+        return {panel.pictures[tab]: drawing(tab)(run, selection)}
+
+    # Drawn once the old pictures are away: a tab that was opened in between would be emptied and stay so.
     for event in run_events:
         event.then(
             show_run,
-            [finished, panel.wanted, panel.tab],
+            [finished, panel.wanted],
             [panel.summary, panel.body, panel.selection, panel.wanted, *panel.controls, *pictures],
             **PRIVATE_EVENT,
-        )
+        ).then(draw_tab, [finished, panel.selection, panel.tab], pictures, **PRIVATE_EVENT)
 
     def show(run: "FinishedRun", selection: Selection, tab: str) -> dict[Any, Any]:
         return {
