@@ -141,7 +141,7 @@ def _bar(tell: Callable[[float], None] | None = None) -> type:
     """A progress bar, as the hub's client takes them, that draws nothing and tells the bytes that came."""
     from tqdm.auto import tqdm
 
-    class Bar(tqdm):  # type: ignore[misc]
+    class Bar(tqdm):  # type: ignore[misc]  # tqdm has no types
         def __init__(self, *_: Any, **options: Any) -> None:
             # There are three bars: of files, of bytes on their way, and of bytes written.
             self._tells = options.get("unit") == "B" and options.get("desc") != "Downloading bytes"

@@ -23,8 +23,8 @@ CODE = ["".join(cell["source"]) for cell in CELLS if cell["cell_type"] == "code"
 def displays(shown: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Puts a stand-in for IPython.display in place: what is displayed goes into `shown`."""
     module = ModuleType("IPython.display")
-    module.HTML = lambda data: SimpleNamespace(data=data)  # type: ignore[attr-defined]
-    module.display = lambda html: shown.append(html.data)  # type: ignore[attr-defined]
+    module.HTML = lambda data: SimpleNamespace(data=data)
+    module.display = lambda html: shown.append(html.data)
     monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
     monkeypatch.setitem(sys.modules, "IPython.display", module)
 

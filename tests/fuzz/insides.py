@@ -130,7 +130,7 @@ def throw_links(doors: Doors, count: int, seed: int, tally: Tally) -> None:
 
     for number, code in enumerate(corpus.draws(corpus.CODES, count, seed)):
         read = own_draft if number % 3 == 0 else from_code
-        tally.judge(code, lambda read=read, code=code: bool(to_code(read(code))))  # type: ignore[misc]
+        tally.judge(code, lambda read=read, code=code: bool(to_code(read(code))))
 
 
 def throw_files(doors: Doors, count: int, seed: int, tally: Tally) -> None:
@@ -160,5 +160,5 @@ def throw_files(doors: Doors, count: int, seed: int, tally: Tally) -> None:
         read, endings = readers[0] if kind else generator.choice(readers)
         path = doors.folder / f"file{number}{kind or generator.choice(endings)}"
         path.write_bytes(content)
-        tally.judge((path.name, content[:100]), lambda read=read, path=path: read(path) is not None)  # type: ignore[misc]
+        tally.judge((path.name, content[:100]), lambda read=read, path=path: read(path) is not None)
         path.unlink()

@@ -169,8 +169,8 @@ def throw_requests(doors: Doors, count: int, seed: int, tally: Tally) -> None:
     for how, what in corpus.draws(kinds, count, seed):
         match how:
             case "get":
-                tally.judge(what, lambda what=what: get(what))  # type: ignore[misc]
+                tally.judge(what, lambda what=what: get(what))
             case "post":
-                tally.judge(what, lambda what=what: post(*what))  # type: ignore[misc]
+                tally.judge(what, lambda what=what: post(*what))
             case _:
-                tally.judge(what, lambda what=what: upload(*what))  # type: ignore[misc]
+                tally.judge(what, lambda what=what: upload(*what))
