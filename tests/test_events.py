@@ -42,6 +42,6 @@ def test_what_writes_a_state_that_others_follow_tells_them(page: gr.Blocks) -> N
     assert len(followed) == 3  # whether the model is there, which was chosen, and which documents are
     writers = [event for event in page.fns.values() if followed & {output._id for output in event.outputs}]
     assert [event.name for event in writers if not event.queue] == []
-    assert {"edit", "upload", "pick_example", "restore", "open_file", "look"} <= {
+    assert {"edit", "upload", "pick_example", "pick_again", "restore", "open_file", "look"} <= {
         event.name for event in writers
     }

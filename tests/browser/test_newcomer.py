@@ -20,6 +20,7 @@ from tests.browser.driving import (
     open_tab,
     pick,
     picture,
+    save,
     set_length,
     text,
     wait_for_model,
@@ -216,6 +217,30 @@ def test_a_mistake_is_explained_and_what_was_typed_is_kept(page: Page) -> None:
     page.locator("#shuffle").click()
     expect(page.locator("#shuffle-status").get_by_role("alert")).to_contain_text("Document B is empty")
     expect(page.locator("#stop-shuffle")).to_be_disabled()
+
+
+def test_only_choosing_an_example_replaces_what_was_typed(page: Page, tmp_path: Path) -> None:
+    wait_for_model(page)
+    examples = page.get_by_label("Example", exact=True)
+    text(page, 1).fill("typed")
+    examples.focus()
+    page.keyboard.press("Tab")
+    text(page, 2).fill("typed as well")
+    file = save(page, page.locator("#save-session"), tmp_path)  # an answer of the server, after that event
+    typed = json.loads(file.read_text())["documents"]
+    assert [document["text"] for document in typed[:2]] == ["typed", "typed as well"]
+    expect(text(page, 1)).to_have_value("typed")
+
+    pick(page, DEFAULT)
+    expect(text(page, 1)).to_have_value(DEFAULT.documents[0].text)
+    give(page, "#open-session", file)
+    expect(text(page, 1)).to_have_value("typed")
+    expect(examples).to_have_value("")
+    examples.focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(text(page, 1)).to_have_value(DEFAULT.documents[0].text)
+    expect(examples).to_have_value(DEFAULT.name)
 
 
 def test_hostile_text_is_shown_and_never_executed(

@@ -20,12 +20,13 @@ from viz.page.workspace import Workspace, instruction_for
 def wire_choices(page: Workspace, examples: Sequence[Example]) -> None:
     """Connects the two dropdowns."""
     by_name = {example.name: example for example in examples}
+    picked = gr.State(examples[0].name)
 
     def pick_example(name: str | None, *editor_values: Any) -> dict[Any, Any]:
         if name is None:
-            return dict(gr.skip())
+            return {picked: None}
         example = by_name[name]
-        return filled(
+        return {picked: name} | filled(
             page,
             read(*editor_values),
             entries_from([(document.title, document.text) for document in example.documents]),
@@ -37,7 +38,13 @@ def wire_choices(page: Workspace, examples: Sequence[Example]) -> None:
             shown=first_shown(example, DEFAULT_METHODS),
         )
 
-    page.example.input(pick_example, [page.example, *page.editor.inputs], filled_widgets(page), **STATE_EVENT)
+    def pick_again(before: str | None, event: gr.SelectData, *values: Any) -> Any:
+        return pick_example(*values) if event.value == before else gr.skip()
+
+    # Not at its input, of which gradio also tells when somebody merely leaves the list.
+    inputs, outputs = [page.example, *page.editor.inputs], [picked, *filled_widgets(page)]
+    page.example.change(pick_example, inputs, outputs, **STATE_EVENT)
+    page.example.select(pick_again, [picked, *inputs], outputs, **STATE_EVENT)
 
     def pick_task(task: str, instruction: str, *editor_values: Any) -> dict[Any, Any]:
         updates = renamed(page, task, read(*editor_values), {})

@@ -200,6 +200,7 @@ def _wire_opening(
             note=note,
             shown=Shown(waiting_cards(session.methods), session.task),
         ) | {
+            page.example: None,
             page.methods: list(session.methods),
             page.length: length,
             inside.wanted: session.selection,
@@ -236,6 +237,7 @@ def _wire_opening(
         return opened | {panel.open: None, panel.message: ""}
 
     widgets = [
+        page.example,
         *filled_widgets(page),
         page.editor.opened,
         page.methods,
