@@ -12,6 +12,7 @@ from markupsafe import escape
 from pine_engine.errors import InputError
 from viz.page.failures import explain
 from viz.page.frugal import FrugalBlocks
+from viz.page.whole import WholeBlocks
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +21,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 NOT_FROM_THE_PAGE = "This page did not send what was received; reload it and try again."
 
 
-class GuardedBlocks(FrugalBlocks):
+class GuardedBlocks(FrugalBlocks, WholeBlocks):
     """Blocks that are called by anybody, with anything.
 
     gradio hides a failure from the visitor and writes its traceback into the log, also where a visitor's
