@@ -51,7 +51,7 @@
     return focused === document.body || (focused === left.element && focused.dataset.pick !== left.pick);
   };
 
-  new MutationObserver(() => {
+  const bringFocusBack = () => {
     if (!left?.id || !hasLostFocus()) return;
     const all = [...(document.getElementById(left.id)?.querySelectorAll("[data-pick]") ?? [])];
     const alike = all.filter((element) => element.dataset.pick === left.pick);
@@ -60,7 +60,8 @@
     if (!back) return;
     if (back.tabIndex < 0) back.tabIndex = 0;
     back.focus({ preventScroll: true });
-  }).observe(document.documentElement, { childList: true, subtree: true, attributeFilter: ["data-pick"] });
+    left = { ...left, element: back };
+  };
 
   const nameOf = (head) => {
     const named = head && [...head.querySelectorAll("[title]")].at(-1);
@@ -183,12 +184,18 @@
     const details = target instanceof Element && target.closest("summary")?.parentElement;
     if (details && details.matches("details.pine-more[id]")) opened.set(details.id, !details.open);
   });
-  new MutationObserver(() => {
+  const openAgain = () => {
     for (const [id, open] of opened) {
       const details = document.getElementById(id);
       if (details && details.open !== open) details.open = open;
     }
-  }).observe(document, { childList: true, subtree: true, attributeFilter: ["open"] });
+  };
+
+  // In this order: nothing in what is closed can have the focus.
+  new MutationObserver(() => {
+    openAgain();
+    bringFocusBack();
+  }).observe(document, { childList: true, subtree: true, attributeFilter: ["open", "data-pick"] });
 
   // Numbers -------------------------------------------------------------------------------------------
 

@@ -36,15 +36,5 @@
     if (again) document.getElementById("run").click();
   };
 
-  /* The draft is kept when a visitor pauses: at each letter it would hold up the typing. */
-  const PAUSE_MS = 800;
-  let pause = 0;
-  const afterPause = (event) => {
-    if (!event.target.closest?.("#workspace")) return;
-    clearTimeout(pause);
-    pause = setTimeout(() => document.getElementById("keep-draft")?.click(), PAUSE_MS);
-  };
-  for (const kind of ["input", "change"]) document.addEventListener(kind, afterPause);
-
   window.pineSharing = { copy, save, opened };
 })();

@@ -37,9 +37,16 @@ def test_only_what_runs_the_model_waits_in_the_queue(page: gr.Blocks) -> None:
     }
 
 
+def test_what_shows_no_progress_names_no_widget_for_it(page: gr.Blocks) -> None:
+    silent = [event for event in page.fns.values() if event.outputs and event.show_progress == "hidden"]
+    own = [event for event in silent if event.api_visibility == "private"]
+    assert len(own) > 50
+    assert [event.name for event in own if event.show_progress_on != []] == []
+
+
 def test_what_writes_a_state_that_others_follow_tells_them(page: gr.Blocks) -> None:
     followed = followed_states(page)
-    assert len(followed) == 3  # whether the model is there, which was chosen, and which documents are
+    assert len(followed) == 4  # is the model there, which was chosen, which documents, what is new in them
     writers = [event for event in page.fns.values() if followed & {output._id for output in event.outputs}]
     assert [event.name for event in writers if not event.queue] == []
     assert {"edit", "upload", "pick_example", "pick_again", "restore", "open_file", "look"} <= {

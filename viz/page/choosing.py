@@ -38,8 +38,8 @@ def wire_choices(page: Workspace, examples: Sequence[Example]) -> None:
             shown=first_shown(example, DEFAULT_METHODS),
         )
 
-    def pick_again(before: str | None, event: gr.SelectData, *values: Any) -> Any:
-        return pick_example(*values) if event.value == before else gr.skip()
+    def pick_again(before: str | None, name: str | None, *editor_values: Any) -> Any:
+        return pick_example(name, *editor_values) if name == before else gr.skip()
 
     # Not at its input, of which gradio also tells when somebody merely leaves the list.
     inputs, outputs = [page.example, *page.editor.inputs], [picked, *filled_widgets(page)]

@@ -65,7 +65,7 @@ def wire_counting(
     ready: gr.State,
     runs: Sequence[Any],
 ) -> None:
-    """Counts whenever what is counted changes, and after each of the events of a run, which were measured.
+    """Counts when what is counted was changed, and after each of the events of a run, which were measured.
 
     chosen: see wire_job. ready: state that changes when a model has been loaded.
     """
@@ -96,12 +96,11 @@ def wire_counting(
 
     inputs = [chosen, shuffle.count, shuffle.controls, *page.inputs]
     outputs = [page.total, *(card.count for card in page.editor.cards), *(bar.estimate for bar in bars)]
-    typed = [*page.editor.typed, page.question, page.instruction, page.task, page.length]
-    picked = [page.methods, shuffle.count, shuffle.controls, page.editor.identities, ready]
-    # A change event answers the newest value last and drops those between, which is all the
-    # debouncing that a few milliseconds of tokenizing need.
+    paused = gr.Button(visible="hidden", elem_id="count-form")  # pressed by assets/typing.js
+    picked: list[Any] = [page.task, page.instruction, page.methods, page.length]
+    picked += [shuffle.count, shuffle.controls, page.editor.written, ready]
     gr.on(
-        [widget.change for widget in (*typed, *picked)],
+        [paused.click, *(widget.change for widget in picked)],
         count,
         inputs,
         outputs,

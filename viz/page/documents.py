@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from time import monotonic_ns
 from typing import Any
 
 import gradio as gr
@@ -169,11 +170,13 @@ class Card:
 class Editor:
     """The widgets of the editor. most: documents that it takes.
 
-    identities: state, the identity of the document in each shown slot. removed: state, what Undo brings back,
-    None if nothing was removed. opened: state, whether this server has opened the page.
+    identities: state, the identity of the document in each shown slot. written: state, another number each
+    time the server has written into a card. removed: state, what Undo brings back, or None. opened: state,
+    whether this server has opened the page.
     """
 
     identities: gr.State
+    written: gr.State
     opened: gr.State
     removed: gr.State
     cards: tuple[Card, ...]
@@ -200,7 +203,8 @@ class Editor:
     @property
     def outputs(self) -> list[Any]:
         """What `write` and `rename` may update."""
-        widgets: list[Any] = [self.identities, self.removed, self.add, self.undo, self.pasted, self.message]
+        widgets: list[Any] = [self.identities, self.written, self.removed, self.pasted, self.message]
+        widgets += [self.add, self.undo]
         for card in self.cards:
             widgets += [card.group, card.header, card.title, card.text]
         return widgets
@@ -224,7 +228,10 @@ def read(identities: Sequence[int], *values: Any) -> Entries:
 
 def write(editor: Editor, before: Entries, after: Entries, nouns: Nouns = DOCUMENTS) -> dict[Any, Any]:
     """Updates that turn one content into another; cards that stay the same are not touched."""
-    updates: dict[Any, Any] = {editor.identities: tuple(entry.identity for entry in after)}
+    updates: dict[Any, Any] = {
+        editor.identities: tuple(entry.identity for entry in after),
+        editor.written: monotonic_ns(),
+    }
     for slot, card in enumerate(editor.cards):
         old = before[slot] if slot < len(before) else None
         new = after[slot] if slot < len(after) else None
@@ -323,6 +330,7 @@ def build_editor(entries: Entries, nouns: Nouns = DOCUMENTS, most: int = MAX_DOC
     message = gr.HTML("", elem_id="documents-message", elem_classes="page-message")
     return Editor(
         identities=gr.State(tuple(entry.identity for entry in entries)),
+        written=gr.State(0),
         opened=gr.State(False),
         removed=gr.State(None),
         cards=cards,

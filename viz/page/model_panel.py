@@ -11,7 +11,7 @@ from viz.page.failures import explain, notice
 from viz.page.jobs import JobBar, Updates, build_bar, build_buttons
 from viz.page.library import WAIT_S, Choice, Library
 from viz.page.offered import facts_html, offered
-from viz.page.running import MODEL_EVENT, PRIVATE_EVENT
+from viz.page.running import PRIVATE_EVENT, STATE_EVENT
 from viz.page.runs import StopFlag
 
 OPEN, CLOSE = "Choose a model", "Close"
@@ -144,10 +144,8 @@ def wire_models(panel: ModelPanel, library: Library, ready: gr.State) -> None:
         load,
         [panel.bar.stopping, *asked],
         [panel.bar.status, panel.bar.stop, panel.chosen, panel.facts],
-        show_progress="hidden",
-        api_visibility="private",
         trigger_mode="once",
-        **MODEL_EVENT,
+        **STATE_EVENT,
     )
 
 

@@ -25,8 +25,14 @@ WAIT_S = 0.8
 Each word costs the server some milliseconds, and many may wait.
 """
 
-PRIVATE_EVENT: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
-"""Options of events that only redraw the page: answered at once, past those who wait for the model.
+PRIVATE_EVENT: dict[str, Any] = {
+    "show_progress": "hidden",
+    "show_progress_on": [],
+    "api_visibility": "private",
+    "queue": False,
+}
+"""Options of events that only redraw the page: answered at once, past those who wait for the model. Each says
+that it shows no progress, and where: gradio spends half a millisecond on every widget of which it might.
 
 Through the queue an answer could be lost: gradio closes a visitor's stream of answers after each last one,
 and an event that joins in that moment has none.

@@ -33,7 +33,7 @@ class SharePanel:
     """The widgets.
 
     handed: what the browser is to take, never shown. again: whether the opened session had answers. keep:
-    never shown, pressed by assets/sharing.js when a visitor pauses. draft: in the visitor's browser, the
+    never shown, pressed by assets/typing.js when a visitor pauses. draft: in the visitor's browser, the
     code of what was entered last.
     """
 
@@ -121,7 +121,7 @@ def wire_share(
 
     # Not at each change of each widget: with so many, typing would wait for it.
     gr.on(
-        [panel.keep.click, page.editor.identities.change, page.task.change],
+        [panel.keep.click, page.editor.written.change, page.task.change],
         keep,
         [page.accepted, *page.inputs],
         panel.draft,

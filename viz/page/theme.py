@@ -11,14 +11,16 @@ STYLESHEETS = (ASSETS / "figures.css", ASSETS / "style.css")
 SCRIPTS = ("pictures.js", "lesson.js")
 """Of assets; a saved lesson holds them too."""
 
+PAGE_SCRIPTS = ("clone.js", "events.js", "answers.js", "projector.js", "sharing.js", "typing.js", "keys.js")
+"""Of assets, for the page alone."""
+
 _SANS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "Noto Sans", "sans-serif")
 _MONO = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace")
 
 
 def page_head() -> str:
     """HTML for the head of the page: its scripts, in the page itself."""
-    names = (*SCRIPTS, "events.js", "answers.js", "projector.js", "sharing.js", "keys.js")
-    scripts = [(ASSETS / name).read_text(encoding="utf-8") for name in names]
+    scripts = [(ASSETS / name).read_text(encoding="utf-8") for name in (*SCRIPTS, *PAGE_SCRIPTS)]
     return "".join(f"<script>{script}</script>" for script in scripts)
 
 
