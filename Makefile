@@ -17,8 +17,7 @@ setup: $(VENV)/.stamp-run ## Install what the app needs, and the embedded model
 run: $(VENV)/.stamp-run ## Start the app (ARGS="..." is passed on)
 	$(BIN)/python app.py $(ARGS)
 
-# One thread each: most tests wait for Python or for the page, not for a product. Those without a browser run two at a
-# time; a browser and the model it talks to need the machine for themselves.
+# Two at a time, of one thread each: most tests wait for Python or for the page, not for a product.
 test: $(VENV)/.stamp-dev ## Run all tests (ARGS="-k name" runs just those)
 ifdef ARGS
 	$(BIN)/python -m pytest $(ARGS)

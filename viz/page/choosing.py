@@ -22,7 +22,7 @@ def wire_choices(page: Workspace, examples: Sequence[Example]) -> None:
     by_name = {example.name: example for example in examples}
     picked = gr.State(examples[0].name)
 
-    def pick_example(name: str | None, *editor_values: Any) -> dict[Any, Any]:
+    def pick_example(name: str | None, task: str, *editor_values: Any) -> dict[Any, Any]:
         if name is None:
             return {picked: None}
         example = by_name[name]
@@ -36,13 +36,14 @@ def wire_choices(page: Workspace, examples: Sequence[Example]) -> None:
             accepted="\n".join(example.answers),
             note=example.note,
             shown=first_shown(example, DEFAULT_METHODS),
+            named=task,
         )
 
-    def pick_again(before: str | None, name: str | None, *editor_values: Any) -> Any:
-        return pick_example(name, *editor_values) if name == before else gr.skip()
+    def pick_again(before: str | None, name: str | None, *values: Any) -> Any:
+        return pick_example(name, *values) if name == before else gr.skip()
 
     # Not at its input, of which gradio also tells when somebody merely leaves the list.
-    inputs, outputs = [page.example, *page.editor.inputs], [picked, *filled_widgets(page)]
+    inputs, outputs = [page.example, page.task, *page.editor.inputs], [picked, *filled_widgets(page)]
     page.example.change(pick_example, inputs, outputs, **STATE_EVENT)
     page.example.select(pick_again, [picked, *inputs], outputs, **STATE_EVENT)
 
@@ -69,15 +70,17 @@ def filled(
     accepted: str,
     note: str,
     shown: Shown,
+    named: str | None = None,
 ) -> dict[Any, Any]:
     """Updates that put something else into the form, and these cards beside it.
 
-    before, after: the documents. instruction: empty for the task's own.
+    before, after: the documents. instruction: empty for the task's own. named: the task whose names the parts
+    of the form have, if that is known.
     """
     row = get_task(task)
     values = write(page.editor, before, after, row.nouns) | {page.question: question}
     return (
-        renamed(page, task, after, values)
+        (values if task == named else renamed(page, task, after, values))
         | {
             page.task: task,
             page.note: notice(note, kind="note"),
