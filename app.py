@@ -26,7 +26,7 @@ from viz.page.host_settings import DEFAULTS, HostSettings, allowed_models, read_
 from viz.page.library import Choice, Library, shown
 from viz.page.line import Line
 from viz.page.runs import Runs
-from viz.page.shutdown import end_signal, shut_down
+from viz.page.shutdown import end_signal, shut_down, wait_for_end
 from viz.page.source import EngineSource, Sources
 from viz.page.theme import STYLESHEETS, page_head, page_theme
 
@@ -152,7 +152,7 @@ def main() -> None:
     )
     add_health(served, sources, lambda: len(demo.state_holder.session_data))
     source.start()
-    told_to_end.wait()
+    wait_for_end(told_to_end)
     shut_down(demo, sources.runs, settings.shutdown_seconds)
 
 

@@ -4,6 +4,8 @@ import json
 import re
 import shutil
 import signal
+import subprocess
+import sys
 import threading
 import time
 import urllib.error
@@ -30,6 +32,28 @@ from viz.page.runs import Runs
 from viz.page.source import EngineSource, Sources
 
 ROOT = Path(__file__).parents[1]
+
+
+TOLD_IN_A_THREAD = """
+import signal, sys, threading, time
+from viz.page.shutdown import end_signal, wait_for_end
+
+told = end_signal()
+def receive():
+    time.sleep(0.5)
+    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+    time.sleep(60)
+
+threading.Thread(target=receive, daemon=True).start()
+wait_for_end(told)
+print("told")
+"""
+
+
+def test_a_signal_is_heard_in_whatever_thread_it_comes() -> None:
+    command = [sys.executable, "-c", TOLD_IN_A_THREAD]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=True)
+    assert ended.stdout == "told\n"
 
 
 # health, without a process

@@ -19,6 +19,10 @@ LAST_WORDS_S = 0.5
 """Seconds in which the last sentences still reach the pages."""
 
 
+LOOK_S = 1.0
+"""How often the main thread looks whether the process was told to end."""
+
+
 def end_signal() -> threading.Event:
     """Set once the process is told to end by SIGTERM or SIGINT, which do nothing else any more."""
     told = threading.Event()
@@ -29,6 +33,16 @@ def end_signal() -> threading.Event:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, tell)
     return told
+
+
+def wait_for_end(told: threading.Event) -> None:
+    """Returns once the process was told to end.
+
+    Not one long wait: the system may hand a signal to any thread, and Python answers it in the main thread,
+    once that does something again.
+    """
+    while not told.wait(LOOK_S):
+        pass
 
 
 def shut_down(page: gr.Blocks, runs: Runs, patience_s: float) -> None:
