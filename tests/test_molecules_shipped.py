@@ -50,15 +50,15 @@ def test_the_example_of_the_page_is_answered_with_a_molecule(engine: Engine, met
     assert 5 <= len(answer.text) <= 30
 
 
-def test_pine_writes_one_molecule_in_all_orders_and_vanilla_several(engine: Engine) -> None:
-    """After reading, all 720 orders are the same to the last bit; of the molecules written then every
-    fortieth is compared, since writing all of them takes half a minute more."""
+def test_pine_writes_one_molecule_whatever_the_order_and_vanilla_several(engine: Engine) -> None:
+    """After reading, every sixth of the 720 orders is the same to the last bit; of the molecules written then
+    every fortieth is compared. All of them take two minutes."""
     layout = request_layout(engine, page_example())
     assert len(ALL_ORDERS) == 720
     with torch.inference_mode():
         read = [
             engine.prefill(layout.reorder(order), get_method("pine"), room=1, rows_kept=1)[1]
-            for order in ALL_ORDERS
+            for order in ALL_ORDERS[::6]
         ]
     assert all(torch.equal(read[0], logits) for logits in read)
     some = ALL_ORDERS[::40]

@@ -82,7 +82,7 @@ def changed(**fields: Any) -> dict[str, Any]:
         (packed(b"\xff\xfe"), "the link is no saved session"),
         (packed(b"[" * 100_000), "the link is no saved session"),
         (packed(b" " * (LARGEST_BYTES + 1)), f"the link holds more than {LARGEST_BYTES:,} bytes"),
-        (packed(b" " * 300_000_000), f"the link holds more than {LARGEST_BYTES:,} bytes"),
+        (packed(b" " * 30_000_000), f"the link holds more than {LARGEST_BYTES:,} bytes"),
         (packed(changed(task="poetry")), "unknown task 'poetry'; choose from: "),
         (packed(changed(methods=["magic"])), "unknown method 'magic'; choose from: "),
         (packed(changed(methods="pine")), "no saved session: methods: input should be a valid"),
