@@ -88,6 +88,11 @@ def test_a_verdict_is_read_and_scored_and_a_set_of_rows_measured(page: Page, tmp
     report = save(page, page.locator("#measure-report"), tmp_path).read_text(encoding="utf-8")
     assert "retrieval_qa.jsonl" in report
 
+    page.get_by_label("Rows", exact=True).focus()
+    page.keyboard.press("Tab")
+    page.wait_for_timeout(1000)
+    expect(page.locator("#measure-limit input[type=number]")).to_have_value("2")  # nothing was chosen
+
     set_number(page, "#measure-limit", 6)
     page.locator("#measure-run").click()
     expect(page.locator("#measure-tables .pine-score")).to_contain_text("of 48 records", timeout=RUN_MS)

@@ -250,12 +250,13 @@ def _wire_rows(panel: MeasurePanel, page: gr.Blocks, settings: HostSettings) -> 
 
     def choose(name: str, own: DataSet | None) -> dict[Any, Any]:
         try:
-            return fit(chosen_rows(name, own)) | {panel.message: ""}
+            said = {} if name == OWN else {panel.message: ""}  # of own rows it was said what they are
+            return fit(chosen_rows(name, own)) | said
         except Exception as error:
             return {panel.message: notice(explain(error), kind="error")}
 
     picked = gr.on(
-        [page.load, panel.rows.input],
+        [page.load, panel.rows.change],  # not its input, which is told of by leaving the list as well
         choose,
         [panel.rows, panel.own],
         [panel.message, *chosen],
