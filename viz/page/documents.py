@@ -196,11 +196,6 @@ class Editor:
         return [self.identities, *titles, *texts, self.opened]
 
     @property
-    def typed(self) -> list[Any]:
-        """The fields: all titles, all texts."""
-        return self.inputs[1:-1]
-
-    @property
     def outputs(self) -> list[Any]:
         """What `write` and `rename` may update."""
         widgets: list[Any] = [self.identities, self.written, self.removed, self.pasted, self.message]
