@@ -32,7 +32,7 @@ PRIVATE_EVENT: dict[str, Any] = {
     "queue": False,
 }
 """Options of events that only redraw the page: answered at once, past those who wait for the model. Each says
-that it shows no progress, and where: gradio spends half a millisecond on every widget of which it might.
+that it shows no progress, and where: gradio spends time on every widget of which it might.
 
 Through the queue an answer could be lost: gradio closes a visitor's stream of answers after each last one,
 and an event that joins in that moment has none.
