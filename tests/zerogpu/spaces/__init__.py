@@ -48,7 +48,7 @@ def _packed(value: Any) -> bytes:
     return buffer.getvalue()
 
 
-def GPU(*, duration: Callable[..., int]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:  # noqa: N802
+def GPU(*, duration: Callable[..., int]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:  # noqa: N802 - its name in spaces
     """The decorator."""
 
     def decorate(task: Callable[..., Generator[Any, None, None]]) -> Callable[..., Any]:
