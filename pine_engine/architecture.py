@@ -29,10 +29,13 @@ ROTATES_IN_WINDOWS = frozenset(("afmoe", "cohere2", "cohere2_moe", "exaone4", "e
 KINDS_OF_ATTENTION = frozenset(("full_attention", "sliding_attention", "chunked_attention"))
 """Layer types in which a query sees every key, or every one within a window."""
 
-DYNAMIC_ROPE_TYPES = ("dynamic", "longrope")
-"""Rope types whose frequencies change with the prompt's length."""
+DYNAMIC_ROPE_TYPE = "dynamic"
+"""The rope type whose frequencies change with every length."""
 
-SUPPORTED_ROPE_TYPES = "'default', 'linear', 'llama3' or 'yarn'"
+CHANGING_ROPE_TYPE = "longrope"
+"""The rope type that has two sets of frequencies, the second for prompts longer than some length."""
+
+SUPPORTED_ROPE_TYPES = "'default', 'linear', 'llama3', 'yarn' or 'longrope'"
 
 ADVICE = "use a plain RoPE model such as Llama, Qwen2 or Mistral"
 
@@ -46,17 +49,24 @@ def refusal(config: "PretrainedConfig") -> str | None:
     found = _unsupported(config)
     if found is not None:
         return f"{found}; {ADVICE}"
-    dynamic = [
-        parameters["rope_type"]
-        for parameters in _rope_parameters(config)
-        if parameters.get("rope_type") in DYNAMIC_ROPE_TYPES
-    ]
-    if dynamic:
+    if any(parameters.get("rope_type") == DYNAMIC_ROPE_TYPE for parameters in _rope_parameters(config)):
         return (
-            f"its rope type {dynamic[0]!r} (dynamic RoPE) changes the frequencies with the prompt's length, "
+            f"its rope type {DYNAMIC_ROPE_TYPE!r} (dynamic RoPE) changes the frequencies with every length, "
             f"so that positions are not comparable; use a model with rope type {SUPPORTED_ROPE_TYPES}"
         )
     return None
+
+
+def lengths_of_change(config: "PretrainedConfig") -> list[int]:
+    """Lengths of prompts, in tokens, behind which the model rotates by other frequencies (longrope)."""
+    config = config.get_text_config()
+    return sorted(
+        {
+            int(parameters["original_max_position_embeddings"])
+            for parameters in _rope_parameters(config)
+            if parameters.get("rope_type") == CHANGING_ROPE_TYPE
+        }
+    )
 
 
 def _unsupported(config: "PretrainedConfig") -> str | None:
@@ -89,10 +99,12 @@ def _unsupported(config: "PretrainedConfig") -> str | None:
             "its positions are learned or fixed vectors added to the tokens, not rotary, so a document "
             "cannot be moved after it was read"
         )
+    if kind == "diffllama":
+        return "its attention is a difference of two softmaxes (differential attention), not supported here"
+    if hasattr(config, "H_cycles"):
+        return "it runs the same layers several times in cycles, and PINE knows only layers that run once"
     if kind in SINKS:
         return "its attention has sinks (learned scores without a key), which are not supported"
-    if any(parameters != ropes[0] for parameters in ropes[1:]):
-        return "it rotates some layers by other frequencies than others, which is not supported"
     rotates = getattr(config, "no_rope_layers", None) or [1]  # the name's opposite: 0 is a layer without
     windows = "sliding_attention" in layer_types
     if not all(rotates) or (kind in ROTATES_IN_WINDOWS and windows and "full_attention" in layer_types):

@@ -31,6 +31,12 @@ class Scoring:
     softcap: float | None = None
 
 
+def copied(rows: Tensor) -> Tensor:
+    """The same rows (heads, n, d) at a place of their own in memory, where kernels treat them alike wherever
+    they stood; a slice of one row, or of one head, counts as contiguous where it stands."""
+    return rows.clone(memory_format=torch.contiguous_format)
+
+
 def causal_tail(
     query: Tensor, key: Tensor, value: Tensor, scoring: Scoring, bias: Tensor | None = None
 ) -> Tensor:

@@ -30,6 +30,9 @@ from pine_engine.prompt import Prompt
 from pine_engine.run import wait_for
 from pine_engine.state import Row
 
+BATCH_ROWS = 8
+"""Answers that are written together if nobody says otherwise."""
+
 
 @dataclass(frozen=True)
 class ReadPrompt:
@@ -59,7 +62,7 @@ def answer_batch(
     *,
     method: str | Sequence[str] = "pine",
     max_new_tokens: int = 64,
-    batch_size: int = 8,
+    batch_size: int = BATCH_ROWS,
 ) -> Generator[tuple[int, Answer], None, None]:
     """Answers prompts greedily; yields (index of the prompt, its answer) as soon as one is done.
 
@@ -91,7 +94,7 @@ def write_answers(
     prompts: Iterator[ReadPrompt],
     *,
     max_new_tokens: int,
-    batch_size: int = 8,
+    batch_size: int = BATCH_ROWS,
     on_layer: Callable[[int], None] = lambda _: None,
 ) -> Generator[Written, None, None]:
     """Answers prompts that somebody else reads; yields each answer as soon as it is done.

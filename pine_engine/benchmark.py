@@ -14,7 +14,6 @@ from transformers import PreTrainedModel
 
 from pine_engine.engine import Engine
 from pine_engine.errors import InputError
-from pine_engine.forward import NAME
 from pine_engine.layout import TokenLayout
 from pine_engine.memory import device_peak_mb, process_peak_mb, synchronize
 from pine_engine.state import input_device
@@ -181,12 +180,13 @@ def run_benchmark(
 
 @contextmanager
 def stock_attention(model: PreTrainedModel) -> Iterator[None]:
-    """The engine's model with its own fused attention again, for as long as the block runs."""
+    """The model with its own fused attention, for as long as the block runs."""
+    before = model.config._attn_implementation
     model.set_attn_implementation("sdpa")
     try:
         yield
     finally:
-        model.set_attn_implementation(NAME)
+        model.set_attn_implementation(before)
 
 
 @torch.inference_mode()

@@ -36,8 +36,8 @@ def attend_continuation(
     first = row.num_read(layer)
     if cache.blocks is None:
         if not state.plan.model_rotates:
-            positions = state.positions[first : first + count]
-            query, key = (state.rotate(part, positions).to(part.dtype) for part in (query, key))
+            positions, rotation = state.positions[first : first + count], state.rotation(layer)
+            query, key = (rotation.rotate(part, positions).to(part.dtype) for part in (query, key))
         cache.append(key, value)
         keys, values = cache.keys[:, : cache.length], cache.values[:, : cache.length]
         bias = None if state.key_bias is None else state.key_bias[: cache.length]
@@ -45,12 +45,13 @@ def attend_continuation(
             record_suffix(state, state.recorder, layer, first, query, keys, scoring, bias)
         return causal_tail(query, keys, values, scoring, bias)
 
-    assert state.table is not None and state.block_layout is not None
+    assert state.block_layout is not None
+    rotation = state.rotation(layer)
     dtype, num_heads = cache.keys.dtype, query.shape[0]
     # Once for both: decoding takes as long as its small operations are many.
-    pairs = state.rope.to_pairs(torch.cat((query.to(dtype) * scoring.scale, key.to(dtype))))
+    pairs = rotation.rope.to_pairs(torch.cat((query.to(dtype) * scoring.scale, key.to(dtype))))
     positions = state.positions[first : first + count]
-    turned = from_pairs(pairs * state.table[positions])
+    turned = from_pairs(pairs * rotation.table[positions])
     cache.append(turned[num_heads:], value.to(dtype))
     pairs, rotated = pairs[:num_heads], turned[:num_heads]
     outputs = []
@@ -84,12 +85,10 @@ def attend_continuation(
 def _turn_to_documents(row: Row, layer: int, pairs: Tensor, positions: Tensor) -> Tensor:
     """Scaled suffix queries (H, Q, d/2), unrotated, turned to where they see each document: (H, Q, D, d)."""
     state, blocks = row.state, row.cache.layers[layer].blocks
-    assert blocks and state.block_layout and state.table is not None
-    query = from_pairs(pairs)
-    if state.rope.scale != 1:
-        query = query / state.rope.scale**2
+    assert blocks and state.block_layout
+    rotation = state.rotation(layer)
     ranking = rank_for_suffix(
-        query,
+        from_pairs(rotation.rope.unscaled(pairs)),
         blocks.unrotated_keys,
         state.padding,
         state.block_layout,
@@ -98,7 +97,7 @@ def _turn_to_documents(row: Row, layer: int, pairs: Tensor, positions: Tensor) -
     )
     if state.recorder:
         state.recorder.record_suffix(layer, state.block_layout, ranking.importance, ranking.starts)
-    return document_queries(pairs, positions, ranking.starts, state.table)
+    return document_queries(pairs, positions, ranking.starts, rotation.table)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """The engine: one loaded model that answers prompts under several methods at once."""
 
-import math
 import os
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -8,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from pine_engine import models
@@ -17,6 +16,7 @@ from pine_engine.continuation import ContinuationPass
 from pine_engine.embedded import Progress
 from pine_engine.errors import InputError
 from pine_engine.events import Event, RunDone, RunResult
+from pine_engine.forward import run_pass
 from pine_engine.kv_cache import KVCache
 from pine_engine.layout import TokenLayout, tokenize, tokenize_text
 from pine_engine.methods import Method, get_methods
@@ -29,20 +29,7 @@ from pine_engine.run import Run
 from pine_engine.state import Row, input_device, new_state
 from pine_engine.streaming import in_thread
 from pine_engine.trace import TraceRecorder, TraceRequest
-
-ALIKE_ROWS = 12
-"""Rows from which on a float32 matrix product gives each row the same bits wherever it stands; shorter
-prompts are padded to it (docs/exactness.md)."""
-
-ELEMENTS_PER_THREAD = 32_768
-"""Fewest elements for which torch's elementwise operations on the CPU use one more thread."""
-
-ELEMENTS_AT_ONCE = 32
-"""Elements that one step of these operations computes with AVX-512; narrower ones divide it."""
-
-BATCH_ROWS = 8
-"""float32 decoding batches are padded to a multiple of it: products of 8 rows are faster than of 2 to 4,
-and their rows are alike."""
+from pine_engine.wiring import Wiring
 
 
 @dataclass(frozen=True)
@@ -93,7 +80,7 @@ class Engine:
         self.max_context: int = max_context or models.max_context(model)
         self.num_layers: int = config.num_hidden_layers
         self.num_heads: int = config.num_attention_heads
-        self.rope = prove(model)
+        self.wirings = prove(model)
         # Encoding text as data flips a setting of the tokenizer for the time of the call.
         self._tokenizer_lock = threading.Lock()
 
@@ -304,9 +291,8 @@ class Engine:
         documents, need not be read again where they are the same. To be called under
         torch.inference_mode.
         """
-        state = new_state(
-            build_plan(method, layout), rope=self.rope, model=self.model, room=room, recorder=recorder
-        )
+        wiring = self.wiring_for(layout)
+        state = new_state(build_plan(method, layout), wiring=wiring, room=room, recorder=recorder)
         # A trace tells how documents were read, and where single tokens are asked for, prefixes too.
         donors = [] if recorder and recorder.request.token_ranges else list(donors)
         if recorder is None and (donor := find_documents(donors, state)):
@@ -314,20 +300,16 @@ class Engine:
             return row, self.extend([row], [layout.suffix], on_layer)[0, -rows_kept:]
         prefix_of = find_prefix(donors, state)
         first = layout.prefix_length if prefix_of else 0
-        count = layout.num_tokens - first
-        padding = self.rows_alike(count) - count
-        ids = torch.tensor([*layout.ids[first:], *[0] * padding], device=input_device(self.model))
-        position_ids = nn.functional.pad(state.position_ids(first, count), (0, padding))
-        kept = torch.arange(count - rows_kept if rows_kept else 0, count, device=ids.device)
+        ids = torch.tensor([layout.ids[first:]], device=input_device(wiring.network))
         row = Row(state, KVCache([]))
-        logits: Tensor = self.model(
-            input_ids=ids[None],
-            position_ids=position_ids,
-            use_cache=False,
-            logits_to_keep=kept if padding else rows_kept,
-            pine_pass=PrefillPass(row, room, on_layer, prefix_of),
-        ).logits[0]
-        return row, logits
+        logits = run_pass(
+            wiring.network,
+            PrefillPass(row, room, on_layer, prefix_of),
+            ids,
+            state.position_ids(first, ids.shape[1]),
+            logits_to_keep=rows_kept,
+        )
+        return row, logits[0]
 
     def extend(
         self,
@@ -340,39 +322,35 @@ class Engine:
         rows: of any prompts and methods, None for one that has ended; it keeps its place in the batch,
         because the shape of a matrix product can change the last bit of its rows.
         """
-        tokens = torch.tensor(ids, device=input_device(self.model))
-        count = tokens.shape[1]
+        wirings = list({id(row.state.wiring): row.state.wiring for row in rows if row}.values())
+        parts = [self._extend_under(wiring, rows, ids, on_layer) for wiring in wirings]
+        if len(parts) == 1:
+            return parts[0]
+        own = torch.tensor([wirings.index(row.state.wiring) if row else 0 for row in rows])
+        return torch.stack(parts)[own, torch.arange(len(rows))]
+
+    def _extend_under(
+        self,
+        wiring: Wiring,
+        rows: Sequence[Row | None],
+        ids: Sequence[Sequence[int]],
+        on_layer: Callable[[int], None],
+    ) -> Tensor:
+        """extend for those of the rows that this network has read; the others keep their places."""
+        own = [row if row and row.state.wiring is wiring else None for row in rows]
+        tokens = torch.tensor(ids, device=input_device(wiring.network))
+        zeros = torch.zeros_like(tokens[:1])
         position_ids = torch.cat(
-            [
-                torch.zeros_like(tokens[:1]) if row is None else row.state.position_ids(row.num_read(), count)
-                for row in rows
-            ]
+            [zeros if row is None else row.state.position_ids(row.num_read(), tokens.shape[1]) for row in own]
         )
-        padding = -len(rows) % BATCH_ROWS if len(rows) > 1 and self.model.dtype == torch.float32 else 0
-        logits: Tensor = self.model(
-            input_ids=nn.functional.pad(tokens, (0, 0, 0, padding)),
-            position_ids=nn.functional.pad(position_ids, (0, 0, 0, padding)),
-            use_cache=False,
-            pine_pass=ContinuationPass(rows, on_layer),
-        ).logits
-        return logits[: len(rows)]
+        return run_pass(wiring.network, ContinuationPass(own, on_layer), tokens, position_ids)
 
-    def rows_alike(self, count: int) -> int:
-        """To how many rows a prompt is filled up, so that no token's bits depend on where it stands.
-
-        On the CPU torch gives each thread a part of an activation's elements and computes the last few
-        of a part with other instructions: every part must end where a token ends.
-        """
-        if self.model.dtype != torch.float32 or self.device != "cpu":
-            return count
-        rows = max(count, ALIKE_ROWS)
-        stated = getattr(self.model.config.get_text_config(), "intermediate_size", None)
-        width = stated if isinstance(stated, int) else 1
-        while True:
-            parts = min(torch.get_num_threads(), math.ceil(rows * width / ELEMENTS_PER_THREAD))
-            if rows % parts == 0 and rows // parts * width % ELEMENTS_AT_ONCE == 0:
-                return rows
-            rows += 1
+    def wiring_for(self, layout: TokenLayout) -> Wiring:
+        """The network that reads a prompt of this length; what it answers is read by the same."""
+        ranges = (
+            wiring for wiring in self.wirings if wiring.longest is None or layout.num_tokens <= wiring.longest
+        )
+        return next(ranges)
 
     def check_length(self, layout: TokenLayout, max_new_tokens: int) -> None:
         """Raises InputError if prompt and answer do not fit the model's context."""

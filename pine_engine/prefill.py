@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from pine_engine.attention import Scoring, causal_tail, lay_out, positions_of, rank_for_documents
+from pine_engine.attention import Scoring, causal_tail, copied, lay_out, positions_of, rank_for_documents
 from pine_engine.continuation import attend_continuation
 from pine_engine.kv_cache import DocumentBlocks, LayerCache, new_layer
 from pine_engine.layout import TokenLayout
@@ -88,13 +88,13 @@ class PrefillPass:
         """Rotated keys and values (G, S, d) of the prefix from the row that has read it, as this row's
         method uses them: as the model gives them, or in pair layout and compute dtype."""
         assert self.prefix_of
-        state, theirs = self.row.state, self.prefix_of.state
+        state, theirs, rope = self.row.state, self.prefix_of.state, self.row.state.rope(layer)
         cache, length = self.prefix_of.cache.layers[layer], state.plan.layout.prefix_length
         keys, values = (part[:, :length].to(state.compute_dtype) for part in (cache.keys, cache.values))
         if state.plan.model_rotates:
-            keys = keys if theirs.plan.model_rotates else state.rope.to_vectors(as_pairs(keys))
+            keys = keys if theirs.plan.model_rotates else rope.to_vectors(as_pairs(keys))
             return keys.to(model_dtype), values.to(model_dtype)
-        return (from_pairs(state.rope.to_pairs(keys)) if theirs.plan.model_rotates else keys), values
+        return (from_pairs(rope.to_pairs(keys)) if theirs.plan.model_rotates else keys), values
 
     def _attend_prefix(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scoring: Scoring, output: Tensor
@@ -105,9 +105,9 @@ class PrefillPass:
         query, key, value = query[:, rows], key[:, rows], value[:, rows]
         keys, values = key, value
         if not state.plan.model_rotates:
-            positions = state.positions[rows]
-            query = state.rotate(query, positions).to(query.dtype)
-            keys, values = state.rotate(key, positions), value.to(state.compute_dtype)
+            positions, rotation = state.positions[rows], state.rotation(layer)
+            query = rotation.rotate(query, positions).to(query.dtype)
+            keys, values = rotation.rotate(key, positions), value.to(state.compute_dtype)
         output[:, rows] = causal_tail(query, keys.to(key.dtype), value, scoring)
         if state.recorder:
             index = torch.arange(rows.stop, device=key.device)
@@ -132,7 +132,7 @@ class PrefillPass:
                 torch.cat((front, part[:, rows]), dim=1)
                 for front, part in zip(prefix, (key, value), strict=True)
             )
-            output[:, rows] = causal_tail(query[:, rows].contiguous(), keys, values, scoring)
+            output[:, rows] = causal_tail(copied(query[:, rows]), keys, values, scoring)
             if state.recorder:
                 start = rows.start + layout.prefix_length
                 index = torch.arange(start, rows.stop + layout.prefix_length, device=key.device)
@@ -142,9 +142,10 @@ class PrefillPass:
             stored = state.stored_order - layout.prefix_length
             key, value = key[:, stored], value[:, stored]
         if state.suffix_shift is not None:
-            assert state.table is not None
-            turned = state.rope.to_pairs(key.to(state.compute_dtype)) * state.table[state.suffix_shift]
-            key = state.rope.to_vectors(turned).to(key.dtype)
+            rotation = state.rotation(layer)
+            turned = rotation.rope.to_pairs(key.to(state.compute_dtype))
+            turned = turned * rotation.table[state.suffix_shift]
+            key = rotation.rope.to_vectors(turned).to(key.dtype)
         cache = self._open_layer(key, blocks=None)
         cache.append(*prefix)
         cache.append(key, value)
@@ -167,15 +168,16 @@ class PrefillPass:
         otherwise at another place in memory.
         """
         state = self.row.state
-        plan, blocks, table = state.plan, state.block_layout, state.table
-        assert blocks is not None and table is not None
+        plan, blocks, rotation = state.plan, state.block_layout, state.rotation(layer)
+        assert blocks is not None
+        rope, table = rotation.rope, rotation.table
         first, end = plan.layout.prefix_length, plan.layout.documents_end
         dtype = state.compute_dtype
 
         stored = blocks.token_index - first
-        query_pairs = state.rope.to_pairs(query[:, stored].to(dtype))
+        query_pairs = rope.to_pairs(query[:, stored].to(dtype))
         rotated = from_pairs(query_pairs * table[state.positions[blocks.token_index]]).to(query.dtype)
-        key_pairs = state.rope.to_pairs(key[:, stored].to(dtype))
+        key_pairs = rope.to_pairs(key[:, stored].to(dtype))
         values = torch.cat((prefix[1].to(value.dtype), value[:, stored]), dim=1)
         starts = self._document_starts(layer, query_pairs, key_pairs, scoring)
         in_input_order = _document_rows(plan.layout)
@@ -191,7 +193,7 @@ class PrefillPass:
         keys_out, values_out = source.new_empty(0), values.new_empty(0)
         for document, index_in_input in enumerate(blocks.order.tolist()):
             own_rows = in_input_order[index_in_input]
-            own_query = rotated[:, blocks.rows[document]].contiguous()
+            own_query = copied(rotated[:, blocks.rows[document]])
             slots = lay_out(starts[document], document, visible[document], blocks)
             index = torch.cat((prefix_index, (slots + first).expand(heads_held, -1)), dim=1)
             index = (index + head_offset).flatten()
@@ -220,7 +222,7 @@ class PrefillPass:
                     physical.expand(heads_held, -1),
                     scoring,
                 )
-        self._keep(key, value, key_pairs, values[:, first:], prefix)
+        self._keep(layer, key, value, key_pairs, values[:, first:], prefix)
 
     def _document_starts(
         self, layer: int, query_pairs: Tensor, key_pairs: Tensor, scoring: Scoring
@@ -233,7 +235,7 @@ class PrefillPass:
         if plan.document_starts is not None:
             order = blocks.order
             return plan.document_starts.to(order.device)[order][:, order][:, None]
-        query = from_pairs(query_pairs) * (scoring.scale / state.rope.scale**2)
+        query = from_pairs(state.rope(layer).unscaled(query_pairs)) * scoring.scale
         ranked = rank_for_documents(
             [query[:, part].reshape(key_pairs.shape[0], -1, query.shape[-1]) for part in blocks.rows],
             from_pairs(key_pairs),
@@ -247,15 +249,21 @@ class PrefillPass:
         return ranked.starts
 
     def _keep(
-        self, key: Tensor, value: Tensor, key_pairs: Tensor, values: Tensor, prefix: tuple[Tensor, Tensor]
+        self,
+        layer: int,
+        key: Tensor,
+        value: Tensor,
+        key_pairs: Tensor,
+        values: Tensor,
+        prefix: tuple[Tensor, Tensor],
     ) -> None:
         """Fills the cache: keys where the suffix sees them, or, where it ranks, by document and offset.
 
         key, value: (G, documents, d) in physical order; key_pairs, values: the same by slot.
         """
         state = self.row.state
-        plan, blocks, table = state.plan, state.block_layout, state.table
-        assert blocks is not None and table is not None
+        plan, blocks, rotation = state.plan, state.block_layout, state.rotation(layer)
+        assert blocks is not None
         if plan.suffix_document_starts is not None:
             layout = plan.layout
             moved = plan.suffix_document_starts - torch.from_numpy(layout.document_starts)
@@ -263,10 +271,10 @@ class PrefillPass:
             positions = moved + torch.arange(layout.prefix_length, layout.documents_end)
             cache = self._open_layer(key, blocks=None)
             cache.append(*prefix)
-            cache.append(state.rotate(key, positions.to(key.device)), value)
+            cache.append(rotation.rotate(key, positions.to(key.device)), value)
             return
         document_blocks = DocumentBlocks(
-            keys=blocks.split(from_pairs(key_pairs * table[blocks.offset])),
+            keys=blocks.split(from_pairs(key_pairs * rotation.table[blocks.offset])),
             values=values.to(state.compute_dtype).contiguous(),
             unrotated_keys=from_pairs(key_pairs),
         )

@@ -1,32 +1,34 @@
 """A model proves itself when it is loaded: its rotation and its attention, against ours."""
 
+import math
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from pine_engine.architecture import ADVICE, refusal, sliding_window
+from pine_engine.architecture import ADVICE, lengths_of_change, refusal, sliding_window
 from pine_engine.attention import Scoring
 from pine_engine.checkpoint import one_line
 from pine_engine.errors import ModelError
-from pine_engine.forward import NAME, Pass
+from pine_engine.forward import Pass, run_pass
 from pine_engine.kv_cache import KVCache
 from pine_engine.layout import TokenLayout
 from pine_engine.methods import METHODS
 from pine_engine.plan import build_plan
 from pine_engine.prefill import PrefillPass
-from pine_engine.rope import Pairing, Rope, find_rope, from_pairs
+from pine_engine.rope import LayerRopes, Rope, from_pairs, possible_ropes
+from pine_engine.rowwise import Callers, replace_callers
 from pine_engine.state import Row, input_device, new_state
+from pine_engine.wiring import Wiring, hold_frequencies, over_the_same_weights, wire
 
 PREFIX_TOKENS, DOCUMENT_TOKENS, SUFFIX_TOKENS = 5, 23, 7
+PROBE_TOKENS = PREFIX_TOKENS + DOCUMENT_TOKENS + SUFFIX_TOKENS
 
 TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 """Largest relative deviation allowed of our arithmetic from the model's own, by dtype. Rounding stays
 well below; a wrong rotation, mask or scale is above it by orders of magnitude. Transformers' own attention
 takes its softmax in float32 for float64 models too."""
-
-PAIRINGS: tuple[Pairing, ...] = ("half", "interleaved")
 
 
 @dataclass
@@ -44,9 +46,10 @@ class _CapturePass:
         return torch.zeros_like(query)
 
 
-@torch.inference_mode()
-def prove(model: PreTrainedModel) -> Rope:
-    """The model's rope, after showing that our arithmetic is the model's own; ours is then registered.
+def prove(model: PreTrainedModel) -> tuple[Wiring, ...]:
+    """Networks over the model's weights that compute with our attention, after showing that this is the
+    model's own: one, or one for each range of prompt lengths where the model's frequencies change (longrope),
+    the shortest first. The model itself is neither run nor changed.
 
     Asks the config first; checks that tokens meet in attention only; compares the rotation in every layer;
     then compares the logits of a short prompt, vanilla through our function, and PINE with one document,
@@ -56,58 +59,77 @@ def prove(model: PreTrainedModel) -> Rope:
     reason = refusal(model.config)
     if reason:
         raise ModelError(f"{type(model).__name__}: {reason}")
-    config = model.config.get_text_config()
-    vocabulary: int = config.vocab_size
-    generator = torch.Generator().manual_seed(0)
-    count = PREFIX_TOKENS + DOCUMENT_TOKENS + SUFFIX_TOKENS
-    window = sliding_window(config) or count
-    if window < count:
+    window = sliding_window(model.config) or PROBE_TOKENS
+    if window < PROBE_TOKENS:
         raise ModelError(
             f"{type(model).__name__}: its sliding window is {window} tokens, which would cut even a prompt "
-            f"of {count}; {ADVICE}"
+            f"of {PROBE_TOKENS}; {ADVICE}"
         )
-    ids = torch.randint(vocabulary, (count,), generator=generator)
-    if model.config._attn_implementation == NAME:  # wrapped before
-        model.set_attn_implementation("eager")
-    own = model(input_ids=ids[None].to(input_device(model)), use_cache=False).logits[0]
+    return tuple(_prove_range(model, longest) for longest in (*lengths_of_change(model.config), None))
 
-    model.set_attn_implementation(NAME)
-    rope = _find_rotation(model, ids)
+
+@torch.no_grad()
+def _prove_range(model: PreTrainedModel, longest: int | None) -> Wiring:
+    """The network for prompts of up to `longest` tokens; for longer ones if None."""
+    vocabulary: int = model.config.get_text_config().vocab_size
+    ids = torch.randint(vocabulary, (PROBE_TOKENS,), generator=torch.Generator().manual_seed(0))
+    network = over_the_same_weights(model)
+    hold_frequencies(network, longest or max(lengths_of_change(model.config), default=0) + 1)
+    own = network(input_ids=ids[None].to(input_device(network)), use_cache=False).logits[0]
+    _refuse_numbers(network, own)
+
+    wire(network)
+    callers = Callers()
+    with callers:
+        _capture(network, ids, torch.arange(len(ids), device=input_device(network)))
+    replace_callers(callers.modules)
+    wiring = Wiring(network, _find_rotation(network, ids), longest)
     parts = ids.split([PREFIX_TOKENS, DOCUMENT_TOKENS, SUFFIX_TOKENS])
     prefix, document, suffix = (tuple(part.tolist()) for part in parts)
     layout = TokenLayout(prefix, (document,), suffix)
     for name in ("vanilla", "pine"):
-        deviation = _logit_deviation(_run(model, rope, layout, name), own)
+        deviation = _logit_deviation(_run(wiring, layout, name), own)
         if not deviation <= TOLERANCE[own.dtype]:
             raise ModelError(
                 f"{type(model).__name__}: attention through PINE's function ({name}, one document) deviates "
                 f"from the model's own by {deviation:.1e}, more than {TOLERANCE[own.dtype]:.0e}; the model "
                 f"does something in its attention that is not supported; {ADVICE}"
             )
-    return rope
+    return wiring
 
 
-def _find_rotation(model: PreTrainedModel, ids: Tensor) -> Rope:
-    candidates = [find_rope(model, pairing) for pairing in PAIRINGS]
-    positions = torch.arange(len(ids), device=input_device(model))
-    rotated, logits = _capture(model, ids, positions)
-    unrotated, _ = _capture(model, ids, torch.zeros_like(positions))
-    _refuse_other_mixing(model, ids, logits)
-    _refuse_hidden_softcap(model, rotated.softcaps)
-    worst: dict[Pairing, float] = {}
-    for rope in candidates:
-        worst[rope.pairing] = max(
-            _rotation_deviation(rope, before, after)
-            for layers in zip(unrotated.seen, rotated.seen, strict=True)
-            for before, after in zip(*layers, strict=True)
+def _refuse_numbers(network: PreTrainedModel, logits: Tensor) -> None:
+    """Raises ModelError if the logits (n, V) of the model's own attention are not all numbers."""
+    if logits.isfinite().all():
+        return
+    broken = [name for name, weight in network.named_parameters() if not weight.isfinite().all()]
+    found = "load it in bfloat16 or float32"
+    if broken:
+        found = (
+            f"{len(broken)} of its weights hold NaN or infinity, the first is {broken[0]}; load whole ones"
         )
-    best = min(candidates, key=lambda rope: worst[rope.pairing])
-    if not worst[best.pairing] <= TOLERANCE[logits.dtype]:
-        raise ModelError(
-            f"{type(model).__name__}: its rotation by position deviates from plain RoPE by "
-            f"{worst[best.pairing]:.1e} in some layer, so PINE cannot place documents in it; {ADVICE}"
-        )
-    return best
+    raise ModelError(f"{type(network).__name__}: its own logits are not all numbers; {found}")
+
+
+def _find_rotation(network: PreTrainedModel, ids: Tensor) -> LayerRopes:
+    candidates = possible_ropes(network)
+    positions = torch.arange(len(ids), device=input_device(network))
+    rotated, logits = _capture(network, ids, positions)
+    unrotated, _ = _capture(network, ids, torch.zeros_like(positions))
+    _refuse_other_mixing(network, ids, logits)
+    _refuse_hidden_softcap(network, rotated.softcaps)
+    found: list[int] = []
+    for layers in zip(unrotated.seen, rotated.seen, strict=True):
+        worst = [_rotation_deviation(rope, layers) for rope in candidates]
+        best = min(worst)
+        if not best <= TOLERANCE[logits.dtype]:
+            raise ModelError(
+                f"{type(network).__name__}: its rotation by position deviates from plain RoPE by {best:.1e} "
+                f"in layer {len(found)}, so PINE cannot place documents in it; {ADVICE}"
+            )
+        found.append(worst.index(best))
+    kinds = list(dict.fromkeys(found))
+    return LayerRopes(tuple(candidates[kind] for kind in kinds), tuple(map(kinds.index, found)))
 
 
 def _capture(model: PreTrainedModel, ids: Tensor, positions: Tensor) -> tuple[_CapturePass, Tensor]:
@@ -150,8 +172,18 @@ def _refuse_other_mixing(model: PreTrainedModel, ids: Tensor, logits: Tensor) ->
         )
 
 
-def _rotation_deviation(rope: Rope, before: Tensor, after: Tensor) -> float:
-    """Deviation of our rotation of `before` (heads, n, d), unrotated, from the model's own, `after`."""
+def _rotation_deviation(rope: Rope, layers: tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]) -> float:
+    """Largest deviation of our rotation of a layer's queries and keys from the model's own.
+
+    layers: both unrotated, then both as the model rotates them, each (heads, n, d).
+    """
+    unrotated, rotated = layers
+    return max(_deviation_of(rope, *pair) for pair in zip(unrotated, rotated, strict=True))
+
+
+def _deviation_of(rope: Rope, before: Tensor, after: Tensor) -> float:
+    if 2 * rope.inverse_frequencies.shape[-1] > before.shape[-1]:  # of other heads, such as those that see
+        return math.inf
     dtype = torch.promote_types(before.dtype, torch.float32)
     table = rope.table(before.shape[1], before.shape[2], dtype)
     before, after = (vectors.to(table.device, dtype) for vectors in (before, after))
@@ -171,31 +203,21 @@ def _logit_deviation(ours: Tensor, own: Tensor) -> float:
     return (deviation / own.double().abs().max().clamp_min(1e-30)).item()
 
 
-def _run(model: PreTrainedModel, rope: Rope, layout: TokenLayout, name: str) -> Tensor:
-    state = new_state(build_plan(METHODS[name], layout), rope=rope, model=model, room=0, recorder=None)
+def _run(wiring: Wiring, layout: TokenLayout, name: str) -> Tensor:
+    state = new_state(build_plan(METHODS[name], layout), wiring=wiring, room=0, recorder=None)
     prefill = PrefillPass(Row(state, KVCache([])), room=0, on_layer=lambda _: None)
-    return _forward(model, torch.tensor(layout.ids), state.position_ids(0, layout.num_tokens)[0], prefill)
+    ids, position_ids = torch.tensor(layout.ids), state.position_ids(0, layout.num_tokens)[0]
+    return _forward(wiring.network, ids, position_ids, prefill)
 
 
 def _forward(model: PreTrainedModel, ids: Tensor, positions: Tensor, pine_pass: Pass) -> Tensor:
     """Logits (n, V) of one pass through our attention function."""
     try:
-        logits: Tensor = model(
-            input_ids=ids[None].to(input_device(model)),
-            position_ids=positions[None],
-            use_cache=False,
-            pine_pass=pine_pass,
-        ).logits[0]
+        return run_pass(model, pine_pass, ids[None].to(input_device(model)), positions[None])[0]
     except ModelError as error:  # what our function says that a layer asked of it
         raise ModelError(f"{type(model).__name__}: {error}; {ADVICE}") from error
     except Exception as error:  # what a family's own code raises when it gives or expects something else
-        if isinstance(error, TypeError) and "pine_pass" in str(error):
-            raise ModelError(
-                f"{type(model).__name__}: its layers do not hand the arguments of `forward` on to attention, "
-                f"so that it cannot be told who sees whom; {ADVICE}"
-            ) from error
         raise ModelError(
             f"{type(model).__name__} cannot be run with PINE's attention function ({one_line(error)}); "
             f"{ADVICE}"
         ) from error
-    return logits

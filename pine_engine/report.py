@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from pine_engine.engine import Engine
 from pine_engine.events import RunResult
 from pine_engine.invariance import OrderSummary
+from pine_engine.kernels import Check
 from pine_engine.layout import TokenLayout
 from pine_engine.methods import METHODS
 from pine_engine.profiling import Share
-from pine_engine.selftest import Check
 
 Json = dict[str, Any]
 

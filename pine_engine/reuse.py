@@ -27,7 +27,8 @@ class Memory:
 def find_prefix(rows: Iterable[Row], state: PromptState) -> Row | None:
     """A row that has read the prefix of `state`'s prompt, under any method; None for an empty prefix."""
     prefix = state.plan.layout.prefix
-    return next((row for row in rows if row.state.plan.layout.prefix == prefix != ()), None)
+    alike = (row for row in rows if row.state.wiring is state.wiring)
+    return next((row for row in alike if row.state.plan.layout.prefix == prefix != ()), None)
 
 
 def find_documents(rows: Iterable[Row], state: PromptState) -> Row | None:
@@ -43,13 +44,13 @@ def fork(donor: Row, state: PromptState, room: int) -> Row:
     """
     layout = state.plan.layout
     layers = []
-    for layer in donor.cache.layers:
+    for index, layer in enumerate(donor.cache.layers):
         length = layout.prefix_length if layer.blocks else layout.documents_end
         keys = layer.keys[:, :length]
         if state.suffix_shift is not None and donor.state.suffix_shift is None:
-            assert state.table is not None
-            turned = state.rope.to_pairs(keys[:, layout.prefix_length :].to(state.compute_dtype))
-            turned = state.rope.to_vectors(turned * state.table[state.suffix_shift])
+            rotation = state.rotation(index)
+            turned = rotation.rope.to_pairs(keys[:, layout.prefix_length :].to(state.compute_dtype))
+            turned = rotation.rope.to_vectors(turned * rotation.table[state.suffix_shift])
             keys = torch.cat((keys[:, : layout.prefix_length], turned.to(keys.dtype)), dim=1)
         cache = empty_like(layer, length + layout.suffix_length + room)
         cache.append(keys, layer.values[:, :length])
@@ -59,6 +60,8 @@ def fork(donor: Row, state: PromptState, room: int) -> Row:
 
 def _shares_documents(donor: PromptState, state: PromptState) -> bool:
     theirs, ours = donor.plan, state.plan
+    if donor.wiring is not state.wiring:
+        return False
     if theirs.layout.prefix != ours.layout.prefix or theirs.method.encoding != ours.method.encoding:
         return False
     if donor.suffix_shift is not None and theirs.method.positions != ours.method.positions:

@@ -4,26 +4,31 @@ A head vector is read as complex pairs, so that a rotation is one product. Queri
 this pair layout through the attention: a scalar product does not depend on the order of dimensions.
 """
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
-from pine_engine.architecture import ADVICE, DYNAMIC_ROPE_TYPES, SUPPORTED_ROPE_TYPES
+from pine_engine.architecture import ADVICE
 from pine_engine.errors import ModelError
 
 Pairing = Literal["half", "interleaved"]
 """Which two dimensions turn together: i and i + d/2, or 2i and 2i + 1. It differs between families."""
 
 
+FREQUENCIES = "inv_freq"
+"""How the names of buffers with inverse frequencies end."""
+
+
 @dataclass(frozen=True)
 class Rope:
-    """Rotary embedding of one model.
+    """Rotary embedding of one layer, or of all layers that rotate alike.
 
-    inverse_frequencies: (rotary_dim / 2,), radians per token. pairing: see Pairing; only the
-    loading probe can tell which one a model uses. scale: factor that the model multiplies into both
-    queries and keys when it rotates (yarn), 1 for most.
+    inverse_frequencies: (rotary_dim / 2,), radians per token, negative where a model turns the other way.
+    pairing: see Pairing. scale: factor that the model multiplies into the dimensions that turn, of both
+    queries and keys, when it rotates (yarn, longrope); 1 for most.
     """
 
     inverse_frequencies: Tensor
@@ -52,6 +57,14 @@ class Rope:
         pairs = torch.cat((turning, resting), dim=-2) if resting.numel() else turning.contiguous()
         return torch.view_as_complex(pairs)
 
+    def unscaled(self, pairs: Tensor) -> Tensor:
+        """Queries as complex pairs (..., head_dim / 2) such that their products with keys are those before
+        the model multiplied its scale into both: in the dimensions that turn, and in no others."""
+        if self.scale == 1:
+            return pairs
+        turning = self.inverse_frequencies.shape[-1]
+        return torch.cat((pairs[..., :turning] / self.scale**2, pairs[..., turning:]), dim=-1)
+
     def to_vectors(self, pairs: Tensor) -> Tensor:
         """The inverse of to_pairs: complex pairs (..., head_dim / 2) as the model lays vectors out."""
         half = self.inverse_frequencies.shape[-1]
@@ -72,24 +85,50 @@ def as_pairs(vectors: Tensor) -> Tensor:
     return torch.view_as_complex(vectors.contiguous().unflatten(-1, (-1, 2)))
 
 
-def find_rope(model: nn.Module, pairing: Pairing) -> Rope:
-    """The model's rotary embedding, read from its own rotary module.
+@dataclass(frozen=True)
+class LayerRopes:
+    """How each layer of a model rotates.
 
-    Raises ModelError if there is none, or one whose frequencies change with the prompt's length.
+    kinds: the different ropes. of_layer: for each layer, which of them is its own.
     """
-    found = [module for module in model.modules() if isinstance(getattr(module, "inv_freq", None), Tensor)]
-    if not found and any(name.endswith("inv_freq") for name, _ in model.named_buffers()):
-        raise ModelError(
-            "the model rotates some layers by other frequencies than others, which is not supported; "
-            f"{ADVICE}"
-        )
+
+    kinds: tuple[Rope, ...]
+    of_layer: tuple[int, ...]
+
+    def __getitem__(self, layer: int) -> Rope:
+        """The rope of one layer."""
+        return self.kinds[self.of_layer[layer]]
+
+
+def rotary_modules(model: nn.Module) -> list[nn.Module]:
+    """The modules that hold frequencies."""
+    return [module for module in model.modules() if any(_own_frequencies(module))]
+
+
+def possible_ropes(model: nn.Module) -> list[Rope]:
+    """Every way in which the model may rotate, by the frequencies in its rotary modules; only the loading
+    probe can tell which of them a layer uses.
+
+    Raises ModelError if there is none, or one whose frequencies change with every length.
+    """
+    found = []
+    for module in rotary_modules(model):
+        for name, frequencies in _own_frequencies(module):
+            scale = getattr(module, name.removesuffix(FREQUENCIES) + "attention_scaling", 1.0)
+            found.append(Rope(frequencies, "half", float(scale)))
     if not found:
         raise ModelError(f"the model has no rotary position embedding, which PINE needs; {ADVICE}")
-    rotary = found[0]
-    rope_type = getattr(rotary, "rope_type", "default")
-    if rope_type in DYNAMIC_ROPE_TYPES:
-        raise ModelError(
-            f"rope type {rope_type!r} changes its frequencies with the prompt's length and is not supported; "
-            f"use a model with rope type {SUPPORTED_ROPE_TYPES}"
-        )
-    return Rope(rotary.get_buffer("inv_freq"), pairing, float(getattr(rotary, "attention_scaling", 1.0)))
+    return [
+        replace(rope, inverse_frequencies=sign * rope.inverse_frequencies, pairing=pairing)
+        for rope in found
+        for sign in (1, -1)
+        for pairing in get_args(Pairing)
+    ]
+
+
+def _own_frequencies(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Name and value of each set of frequencies that the module rotates by: one for all, or one for each kind
+    of layer. Those that it could return to are not among them."""
+    for name, buffer in module.named_buffers(recurse=False):
+        if name.endswith(FREQUENCIES) and "original" not in name:
+            yield name, buffer

@@ -12,18 +12,33 @@ from transformers import PreTrainedModel
 from pine_engine.blocks import BlockLayout, build_blocks
 from pine_engine.kv_cache import KVCache
 from pine_engine.plan import AttentionPlan
-from pine_engine.rope import Rope, from_pairs
+from pine_engine.rope import LayerRopes, Rope, from_pairs
 from pine_engine.trace import TraceRecorder
+from pine_engine.wiring import Wiring
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """How one layer rotates; table: complex (positions, d/2), see Rope."""
+
+    rope: Rope
+    table: Tensor
+
+    def rotate(self, vectors: Tensor, positions: Tensor) -> Tensor:
+        """Unrotated vectors (heads, n, d) rotated to positions (n,), in pair layout and the table's dtype."""
+        pairs = self.rope.to_pairs(vectors.to(self.table.real.dtype))
+        return from_pairs(pairs * self.table[positions])
 
 
 @dataclass(frozen=True)
 class PromptState:
     """What all layers of one prompt under one method share.
 
+    wiring: the network that reads it.
     positions: int64 (n + room for decoded tokens,), the position of every token as a query.
     compute_dtype: float32, or float64 for a float64 model: ranking and merging are never done in less.
     block_layout: for methods that promise invariance or lay documents out; else None.
-    table: complex (positions, d/2), see Rope; None where the model's rotation is all there is.
+    tables: for each kind of rope its table; none where the model's rotation is all there is.
     padding: (P,), 0 for slots with tokens and -inf for padding; None if no query need tell them apart.
     stored_order: physical index of each document token in the order the suffix reads them, for methods
         that promise invariance and do not rank; None for the physical order.
@@ -34,12 +49,12 @@ class PromptState:
     """
 
     plan: AttentionPlan
-    rope: Rope
+    wiring: Wiring
     recorder: TraceRecorder | None
     positions: Tensor
     compute_dtype: torch.dtype
     block_layout: BlockLayout | None
-    table: Tensor | None
+    tables: tuple[Tensor, ...]
     padding: Tensor | None
     stored_order: Tensor | None
     suffix_shift: Tensor | None
@@ -74,10 +89,14 @@ class PromptState:
         count = self.plan.layout.num_documents + 2
         return nn.functional.one_hot(of_key, count).to(self.compute_dtype)
 
-    def rotate(self, vectors: Tensor, positions: Tensor) -> Tensor:
-        """Unrotated vectors (heads, n, d) rotated to positions (n,), in pair layout and compute dtype."""
-        assert self.table is not None
-        return from_pairs(self.rope.to_pairs(vectors.to(self.compute_dtype)) * self.table[positions])
+    def rope(self, layer: int) -> Rope:
+        """The rope of a layer."""
+        return self.wiring.ropes[layer]
+
+    def rotation(self, layer: int) -> Rotation:
+        """How a layer rotates, where it is not the model alone that does."""
+        ropes = self.wiring.ropes
+        return Rotation(ropes[layer], self.tables[ropes.of_layer[layer]])
 
     def position_ids(self, first: int, count: int) -> Tensor:
         """Position ids for the model, (1, count), of tokens first .. first + count - 1."""
@@ -89,6 +108,8 @@ def _move(value: Any, device: torch.device) -> Any:
     """A state, or a part of it, with its tensors on a device."""
     if isinstance(value, Tensor):
         return value.to(device)
+    if isinstance(value, tuple):
+        return tuple(_move(part, device) for part in value)
     if isinstance(value, PromptState | BlockLayout):
         return replace(
             value, **{part.name: _move(getattr(value, part.name), device) for part in fields(value)}
@@ -115,12 +136,12 @@ def head_dim_of(model: PreTrainedModel) -> int:
 def new_state(
     plan: AttentionPlan,
     *,
-    rope: Rope,
-    model: PreTrainedModel,
+    wiring: Wiring,
     room: int,
     recorder: TraceRecorder | None,
 ) -> PromptState:
     """The shared state of one prompt; room is how many tokens may follow it."""
+    model = wiring.network
     device = input_device(model)
     dtype = torch.promote_types(model.dtype, torch.float32)
     positions = plan.query_positions(room).to(device)
@@ -133,19 +154,25 @@ def new_state(
         shift = _suffix_shift(plan, blocks)
     return PromptState(
         plan=plan,
-        rope=rope,
+        wiring=wiring,
         recorder=recorder,
         positions=positions,
         compute_dtype=dtype,
         block_layout=blocks,
-        table=rope.table(len(positions), head_dim_of(model), dtype).to(device)
+        tables=_tables(wiring.ropes, len(positions), head_dim_of(model), dtype, device)
         if lays_out or shift is not None
-        else None,
+        else (),
         padding=_padding(blocks, dtype) if blocks and plan.is_ranked else None,
         stored_order=stored_order,
         suffix_shift=shift,
         key_bias=_key_bias(plan, positions, dtype),
     )
+
+
+def _tables(
+    ropes: LayerRopes, length: int, head_dim: int, dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, ...]:
+    return tuple(rope.table(length, head_dim, dtype).to(device) for rope in ropes.kinds)
 
 
 def _padding(blocks: BlockLayout, dtype: torch.dtype) -> Tensor | None:

@@ -19,7 +19,6 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from pine_engine.engine import Engine
 from pine_engine.errors import InputError
-from pine_engine.forward import NAME
 from pine_engine.kv_cache import KVCache, empty_like
 from pine_engine.layout import TokenLayout
 from pine_engine.methods import Method, get_method
@@ -46,9 +45,9 @@ def answering(
 
     model: with any attention implementation; it proves itself at each entry (some passes over 35 tokens).
         An Engine has done so, and is entered at once.
-    The model is as before afterwards, also after an error: inside, `forward` is shadowed on the instance
-    and the configuration names our attention function. Until then it answers nothing but these prompts, so
-    two threads cannot both use it here; runs of an Engine on the same model are not disturbed.
+    The model is as before afterwards, also after an error: inside, `forward` is shadowed on the instance.
+    Until then it answers nothing but these prompts, so two threads cannot both use it here; runs of an Engine
+    on the same model are not disturbed.
     Raises InputError for no prompt, an unknown method, a prompt or an answer beyond the model's context, a
     model that is inside such a `with` already, and calls that generate makes with other inputs or for
     options we cannot serve; ModelError if the model's attention is not supported.
@@ -63,31 +62,25 @@ def answering(
             "the model is inside another `with answering(...)` already; leave that one first, or give all "
             "layouts to one, or load the model once more for another thread"
         )
-    configs = [part.config for part in stock.modules() if isinstance(part, PreTrainedModel)]
-    attention = [(config, config._attn_implementation) for config in configs]
+    engine = model if isinstance(model, Engine) else Engine(model)
+    for layout in layouts:
+        engine.check_length(layout, 0)
+    forward = _AnsweringForward(engine, layouts, row)
+    stock.forward = forward
     try:
-        engine = model if isinstance(model, Engine) else Engine(model)
-        for layout in layouts:
-            engine.check_length(layout, 0)
-        stock.set_attn_implementation(NAME)
-        forward = _AnsweringForward(engine, layouts, row)
-        stock.forward = forward
         yield {"input_ids": forward.input_ids, "attention_mask": forward.attention_mask}
     finally:
         if own_forward is not None:
             stock.forward = own_forward
         else:
             vars(stock).pop("forward", None)
-        for config, implementation in attention:
-            config._attn_implementation_internal = implementation
 
 
 class _AnsweringForward:
-    """Stands in for model.forward: answers generate, and lets our own passes through."""
+    """Stands in for model.forward and answers generate; the engine's own passes run elsewhere."""
 
     def __init__(self, engine: Engine, layouts: Sequence[TokenLayout], method: Method) -> None:
         self._engine = engine
-        self._forward = engine.model.forward
         self._layouts = layouts
         self._method = method
         self._read: list[tuple[Row, Tensor]] = []
@@ -102,17 +95,11 @@ class _AnsweringForward:
             self.input_ids[index, longest - layout.num_tokens :] = torch.tensor(layout.ids, device=device)
             self.attention_mask[index, longest - layout.num_tokens :] = 1
 
-    def __call__(self, *args: Any, **options: Any) -> Any:
-        """What forward returns."""
-        if "pine_pass" in options:
-            return self._forward(*args, **options)
-        return self._answer(*args, **options)
-
     @torch.no_grad()
-    def _answer(
+    def __call__(
         self, input_ids: Tensor, past_key_values: Cache | None = None, **options: Any
     ) -> CausalLMOutputWithPast:
-        """The logits (sequences, tokens, V) that follow, and the cache that has read the tokens.
+        """What forward returns: the logits (sequences, tokens, V) that follow, and a cache that has read them.
 
         At a first call with the prompts: those of each prompt's last token and of any tokens behind it.
         """
@@ -181,17 +168,17 @@ class _AnswerCache(Cache):
         for row in self._rows:
             engine.check_length(row.state.plan.layout, fed)
         if fed > self._room:
-            self._make_room(engine, 2 * fed)
+            self._make_room(2 * fed)
         logits = engine.extend(self._rows, input_ids.tolist())
         self._fed = fed
         return logits
 
-    def _make_room(self, engine: Engine, room: int) -> None:
+    def _make_room(self, room: int) -> None:
         states: dict[int, PromptState] = {}
         for row in self._rows:
             if id(row.state) not in states:
                 states[id(row.state)] = new_state(
-                    row.state.plan, rope=engine.rope, model=engine.model, room=room, recorder=None
+                    row.state.plan, wiring=row.state.wiring, room=room, recorder=None
                 )
         self._rows = [_branch(row, states[id(row.state)], room - self._fed) for row in self._rows]
         self._room = room

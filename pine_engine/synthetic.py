@@ -13,17 +13,42 @@ if TYPE_CHECKING:
 MARK = "random:"
 """How the name of such a model starts."""
 
+TINY = {
+    "vocab_size": 97,
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 8192,
+    # Ten times the usual spread: with 0.02 attention is flat, and positions would hardly matter.
+    "initializer_range": 0.2,
+}
+
 SHAPES: dict[str, dict[str, Any]] = {
-    "tiny": {
-        "vocab_size": 97,
-        "hidden_size": 64,
-        "intermediate_size": 128,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "max_position_embeddings": 8192,
-        # Ten times the usual spread: with 0.02 attention is flat, and positions would hardly matter.
-        "initializer_range": 0.2,
+    "tiny": TINY,
+    "experts": {
+        **TINY,
+        "model_type": "mixtral",
+        "hidden_size": 512,
+        "intermediate_size": 512,
+        "num_local_experts": 4,
+    },
+    "wide-gelu": {**TINY, "model_type": "starcoder2", "intermediate_size": 2048},
+    "narrow-keys": {
+        **TINY,
+        "hidden_size": 576,
+        "intermediate_size": 1536,
+        "num_attention_heads": 9,
+        "num_key_value_heads": 3,
+    },
+    "odd-widths": {**TINY, "model_type": "gemma2", "intermediate_size": 203, "head_dim": 24},
+    "one-head": {
+        **TINY,
+        "intermediate_size": 203,
+        "head_dim": 40,
+        "num_attention_heads": 1,
+        "num_key_value_heads": 1,
     },
     "llama-8b": {
         "vocab_size": 128256,
@@ -36,7 +61,16 @@ SHAPES: dict[str, dict[str, Any]] = {
         "rope_parameters": {"rope_type": "default", "rope_theta": 500_000.0},
     },
 }
-"""Configurations of Llama; the second is that of Meta-Llama-3-8B."""
+"""Configurations of Llama if they name no other model_type; llama-8b is that of Meta-Llama-3-8B."""
+
+DEMANDING = {
+    "experts": "a mixture of experts",
+    "wide-gelu": "a wide GELU",
+    "narrow-keys": "few keys for many queries",
+    "odd-widths": "odd widths",
+    "one-head": "one head",
+}
+"""Shapes in which sums or functions of torch have been seen to know their row: what is special, in words."""
 
 
 def is_synthetic(name: str | None) -> bool:
@@ -61,7 +95,7 @@ def load_engine(
 
 
 def synthetic_model(name: str, *, dtype: str, device: str) -> "PreTrainedModel":
-    """A Llama with random weights made on the device, in eval mode; it has no tokenizer.
+    """A model with random weights made on the device, in eval mode; it has no tokenizer.
 
     The same name, dtype and device give the same weights; the caller's random numbers are left alone.
     Raises ModelError for an unknown shape or dtype, or a device that cannot be used.
@@ -76,14 +110,13 @@ def synthetic_model(name: str, *, dtype: str, device: str) -> "PreTrainedModel":
     models.check_device(device)
 
     import torch
-    from transformers import AutoModelForCausalLM, LlamaConfig
+    from transformers import AutoConfig, AutoModelForCausalLM
 
     target = torch.device(device)
     forked = [target] if target.type == "cuda" else []
+    config = AutoConfig.for_model(**{"model_type": "llama", **SHAPES[shape]})
     with torch.random.fork_rng(devices=forked), target:
         torch.manual_seed(0)
-        model = AutoModelForCausalLM.from_config(
-            LlamaConfig(**SHAPES[shape]), dtype=getattr(torch, weights_dtype), attn_implementation="sdpa"
-        )
+        model = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, weights_dtype))
     model.eval().requires_grad_(False)
     return cast("PreTrainedModel", model)

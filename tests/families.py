@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +19,7 @@ from transformers import (
     AttentionMaskInterface,
     AutoConfig,
     AutoModelForCausalLM,
+    AutoModelForImageTextToText,
     PreTrainedModel,
 )
 
@@ -46,6 +48,51 @@ def rope(rope_type: str, **options: Any) -> dict[str, Any]:
     scaled = {"rope_theta": 10_000.0, "factor": 4.0, "original_max_position_embeddings": 128}
     return {"rope_parameters": {"rope_type": rope_type, **scaled, **options}}
 
+
+def longrope(long_from: int, turning: int = 4, **options: Any) -> dict[str, Any]:
+    """Rope parameters with other frequencies, `turning` of them, for more than `long_from` tokens."""
+    factors = {"short_factor": [1.0, 1.1, 1.2, 1.3], "long_factor": [2.0, 3.0, 5.0, 8.0]}
+    return {
+        "original_max_position_embeddings": long_from,
+        "rope_parameters": {
+            "rope_type": "longrope",
+            "rope_theta": 10_000.0,
+            "original_max_position_embeddings": long_from,
+            **{name: factor[:turning] for name, factor in factors.items()},
+            **options,
+        },
+    }
+
+
+def two_ropes(near: str) -> dict[str, Any]:
+    """Rope parameters of layers that see a window, and of those that see everything."""
+    return {
+        "head_dim": 8,
+        "sliding_window": 64,
+        "num_hidden_layers": 3,
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+        "rope_parameters": {
+            "sliding_attention": {"rope_type": near, "rope_theta": 100.0},
+            "full_attention": {"rope_type": "linear", "rope_theta": 10_000.0, "factor": 4.0},
+        },
+    }
+
+
+TEXT_SIDE = {
+    "vocab_size": 97,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "max_position_embeddings": 512,
+}
+QWEN_EYES = {"depth": 1, "embed_dim": 32, "hidden_size": 32, "num_heads": 2, "mlp_ratio": 2}
+EYES = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
+THREE_AXES = {
+    "rope_parameters": {"rope_type": "default", "rope_theta": 100.0, "mrope_section": [1, 1, 2]},
+}
 
 FEW_EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
 LLAMA3 = rope("llama3", low_freq_factor=1.0, high_freq_factor=4.0)
@@ -88,6 +135,27 @@ FAMILIES = {
     "smollm3": Family("smollm3"),
     "starcoder2": Family("starcoder2"),
     "vaultgemma": Family("vaultgemma", options={"head_dim": 8, "attn_logit_softcapping": 2.0}),
+    "falcon": Family("falcon", options={"new_decoder_architecture": True, "num_kv_heads": 2}),
+    "falcon, one key head": Family("falcon", options={"multi_query": True, "parallel_attn": True}),
+    "falcon, a key head for each query head": Family("falcon", options={"multi_query": False}),
+    "gemma3_text": Family("gemma3_text", options=two_ropes("default")),
+    "nanochat": Family("nanochat"),
+    "nemotron": Family("nemotron"),
+    "olmo3": Family("olmo3", options=two_ropes("default")),
+    "stablelm": Family("stablelm"),
+    # The text sides of models that see.
+    "gemma3": Family(
+        "gemma3", options={"text_config": TEXT_SIDE | two_ropes("default"), "vision_config": EYES}
+    ),
+    "mistral3": Family(
+        "mistral3", options={"text_config": TEXT_SIDE, "vision_config": EYES | {"head_dim": 16}}
+    ),
+    "qwen2_vl": Family(
+        "qwen2_vl", options={"text_config": TEXT_SIDE | THREE_AXES, "vision_config": QWEN_EYES}
+    ),
+    "qwen2_5_vl": Family(
+        "qwen2_5_vl", options={"text_config": TEXT_SIDE | THREE_AXES, "vision_config": QWEN_EYES}
+    ),
     # What a family may be configured to.
     "one key head": Family("llama", options={"num_key_value_heads": 1}),
     "a key head for each query head": Family("llama", options={"num_key_value_heads": 4}),
@@ -102,6 +170,13 @@ FAMILIES = {
     "yarn": Family("llama", options=rope("yarn")),
     "yarn, interleaved": Family("cohere", "interleaved", rope("yarn")),
     "yarn, partial": Family("phi", options=rope("yarn", partial_rotary_factor=0.5)),
+    "yarn, partial and interleaved": Family(
+        "glm4", "interleaved", {"head_dim": 8} | rope("yarn", partial_rotary_factor=0.5)
+    ),
+    "norm of queries and keys for each head": Family("stablelm", options={"qk_layernorm": True}),
+    "longrope, a short prompt": Family("phi3", options=longrope(long_from=128)),
+    "longrope, a long prompt": Family("phi3", options=longrope(long_from=12)),
+    "longrope, partial": Family("phi3", options=longrope(long_from=12, turning=2, partial_rotary_factor=0.5)),
     "few rotary dimensions": Family(
         "gpt_neox",
         options={
@@ -127,11 +202,12 @@ def make(kind: str, dtype: torch.dtype = torch.float32, **options: Any) -> PreTr
         "eos_token_id": 2,
         **options,
     }
-    config = AutoConfig.for_model(kind, **given)
-    config.initializer_range = 0.2
+    sees = "vision_config" in options
+    config = AutoConfig.for_model(kind, **(options if sees else given))
+    config.initializer_range = config.get_text_config().initializer_range = 0.2
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model = AutoModelForCausalLM.from_config(
+        model = (AutoModelForImageTextToText if sees else AutoModelForCausalLM).from_config(
             config,
             dtype=dtype,
             attn_implementation="eager",
@@ -149,6 +225,9 @@ Mix = Callable[[nn.Module, Tensor, Tensor, Tensor, float, float | None], Tensor]
 
 REFERENCE = "reference_for_tests"
 
+_mix: list[Mix] = []
+"""What the reference's attention does now; not an argument, since some families hand none on."""
+
 
 def _reference_attention(
     module: nn.Module,
@@ -158,11 +237,10 @@ def _reference_attention(
     attention_mask: Tensor | None,
     *,
     scaling: float,
-    reference: Mix,
     softcap: float | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    output = reference(module, query[0], key[0], value[0], scaling, softcap)
+    output = _mix[-1](module, query[0], key[0], value[0], scaling, softcap)
     return output[None].transpose(1, 2).contiguous(), None
 
 
@@ -171,28 +249,46 @@ AttentionMaskInterface.register(REFERENCE, lambda *_, **__: None)
 
 
 @contextmanager
-def attention_of(model: PreTrainedModel, name: str) -> Iterator[None]:
-    """The model with another attention function for the time of the block."""
-    before = model.config._attn_implementation
-    model.set_attn_implementation(name)
+def mixed_by(model: PreTrainedModel, mix: Mix) -> Iterator[None]:
+    """The model with another attention for the time of the block."""
+    is_fused = model.config.model_type == "falcon"  # which knows no registry
+    configs = [part.config for part in model.modules() if isinstance(part, PreTrainedModel)]
+    before = [config._attn_implementation for config in configs]
+    attention = next(part for part in model.modules() if type(part).__name__.endswith("Attention"))
+
+    def fused(query: Tensor, key: Tensor, value: Tensor, **_: Any) -> Tensor:
+        return mix(attention, query[0], key[0], value[0], query.shape[-1] ** -0.5, None)[None]
+
+    _mix.append(mix)
     try:
-        yield
+        for config in configs:
+            config._attn_implementation_internal = "sdpa" if is_fused else REFERENCE
+        with patch("torch.nn.functional.scaled_dot_product_attention", fused):
+            yield
     finally:
-        model.set_attn_implementation(before)
+        for config, implementation in zip(configs, before, strict=True):
+            config._attn_implementation_internal = implementation
+        _mix.pop()
 
 
 def defined_logits(model: PreTrainedModel, layout: TokenLayout, method: str) -> Tensor:
     """Logits (n, V) of every token of the prompt under a method. Source: specification 1, 3."""
-    rotary = next(module for module in model.modules() if hasattr(module, "inv_freq"))
+    text = getattr(getattr(model, "model", None), "language_model", model)
+    rotary = next(module for module in text.modules() if "inv_freq" in " ".join(vars(module)["_buffers"]))
     ids = torch.tensor(layout.ids)[None]
 
     def mix(
         module: nn.Module, query: Tensor, key: Tensor, value: Tensor, scaling: float, softcap: float | None
     ) -> Tensor:
         rotate = sys.modules[type(module).__module__].apply_rotary_pos_emb
-        cos, sin = rotary(query, torch.arange(layout.num_tokens)[None])
-        # A model run at position 0 has already applied the factor that yarn puts into cos and sin.
-        query, key = query / cos[0, 0, 0], key / cos[0, 0, 0]
+        kinds = model.config.get_text_config().layer_types if isinstance(rotary.rope_type, dict) else None
+        of_layer = [] if kinds is None else [kinds[module.layer_idx]]
+        cos, sin = rotary(query, torch.arange(layout.num_tokens)[None], *of_layer)
+        # A model run at position 0 has already applied the factor that yarn puts into cos and sin, to the
+        # dimensions that turn.
+        factor = torch.ones(query.shape[-1])
+        factor[: cos.shape[-1]] = cos[0, 0, 0]
+        query, key = query / factor, key / factor
         rotated_query, rotated_key = (_at_every_position(rotate, x, cos, sin) for x in (query, key))
         group = len(query) // len(key)
         output = torch.empty_like(query)
@@ -208,8 +304,8 @@ def defined_logits(model: PreTrainedModel, layout: TokenLayout, method: str) -> 
                 output[head, index] = scores.softmax(-1) @ value[head // group, visible]
         return output
 
-    with attention_of(model, REFERENCE), torch.inference_mode():
-        output = model(input_ids=ids, position_ids=torch.zeros_like(ids), use_cache=False, reference=mix)
+    with mixed_by(model, mix), torch.inference_mode():
+        output = model(input_ids=ids, position_ids=torch.zeros_like(ids), use_cache=False)
     logits: Tensor = output.logits[0]
     return logits
 

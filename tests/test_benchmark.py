@@ -22,7 +22,6 @@ from pine_engine.benchmark import (
 )
 from pine_engine.engine import Engine
 from pine_engine.errors import InputError
-from pine_engine.forward import NAME
 from pine_engine.layout import TokenLayout
 from pine_engine.methods import METHODS
 from pine_engine.report import bench_rows
@@ -236,9 +235,9 @@ def test_stock_model_and_engine_make_as_many_steps(
     engine: Engine, work: Workload, steps: Callable[[Any], list[int]]
 ) -> None:
     layout = work.layout_for(engine)
-    fed = steps(engine.model)
+    stock, ours = steps(engine.model), steps(engine.wirings[0].network)
     timings = [time_stock(engine.model, layout, 4), time_methods(engine, layout, ["pine"], 4)]
-    assert fed == [layout.num_tokens, 1, 1, 1] * 2
+    assert stock == ours == [layout.num_tokens, 1, 1, 1]
     for timing in timings:
         assert 0 < timing.prefill_s < 60 and 0 < timing.decode_s_per_token < 60
 
@@ -246,7 +245,7 @@ def test_stock_model_and_engine_make_as_many_steps(
 def test_the_stock_model_runs_its_own_fused_attention_and_gives_ours_back(
     engine: Engine, work: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    layout = work.layout_for(engine)
+    layout, before = work.layout_for(engine), engine.model.config._attn_implementation
     ids = torch.tensor([layout.ids])
     seen: list[str] = []
 
@@ -257,7 +256,7 @@ def test_the_stock_model_runs_its_own_fused_attention_and_gives_ours_back(
     monkeypatch.setattr(engine.model, "forward", forward.__get__(engine.model))
     time_stock(engine.model, layout, 2)
     assert seen == ["sdpa", "sdpa"]
-    assert engine.model.config._attn_implementation == NAME
+    assert engine.model.config._attn_implementation == before
     with benchmark.stock_attention(engine.model), torch.inference_mode():
         own = engine.model(input_ids=ids).logits[0, -1]
     _, ours = prefill(engine, layout)

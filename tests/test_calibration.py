@@ -305,7 +305,7 @@ def test_events_are_those_of_a_run_and_closing_stops(engine: Engine) -> None:
     assert texts[-1] == events[-1].result.answers["vanilla"].text
 
     layers = []
-    hook = engine.model.model.layers[0].register_forward_hook(lambda *_: layers.append(None))
+    hook = engine.wirings[0].network.model.layers[0].register_forward_hook(lambda *_: layers.append(None))
     stream = generate_calibrated(engine, own, content_free=free * 40, max_new_tokens=2)
     next(event for event in stream if isinstance(event, PrefillDone))
     stream.close()

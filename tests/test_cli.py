@@ -15,8 +15,8 @@ from rich.console import Console
 from safetensors.torch import load_file, save_file
 
 from pine_engine import cli, report, terminal
+from pine_engine.kernels import Check
 from pine_engine.methods import METHODS
-from pine_engine.selftest import Check
 from tests.commands import COMPARISON, Run, Steps, assert_refused, write
 
 ROOT = Path(cli.__file__).parents[1]

@@ -98,7 +98,7 @@ def test_auto_lets_accelerate_place_a_loaded_model(folder: Path) -> None:
 def tensors_of(value: Any) -> list[Tensor]:
     if isinstance(value, Tensor):
         return [value]
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [tensor for part in value for tensor in tensors_of(part)]
     if isinstance(value, PromptState | BlockLayout):
         return [tensor for part in fields(value) for tensor in tensors_of(getattr(value, part.name))]
@@ -107,9 +107,8 @@ def tensors_of(value: Any) -> list[Tensor]:
 
 @pytest.mark.parametrize("method", ["vanilla", "pcw_right", "sp", "pine"])
 def test_what_layers_share_is_copied_once_to_each_device_they_compute_on(method: str) -> None:
-    engine = Engine(make("llama"))
-    plan = build_plan(METHODS[method], LAYOUT)
-    state = new_state(plan, rope=engine.rope, model=engine.model, room=2, recorder=None)
+    (wiring,) = Engine(make("llama")).wirings
+    state = new_state(build_plan(METHODS[method], LAYOUT), wiring=wiring, room=2, recorder=None)
     assert state.on(torch.device("cpu")) is state
     there = state.on(torch.device("meta"))
     assert {tensor.device.type for tensor in tensors_of(there)} == {"meta"}

@@ -252,7 +252,11 @@ def test_other_answers_go_on_unchanged_when_one_has_ended(engine: Engine) -> Non
 def test_closing_the_generator_stops_the_model_within_a_layer(tiny_llama: TinyLlama) -> None:
     engine = Engine(tiny_llama(layers=8))
     calls = []
-    mlp = engine.model.model.layers[0].mlp.register_forward_hook(lambda *_: calls.append(time.monotonic()))
+    mlp = (
+        engine.wirings[0]
+        .network.model.layers[0]
+        .mlp.register_forward_hook(lambda *_: calls.append(time.monotonic()))
+    )
     run = engine.generate(LAYOUT, methods=["vanilla"], max_new_tokens=400, stop_at_end=False)
     for event in run:
         if isinstance(event, TokenDecoded):
@@ -271,7 +275,7 @@ def test_an_error_in_the_model_reaches_the_caller(tiny_llama: TinyLlama) -> None
     def fail(*_: Any) -> None:
         raise RuntimeError("out of memory")
 
-    engine.model.model.layers[1].register_forward_hook(fail)
+    engine.wirings[0].network.model.layers[1].register_forward_hook(fail)
     with pytest.raises(RuntimeError, match="out of memory"):
         engine.run(LAYOUT)
 
@@ -321,4 +325,4 @@ def test_interleaved_rotation_is_recognised_and_gives_the_same_as_one_document()
         num_key_value_heads=2, initializer_range=0.2, attn_implementation="eager",
     )  # fmt: skip
     engine = Engine(CohereForCausalLM(config).eval())
-    assert engine.rope.pairing == "interleaved"
+    assert engine.wirings[0].ropes[0].pairing == "interleaved"

@@ -19,8 +19,14 @@ REORDERED = LAYOUT.reorder([2, 0, 1])
 
 IN_HALF_PRECISION = ("llama", "qwen3", "olmo2", "gemma", "gemma2", "gpt_neox", "cohere", "glm4", "yarn")
 
-DEFINED = ("llama", "gemma2", "glm", "gpt_neox", "phi", "cohere", "qwen3", "yarn", "yarn, interleaved")
-"""Families that differ in how they rotate, pair, scale or limit."""
+DEFINED = (
+    *("llama", "gemma2", "glm", "gpt_neox", "phi", "cohere", "qwen3"),
+    *("falcon", "falcon, one key head", "gemma3_text", "nanochat", "nemotron", "olmo3", "stablelm"),
+    *("gemma3", "mistral3", "qwen2_vl", "qwen2_5_vl"),
+    *("yarn", "yarn, interleaved", "yarn, partial", "yarn, partial and interleaved"),
+    *("longrope, a short prompt", "longrope, a long prompt", "longrope, partial"),
+)
+"""Families that differ in how they rotate, pair, scale, limit, or are called."""
 
 
 def read(engine: Engine, layout: TokenLayout, method: str) -> Tensor:
@@ -41,7 +47,7 @@ def test_a_family_is_read_as_its_own_attention_reads_it(name: str) -> None:
     with torch.inference_mode():
         own = model(torch.tensor(LAYOUT.ids)[None]).logits[0]
     engine = Engine(model)
-    assert engine.rope.pairing == family.pairing
+    assert {rope.pairing for rope in engine.wirings[0].ropes.kinds} == {family.pairing}
     tolerance = TOLERANCE[torch.float64]
     assert difference(read(engine, LAYOUT, "vanilla"), own) <= tolerance
 
@@ -79,7 +85,7 @@ def test_a_mixture_of_experts_proves_itself_in_half_precision(name: str) -> None
     assert torch.equal(read(engine, REORDERED, "pine")[-1], read(engine, LAYOUT, "pine")[-1])
 
 
-@pytest.mark.parametrize("method", ["pine", "pcw", "vanilla"])
+@pytest.mark.parametrize("method", ["pine", "pine_reversed", "reassignment_only", "pcw_right", "vanilla"])
 @pytest.mark.parametrize("name", DEFINED)
 def test_a_method_is_what_the_definition_says_in_every_kind_of_family(name: str, method: str) -> None:
     family = FAMILIES[name]

@@ -78,7 +78,7 @@ def prefills(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str,
 
     def read(layout: Any, method: Any, **options: Any) -> Any:
         fed: list[int] = []
-        hook = engine.model.model.embed_tokens.register_forward_hook(
+        hook = engine.wirings[0].network.model.embed_tokens.register_forward_hook(
             lambda _, ids, __: fed.append(ids[0].numel())
         )
         try:

@@ -207,7 +207,7 @@ def test_every_prompt_read_is_told_and_closing_stops(engine: Engine) -> None:
     assert [event.order for event in events if isinstance(event, OptionRun)] == orders
 
     layers = []
-    hook = engine.model.model.layers[0].register_forward_hook(lambda *_: layers.append(None))
+    hook = engine.wirings[0].network.model.layers[0].register_forward_hook(lambda *_: layers.append(None))
     stream = permute_options(engine, LAYOUT, ["A", "B", "C"], orders=document_orders(3, "full") * 50)
     next(event for event in stream if isinstance(event, OptionRun))
     stream.close()

@@ -1,9 +1,11 @@
 """Which models prove themselves, and what is said to those who bring another."""
 
+import math
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
 from transformers import T5Config, T5ForConditionalGeneration
 
 from pine_engine import probe
@@ -11,7 +13,7 @@ from pine_engine.architecture import context_in_words, stated_context
 from pine_engine.engine import Engine
 from pine_engine.errors import InputError, ModelError
 from pine_engine.probe import prove
-from tests.families import LAYOUT, make, rope
+from tests.families import LAYOUT, longrope, make, rope
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 
@@ -20,7 +22,8 @@ MODEL_OF_ADVICE = "use a plain RoPE model such as Llama"
 
 def test_a_model_may_be_wrapped_twice() -> None:
     model = make("llama")
-    assert torch.equal(Engine(model).rope.inverse_frequencies, Engine(model).rope.inverse_frequencies)
+    one, other = (Engine(model).wirings[0].ropes[0].inverse_frequencies for _ in range(2))
+    assert torch.equal(one, other)
     assert Engine(model).run(LAYOUT, methods=["pine"], max_new_tokens=2, stop_at_end=False)
 
 
@@ -28,7 +31,7 @@ def test_importance_does_not_know_yarns_factor() -> None:
     """Importance is taken from queries and keys as they are before the rotation and its factor."""
     plain = Engine(make("llama", num_hidden_layers=1))
     scaled = Engine(make("llama", num_hidden_layers=1, **rope("yarn")))
-    assert scaled.rope.scale > 1.1
+    assert scaled.wirings[0].ropes[0].scale > 1.1
     ours, theirs = (
         engine.run(LAYOUT, methods=["pine"], max_new_tokens=1, trace=True, stop_at_end=False).traces["pine"]
         for engine in (plain, scaled)
@@ -129,6 +132,8 @@ LATENT_MOE = LATENT | {"n_routed_experts": 2, "num_experts_per_tok": 1, "n_group
     [
         ("bloom", {}, "BloomForCausalLM: its positions are ALiBi, a penalty on distance"),
         ("mpt", {}, "MptForCausalLM: its positions are ALiBi"),
+        ("diffllama", {}, "DiffLlamaForCausalLM: its attention is a difference of two softmaxes"),
+        ("hrm_text", {}, "HrmTextForCausalLM: it runs the same layers several times in cycles, and PINE"),
         ("falcon", {"alibi": True}, "FalconForCausalLM: its positions are ALiBi"),
         ("gpt2", {}, "GPT2LMHeadModel: its positions are learned or fixed vectors added to the tokens"),
         ("opt", {}, "OPTForCausalLM: its positions are learned or fixed vectors"),
@@ -138,7 +143,6 @@ LATENT_MOE = LATENT | {"n_routed_experts": 2, "num_experts_per_tok": 1, "n_group
         ("minicpm3", LATENT, "MiniCPM3ForCausalLM: it has multi-head latent attention .MLA."),
         ("gptj", {"rotary_dim": 8}, "GPTJForCausalLM: it rotates by a table inside each attention layer"),
         ("gpt_oss", {"head_dim": 8, "num_local_experts": 2}, "GptOssForCausalLM: its attention has sinks"),
-        ("gemma3_text", {}, "Gemma3ForCausalLM: it rotates some layers by other frequencies than others"),
         ("smollm3", {"num_hidden_layers": 4}, "SmolLM3ForCausalLM: some of its layers have no rotary posi"),
         ("cohere2", {"num_hidden_layers": 4}, "Cohere2ForCausalLM: some of its layers have no rotary posit"),
         ("mamba", {"intermediate_size": 64}, "MambaForCausalLM: it has recurrent, state-space or convolu"),
@@ -163,27 +167,33 @@ def test_an_encoder_decoder_model_is_refused() -> None:
         prove(T5ForConditionalGeneration(config))
 
 
-@pytest.mark.parametrize(
-    ("rope_type", "options"),
-    [("dynamic", {}), ("longrope", {"short_factor": [1.0] * 4, "long_factor": [2.0] * 4})],
-)
-def test_frequencies_that_change_with_the_prompt_are_refused_by_name(
-    rope_type: str, options: dict[str, Any]
-) -> None:
+def test_frequencies_that_change_with_every_length_are_refused_by_name() -> None:
     with pytest.raises(
         ModelError,
-        match=f"^LlamaForCausalLM: its rope type '{rope_type}' .dynamic RoPE. changes the frequencies .*; "
-        "use a model with rope type 'default', 'linear', 'llama3' or 'yarn'$",
+        match="^LlamaForCausalLM: its rope type 'dynamic' .dynamic RoPE. changes the frequencies .*; "
+        "use a model with rope type 'default', 'linear', 'llama3', 'yarn' or 'longrope'$",
     ):
-        prove(make("llama", **rope(rope_type, **options)))
+        prove(make("llama", **rope("dynamic")))
 
 
-@pytest.mark.parametrize(("family", "number"), [("diffllama", 4), ("falcon", 0)])
-def test_layers_that_do_not_ask_our_function_are_refused(family: str, number: int) -> None:
+def test_a_rotary_module_that_goes_on_changing_its_rotation_is_refused() -> None:
+    """Phi-3.5-MoE's chooses its factor by the position ids it is given, whatever it was set to."""
+    changing = longrope(long_from=12, short_mscale=1.0, long_mscale=1.2)
     with pytest.raises(
-        ModelError, match=f": {number} of 2 layers call an attention function that can be repl"
+        ModelError, match=r"^PhimoeRotaryEmbedding changes its rotation with the prompt's len"
     ):
-        prove(make(family))
+        prove(make("phimoe", num_local_experts=4, **changing))
+
+
+def test_layers_that_do_not_ask_our_function_are_refused() -> None:
+    class Silent(nn.Module):
+        def forward(self, hidden_states: Tensor, **_: Any) -> tuple[Tensor, None]:
+            return torch.zeros_like(hidden_states), None
+
+    model = make("llama")
+    model.model.layers[1].self_attn = Silent()
+    with pytest.raises(ModelError, match=": 1 of 2 layers call an attention function that can be replaced"):
+        prove(model)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -196,11 +206,23 @@ def test_a_neighbour_that_is_mixed_in_is_seen(dtype: torch.dtype) -> None:
         prove(model)
 
 
-@pytest.mark.parametrize("family", ["stablelm", "nemotron"])
-def test_families_that_hand_nothing_on_to_attention_are_refused_in_a_sentence(family: str) -> None:
-    sentence = f"ForCausalLM: its layers do not hand the arguments of .forward. on .*; {MODEL_OF_ADVICE}"
-    with pytest.raises(ModelError, match=sentence):
-        prove(make(family))
+def test_weights_that_are_no_numbers_are_named() -> None:
+    model = make("llama")
+    model.model.layers[1].mlp.down_proj.weight.data[0, 3] = math.nan
+    with pytest.raises(ModelError) as raised:
+        prove(model)
+    assert str(raised.value) == (
+        "LlamaForCausalLM: its own logits are not all numbers; 1 of its weights hold NaN or infinity, the "
+        "first is model.layers.1.mlp.down_proj.weight; load whole ones"
+    )
+
+
+def test_numbers_that_are_too_large_for_the_dtype_are_told_apart_from_broken_weights() -> None:
+    model = make("llama", torch.float16)
+    model.model.embed_tokens.weight.data.mul_(6e4).clamp_(-6e4, 6e4)
+    model.model.norm.weight.data.fill_(6e4)
+    with pytest.raises(ModelError, match="are not all numbers; load it in bfloat16 or float32$"):
+        prove(model)
 
 
 def test_a_mask_or_bias_that_a_family_makes_itself_is_refused() -> None:

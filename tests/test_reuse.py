@@ -33,7 +33,7 @@ def read(
 ) -> tuple[Row, Tensor, int]:
     """The row, the logits of the suffix, and how many tokens went through the model."""
     fed = []
-    count = engine.model.model.embed_tokens.register_forward_hook(
+    count = engine.wirings[0].network.model.embed_tokens.register_forward_hook(
         lambda _, ids, __: fed.append(ids[0].numel())
     )
     row, logits = engine.prefill(
@@ -111,7 +111,7 @@ def test_a_memory_answers_the_next_question_without_reading_the_documents_again(
     assert [row.state.plan.method.name for row in memory.rows] == methods
     expected = engine.run(OTHER_QUESTION, methods=methods, max_new_tokens=3, stop_at_end=False)
     fed: list[int] = []
-    count = engine.model.model.embed_tokens.register_forward_hook(
+    count = engine.wirings[0].network.model.embed_tokens.register_forward_hook(
         lambda _, ids, __: fed.append(ids[0].shape[1])
     )
     again = engine.run(OTHER_QUESTION, methods=methods, max_new_tokens=3, stop_at_end=False, memory=memory)

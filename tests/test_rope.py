@@ -10,12 +10,14 @@ from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.models.cohere.modeling_cohere import CohereRotaryEmbedding
 from transformers.models.cohere.modeling_cohere import apply_rotary_pos_emb as rotate_interleaved
+from transformers.models.gemma3.modeling_gemma3 import Gemma3RotaryEmbedding
 from transformers.models.gpt_neox.modeling_gpt_neox import apply_rotary_pos_emb as rotate_partially
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb as rotate_halves
 
 from pine_engine.errors import ModelError
-from pine_engine.rope import Pairing, Rope, find_rope, from_pairs
+from pine_engine.rope import Pairing, Rope, from_pairs, possible_ropes
+from tests.families import FAMILIES, make
 
 HEAD_DIM = 16
 ANGLE_ROUNDING = 1e-5
@@ -69,7 +71,7 @@ def test_rotation_is_transformers_own(
     if rope_type == "llama3":
         parameters |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
     module = embedding(kind, rope_parameters=parameters)
-    rope = find_rope(module, pairing)
+    rope = one_of(module, pairing)
     assert (rope.scale > 1.1) == (rope_type == "yarn")
 
     vectors = random_vectors(4, 60, HEAD_DIM)
@@ -159,44 +161,42 @@ def llama(**parameters: Any) -> LlamaForCausalLM:
     return LlamaForCausalLM(config).eval()
 
 
-@pytest.mark.parametrize(
-    ("rope_type", "options"),
-    [
-        ("dynamic", {}),
-        (
-            "longrope",
-            {"short_factor": [1.0] * 4, "long_factor": [2.0] * 4, "original_max_position_embeddings": 32},
-        ),
-    ],
-)
-def test_frequencies_that_change_with_the_prompt_are_refused_by_name(
-    rope_type: str, options: dict[str, Any]
-) -> None:
-    with pytest.raises(ModelError) as raised:
-        find_rope(llama(rope_type=rope_type, **options), "half")
-    assert str(raised.value) == (
-        f"rope type '{rope_type}' changes its frequencies with the prompt's length and is not supported; "
-        "use a model with rope type 'default', 'linear', 'llama3' or 'yarn'"
+def one_of(model: nn.Module, pairing: Pairing, sign: int = 1) -> Rope:
+    """The only possible rope of a model that pairs its dimensions so and turns that way."""
+    (rope,) = (
+        rope
+        for rope in possible_ropes(model)
+        if rope.pairing == pairing and sign * rope.inverse_frequencies[0] > 0
     )
+    return rope
 
 
 def test_the_models_own_frequencies_are_taken() -> None:
     model = llama(rope_type="linear")
-    rope = find_rope(model, "interleaved")
+    rope = one_of(model, "interleaved")
     assert torch.equal(rope.inverse_frequencies, model.model.rotary_emb.inv_freq)
     assert rope.inverse_frequencies[0].item() == 0.5
     assert (rope.pairing, rope.scale) == ("interleaved", 1.0)
+    assert torch.equal(one_of(model, "half", sign=-1).inverse_frequencies, -rope.inverse_frequencies)
+
+
+def test_each_kind_of_layer_may_have_frequencies_of_its_own() -> None:
+    config = make("gemma3_text", **FAMILIES["gemma3_text"].options).config
+    found = {rope.inverse_frequencies[0].item() for rope in possible_ropes(Gemma3RotaryEmbedding(config))}
+    assert found == {1.0, -1.0, 0.25, -0.25}
+
+
+def test_the_scale_is_taken_out_of_the_dimensions_that_turn_alone() -> None:
+    rope = Rope(torch.ones(2), "half", 3.0)
+    vectors = random_vectors(5, 8)
+    model_gives = torch.cat((3 * vectors[:, :4], vectors[:, 4:]), dim=-1)
+    pairs = rope.to_pairs(model_gives)
+    scores = from_pairs(rope.unscaled(pairs)) @ from_pairs(pairs).T
+    torch.testing.assert_close(scores, vectors @ vectors.T)
 
 
 def test_a_model_without_rotation_is_refused() -> None:
     with pytest.raises(
         ModelError, match="^the model has no rotary position embedding, which PINE needs; use"
     ):
-        find_rope(nn.Linear(2, 2), "half")
-
-
-def test_a_model_with_several_rotations_is_refused() -> None:
-    model = nn.Module()
-    model.register_buffer("sliding_attention_inv_freq", torch.ones(4))
-    with pytest.raises(ModelError, match="^the model rotates some layers by other frequencies than others"):
-        find_rope(model, "half")
+        possible_ropes(nn.Linear(2, 2))

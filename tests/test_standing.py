@@ -79,7 +79,7 @@ def test_closing_stops_within_one_layer(engine: Engine, last: int) -> None:
             reached.set()
             assert released.wait(20)
 
-    hooks = [layer.register_forward_pre_hook(hold) for layer in engine.model.model.layers]
+    hooks = [layer.register_forward_pre_hook(hold) for layer in engine.wirings[0].network.model.layers]
     events = sweep_document(engine, LAYOUT, document=0, answer=ANSWER, methods=["vanilla", "pine"])
     next(events)
     assert reached.wait(20)

@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from pine_engine.batch import ReadPrompt, write_answers
+from pine_engine.batch import BATCH_ROWS, ReadPrompt, write_answers
 from pine_engine.certificate import platform_of
-from pine_engine.engine import BATCH_ROWS, Engine
+from pine_engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.evaluation.arrangements import AS_IS, check_arrangements
 from pine_engine.evaluation.examples import Example

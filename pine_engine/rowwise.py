@@ -1,0 +1,238 @@
+"""Products and activations of which each row's bits depend on that row alone.
+
+Whoever promises equal bits must not care where in a prompt a token stands, nor beside which others. On the
+CPU, torch's own operations do: a float32 product takes other kernels for other numbers of rows, and cuts rows
+and sums between threads; an activation computes the last few elements of each thread's part with other
+instructions. Which shapes and thread counts that hits differs between processors and releases, so no rule for
+it is written here. Instead each kind of operation is done in the one way in which it cannot matter, as
+docs/exactness.md and `verify --self-test` measure:
+
+- float32 products are oneDNN's, of which a row has the same bits among any 2 or more rows, at any place, with
+  any number of threads;
+- bfloat16 and float16 products are torch's own where the processor multiplies in that dtype; elsewhere their
+  emulation is uneven and slow, and they are the float32 products of the same numbers, rounded once;
+- elementwise functions are cut into parts that hold whole vectors only.
+
+Nothing here changes what is computed, but for rounding; on a GPU everything is torch's own.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
+from functools import partial
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode, _get_current_function_mode, _pop_mode_temporarily
+
+VECTORS = 64
+"""Elements of which torch's vectorised loops take a whole number of steps: two registers of AVX-512 in the
+narrowest dtype, and a multiple of every other step."""
+
+ELEMENTS_OF_ONE_THREAD = 16_384
+"""Up to how many elements no elementwise function starts a second thread; for most it is twice as many."""
+
+ELEMENTS_FOR_EVERY_THREAD = 32_768
+"""From how many elements for each thread on every elementwise function uses all threads, in equal parts."""
+
+WEIGHTS_AT_ONCE = 2**21
+"""Half-precision weights that are widened to float32 at a time, so that 8 MB are enough."""
+
+HAS_ONEDNN: bool = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
+Forward = Callable[..., Any]
+
+IS_ONE_ROW: ContextVar[bool] = ContextVar("is_one_row", default=False)
+"""Whether the pass that is running has one row in all, which then needs to be equal to no other."""
+
+
+def linear(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """The product (..., in) by (out, in) to (..., out), plus bias (out,), row by row."""
+    is_ours = HAS_ONEDNN and rows.device.type == weight.device.type == "cpu" and rows.dtype == weight.dtype
+    if not is_ours or not rows.numel():
+        return functional.linear(rows, weight, bias)
+    if rows.numel() == rows.shape[-1]:
+        if IS_ONE_ROW.get():
+            return functional.linear(rows, weight, bias)
+        return linear(torch.cat((rows, rows)), weight, bias)[: len(rows)]
+    if rows.dtype == torch.float32:
+        return _onednn(rows, weight, bias)
+    if rows.dtype in (torch.bfloat16, torch.float16) and not multiplies_in(rows.dtype):
+        return _widened(rows, weight, bias)
+    return functional.linear(rows, weight, bias)
+
+
+def multiplies_in(dtype: torch.dtype) -> bool:
+    """Whether this processor has instructions for products in a half-precision dtype."""
+    names = {
+        torch.bfloat16: ("_is_avx512_bf16_supported", "_is_amx_tile_supported"),
+        torch.float16: ("_is_amx_fp16_supported",),
+    }[dtype]
+    return any(hasattr(torch.cpu, name) and getattr(torch.cpu, name)() for name in names)
+
+
+def _onednn(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    product: Tensor = torch.ops.mkldnn._linear_pointwise(rows, weight, bias, "none", [], "")
+    return product
+
+
+def _widened(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    wide, product = rows.float(), rows.new_empty(*rows.shape[:-1], len(weight))
+    outputs = max(1, WEIGHTS_AT_ONCE // weight.shape[1])
+    for first in range(0, len(weight), outputs):
+        part = slice(first, first + outputs)
+        own_bias = None if bias is None else bias[part].float()
+        product[..., part] = _onednn(wide, weight[part].float(), own_bias)
+    return product
+
+
+def elementwise(function: Callable[[Tensor], Tensor], values: Tensor) -> Tensor:
+    """function(values), each element's bits depending on that element alone.
+
+    function: of each element on its own, to the same shape and dtype.
+    """
+    if values.device.type != "cpu" or not values.is_floating_point():
+        return function(values)
+    count, threads = values.numel(), torch.get_num_threads()
+    step = VECTORS * threads if count >= ELEMENTS_FOR_EVERY_THREAD * threads else VECTORS
+    at_once = count if step > VECTORS or threads == 1 else ELEMENTS_OF_ONE_THREAD
+    if count % step == 0 and count <= at_once and values.is_contiguous():
+        return function(values)
+    flat, whole = values.contiguous().view(-1), count - count % step
+    rest = functional.pad(flat[whole:], (0, -count % VECTORS))  # shorter than a step, hence of one thread
+    parts = [part for part in (*flat[:whole].split(at_once), rest) if len(part)]
+    return torch.cat([function(part) for part in parts])[:count].view(values.shape)
+
+
+def _matmul(rows: Tensor, other: Tensor) -> Tensor:
+    """Row by row where one side is a matrix of weights, or a stack of them with rows of its own for each."""
+    if other.dim() == 2 and rows.dim() >= 2:
+        return linear(rows, other.mT)
+    if rows.dim() == other.dim() == 3 and rows.shape[0] == other.shape[0]:
+        return torch.stack([linear(*pair) for pair in zip(rows, other.mT, strict=True)])
+    return torch.matmul(rows, other)
+
+
+def _element_by_element(
+    function: Callable[..., Tensor], values: Tensor, *args: Any, **options: Any
+) -> Tensor:
+    in_place = options.pop("inplace", False)
+    result = elementwise(lambda part: function(part, *args, **options), values)
+    return values.copy_(result) if in_place else result
+
+
+_ELEMENTWISE: tuple[Callable[..., Tensor], ...] = (
+    *(functional.silu, functional.gelu, functional.mish, functional.softplus, functional.logsigmoid),
+    *(functional.elu, functional.selu, functional.celu),
+    *(
+        getattr(home, name)
+        for home in (torch, Tensor)
+        for name in ("exp", "expm1", "log", "log1p", "sigmoid", "tanh", "erf", "cos", "sin")
+    ),
+)
+"""Functions of which vectors and single elements can be rounded otherwise."""
+
+_REPLACED: dict[Callable[..., Any], Callable[..., Any]] = {
+    functional.linear: linear,
+    **dict.fromkeys(
+        (
+            *(torch.matmul, torch.mm, torch.bmm, Tensor.matmul, Tensor.mm, Tensor.bmm),
+            Tensor.__matmul__,
+        ),
+        _matmul,
+    ),
+    **{function: partial(_element_by_element, function) for function in _ELEMENTWISE},
+}
+"""What stands for each of torch's functions while a module runs under RowByRow."""
+
+
+class RowByRow(TorchFunctionMode):
+    """Inside, torch's functions are done row by row, whoever calls them in this thread."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Iterable[type], args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """See TorchFunctionMode."""
+        return _REPLACED.get(func, func)(*args, **(kwargs or {}))
+
+
+class Callers(TorchFunctionMode):
+    """Inside, collects the modules that call a function which has to be done row by row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.modules: dict[nn.Module, None] = {}
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Iterable[type], args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """See TorchFunctionMode."""
+        if func in _REPLACED and (module := _calling_module(sys._getframe(1))):
+            self.modules[module] = None
+        return func(*args, **(kwargs or {}))
+
+
+def _calling_module(frame: FrameType | None) -> nn.Module | None:
+    while frame is not None:
+        caller = frame.f_locals.get("self")
+        if isinstance(caller, nn.Module):
+            return caller
+        frame = frame.f_back
+    return None
+
+
+def replace_linear_layers(model: nn.Module) -> None:
+    """Has all plain linear layers of a model of our own computed row by row."""
+    for module in model.modules():
+        if type(module) is nn.Linear:
+            setattr(module, _forward_name(module), partial(_linear_layer, module))
+
+
+def replace_callers(modules: Iterable[nn.Module]) -> None:
+    """Has modules of a model of our own, as Callers has found them, computed row by row."""
+    for module in modules:
+        if type(module) is nn.Linear:
+            continue
+        for child in _called_by(module):
+            _wrap_forward(child, _by_itself)
+        _wrap_forward(module, _row_by_row)
+
+
+def _called_by(module: nn.Module) -> Iterator[nn.Module]:
+    for child in module.children():
+        if isinstance(child, nn.ModuleList | nn.ModuleDict):
+            yield from _called_by(child)
+        else:
+            yield child
+
+
+def _wrap_forward(module: nn.Module, wrapper: Forward) -> None:
+    name = _forward_name(module)
+    setattr(module, name, partial(wrapper, getattr(module, name)))
+
+
+def _forward_name(module: nn.Module) -> str:
+    """accelerate's hook, if there is one, stays around it: it calls the forward that it has put aside."""
+    return "_old_forward" if hasattr(module, "_hf_hook") else "forward"
+
+
+def _linear_layer(module: nn.Linear, rows: Tensor) -> Tensor:
+    return linear(rows, module.weight, module.bias)
+
+
+def _row_by_row(forward: Forward, *args: Any, **options: Any) -> Any:
+    if IS_ONE_ROW.get():
+        return forward(*args, **options)
+    with RowByRow():
+        return forward(*args, **options)
+
+
+def _by_itself(forward: Forward, *args: Any, **options: Any) -> Any:
+    """A module inside such a one, which need not be computed row by row, or says so itself."""
+    if not isinstance(_get_current_function_mode(), RowByRow):
+        return forward(*args, **options)
+    with _pop_mode_temporarily():
+        return forward(*args, **options)

@@ -1,0 +1,166 @@
+"""Products and activations of which each row's bits depend on that row alone, at many thread counts."""
+
+import random
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from pine_engine import rowwise
+from pine_engine.rowwise import IS_ONE_ROW, Callers, RowByRow, elementwise, linear, replace_callers
+
+THREADS = (1, 2, 3, 4, 6, 12)
+
+HALF = (torch.bfloat16, torch.float16)
+
+
+@pytest.fixture(params=THREADS)
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+def normal(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, *HALF], ids=str)
+@pytest.mark.parametrize(("inner", "outer"), [(576, 192), (203, 97), (2048, 512), (33, 1), (65, 1000)])
+@pytest.mark.usefixtures("threads")
+def test_a_row_has_the_same_bits_among_any_others(inner: int, outer: int, dtype: torch.dtype) -> None:
+    weight, bias, rows = (
+        normal(outer, inner, dtype=dtype),
+        normal(outer, dtype=dtype),
+        normal(77, inner, dtype=dtype),
+    )
+    whole = linear(rows, weight, bias)
+    pick = random.Random(inner)
+    for count in (2, 3, 5, 8, 11, 13, 40, 77):
+        chosen = pick.sample(range(77), count)
+        assert torch.equal(linear(rows[chosen], weight, bias), whole[chosen])
+    torch.testing.assert_close(whole, functional.linear(rows, weight, bias), rtol=2e-2, atol=2e-2)
+
+
+def test_torchs_own_products_do_know_their_row() -> None:
+    """The control: at one of these shapes and thread counts, or this file shows nothing."""
+    weight, rows = normal(192, 576), normal(64, 576)
+    shuffled = torch.randperm(64, generator=torch.Generator().manual_seed(0))
+    before, uneven = torch.get_num_threads(), []
+    for count in THREADS:
+        torch.set_num_threads(count)
+        uneven.append(
+            not torch.equal(
+                functional.linear(rows[shuffled], weight), functional.linear(rows, weight)[shuffled]
+            )
+        )
+    torch.set_num_threads(before)
+    if not any(uneven):
+        pytest.skip("this processor's own products are even at these shapes")
+
+
+def test_one_row_is_computed_as_among_others_unless_it_is_all_there_is() -> None:
+    weight, rows = normal(97, 203), normal(5, 203)
+    assert torch.equal(linear(rows[3:4], weight), linear(rows, weight)[3:4])
+    token = IS_ONE_ROW.set(True)
+    try:
+        assert torch.equal(linear(rows[3:4], weight), functional.linear(rows[3:4], weight))
+    finally:
+        IS_ONE_ROW.reset(token)
+
+
+def test_products_have_the_shape_of_torchs_own() -> None:
+    weight = normal(7, 4)
+    for shape in ((3, 4), (1, 4), (2, 3, 4), (1, 1, 4), (0, 4), (2, 0, 4)):
+        assert linear(normal(*shape), weight).shape == (*shape[:-1], 7)
+
+
+@pytest.mark.parametrize("dtype", HALF, ids=str)
+def test_half_precision_is_rounded_once_however_the_weights_are_cut(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rowwise, "multiplies_in", lambda _: False)
+    rows, weight, bias = (normal(*shape, dtype=dtype) for shape in ((9, 64), (50, 64), (50,)))
+    exact = functional.linear(rows.double(), weight.double(), bias.double()).to(dtype)
+    whole = linear(rows, weight, bias)
+    torch.testing.assert_close(whole, exact, rtol=1e-2 if dtype == torch.bfloat16 else 2e-3, atol=1e-3)
+    monkeypatch.setattr(rowwise, "WEIGHTS_AT_ONCE", 64 * 16)
+    assert torch.equal(linear(rows, weight, bias), whole)
+
+
+FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "silu": functional.silu,
+    "gelu, tanh": lambda values: functional.gelu(values, approximate="tanh"),
+    "gelu": functional.gelu,
+    "sigmoid": torch.sigmoid,
+    "softplus": functional.softplus,
+    "cos": torch.cos,
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.usefixtures("threads")
+def test_a_function_of_elements_does_not_know_their_place(name: str) -> None:
+    function = FUNCTIONS[name]
+    for rows, width in ((1, 24), (8, 203), (37, 203), (101, 1536), (300, 2048), (13, 16384)):
+        values = normal(rows, 2 * width)[:, :width]
+        order = torch.randperm(rows, generator=torch.Generator().manual_seed(rows))
+        result = elementwise(function, values)
+        assert torch.equal(elementwise(function, values[order]), result[order])
+        assert torch.equal(elementwise(function, values.clone()), result)
+        torch.testing.assert_close(result, function(values))
+
+
+def test_nothing_is_cut_where_all_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The usual widths cost nothing: the function is called once, with the values as they are."""
+    given: list[Tensor] = []
+    values = normal(8, 1536)
+    elementwise(lambda part: (given.append(part), part)[1], values)
+    assert len(given) == 1 and given[0] is values
+
+
+class Gate(nn.Module):
+    """As routers and gated layers do, it calls torch's functions itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(normal(3, 8))
+        self.inner = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return torch.sigmoid(functional.linear(self.inner(rows), self.weight)) + rows @ self.weight.T
+
+
+def test_modules_that_call_torch_themselves_are_found_and_computed_row_by_row(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gate, calls = Gate(), []
+    model = nn.Sequential(gate, nn.LayerNorm(3))
+    with Callers() as callers:
+        expected = model(normal(5, 8))
+    assert list(callers.modules) == [gate.inner[0], gate]
+    replace_callers(callers.modules)
+    own = rowwise._REPLACED[functional.linear]
+    monkeypatch.setitem(
+        rowwise._REPLACED, functional.linear, lambda *args: (calls.append(len(args)), own(*args))[1]
+    )
+    torch.testing.assert_close(model(normal(5, 8)), expected)
+    assert calls == [2]  # not that of the layer inside, which is a module of its own
+
+
+def test_inside_a_row_by_row_module_stacked_products_are_stacks_of_linear_layers() -> None:
+    rows, stacked = normal(4, 5, 8), normal(4, 8, 3)
+    with RowByRow():
+        product = torch.bmm(rows, stacked)
+    assert torch.equal(product, torch.stack([linear(*pair) for pair in zip(rows, stacked.mT, strict=True)]))
+
+
+def test_a_function_that_writes_in_place_still_does() -> None:
+    values = normal(3, 5)
+    expected = elementwise(functional.silu, values)
+    with RowByRow():
+        result = functional.silu(values, inplace=True)
+    assert result is values and torch.equal(values, expected)
