@@ -199,12 +199,13 @@ def defined_logits(model: PreTrainedModel, layout: TokenLayout, method: str) -> 
         for head in range(len(query)):
             raw = query[head] @ key[head // group].T * scaling
             for index in range(layout.num_tokens):
-                own, keys_at, _ = positions_seen(layout, method, index, raw)
+                own, keys_at, weights = positions_seen(layout, method, index, raw)
                 visible = sorted(keys_at)
                 keys = rotated_key[visible, head // group, [keys_at[j] for j in visible]]
                 scores = keys @ rotated_query[index, head, own] * scaling
                 if softcap is not None:
                     scores = (scores / softcap).tanh() * softcap
+                scores = scores + scores.new_tensor([weights.get(key, 1.0) for key in visible]).log()
                 output[head, index] = scores.softmax(-1) @ value[head // group, visible]
         return output
 
