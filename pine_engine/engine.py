@@ -145,6 +145,7 @@ class Engine:
     def tokenize(self, prompt: Prompt | TokenLayout) -> TokenLayout:
         """The prompt's tokens. Raises InputError if a part is empty."""
         if isinstance(prompt, TokenLayout):
+            prompt.check_vocabulary(self.model.get_input_embeddings().weight.shape[0])
             return prompt
         with self._tokenizer_lock:
             return tokenize(prompt, self.tokenizer)
