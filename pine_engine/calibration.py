@@ -16,6 +16,7 @@ from torch import Tensor
 from pine_engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.events import Answer, AnswerDone, Event, RunDone, RunResult, TokenDecoded
+from pine_engine.finite import check_finite
 from pine_engine.layout import TokenLayout
 from pine_engine.methods import get_methods
 from pine_engine.next_token import (
@@ -158,6 +159,7 @@ def generate_calibrated(
         for step in range(max_new_tokens):
             if step:
                 logits = engine.extend(rows, [ids[-1:]] * len(rows), on_layer=lambda _: stop_if(cancelled))
+                check_finite(logits[:, -1], base, step)
                 logprobs = log_probabilities(logits[:, -1])
             token = _choose(logprobs, steps)
             if token in engine.stop_ids:

@@ -17,6 +17,7 @@ from pine_engine.continuation import ContinuationPass
 from pine_engine.embedded import Progress
 from pine_engine.errors import InputError
 from pine_engine.events import Event, RunDone, RunResult
+from pine_engine.finite import check_finite
 from pine_engine.kv_cache import KVCache
 from pine_engine.layout import TokenLayout, tokenize, tokenize_text
 from pine_engine.methods import Method, get_methods
@@ -279,13 +280,18 @@ class Engine:
 
         logits: (1, V) of the prompt's last token. ids: the answer's tokens, for which the row must have
         room. on_layer: as in prefill. To be called under torch.inference_mode.
+        Raises ModelError if the logits are not finite.
         """
+        method = row.state.plan.method.name
         length = row.cache.length
         later = self.extend([row], [ids[:-1]], on_layer)[0] if len(ids) > 1 else logits[:0]
         row.cache.truncate(length)
-        logprobs = torch.cat((logits, later)).float().log_softmax(-1)
+        logits = torch.cat((logits, later))
+        for step, step_logits in enumerate(logits):
+            check_finite(step_logits, method, step)
+        logprobs = logits.float().log_softmax(-1)
         chosen = logprobs.gather(1, torch.tensor(ids, device=logprobs.device)[:, None])[:, 0]
-        return Score(row.state.plan.method.name, text, ids, tuple(chosen.tolist()))
+        return Score(method, text, ids, tuple(chosen.tolist()))
 
     def prefill(
         self,

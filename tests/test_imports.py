@@ -22,6 +22,7 @@ FLOW = [
         "models",
         "available",
         "streaming",
+        "finite",
         "run",
         "engine",
     ),
