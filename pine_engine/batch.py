@@ -24,7 +24,7 @@ from torch import Tensor
 from pine_engine.engine import Engine
 from pine_engine.errors import InputError, ModelError
 from pine_engine.events import Answer
-from pine_engine.finite import check_finite
+from pine_engine.finite import check_logprob
 from pine_engine.layout import TokenLayout
 from pine_engine.methods import Method, get_method
 from pine_engine.prompt import Prompt
@@ -167,16 +167,17 @@ class _Writing:
     def take_token(self, engine: Engine, max_new_tokens: int) -> Written | Failed | None:
         """Takes the most likely token; the answer if it ends here, or why there is none."""
         method = self.prompt.row.state.plan.method.name
-        try:
-            check_finite(self.logits, method, len(self.ids))
-        except ModelError as error:
-            return Failed(self.prompt.index, error)
         logprobs = self.logits.float().log_softmax(-1)
         token = int(logprobs.argmax())
+        logprob = float(logprobs[token])
+        try:
+            check_logprob(logprob, self.logits, method, len(self.ids))
+        except ModelError as error:
+            return Failed(self.prompt.index, error)
         is_end = token in engine.stop_ids
         if not is_end:
             self.ids.append(token)
-            self.logprobs.append(float(logprobs[token]))
+            self.logprobs.append(logprob)
             if len(self.ids) < max_new_tokens:
                 return None
         answer = Answer(

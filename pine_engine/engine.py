@@ -17,7 +17,7 @@ from pine_engine.continuation import ContinuationPass
 from pine_engine.embedded import Progress
 from pine_engine.errors import InputError
 from pine_engine.events import Event, RunDone, RunResult
-from pine_engine.finite import check_finite
+from pine_engine.finite import check_logprob
 from pine_engine.kv_cache import KVCache
 from pine_engine.layout import TokenLayout, tokenize, tokenize_text
 from pine_engine.methods import Method, get_methods
@@ -286,12 +286,12 @@ class Engine:
         length = row.cache.length
         later = self.extend([row], [ids[:-1]], on_layer)[0] if len(ids) > 1 else logits[:0]
         row.cache.truncate(length)
-        logits = torch.cat((logits, later))
-        for step, step_logits in enumerate(logits):
-            check_finite(step_logits, method, step)
-        logprobs = logits.float().log_softmax(-1)
+        logprobs = torch.cat((logits, later)).float().log_softmax(-1)
         chosen = logprobs.gather(1, torch.tensor(ids, device=logprobs.device)[:, None])[:, 0]
-        return Score(method, text, ids, tuple(chosen.tolist()))
+        values = tuple(chosen.tolist())
+        for step, value in enumerate(values):
+            check_logprob(value, logits, method, step)
+        return Score(method, text, ids, values)
 
     def prefill(
         self,

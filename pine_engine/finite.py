@@ -1,5 +1,7 @@
 """Logits that a token can be chosen from: where they are NaN, argmax gives token 0 without a word."""
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -16,15 +18,24 @@ def check_finite(logits: Tensor, method: str, step: int, where: str = "") -> Non
     """Raises ModelError if the logits (..., V) of a next token are NaN or infinite; -inf rules a token out.
 
     method, step: whose they are, and how many tokens of the answer were read before. where: which of several
-    prompts it is, as " of prompt 3".
+    they are, as " of sequence 3".
     """
-    if torch.isfinite(logits.amax(-1)).all():
-        return
+    if not torch.isfinite(logits.amax(-1)).all():
+        raise _no_number(logits, method, step, where)
+
+
+def check_logprob(logprob: float, logits: Tensor, method: str, step: int) -> None:
+    """The same by the log-probability of any one token, known anyway: softmax makes all of them NaN."""
+    if math.isnan(logprob):
+        raise _no_number(logits, method, step, "")
+
+
+def _no_number(logits: Tensor, method: str, step: int, where: str) -> ModelError:
     when = f"after {step} tokens of the answer" if step else "for the first token of the answer"
     dtype = str(logits.dtype).removeprefix("torch.")
     advice = ADVICE.get(
         logits.dtype, "its weights may be damaged, or too large for this prompt: try another model or dtype"
     )
-    raise ModelError(
+    return ModelError(
         f"under {method} the model's logits{where} {when} are not finite numbers, in {dtype}; {advice}"
     )

@@ -18,7 +18,7 @@ from pine_engine.events import (
     RunResult,
     TokenDecoded,
 )
-from pine_engine.finite import check_finite
+from pine_engine.finite import check_logprob
 from pine_engine.layout import TokenLayout
 from pine_engine.methods import Method
 from pine_engine.reuse import Memory
@@ -159,14 +159,15 @@ class Run:
 
         Raises ModelError if the logits are not finite.
         """
-        check_finite(line.next_logits, line.method, step)
         logprobs = line.next_logits.float().log_softmax(-1)
         token = int(logprobs.argmax())
+        logprob = float(logprobs[token])
+        check_logprob(logprob, line.next_logits, line.method, step)
         if self.stop_at_end and token in self.reader.stop_ids:
             line.finish_reason = "stop"
         else:
             line.ids.append(token)
-            line.logprobs.append(float(logprobs[token]))
+            line.logprobs.append(logprob)
             if line.recorder:
                 line.recorder.record_alternatives(logprobs)
             emit(TokenDecoded(line.method, step, token, self.reader.decode_text(line.ids)))

@@ -17,7 +17,7 @@ from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.measure import measure
 from pine_engine.evaluation.records import Record
 from pine_engine.events import AnswerDone
-from pine_engine.finite import check_finite
+from pine_engine.finite import check_finite, check_logprob
 from pine_engine.inputs import DataRow
 from pine_engine.invariance import compare_orders
 from pine_engine.layout import TokenLayout
@@ -188,8 +188,13 @@ def test_another_dtype_is_advised(dtype: torch.dtype, advice: str) -> None:
 def test_tokens_that_a_model_rules_out_are_no_failure() -> None:
     logits = torch.tensor([0.5, -math.inf, 0.1])
     check_finite(logits, "pine", 0)
-    with pytest.raises(ModelError):
-        check_finite(torch.full((3,), -math.inf), "pine", 0)
+    check_logprob(float(logits.log_softmax(-1)[1]), logits, "pine", 0)
+    for value in (-math.inf, math.inf, math.nan):
+        logits = torch.full((3,), value)
+        with pytest.raises(ModelError):
+            check_finite(logits, "pine", 0)
+        with pytest.raises(ModelError):
+            check_logprob(float(logits.log_softmax(-1)[1]), logits, "pine", 0)
 
 
 def test_a_model_that_overflows_in_float16_is_said(tiny_llama: Callable[..., LlamaForCausalLM]) -> None:
