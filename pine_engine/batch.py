@@ -15,16 +15,18 @@ from that of Engine.run with one method, which is a batch of 1 row.
 """
 
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from pine_engine.engine import Engine
+from pine_engine.engine import Engine, check_engine
 from pine_engine.errors import InputError, ModelError
 from pine_engine.events import Answer
 from pine_engine.finite import check_logprob
+from pine_engine.given import sequence, whole_number
 from pine_engine.layout import TokenLayout
 from pine_engine.methods import Method, get_method
 from pine_engine.prompt import Prompt
@@ -64,35 +66,34 @@ class Failed:
 
 def answer_batch(
     engine: Engine,
-    prompts: Sequence[Prompt | TokenLayout],
+    prompts: Prompt | TokenLayout | Iterable[Prompt | TokenLayout],
     *,
-    method: str | Sequence[str] = "pine",
+    method: str | Method | Sequence[str | Method] = "pine",
     max_new_tokens: int = 64,
     batch_size: int = 8,
 ) -> Generator[tuple[int, Answer], None, None]:
     """Answers prompts greedily; yields (index of the prompt, its answer) as soon as one is done.
 
-    method: one name for all prompts, or one for each. Prompts may differ in the number of documents and in
-    all lengths; nothing is padded. `dict(answer_batch(...))` waits for all. The model works in the caller's
-    thread between two answers; closing the generator ends it.
+    prompts: several or a single one, which may differ in the number of documents and in all lengths; nothing
+    is padded. method: one for all, or one for each. `dict(answer_batch(...))` waits for all. The model works
+    in the caller's thread between two answers; closing the generator ends it.
     Where logits are not finite, all other prompts are answered first; the ModelError that then ends the
     generator names those without an answer.
     Raises InputError, before anything is read, for an unknown method, a number of methods that is not that
     of the prompts, a prompt that does not fit the context, and an answer length or batch size below 1.
     """
-    names = [method] * len(prompts) if isinstance(method, str) else list(method)
-    if len(names) != len(prompts):
+    check_engine(engine)
+    layouts = engine.tokenize_all(prompts)
+    given: Sequence[Any] = sequence(method) or [method] * len(layouts)
+    methods = [get_method(each) for each in given]
+    if len(methods) != len(layouts):
         raise InputError(
-            f"{len(names)} methods were given for {len(prompts)} prompts; give one name, or one for each"
+            f"{len(methods)} methods were given for {len(layouts)} prompts; give one name, or one for each"
         )
-    for what, value in (("answer length", max_new_tokens), ("batch size", batch_size)):
-        if value < 1:
-            raise InputError(f"the {what} is {value}; give 1 or more")
-    rows = {name: get_method(name) for name in names}
-    layouts = [engine.tokenize(prompt) for prompt in prompts]
+    max_new_tokens = whole_number(max_new_tokens, "answer length", least=1)
+    batch_size = whole_number(batch_size, "batch size", least=1)
     for layout in layouts:
         engine.check_length(layout, max_new_tokens)
-    methods = [rows[name] for name in names]
     return _answer(engine, layouts, methods, max_new_tokens, batch_size)
 
 

@@ -126,7 +126,7 @@ def _load_model(folder: Path) -> PreTrainedModel:
     with torch.device("meta"):
         kind = type(AutoModelForCausalLM.from_config(config, trust_remote_code=False))
     with quiet_transformers(warns=False):
-        model, report = kind.from_pretrained(
+        loaded: Any = kind.from_pretrained(
             None,
             config=config,
             state_dict=load_file(folder / "weights.safetensors"),
@@ -134,6 +134,8 @@ def _load_model(folder: Path) -> PreTrainedModel:
             ignore_mismatched_sizes=True,
             output_loading_info=True,
         )
+    model: PreTrainedModel
+    model, report = loaded
     for kind_of_keys, problem in (
         ("missing_keys", "lacks weights of the model"),
         ("unexpected_keys", "holds weights that the model does not have"),

@@ -1,11 +1,20 @@
 """What a caller gives, in the one form that the engine works on; a sentence where it can mean nothing."""
 
 from collections.abc import Iterable, Mapping, Set
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from pine_engine.errors import InputError
 
-Item = TypeVar("Item")
+
+class Named(Protocol):
+    """A row of a table."""
+
+    @property
+    def name(self) -> str:
+        """What it is called where it is asked for."""
+
+
+Row = TypeVar("Row", bound=Named)
 
 SHOWN = 40
 """Characters of a wrong value that a sentence shows."""
@@ -17,8 +26,8 @@ def in_words(given: Any) -> str:
         return str(given)
     if isinstance(given, str):
         return f"the text {given[:SHOWN]!r}"
-    shown = " ".join(repr(given).split())
-    return f"{type(given).__name__} {shown[:SHOWN] + ' ...' * (len(shown) > SHOWN)}"
+    kind, shown = type(given).__name__, " ".join(repr(given).split())
+    return ("" if shown.startswith(kind) else f"{kind} ") + shown[:SHOWN] + " ..." * (len(shown) > SHOWN)
 
 
 def sequence(given: Any) -> tuple[Any, ...] | None:
@@ -32,28 +41,41 @@ def sequence(given: Any) -> tuple[Any, ...] | None:
     return tuple(listed)
 
 
-def one_or_more(given: Any, kind: type[Item], what: str, advice: str) -> tuple[Item, ...]:
-    """A single value of that kind, or a sequence of them, as a tuple.
+def one_or_more(
+    given: Any, kind: type | tuple[type, ...], what: str, advice: str, *, least: int = 1
+) -> tuple[Any, ...]:
+    """A single value of a kind, or all of them that something holds, as a tuple.
 
-    what: the name of one of them. Raises InputError that names the first wrong one and ends with the advice.
+    what: the name of one of them. Raises InputError that names the first wrong one, or says that there are
+    fewer than least, and ends with the advice.
     """
     if isinstance(given, kind):
         return (given,)
-    items = sequence(given)
+    items = tuple(given) if isinstance(given, Set) else sequence(given)
     if items is None:
         raise InputError(f"{what}s were given as {in_words(given)}; {advice}")
-    for index, item in enumerate(items):
+    for place, item in enumerate(items):
         if not isinstance(item, kind):
-            raise InputError(f"{what} {index + 1} is {in_words(item)}; {advice}")
+            raise InputError(f"{what} {place + 1} is {in_words(item)}; {advice}")
+    if len(items) < least:
+        raise InputError(f"no {what}s were given; {advice}")
     return items
 
 
-def whole_number(given: Any, what: str, *, least: int, unit: str = "") -> int:
+def as_text(given: Any, what: str) -> str:
+    """A text; None is the empty one. Raises InputError for anything else."""
+    if given is None or isinstance(given, str):
+        return given or ""
+    raise InputError(f"the {what} is {in_words(given)}; give text")
+
+
+def whole_number(given: Any, what: str, *, least: int | None = None, unit: str = "") -> int:
     """An int, also one of numpy's or a tensor's. Raises InputError for anything else, and below least."""
     number = _as_int(given)
-    if number is None or number < least:
+    if number is None or (least is not None and number < least):
         shown = in_words(given) if number is None else number
-        raise InputError(f"the {what} is {shown}; give {least} or more{unit}")
+        wanted = ["a whole number"] * (number is None) + [f"{least} or more"] * (least is not None)
+        raise InputError(f"the {what} is {shown}; give {', '.join(wanted)}{unit}")
     return number
 
 
@@ -76,3 +98,17 @@ def whole_numbers(given: Any, what: str, expected: str) -> tuple[int, ...]:
 def _as_int(given: Any) -> int | None:
     plain = given.tolist() if hasattr(given, "tolist") else given
     return plain if isinstance(plain, int) and not isinstance(plain, bool) else None
+
+
+class Table(dict[str, Row]):
+    """Rows by name; asking for a name that is not there raises InputError with those that are.
+
+    kind: what a row is.
+    """
+
+    def __init__(self, kind: str, rows: Iterable[Row]) -> None:
+        super().__init__((row.name, row) for row in rows)
+        self.kind = kind
+
+    def __missing__(self, name: Any) -> Row:
+        raise InputError(f"unknown {self.kind} {name!r}; choose from: {', '.join(self)}")

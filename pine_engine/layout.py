@@ -135,20 +135,21 @@ class TokenLayout:
 
     def check_vocabulary(self, size: int) -> None:
         """Raises InputError that names the first id outside 0 .. size - 1, and where it stands."""
-        if min(self.ids) >= 0 and max(self.ids) < size:
-            return
-        names = ["the prefix", *(f"document {d + 1}" for d in range(self.num_documents)), "the suffix"]
-        segments = (self.prefix, *self.documents, self.suffix)
-        name, place, token = next(
-            (name, place, token)
-            for name, ids in zip(names, segments, strict=True)
-            for place, token in enumerate(ids)
-            if not 0 <= token < size
-        )
-        raise InputError(
-            f"{name} holds the token id {token} at place {place}, but the vocabulary of the model has {size} "
-            f"tokens, 0 to {size - 1}; use the model's own tokenizer"
-        )
+        check_vocabulary("the prefix", self.prefix, size)
+        for index, ids in enumerate(self.documents):
+            check_vocabulary(f"document {index + 1}", ids, size)
+        check_vocabulary("the suffix", self.suffix, size)
+
+
+def check_vocabulary(what: str, ids: Sequence[int], size: int) -> None:
+    """Raises InputError that names the first id outside 0 .. size - 1, and where in `what` it stands."""
+    if not ids or (min(ids) >= 0 and max(ids) < size):
+        return
+    place = next(place for place, token in enumerate(ids) if not 0 <= token < size)
+    raise InputError(
+        f"{what} holds the token id {ids[place]} at place {place}, but the vocabulary of the model has "
+        f"{size} tokens, 0 to {size - 1}; use the model's own tokenizer"
+    )
 
 
 def tokenize(prompt: Prompt, tokenizer: Any) -> TokenLayout:

@@ -8,7 +8,7 @@ cache the last call returned. So one object in the place of `model.forward` is e
 on its own, and returns logits and a cache that holds one of our rows for each sequence.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,13 +17,16 @@ from torch import Tensor
 from transformers import Cache, DynamicCache, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
+from pine_engine import models
 from pine_engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.finite import check_finite
 from pine_engine.forward import NAME
+from pine_engine.given import one_or_more
 from pine_engine.kv_cache import KVCache, empty_like
 from pine_engine.layout import TokenLayout
 from pine_engine.methods import Method, get_method
+from pine_engine.prompt import Prompt
 from pine_engine.state import PromptState, Row, new_state
 
 ROOM = 64
@@ -35,7 +38,10 @@ UNDERSTOOD = {"attention_mask", "position_ids", "logits_to_keep", "return_dict",
 
 @contextmanager
 def answering(
-    model: PreTrainedModel | Engine, layouts: Sequence[TokenLayout], *, method: str = "pine"
+    model: PreTrainedModel | Engine,
+    layouts: TokenLayout | Prompt | Iterable[TokenLayout | Prompt],
+    *,
+    method: str | Method = "pine",
 ) -> Generator[dict[str, Tensor], None, None]:
     """Inside the `with`, model.generate(**inputs, ...) answers these prompts under the method.
 
@@ -45,6 +51,7 @@ def answering(
     at the first call, and kept to the end of the `with`; the sequences decode in one batch, and those of one
     prompt share its documents. What stands beside a sequence does not change it: batch.py says to which bit.
 
+    layouts: several prompts or a single one; of text only for an Engine with a tokenizer.
     model: with any attention implementation; it proves itself at each entry (some passes over 35 tokens).
         An Engine has done so, and is entered at once.
     The model is as before afterwards, also after an error: inside, `forward` is shadowed on the instance
@@ -56,9 +63,8 @@ def answering(
     logits are not finite.
     """
     row = get_method(method)
-    if not layouts:
-        raise InputError("no prompts were given; give at least one token layout")
-    stock = model.model if isinstance(model, Engine) else model
+    stock = model.model if isinstance(model, Engine) else models.check_model(model)
+    prompts = one_or_more(layouts, (TokenLayout, Prompt), "prompt", "give at least one token layout")
     own_forward = vars(stock).get("forward")
     if isinstance(own_forward, _AnsweringForward):
         raise InputError(
@@ -69,10 +75,11 @@ def answering(
     attention = [(config, config._attn_implementation) for config in configs]
     try:
         engine = model if isinstance(model, Engine) else Engine(model)
-        for layout in layouts:
+        read = engine.tokenize_all(prompts)
+        for layout in read:
             engine.check_length(layout, 0)
         stock.set_attn_implementation(NAME)
-        forward = _AnsweringForward(engine, layouts, row)
+        forward = _AnsweringForward(engine, read, row)
         stock.forward = forward
         yield {"input_ids": forward.input_ids, "attention_mask": forward.attention_mask}
     finally:
