@@ -85,14 +85,24 @@ class Engine:
         elsewhere for the same model; its name if None. max_context: in tokens, from the model's
         configuration if None. Raises ModelError if the model's attention is not supported.
         """
+        models.check_model(model)
+        if tokenizer is not None and not hasattr(tokenizer, "get_added_vocab"):
+            raise InputError(
+                f"the tokenizer is {in_words(tokenizer)}; give one that transformers has loaded, as by "
+                "AutoTokenizer.from_pretrained(name)"
+            )
         config = model.config.get_text_config()
         self.model = model
         self.tokenizer = tokenizer
         self.model_name = name
         self.revision = revision
         self.address = address or name
-        self.stop_ids = stop_ids
-        self.max_context: int = max_context or models.max_context(model)
+        self.stop_ids = frozenset(one_or_more(stop_ids, int, "stop id", "give token ids", least=0))
+        self.max_context: int = (
+            models.max_context(model)
+            if max_context is None
+            else whole_number(max_context, "longest context", least=1, unit=" tokens")
+        )
         self.num_layers: int = config.num_hidden_layers
         self.num_heads: int = config.num_attention_heads
         self.rope = prove(model)
