@@ -76,14 +76,16 @@ class Engine:
         name: str = "model",
         revision: str | None = None,
         address: str | None = None,
-        stop_ids: frozenset[int] = frozenset(),
+        stop_ids: int | Iterable[int] = frozenset(),
         max_context: int | None = None,
     ) -> None:
         """Wraps a transformers model that is already loaded, after it has proved itself.
 
         tokenizer: needed for prompts of text; prompts of tokens do without. address: what `load` takes
-        elsewhere for the same model; its name if None. max_context: in tokens, from the model's
-        configuration if None. Raises ModelError if the model's attention is not supported.
+        elsewhere for the same model; its name if None. stop_ids: the token ids that end an answer, in any
+        collection or a single one. max_context: in tokens, from the model's configuration if None.
+        Raises ModelError for what is no model that writes, or if its attention is not supported, and
+        InputError for what is no tokenizer, id or length.
         """
         models.check_model(model)
         if tokenizer is not None and not hasattr(tokenizer, "get_added_vocab"):
@@ -112,17 +114,17 @@ class Engine:
     @classmethod
     def load(
         cls,
-        name: str | None = None,
+        name: str | os.PathLike[str] | None = None,
         *,
-        dtype: str = "float32",
-        device: str = "cpu",
+        dtype: str | torch.dtype = "float32",
+        device: str | torch.device = "cpu",
         progress: Progress | None = None,
     ) -> "Engine":
         """Loads a model and checks it.
 
         name: a hub id, a folder or a GGUF file; None for the embedded model. dtype: float32, bfloat16 or
-        float16. progress: see models.load. Raises ModelError if it cannot be found, loaded or is not
-        supported.
+        float16, by name or as torch has it. progress: see models.load. Raises ModelError if it cannot be
+        found, loaded or is not supported.
         """
         loaded = models.load(name, dtype=dtype, device=device, progress=progress)
         return cls(

@@ -24,6 +24,7 @@ from pine_engine.given import in_words
 from pine_engine.hub import bring, find_on_hub
 
 if TYPE_CHECKING:  # imported where they are used, for the reason that checkpoint.py gives
+    import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 __all__ = [
@@ -123,10 +124,10 @@ def resolve(name: str | os.PathLike[str] | None = None) -> ModelSource:
 
 
 def load(
-    name: str | None = None,
+    name: str | os.PathLike[str] | None = None,
     *,
-    dtype: str = "float32",
-    device: str = "cpu",
+    dtype: "str | torch.dtype" = "float32",
+    device: "str | torch.device" = "cpu",
     attn_implementation: str | None = None,
     progress: Progress | None = None,
 ) -> LoadedModel:
@@ -139,7 +140,7 @@ def load(
     local folders never ask the hub.
     Raises ModelError, with a sentence on what to do, if any of it is not possible.
     """
-    weights_dtype = known_dtype(dtype)
+    weights_dtype, device = known_dtype(dtype), str(device)
     source = resolve(name)
     check_device(device)
 
