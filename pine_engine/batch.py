@@ -15,15 +15,18 @@ from that of Engine.run with one method, which is a batch of 1 row.
 """
 
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from pine_engine.engine import Engine
-from pine_engine.errors import InputError
+from pine_engine.engine import Engine, check_engine
+from pine_engine.errors import InputError, ModelError
 from pine_engine.events import Answer
+from pine_engine.finite import check_logprob
+from pine_engine.given import sequence, whole_number
 from pine_engine.layout import TokenLayout
 from pine_engine.methods import Method, get_method
 from pine_engine.prompt import Prompt
@@ -56,35 +59,44 @@ class Written:
     seconds: float
 
 
+@dataclass(frozen=True)
+class Failed:
+    """The prompt of that index has no answer, because its logits are not finite; the others go on."""
+
+    index: int
+    error: ModelError
+
+
 def answer_batch(
     engine: Engine,
-    prompts: Sequence[Prompt | TokenLayout],
+    prompts: Prompt | TokenLayout | Iterable[Prompt | TokenLayout],
     *,
-    method: str | Sequence[str] = "pine",
+    method: str | Method | Sequence[str | Method] = "pine",
     max_new_tokens: int = 64,
     batch_size: int = BATCH_ROWS,
 ) -> Generator[tuple[int, Answer], None, None]:
     """Answers prompts greedily; yields (index of the prompt, its answer) as soon as one is done.
 
-    method: one name for all prompts, or one for each. Prompts may differ in the number of documents and in
-    all lengths; nothing is padded. `dict(answer_batch(...))` waits for all. The model works in the caller's
-    thread between two answers; closing the generator ends it.
+    prompts: several or a single one, which may differ in the number of documents and in all lengths; nothing
+    is padded. method: one for all, or one for each. `dict(answer_batch(...))` waits for all. The model works
+    in the caller's thread between two answers; closing the generator ends it.
+    Where logits are not finite, all other prompts are answered first; the ModelError that then ends the
+    generator names those without an answer.
     Raises InputError, before anything is read, for an unknown method, a number of methods that is not that
     of the prompts, a prompt that does not fit the context, and an answer length or batch size below 1.
     """
-    names = [method] * len(prompts) if isinstance(method, str) else list(method)
-    if len(names) != len(prompts):
+    check_engine(engine)
+    layouts = engine.tokenize_all(prompts)
+    given: Sequence[Any] = sequence(method) or [method] * len(layouts)
+    methods = [get_method(each) for each in given]
+    if len(methods) != len(layouts):
         raise InputError(
-            f"{len(names)} methods were given for {len(prompts)} prompts; give one name, or one for each"
+            f"{len(methods)} methods were given for {len(layouts)} prompts; give one name, or one for each"
         )
-    for what, value in (("answer length", max_new_tokens), ("batch size", batch_size)):
-        if value < 1:
-            raise InputError(f"the {what} is {value}; give 1 or more")
-    rows = {name: get_method(name) for name in names}
-    layouts = [engine.tokenize(prompt) for prompt in prompts]
+    max_new_tokens = whole_number(max_new_tokens, "answer length", least=1)
+    batch_size = whole_number(batch_size, "batch size", least=1)
     for layout in layouts:
         engine.check_length(layout, max_new_tokens)
-    methods = [rows[name] for name in names]
     return _answer(engine, layouts, methods, max_new_tokens, batch_size)
 
 
@@ -96,8 +108,8 @@ def write_answers(
     max_new_tokens: int,
     batch_size: int = BATCH_ROWS,
     on_layer: Callable[[int], None] = lambda _: None,
-) -> Generator[Written, None, None]:
-    """Answers prompts that somebody else reads; yields each answer as soon as it is done.
+) -> Generator[Written | Failed, None, None]:
+    """Answers prompts that somebody else reads; yields each answer, or why there is none, once it is known.
 
     prompts: taken one by one, when there is room in the batch, which is as wide as batch_size all the time.
     on_layer: as in Engine.prefill.
@@ -107,17 +119,17 @@ def write_answers(
         for place in range(batch_size):
             while places[place] is None and (prompt := next(prompts, None)):
                 line = _Writing(prompt, prompt.logits)
-                if written := line.take_token(engine, max_new_tokens):
-                    yield written
+                if done := line.take_token(engine, max_new_tokens):
+                    yield done
                 else:
                     places[place] = line
         if not any(places):
             return
         _step(engine, places, on_layer)
         for place, writing in enumerate(places):
-            if writing and (written := writing.take_token(engine, max_new_tokens)):
+            if writing and (done := writing.take_token(engine, max_new_tokens)):
                 places[place] = None
-                yield written
+                yield done
 
 
 def _answer(
@@ -134,8 +146,15 @@ def _answer(
             wait_for(logits)
             yield ReadPrompt(index, row, logits[-1], time.perf_counter() - began)
 
-    for written in write_answers(engine, read(), max_new_tokens=max_new_tokens, batch_size=batch_size):
-        yield written.index, written.answer
+    failed: list[Failed] = []
+    for done in write_answers(engine, read(), max_new_tokens=max_new_tokens, batch_size=batch_size):
+        if isinstance(done, Failed):
+            failed.append(done)
+        else:
+            yield done.index, done.answer
+    if failed:
+        indices = ", ".join(str(each.index) for each in failed)
+        raise ModelError(f"prompts without an answer, by index: {indices}; {failed[0].error}")
 
 
 @dataclass
@@ -149,18 +168,24 @@ class _Writing:
     step_s: list[float] = field(default_factory=list)
     share_s: float = 0.0
 
-    def take_token(self, engine: Engine, max_new_tokens: int) -> Written | None:
-        """Takes the most likely token; the answer if it ends here."""
+    def take_token(self, engine: Engine, max_new_tokens: int) -> Written | Failed | None:
+        """Takes the most likely token; the answer if it ends here, or why there is none."""
+        method = self.prompt.row.state.plan.method.name
         logprobs = self.logits.float().log_softmax(-1)
         token = int(logprobs.argmax())
+        logprob = float(logprobs[token])
+        try:
+            check_logprob(logprob, self.logits, method, len(self.ids))
+        except ModelError as error:
+            return Failed(self.prompt.index, error)
         is_end = token in engine.stop_ids
         if not is_end:
             self.ids.append(token)
-            self.logprobs.append(float(logprobs[token]))
+            self.logprobs.append(logprob)
             if len(self.ids) < max_new_tokens:
                 return None
         answer = Answer(
-            method=self.prompt.row.state.plan.method.name,
+            method=method,
             text=engine.decode_text(self.ids),
             token_ids=tuple(self.ids),
             logprobs=tuple(self.logprobs),

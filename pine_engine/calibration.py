@@ -16,8 +16,9 @@ from torch import Tensor
 from pine_engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.events import Answer, AnswerDone, Event, RunDone, RunResult, TokenDecoded
+from pine_engine.finite import check_finite
 from pine_engine.layout import TokenLayout
-from pine_engine.methods import get_methods
+from pine_engine.methods import get_method
 from pine_engine.next_token import (
     Label,
     label_ids,
@@ -104,7 +105,7 @@ def calibrate_labels(
     Yields the events of reading the prompt and then each content-free one, at last the CalibratedLabels.
     Raises InputError for labels that are not one token or prompts that do not fit.
     """
-    (method,) = get_methods([base])
+    method = get_method(base)
     ids = label_ids(engine, labels)
     layouts = _layouts(engine, prompt, content_free, 0)
 
@@ -137,7 +138,7 @@ def generate_calibrated(
     The answer's log-probabilities are those under the prompt, before calibration.
     Raises InputError for an unknown method or prompts that do not fit.
     """
-    (method,) = get_methods([base])
+    method = get_method(base)
     layouts = _layouts(engine, prompt, content_free, max_new_tokens)
 
     @torch.inference_mode()
@@ -158,6 +159,7 @@ def generate_calibrated(
         for step in range(max_new_tokens):
             if step:
                 logits = engine.extend(rows, [ids[-1:]] * len(rows), on_layer=lambda _: stop_if(cancelled))
+                check_finite(logits[:, -1], base, step)
                 logprobs = log_probabilities(logits[:, -1])
             token = _choose(logprobs, steps)
             if token in engine.stop_ids:

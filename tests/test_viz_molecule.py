@@ -63,7 +63,7 @@ def test_what_is_no_molecule_is_not_drawn(text: str) -> None:
 
 def test_a_missing_rdkit_is_said_with_the_way_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rdkit.Chem", None)
-    with pytest.raises(ImportError, match="RDKit is not installed; `pip install"):
+    with pytest.raises(ImportError, match="RDKit is not installed; run `pip install"):
         molecule_svg("C")
 
 

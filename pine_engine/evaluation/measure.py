@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from pine_engine.batch import BATCH_ROWS, ReadPrompt, write_answers
+from pine_engine.batch import BATCH_ROWS, Failed, ReadPrompt, write_answers
 from pine_engine.certificate import platform_of
 from pine_engine.engine import Engine
-from pine_engine.errors import InputError
+from pine_engine.errors import InputError, ModelError
 from pine_engine.evaluation.arrangements import AS_IS, check_arrangements
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.jobs import Job, blank, plan_example
@@ -95,9 +95,9 @@ def measure(
     """Measures examples; yields each Record as soon as it is there, and PrefillProgress between them.
 
     options, and what is raised for them: as for choose(). done: records that are there already.
-    A prompt is read once for its answer and its log-probabilities; what cannot be read or arranged becomes a
-    record with an error. The model runs in a thread of its own; closing the generator stops it within one
-    layer.
+    A prompt is read once for its answer and its log-probabilities; what cannot be read or arranged, or has
+    logits that are not finite, becomes a record with an error. The model runs in a thread of its own; closing
+    the generator stops it within one layer.
     """
     return in_thread(Measurement(engine, examples, choose(examples, **options), done).work)
 
@@ -160,7 +160,11 @@ class _ExampleWork:
         waiting = dict(enumerate(jobs))
         try:
             for index, outcome in self._outcomes(jobs):
-                self._record(waiting.pop(index), outcome)
+                job = waiting.pop(index)
+                if isinstance(outcome, ModelError):
+                    self._fail(job, str(outcome))
+                else:
+                    self._record(job, outcome)
         except torch.OutOfMemoryError:
             for job in waiting.values():
                 self._fail(job, "the device ran out of memory; measure with shorter prompts or answers")
@@ -187,15 +191,15 @@ class _ExampleWork:
         """The texts of which the log-probability is asked: an answer if one is accepted, and the choices."""
         return [*job.answers[:1], *self._task.choices] if self._settings.logprobs else []
 
-    def _outcomes(self, jobs: Sequence[Job]) -> Iterator[tuple[int, _Outcome]]:
-        """Index and outcome of each job, as soon as it is there."""
+    def _outcomes(self, jobs: Sequence[Job]) -> Iterator[tuple[int, _Outcome | ModelError]]:
+        """Index of each job, and its outcome or why it has none, as soon as it is there."""
         room = max(map(self._room, jobs), default=0)
         reader = Reader(self._engine, jobs, room=room, on_layer=self._on_layer)
         if not self._settings.generate:
             for index, job in enumerate(jobs):
                 yield index, self._score(job, reader.read(job))
             return
-        outcomes: list[_Outcome] = []
+        outcomes: list[_Outcome | ModelError] = []
 
         def read() -> Iterator[ReadPrompt]:
             for index, job in enumerate(jobs):
@@ -210,26 +214,32 @@ class _ExampleWork:
             batch_size=batch_width(self._plan.num_jobs),
             on_layer=lambda _: stop_if(self._cancelled),
         ):
-            outcome = outcomes[written.index]
+            outcome = written.error if isinstance(written, Failed) else outcomes[written.index]
+            if isinstance(written, Failed) or isinstance(outcome, ModelError):
+                yield written.index, outcome
+                continue
             outcome.text = written.answer.text
             outcome.answer_tokens = len(written.answer.token_ids)
             outcome.decode_s = written.seconds
             outcome.seconds += written.seconds
             yield written.index, outcome
 
-    def _score(self, job: Job, reading: Reading) -> _Outcome:
-        """The log-probabilities that are asked for; the row is left as it was."""
+    def _score(self, job: Job, reading: Reading) -> _Outcome | ModelError:
+        """The log-probabilities that are asked for, or why there are none; the row is left as it was."""
         began = time.perf_counter()
-        totals = [
-            self._engine.score_answer(
-                reading.row,
-                reading.logits,
-                text,
-                self._tokens(text),
-                on_layer=lambda _: stop_if(self._cancelled),
-            ).total
-            for text in self._given(job)
-        ]
+        try:
+            totals = [
+                self._engine.score_answer(
+                    reading.row,
+                    reading.logits,
+                    text,
+                    self._tokens(text),
+                    on_layer=lambda _: stop_if(self._cancelled),
+                ).total
+                for text in self._given(job)
+            ]
+        except ModelError as error:
+            return error
         answer, choices = (totals[:1], totals[1:]) if job.answers else ([], totals)
         return _Outcome(
             prefill_s=reading.alone_s,
