@@ -210,10 +210,10 @@ def _run(wiring: Wiring, layout: TokenLayout, name: str) -> Tensor:
     return _forward(wiring.network, ids, position_ids, prefill)
 
 
-def _forward(model: PreTrainedModel, ids: Tensor, positions: Tensor, pine_pass: Pass) -> Tensor:
+def _forward(model: PreTrainedModel, ids: Tensor, positions: Tensor, attend: Pass) -> Tensor:
     """Logits (n, V) of one pass through our attention function."""
     try:
-        return run_pass(model, pine_pass, ids[None].to(input_device(model)), positions[None])[0]
+        return run_pass(model, attend, ids[None].to(input_device(model)), positions[None])[0]
     except ModelError as error:  # what our function says that a layer asked of it
         raise ModelError(f"{type(model).__name__}: {error}; {ADVICE}") from error
     except Exception as error:  # what a family's own code raises when it gives or expects something else
