@@ -72,10 +72,16 @@ def exhausted(given: Any) -> Any:
 # methods
 
 
+def in_short(given: object) -> str:
+    """A name for a test's case, the same in every process."""
+    text = str(given)
+    return type(given).__name__ if " at 0x" in text else text
+
+
 @pytest.mark.parametrize(
     "given",
     ["pine", METHODS["pine"], [METHODS["pine"]], ("pine",), {"pine"}, np.array(["pine"]), iter(["pine"])],
-    ids=str,
+    ids=in_short,
 )
 def test_a_method_may_be_a_name_or_its_row_alone_or_among_several(engine: Engine, given: Any) -> None:
     assert list(answers(engine, methods=given)) == ["pine"]
@@ -206,7 +212,7 @@ def test_the_segments_of_a_prompt_may_be_texts(engine: Engine) -> None:
             "document 1 holds half of a surrogate pair ('\\ud800'), which is no character; remove it",
         ),
     ],
-    ids=str,
+    ids=in_short,
 )
 def test_what_is_no_segment_is_said(parts: tuple[Any, ...], sentence: str) -> None:
     with pytest.raises(InputError) as raised:
@@ -234,7 +240,7 @@ def documents_of(given: Any, **options: Any) -> list[str]:
         ),
         ({"text": "red"}, ["Document: red\n"]),
     ],
-    ids=str,
+    ids=in_short,
 )
 def test_documents_may_be_texts(given: Any, expected: list[str]) -> None:
     assert documents_of(given) == expected
@@ -254,7 +260,7 @@ ADVICE = '; give a text, a Document("text", "title"), or several of them'
         ([Path("a.txt")], f"document 1 is PosixPath('a.txt'){ADVICE}"),
         (["a", " "], "document 2 is empty; write some text or remove it"),
     ],
-    ids=str,
+    ids=in_short,
 )
 def test_what_are_no_documents_is_said(given: Any, sentence: str) -> None:
     with pytest.raises(InputError) as raised:
@@ -318,7 +324,7 @@ def test_ids_of_another_vocabulary_are_refused_wherever_tokens_come_in(engine: E
         (nn.Linear(2, 2), "the model is Linear(in_features=2, "),
         (TOKENIZER, "the model is "),
     ],
-    ids=str,
+    ids=in_short,
 )
 def test_what_is_no_model_is_said(given: Any, words: str) -> None:
     tries: list[Callable[[], Any]] = [
@@ -434,7 +440,7 @@ def test_numbers_may_be_numpy_s_and_tensors(engine: Engine, given: Any) -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [(2.0, "float 2.0"), ("2", "the text '2'"), (None, "None"), (True, "True"), (float("inf"), "float inf")],
-    ids=str,
+    ids=in_short,
 )
 def test_what_is_no_number_is_said(engine: Engine, given: Any, words: str) -> None:
     length = f"the answer length is {words}; give a whole number, "
@@ -496,7 +502,7 @@ def test_orders_may_come_in_any_form(engine: Engine, orders: Any) -> None:
         ([["0", "1"]], "an order holds the text '0' at place 0; expected the documents' places"),
         ([[0, 1], [0, 0]], "order [0, 0] is not a permutation of 2 documents"),
     ],
-    ids=str,
+    ids=in_short,
 )
 def test_what_are_no_orders_is_said_before_anything_is_read(
     engine: Engine, orders: Any, sentence: str
