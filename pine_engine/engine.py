@@ -25,6 +25,7 @@ from pine_engine.methods import Method, get_methods
 from pine_engine.plan import build_plan
 from pine_engine.prefill import PrefillPass
 from pine_engine.probe import prove
+from pine_engine.promise import changes_by_order
 from pine_engine.prompt import HOW_TO_PROMPT, Prompt
 from pine_engine.reuse import Memory, find_documents, find_prefix, fork
 from pine_engine.run import Run
@@ -53,7 +54,11 @@ class Score:
 
 
 class Engine:
-    """A model with our attention function; stateless between runs, so several threads may share it."""
+    """A model with our attention function; stateless between runs, so several threads may share it.
+
+    model: the one that was given, which stays as it is; `wirings` over its weights are what runs. caveat: why
+    equal bits are not promised of it here, in a sentence; None if they are.
+    """
 
     def __init__(
         self,
@@ -95,6 +100,7 @@ class Engine:
         self.num_layers: int = config.num_hidden_layers
         self.num_heads: int = config.num_attention_heads
         self.wirings = prove(model)
+        self.caveat = self._find_caveat(config.vocab_size)
         # Encoding text as data flips a setting of the tokenizer for the time of the call.
         self._tokenizer_lock = threading.Lock()
 
@@ -122,6 +128,22 @@ class Engine:
             address=loaded.source.address,
             stop_ids=loaded.stop_ids,
             max_context=loaded.max_context,
+        )
+
+    def _find_caveat(self, vocabulary: int) -> str | None:
+        """What cannot be promised of this model here, in a sentence; None if nothing was found."""
+
+        def prefill(layout: TokenLayout, method: Method) -> Tensor:
+            return self.prefill(layout, method, room=0, rows_kept=layout.suffix_length)[1]
+
+        changes = changes_by_order(prefill, vocabulary)
+        if not changes:
+            return None
+        found = " and ".join(f"{label} (up to {change:.1e})" for label, change in changes.items())
+        return (
+            f"Equal bits are not promised of {self.model_name} here ({self.dtype}, {self.device}, "
+            f"{torch.get_num_threads()} threads): shuffling the documents of a short prompt changed logits "
+            f"of {found}. Answers can then differ between orders where two tokens are nearly as likely."
         )
 
     def allow_forks(self) -> None:

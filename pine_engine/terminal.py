@@ -50,7 +50,10 @@ def load(model: str | None, dtype: str, device: str, *, reads_text: bool = False
         def show(done: float, words: str) -> None:
             bar.update(task, completed=done, total=1.0, description=words)
 
-        return load_engine(model, dtype=dtype, device=device, progress=show)
+        engine = load_engine(model, dtype=dtype, device=device, progress=show)
+    if engine.caveat:
+        stderr.print(engine.caveat, soft_wrap=True, markup=False, highlight=False)
+    return engine
 
 
 @contextmanager

@@ -163,8 +163,9 @@ def columns_of(form: Form) -> tuple[ShuffleColumn, ...]:
 
 def caption_of(engine: Engine, form: Form) -> str:
     """What a table of orders compares, in words."""
+    caveat = f"{engine.caveat} " if engine.caveat else ""
     return (
-        f"{engine.model_name}, {engine.dtype} on {engine.device}, greedy decoding, at most "
+        f"{caveat}{engine.model_name}, {engine.dtype} on {engine.device}, greedy decoding, at most "
         f"{form.max_new_tokens} tokens. Every row is computed anew and compared with the first; Δ logit is "
         "the largest over the question and the answer up to the first token that differs; the "
         "log-probability is that of the method's own answer in the first row."

@@ -116,7 +116,10 @@ class EngineSource:
             # Now, because on ZeroGPU other threads do not see that it is on a GPU.
             self._described = (
                 f"{engine.model_name} · {engine.dtype} · {engine.device} · {engine.max_context:,} tokens"
+                + (" · the order can change last bits" if engine.caveat else "")
             )
+            if engine.caveat:
+                log.warning(engine.caveat)
             self._engine = engine
         except PineError as error:
             self._failure = str(error)
