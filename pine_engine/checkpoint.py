@@ -33,7 +33,13 @@ def read_safetensors(
     Raises ModelError if the model, its safetensors weights or its tokenizer cannot be read, before any weight
     is read or downloaded if the config says that PINE cannot run the model, and what fetch raises.
     """
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+    from transformers import (
+        AutoConfig,
+        AutoModelForCausalLM,
+        AutoModelForImageTextToText,
+        AutoTokenizer,
+    )
+    from transformers.models.auto import modeling_auto
 
     # False, not the default None: that would ask on the terminal whether to run a model's own code.
     source = {
@@ -42,13 +48,18 @@ def read_safetensors(
         "trust_remote_code": False,
     }
     try:
-        reason = refusal(AutoConfig.from_pretrained(folder_or_id, **source))
+        config = AutoConfig.from_pretrained(folder_or_id, **source)
+        reason = refusal(config)
         if reason:
             raise ModelError(f"model {folder_or_id} cannot be used: {reason}")
         if fetch is not None:
             fetch()
+        # A model that sees is loaded as a whole where there is no kind of it that only writes.
+        sees = modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.keys()
+        sees -= modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.keys()
         # Any: the pair that output_loading_info asks for is not in transformers' annotations.
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
+        kind: Any = AutoModelForImageTextToText if config.model_type in sees else AutoModelForCausalLM
+        loaded = kind.from_pretrained(
             folder_or_id, use_safetensors=True, output_loading_info=True, **source, **options
         )
     except PineError:

@@ -37,7 +37,7 @@ from pine_engine.engine import Engine
 from pine_engine.errors import ModelError
 from pine_engine.methods import METHODS
 from pine_engine.models import LoadedModel, ModelSource, load, resolve
-from tests.families import LAYOUT, make
+from tests.families import FAMILIES, LAYOUT, make
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 ROOT = Path(models.__file__).parents[1]
@@ -392,6 +392,21 @@ def test_quantised_weights_without_their_package_are_refused_naming_it(
 
 
 @pytest.mark.filterwarnings("default")  # of the packages, which are not ours
+@pytest.mark.parametrize("name", ["mistral3", "qwen2_vl", "qwen2_5_vl", "gemma3"])
+def test_the_text_side_of_a_model_that_sees_is_loaded_and_answers(name: str, tmp_path: Path) -> None:
+    family = FAMILIES[name]
+    make(family.kind, **family.options).save_pretrained(tmp_path)
+    save_tokenizer(tmp_path)
+    engine = Engine.load(tmp_path)
+    assert engine.num_layers == family.options["text_config"]["num_hidden_layers"]
+    assert engine.max_context == (64 if "sliding_window" in family.options["text_config"] else 512)
+    pine, moved = (
+        engine.run(order, methods="pine", max_new_tokens=3, keep_logits=True).logits["pine"]
+        for order in (LAYOUT, LAYOUT.reorder([2, 0, 1]))
+    )
+    assert torch.equal(pine, moved)
+
+
 @pytest.mark.parametrize(
     ("package", "options"),
     [("torchao", {}), ("bitsandbytes", {"load_in_8bit": True}), ("bitsandbytes", {"load_in_4bit": True})],
