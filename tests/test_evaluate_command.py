@@ -21,8 +21,8 @@ from rich.console import Console
 
 from pine_engine import cli, terminal
 from pine_engine.engine import Engine
-from pine_engine.evaluation import processes
-from pine_engine.evaluation.records import Key, read_records, read_run
+from pine_engine.evaluation import processes, records
+from pine_engine.evaluation.records import Key, open_records, read_records, read_run
 from tests.commands import Outcome, Run
 
 ROOT = Path(cli.__file__).parents[1]
@@ -289,6 +289,30 @@ def test_a_folder_of_another_run_is_refused(case: Case) -> None:
     )
 
 
+def test_a_folder_in_which_a_run_is_writing_is_refused(case: Case) -> None:
+    case.run(*OPTIONS, "--limit", 2)
+    file = case.out / "records.0.jsonl"
+    before = file.read_bytes()
+    with open_records(case.out):
+        outcome = case.run()
+    assert (outcome.status, outcome.stdout) == (2, "")
+    assert outcome.stderr == (
+        f"pine_engine: another `evaluate` is writing {file}; wait until it has ended, or give another "
+        "folder\n"
+    )
+    assert file.read_bytes() == before
+    assert case.run().json["records"] == NUM_RECORDS == file.read_bytes().count(b"\n")
+
+
+def test_a_file_system_without_locks_is_told(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "lock", lambda _: False)
+    outcome = case.run()
+    assert outcome.json["records"] == NUM_RECORDS
+    assert outcome.stderr == (
+        f"{case.out} is on a file system without locks; start no second run in it while this one writes\n"
+    )
+
+
 # several processes
 
 
@@ -334,15 +358,12 @@ def test_two_processes_make_the_records_of_one(case: Case) -> None:
     assert shares == [{"q0", "q2", "q4"}, {"q1", "q3"}]
 
 
-@pytest.mark.timeout(600)
-def test_a_process_that_dies_is_reported_and_loses_only_its_example(case: Case) -> None:
-    """Without a launcher, which would end the others: the main process itself must notice."""
-    write(case.data, [{**ROWS[number % 5], "id": f"q{number:02}"} for number in range(24)])
-    options = ("--methods", "vanilla", "--max-new-tokens", "40", "--json")
+def start_two(case: Case, *options: str) -> list[subprocess.Popen[str]]:
+    """Two processes of one run, without a launcher."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
-    started = [
+    return [
         subprocess.Popen(
             [sys.executable, "-m", "pine_engine", "evaluate", *case.arguments(*options)],
             cwd=ROOT,
@@ -356,6 +377,29 @@ def test_a_process_that_dies_is_reported_and_loses_only_its_example(case: Case) 
         )
         for rank in (0, 1)
     ]  # fmt: skip
+
+
+@pytest.mark.timeout(600)
+def test_all_processes_are_refused_where_one_meets_another_run(case: Case) -> None:
+    """The second one does; the first one alone would have begun."""
+    case.run(*OPTIONS, "--limit", 1)
+    before = (case.out / "records.0.jsonl").read_bytes()
+    with open_records(case.out, 1, 2):
+        started = start_two(case, *OPTIONS)
+        said = [process.communicate(timeout=200) for process in started]
+    assert [process.returncode for process in started] == [2, 2]
+    assert [stdout for stdout, _ in said] == ["", ""]
+    assert f"another `evaluate` is writing {case.out / 'records.1.jsonl'}" in said[0][1]
+    assert "another `evaluate`" not in said[1][1]
+    assert (case.out / "records.0.jsonl").read_bytes() == before
+
+
+@pytest.mark.timeout(600)
+def test_a_process_that_dies_is_reported_and_loses_only_its_example(case: Case) -> None:
+    """Without a launcher, which would end the others: the main process itself must notice."""
+    write(case.data, [{**ROWS[number % 5], "id": f"q{number:02}"} for number in range(24)])
+    options = ("--methods", "vanilla", "--max-new-tokens", "40", "--json")
+    started = start_two(case, *options)
     main, worker = started
     try:
         theirs = case.out / "records.1.jsonl"

@@ -3,7 +3,8 @@
 import hashlib
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +20,7 @@ from pine_engine.evaluation.bootstrap import Estimate
 from pine_engine.evaluation.examples import Example, read_examples
 from pine_engine.evaluation.jobs import planned_keys
 from pine_engine.evaluation.measure import Measurement, Settings, choose
-from pine_engine.evaluation.records import Record, RunInfo, open_records, open_run, read_records
+from pine_engine.evaluation.records import Record, RunInfo, Writer, open_records, open_run, read_records
 from pine_engine.evaluation.results import Measure, MethodSummary
 from pine_engine.evaluation.summary import Summary, summarize
 from pine_engine.events import Event
@@ -131,21 +132,38 @@ def _measure(
     state: PartialState,
     stopped: threading.Event,
 ) -> None:
-    """Measures this process's examples, and appends their records to its file."""
-    done = {record.key for record in read_records(out)}
+    """Measures this process's examples, and appends their records to its file.
+
+    Raises InputError in each process of the run if another run writes in the folder.
+    """
     own = processes.own_share(examples, state)
     planned = planned_keys(own, settings.methods, settings.arrangements)
-    with (
-        open_records(out, state.process_index) as writer,
-        terminal.progress(len(planned), len(planned.keys() & done)) as advance,
-    ):
+    with _open_alone(out, state) as writer:
+        done = {record.key for record in read_records(out)}
+        with terminal.progress(len(planned), len(planned.keys() & done)) as advance:
 
-        def keep(item: Event | Record) -> None:
-            if isinstance(item, Record):
-                writer.append(item)
-                advance(f"{item.example}: {item.method}, {item.arrangement}")
+            def keep(item: Event | Record) -> None:
+                if isinstance(item, Record):
+                    writer.append(item)
+                    advance(f"{item.example}: {item.method}, {item.arrangement}")
 
-        Measurement(engine, own, settings, done).work(keep, stopped)
+            Measurement(engine, own, settings, done).work(keep, stopped)
+
+
+@contextmanager
+def _open_alone(out: Path, state: PartialState) -> Iterator[Writer]:
+    """This process's file, if no process of the run finds that another run writes in the folder."""
+    with ExitStack() as opened:
+        reason = None
+        try:
+            writer = opened.enter_context(open_records(out, state.process_index, state.num_processes))
+        except InputError as error:
+            reason = str(error)
+        if reason := processes.first_reason(reason):
+            raise InputError(reason)
+        if not writer.is_locked:
+            _say(f"{out} is on a file system without locks; start no second run in it while this one writes")
+        yield writer
 
 
 def _found(out: Path, examples: Sequence[Example], settings: Settings) -> tuple[list[Record], int]:

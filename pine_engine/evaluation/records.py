@@ -1,8 +1,6 @@
 """Records: what was measured, one line for each example, method and arrangement, in files that only grow."""
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 from uuid import uuid4
@@ -12,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pine_engine.certificate import Platform
 from pine_engine.errors import InputError
 from pine_engine.evaluation.arrangements import expand
+from pine_engine.evaluation.file_lock import lock
 from pine_engine.inputs import parse_json, read_text
 
 RUN_FILE = "run.json"
@@ -129,29 +128,48 @@ class RunInfo(BaseModel):
 
 
 class Writer:
-    """Appends records to one file; each is there as soon as it is written, each example also on the disk."""
+    """Appends records to one file; each is there as soon as it is written, each example also on the disk.
+
+    Nobody else can write to it meanwhile; is_locked: False where the file system has no locks, so that this
+    is not certain. What a killed run left half-written is cut off.
+    Raises InputError if another process writes to the file.
+    """
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("ab")
+        self._file = path.open("a+b", buffering=0)
         self._example: str | None = None
+        try:
+            self.is_locked = lock(self._file.fileno())
+            self._file.seek(0)
+            self._file.truncate(self._file.readall().rfind(b"\n") + 1)
+        except BlockingIOError:
+            self._file.close()
+            raise InputError(
+                f"another `evaluate` is writing {path}; wait until it has ended, or give another folder"
+            ) from None
+        except OSError:
+            self._file.close()
+            raise
 
     def append(self, record: Record) -> None:
         """Adds one line, and reaches the disk with what came before when an example begins."""
         if record.example != self._example:
             self.sync()
         self._example = record.example
-        self._file.write(record.model_dump_json().encode() + b"\n")
-        self._file.flush()
+        line = record.model_dump_json().encode() + b"\n"
+        while line:
+            line = line[self._file.write(line) :]  # a disk that is nearly full takes a part
 
     def sync(self) -> None:
         """Waits until all lines are on the disk."""
-        self._file.flush()
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Syncs and closes the file."""
-        self.sync()
-        self._file.close()
+        try:
+            self.sync()
+        finally:
+            self._file.close()
 
     def __enter__(self) -> Self:
         return self
@@ -196,15 +214,18 @@ def read_run(folder: Path) -> RunInfo:
     return parse_json(RunInfo, read_text(file), str(file))
 
 
-@contextmanager
-def open_records(folder: Path, process: int = 0) -> Iterator[Writer]:
-    """Where one process of a run appends its records; what a killed one left half-written is cut off."""
-    path = folder / f"records.{process}.jsonl"
-    if path.exists():
-        with path.open("r+b") as file:
-            file.truncate(file.read().rfind(b"\n") + 1)
-    with Writer(path) as writer:
-        yield writer
+def open_records(folder: Path, process: int = 0, num_processes: int = 1) -> Writer:
+    """Where one process of a run appends its records.
+
+    Raises InputError if another run writes in the folder: all runs have a first process, and that one meets
+    another's first, and any that has outlived its own.
+    """
+    if process == 0:
+        of_run = {_record_file(folder, index) for index in range(num_processes)}
+        for path in record_files(folder):
+            if path not in of_run:
+                Writer(path).close()
+    return Writer(_record_file(folder, process))
 
 
 def read_records(folder: Path) -> list[Record]:
@@ -242,6 +263,10 @@ def read_records(folder: Path) -> list[Record]:
 def _names(info: RunInfo, record: Record) -> list[str]:
     """The arrangements that the run has of such an example."""
     return [name for asked in info.arrangements for name in expand(asked, record.num_documents)]
+
+
+def _record_file(folder: Path, process: int) -> Path:
+    return folder / f"records.{process}.jsonl"
 
 
 def record_files(folder: Path) -> list[Path]:
