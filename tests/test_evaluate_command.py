@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -215,6 +216,50 @@ def test_being_stopped_is_said_and_loses_no_record(
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     assert case.run().json["records"] == whole["records"]
     assert case.outcomes("computed") == expected
+
+
+@contextmanager
+def files_no_larger_than(size: int) -> Iterator[None]:
+    """As on a disk that is nearly full: what goes beyond is not written."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("room", [0, 300, 5_000, 12_345])
+def test_a_full_disk_is_said_and_loses_no_record(case: Case, room: int) -> None:
+    case.run()
+    expected = case.outcomes("computed")
+    whole = (case.out / "records.0.jsonl").stat().st_size
+    case.out = case.out.with_name("full")
+    case.run(*OPTIONS, "--limit", 1)
+    file = case.out / "records.0.jsonl"
+    before = file.read_bytes()
+    assert len(before) + room < whole
+    with files_no_larger_than(len(before) + room):
+        outcome = case.run()
+        again = case.run()
+    kept = len(read_records(case.out))
+    assert file.read_bytes().startswith(before) and NUM_RECORDS // 5 <= kept < NUM_RECORDS
+    assert (outcome.status, outcome.stdout) == (1, "")
+    assert outcome.stderr == again.stderr
+    assert outcome.stderr == (
+        f"{file} cannot be written: File too large; {kept} of {NUM_RECORDS} records are in {case.out}, "
+        "and the same command goes on from there once it can be written again\n"
+    )
+    assert case.run().json["records"] == NUM_RECORDS
+    assert case.outcomes("computed") == expected
+
+
+def test_a_disk_that_is_full_from_the_start_is_said_and_nothing_is_left_on_it(case: Case) -> None:
+    with files_no_larger_than(400):  # what is said has room there, and the settings have none
+        outcome = case.run()
+    assert outcome.status == 2
+    assert f"{case.out} cannot be written: File too large; give another folder" in outcome.stderr
+    assert [*case.out.iterdir()] == []
 
 
 def test_errors_are_counted_and_the_other_examples_measured(case: Case) -> None:

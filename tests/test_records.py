@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pine_engine.certificate import Platform
-from pine_engine.errors import InputError
+from pine_engine.errors import InputError, WriteError
 from pine_engine.evaluation.records import (
     Record,
     RunInfo,
@@ -154,7 +154,7 @@ def test_where_there_are_no_locks_the_writer_says_so(
     with open_records(run) as writer:
         assert not writer.is_locked
     monkeypatch.setattr(fcntl, "flock", lambda *_: os.close(-1))
-    with pytest.raises(OSError, match="Bad file descriptor"):
+    with pytest.raises(WriteError, match="records.0.jsonl cannot be written: Bad file descriptor"):
         open_records(run)
 
 

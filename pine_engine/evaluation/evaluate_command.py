@@ -13,7 +13,7 @@ from accelerate import PartialState
 
 from pine_engine import terminal
 from pine_engine.engine import Engine
-from pine_engine.errors import Cancelled, InputError
+from pine_engine.errors import Cancelled, InputError, WriteError
 from pine_engine.evaluation import processes
 from pine_engine.evaluation.arrangements import AS_IS, ORDERS
 from pine_engine.evaluation.bootstrap import Estimate
@@ -96,6 +96,10 @@ def evaluate(
             if state.is_main_process:
                 _say_stopped(out, examples, settings)
             raise typer.Exit(STOPPED) from None
+        except WriteError as error:
+            terminal.stderr.quiet = False  # the others do not know why this one ends
+            _say_unwritten(out, examples, settings, error)
+            raise typer.Exit(UNFINISHED) from None
         if state.is_main_process:
             seconds = time.perf_counter() - began
             _conclude(out, info, examples, settings, seconds=seconds, everyone=everyone, as_json=as_json)
@@ -174,11 +178,17 @@ def _found(out: Path, examples: Sequence[Example], settings: Settings) -> tuple[
 
 
 def _say_stopped(out: Path, examples: Sequence[Example], settings: Settings) -> None:
+    _say(f"stopped: {_kept(out, examples, settings)}; the same command goes on from there")
+
+
+def _say_unwritten(out: Path, examples: Sequence[Example], settings: Settings, error: WriteError) -> None:
+    kept = _kept(out, examples, settings)
+    _say(f"{error}; {kept}, and the same command goes on from there once it can be written again")
+
+
+def _kept(out: Path, examples: Sequence[Example], settings: Settings) -> str:
     records, missing = _found(out, examples, settings)
-    _say(
-        f"stopped: {len(records)} of {len(records) + missing} records are in {out}; the same command goes on "
-        "from there"
-    )
+    return f"{len(records)} of {len(records) + missing} records are in {out}"
 
 
 def _conclude(

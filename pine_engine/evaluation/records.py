@@ -1,6 +1,8 @@
 """Records: what was measured, one line for each example, method and arrangement, in files that only grow."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 from uuid import uuid4
@@ -8,7 +10,7 @@ from uuid import uuid4
 from pydantic import BaseModel, ConfigDict, Field
 
 from pine_engine.certificate import Platform
-from pine_engine.errors import InputError
+from pine_engine.errors import InputError, WriteError
 from pine_engine.evaluation.arrangements import expand
 from pine_engine.evaluation.file_lock import lock
 from pine_engine.inputs import parse_json, read_text
@@ -132,24 +134,26 @@ class Writer:
 
     Nobody else can write to it meanwhile; is_locked: False where the file system has no locks, so that this
     is not certain. What a killed run left half-written is cut off.
-    Raises InputError if another process writes to the file.
+    Raises InputError if another process writes to the file, and WriteError for what the system refuses.
     """
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("a+b", buffering=0)
+        self._path = path
         self._example: str | None = None
-        try:
-            self.is_locked = lock(self._file.fileno())
-            self._file.seek(0)
-            self._file.truncate(self._file.readall().rfind(b"\n") + 1)
-        except BlockingIOError:
-            self._file.close()
-            raise InputError(
-                f"another `evaluate` is writing {path}; wait until it has ended, or give another folder"
-            ) from None
-        except OSError:
-            self._file.close()
-            raise
+        with self._refusals():
+            self._file = path.open("a+b", buffering=0)
+            try:
+                self.is_locked = lock(self._file.fileno())
+                self._file.seek(0)
+                self._file.truncate(self._file.readall().rfind(b"\n") + 1)
+            except BlockingIOError:
+                self._file.close()
+                raise InputError(
+                    f"another `evaluate` is writing {path}; wait until it has ended, or give another folder"
+                ) from None
+            except OSError:
+                self._file.close()
+                raise
 
     def append(self, record: Record) -> None:
         """Adds one line, and reaches the disk with what came before when an example begins."""
@@ -157,12 +161,14 @@ class Writer:
             self.sync()
         self._example = record.example
         line = record.model_dump_json().encode() + b"\n"
-        while line:
-            line = line[self._file.write(line) :]  # a disk that is nearly full takes a part
+        with self._refusals():
+            while line:
+                line = line[self._file.write(line) :]  # a disk that is nearly full takes a part
 
     def sync(self) -> None:
         """Waits until all lines are on the disk."""
-        os.fsync(self._file.fileno())
+        with self._refusals():
+            os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Syncs and closes the file."""
@@ -176,6 +182,13 @@ class Writer:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise WriteError(f"{self._path} cannot be written: {error.strerror}") from error
 
 
 def open_run(folder: Path, info: RunInfo) -> RunInfo:
@@ -195,13 +208,15 @@ def open_run(folder: Path, info: RunInfo) -> RunInfo:
         return there
     if record_files(folder):
         raise InputError(f"{folder} has records but no {RUN_FILE}, so they belong to no run; give another")
+    # Each process of a run may do this, so the file is there as a whole or not at all.
+    part = folder / f"{RUN_FILE}.{uuid4().hex}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # Each process of a run may do this, so the file is there as a whole or not at all.
-        part = folder / f"{RUN_FILE}.{uuid4().hex}"
         part.write_text(info.model_dump_json(indent=2) + "\n", encoding="utf-8")
         part.replace(file)
     except OSError as error:
+        with suppress(OSError):
+            part.unlink()
         raise InputError(f"{folder} cannot be written: {error.strerror}; give another folder") from error
     return info
 
