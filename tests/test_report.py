@@ -390,18 +390,24 @@ def test_a_report_of_molecules_alone_has_no_runs(tmp_path: Path) -> None:
 # the paper's numbers
 
 
+ROUNDED = 0.0751
+"""A mean of four and the mean of the four, each rounded to a tenth. They lie 0.1 apart only if all were
+rounded by half a tenth, the four the other way; all that is published lies nearer."""
+
+
 @pytest.mark.parametrize(
     "row", published.JUDGE_SCORES, ids=lambda row: f"{row.model} {row.method} {row.setting}"
 )
 def test_the_published_average_is_that_of_the_published_sections(row: published.JudgeScores) -> None:
-    """Four values and their mean, each rounded to a tenth."""
-    assert row.average == pytest.approx(sum(row.sections.values()) / 4, abs=0.1001)
+    assert row.average == pytest.approx(sum(row.sections.values()) / 4, abs=ROUNDED)
 
 
-def test_published_shares_of_changed_verdicts_agree_with_their_average() -> None:
-    for one in published.CHANGED_VERDICTS:
-        mean = (one.chat + one.chat_hard + one.safety + one.reasoning) / 4
-        assert one.average == pytest.approx(mean, abs=0.1001)
+@pytest.mark.parametrize("row", published.CHANGED_VERDICTS, ids=lambda row: row.model)
+def test_published_shares_of_changed_verdicts_agree_with_their_average(
+    row: published.ChangedVerdicts,
+) -> None:
+    mean = (row.chat + row.chat_hard + row.safety + row.reasoning) / 4
+    assert row.average == pytest.approx(mean, abs=ROUNDED)
 
 
 def test_the_paper_gains_less_on_the_mean_of_both_orders_than_on_its_shuffle() -> None:
