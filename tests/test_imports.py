@@ -36,7 +36,8 @@ FLOW = [
 SUB_FLOWS = {
     "evaluation": [
         *("examples", "arrangements", "file_lock", "records", "rewardbench", "jobs", "reading", "measure"),
-        *("verdicts", "bootstrap", "grid", "results", "view", "sections", "outcome", "cost", "summary"),
+        *("method_names", "verdicts", "bootstrap", "grid", "results", "view", "slots", "sections"),
+        *("outcome", "cost", "summary"),
         *("processes", "evaluate_command", "published", "paper_models", "runs", "tables", "entries"),
         *("task_tables", "judge_tables", "slot_tables", "findings", "paper_tables"),
         *("molecule_tables", "report_parts"),

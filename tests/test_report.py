@@ -219,6 +219,36 @@ def test_curves_are_drawn_from_the_slots_of_the_summary(runs: list[Run], drawn: 
     )
 
 
+def test_a_shuffle_is_a_level_of_its_own_and_not_drawn_where_it_lies_on_the_line() -> None:
+    records = [*qa_records()]
+    records += [
+        record.model_copy(update={"arrangement": "shuffled:1", "order": (2, 0, 1), "gold_slot": 1})
+        for record in records
+        if record.gold_slot == 2
+    ]
+    run = Run("run", QA, summarize(records, resamples=200))
+    drawn = draw(report_parts([run]), made="now")
+    (part,) = [part for part in drawn.parts if part.heading == "Question over documents"]
+    curve = part.curves[1]
+    assert [(level.label, level.mark) for level in curve.levels] == [
+        ("Vanilla, shuffled", 0),
+        ("NIA, shuffled", 1),
+    ]
+    for level, method in zip(curve.levels, ("vanilla", "nia"), strict=True):
+        measure = measure_of(run, method, "logprob")
+        (shuffled,) = measure.shuffles
+        assert level.value == shuffled.value.mean == measure.slots[2].value.mean
+        assert level.interval == (shuffled.value.low, shuffled.value.high)
+    assert [len(line.values) for line in curve.lines] == [3, 3, 3], "no slot has more than its own records"
+    files = report_files(drawn)
+    columns, rows = page_table(
+        read_html(files["report.html"]), "Question over documents: With the answer in each slot"
+    )
+    pine = dict(zip(columns, rows[-1], strict=True))
+    assert pine["method"] == "PINE" and pine["shuffled"] == pine["slot 1"] == pine["slot 3"]
+    assert "pine-chart-across" in files[curve.file] and "A thin line across" in files["report.md"]
+
+
 def test_swaps_are_reported_apart(files: dict[str, str]) -> None:
     columns, rows = page_table(read_html(files["report.html"]), "Judge two answers: Position bias")
     found = {

@@ -9,7 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.viz_reading import HOSTILE, Element, assert_harmless, read_html
-from viz.chart import SMALLEST_TEXT, Series, Strip, dot_lanes, line_chart, nice_ticks, strip_chart, written
+from viz.chart import (
+    SMALLEST_TEXT,
+    Across,
+    Series,
+    Strip,
+    dot_lanes,
+    line_chart,
+    nice_ticks,
+    strip_chart,
+    written,
+)
 
 VALUES = st.floats(-1e4, 1e4).map(lambda value: round(value, 6))
 OF_A_MARK = 0.06
@@ -97,6 +107,42 @@ def test_bars_reach_from_end_to_end_of_an_interval(rows: list[tuple[float, float
     xs = [float(bar["x1"]) for bar in bars]
     assert min(after - before for before, after in pairwise(xs)) > 1, "no bar hides another"
     assert ", interval " in points[0].attributes["aria-label"]
+
+
+@given(
+    st.lists(st.tuples(VALUES, VALUES), min_size=1, max_size=3),
+    st.lists(st.tuples(VALUES, st.floats(0, 1e3)), min_size=1, max_size=4),
+)
+def test_a_level_lies_across_at_its_height_with_one_mark_of_its_own(
+    rows: list[tuple[float, float]], values: list[tuple[float, float]]
+) -> None:
+    """As high as a line through that value would be; an interval is a bar, in which the mark stands."""
+    series = [Series(f"method {index}", row, index) for index, row in enumerate(rows)]
+    levels = [
+        Across(f"method {index}, shuffled", value, index, (value - width, value + width))
+        for index, (value, width) in enumerate(values)
+    ]
+    html = line_chart(series, ["1", "2"], x_title="slot", y_title="nats", levels=levels)
+    root = read_html(html)
+    heights = [float(grid.attributes["y1"]) for grid in root.with_class("pine-chart-grid")]
+    axis = [float(text.text) for text in root.all("text") if text.attributes["text-anchor"] == "end"]
+    slope = (heights[-1] - heights[0]) / (axis[-1] - axis[0])
+    rounding = 2 * OF_A_MARK + OF_A_MARK * 230 / abs(heights[-1] - heights[0])
+    lines_across = root.with_class("pine-chart-across")
+    marks = [points for points in groups(html)][len(rows) :]
+    assert len(lines_across) == len(marks) == len(levels)
+    right = float(lines_across[0].attributes["x2"])
+    for (value, _), line, points in zip(values, lines_across, marks, strict=True):
+        (mark,) = points
+        x, y = place(mark)
+        assert y == pytest.approx(heights[0] + slope * (value - axis[0]), abs=rounding)
+        assert float(line.attributes["y1"]) == float(line.attributes["y2"]) == pytest.approx(y, abs=OF_A_MARK)
+        assert float(line.attributes["x1"]) < x <= right and "pine-hollow" in mark.classes
+        assert mark.attributes["tabindex"] == "-1" and ", shuffled: " in mark.attributes["aria-label"]
+    bars = [bar.attributes for bar in root.with_class("pine-interval")]
+    assert all(34 - OF_A_MARK <= float(bar["y2"]) <= float(bar["y1"]) <= 264 + OF_A_MARK for bar in bars)
+    xs = sorted(place(points[0])[0] for points in marks)
+    assert all(after - before > 1 for before, after in pairwise(xs)), "no mark hides another"
 
 
 def test_lines_without_intervals_stand_upon_each_other() -> None:
@@ -239,7 +285,8 @@ def test_the_smallest_and_the_largest_values_have_a_place(values: tuple[float, f
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_text_comes_out_as_text(text: str) -> None:
-    chart = line_chart([Series(text, (1.0,), 0)], [text], x_title=text, y_title=text)
+    levels = [Across(text, 2.0, 1)]
+    chart = line_chart([Series(text, (1.0,), 0)], [text], x_title=text, y_title=text, levels=levels)
     strip = strip_chart([Strip(text, (1.0,), (text,), True)], x_title=text)
     for html in (chart, strip):
         assert_harmless(html)

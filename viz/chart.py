@@ -6,7 +6,7 @@ page scrolls. A series is told by its marker and its dashes as well as by its co
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeGuard
 
 from viz.markup import empty_panel, render
@@ -23,7 +23,7 @@ LARGEST_SCALE = 1.3
 _LETTER = 7.2
 """Width of a letter, in units, generously."""
 
-_LONGEST_LABEL = 22
+_LONGEST_LABEL = 30
 
 # Drawn around (0, 0). Colours of the same index are in figures.css, .pine-series-0 and so on.
 _MARKERS = (
@@ -68,6 +68,19 @@ class Series:
         """The ends of the interval of a value that is shown, if both are finite."""
         ends = self.intervals[index] if self.intervals and _is_shown(self.values[index]) else None
         return ends if ends is not None and all(map(math.isfinite, ends)) else None
+
+
+@dataclass(frozen=True)
+class Across:
+    """One value that stands for all labels of the x axis: a thin line across, with a hollow marker on it.
+
+    mark: index of the marker, that of the series it belongs to. interval: as those of a series.
+    """
+
+    label: str
+    value: float
+    mark: int
+    interval: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -123,6 +136,14 @@ class _Line:
 
 
 @dataclass(frozen=True)
+class _Across:
+    label: str
+    marker: _Marker
+    end: _Point
+    label_y: float
+
+
+@dataclass(frozen=True)
 class _Row:
     label: str
     promise: bool
@@ -161,25 +182,35 @@ def written(value: float, step: float) -> str:
     return text if float(text) or not value else format_value(value)
 
 
-def line_chart(series: Sequence[Series], x_labels: Sequence[str], *, x_title: str, y_title: str) -> str:
+def line_chart(
+    series: Sequence[Series],
+    x_labels: Sequence[str],
+    *,
+    x_title: str,
+    y_title: str,
+    levels: Sequence[Across] = (),
+) -> str:
     """HTML: one line per series over the labels of the x axis, each named beside its end.
 
-    y_title: the quantity and its unit. Values that are not finite are left out like None. Lines with
-    intervals stand a little beside each other, so that their bars can be told apart.
+    y_title: the quantity and its unit. levels: values that stand for all labels. Values that are not finite
+    are left out like None. Lines with intervals stand a little beside each other, so that their bars can be
+    told apart.
     """
     assert all(len(one.values) == len(x_labels) for one in series)
+    levels = [level for level in levels if _is_shown(level.value)]
     shown = [value for one in series for value in one.values if _is_shown(value)]
     if not shown:
         return empty_panel("There is nothing to draw yet.")
     bars = [bar for one in series for index in range(len(x_labels)) if (bar := one.interval(index))]
-    ends_of_bars = [end for bar in bars for end in bar]
-    low, high = _padded(min(shown + ends_of_bars), max(shown + ends_of_bars))
+    ends_of_bars = [end for bar in (*bars, *(level.interval for level in levels)) if bar for end in bar]
+    extent = [*shown, *ends_of_bars, *(level.value for level in levels)]
+    low, high = _padded(min(extent), max(extent))
     ticks = nice_ticks(low, high, 5)
     count = len(x_labels)
     width = min(max(_SLOT_WIDTH * count, _SMALLEST_WIDTH), _LARGEST_WIDTH)
-    height = max(_LINE_HEIGHT, _LABEL_HEIGHT * len(series))
+    height = max(_LINE_HEIGHT, _LABEL_HEIGHT * (len(series) + len(levels)))
     left = max(_LINE_LEFT, 16 + _LETTER * max(map(len, ticks.labels)))
-    labels = [shorten(one.label, _LONGEST_LABEL) for one in series]
+    labels = [shorten(one.label, _LONGEST_LABEL) for one in (*series, *levels)]
     right = 44 + _LETTER * max(map(len, labels))
 
     beside = min(_BESIDE, width / count / (len(series) + 1)) if bars else 0.0
@@ -190,25 +221,38 @@ def line_chart(series: Sequence[Series], x_labels: Sequence[str], *, x_title: st
     def y_of(value: float) -> float:
         return _LINE_TOP + height * (high - value) / (high - low)
 
-    def point(place: int, index: int, value: float) -> _Point:
-        one, bar = series[place], series[place].interval(index)
+    def point(x: float, what: str, value: float, bar: tuple[float, float] | None) -> _Point:
         said = written(value, ticks.step / 100)
         if bar:
             said += f", interval {written(bar[0], ticks.step / 100)} to {written(bar[1], ticks.step / 100)}"
         return _Point(
-            x_of(index) + beside * (place - (len(series) - 1) / 2),
-            y_of(value),
-            f"{one.label}, {x_title} {x_labels[index]}: {said} ({y_title})",
-            (y_of(bar[0]), y_of(bar[1])) if bar else None,
+            x, y_of(value), f"{what}: {said} ({y_title})", (y_of(bar[0]), y_of(bar[1])) if bar else None
         )
 
     points = [
-        {index: point(place, index, value) for index, value in enumerate(one.values) if _is_shown(value)}
+        {
+            index: point(
+                x_of(index) + beside * (place - (len(series) - 1) / 2),
+                f"{one.label}, {x_title} {x_labels[index]}",
+                value,
+                one.interval(index),
+            )
+            for index, value in enumerate(one.values)
+            if _is_shown(value)
+        }
         for place, one in enumerate(series)
+    ]
+    # Beside each other, too, within the margin that a label at the end leaves.
+    last = x_of(count - 1)
+    apart = (left + width - last) / (len(levels) + 1)
+    across = [
+        point(left + width - apart * place, level.label, level.value, level.interval)
+        for place, level in enumerate(levels)
     ]
     ends = [points_of[max(points_of)] if points_of else None for points_of in points]
     middle = _LINE_TOP + height / 2
-    wished = [middle if end is None else end.y for end in ends]
+    wished = [middle if end is None else end.y for end in (*ends, *across)]
+    label_ys = _apart(wished, _LINE_TOP, _LINE_TOP + height)
     every = math.ceil(max(_LETTER * len(label) + 8 for label in x_labels) / (width / count))
     return render(
         "chart_line.html",
@@ -230,8 +274,12 @@ def line_chart(series: Sequence[Series], x_labels: Sequence[str], *, x_title: st
                 label_y=y,
                 end=end,
             )
-            for one, label, points_of, y, end in zip(
-                series, labels, points, _apart(wished, _LINE_TOP, _LINE_TOP + height), ends, strict=True
+            for one, label, points_of, y, end in zip(series, labels, points, label_ys, ends, strict=False)
+        ],
+        levels=[
+            _Across(label=label, marker=replace(_marker(level.mark), is_hollow=True), end=end, label_y=y)
+            for level, label, end, y in zip(
+                levels, labels[len(series) :], across, label_ys[len(series) :], strict=True
             )
         ],
     )

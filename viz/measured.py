@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from viz.chart import Series, line_chart
+from viz.chart import Across, Series, line_chart
 from viz.markup import render
 from viz.picture import Numbers, picture
 
@@ -85,15 +85,18 @@ class MeasuredTable:
 
 @dataclass(frozen=True)
 class SlotCurve:
-    """A line per method over the slots of the document with the answer. setting: model, rows, in words.
+    """A line per method over the slots of the document with the answer, and a level for its shuffles.
 
-    y_title: the quantity and its unit. slots: counted from 0. counts: records behind each line's points.
+    y_title: the quantity and its unit. setting: model, rows, in words. num_documents: of each row. slots:
+    counted from 0.
     """
 
     y_title: str
     setting: str
+    num_documents: int
     slots: tuple[int, ...]
     lines: tuple[Series, ...]
+    levels: tuple[Across, ...] = ()
 
 
 def measured_tables(tables: Sequence[MeasuredTable], *, done: int, planned: int, note: str = "") -> str:
@@ -104,20 +107,31 @@ def measured_tables(tables: Sequence[MeasuredTable], *, done: int, planned: int,
 def slot_picture(curve: SlotCurve) -> str:
     """HTML of the curve with its numbers; of slots that were not measured there are no marks."""
     labels = [str(slot + 1) for slot in curve.slots]
-    rows = tuple(
+    rows: list[tuple[str, int | str, float | None]] = [
         (line.label, slot + 1, value)
         for line in curve.lines
         for slot, value in zip(curve.slots, line.values, strict=True)
+    ]
+    rows += [(level.label, "any", level.value) for level in curve.levels]
+    caption = (
+        f"Mean over the rows of {curve.num_documents} documents that are done, the same in each slot of the "
+        f"document that holds the answer. {curve.setting}."
     )
+    if curve.levels:
+        caption += " A thin line across: shuffled documents."
     return picture(
         line_chart(
-            curve.lines, labels, x_title="slot of the document with the answer", y_title=curve.y_title
+            curve.lines,
+            labels,
+            x_title="slot of the document with the answer",
+            y_title=curve.y_title,
+            levels=curve.levels,
         ),
-        name="measured-by-slot",
+        name=f"measured-by-slot-of-{curve.num_documents}",
         title="Where the answer stood",
-        caption=f"Mean over the rows with the document that holds the answer in each slot. {curve.setting}.",
+        caption=caption,
         readout=_REST,
-        numbers=Numbers(("method", "slot", curve.y_title), rows),
+        numbers=Numbers(("method", "slot", curve.y_title), tuple(rows)),
     )
 
 

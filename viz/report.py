@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from viz.chart import Series, line_chart
+from viz.chart import Across, Series, line_chart
 from viz.markup import render
 
 
@@ -43,7 +43,7 @@ def _start(spans: list[list[int]], head: int) -> int:
 
 @dataclass(frozen=True)
 class ReportCurve:
-    """Lines over named places. name: stem of its file."""
+    """Lines over named places, and levels across them. name: stem of its file. note: how to read it."""
 
     name: str
     title: str
@@ -51,11 +51,15 @@ class ReportCurve:
     y_title: str
     places: tuple[str, ...]
     lines: tuple[Series, ...]
+    levels: tuple[Across, ...] = ()
+    note: str = ""
 
     @property
     def drawn(self) -> str:
         """HTML of its chart."""
-        return line_chart(self.lines, self.places, x_title=self.x_title, y_title=self.y_title)
+        return line_chart(
+            self.lines, self.places, x_title=self.x_title, y_title=self.y_title, levels=self.levels
+        )
 
     @property
     def file(self) -> str:
@@ -133,6 +137,8 @@ def _blocks(report: Report) -> Iterator[str]:
                 yield _paragraph(table.note)
         for curve in part.curves:
             yield f"![{escape_markdown(curve.title)}]({curve.file})"
+            if curve.note:
+                yield _paragraph(curve.note)
         if part.commands:
             yield _fenced("\n".join(part.commands))
 

@@ -141,6 +141,16 @@ def check_arrangements(spec: Sequence[str], examples: Sequence[Example]) -> None
             raise reasons[0]
 
 
+def is_drawn(name: str) -> bool:
+    """Whether the arrangement of that name is drawn at random, for each example anew."""
+    return name.startswith("shuffled:")
+
+
+def labels_go_with_places(task: str, order: Places) -> bool:
+    """Whether documents in this order, as in Arrangement, bear the labels of their places, or none at all."""
+    return not _bears_labels(get_task(task)) or list(order) == sorted(order)
+
+
 def _gold(example: Example, slot: int) -> Places:
     if example.gold_index is None:
         raise InputError(f"{example.id} has no gold_index, so no document can be moved as the gold one")

@@ -4,10 +4,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pine_engine.evaluation.bootstrap import Estimate
+from pine_engine.evaluation.method_names import method_label
 from pine_engine.evaluation.results import Measure, MethodSummary
 from pine_engine.evaluation.runs import Run
 from pine_engine.evaluation.summary import KINDS, TaskSummary
-from pine_engine.evaluation.tables import KIND_LABELS, estimated, method_label
+from pine_engine.evaluation.tables import KIND_LABELS, estimated
 
 HEADS = ("run", "by", "method")
 

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 from pine_engine.evaluation.cost import BASELINE
 from pine_engine.evaluation.entries import summaries
+from pine_engine.evaluation.method_names import method_label
 from pine_engine.evaluation.results import Difference, Measure
 from pine_engine.evaluation.runs import Run
 from pine_engine.evaluation.summary import KINDS, TaskSummary
-from pine_engine.evaluation.tables import KIND_LABELS, estimated, method_label, quantity, signed
+from pine_engine.evaluation.tables import KIND_LABELS, estimated, quantity, signed
 from pine_engine.evaluation.verdicts import Kind
 
 SUBJECT = "pine"

@@ -1,20 +1,11 @@
 """What a method achieves by one kind of number: over all orders, in each order, and for each gold slot."""
 
-from collections.abc import Iterator
-from statistics import fmean
-
 from pine_engine.evaluation.bootstrap import Estimate, means
 from pine_engine.evaluation.grid import Column
-from pine_engine.evaluation.results import ArrangementValue, Measure, SlotValue
+from pine_engine.evaluation.results import ArrangementValue, Measure, ShuffleValue, SlotValue
 from pine_engine.evaluation.sections import old_subset_weights, section_values, subset_weights
-from pine_engine.evaluation.verdicts import (
-    first_document,
-    is_as_stored,
-    meant,
-    named_document,
-    number,
-    said,
-)
+from pine_engine.evaluation.slots import by_slot
+from pine_engine.evaluation.verdicts import first_document, is_as_stored, meant, named_document, said
 from pine_engine.evaluation.view import View, finite, sure
 
 
@@ -23,6 +14,7 @@ def measure_of(view: View) -> Measure:
     grid, values = view.grid, view.values
     columns = means(values, view.drawn)
     measured = [place for place in range(len(grid.arrangements)) if columns.n[place]]
+    slots = by_slot(view.columns, view.kind)
     weights = subset_weights(view.grid)
     old_weights = old_subset_weights(weights)
     sections, total = section_values(view, weights)
@@ -43,7 +35,16 @@ def measure_of(view: View) -> Measure:
         worst_case=sure(view.mean([min(row, default=None) for row in finite(values)])),
         best_case=sure(view.mean([max(row, default=None) for row in finite(values)])),
         changed=_changed(view),
-        slots=tuple(_slots(view)),
+        slots=tuple(
+            SlotValue(num_documents=one.num_documents, slot=slot, value=sure(view.mean(one.values[:, place])))
+            for one in slots
+            for place, slot in enumerate(one.slots)
+        ),
+        shuffles=tuple(
+            ShuffleValue(num_documents=one.num_documents, value=value)
+            for one in slots
+            if (value := view.mean(one.shuffled)) is not None
+        ),
         sections=sections,
         total=total,
         sections_v0_1_1=old_sections,
@@ -85,18 +86,3 @@ def _changed_from_stored(view: View, column: Column, name: str) -> float | None:
     if stored is None or name not in column or is_as_stored(column[name]):
         return None
     return float(meant(column[name], view.kind, view.task) != meant(stored, view.kind, view.task))
-
-
-def _slots(view: View) -> Iterator[SlotValue]:
-    """For each size and slot: over the examples whose gold document stood there, in whichever arrangement."""
-    found: list[dict[tuple[int, int], list[float]]] = []
-    for column, names in zip(view.columns, view.grid.distinct, strict=True):
-        of_example: dict[tuple[int, int], list[float]] = {}
-        for record in (column[name] for name in names):
-            value = number(record, view.kind)
-            if record.gold_slot is not None and value is not None:
-                of_example.setdefault((record.num_documents, record.gold_slot), []).append(value)
-        found.append(of_example)
-    for size, slot in sorted({where for of_example in found for where in of_example}):
-        values = (fmean(one[size, slot]) if (size, slot) in one else None for one in found)
-        yield SlotValue(num_documents=size, slot=slot, value=sure(view.mean(values)))

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from pine_engine.evaluation.entries import entries, summaries
 from pine_engine.evaluation.findings import SUBJECT
+from pine_engine.evaluation.method_names import method_label
 from pine_engine.evaluation.published import (
     CHANGED_VERDICTS,
     JUDGE_SCORES,
@@ -16,7 +17,7 @@ from pine_engine.evaluation.published import (
     published_model,
 )
 from pine_engine.evaluation.runs import Run
-from pine_engine.evaluation.tables import NONE, Part, Table, measured, method_label, task_label
+from pine_engine.evaluation.tables import NONE, Part, Table, measured, task_label
 
 THEIRS = "the paper"
 

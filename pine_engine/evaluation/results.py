@@ -31,10 +31,20 @@ class ArrangementValue(Frozen):
 
 
 class SlotValue(Frozen):
-    """A method over the examples of one size where the document with the answer is in this slot, from 0."""
+    """A method over the examples of one size with the document that holds the answer in this slot, from 0.
+
+    The same examples in each slot of a size, and the other documents in one order; see slots.py.
+    """
 
     num_documents: int
     slot: int
+    value: Estimate
+
+
+class ShuffleValue(Frozen):
+    """A method over the same examples, shuffled; of several shuffles the mean."""
+
+    num_documents: int
     value: Estimate
 
 
@@ -74,6 +84,7 @@ class Measure(Frozen):
     best_case: Estimate
     changed: Estimate | None
     slots: tuple[SlotValue, ...]
+    shuffles: tuple[ShuffleValue, ...]
     sections: tuple[Section, ...]
     total: Estimate | None
     sections_v0_1_1: tuple[Section, ...]

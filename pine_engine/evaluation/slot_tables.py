@@ -2,41 +2,63 @@
 
 from collections.abc import Sequence
 
-from pine_engine.evaluation.entries import HEADS, entries, from_to
-from pine_engine.evaluation.results import SlotValue
+from pine_engine.evaluation.bootstrap import Estimate
+from pine_engine.evaluation.entries import HEADS, Entry, entries, from_to
+from pine_engine.evaluation.method_names import method_label, method_place
+from pine_engine.evaluation.results import Measure, SlotValue
 from pine_engine.evaluation.runs import Run
+from pine_engine.evaluation.slots import is_alike
 from pine_engine.evaluation.summary import KINDS
-from pine_engine.evaluation.tables import KIND_LABELS, Curve, Line, Table, method_label, method_mark
+from pine_engine.evaluation.tables import KIND_LABELS, Curve, Level, Line, Table, scale
 from pine_engine.evaluation.verdicts import Kind
 
 SMALLEST_CURVE = 3
 """Documents from which on a curve over their slots is drawn."""
 
+SHUFFLES_ARE_LEVELS = (
+    "A thin line across, with a hollow marker at its right end: shuffled documents, with the answer in any "
+    "slot. One that lies on its method’s own line is left out."
+)
+
 
 def slot_results(task: str, runs: Sequence[Run]) -> Table | None:
-    """Every method with the gold document in each slot; None if that was not moved."""
+    """Every method with the gold document in each slot, and shuffled; None if that was not moved."""
     found = [row for row in entries(task, runs) if len(row.measure.slots) > 1]
     slots = sorted({one.slot for row in found for one in row.measure.slots})
     if not slots:
         return None
+    has_shuffles = any(row.measure.shuffles for row in found)
     rows = []
     for row in found:
         for size in sorted({one.num_documents for one in row.measure.slots}):
             values = {one.slot: one.value for one in row.measure.slots if one.num_documents == size}
-            cells = (row.written(values.get(slot)) for slot in slots)
+            cells = [row.written(values.get(slot)) for slot in slots]
+            if has_shuffles:
+                cells.append(row.written(_shuffled(row.measure, size)))
             counts = [value.n for value in values.values()]
             rows.append((*row.heads, str(size), from_to(counts), *cells))
     return Table(
         title="With the answer in each slot",
-        columns=(*HEADS, "documents", "n", *(f"slot {slot + 1}" for slot in slots)),
+        columns=(
+            *(*HEADS, "documents", "n", *(f"slot {slot + 1}" for slot in slots)),
+            *(["shuffled"] if has_shuffles else []),
+        ),
         rows=tuple(rows),
         heads=len(HEADS) + 1,
-        note="The slot of the document that holds the answer, from 1, so that gold-at:0 is slot 1.",
+        note=(
+            "The slot of the document that holds the answer, from 1, so that gold-at:0 is slot 1. The same "
+            "examples in each slot of a size, with their other documents in the same order; shuffles stand "
+            "apart, and count in no slot."
+        ),
     )
 
 
 def slot_curves(task: str, runs: Sequence[Run]) -> tuple[Curve, ...]:
-    """A line per method over the slots of the gold document, a curve per run, size and kind of number."""
+    """A line per method over the slots of the gold document, a curve per run, size and kind of number.
+
+    What a method has on shuffled documents is a level of its own, as the dashed lines of the paper's
+    Figure 4; where no order changes anything it lies on the method's line, and is not drawn again.
+    """
     curves = []
     for number, run in enumerate(runs, start=1):
         rows = list(entries(task, [run]))
@@ -51,6 +73,7 @@ def slot_curves(task: str, runs: Sequence[Run]) -> tuple[Curve, ...]:
                 places = sorted({one.slot for values in slots.values() for one in values})
                 if size < SMALLEST_CURVE or len(places) < 2:
                     continue
+                levels = tuple(level for row in of_kind if (level := _level(row, size)) is not None)
                 curves.append(
                     Curve(
                         name=f"{task}-{number}-{size}-{kind}",
@@ -59,18 +82,41 @@ def slot_curves(task: str, runs: Sequence[Run]) -> tuple[Curve, ...]:
                         y_title=KIND_LABELS[kind],
                         places=tuple(str(slot + 1) for slot in places),
                         lines=tuple(_line(name, kind, places, values) for name, values in slots.items()),
+                        levels=levels,
+                        note=SHUFFLES_ARE_LEVELS if levels else "",
                     )
                 )
     return tuple(curves)
 
 
 def _line(method: str, kind: Kind, places: Sequence[int], values: Sequence[SlotValue]) -> Line:
-    scale = 1.0 if kind == "logprob" else 100.0
     by_slot = {one.slot: one.value for one in values}
     found = [by_slot.get(slot) for slot in places]
     return Line(
         label=method_label(method),
-        mark=method_mark(method),
-        values=tuple(None if one is None else scale * one.mean for one in found),
-        intervals=tuple(None if one is None else (scale * one.low, scale * one.high) for one in found),
+        mark=method_place(method),
+        values=tuple(None if one is None else scale(kind) * one.mean for one in found),
+        intervals=tuple(None if one is None else _interval(one, kind) for one in found),
     )
+
+
+def _level(row: Entry, size: int) -> Level | None:
+    """What the method has on shuffled documents, None if that is what it has in every slot."""
+    shuffled, kind = _shuffled(row.measure, size), row.measure.kind
+    in_slots = (one.value.mean for one in row.measure.slots if one.num_documents == size)
+    if shuffled is None or is_alike(in_slots, shuffled.mean):
+        return None
+    return Level(
+        label=f"{method_label(row.method.method)}, shuffled",
+        mark=method_place(row.method.method),
+        value=scale(kind) * shuffled.mean,
+        interval=_interval(shuffled, kind),
+    )
+
+
+def _shuffled(measure: Measure, size: int) -> Estimate | None:
+    return next((one.value for one in measure.shuffles if one.num_documents == size), None)
+
+
+def _interval(estimate: Estimate, kind: Kind) -> tuple[float, float]:
+    return scale(kind) * estimate.low, scale(kind) * estimate.high

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from pine_engine.evaluation.bootstrap import Estimate
 from pine_engine.evaluation.verdicts import Kind
-from pine_engine.methods import METHODS
 from pine_engine.tasks import TASKS
 
 NONE = "–"
@@ -57,8 +56,18 @@ class Line:
 
 
 @dataclass(frozen=True)
+class Level:
+    """One value that stands for all places of a curve. mark: the marker of its method."""
+
+    label: str
+    mark: int
+    value: float
+    interval: tuple[float, float] | None
+
+
+@dataclass(frozen=True)
 class Curve:
-    """Lines over the same places. name: a stem for its file."""
+    """Lines and levels over the same places. name: a stem for its file. note: how to read it."""
 
     name: str
     title: str
@@ -66,6 +75,8 @@ class Curve:
     y_title: str
     places: tuple[str, ...]
     lines: tuple[Line, ...]
+    levels: tuple[Level, ...] = ()
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -79,24 +90,19 @@ class Part:
     commands: tuple[str, ...] = ()
 
 
-def method_label(name: str) -> str:
-    """The method's label in the table of methods, or the name of one that is not there any more."""
-    return METHODS[name].label if name in METHODS else name
-
-
-def method_mark(name: str) -> int:
-    """The marker that the method has in all curves."""
-    return list(METHODS).index(name) if name in METHODS else len(METHODS)
-
-
 def task_label(name: str) -> str:
     """The task's label in the table of tasks."""
     return TASKS[name].label if name in TASKS else name
 
 
+def scale(kind: Kind) -> float:
+    """What a value of that kind is drawn times: shares in percent, nats as they are."""
+    return 1.0 if kind == "logprob" else 100.0
+
+
 def quantity(value: float, kind: Kind) -> str:
     """A share in percent with one decimal, or nats with two."""
-    return _rounded(value, 2) if kind == "logprob" else _rounded(100 * value, 1)
+    return _rounded(scale(kind) * value, 2 if kind == "logprob" else 1)
 
 
 def estimated(estimate: Estimate | None, kind: Kind = "generated") -> str:

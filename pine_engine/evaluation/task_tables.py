@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from pine_engine.evaluation.cost import BASELINE
 from pine_engine.evaluation.entries import HEADS, Entry, entries, from_to, summaries
+from pine_engine.evaluation.method_names import method_label
 from pine_engine.evaluation.runs import Run
-from pine_engine.evaluation.tables import NONE, Table, estimated, measured, method_label, signed, task_label
+from pine_engine.evaluation.tables import NONE, Table, estimated, measured, signed, task_label
 
 BY_SLOT = "gold-at:"
 """How the names of arrangements begin that the table of slots has."""
