@@ -121,6 +121,26 @@ def test_without_json_it_prints_a_table(case: Case, monkeypatch: pytest.MonkeyPa
         assert words in table
 
 
+def test_the_table_has_no_accuracy_where_no_verdict_can_be_read(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terminal.stdout, "width", 200)
+    pair = {"documents": [{"text": "Sun."}, {"text": "No."}], "gold_index": 1, "answers": ["B"]}
+    write(case.data, [{**ROWS[0], **pair, "system": "Judge."}])
+    options = (
+        "--task",
+        "judge_pair",
+        "--methods",
+        "pine",
+        "--orders",
+        "as-is,swapped",
+        "--measure",
+        "generate",
+    )
+    table = case.run(*options, "--max-new-tokens", 3).stdout
+    assert "none read" in table and "unread" in table and "0.5" not in table
+
+
 @dataclass
 class Bar:
     """What the progress bar was told."""

@@ -17,7 +17,7 @@ from pine_engine.evaluation.measure import measure
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.summary import summarize
 from pine_engine.methods import METHODS, get_methods
-from tests.records import sweep, swept
+from tests.records import judged, sweep, swept
 from tests.running import one_run
 from tests.tokenizers import letter_tokenizer
 from tests.viz_reading import HOSTILE, assert_harmless, read_html, table_cells
@@ -252,8 +252,14 @@ def test_the_last_table_has_the_summary_and_says_it_in_short(
     (of_task,) = summarize(records).tasks
     pine = of_task.methods[1].measure("logprob")
     assert pine is not None
-    shown = cells(views[-1].tables or "")[3][2]
-    assert shown == f"{pine.mean.mean:.2f}{pine.mean.low:.2f} to {pine.mean.high:.2f}"
+    nats = cells(views[-1].tables or "")[3][2]
+    assert nats == f"{pine.mean.mean:.2f}" and pine.mean.interval is None, "two rows are too few"
+    answered = of_task.methods[1].measure("generated")
+    assert answered is not None and answered.mean.interval is not None
+    low, high = answered.mean.interval
+    shares = cells(views[-1].tables or "")[1][2]
+    assert shares == f"{100 * answered.mean.mean:.0f} %{100 * low:.0f} % to {100 * high:.0f} %"
+    assert "Log-probabilities have one from 10 rows on." in root.text
     assert "PINE has" in read_html(views[-1].findings or "").with_class("pine-findings")[0].text
 
 
@@ -324,6 +330,27 @@ def test_the_curve_of_the_page_is_that_of_the_report() -> None:
         (expected,) = [one for one in task.methods[0].measures[-1].shuffles
                        if one.num_documents == curve.num_documents]  # fmt: skip
         assert level.label == "Vanilla, shuffled" and level.value == pytest.approx(expected.value.mean)
+
+
+def test_verdicts_that_cannot_be_read_have_no_score() -> None:
+    """Half a point each is no accuracy: not in an order, nor on the whole."""
+    records = [
+        judged(example, method, order, "A" if (example, method, order) == ("b", "pine", "as-is") else None)
+        for example in "ab"
+        for method in ("vanilla", "pine")
+        for order in ("as-is", "swapped")
+    ]
+    planned = {record.key for record in records}
+    for summary in (None, summarize(records)):
+        (table,) = tabulate(records, planned, summary)
+        vanilla, pine = sorted(table.rows, key=lambda row: row.label != "Vanilla")
+        assert (vanilla.values, vanilla.mean, vanilla.interval) == ((None, None), None, None)
+        assert (vanilla.unread, vanilla.answered, vanilla.compared) == (4, 4, 0)
+        assert dict(zip(table.orders, pine.values, strict=True)) == {"as-is": 0.75, "swapped": None}
+        assert (pine.unread, pine.compared, pine.changed) == (3, 1, 1)
+        html = measured_tables([table], done=8, planned=8)
+        assert "cannot be read" in read_html(html).text and "4 of 4" in read_html(html).text
+        assert "50 %" not in html
 
 
 def test_answers_that_nothing_says_are_right_are_still_compared(engine: Engine) -> None:

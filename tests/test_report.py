@@ -327,6 +327,45 @@ def test_a_difference_that_may_be_chance_is_said_to_be_within_it() -> None:
     assert re.search(r"PINE less Vanilla: -20\.0 \(.*\), of 5 examples, too few to tell\.", said_of(5))
 
 
+@pytest.mark.parametrize("read", [0, 3, 8, 12])
+def test_what_cannot_be_read_is_said_before_anything_else(read: int) -> None:
+    """Of twelve pairs so many verdicts can be read, all of them right: 50 % and no change say nothing."""
+    records = [
+        judged(f"p-{index:02}", method, name, "AB"[SWAPS[name][0].index(0)] if index < read else None)
+        for index, method, name in product(range(12), ("vanilla", "pine"), ("as-is", "swapped"))
+    ]
+    run = Run("run", JUDGE, summarize(records, resamples=200))
+    (said,) = findings("judge_pair", run)
+    drawn = draw(report_parts([run]), made="now")
+    root = read_html(report_files(drawn)["report.html"])
+    columns, rows = page_table(root, "Judge two answers: Main results")
+    vanilla, pine = (dict(zip(columns, row, strict=True)) for row in rows)
+    if read == 0:
+        assert said.endswith(
+            "None of Vanilla’s answers can be read, so nothing is known of its accuracy (each counts half a "
+            "point). None of PINE’s answers can be read, so nothing is known of its accuracy (each counts "
+            "half a point)."
+        )
+        assert vanilla["mean over orders"] == vanilla["worst order"] == "none read"
+        assert vanilla["answer changes, %"] == pine["more than vanilla"] == "–"
+    elif read == 3:
+        assert (
+            "75.0 (46.8 to 91.1) % of Vanilla’s answers cannot be read and count half a point, too many to "
+            "speak of its accuracy; of the others 100.0 (43.9 to 100.0) % are right."
+        ) in said
+        assert not re.search("less Vanilla|higher mean|as the mean over orders", said)
+    elif read == 8:
+        assert said.split(": ", 1)[1].startswith(
+            "33.3 (13.8 to 60.9) % of Vanilla’s answers cannot be read and count half a point. Vanilla has "
+        )
+        assert "PINE less Vanilla: 0.0 (" in said
+    else:
+        assert "cannot be read" not in said and "cannot be read, %" not in columns
+    if read < 12:
+        assert vanilla["cannot be read, %"].startswith(f"{100 * (12 - read) / 12:.1f} (")
+    assert "50.0" not in said
+
+
 def test_the_page_says_what_was_measured_and_how_to_do_it_again(
     runs: list[Run], files: dict[str, str]
 ) -> None:
@@ -358,7 +397,12 @@ def test_the_page_says_what_was_measured_and_how_to_do_it_again(
     assert "--task retrieval_qa --sample 3 --limit 20" in repeat_command(sampled)
     text = " ".join(root.text.split())
     assert "Every method is reported as the mean over orders, with each order beside it." in text
-    assert "95 % intervals: the percentile bootstrap over examples (200 resamples, seed 0)" in text
+    assert (
+        "Wilson’s score interval, also where all examples are alike" in text
+        and "none of 7 is 0.0 (0.0 to 35.4)" in text
+    )
+    assert "bootstrap interval over examples (BCa, 200 resamples, seed 0), and none for fewer than 10" in text
+    assert "percentile" not in text.lower()
     assert "lies below both fixed orders for 4 of 9 models" in text
     assert "Meta-Llama-3-8B-Instruct +8.1 on the shuffle, +0.25 on the mean" in text
 
@@ -608,6 +652,7 @@ def test_a_command_cannot_end_its_fence() -> None:
             "0.00 (-1.00 to 0.00)",
         ),
         (Estimate(mean=0, low=0, high=0, n=1), "chosen", "0.0 (0.0 to 0.0)", "0.0 (0.0 to 0.0)"),
+        (Estimate(mean=-1.5, low=None, high=None, n=7), "logprob", "-1.50 (too few)", "-1.50 (too few)"),
     ],
 )
 def test_estimates_are_written_with_their_interval(

@@ -17,9 +17,10 @@ _REST = "Point at a mark, or walk over them with the arrow keys, to read its val
 class MeasuredRow:
     """One method by one kind of number.
 
-    values: mean in each order, mean: over all records, None where there are none; shares of 0 to 1, or nats.
-    interval: ends of the mean's 95 % interval, None before the end. changed: of the examples `compared` in
-    several orders those whose answer is not the same in all; None where nothing is answered.
+    values: mean in each order, mean: over all records, None where there are none or none can be read; shares
+    of 0 to 1, or nats. interval: ends of the mean's 95 % interval, None before the end and where there are
+    too few rows. changed: of the examples `compared` in several orders those whose answer is not the same in
+    all; None where nothing is answered. unread: of the `answered` records those of which nothing can be read.
     """
 
     label: str
@@ -29,6 +30,8 @@ class MeasuredRow:
     interval: tuple[float, float] | None = None
     changed: int | None = None
     compared: int = 0
+    unread: int = 0
+    answered: int = 0
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,11 @@ class MeasuredTable:
     def has_changes(self) -> bool:
         """True if some answer could have changed with the order."""
         return any(row.changed is not None and row.compared for row in self.rows)
+
+    @property
+    def has_unread(self) -> bool:
+        """True if some answer cannot be read."""
+        return any(row.unread for row in self.rows)
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,14 @@ from pine_engine.engine import Engine
 from pine_engine.errors import Cancelled, InputError, WriteError
 from pine_engine.evaluation import processes
 from pine_engine.evaluation.arrangements import AS_IS, ORDERS
-from pine_engine.evaluation.bootstrap import Estimate
 from pine_engine.evaluation.examples import Example, read_examples
+from pine_engine.evaluation.intervals import Estimate
 from pine_engine.evaluation.jobs import planned_keys
 from pine_engine.evaluation.measure import Measurement, Settings, choose
 from pine_engine.evaluation.records import Record, RunInfo, Writer, open_records, open_run, read_records
 from pine_engine.evaluation.results import Measure, MethodSummary
 from pine_engine.evaluation.summary import Summary, summarize
+from pine_engine.evaluation.tables import TOO_FEW, UNREAD
 from pine_engine.events import Event
 from pine_engine.options import AsJson, Device, Dtype, Methods, ModelName, method_names
 from pine_engine.streaming import stop_if
@@ -249,9 +250,11 @@ def _row(method: MethodSummary, measure: Measure) -> dict[str, Any]:
         "method": method.method,
         "measure": measure.kind,
         "n": measure.mean.n,
-        "mean [95 %]": _interval(measure.mean),
+        "mean [95 %]": _interval(measure.mean) if measure.is_read else UNREAD,
     }
-    if len(means) > 1:
+    if measure.unread is not None and measure.unread.mean:
+        row["unread"] = measure.unread.mean
+    if len(means) > 1 and measure.is_read:
         row |= {
             "worst": f"{means[measure.worst]:.3f} {measure.worst}",
             "best": f"{means[measure.best]:.3f} {measure.best}",
@@ -261,7 +264,10 @@ def _row(method: MethodSummary, measure: Measure) -> dict[str, Any]:
 
 
 def _interval(estimate: Estimate) -> str:
-    return f"{estimate.mean:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]"
+    if estimate.interval is None:
+        return f"{estimate.mean:.3f} [{TOO_FEW}]"
+    low, high = estimate.interval
+    return f"{estimate.mean:.3f} [{low:.3f}, {high:.3f}]"
 
 
 def _say(sentence: str) -> None:

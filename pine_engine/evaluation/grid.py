@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from pine_engine.evaluation.arrangements import is_drawn
-from pine_engine.evaluation.bootstrap import Floats
+from pine_engine.evaluation.intervals import Floats
 from pine_engine.evaluation.method_names import method_place
 from pine_engine.evaluation.records import Record
 

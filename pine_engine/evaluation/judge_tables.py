@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from pine_engine.evaluation.bootstrap import Estimate
 from pine_engine.evaluation.entries import HEADS, Entry, entries
+from pine_engine.evaluation.intervals import Estimate
 from pine_engine.evaluation.runs import Run
 from pine_engine.evaluation.tables import NONE, Table, estimated
 from pine_engine.tasks import get_task

@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel, ConfigDict
 
-from pine_engine.evaluation.bootstrap import Estimate
+from pine_engine.evaluation.intervals import Estimate
 from pine_engine.evaluation.verdicts import Kind
 
 
@@ -16,10 +16,10 @@ class ArrangementValue(Frozen):
     """A method in one arrangement.
 
     value: mean score, 0 to 1, or mean log-probability in nats. changed: share of examples with another answer
-    than as stored, of those that stand otherwise here; None if none does, if the stored order was not
-    measured, and for log-probabilities. unread: share of answers in which the task reads nothing. says_a,
-    says_first: of a task with letters, the share of examples where the answer is the letter A, and where it
-    is the document in the first slot, whatever its letter.
+    than as stored, of those that stand otherwise here and where one of both can be read; None if none does,
+    if the stored order was not measured, and for log-probabilities. unread: share of answers in which the
+    task reads nothing. says_a, says_first: of a task with letters, the share of examples where the answer is
+    the letter A, and where it is the document in the first slot, whatever its letter.
     """
 
     name: str
@@ -70,9 +70,11 @@ class Measure(Frozen):
     mean: over the arrangements of each example, each order of the same texts once; those drawn at random only
     if there are no others. worst, best: arrangements by name. worst_case, best_case: the mean of each
     example's own worst and best arrangement. changed: share of examples whose answer is not the same in all
-    arrangements, None if there is only one. total: the plain mean of the sections. sections_v0_1_1,
-    total_v0_1_1: the same with the weights of RewardBench 0.1.1, which the paper used; empty and None if
-    those are no others.
+    arrangements, where one of them can be read; None if there is only one arrangement. unread: share of
+    answers in which the task reads nothing, over the same arrangements as mean; read: the mean of the others
+    alone, None if there are none; both None for log-probabilities. total: the plain mean of the sections.
+    sections_v0_1_1, total_v0_1_1: the same with the weights of RewardBench 0.1.1, which the paper used; empty
+    and None if those are no others.
     """
 
     kind: Kind
@@ -83,12 +85,24 @@ class Measure(Frozen):
     worst_case: Estimate
     best_case: Estimate
     changed: Estimate | None
+    unread: Estimate | None
+    read: Estimate | None
     slots: tuple[SlotValue, ...]
     shuffles: tuple[ShuffleValue, ...]
     sections: tuple[Section, ...]
     total: Estimate | None
     sections_v0_1_1: tuple[Section, ...]
     total_v0_1_1: Estimate | None
+
+    @property
+    def is_read(self) -> bool:
+        """Whether any of its answers can be read; if none can, its score is what the task gives for that."""
+        return self.unread is None or self.unread.mean < 1
+
+    @property
+    def is_legible(self) -> bool:
+        """Whether most of them can."""
+        return self.unread is None or self.unread.mean < 0.5
 
 
 class Cost(Frozen):

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from pine_engine.evaluation.bootstrap import Estimate
 from pine_engine.evaluation.entries import HEADS, Entry, entries, from_to
+from pine_engine.evaluation.intervals import Estimate
 from pine_engine.evaluation.method_names import method_label, method_place
 from pine_engine.evaluation.results import Measure, SlotValue
 from pine_engine.evaluation.runs import Run
@@ -118,5 +118,8 @@ def _shuffled(measure: Measure, size: int) -> Estimate | None:
     return next((one.value for one in measure.shuffles if one.num_documents == size), None)
 
 
-def _interval(estimate: Estimate, kind: Kind) -> tuple[float, float]:
-    return scale(kind) * estimate.low, scale(kind) * estimate.high
+def _interval(estimate: Estimate, kind: Kind) -> tuple[float, float] | None:
+    if estimate.interval is None:
+        return None
+    low, high = estimate.interval
+    return scale(kind) * low, scale(kind) * high

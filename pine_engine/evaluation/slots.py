@@ -14,8 +14,8 @@ from statistics import fmean
 import numpy as np
 
 from pine_engine.evaluation.arrangements import Places, is_drawn, labels_go_with_places
-from pine_engine.evaluation.bootstrap import Floats
 from pine_engine.evaluation.grid import Column
+from pine_engine.evaluation.intervals import Floats
 from pine_engine.evaluation.verdicts import Kind, number
 
 Others = dict[Places, dict[int, float]]

@@ -1,14 +1,21 @@
 """Tables and curves as plain data, and how numbers are written in them."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from pine_engine.evaluation.bootstrap import Estimate
+from pine_engine.evaluation.intervals import Estimate
 from pine_engine.evaluation.verdicts import Kind
 from pine_engine.tasks import TASKS
 
 NONE = "–"
 """Stands where nothing was measured."""
+
+UNREAD = "none read"
+"""Stands for the score of answers of which none can be read."""
+
+TOO_FEW = "too few"
+"""Stands in place of an interval for which there are too few examples."""
 
 KIND_LABELS: dict[Kind, str] = {
     "generated": "generated answer, %",
@@ -106,28 +113,26 @@ def quantity(value: float, kind: Kind) -> str:
 
 
 def estimated(estimate: Estimate | None, kind: Kind = "generated") -> str:
-    """The mean with the ends of its interval: "62.5 (58.0 to 66.9)"."""
-    if estimate is None:
-        return NONE
-    mean, low, high = (quantity(value, kind) for value in (estimate.mean, estimate.low, estimate.high))
-    return f"{mean} ({low} to {high})"
+    """The mean with the ends of its interval, if it has one: "62.5 (58.0 to 66.9)"."""
+    return NONE if estimate is None else _with_ends(estimate, lambda value: quantity(value, kind))
 
 
 def measured(estimate: Estimate | None, unit: str = "") -> str:
     """Times, ratios and counts: three digits, with their interval."""
-    if estimate is None:
-        return NONE
-    mean, low, high = (f"{value:.3g}" for value in (estimate.mean, estimate.low, estimate.high))
-    return f"{mean}{unit} ({low} to {high})"
+    return NONE if estimate is None else _with_ends(estimate, lambda value: f"{value:.3g}", unit)
 
 
 def signed(estimate: Estimate, kind: Kind) -> str:
     """A difference with its sign: "+2.0 (-1.1 to +5.0)"."""
-    mean, low, high = (
-        ("+" if value > 0 else "") + quantity(value, kind)
-        for value in (estimate.mean, estimate.low, estimate.high)
-    )
-    return f"{mean} ({low} to {high})"
+    return _with_ends(estimate, lambda value: ("+" if value > 0 else "") + quantity(value, kind))
+
+
+def _with_ends(estimate: Estimate, write: Callable[[float], str], unit: str = "") -> str:
+    said = write(estimate.mean) + unit
+    if estimate.interval is None:
+        return f"{said} ({TOO_FEW})"
+    low, high = map(write, estimate.interval)
+    return f"{said} ({low} to {high})"
 
 
 def _rounded(value: float, decimals: int) -> str:

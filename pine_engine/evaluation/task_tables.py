@@ -6,7 +6,7 @@ from pine_engine.evaluation.cost import BASELINE
 from pine_engine.evaluation.entries import HEADS, Entry, entries, from_to, summaries
 from pine_engine.evaluation.method_names import method_label
 from pine_engine.evaluation.runs import Run
-from pine_engine.evaluation.tables import NONE, Table, estimated, measured, signed, task_label
+from pine_engine.evaluation.tables import NONE, UNREAD, Table, estimated, measured, signed, task_label
 
 BY_SLOT = "gold-at:"
 """How the names of arrangements begin that the table of slots has."""
@@ -14,10 +14,13 @@ BY_SLOT = "gold-at:"
 
 def main_results(task: str, runs: Sequence[Run]) -> Table:
     """Every method over all orders, the worst and the best order, and how often the order decides."""
+    found = list(entries(task, runs))
+    has_unread = any(row.measure.unread is not None and row.measure.unread.mean for row in found)
     rows = [
         (
             *row.heads,
             str(row.measure.mean.n),
+            *([estimated(row.measure.unread)] if has_unread else []),
             row.written(row.measure.mean),
             _gain(row),
             _at(row, row.measure.worst),
@@ -25,13 +28,14 @@ def main_results(task: str, runs: Sequence[Run]) -> Table:
             row.written(row.measure.worst_case),
             estimated(row.measure.changed),
         )
-        for row in entries(task, runs)
+        for row in found
     ]
     return Table(
         title="Main results",
         columns=(
             *HEADS,
             "n",
+            *(["cannot be read, %"] if has_unread else []),
             "mean over orders",
             "more than vanilla",
             "worst order",
@@ -118,14 +122,19 @@ def cost_results(task: str, runs: Sequence[Run]) -> Table:
 
 def _at(entry: Entry, arrangement: str) -> str:
     """The value in one arrangement, with its name if there are others."""
+    if not entry.measure.is_read:
+        return UNREAD
     is_one = len({one.value.mean for one in entry.measure.arrangements}) == 1
     name = "all alike" if is_one else arrangement
     return f"{name}: {entry.written(entry.arrangement(arrangement))}"
 
 
 def _gain(entry: Entry) -> str:
-    """On the baseline, with the interval of the paired difference."""
+    """On the baseline, with the interval of the paired difference; none where neither says anything."""
     names = {entry.method.method, BASELINE}
+    both = (one.measure(entry.measure.kind) for one in entry.task.methods if one.method in names)
+    if not all(measure is not None and measure.is_read for measure in both):
+        return NONE
     for one in entry.task.differences:
         if one.kind == entry.measure.kind and {one.method, one.than} == names:
             return signed(one.value if one.than == BASELINE else one.value.negative(), one.kind)
@@ -141,6 +150,6 @@ def _about_mean(task: str, runs: Sequence[Run]) -> str:
         which = " ".join(f"Mean of {label} over: {names}." for label, names in said.items())
     return (
         f"{which} Each order of the same documents counts once, and a shuffle only where there is nothing "
-        "else. An answer changes if it is not the same in all orders. In parentheses 95 % intervals, from "
-        "resampled examples."
+        "else. An answer changes if it is not the same in all orders; an example of which no answer can be "
+        "read does not count there. In parentheses 95 % intervals, see “How to read it”."
     )

@@ -14,6 +14,7 @@ from pine_engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.findings import findings
+from pine_engine.evaluation.intervals import FEWEST
 from pine_engine.evaluation.jobs import planned_keys
 from pine_engine.evaluation.measure import Measurement, Settings, choose
 from pine_engine.evaluation.records import Key, Record, RunInfo
@@ -192,8 +193,8 @@ def measure_rows(
 
 
 _INTERVALS = (
-    "Below each mean stands its 95 % interval: other rows of the same kind might move it so far. The report "
-    "has the intervals of all numbers."
+    "Below each mean stands its 95 % interval: other rows of the same kind might move it so far. "
+    f"Log-probabilities have one from {FEWEST} rows on. The report has the intervals of all numbers."
 )
 
 

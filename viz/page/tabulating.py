@@ -11,7 +11,7 @@ from pine_engine.evaluation.records import Key, Record
 from pine_engine.evaluation.slots import BySlot, by_slot, is_alike
 from pine_engine.evaluation.summary import KINDS, Summary
 from pine_engine.evaluation.tables import scale
-from pine_engine.evaluation.verdicts import Kind, meant, number
+from pine_engine.evaluation.verdicts import Kind, differ, number, said
 from pine_engine.tasks import get_task
 from viz.chart import Across, Series
 from viz.measured import MeasuredRow, MeasuredTable, SlotCurve
@@ -123,11 +123,12 @@ def _row(
             measure.mean
             for task in (summary.tasks if summary else ())
             for one in task.methods
-            if one.method == method and (measure := one.measure(kind)) is not None
+            if one.method == method and (measure := one.measure(kind)) is not None and measure.is_read
         ),
         None,
     )
     compared, changed = _changes(own, kind)
+    answered = [record for record in own if kind != "logprob" and _has(record, kind)]
     return MeasuredRow(
         label=method_label(method),
         promises_invariance=promises_invariance(method),
@@ -135,23 +136,32 @@ def _row(
             _mean((record for record in own if record.arrangement == order), kind) for order in orders
         ),
         mean=estimate.mean if estimate else _mean(own, kind),
-        interval=(estimate.low, estimate.high) if estimate else None,
+        interval=estimate.interval if estimate else None,
         changed=None if kind == "logprob" else changed,
         compared=compared,
+        unread=sum(not _is_read(record, kind) for record in answered),
+        answered=len(answered),
     )
 
 
 def _mean(records: Iterable[Record], kind: Kind) -> float | None:
-    """The mean of the records that have such a number, None if none has."""
-    values = [value for record in records if (value := number(record, kind)) is not None]
-    return fmean(values) if values else None
+    """The mean of the records that have such a number, None if none has, or none can be read."""
+    found = [(value, record) for record in records if (value := number(record, kind)) is not None]
+    if not any(_is_read(record, kind) for _, record in found):
+        return None
+    return fmean(value for value, _ in found)
+
+
+def _is_read(record: Record, kind: Kind) -> bool:
+    return kind == "logprob" or said(record, kind, get_task(record.task)) is not None
 
 
 def _changes(records: Sequence[Record], kind: Kind) -> tuple[int, int]:
-    """Of one method: examples answered in several orders, and those of them with several answers."""
-    answers: dict[str, list[str]] = {}
+    """Of one method: examples answered in several orders, legibly in one, and those with several answers."""
+    answered: dict[str, list[Record]] = {}
     for record in records:
         if _has(record, kind):
-            answers.setdefault(record.example, []).append(meant(record, kind, get_task(record.task)))
-    several = [said for said in answers.values() if len(said) > 1]
-    return len(several), sum(len(set(said)) > 1 for said in several)
+            answered.setdefault(record.example, []).append(record)
+    several = [found for found in answered.values() if len(found) > 1]
+    changed = [differ(found, kind, get_task(found[0].task)) for found in several]
+    return sum(one is not None for one in changed), sum(one is True for one in changed)
