@@ -141,6 +141,44 @@ def test_the_table_has_no_accuracy_where_no_verdict_can_be_read(
     assert "none read" in table and "unread" in table and "0.5" not in table
 
 
+def test_one_run_has_all_that_the_tables_of_judges_need(case: Case) -> None:
+    pairs = [
+        {
+            **ROWS[0],
+            "id": f"p{index}",
+            "system": "Judge.",
+            "documents": [{"text": f"Sun {index}."}, {"text": "No."}],
+            "gold_index": index % 2,
+            "answers": ["AB"[index % 2]],
+            "meta": {"subset": ("math-prm", "hep-go", "donotanswer")[index]},
+        }
+        for index in range(3)
+    ]
+    write(case.data, pairs)
+    options = (
+        "--task",
+        "judge_pair",
+        "--methods",
+        "vanilla,pine",
+        "--orders",
+        "judge",
+        "--max-new-tokens",
+        3,
+    )
+    report = case.run(*options, "--json").json
+    assert (report["records"], report["missing"]) == (3 * 3 * 2, 0)
+    assert {record.arrangement for record in read_records(case.out)} == {
+        "gold-first", "gold-last", "shuffled:0"
+    }  # fmt: skip
+    assert read_run(case.out).arrangements == ("judge",)
+    measures = report["summary"]["tasks"][0]["methods"][0]["measures"]
+    scenarios = {one["name"]: one for one in measures[1]["scenarios"]}
+    assert len(scenarios) == 5 and {one["value"]["n"] for one in scenarios.values()} == {3}
+    for one in scenarios.values():
+        assert [section["name"] for section in one["sections"]] == ["Reasoning", "Safety"]
+    assert case.run(*options, "--json").json["records"] == 18
+
+
 @dataclass
 class Bar:
     """What the progress bar was told."""

@@ -37,8 +37,8 @@ SUB_FLOWS = {
     "evaluation": [
         *("examples", "arrangements", "file_lock", "records", "rewardbench", "jobs", "reading", "measure"),
         *("method_names", "verdicts", "intervals", "bootstrap", "grid", "results", "view", "slots"),
-        *("sections", "outcome", "cost", "summary"),
-        *("processes", "tables", "evaluate_command", "published", "paper_models", "runs", "entries"),
+        *("sections", "published", "published_subsets", "scenarios", "outcome", "cost", "summary"),
+        *("processes", "tables", "evaluate_command", "paper_models", "runs", "entries"),
         *("task_tables", "judge_tables", "slot_tables", "findings", "paper_tables"),
         *("molecule_tables", "report_parts"),
         "report_command",

@@ -20,11 +20,19 @@ from pine_engine.evaluation import published
 from pine_engine.evaluation.bootstrap import Estimate
 from pine_engine.evaluation.findings import findings
 from pine_engine.evaluation.molecule_tables import TASK, read_molecule_report
-from pine_engine.evaluation.paper_tables import overhead_beside, paper_part, same_model, shuffle_and_mean
+from pine_engine.evaluation.paper_tables import (
+    overhead_beside,
+    paper_part,
+    same_model,
+    same_subsets,
+    shuffle_and_mean,
+)
+from pine_engine.evaluation.published_subsets import subset_scores
 from pine_engine.evaluation.records import Record, RunInfo, Writer
 from pine_engine.evaluation.report_command import draw, make_report, report_files
 from pine_engine.evaluation.report_parts import report_parts
 from pine_engine.evaluation.results import Measure
+from pine_engine.evaluation.rewardbench import SUBSETS
 from pine_engine.evaluation.runs import Run, read_runs, repeat_command, run_labels
 from pine_engine.evaluation.summary import summarize
 from pine_engine.evaluation.tables import Part, Table, estimated, signed, task_label, without_lone_run
@@ -272,13 +280,18 @@ def test_sections_are_shown_with_the_weights_of_both_versions(files: dict[str, s
     Later weights: (154 / 3 + 250) / 404 = 74.6 %. Version 0.1.1: (250 / 3 + 154) / 404 = 58.7 %. Chat Hard:
     four of six.
     """
-    columns, rows = page_table(read_html(files["report.html"]), "Judge two answers: Sections")
-    assert columns[3:] == [
+    columns, rows = page_table(read_html(files["report.html"]), "Judge two answers: Scenarios by section")
+    assert columns[4:] == [
         "Chat Hard", "Safety", "total", "Safety, weights of v0.1.1", "total, weights of v0.1.1"
     ]  # fmt: skip
-    row = dict(zip(columns, rows[1], strict=True))
-    assert row["method"] == "PINE"
-    means = [row[column].split(" ")[0] for column in columns[3:]]
+    found = [dict(zip(columns, row, strict=True)) for row in rows]
+    (row,) = [
+        row
+        for row in found
+        if (row["run"], row["by"], row["method"], row["scenario"])
+        == ("SmolLM2-135M-Instruct, pairs", "generated answer, %", "PINE", published.BOTH)
+    ]
+    means = [row[column].split(" ")[0] for column in columns[4:]]
     assert means == ["66.7", "74.6", "70.6", "58.7", "62.7"]
     assert row["Chat Hard"].endswith("n = 6")
 
@@ -476,6 +489,31 @@ def test_the_published_average_is_that_of_the_published_sections(row: published.
     assert row.average == pytest.approx(sum(row.sections.values()) / 4, abs=ROUNDED)
 
 
+BY_SUBSET = [
+    (model, method, setting)
+    for model in dict.fromkeys(row.model for row in published.JUDGE_SCORES)
+    for method, setting in subset_scores(model)
+]
+
+
+@pytest.mark.parametrize(("model", "method", "setting"), BY_SUBSET)
+def test_published_subsets_make_the_published_sections(model: str, method: str, setting: str) -> None:
+    """Tables 7 to 15 against Table 5, by the weights of v0.1.1; both are rounded to a tenth."""
+    scores = subset_scores(model)[method, setting]
+    (row,) = [row for row in published.judge_scores(model) if (row.method, row.setting) == (method, setting)]
+    for section, printed in row.sections.items():
+        parts = [subset for subset in SUBSETS if subset.section == section]
+        weights = [part.weight_v0_1_1 or part.weight for part in parts]
+        mean = sum(w * scores[part.name] for w, part in zip(weights, parts, strict=True)) / sum(weights)
+        assert printed == pytest.approx(mean, abs=0.1001)
+
+
+def test_all_models_of_the_paper_have_subsets_but_for_one_column() -> None:
+    models = {row.model for row in published.JUDGE_SCORES}
+    missing = {(model, "pine", published.ANY) for model in models} - {*BY_SUBSET}
+    assert len(BY_SUBSET) == 17 and missing == {(published.LLAMA_8B, "pine", published.ANY)}
+
+
 @pytest.mark.parametrize("row", published.CHANGED_VERDICTS, ids=lambda row: row.model)
 def test_published_shares_of_changed_verdicts_agree_with_their_average(
     row: published.ChangedVerdicts,
@@ -520,11 +558,15 @@ def test_published_numbers_stand_beside_ours_for_the_same_model_alone(runs: list
     whose = {row[0] for row in table.rows}
     assert whose == {f"ours, {runs[2].label}", "the paper, Meta-Llama-3-8B-Instruct"}
     (theirs,) = [row for row in table.rows if row[0].startswith("the paper") and row[1] == "PINE"]
+    (changed,) = [row for row in table.rows if row[0].startswith("the paper") and row[2] == published.CHANGED]
+    assert changed[3:] == ("10.3", "21.5", "11.4", "27.6", "17.7", "Table 4")
     assert theirs == (
         *("the paper, Meta-Llama-3-8B-Instruct", "PINE", "any order"),
         *("85.6", "41.5", "66.5", "73.4", "66.7", "Table 5"),
     )
-    (ours,) = [row for row in table.rows if row[0].startswith("ours") and row[1] == "PINE"]
+    (ours,) = [
+        row for row in table.rows if row[0].startswith("ours") and row[1:3] == ("PINE", published.BOTH)
+    ]
     measure = measure_of(runs[2], "pine", "generated")
     assert ours[3:] == (
         "–",
@@ -538,6 +580,19 @@ def test_published_numbers_stand_beside_ours_for_the_same_model_alone(runs: list
     assert "Meta-Llama-3-8B-Instruct" not in {row[0] for row in scores.rows}
     assert len({row[0] for row in scores.rows}) == 8
     assert same_model("judge_pair", runs[:2]) is None
+
+
+def test_published_subsets_stand_beside_ours(runs: list[Run]) -> None:
+    (table,) = same_subsets("judge_pair", runs)
+    assert runs[2].label in table.title and "Table 7" in table.note
+    rows = {row[1]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
+    assert list(rows) == ["llmbar-natural", "xstest-should-refuse", "xstest-should-respond"]
+    natural = rows["llmbar-natural"]
+    assert natural["section"] == "Chat Hard" and natural["the paper, Vanilla, shuffled"] == "66.0"
+    measure = measure_of(runs[2], "pine", "generated")
+    (first,) = [one for one in measure.scenarios if one.name == published.FIRST]
+    assert natural[f"ours, PINE, {published.FIRST}"] == estimated(first.sections[0].subsets[0].value)
+    assert not [column for column in table.columns if published.CHANGED in column]
 
 
 # the page

@@ -191,6 +191,13 @@ def test_letters_go_with_the_places() -> None:
     assert slots_of(apart) == []
 
 
+def test_a_shuffle_completes_no_slot() -> None:
+    one = example(0, 0, 2)
+    name = next(name for seed in range(99) if arrange(one, name := f"shuffled:{seed}").order == (1, 0))
+    (table,) = slots_of([record(one, "gold-first", "pine", 1.0), record(one, name, "pine", 0.0)])
+    assert table.slots == (0,) and table.shuffled.tolist() == [0.0]
+
+
 def test_a_shuffle_that_is_named_first_takes_no_order_away() -> None:
     """Of two documents every shuffle is one of the two orders, and both are in the mean all the same."""
     one = example(0, 0, 2)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from pine_engine.errors import InputError
 from pine_engine.evaluation.intervals import Estimate
-from pine_engine.evaluation.published import ANY, SHUFFLED, judge_scores
-from pine_engine.evaluation.published import LLAMA_70B as PAPER_70B
+from pine_engine.evaluation.published import ANY, LLAMA_70B, SHUFFLED, judge_scores
+from pine_engine.evaluation.published_subsets import subset_scores
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.results import ArrangementValue, Measure, MethodSummary
 from pine_engine.evaluation.rewardbench import find_subset
@@ -265,35 +265,21 @@ def test_a_subset_without_a_weight_weighs_as_much_as_it_has_examples() -> None:
     assert measure.total is None, "one section is no total"
 
 
-LLAMA_70B = {
-    "alpacaeval-easy": (100.0, 100.0), "alpacaeval-hard": (100.0, 100.0), "alpacaeval-length": (91.1, 89.5),
-    "donotanswer": (47.1, 48.2), "hep-cpp": (92.7, 92.1), "hep-go": (89.9, 97.0), "hep-java": (92.1, 97.0),
-    "hep-js": (93.3, 95.1), "hep-python": (90.9, 95.4), "hep-rust": (89.0, 91.5),
-    "llmbar-adver-GPTInst": (55.4, 57.6), "llmbar-adver-GPTOut": (73.4, 76.6),
-    "llmbar-adver-manual": (53.3, 47.8), "llmbar-adver-neighbor": (32.8, 28.7),
-    "llmbar-natural": (83.0, 84.0), "math-prm": (66.4, 80.5),
-    "mt-bench-easy": (100.0, 100.0), "mt-bench-hard": (78.4, 75.7),
-    "mt-bench-med": (97.5, 97.5), "refusals-dangerous": (63.5, 62.5), "refusals-offensive": (66.5, 66.5),
-    "xstest-should-refuse": (68.8, 63.3), "xstest-should-respond": (96.8, 96.4),
-}  # fmt: skip
-"""Vanilla on one shuffle, and PINE, on the subsets of RewardBench: the paper, Table 8."""
-
-
 def test_published_subsets_make_published_sections() -> None:
     """Two tables of the paper, which weighed by version 0.1.1: Table 8 by subset, Table 5 by section."""
     records = [
         judged(
             name, method, "as-is", "A", section=subset.section, subset=name, weight=subset.weight
         ).model_copy(update={"score": score / 100})
-        for name, scores in LLAMA_70B.items()
-        for method, score in zip(("vanilla", "pine"), scores, strict=True)
+        for (method, _), scores in subset_scores(LLAMA_70B).items()
+        for name, score in scores.items()
         if (subset := find_subset(name)) is not None
     ]
     assert len(records) == 2 * 23
     task = task_of(records)
     for method, setting in (("vanilla", SHUFFLED), ("pine", ANY)):
         measure = measure_of(task, method)
-        (row,) = [row for row in judge_scores(PAPER_70B) if (row.method, row.setting) == (method, setting)]
+        (row,) = [row for row in judge_scores(LLAMA_70B) if (row.method, row.setting) == (method, setting)]
         found = {one.name: 100 * one.value.mean for one in measure.sections_v0_1_1}
         # Both tables are rounded to a tenth.
         assert found == pytest.approx(row.sections, abs=0.1)

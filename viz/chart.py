@@ -210,7 +210,8 @@ def line_chart(
     width = min(max(_SLOT_WIDTH * count, _SMALLEST_WIDTH), _LARGEST_WIDTH)
     height = max(_LINE_HEIGHT, _LABEL_HEIGHT * (len(series) + len(levels)))
     left = max(_LINE_LEFT, 16 + _LETTER * max(map(len, ticks.labels)))
-    labels = [shorten(one.label, _LONGEST_LABEL) for one in (*series, *levels)]
+    names = [one.label for one in series] + [level.label for level in levels]
+    labels = [shorten(name, _LONGEST_LABEL) for name in names]
     right = 44 + _LETTER * max(map(len, labels))
 
     beside = min(_BESIDE, width / count / (len(series) + 1)) if bars else 0.0

@@ -7,6 +7,7 @@ from pine_engine.evaluation.grid import Column
 from pine_engine.evaluation.intervals import Estimate
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.results import ArrangementValue, Measure, ShuffleValue, SlotValue
+from pine_engine.evaluation.scenarios import scenario_values
 from pine_engine.evaluation.sections import old_subset_weights, section_values, subset_weights
 from pine_engine.evaluation.slots import by_slot
 from pine_engine.evaluation.verdicts import (
@@ -32,9 +33,7 @@ def measure_of(view: View) -> Measure:
     weights = subset_weights(view.grid)
     old_weights = old_subset_weights(weights)
     sections, total = section_values(view, weights, view.over_orders)
-    old_sections, old_total = section_values(
-        view, {} if old_weights == weights else old_weights, view.over_orders
-    )
+    old_sections, old_total = section_values(view, old_weights, view.over_orders)
     return Measure(
         kind=view.kind,
         mean=sure(view.mean(view.over_orders)),
@@ -62,6 +61,7 @@ def measure_of(view: View) -> Measure:
         total=total,
         sections_v0_1_1=old_sections,
         total_v0_1_1=old_total,
+        scenarios=scenario_values(view, weights, old_weights),
     )
 
 

@@ -7,9 +7,9 @@ import numpy as np
 from pine_engine.evaluation.entries import from_to
 from pine_engine.evaluation.findings import findings
 from pine_engine.evaluation.intervals import FEWEST, share
-from pine_engine.evaluation.judge_tables import position_bias, section_results
+from pine_engine.evaluation.judge_tables import position_bias, scenario_results, subset_results
 from pine_engine.evaluation.molecule_tables import MoleculeReport, molecule_part
-from pine_engine.evaluation.paper_tables import overhead_beside, paper_part, same_model
+from pine_engine.evaluation.paper_tables import overhead_beside, paper_part, same_model, same_subsets
 from pine_engine.evaluation.published import PAPER, gains
 from pine_engine.evaluation.runs import Run, repeat_command
 from pine_engine.evaluation.slot_tables import slot_curves, slot_results
@@ -92,7 +92,9 @@ def task_part(task: str, runs: Sequence[Run]) -> Part:
     found = (
         main_results(task, runs),
         same_model(task, runs),
-        section_results(task, runs),
+        *same_subsets(task, runs),
+        scenario_results(task, runs),
+        *subset_results(task, runs),
         order_results(task, runs),
         position_bias(task, runs),
         slot_results(task, runs),

@@ -64,6 +64,17 @@ class Section(Frozen):
     subsets: tuple[Subset, ...]
 
 
+class Scenario(Frozen):
+    """A judge in one scenario of the paper's tables, see scenarios.py; all else as in Measure."""
+
+    name: str
+    value: Estimate
+    sections: tuple[Section, ...]
+    total: Estimate | None
+    sections_v0_1_1: tuple[Section, ...]
+    total_v0_1_1: Estimate | None
+
+
 class Measure(Frozen):
     """A method by one kind of number: a share of 0 to 1, or nats for log-probabilities.
 
@@ -74,7 +85,7 @@ class Measure(Frozen):
     answers in which the task reads nothing, over the same arrangements as mean; read: the mean of the others
     alone, None if there are none; both None for log-probabilities. total: the plain mean of the sections.
     sections_v0_1_1, total_v0_1_1: the same with the weights of RewardBench 0.1.1, which the paper used; empty
-    and None if those are no others.
+    and None if those are no others. scenarios: of a judge of pairs, those that were measured.
     """
 
     kind: Kind
@@ -93,6 +104,7 @@ class Measure(Frozen):
     total: Estimate | None
     sections_v0_1_1: tuple[Section, ...]
     total_v0_1_1: Estimate | None
+    scenarios: tuple[Scenario, ...]
 
     @property
     def is_read(self) -> bool:

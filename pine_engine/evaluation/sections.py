@@ -26,12 +26,13 @@ def subset_weights(grid: Grid) -> Weights:
 
 
 def old_subset_weights(weights: Weights) -> Weights:
-    """The same with the weights that RewardBench 0.1.1 gave its subsets."""
+    """The same with the weights that RewardBench 0.1.1 gave its subsets; empty if those are no others."""
     found = {names: find_subset(names[1]) for names in weights}
-    return {
+    old = {
         names: one.weight_v0_1_1 if (one := found[names]) and one.weight_v0_1_1 is not None else weight
         for names, weight in weights.items()
     }
+    return {} if old == weights else old
 
 
 def section_values(

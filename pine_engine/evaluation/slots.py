@@ -16,6 +16,7 @@ import numpy as np
 from pine_engine.evaluation.arrangements import Places, is_drawn, labels_go_with_places
 from pine_engine.evaluation.grid import Column
 from pine_engine.evaluation.intervals import Floats
+from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.verdicts import Kind, number
 
 Others = dict[Places, dict[int, float]]
@@ -46,7 +47,7 @@ def by_slot(columns: Sequence[Column], kind: Kind) -> list[BySlot]:
     tables = []
     for size, rows in sorted(of_size.items()):
         # Of each example the order of the others with which most slots were measured.
-        most = [set(max(others.values(), key=len)) for others in rows.values()]
+        most = [set(max(others.values(), key=lambda of_slot: len(of_slot))) for others in rows.values()]
         slots = tuple(sorted(set.intersection(*most)))
         if not slots:
             continue
@@ -64,15 +65,35 @@ def is_alike(in_slots: Iterable[float], shuffled: float) -> bool:
     return all(math.isclose(value, shuffled, rel_tol=1e-9, abs_tol=1e-12) for value in in_slots)
 
 
+def by_gold_slot(column: Column) -> dict[int, Record]:
+    """Of one example, a record with the document with the answer in each slot, in orders that are not drawn.
+
+    Letters go with the places. Of several orders of the other documents the first one that was measured.
+    """
+    found: dict[int, Record] = {}
+    for record in _fixed(column):
+        if record.gold_slot is not None:
+            found.setdefault(record.gold_slot, record)
+    return found
+
+
 def _by_others(column: Column, kind: Kind) -> Others:
     found: Others = {}
-    for name, record in column.items():
+    for record in _fixed(column):
         value, gold = number(record, kind), record.gold_slot
-        is_fixed = not is_drawn(name) and labels_go_with_places(record.task, record.order)
-        if is_fixed and gold is not None and value is not None:
+        if gold is not None and value is not None:
             others = tuple(record.entered[place] for slot, place in enumerate(record.order) if slot != gold)
             found.setdefault(others, {}).setdefault(gold, value)
     return found
+
+
+def _fixed(column: Column) -> list[Record]:
+    """The records whose order is not drawn, and whose letters go with the places."""
+    return [
+        record
+        for name, record in column.items()
+        if not is_drawn(name) and labels_go_with_places(record.task, record.order)
+    ]
 
 
 def _over_shuffles(column: Column, kind: Kind) -> float:
