@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,8 +18,8 @@ from hypothesis import strategies as st
 from pine_engine import cli
 from pine_engine.errors import InputError
 from pine_engine.evaluation import published
-from pine_engine.evaluation.bootstrap import Estimate
 from pine_engine.evaluation.findings import findings
+from pine_engine.evaluation.intervals import Estimate, share
 from pine_engine.evaluation.molecule_tables import TASK, read_molecule_report
 from pine_engine.evaluation.paper_tables import (
     overhead_beside,
@@ -37,7 +38,7 @@ from pine_engine.evaluation.runs import Run, read_runs, repeat_command, run_labe
 from pine_engine.evaluation.summary import summarize
 from pine_engine.evaluation.tables import Part, Table, estimated, signed, task_label, without_lone_run
 from pine_engine.molecules.rows import PROPERTIES
-from tests.records import SWAPS, judged, run_info, sweep
+from tests.records import SWAPS, judged, run_info, sweep, swept
 from tests.viz_reading import HOSTILE, Element, read_html
 from viz.report import Report, ReportPart, ReportTable, escape_markdown, report_markdown, report_page
 
@@ -212,7 +213,8 @@ def test_markdown_and_page_have_the_same_tables(drawn: Report, files: dict[str, 
 
 def test_curves_are_drawn_from_the_slots_of_the_summary(runs: list[Run], drawn: Report) -> None:
     (part,) = [part for part in drawn.parts if part.heading == "Question over documents"]
-    assert [curve.name for curve in part.curves] == ["retrieval_qa-1-3-generated", "retrieval_qa-1-3-logprob"]
+    names = ["retrieval_qa-1-3-generated", "retrieval_qa-1-3-logprob"]
+    assert [curve.name for curve in part.curves] == [*names, *(f"{name}-areas" for name in names)]
     curve = part.curves[1]
     assert curve.places == ("1", "2", "3")
     for line, method in zip(curve.lines, QA_METHODS, strict=True):
@@ -255,6 +257,56 @@ def test_a_shuffle_is_a_level_of_its_own_and_not_drawn_where_it_lies_on_the_line
     pine = dict(zip(columns, rows[-1], strict=True))
     assert pine["method"] == "PINE" and pine["shuffled"] == pine["slot 1"] == pine["slot 3"]
     assert "pine-chart-across" in files[curve.file] and "A thin line across" in files["report.md"]
+
+
+def test_areas_lie_between_vanilla_and_nia_and_below_it(runs: list[Run], drawn: Report) -> None:
+    (part,) = [part for part in drawn.parts if part.heading == "Question over documents"]
+    areas = part.curves[3]
+    vanilla, nia = (
+        tuple(slot.value.mean for slot in measure_of(runs[0], method, "logprob").slots)
+        for method in ("vanilla", "nia")
+    )
+    assert [line.values for line in areas.lines] == [vanilla, nia]
+    causal, positions = areas.areas
+    assert (causal.start, causal.end) == (nia, vanilla)
+    assert (positions.start, positions.end) == ((min(nia),) * 3, nia)
+    assert "Vanilla less NIA" in areas.note and "Figure 1" in areas.note
+    without = Run("run", QA, summarize([one for one in qa_records() if one.method != "nia"], resamples=20))
+    (part,) = [part for part in report_parts([without]) if part.heading == "Question over documents"]
+    assert len(part.curves) == 2, "one of the two alone has no area"
+
+
+def test_math_has_bars_by_model_and_method() -> None:
+    """As the paper's Figure 5. One model was not asked under NIA, and what the other says cannot be read."""
+
+    def solved(model: str, methods: Sequence[str]) -> Run:
+        records = [
+            swept(f"m-{index}", method, 0, score=float(index % 4 < (2 if method == "pine" else 1)), text="7")
+            .model_copy(update={"task": "math_reasoning", "gold_slot": None, "arrangement": name,
+                                "order": order, "parsed": None if method == "nia" else "7"})
+            for index in range(8)
+            for method in methods
+            for name, order in (("as-is", (0, 1, 2)), ("reversed", (2, 1, 0)))
+        ]  # fmt: skip
+        return Run(model, run_info(task="math_reasoning"), summarize(records, resamples=20))
+
+    parts = report_parts([solved("small", ("vanilla", "nia", "pine")), solved("large", ("vanilla", "pine"))])
+    (part,) = [part for part in parts if part.heading == "Conditions of a math problem"]
+    (bars,) = part.curves
+    assert bars.has_bars and bars.places == ("small", "large")
+    assert {line.label: line.values for line in bars.lines} == {
+        "Vanilla": (25, 25), "NIA": (None, None), "PINE": (50, 50)
+    }  # fmt: skip
+    low, high = wilson(4, 8)
+    assert bars.lines[2].intervals[0] == pytest.approx((100 * low, 100 * high))
+    drawn = draw(parts, made="now")
+    assert "pine-chart-bar" in report_files(drawn)["math-reasoning-accuracy.svg"]
+
+
+def wilson(right: int, count: int) -> tuple[float, float]:
+    found = share(np.array([1.0] * right + [0.0] * (count - right)))
+    assert found is not None and found.interval is not None
+    return found.interval
 
 
 def test_swaps_are_reported_apart(files: dict[str, str]) -> None:
@@ -634,7 +686,10 @@ def test_the_page_is_dark_where_the_system_is(files: dict[str, str]) -> None:
 
 def test_svg_files_are_whole_and_have_their_colours(files: dict[str, str]) -> None:
     names = [name for name in files if name.endswith(".svg")]
-    assert sorted(names) == ["retrieval-qa-1-3-generated.svg", "retrieval-qa-1-3-logprob.svg"]
+    assert sorted(names) == [
+        *("retrieval-qa-1-3-generated-areas.svg", "retrieval-qa-1-3-generated.svg"),
+        *("retrieval-qa-1-3-logprob-areas.svg", "retrieval-qa-1-3-logprob.svg"),
+    ]
     for name in names:
         assert f"]({name})" in files["report.md"]
         root = ElementTree.fromstring(files[name])
@@ -643,7 +698,10 @@ def test_svg_files_are_whole_and_have_their_colours(files: dict[str, str]) -> No
         used = {name for element in root.iter() for name in element.get("class", "").split()}
         for variable in set(re.findall(r"var\((--pine-[a-z-]+)", sheet)):
             assert f"{variable}:" in sheet, variable
-        coloured = {"pine-series-0", "pine-series-1", "pine-series-4", "pine-series-line", "pine-interval"}
+        coloured = {"pine-series-0", "pine-series-1", "pine-series-line", "pine-interval"}
+        coloured |= (
+            {"pine-area-0", "pine-area-filled", "pine-area-stroke"} if "areas" in name else {"pine-series-4"}
+        )
         assert coloured <= used and all(f".{one}" in sheet for one in coloured)
 
 
@@ -784,7 +842,8 @@ def test_the_command_writes_page_markdown_and_curves(
     said = json.loads(capsys.readouterr().out)
     assert sorted(said["files"]) == sorted(map(str, out.iterdir()))
     assert {Path(name).name for name in said["files"]} == {
-        "report.html", "report.md", "retrieval-qa-1-3-generated.svg", "retrieval-qa-1-3-logprob.svg"
+        "report.html", "report.md", "retrieval-qa-1-3-generated.svg", "retrieval-qa-1-3-logprob.svg",
+        "retrieval-qa-1-3-generated-areas.svg", "retrieval-qa-1-3-logprob-areas.svg",
     }  # fmt: skip
     (summary,) = said["runs"].values()
     assert summary["tasks"][0]["examples"] == 20 and summary["resamples"] == 2000

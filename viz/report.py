@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from viz.chart import Across, Series, line_chart
+from viz.chart import Across, Area, Series, bar_chart, line_chart
 from viz.markup import render
 
 
@@ -43,7 +43,10 @@ def _start(spans: list[list[int]], head: int) -> int:
 
 @dataclass(frozen=True)
 class ReportCurve:
-    """Lines over named places, and levels across them. name: stem of its file. note: how to read it."""
+    """Lines over named places, with levels across and areas between them, or bars. name: stem of its file.
+
+    note: how to read it.
+    """
 
     name: str
     title: str
@@ -52,14 +55,17 @@ class ReportCurve:
     places: tuple[str, ...]
     lines: tuple[Series, ...]
     levels: tuple[Across, ...] = ()
+    areas: tuple[Area, ...] = ()
+    has_bars: bool = False
     note: str = ""
 
     @property
     def drawn(self) -> str:
         """HTML of its chart."""
-        return line_chart(
-            self.lines, self.places, x_title=self.x_title, y_title=self.y_title, levels=self.levels
-        )
+        titles = {"x_title": self.x_title, "y_title": self.y_title}
+        if self.has_bars:
+            return bar_chart(self.lines, self.places, **titles)
+        return line_chart(self.lines, self.places, levels=self.levels, areas=self.areas, **titles)
 
     @property
     def file(self) -> str:
@@ -168,7 +174,8 @@ def _svg_file(chart: str, styles: str) -> str:
     kept += [
         (selector.strip(), body)
         for selector, body in rules
-        if re.search(r"\.pine-(chart[ -]|series-|interval|mark-shape)", selector) and ":" not in selector
+        if re.search(r"\.pine-(chart[ -]|series-|interval|mark-shape|area-)", selector)
+        and ":" not in selector
     ]
     sheet = "\n".join(f"{selector} {{{body}}}" for selector, body in kept)
     sheet += "\nsvg { background: #ffffff; font-family: system-ui, sans-serif }"

@@ -23,7 +23,7 @@ from pine_engine.evaluation.tables import (
     task_label,
     without_lone_run,
 )
-from pine_engine.evaluation.task_tables import cost_results, main_results, order_results
+from pine_engine.evaluation.task_tables import accuracy_bars, cost_results, main_results, order_results
 from pine_engine.tasks import TASKS, get_task
 
 
@@ -102,7 +102,7 @@ def task_part(task: str, runs: Sequence[Run]) -> Part:
     return Part(
         heading=task_label(task),
         tables=tuple(without_lone_run(table) for table in found if table is not None),
-        curves=slot_curves(task, runs),
+        curves=(*accuracy_bars(task, runs), *slot_curves(task, runs)),
     )
 
 

@@ -1,7 +1,13 @@
-"""What the slot of the document with the answer changes: the curves of the paper, and their numbers."""
+"""What the slot of the document with the answer changes: the curves of the paper, and their numbers.
+
+Its Figure 4 has a line per method. Its Figure 1 has areas: what causal attention between documents adds lies
+between vanilla and NIA, under which documents do not see each other; what positions alone do, between NIA
+and its lowest slot. (Where that area ends below is not said in the paper's text.)
+"""
 
 from collections.abc import Sequence
 
+from pine_engine.evaluation.cost import BASELINE
 from pine_engine.evaluation.entries import HEADS, Entry, entries, from_to
 from pine_engine.evaluation.intervals import Estimate
 from pine_engine.evaluation.method_names import method_label, method_place
@@ -9,11 +15,14 @@ from pine_engine.evaluation.results import Measure, SlotValue
 from pine_engine.evaluation.runs import Run
 from pine_engine.evaluation.slots import is_alike
 from pine_engine.evaluation.summary import KINDS
-from pine_engine.evaluation.tables import KIND_LABELS, Curve, Level, Line, Table, scale
+from pine_engine.evaluation.tables import KIND_LABELS, Between, Curve, Level, Line, Table, scale, scaled
 from pine_engine.evaluation.verdicts import Kind
 
 SMALLEST_CURVE = 3
 """Documents from which on a curve over their slots is drawn."""
+
+ALONE = "nia"
+"""The method under which documents do not see each other, and only positions tell slots apart."""
 
 SHUFFLES_ARE_LEVELS = (
     "A thin line across, with a hollow marker at its right end: shuffled documents, with the answer in any "
@@ -59,7 +68,7 @@ def slot_curves(task: str, runs: Sequence[Run]) -> tuple[Curve, ...]:
     What a method has on shuffled documents is a level of its own, as the dashed lines of the paper's
     Figure 4; where no order changes anything it lies on the method's line, and is not drawn again.
     """
-    curves = []
+    curves, areas = [], []
     for number, run in enumerate(runs, start=1):
         rows = list(entries(task, [run]))
         for kind in KINDS:
@@ -74,19 +83,44 @@ def slot_curves(task: str, runs: Sequence[Run]) -> tuple[Curve, ...]:
                 if size < SMALLEST_CURVE or len(places) < 2:
                     continue
                 levels = tuple(level for row in of_kind if (level := _level(row, size)) is not None)
-                curves.append(
-                    Curve(
-                        name=f"{task}-{number}-{size}-{kind}",
-                        title=f"{run.label}: {size} documents, {KIND_LABELS[kind]}",
-                        x_title="slot of the document with the answer",
-                        y_title=KIND_LABELS[kind],
-                        places=tuple(str(slot + 1) for slot in places),
-                        lines=tuple(_line(name, kind, places, values) for name, values in slots.items()),
-                        levels=levels,
-                        note=SHUFFLES_ARE_LEVELS if levels else "",
-                    )
+                curve = Curve(
+                    name=f"{task}-{number}-{size}-{kind}",
+                    title=f"{run.label}: {size} documents, {KIND_LABELS[kind]}",
+                    x_title="slot of the document with the answer",
+                    y_title=KIND_LABELS[kind],
+                    places=tuple(str(slot + 1) for slot in places),
+                    lines=tuple(_line(name, kind, places, values) for name, values in slots.items()),
+                    levels=levels,
+                    note=SHUFFLES_ARE_LEVELS if levels else "",
                 )
-    return tuple(curves)
+                curves.append(curve)
+                if {BASELINE, ALONE} <= slots.keys():
+                    of = {name: line for name, line in zip(slots, curve.lines, strict=True)}
+                    areas.append(_with_areas(curve, of[BASELINE], of[ALONE]))
+    return *curves, *areas
+
+
+def _with_areas(curve: Curve, vanilla: Line, alone: Line) -> Curve:
+    """Vanilla and NIA alone, with what lies between them and below."""
+    lowest = min((value for value in alone.values if value is not None), default=None)
+    floor = tuple(None if value is None else lowest for value in alone.values)
+    return Curve(
+        name=f"{curve.name}-areas",
+        title=f"{curve.title}: what causal attention and positions do",
+        x_title=curve.x_title,
+        y_title=curve.y_title,
+        places=curve.places,
+        lines=(vanilla, alone),
+        areas=(
+            Between("causal attention", alone.values, vanilla.values),
+            Between("positions", floor, alone.values),
+        ),
+        note=(
+            f"Filled: what causal attention between documents adds, {vanilla.label} less {alone.label}, or "
+            f"takes away where {alone.label} is higher. Hatched: what positions alone do, {alone.label} less "
+            "its lowest slot. Like the areas of the paper’s Figure 1."
+        ),
+    )
 
 
 def _line(method: str, kind: Kind, places: Sequence[int], values: Sequence[SlotValue]) -> Line:
@@ -119,7 +153,4 @@ def _shuffled(measure: Measure, size: int) -> Estimate | None:
 
 
 def _interval(estimate: Estimate, kind: Kind) -> tuple[float, float] | None:
-    if estimate.interval is None:
-        return None
-    low, high = estimate.interval
-    return scale(kind) * low, scale(kind) * high
+    return None if estimate.interval is None else scaled(estimate.interval, kind)

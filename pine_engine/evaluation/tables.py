@@ -73,8 +73,20 @@ class Level:
 
 
 @dataclass(frozen=True)
+class Between:
+    """What lies between two lines, from start to end; None where there is none."""
+
+    label: str
+    start: tuple[float | None, ...]
+    end: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
 class Curve:
-    """Lines and levels over the same places. name: a stem for its file. note: how to read it."""
+    """Lines, levels and areas over the same places. name: a stem for its file. note: how to read it.
+
+    has_bars: places are groups of bars, one for each line.
+    """
 
     name: str
     title: str
@@ -83,6 +95,8 @@ class Curve:
     places: tuple[str, ...]
     lines: tuple[Line, ...]
     levels: tuple[Level, ...] = ()
+    areas: tuple[Between, ...] = ()
+    has_bars: bool = False
     note: str = ""
 
 
@@ -105,6 +119,11 @@ def task_label(name: str) -> str:
 def scale(kind: Kind) -> float:
     """What a value of that kind is drawn times: shares in percent, nats as they are."""
     return 1.0 if kind == "logprob" else 100.0
+
+
+def scaled(interval: tuple[float, float], kind: Kind) -> tuple[float, float]:
+    """An interval, drawn."""
+    return scale(kind) * interval[0], scale(kind) * interval[1]
 
 
 def quantity(value: float, kind: Kind) -> str:

@@ -4,9 +4,21 @@ from collections.abc import Sequence
 
 from pine_engine.evaluation.cost import BASELINE
 from pine_engine.evaluation.entries import HEADS, Entry, entries, from_to, summaries
-from pine_engine.evaluation.method_names import method_label
+from pine_engine.evaluation.method_names import method_label, method_place
 from pine_engine.evaluation.runs import Run
-from pine_engine.evaluation.tables import NONE, UNREAD, Table, estimated, measured, signed, task_label
+from pine_engine.evaluation.tables import (
+    KIND_LABELS,
+    NONE,
+    UNREAD,
+    Curve,
+    Line,
+    Table,
+    estimated,
+    measured,
+    scaled,
+    signed,
+    task_label,
+)
 
 BY_SLOT = "gold-at:"
 """How the names of arrangements begin that the table of slots has."""
@@ -118,6 +130,42 @@ def cost_results(task: str, runs: Sequence[Run]) -> Table:
             "Methods that run together share what they can, so that each alone may take longer."
         ),
     )
+
+
+def accuracy_bars(task: str, runs: Sequence[Run]) -> tuple[Curve, ...]:
+    """A group of bars for each run, a bar for each method, where no slot tells documents apart.
+
+    So for math, as the paper's Figure 5; answers of which none can be read have no bar.
+    """
+    found = [row for row in entries(task, runs) if row.measure.kind == "generated"]
+    if not found or any(row.measure.slots for row in found):
+        return ()
+    groups = tuple(dict.fromkeys(row.run.label for row in found))
+    lines = []
+    for method in sorted({row.method.method for row in found}, key=method_place):
+        own = {row.run.label: row.measure for row in found if row.method.method == method}
+        means = [own[label].mean if label in own and own[label].is_read else None for label in groups]
+        lines.append(
+            Line(
+                label=method_label(method),
+                mark=method_place(method),
+                values=tuple(None if mean is None else 100 * mean.mean for mean in means),
+                intervals=tuple(
+                    None if mean is None or mean.interval is None else scaled(mean.interval, "generated")
+                    for mean in means
+                ),
+            )
+        )
+    curve = Curve(
+        name=f"{task}-accuracy",
+        title=f"{task_label(task)}: accuracy, mean over orders",
+        x_title="model and data",
+        y_title=KIND_LABELS["generated"],
+        places=groups,
+        lines=tuple(lines),
+        has_bars=True,
+    )
+    return (curve,)
 
 
 def _at(entry: Entry, arrangement: str) -> str:
