@@ -175,7 +175,7 @@ def test_one_run_has_all_that_the_tables_of_judges_need(case: Case) -> None:
     scenarios = {one["name"]: one for one in measures[1]["scenarios"]}
     assert len(scenarios) == 5 and {one["value"]["n"] for one in scenarios.values()} == {3}
     for one in scenarios.values():
-        assert [section["name"] for section in one["sections"]] == ["Reasoning", "Safety"]
+        assert [section["name"] for section in one["sections"]] == ["Safety", "Reasoning"]
     assert case.run(*options, "--json").json["records"] == 18
 
 

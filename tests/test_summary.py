@@ -239,12 +239,12 @@ def test_sections_weigh_their_subsets_and_the_total_weighs_sections_alike() -> N
     ]
     measure = measure_of(task_of(records), "vanilla")
     assert [(one.name, mean(one.value), one.value.n) for one in measure.sections] == [
-        ("Reasoning", 0.75, 6),
         ("Chat", 0.5, 2),
+        ("Reasoning", 0.75, 6),
     ]
     assert mean(measure.total) == 0.625
     assert mean(measure.mean) == pytest.approx(3 / 8)
-    reasoning = measure.sections[0]
+    reasoning = measure.sections[1]
     low, high = reasoning.value.interval or (0, 1)
     # As sure as of 3.0 examples: the first two have three quarters of the weight.
     assert (low, high) == pytest.approx((0.310, 0.953), abs=1e-3)

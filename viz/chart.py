@@ -40,7 +40,7 @@ _MARKERS = (
 _LINE_LEFT, _LINE_TOP, _LINE_BOTTOM = 56, 34, 48
 _LINE_HEIGHT, _SMALLEST_WIDTH, _LARGEST_WIDTH, _SLOT_WIDTH = 230, 222, 1000, 44
 _LABEL_HEIGHT = 18
-_BESIDE = 6
+_BESIDE = 8
 """Most units between two lines with intervals."""
 
 _BAR, _HATCH = 26, 5
@@ -275,7 +275,11 @@ def _over_labels(
     x_names = [shorten(label, _LONGEST_LABEL) for label in x_labels] if has_bars else list(x_labels)
     count = len(x_labels)
     needed = [_LETTER * len(label) + 8 for label in x_names]
-    slot = max(_BAR * len(series) + _BAR, *needed) if has_bars else _SLOT_WIDTH
+    slot = float(_SLOT_WIDTH)
+    if intervals:
+        slot = max(slot, _BESIDE * (len(series) + len(levels) + 2))
+    if has_bars:
+        slot = max(_BAR * (len(series) + 1), *needed)
     width = min(max(slot * count, _SMALLEST_WIDTH), max(_LARGEST_WIDTH, slot * count if has_bars else 0))
     height = max(_LINE_HEIGHT, _LABEL_HEIGHT * len(labels))
     left = max(_LINE_LEFT, 16 + _LETTER * max(map(len, ticks.labels)))
@@ -311,8 +315,9 @@ def _over_labels(
         }
         for place, one in enumerate(series)
     ]
-    # Beside each other, too, within the margin that a label at the end leaves.
-    apart = (left + width - x_of(count - 1)) / (len(levels) + 1)
+    # Beside each other, too, in the margin that the lines leave at the end.
+    margin = left + width - x_of(count - 1) - beside * (len(series) - 1) / 2
+    apart = max(margin, 0.0) / (len(levels) + 1)
     across = [
         point(left + width - apart * place, y_of(level.value), level.label, level.value, level.interval)
         for place, level in enumerate(levels)

@@ -60,6 +60,14 @@ class ReportCurve:
     note: str = ""
 
     @property
+    def caption(self) -> str:
+        """Its title, and how to read it."""
+        has_intervals = any(line.intervals for line in self.lines)
+        bars = "Strokes on the bars" if self.has_bars else "Bars"
+        intervals = f"{bars}: 95 % intervals." if has_intervals else ""
+        return " ".join(filter(None, (f"{self.title}.", intervals, self.note)))
+
+    @property
     def drawn(self) -> str:
         """HTML of its chart."""
         titles = {"x_title": self.x_title, "y_title": self.y_title}

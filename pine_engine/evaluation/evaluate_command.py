@@ -254,10 +254,10 @@ def _row(method: MethodSummary, measure: Measure) -> dict[str, Any]:
     }
     if measure.unread is not None and measure.unread.mean:
         row["unread"] = measure.unread.mean
-    if len(means) > 1 and measure.is_read:
+    if len(means) > 1:
         row |= {
-            "worst": f"{means[measure.worst]:.3f} {measure.worst}",
-            "best": f"{means[measure.best]:.3f} {measure.best}",
+            "worst": f"{means[measure.worst]:.3f} {measure.worst}" if measure.is_read else None,
+            "best": f"{means[measure.best]:.3f} {measure.best}" if measure.is_read else None,
             "changes": measure.changed and measure.changed.mean,
         }
     return row | {"s": method.cost.seconds and method.cost.seconds.mean}

@@ -7,14 +7,15 @@ from pine_engine.evaluation.entries import HEADS, Entry, entries
 from pine_engine.evaluation.intervals import Estimate
 from pine_engine.evaluation.results import Section
 from pine_engine.evaluation.runs import Run
-from pine_engine.evaluation.tables import NONE, Table, estimated
+from pine_engine.evaluation.tables import Table, estimated
 from pine_engine.tasks import get_task
 
 OVER_ORDERS = "mean over orders"
 
 SCENARIOS_NOTE = (
     "“Better answer is A”: it stands first and bears that letter. A verdict changes if it names the other "
-    "answer once they are swapped, with their letters: that row has the share of such pairs."
+    "answer once both are swapped, with their letters; that row has the share of such pairs, of those with a "
+    "verdict that can be read."
 )
 
 
@@ -37,7 +38,10 @@ class ScenarioRow:
 
     def counted(self, estimate: Estimate | None) -> str:
         """With n, where it is another in each column."""
-        return NONE if estimate is None else f"{self.entry.written(estimate)}, n = {estimate.n}"
+        written = self.entry.written(estimate)
+        if estimate is None or not self.entry.measure.is_read:
+            return written
+        return f"{written}, n = {estimate.n}"
 
 
 def scenario_rows(task: str, runs: Sequence[Run]) -> Iterator[ScenarioRow]:

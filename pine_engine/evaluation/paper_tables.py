@@ -9,11 +9,13 @@ from pine_engine.evaluation.method_names import method_label
 from pine_engine.evaluation.published import (
     CHANGED,
     CHANGED_VERDICTS,
+    FIRST,
     JUDGE_SCORES,
     MOLECULE_ERRORS,
     OVERHEADS,
     PAPER,
     REMARKS,
+    SECOND,
     gains,
     judge_scores,
     published_model,
@@ -80,8 +82,11 @@ def _shared(task: str, runs: Sequence[Run]) -> list[tuple[Run, str]]:
 
 
 def _subsets_beside(task: str, run: Run, model: str) -> Table:
-    ours = [row for row in scenario_rows(task, [run])
-            if row.entry.measure.kind == "generated" and row.name != CHANGED]  # fmt: skip
+    ours = [
+        row
+        for row in scenario_rows(task, [run])
+        if row.entry.measure.kind == "generated" and row.name not in (FIRST, SECOND, CHANGED)
+    ]
     theirs = subset_scores(model)
     rows = []
     for subset in SUBSETS:

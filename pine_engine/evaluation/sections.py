@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from pine_engine.evaluation.grid import Grid
 from pine_engine.evaluation.intervals import Estimate, Floats
 from pine_engine.evaluation.results import Section, Subset
-from pine_engine.evaluation.rewardbench import find_subset
+from pine_engine.evaluation.rewardbench import SUBSETS, find_subset
 from pine_engine.evaluation.view import View, sure
 
 Weights = dict[tuple[str, str], float]
@@ -16,13 +16,17 @@ Weights = dict[tuple[str, str], float]
 
 
 def subset_weights(grid: Grid) -> Weights:
-    """Of the subsets that the records name. One without a weight weighs as much as it has examples."""
+    """Of the subsets that the records name, in RewardBench's order, others last.
+
+    One without a weight weighs as much as it has examples.
+    """
     weights: Weights = {}
     for record in grid.some_records():
         if record.section is not None:
             names = record.section, record.subset or ""
             weights[names] = weights.get(names, 0) + 1 if record.weight is None else record.weight
-    return weights
+    rank = {(subset.section, subset.name): place for place, subset in enumerate(SUBSETS)}
+    return {names: weights[names] for names in sorted(weights, key=lambda one: rank.get(one, len(rank)))}
 
 
 def old_subset_weights(weights: Weights) -> Weights:

@@ -6,6 +6,7 @@ and its lowest slot. (Where that area ends below is not said in the paper's text
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pine_engine.evaluation.cost import BASELINE
 from pine_engine.evaluation.entries import HEADS, Entry, entries, from_to
@@ -110,7 +111,7 @@ def _with_areas(curve: Curve, vanilla: Line, alone: Line) -> Curve:
         x_title=curve.x_title,
         y_title=curve.y_title,
         places=curve.places,
-        lines=(vanilla, alone),
+        lines=tuple(replace(line, intervals=()) for line in (vanilla, alone)),  # on the edges of the areas
         areas=(
             Between("causal attention", alone.values, vanilla.values),
             Between("positions", floor, alone.values),

@@ -54,7 +54,10 @@ def without_lone_run(table: Table) -> Table:
 
 @dataclass(frozen=True)
 class Line:
-    """A method's values along a curve; None where there is none. mark: which marker it has everywhere."""
+    """A method's values along a curve; None where there is none. mark: which marker it has everywhere.
+
+    intervals: of each value, or none of any.
+    """
 
     label: str
     mark: int

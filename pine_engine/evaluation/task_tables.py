@@ -7,7 +7,6 @@ from pine_engine.evaluation.entries import HEADS, Entry, entries, from_to, summa
 from pine_engine.evaluation.method_names import method_label, method_place
 from pine_engine.evaluation.runs import Run
 from pine_engine.evaluation.tables import (
-    KIND_LABELS,
     NONE,
     UNREAD,
     Curve,
@@ -160,7 +159,7 @@ def accuracy_bars(task: str, runs: Sequence[Run]) -> tuple[Curve, ...]:
         name=f"{task}-accuracy",
         title=f"{task_label(task)}: accuracy, mean over orders",
         x_title="model and data",
-        y_title=KIND_LABELS["generated"],
+        y_title="accuracy, %",
         places=groups,
         lines=tuple(lines),
         has_bars=True,
