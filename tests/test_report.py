@@ -309,6 +309,25 @@ def wilson(right: int, count: int) -> tuple[float, float]:
     return found.interval
 
 
+def test_methods_that_are_in_no_table_are_reported_by_their_names() -> None:
+    """Such as a wrapper around a method: last, in an order of their own, with their numbers and lines."""
+    names = {"nia": "permutation_full:vanilla", "pine": "calibration_every:pine"}
+    records = [
+        record.model_copy(update={"method": names.get(record.method, record.method)})
+        for record in qa_records()
+    ]
+    info = QA.model_copy(update={"methods": ("vanilla", *names.values())})
+    run = Run("run", info, summarize([*reversed(records)], resamples=20))
+    assert [method.method for method in run.summary.tasks[0].methods] == ["vanilla", *sorted(names.values())]
+    drawn = draw(report_parts([run]), made="now")
+    (part,) = [part for part in drawn.parts if part.heading == "Question over documents"]
+    assert [line.label for line in part.curves[0].lines] == ["Vanilla", *sorted(names.values())]
+    files = report_files(drawn)
+    columns, rows = page_table(read_html(files["report.html"]), "Question over documents: Main results")
+    found = {row[columns.index("method")] for row in rows}
+    assert found == {"Vanilla", *names.values()}
+
+
 def test_swaps_are_reported_apart(files: dict[str, str]) -> None:
     columns, rows = page_table(read_html(files["report.html"]), "Judge two answers: Position bias")
     found = {

@@ -415,11 +415,11 @@ def _strokes(
             x, steps = x_of(index), max(1, round((x_of(index + 1) - x_of(index)) / _HATCH))
             for step in range(steps + (index == run[-2])):
                 part = step / steps
-                ends = (
+                start, end = (
                     y_of(here + part * (there - here))
                     for here, there in zip(known[index], known[index + 1], strict=True)
                 )
-                strokes.append((x + part * (x_of(index + 1) - x), *ends))
+                strokes.append((x + part * (x_of(index + 1) - x), start, end))
     return tuple(strokes)
 
 

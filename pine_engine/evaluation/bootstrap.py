@@ -36,8 +36,9 @@ class Resamples:
 
     def totals(self, values: Floats) -> Floats:
         """(B, m): sums over each resample. values: (n, m), finite."""
+        rows = np.flatnonzero(values.any(axis=1))  # a subset is a small part of all examples
         parts = [
-            self.counts[start : start + _AT_ONCE].astype(np.float64) @ values
+            self.counts[start : start + _AT_ONCE, rows].astype(np.float64) @ values[rows]
             for start in range(0, len(self.counts), _AT_ONCE)
         ]
         return np.concatenate(parts)

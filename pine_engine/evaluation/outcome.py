@@ -32,8 +32,9 @@ def measure_of(view: View) -> Measure:
     slots = by_slot(view.columns, view.kind)
     weights = subset_weights(view.grid)
     old_weights = old_subset_weights(weights)
-    sections, total = section_values(view, weights, view.over_orders)
-    old_sections, old_total = section_values(view, old_weights, view.over_orders)
+    (sections, total), (old_sections, old_total) = section_values(
+        view, view.over_orders, weights, old_weights
+    )
     return Measure(
         kind=view.kind,
         mean=sure(view.mean(view.over_orders)),

@@ -1,7 +1,5 @@
 """The sections of a judge's data set: means of their subsets by weight, as in RewardBench."""
 
-from collections.abc import Mapping
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -39,10 +37,12 @@ def old_subset_weights(weights: Weights) -> Weights:
     return {} if old == weights else old
 
 
-def section_values(
-    view: View, weights: Mapping[tuple[str, str], float], values: Floats
-) -> tuple[tuple[Section, ...], Estimate | None]:
-    """The sections that have weights, and the plain mean of them if there are several.
+Sections = tuple[tuple[Section, ...], Estimate | None]
+"""Sections, and their plain mean if there are several."""
+
+
+def section_values(view: View, values: Floats, *several: Weights) -> list[Sections]:
+    """The sections by each of the weights; none by empty ones.
 
     values: (n,), one for each example, NaN where it has none.
     Source: RewardBench, specification 9.1.
@@ -51,23 +51,32 @@ def section_values(
     for row, one in enumerate(view.grid.some_records()):
         if one.section is not None and np.isfinite(values[row]):
             of_subset.setdefault((one.section, one.subset or ""), []).append(row)
-    found = {names: weight for names, weight in weights.items() if names in of_subset and weight}
-    sections = []
-    whole: Floats = np.zeros(len(values))
-    for name in dict.fromkeys(section for section, _ in found):
-        subsets = {names: weight for names, weight in found.items() if names[0] == name}
-        share: Floats = np.zeros(len(values))
-        parts = []
-        for names, weight in subsets.items():
-            rows = of_subset[names]
-            share[rows] = weight / sum(subsets.values()) / len(rows)
-            value = sure(view.mean(_only(values, rows)))
-            parts.append(Subset(name=names[1], weight=float(weight), value=value))
-        whole += share
-        value = sure(view.mean(_only(values, share > 0), share))
-        sections.append(Section(name=name, value=value, subsets=tuple(parts)))
-    total = view.mean(_only(values, whole > 0), whole) if len(sections) > 1 else None
-    return tuple(sections), total
+    means = {names: sure(view.mean(_only(values, rows))) for names, rows in of_subset.items()}
+
+    def weighed(weights: Weights) -> Sections:
+        found = {names: weight for names, weight in weights.items() if names in of_subset and weight}
+        sections = []
+        whole: Floats = np.zeros(len(values))
+        for name in dict.fromkeys(section for section, _ in found):
+            subsets = {names: weight for names, weight in found.items() if names[0] == name}
+            share: Floats = np.zeros(len(values))
+            for names, weight in subsets.items():
+                share[of_subset[names]] = weight / sum(subsets.values()) / len(of_subset[names])
+            whole += share
+            sections.append(
+                Section(
+                    name=name,
+                    value=sure(view.mean(_only(values, share > 0), share)),
+                    subsets=tuple(
+                        Subset(name=names[1], weight=float(weight), value=means[names])
+                        for names, weight in subsets.items()
+                    ),
+                )
+            )
+        total = view.mean(_only(values, whole > 0), whole) if len(sections) > 1 else None
+        return tuple(sections), total
+
+    return [weighed(weights) for weights in several]
 
 
 def _only(values: Floats, rows: list[int] | NDArray[np.bool_]) -> Floats:

@@ -47,8 +47,8 @@ def by_slot(columns: Sequence[Column], kind: Kind) -> list[BySlot]:
     tables = []
     for size, rows in sorted(of_size.items()):
         # Of each example the order of the others with which most slots were measured.
-        most = [set(max(others.values(), key=lambda of_slot: len(of_slot))) for others in rows.values()]
-        slots = tuple(sorted(set.intersection(*most)))
+        most = [max(others.values(), key=len) for others in rows.values()]
+        slots = tuple(sorted(set.intersection(*map(set, most))))
         if not slots:
             continue
         values, shuffled = np.full((len(columns), len(slots)), np.nan), np.full(len(columns), np.nan)
