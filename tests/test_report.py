@@ -259,6 +259,16 @@ def test_a_shuffle_is_a_level_of_its_own_and_not_drawn_where_it_lies_on_the_line
     assert "pine-chart-across" in files[curve.file] and "A thin line across" in files["report.md"]
 
 
+def test_a_curve_of_few_examples_says_that_it_has_no_intervals() -> None:
+    few = Run("run", QA, summarize([one for one in qa_records() if one.example in ("q-1", "q-2")]))
+    (part,) = [part for part in draw(report_parts([few]), made="now").parts
+               if part.heading == "Question over documents"]  # fmt: skip
+    generated, nats, *areas = part.curves
+    assert "Bars: 95 % intervals." in generated.caption and "Too few" not in generated.caption
+    assert "Too few examples for intervals." in nats.caption and "Bars" not in nats.caption
+    assert not [area for area in areas if "intervals" in area.caption]
+
+
 def test_areas_lie_between_vanilla_and_nia_and_below_it(runs: list[Run], drawn: Report) -> None:
     (part,) = [part for part in drawn.parts if part.heading == "Question over documents"]
     areas = part.curves[3]
@@ -408,7 +418,7 @@ def test_a_difference_that_may_be_chance_is_said_to_be_within_it() -> None:
     said = said_of(25)
     assert re.search(r"PINE less Vanilla: -4\.0 \(.*\), within chance\.", said)
     assert re.search(r"PINE loses to Vanilla \(-4\.0 \(.*\), within chance\)\.", said)
-    assert re.search(r"PINE less Vanilla: -20\.0 \(.*\), of 5 examples, too few to tell\.", said_of(5))
+    assert re.search(r"PINE less Vanilla: -20\.0 of 5 examples, too few to tell\.", said_of(5))
 
 
 @pytest.mark.parametrize("read", [0, 3, 8, 12])

@@ -62,7 +62,7 @@ class ReportCurve:
     @property
     def caption(self) -> str:
         """Its title, and how to read it."""
-        has_intervals = any(line.intervals for line in self.lines)
+        has_intervals = any(any(line.intervals) for line in self.lines)
         bars = "Strokes on the bars" if self.has_bars else "Bars"
         intervals = f"{bars}: 95 % intervals." if has_intervals else ""
         return " ".join(filter(None, (f"{self.title}.", intervals, self.note)))

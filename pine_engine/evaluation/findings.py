@@ -9,7 +9,7 @@ from pine_engine.evaluation.method_names import method_label
 from pine_engine.evaluation.results import Difference, Measure
 from pine_engine.evaluation.runs import Run
 from pine_engine.evaluation.summary import KINDS, TaskSummary
-from pine_engine.evaluation.tables import KIND_LABELS, estimated, quantity, signed
+from pine_engine.evaluation.tables import KIND_LABELS, estimated, quantity, signed, signed_quantity
 from pine_engine.evaluation.verdicts import Kind
 from pine_engine.tasks import Task, get_task
 
@@ -111,7 +111,7 @@ def _told(difference: Difference) -> str:
     """The difference, and whether its interval leaves out zero."""
     value = difference.value
     if value.interval is None or value.n < FEWEST:
-        weight = f"of {value.n} example{'s' if value.n != 1 else ''}, too few to tell"
-    else:
-        weight = "within chance" if value.interval[0] <= 0 <= value.interval[1] else "beyond chance"
+        of = f"of {value.n} example{'s' if value.n != 1 else ''}"
+        return f"{signed_quantity(value.mean, difference.kind)} {of}, too few to tell"
+    weight = "within chance" if value.interval[0] <= 0 <= value.interval[1] else "beyond chance"
     return f"{signed(value, difference.kind)}, {weight}"

@@ -84,15 +84,19 @@ def slot_curves(task: str, runs: Sequence[Run]) -> tuple[Curve, ...]:
                 if size < SMALLEST_CURVE or len(places) < 2:
                     continue
                 levels = tuple(level for row in of_kind if (level := _level(row, size)) is not None)
+                lines = tuple(_line(name, kind, places, values) for name, values in slots.items())
+                notes = [SHUFFLES_ARE_LEVELS] if levels else []
+                if not any(any(line.intervals) for line in lines):
+                    notes.insert(0, "Too few examples for intervals.")
                 curve = Curve(
                     name=f"{task}-{number}-{size}-{kind}",
                     title=f"{run.label}: {size} documents, {KIND_LABELS[kind]}",
                     x_title="slot of the document with the answer",
                     y_title=KIND_LABELS[kind],
                     places=tuple(str(slot + 1) for slot in places),
-                    lines=tuple(_line(name, kind, places, values) for name, values in slots.items()),
+                    lines=lines,
                     levels=levels,
-                    note=SHUFFLES_ARE_LEVELS if levels else "",
+                    note=" ".join(notes),
                 )
                 curves.append(curve)
                 if {BASELINE, ALONE} <= slots.keys():

@@ -146,7 +146,12 @@ def measured(estimate: Estimate | None, unit: str = "") -> str:
 
 def signed(estimate: Estimate, kind: Kind) -> str:
     """A difference with its sign: "+2.0 (-1.1 to +5.0)"."""
-    return _with_ends(estimate, lambda value: ("+" if value > 0 else "") + quantity(value, kind))
+    return _with_ends(estimate, lambda value: signed_quantity(value, kind))
+
+
+def signed_quantity(value: float, kind: Kind) -> str:
+    """A value with its sign: "+2.0"."""
+    return ("+" if value > 0 else "") + quantity(value, kind)
 
 
 def _with_ends(estimate: Estimate, write: Callable[[float], str], unit: str = "") -> str:
