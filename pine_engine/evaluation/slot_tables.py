@@ -2,7 +2,7 @@
 
 Its Figure 4 has a line per method. Its Figure 1 has areas: what causal attention between documents adds lies
 between vanilla and NIA, under which documents do not see each other; what positions alone do, between NIA
-and its lowest slot. (Where that area ends below is not said in the paper's text.)
+and its lowest slot. (The latter is our reading: where that area ends below, its transcription does not say.)
 """
 
 from collections.abc import Sequence
