@@ -1,0 +1,77 @@
+"""The scenarios of the paper's tables of judges: the better answer first, second, both, and shuffled.
+
+The better answer bears the letter of its place, as when a user enters the answers the other way round. All
+but the shuffle are over the pairs that were judged in both orders.
+"""
+
+from collections.abc import Callable, Iterable
+from statistics import fmean
+
+import numpy as np
+
+from pine_engine.evaluation.arrangements import is_drawn
+from pine_engine.evaluation.grid import Column
+from pine_engine.evaluation.published import BOTH, CHANGED, FIRST, SECOND, SHUFFLED
+from pine_engine.evaluation.records import Record
+from pine_engine.evaluation.results import Scenario
+from pine_engine.evaluation.sections import Weights, section_values
+from pine_engine.evaluation.slots import by_gold_slot
+from pine_engine.evaluation.verdicts import differ, number
+from pine_engine.evaluation.view import View
+
+OfPair = Callable[[View, Column, dict[int, Record]], float | None]
+"""What a scenario says of one pair: a score, 0 or 1, or nats; None if it was not measured.
+
+It is given all records of the pair, and those by slot of the better answer, if there are both.
+"""
+
+
+def scenario_values(view: View, weights: Weights, old_weights: Weights) -> tuple[Scenario, ...]:
+    """The scenarios that were measured; none for a task without letters, and for more than two answers.
+
+    weights, old_weights: of subsets; the latter empty if they are no others.
+    """
+    sizes = {record.num_documents for record in view.grid.some_records()}
+    if not view.task.has_letters or sizes != {2}:
+        return ()
+    placed = [by_gold_slot(column) for column in view.columns]
+    pairs = [(column, of_slot if of_slot.keys() == {0, 1} else {})
+             for column, of_slot in zip(view.columns, placed, strict=True)]  # fmt: skip
+    found = []
+    for name, of_pair in _ROWS.items():
+        values = np.array([of_pair(view, column, of_slot) for column, of_slot in pairs], dtype=np.float64)
+        value = view.mean(values)
+        if value is None:
+            continue
+        (sections, total), (old_sections, old_total) = section_values(view, values, weights, old_weights)
+        found.append(
+            Scenario(
+                name=name,
+                value=value,
+                sections=sections,
+                total=total,
+                sections_v0_1_1=old_sections,
+                total_v0_1_1=old_total,
+            )
+        )
+    return tuple(found)
+
+
+def _mean(view: View, records: Iterable[Record]) -> float | None:
+    values = [value for record in records if (value := number(record, view.kind)) is not None]
+    return fmean(values) if values else None
+
+
+def _changes(view: View, _: Column, placed: dict[int, Record]) -> float | None:
+    if view.kind == "logprob" or not placed:
+        return None
+    return differ([placed[0], placed[1]], view.kind, view.task)
+
+
+_ROWS: dict[str, OfPair] = {
+    FIRST: lambda view, _, placed: _mean(view, [placed[0]] if placed else []),
+    SECOND: lambda view, _, placed: _mean(view, [placed[1]] if placed else []),
+    BOTH: lambda view, _, placed: _mean(view, placed.values()),
+    SHUFFLED: lambda view, column, _: _mean(view, [column[name] for name in column if is_drawn(name)]),
+    CHANGED: _changes,
+}
