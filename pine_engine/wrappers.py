@@ -16,14 +16,18 @@ Calibrated = Literal["nothing", "labels", "first", "every"]
 """What is compared with its probability without content: nothing, given labels, the first generated token, or
 every generated token."""
 
+Invariance = Literal["always", "of base", "never"]
+"""Whether the result is promised to be the same in whatever order the documents are given: always, if the
+base method promises it, or not at all."""
+
 
 @dataclass(frozen=True)
 class Wrapper:
     """One wrapper; see the types above for its columns.
 
     orders: None if the documents keep their order. has_prior: the orders are run on a few samples only,
-    and what they tell about the labels is taken from all others. promise: whether the result is
-    the same in whatever order the documents are given. cost: in words, in runs of the base method.
+    and what they tell about the labels is taken from all others. promise: the invariance in words.
+    cost: in words, in runs of the base method.
     """
 
     name: str
@@ -31,6 +35,7 @@ class Wrapper:
     orders: OrderKind | None
     has_prior: bool
     calibrated: Calibrated
+    invariance: Invariance
     meaning: str
     promise: str
     cost: str
@@ -49,6 +54,7 @@ _ROWS = (
         "full",
         False,
         "nothing",
+        "always",
         "Runs all orders of the documents; takes the mean of what they say, or their most frequent answer.",
         "yes",
         "k! times the base method",
@@ -60,6 +66,7 @@ _ROWS = (
         "cyclic",
         False,
         "nothing",
+        "never",
         "As full permutation, over the k rotations of the documents.",
         _SAME_ORDERS,
         "k times the base method",
@@ -71,6 +78,7 @@ _ROWS = (
         "sampled",
         False,
         "nothing",
+        "never",
         "As full permutation, over a seeded random sample of the orders.",
         _SAME_ORDERS,
         "as many times the base method as orders are drawn",
@@ -82,6 +90,7 @@ _ROWS = (
         "cyclic",
         True,
         "nothing",
+        "never",
         "Learns on a few samples how much the model likes each label, and divides by it on all others.",
         "no: most samples are run in one order",
         "k times the base method on 5 % of the samples, once on all others",
@@ -93,6 +102,7 @@ _ROWS = (
         None,
         False,
         "labels",
+        "of base",
         "Divides the probability of each label by the one it has when the documents have no content.",
         _CALIBRATION_PROMISE,
         "four prompts of the base method",
@@ -104,6 +114,7 @@ _ROWS = (
         None,
         False,
         "first",
+        "of base",
         "Subtracts from the first token's probability the one it has when the documents have no content.",
         _CALIBRATION_PROMISE,
         "four prompts of the base method, one answer",
@@ -115,6 +126,7 @@ _ROWS = (
         None,
         False,
         "every",
+        "of base",
         "Divides every token's probability by the one it has when the documents have no content.",
         _CALIBRATION_PROMISE,
         "four times the base method",

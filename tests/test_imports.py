@@ -25,7 +25,7 @@ FLOW = [
         "run",
         "engine",
     ),
-    *("batch", "stock", "wrappers", "catalog", "next_token", "permutation", "calibration"),
+    *("batch", "stock", "wrappers", "measured", "catalog", "next_token", "permutation", "calibration"),
     *("invariance", "standing", "profiling", "synthetic", "selftest", "report", "inputs"),
     *("csv_table", "pdf", "user_data", "premises"),
     *("certificate", "debias", "conformance", "memory", "benchmark", "terminal", "options", "bench_command"),

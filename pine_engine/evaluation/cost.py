@@ -34,8 +34,9 @@ def cost_of(grid: Grid, method: str, drawn: Resamples) -> Cost:
         seconds=per_record(lambda record: record.seconds, computed),
         prefill_s=per_record(lambda record: record.prefill_s, computed),
         decode_s=per_record(lambda record: record.decode_s, computed),
-        ratio=to_baseline(lambda record: record.seconds),
+        ratio=to_baseline(lambda record: record.prefill_s + record.decode_s),
         prefill_ratio=to_baseline(lambda record: record.prefill_s),
+        prompts=per_record(lambda record: record.prompts, every),
         prompt_tokens=per_record(lambda record: record.prompt_tokens, every),
         answer_tokens=per_record(lambda record: record.answer_tokens, every),
     )

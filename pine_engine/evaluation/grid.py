@@ -4,6 +4,7 @@ An example is used if it has every arrangement under every method; what a killed
 what could not be measured, is left out for all methods alike.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +13,7 @@ import numpy as np
 
 from pine_engine.evaluation.bootstrap import Floats
 from pine_engine.evaluation.records import Record
-from pine_engine.methods import METHODS
+from pine_engine.measured import find_measured
 
 DRAWN = "shuffled"
 """How the names of arrangements begin that are drawn at random."""
@@ -25,7 +26,7 @@ Column = dict[str, Record]
 class Grid:
     """The examples of one task that can be compared.
 
-    methods: in the order of the method table. arrangements: by name, in the order in which they were
+    methods: in the order of their tables. arrangements: by name, in the order in which they were
     measured; an example may lack some that need more documents than it has. left_out: examples that are
     not complete. failed: records with an error. columns[method][i]: the records of examples[i].
     """
@@ -74,8 +75,7 @@ class Grid:
 def make_grid(records: Sequence[Record]) -> Grid:
     """The grid of records of one task. Of two records with one key the first counts."""
     (task,) = {record.task for record in records}
-    rank = {name: place for place, name in enumerate(METHODS)}
-    methods = sorted({record.method for record in records}, key=lambda name: rank.get(name, len(rank)))
+    methods = sorted(dict.fromkeys(record.method for record in records), key=_rank)
     arrangements = tuple(dict.fromkeys(record.arrangement for record in records))
     found: dict[str, dict[str, Column]] = {}
     expected: dict[tuple[int, bool], set[str]] = {}
@@ -99,6 +99,12 @@ def make_grid(records: Sequence[Record]) -> Grid:
         failed=sum(record.error is not None for record in records),
         columns={method: tuple(found[example][method] for example in complete) for method in methods},
     )
+
+
+def _rank(method: str) -> float:
+    """Its place in tables; what is in them no more comes last."""
+    found = find_measured(method)
+    return found.rank if found else math.inf
 
 
 def _size(record: Record) -> tuple[int, bool]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pine_engine.evaluation.bootstrap import Estimate
 from pine_engine.evaluation.verdicts import Kind
-from pine_engine.methods import METHODS
+from pine_engine.measured import NUM_MEASURED, find_measured
 from pine_engine.tasks import TASKS
 
 NONE = "–"
@@ -80,13 +80,15 @@ class Part:
 
 
 def method_label(name: str) -> str:
-    """The method's label in the table of methods, or the name of one that is not there any more."""
-    return METHODS[name].label if name in METHODS else name
+    """Its label, or the name of a method that is in the table no more."""
+    found = find_measured(name)
+    return found.label if found else name
 
 
 def method_mark(name: str) -> int:
     """The marker that the method has in all curves."""
-    return list(METHODS).index(name) if name in METHODS else len(METHODS)
+    found = find_measured(name)
+    return found.mark if found else NUM_MEASURED
 
 
 def task_label(name: str) -> str:

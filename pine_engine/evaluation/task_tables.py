@@ -83,6 +83,7 @@ def cost_results(task: str, runs: Sequence[Run]) -> Table:
                     measured(cost.seconds, " s"),
                     measured(cost.prefill_s, " s"),
                     measured(cost.decode_s, " s"),
+                    measured(cost.prompts),
                     measured(cost.prompt_tokens),
                     measured(cost.answer_tokens),
                     measured(cost.prefill_ratio, "x"),
@@ -100,6 +101,7 @@ def cost_results(task: str, runs: Sequence[Run]) -> Table:
             "seconds",
             "prefill",
             "decoding",
+            "prompts",
             "prompt tokens",
             "answer tokens",
             "prefill, times vanilla",
@@ -109,8 +111,9 @@ def cost_results(task: str, runs: Sequence[Run]) -> Table:
         heads=2,
         note=(
             "Per record that was computed: where the order cannot change a method's output, other orders are "
-            "taken from the first and take no time. Times vanilla: in the orders where both were computed. "
-            "Methods that run together share what they can, so that each alone may take longer."
+            "taken from the first and take no time. Seconds are what was spent: methods that run together "
+            "share what they can. Prefill, decoding and times vanilla count as if nothing were shared. Times "
+            "vanilla: in the orders where both were computed."
         ),
     )
 

@@ -7,7 +7,7 @@ from pine_engine.evaluation.records import Key, Record
 from pine_engine.evaluation.summary import KINDS, Summary
 from pine_engine.evaluation.tables import method_label, method_mark
 from pine_engine.evaluation.verdicts import Kind, meant, number
-from pine_engine.methods import METHODS
+from pine_engine.measured import measured_method
 from pine_engine.tasks import get_task
 from viz.chart import Series
 from viz.measured import MeasuredRow, MeasuredTable, SlotCurve
@@ -87,7 +87,7 @@ def _row(
     compared, changed = _changes(own, kind)
     return MeasuredRow(
         label=method_label(method),
-        promises_invariance=METHODS[method].promises_invariance,
+        promises_invariance=measured_method(method).promises_invariance,
         values=tuple(
             _mean((record for record in own if record.arrangement == order), kind) for order in orders
         ),
