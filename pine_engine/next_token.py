@@ -34,7 +34,7 @@ def read_prompt(
     emit: Emit,
     cancelled: threading.Event,
 ) -> tuple[Row, Tensor]:
-    """Reads a prompt under one method: its row, and log_probabilities (V,) of the next token.
+    """Reads a prompt under one method: its row, and the logits (1, V) of its last token.
 
     room: how many tokens may follow. Emits PrefillProgress for each layer and PrefillDone; raises
     Cancelled once the flag is set. To be called under torch.inference_mode.
@@ -47,7 +47,7 @@ def read_prompt(
     began = time.perf_counter()
     row, logits = engine.prefill(layout, method, room=room, rows_kept=1, on_layer=on_layer)
     emit(PrefillDone(method.name, time.perf_counter() - began))
-    return row, log_probabilities(logits[-1])
+    return row, logits
 
 
 def log_probabilities(logits: Tensor) -> Tensor:

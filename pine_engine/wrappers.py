@@ -41,6 +41,11 @@ class Wrapper:
     cost: str
     source: str
 
+    @property
+    def votes(self) -> bool:
+        """Whether the answers that are written in several orders vote."""
+        return self.orders is not None and not self.has_prior
+
 
 _PERMUTATION = "Zheng et al. 2024, chujiezheng/LLM-MCQ-Bias"
 _CALIBRATION = "Zhao et al. 2021, tonyzhaozh/few-shot-learning"

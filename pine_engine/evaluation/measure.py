@@ -201,7 +201,7 @@ class _ExampleWork:
             for index, job in enumerate(jobs):
                 reading = reader.read(job)
                 outcomes.append(self._score(job, reading))
-                yield ReadPrompt(index, reading.row, reading.logits[-1], reading.alone_s)
+                yield ReadPrompt(index, job.method.name, (reading.row,), reading.logits, reading.alone_s)
 
         for written in write_answers(
             self._engine,
