@@ -30,6 +30,7 @@ from pine_engine.permutation import most_probable
 from pine_engine.prompt import Prompt, segment_text
 from pine_engine.state import Row
 from pine_engine.streaming import Emit, in_thread, stop_if
+from pine_engine.wrappers import Steps
 
 CONTENT_FREE = ("N/A", "", "[MASK]")
 """Contents that say nothing."""
@@ -42,8 +43,6 @@ _SLOT = "\ue002"
 
 Weighting = Literal["diagonal", "identity"]
 """How label probabilities q are corrected: q / p with W = diag(p)^-1, or q - p with W = I and b = -p."""
-
-Steps = Literal["first", "every"]
 
 
 @dataclass(frozen=True)

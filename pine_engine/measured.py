@@ -42,6 +42,21 @@ class MeasuredMethod:
         return self.wrapper.invariance == "always"
 
     @property
+    def writes(self) -> bool:
+        """True if an answer is written for it."""
+        return self.wrapper is None or self.wrapper.votes or self.wrapper.steps is not None
+
+    @property
+    def weighs_answers(self) -> bool:
+        """True if it says how likely a given answer is."""
+        return self.wrapper is None or self.wrapper.votes
+
+    @property
+    def weighs_choices(self) -> bool:
+        """True if it says how likely each of a task's choices is."""
+        return self.wrapper is None or self.wrapper.orders is not None or self.wrapper.calibrated == "labels"
+
+    @property
     def rank(self) -> int:
         """Its place in tables: methods as in their own, then wrappers as in theirs."""
         wrappers = [None, *WRAPPERS.values()]

@@ -12,9 +12,11 @@ from pine_engine.errors import InputError
 OrderKind = Literal["full", "cyclic", "sampled"]
 """Which orders of k documents are run: all k!, the k rotations, or a random sample."""
 
-Calibrated = Literal["nothing", "labels", "first", "every"]
-"""What is compared with its probability without content: nothing, given labels, the first generated token, or
-every generated token."""
+Steps = Literal["first", "every"]
+"""Which generated tokens are compared with their probability without content."""
+
+Calibrated = Steps | Literal["nothing", "labels"]
+"""What is so compared: nothing, given labels, the first generated token, or every generated token."""
 
 Invariance = Literal["always", "of base", "never"]
 """Whether the result is promised to be the same in whatever order the documents are given: always, if the
@@ -45,6 +47,13 @@ class Wrapper:
     def votes(self) -> bool:
         """Whether the answers that are written in several orders vote."""
         return self.orders is not None and not self.has_prior
+
+    @property
+    def steps(self) -> Steps | None:
+        """The generated tokens that are calibrated, None if none are."""
+        if self.calibrated == "nothing" or self.calibrated == "labels":
+            return None
+        return self.calibrated
 
 
 _PERMUTATION = "Zheng et al. 2024, chujiezheng/LLM-MCQ-Bias"

@@ -35,7 +35,8 @@ FLOW = [
 
 SUB_FLOWS = {
     "evaluation": [
-        *("examples", "arrangements", "records", "rewardbench", "jobs", "reading", "measure"),
+        *("examples", "arrangements", "records", "rewardbench", "settings", "jobs", "reading"),
+        *("combining", "priors", "measure"),
         *("verdicts", "bootstrap", "grid", "results", "view", "sections", "outcome", "cost", "summary"),
         *("processes", "evaluate_command", "published", "paper_models", "runs", "tables", "entries"),
         *("task_tables", "judge_tables", "slot_tables", "findings", "paper_tables"),

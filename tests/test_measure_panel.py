@@ -461,4 +461,4 @@ def test_time_left_is_rounded_up(seconds: float, words: str) -> None:
 
 def test_all_methods_can_be_ticked() -> None:
     every = tuple(METHODS)
-    assert asked(methods=every).settings().methods == tuple(METHODS.values())
+    assert [method.base for method in asked(methods=every).settings().methods] == list(METHODS.values())

@@ -56,6 +56,7 @@ class Record(BaseModel):
     answer_logprob: float | None = None
     choice_logprobs: dict[str, float] | None = None
     choice_score: float | None = None
+    prior: dict[str, float] | None = None
     prompts: int = 1
     prompt_tokens: int = 0
     answer_tokens: int | None = None

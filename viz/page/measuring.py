@@ -15,9 +15,10 @@ from pine_engine.errors import InputError
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.findings import findings
 from pine_engine.evaluation.jobs import planned_keys
-from pine_engine.evaluation.measure import Measurement, Settings, choose
+from pine_engine.evaluation.measure import Measurement
 from pine_engine.evaluation.records import Key, Record, RunInfo
 from pine_engine.evaluation.runs import Run, run_labels
+from pine_engine.evaluation.settings import Settings, choose
 from pine_engine.evaluation.summary import summarize
 from pine_engine.events import Event
 from pine_engine.streaming import in_thread
