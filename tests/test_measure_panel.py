@@ -33,11 +33,14 @@ from viz.page.data_sets import (
     read_built_in,
     read_set,
     usual_orders,
+    wrapped_for,
 )
-from viz.page.host_settings import DEFAULTS
+from viz.page.host_settings import DEFAULTS, HostSettings
 from viz.page.measure_panel import build_measure, chosen_rows, read_asked
 from viz.page.measured_files import remove_measured, write_measured
-from viz.page.measuring import Asked, MeasureView, measure_rows, work_sentence
+from viz.page.measuring import Asked, MeasureView, measure_rows, work_of, work_sentence
+from viz.page.method_boxes import OFFERED, WRAPPED, wrapped_choices
+from viz.page.planning import plan_measurement
 from viz.page.running import run_with_engine
 from viz.page.runs import StopFlag
 from viz.page.source import EngineSource
@@ -172,7 +175,7 @@ def test_without_rows_that_is_said() -> None:
 
 
 def test_the_values_of_the_widgets_are_what_is_asked() -> None:
-    read = read_asked("judge_pair", None, 4.0, ["pine", "vanilla"], ["as-is"], ["logprob"], 16.0)
+    read = read_asked("judge_pair", None, 4.0, ["pine", "vanilla"], [], ["as-is"], ["logprob"], 16.0)
     assert read == asked(
         "judge_pair",
         limit=4,
@@ -181,6 +184,61 @@ def test_the_values_of_the_widgets_are_what_is_asked() -> None:
         logprobs=True,
         max_new_tokens=16,
     )
+
+
+def test_wrapped_methods_are_measured_beside_those_that_are_ticked(engine: Engine) -> None:
+    picked = ["permutation_full:vanilla", "pride:pine"]
+    read = read_asked("judge_pair", None, 1.0, ["pine"], picked, ["as-is", "swapped"], ["logprob"], 16.0)
+    assert read.methods == ("pine", *picked)
+    assert work_sentence(read) == "1 row × 3 methods × 2 orders: 6 records."
+    *_, last = measure_rows(engine, read)
+    root = read_html(last.tables or "")
+    labels = [row.all("th")[0].text.split("order")[0].strip() for row in root.all("tbody")[0].all("tr")]
+    assert labels == ["PINE ≡", "Permutation, full (Vanilla) ≡", "PriDe (PINE)"]
+    changes = [row[-1] for row in cells(last.tables or "")]
+    assert changes[1] == "0 of 1"
+    with pytest.raises(InputError, match="a wrapper around a wrapper"):
+        work_sentence(replace(read, methods=("pride:pride",)))
+
+
+def test_a_curve_has_a_line_for_a_wrapped_method(engine: Engine) -> None:
+    names = ("pine", "permutation_cyclic:vanilla")
+    *_, last = measure_rows(engine, asked(methods=names, limit=1, generate=False, orders=("gold-all",)))
+    assert "Permutation, cyclic (Vanilla)" in read_html(last.curve or "").text
+
+
+def test_wrappers_are_offered_where_they_can_say_something() -> None:
+    def offered(name: str, most: int = 120) -> set[str]:
+        return set(wrapped_for(read_built_in(name), WRAPPED, most))
+
+    assert {wrapped.base.name for wrapped in WRAPPED} == set(OFFERED)
+    assert offered("judge_pair") == {wrapped.name for wrapped in WRAPPED}
+    others = {one.name for one in WRAPPED if one.writes}
+    assert offered("retrieval_qa") == offered("math_reasoning") == others
+    assert others - offered("qm9") == {f"permutation_full:{base}" for base in OFFERED}
+    assert offered("retrieval_qa", 23) == others - {f"permutation_full:{base}" for base in OFFERED}
+    assert [name for _, name in wrapped_choices(["pride:pine", "pride:nia"])] == ["pride:nia", "pride:pine"]
+
+
+def test_more_orders_than_the_host_allows_are_refused_within_a_record() -> None:
+    host = HostSettings(most_orders=20)
+    with pytest.raises(InputError, match="24 orders were asked for, and this page tries 20 at most"):
+        asked(methods=("permutation_full",), orders=("as-is",)).settings(host)
+    assert asked(methods=("permutation_cyclic",), orders=("as-is",)).settings(host)
+    assert asked(methods=("calibration_every",), orders=("as-is",)).settings(host)
+
+
+def test_work_that_was_lent_is_counted_once(engine: Engine) -> None:
+    """Permutation borrows both orders; about the work of two prompts is done, and of two answers."""
+    names = ("vanilla", "permutation_full:vanilla")
+    ask = asked("judge_pair", methods=names, orders=("as-is", "swapped"), limit=1)
+    *_, last = (view.measured for view in measure_rows(engine, ask) if view.measured)
+    work = work_of(last.records)
+    plan = plan_measurement(engine, ask.examples, ask.settings())
+    assert plan.prompts == 2 and plan.new_tokens == 6
+    assert work.new_tokens == pytest.approx(6, abs=2)
+    assert work.prompt_tokens == pytest.approx(plan.prompt_tokens, rel=0.5)
+    assert work.read_s + work.write_s <= sum(record.seconds for record in last.records)
 
 
 def test_the_widgets_hand_over_what_is_read() -> None:

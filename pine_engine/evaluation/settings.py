@@ -111,3 +111,14 @@ def visited_orders(method: MeasuredMethod, num_documents: int) -> list[Order]:
     if method.wrapper is None or method.wrapper.orders is None:
         return [tuple(range(num_documents))]
     return document_orders(num_documents, method.wrapper.orders)
+
+
+def most_visited(method: MeasuredMethod, examples: Sequence[Example]) -> int:
+    """How many orders the base method is run in at most, of those examples that can be measured."""
+    counts = []
+    for example in examples:
+        try:
+            counts.append(len(visited_orders(method, len(example.documents))))
+        except InputError:
+            continue
+    return max(counts, default=0)
