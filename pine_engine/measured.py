@@ -13,6 +13,14 @@ AROUND = ":"
 USUAL_BASE = "vanilla"
 """What a wrapper is around where only its own name is given."""
 
+_FIRST = next(iter(WRAPPERS))
+
+NAMING = (
+    f"In evaluate a wrapper goes around any method: {_FIRST}{AROUND}pine is {_FIRST} around PINE, and {_FIRST} "
+    f"alone is {_FIRST}{AROUND}{USUAL_BASE}."
+)
+"""How wrapped methods are named, for readers of the tables."""
+
 NUM_MEASURED = len(METHODS) * (1 + len(WRAPPERS))
 """How many there are: all methods alone, and every wrapper around each."""
 
@@ -82,7 +90,7 @@ def measured_method(name: str) -> MeasuredMethod:
     if not around and wrapper not in WRAPPERS:
         raise InputError(
             f"unknown method {name!r}; choose from: {', '.join(METHODS)}, or {ALL!r} alone, or put a wrapper "
-            f"around one, as in {next(iter(WRAPPERS))}{AROUND}{USUAL_BASE}: {', '.join(WRAPPERS)}"
+            f"around one, as in {_FIRST}{AROUND}{USUAL_BASE}: {', '.join(WRAPPERS)}"
         )
     row = get_wrapper(wrapper)
     if base.partition(AROUND)[0] in WRAPPERS:

@@ -17,6 +17,7 @@ from pine_engine.evaluation.measure import measure
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.summary import summarize
 from pine_engine.methods import METHODS, get_methods
+from tests.records import swept
 from tests.running import one_run
 from tests.tokenizers import letter_tokenizer
 from tests.viz_reading import HOSTILE, assert_harmless, read_html, table_cells
@@ -195,6 +196,8 @@ def test_wrapped_methods_are_measured_beside_those_that_are_ticked(engine: Engin
     root = read_html(last.tables or "")
     labels = [row.all("th")[0].text.split("order")[0].strip() for row in root.all("tbody")[0].all("tr")]
     assert labels == ["PINE ≡", "Permutation, full (Vanilla) ≡", "PriDe (PINE)"]
+    assert [heading.text.split(" ")[0] for heading in root.all("h4")] == ["Accepted", "How"]
+    assert len(root.all("tbody")[1].all("tr")) == 2  # PriDe weighs choices alone
     changes = [row[-1] for row in cells(last.tables or "")]
     assert changes[1] == "0 of 1"
     with pytest.raises(InputError, match="a wrapper around a wrapper"):
@@ -202,9 +205,11 @@ def test_wrapped_methods_are_measured_beside_those_that_are_ticked(engine: Engin
 
 
 def test_a_curve_has_a_line_for_a_wrapped_method(engine: Engine) -> None:
-    names = ("pine", "permutation_cyclic:vanilla")
-    *_, last = measure_rows(engine, asked(methods=names, limit=1, generate=False, orders=("gold-all",)))
-    assert "Permutation, cyclic (Vanilla)" in read_html(last.curve or "").text
+    names = ("pine", "permutation_cyclic:vanilla", "calibration_first:nia")
+    *_, last = measure_rows(engine, asked(methods=names, limit=1, orders=("gold-all",)))
+    (chart,) = read_html(last.curve or "").all("svg")
+    assert "Permutation, cyclic (Vanilla)" in [text.text for text in chart.all("text")]
+    assert "Calibration" not in chart.text  # it says nothing of how likely the accepted answer is
 
 
 def test_wrappers_are_offered_where_they_can_say_something() -> None:
@@ -228,17 +233,24 @@ def test_more_orders_than_the_host_allows_are_refused_within_a_record() -> None:
     assert asked(methods=("calibration_every",), orders=("as-is",)).settings(host)
 
 
-def test_work_that_was_lent_is_counted_once(engine: Engine) -> None:
-    """Permutation borrows both orders; about the work of two prompts is done, and of two answers."""
-    names = ("vanilla", "permutation_full:vanilla")
+def test_work_that_was_lent_is_counted_once() -> None:
+    """Permutation takes both prompts and answers of a sweep, which vanilla lends it for half the time."""
+    alone = [swept("q", "vanilla", slot, k=2, score=1.0, seconds=4.0) for slot in (0, 1)]
+    halves = [record.model_copy(update={"decode_s": 2.0, "seconds": 3.0}) for record in alone]
+    both = {"prompts": 2, "prompt_tokens": 120, "answer_tokens": 8, "prefill_s": 8.0, "decode_s": 4.0}
+    wrapped = halves[0].model_copy(update={"method": "permutation_full:vanilla", "seconds": 6.0, **both})
+    taken = wrapped.model_copy(update={"arrangement": "gold-at:1", "computed": False, "seconds": 0.0})
+    work = work_of([*halves, wrapped, taken])
+    assert (work.prompt_tokens, work.new_tokens, work.orders) == (120, 8, 2)
+    assert (work.read_s, work.write_s) == (8.0, 4.0)
+
+
+def test_orders_that_are_lent_are_planned_once(engine: Engine) -> None:
+    names = ("vanilla", "permutation_full:vanilla", "calibration_every")
     ask = asked("judge_pair", methods=names, orders=("as-is", "swapped"), limit=1)
-    *_, last = (view.measured for view in measure_rows(engine, ask) if view.measured)
-    work = work_of(last.records)
     plan = plan_measurement(engine, ask.examples, ask.settings())
-    assert plan.prompts == 2 and plan.new_tokens == 6
-    assert work.new_tokens == pytest.approx(6, abs=2)
-    assert work.prompt_tokens == pytest.approx(plan.prompt_tokens, rel=0.5)
-    assert work.read_s + work.write_s <= sum(record.seconds for record in last.records)
+    # Both orders and three prompts without content; two answers, and two that go on from four prompts each.
+    assert plan.prompts == 5 and plan.new_tokens == 3 * (2 + 2 * 4)
 
 
 def test_the_widgets_hand_over_what_is_read() -> None:

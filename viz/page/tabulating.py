@@ -43,7 +43,9 @@ def tabulate(
             title=TITLES[kind],
             is_share=kind != "logprob",
             orders=orders,
-            rows=tuple(_row(records, method, kind, orders, summary) for method in methods),
+            rows=tuple(
+                _row(records, method, kind, orders, summary) for method in methods if _says(method, kind)
+            ),
         )
         for kind in measured
     ]
@@ -58,12 +60,22 @@ def slot_curve(records: Sequence[Record], setting: str) -> SlotCurve | None:
         return None
     scale = 1.0 if kind == "logprob" else 100.0
     lines = []
-    for method in dict.fromkeys(record.method for record in records):
+    for method in dict.fromkeys(record.method for record in records if _says(record.method, kind)):
         own = [record for record in records if record.method == method]
         means = [_mean((record for record in own if record.gold_slot == slot), kind) for slot in slots]
         values = tuple(None if mean is None else scale * mean for mean in means)
         lines.append(Series(method_label(method), values, method_mark(method)))
     return SlotCurve(Y_TITLES[kind], setting, slots, tuple(lines))
+
+
+def _says(method: str, kind: Kind) -> bool:
+    """Whether a method has such numbers; a wrapper may be about answers alone, or about choices."""
+    measured = measured_method(method)
+    return {
+        "generated": measured.writes,
+        "chosen": measured.weighs_choices,
+        "logprob": measured.weighs_answers,
+    }[kind]
 
 
 def _has(record: Record, kind: Kind) -> bool:
