@@ -16,8 +16,8 @@ USUAL_BASE = "vanilla"
 _FIRST = next(iter(WRAPPERS))
 
 NAMING = (
-    f"In evaluate a wrapper goes around any method: {_FIRST}{AROUND}pine is {_FIRST} around PINE, and {_FIRST} "
-    f"alone is {_FIRST}{AROUND}{USUAL_BASE}."
+    f"In evaluate a wrapper goes around any method: {_FIRST}{AROUND}pine is {_FIRST} around PINE, and "
+    f"{_FIRST} alone is {_FIRST}{AROUND}{USUAL_BASE}."
 )
 """How wrapped methods are named, for readers of the tables."""
 
