@@ -122,3 +122,17 @@ def test_what_was_read_and_written_is_compared_as_if_nothing_were_lent() -> None
     assert vanilla.prompts is not None and permutation.prompts is not None
     assert (vanilla.prompts.mean, permutation.prompts.mean) == (1, 2)
     assert permutation.seconds is not None and permutation.seconds.mean == 2
+
+
+def test_a_method_without_answers_is_compared_by_what_it_reads() -> None:
+    alone = [swept(f"q{index}", "vanilla", 0, score=1.0, seconds=4.0) for index in range(3)]
+    silent = [
+        swept(f"q{index}", "pride:vanilla", 0, logprob=-1.0, seconds=4.0).model_copy(
+            update={"prefill_s": 6.0}
+        )
+        for index in range(3)
+    ]
+    (task,) = summarize([*alone, *silent], resamples=20).tasks
+    cost = task.methods[1].cost
+    assert cost.ratio is None
+    assert cost.prefill_ratio is not None and cost.prefill_ratio.mean == 1.5
