@@ -85,7 +85,8 @@ class Cost(Frozen):
 
     seconds, prefill_s, decode_s: per record. ratio, prefill_ratio: of reading and writing, and of reading, as
     if nothing had been lent, to the baseline, in the arrangements where both were computed; None for the
-    baseline and without it, and of writing if only one of both writes answers. prompts, prompt_tokens, answer_tokens: per record.
+    baseline and without it, and of writing if only one of both writes answers. prompts, prompt_tokens,
+    answer_tokens: per record.
     """
 
     computed: int
