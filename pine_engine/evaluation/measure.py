@@ -106,8 +106,7 @@ class Measurement:
 
 @dataclass
 class _Read:
-    """A prompt that was read. alone_s: as in Reading; spent_s: seconds, with scoring. logprobs: of the texts
-    that were scored."""
+    """A prompt that was read. alone_s, spent_s: as in Reading, but with scoring. logprobs: of given texts."""
 
     alone_s: float
     spent_s: float
