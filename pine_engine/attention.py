@@ -40,6 +40,8 @@ def causal_tail(
     each key. Returns (H, Q, d). Fused, unless scores are capped, which fused attention does not offer.
     """
     num_queries, num_keys = query.shape[1], key.shape[1]
+    if num_queries == 0:  # of an empty prefix
+        return torch.empty_like(query)
     attend = _fused if scoring.softcap is None else _capped
     if num_queries == num_keys and scoring.softcap is None and bias is None:
         return _fused(query, key, value, None, scoring, is_causal=True)

@@ -15,15 +15,18 @@ from that of Engine.run with one method, which is a batch of 1 row.
 """
 
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from pine_engine.engine import Engine
-from pine_engine.errors import InputError
+from pine_engine.engine import Engine, check_engine
+from pine_engine.errors import InputError, ModelError
 from pine_engine.events import Answer
+from pine_engine.finite import check_finite, check_logprob
+from pine_engine.given import sequence, whole_number
 from pine_engine.layout import TokenLayout
 from pine_engine.methods import Method, get_method
 from pine_engine.prompt import Prompt
@@ -67,35 +70,44 @@ class Written:
     seconds: float
 
 
+@dataclass(frozen=True)
+class Failed:
+    """The prompt of that index has no answer, because its logits are not finite; the others go on."""
+
+    index: int
+    error: ModelError
+
+
 def answer_batch(
     engine: Engine,
-    prompts: Sequence[Prompt | TokenLayout],
+    prompts: Prompt | TokenLayout | Iterable[Prompt | TokenLayout],
     *,
-    method: str | Sequence[str] = "pine",
+    method: str | Method | Sequence[str | Method] = "pine",
     max_new_tokens: int = 64,
     batch_size: int = 8,
 ) -> Generator[tuple[int, Answer], None, None]:
     """Answers prompts greedily; yields (index of the prompt, its answer) as soon as one is done.
 
-    method: one name for all prompts, or one for each. Prompts may differ in the number of documents and in
-    all lengths; nothing is padded. `dict(answer_batch(...))` waits for all. The model works in the caller's
-    thread between two answers; closing the generator ends it.
+    prompts: several or a single one, which may differ in the number of documents and in all lengths; nothing
+    is padded. method: one for all, or one for each. `dict(answer_batch(...))` waits for all. The model works
+    in the caller's thread between two answers; closing the generator ends it.
+    Where logits are not finite, all other prompts are answered first; the ModelError that then ends the
+    generator names those without an answer.
     Raises InputError, before anything is read, for an unknown method, a number of methods that is not that
     of the prompts, a prompt that does not fit the context, and an answer length or batch size below 1.
     """
-    names = [method] * len(prompts) if isinstance(method, str) else list(method)
-    if len(names) != len(prompts):
+    check_engine(engine)
+    layouts = engine.tokenize_all(prompts)
+    given: Sequence[Any] = sequence(method) or [method] * len(layouts)
+    methods = [get_method(each) for each in given]
+    if len(methods) != len(layouts):
         raise InputError(
-            f"{len(names)} methods were given for {len(prompts)} prompts; give one name, or one for each"
+            f"{len(methods)} methods were given for {len(layouts)} prompts; give one name, or one for each"
         )
-    for what, value in (("answer length", max_new_tokens), ("batch size", batch_size)):
-        if value < 1:
-            raise InputError(f"the {what} is {value}; give 1 or more")
-    rows = {name: get_method(name) for name in names}
-    layouts = [engine.tokenize(prompt) for prompt in prompts]
+    max_new_tokens = whole_number(max_new_tokens, "answer length", least=1)
+    batch_size = whole_number(batch_size, "batch size", least=1)
     for layout in layouts:
         engine.check_length(layout, max_new_tokens)
-    methods = [rows[name] for name in names]
     return _answer(engine, layouts, methods, max_new_tokens, batch_size)
 
 
@@ -108,8 +120,8 @@ def write_answers(
     batch_size: int = 8,
     on_layer: Callable[[int], None] = lambda _: None,
     on_token: Callable[[list[int]], None] = lambda _: None,
-) -> Generator[Written, None, None]:
-    """Answers prompts that somebody else reads; yields each answer as soon as it is done.
+) -> Generator[Written | Failed, None, None]:
+    """Answers prompts that somebody else reads; yields each answer, or why there is none, once it is known.
 
     prompts: taken one by one, when there is room in the batch, which is as wide as batch_size all the time;
     none may have more rows. on_layer: as in Engine.prefill. on_token: called with an answer's tokens so far.
@@ -123,16 +135,16 @@ def write_answers(
                 break
             lines.append(_Line(next_one, free[: len(next_one.rows)], next_one.logits))
             next_one = None
-            if written := lines[-1].take_token(engine, max_new_tokens, on_token):
+            if done := lines[-1].take_token(engine, max_new_tokens, on_token):
                 lines.pop()
-                yield written
+                yield done
         if not lines:
             return
         _step(engine, lines, batch_size, on_layer)
         for line in list(lines):
-            if written := line.take_token(engine, max_new_tokens, on_token):
+            if done := line.take_token(engine, max_new_tokens, on_token):
                 lines.remove(line)
-                yield written
+                yield done
 
 
 def _answer(
@@ -149,8 +161,15 @@ def _answer(
             wait_for(logits)
             yield ReadPrompt(index, method.name, (row,), logits, time.perf_counter() - began)
 
-    for written in write_answers(engine, read(), max_new_tokens=max_new_tokens, batch_size=batch_size):
-        yield written.index, written.answer
+    failed: list[Failed] = []
+    for done in write_answers(engine, read(), max_new_tokens=max_new_tokens, batch_size=batch_size):
+        if isinstance(done, Failed):
+            failed.append(done)
+        else:
+            yield done.index, done.answer
+    if failed:
+        indices = ", ".join(str(each.index) for each in failed)
+        raise ModelError(f"prompts without an answer, by index: {indices}; {failed[0].error}")
 
 
 @dataclass(eq=False)
@@ -170,10 +189,16 @@ class _Line:
 
     def take_token(
         self, engine: Engine, max_new_tokens: int, on_token: Callable[[list[int]], None]
-    ) -> Written | None:
-        """Takes one more token; the answer if it ends here."""
+    ) -> Written | Failed | None:
+        """Takes one more token; the answer if it ends here, or why there is none."""
         if len(self.ids) < max_new_tokens:
             token, logprob = self.prompt.choose(self.logits)
+            try:
+                if len(self.logits) > 1:  # where prompts are compared, any of them may be the wrong one
+                    check_finite(self.logits, self.prompt.method, len(self.ids))
+                check_logprob(logprob, self.logits, self.prompt.method, len(self.ids))
+            except ModelError as error:
+                return Failed(self.prompt.index, error)
             if token in engine.stop_ids:
                 return self._written(engine, "stop")
             self.ids.append(token)

@@ -13,12 +13,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from pine_engine.batch import ReadPrompt, write_answers
+from pine_engine.batch import Failed, ReadPrompt, write_answers
 from pine_engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.events import AnswerDone, Event, RunDone, RunResult, TokenDecoded
 from pine_engine.layout import TokenLayout
-from pine_engine.methods import get_methods
+from pine_engine.methods import get_method
 from pine_engine.next_token import (
     Label,
     label_ids,
@@ -105,7 +105,7 @@ def calibrate_labels(
     Yields the events of reading the prompt and then each content-free one, at last the CalibratedLabels.
     Raises InputError for labels that are not one token or prompts that do not fit.
     """
-    (method,) = get_methods([base])
+    method = get_method(base)
     ids = label_ids(engine, labels)
     layouts = _layouts(engine, prompt, content_free, 0)
 
@@ -144,12 +144,12 @@ def generate_calibrated(
     The answer's log-probabilities are those under the prompt, before calibration.
     Raises InputError for an unknown method or prompts that do not fit.
     """
-    (method,) = get_methods([base])
+    method = get_method(base)
     layouts = _layouts(engine, prompt, content_free, max_new_tokens)
 
     def work(emit: Emit, cancelled: threading.Event) -> None:
         def tell(ids: list[int]) -> None:
-            emit(TokenDecoded(base, len(ids) - 1, ids[-1], engine.decode_text(ids)))
+            emit(TokenDecoded(method.name, len(ids) - 1, ids[-1], engine.decode_text(ids)))
 
         @torch.inference_mode()
         def read() -> Iterator[ReadPrompt]:
@@ -158,7 +158,7 @@ def generate_calibrated(
                 read_prompt(engine, layout, method, room=max_new_tokens, emit=emit, cancelled=cancelled)
                 for layout in layouts
             ]
-            yield calibrated_prompt(0, base, prompts, steps, time.perf_counter() - began)
+            yield calibrated_prompt(0, method.name, prompts, steps, time.perf_counter() - began)
 
         (written,) = write_answers(
             engine,
@@ -168,8 +168,10 @@ def generate_calibrated(
             on_layer=lambda _: stop_if(cancelled),
             on_token=tell,
         )
+        if isinstance(written, Failed):
+            raise written.error
         emit(AnswerDone(written.answer))
-        emit(RunDone(RunResult(layouts[0], {base: written.answer}, {})))
+        emit(RunDone(RunResult(layouts[0], {method.name: written.answer}, {})))
 
     return in_thread(work)
 

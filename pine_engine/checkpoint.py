@@ -127,14 +127,20 @@ def one_line(error: BaseException) -> str:
 
 
 @contextmanager
-def quiet_transformers() -> Iterator[None]:
-    """Without transformers' progress bars, which on a model that loads in a second are only noise."""
+def quiet_transformers(*, warns: bool = True) -> Iterator[None]:
+    """Without transformers' progress bars, which on a model that loads in a second are only noise.
+
+    warns: False for without its warnings too, where whoever loads looks at the report himself.
+    """
     from transformers.utils import logging
 
-    had_bars = logging.is_progress_bar_enabled()
+    had_bars, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
+    if not warns:
+        logging.set_verbosity_error()
     try:
         yield
     finally:
+        logging.set_verbosity(verbosity)
         if had_bars:
             logging.enable_progress_bar()

@@ -10,7 +10,7 @@ import typer
 from pine_engine import terminal
 from pine_engine.bench_command import bench
 from pine_engine.catalog_command import list_methods, show_models
-from pine_engine.conformance import CaseReport, check_case, find_cases
+from pine_engine.conformance import BadCase, CaseReport, find_cases, try_case
 from pine_engine.debias import Debiased, debias_report, debias_rows, plan_debias
 from pine_engine.debias import debias as run_debias
 from pine_engine.engine import Engine
@@ -211,18 +211,24 @@ def conformance(
     folder: Annotated[Path, typer.Argument(help="A folder with recorded cases under it.")],
     as_json: AsJson = False,
 ) -> None:
-    """Compare with recorded outputs of the released code; exit 1 beyond the tolerance."""
+    """Compare with recorded outputs of the released code; exit 1 beyond the tolerance, 2 for a bad case."""
     cases = find_cases(folder)
-    reports: list[CaseReport] = []
+    reports: list[CaseReport | BadCase] = []
     with terminal.progress(len(cases)) as advance:
         for case in cases:
-            reports.append(check_case(case))
+            reports.append(try_case(case))
             advance(case.name)
     rows = [{**dataclasses.asdict(report), "conforms": report.conforms} for report in reports]
     conforms = all(report.conforms for report in reports)
-    terminal.print_report({"cases": rows, "conforms": conforms}, as_json, rows)
+    checked = [report for report in reports if isinstance(report, CaseReport)]
+    if as_json or checked:
+        of_checked = [row for row, report in zip(rows, reports, strict=True) if report in checked]
+        terminal.print_report({"cases": rows, "conforms": conforms}, as_json, of_checked)
+    for report in reports:
+        if isinstance(report, BadCase):
+            print(f"pine_engine: {report.problem}", file=sys.stderr)
     if not conforms:
-        raise typer.Exit(BROKEN)
+        raise typer.Exit(BAD_INPUT if all(report.conforms for report in checked) else BROKEN)
 
 
 app.command()(repeat)

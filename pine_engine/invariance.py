@@ -3,15 +3,17 @@
 import itertools
 import math
 import random
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 
-from pine_engine.engine import Engine
+from pine_engine.engine import Engine, check_engine
 from pine_engine.errors import InputError
 from pine_engine.events import Answer, Event, RunDone, RunResult
-from pine_engine.layout import TokenLayout
+from pine_engine.given import in_words, sequence, whole_numbers
+from pine_engine.layout import PLACES, TokenLayout
+from pine_engine.methods import Method, get_methods
 from pine_engine.prompt import Prompt
 from pine_engine.reuse import Memory
 from pine_engine.state import Row
@@ -92,24 +94,35 @@ def compare_orders(
     engine: Engine,
     prompt: Prompt | TokenLayout,
     *,
-    methods: Sequence[str] | None = None,
-    orders: Sequence[Sequence[int]],
+    methods: str | Method | Iterable[str | Method] | None = None,
+    orders: Iterable[Sequence[int]],
     max_new_tokens: int = 32,
     stop_at_end: bool = True,
     trace: bool | TraceRequest = False,
 ) -> Generator[Event | OrderRow, None, None]:
     """Answers the prompt in every order; yields each run's events, then its OrderRow in place of RunDone.
 
-    Every order is computed from scratch. trace: as Engine.generate takes it, for every order.
-    Closing the generator stops the computing.
+    Every order is computed from scratch. orders: each the documents' places, see orders_to_try. methods,
+    trace: as Engine.generate takes them, for every order. Closing the generator stops the computing.
+    Raises InputError for no order, for what is none of the documents, and as Engine.generate does.
     """
+    check_engine(engine)
     layout = engine.tokenize(prompt)
+    rows = get_methods(methods)
+    given = sequence(orders)
+    if not given:
+        raise InputError(
+            f"the orders are {in_words(orders)}; give at least one, as orders_to_try(num_documents) does: "
+            "[[0, 1, 2], [2, 0, 1]]"
+        )
+    places = [whole_numbers(order, "an order", PLACES) for order in given]
+    layouts = [layout.reorder(order) for order in places]
     first: RunResult | None = None
-    for order in orders:
+    for order, reordered in zip(places, layouts, strict=True):
         read = Memory()  # of this order alone: what has read it can go on with another answer
         run = engine.generate(
-            layout.reorder(order),
-            methods=methods,
+            reordered,
+            methods=rows,
             max_new_tokens=max_new_tokens,
             trace=trace,
             keep_logits=True,
@@ -121,7 +134,7 @@ def compare_orders(
                 yield event
                 continue
             first = first or event.result
-            yield OrderRow(tuple(order), _compare(engine, first, event.result, read), event.result)
+            yield OrderRow(order, _compare(engine, first, event.result, read), event.result)
 
 
 def summarize(rows: Sequence[Mapping[str, OrderCell]]) -> dict[str, OrderSummary]:

@@ -16,9 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pine_engine.errors import InputError
+from pine_engine.given import in_words, sequence, whole_numbers
 from pine_engine.prompt import Piece, Prompt, Segment
 
 IntArray = NDArray[np.int64]
+
+TOKEN_IDS = (
+    'token ids, whole numbers in one list, array or tensor, such as [5, 9, 60]; tokenizer(text)["input_ids"] '
+    "gives those of a text"
+)
+
+PLACES = "the documents' places counted from 0, such as [2, 0, 1]"
 
 GUARDS = ("\n", "a")
 """Texts behind which a tokenizer puts no blank; the second for texts that start with newlines, which may
@@ -27,14 +35,33 @@ join into one token with the first."""
 
 @dataclass(frozen=True)
 class TokenLayout:
-    """Token ids of [ prefix | documents | suffix ], in input order."""
+    """Token ids of [ prefix | documents | suffix ], in input order; the prefix may be empty.
+
+    Each segment may be given as any sequence of whole numbers (a list, a numpy array, a torch tensor), the
+    documents as a sequence of these, such as the rows of an array; they are kept as tuples of int.
+    """
 
     prefix: tuple[int, ...]
     documents: tuple[tuple[int, ...], ...]
     suffix: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        """Raises InputError for no document, a document without tokens, or an empty suffix."""
+        """Raises InputError for what is no token id, no document, one without tokens, or an empty suffix."""
+        documents = sequence(self.documents)
+        if documents is None:
+            raise InputError(
+                f"the documents are {in_words(self.documents)}; expected a list of documents, each made of "
+                f"{TOKEN_IDS}"
+            )
+        segments = {
+            "prefix": whole_numbers(self.prefix, "the prefix", TOKEN_IDS),
+            "documents": tuple(
+                whole_numbers(ids, f"document {index + 1}", TOKEN_IDS) for index, ids in enumerate(documents)
+            ),
+            "suffix": whole_numbers(self.suffix, "the suffix", TOKEN_IDS),
+        }
+        for name, ids in segments.items():
+            object.__setattr__(self, name, ids)
         if not self.documents:
             raise InputError("there are no documents; give at least one")
         for index, ids in enumerate(self.documents):
@@ -95,13 +122,34 @@ class TokenLayout:
 
         Raises InputError if order is not a permutation of the documents.
         """
-        if sorted(order) != list(range(self.num_documents)):
-            raise InputError(f"order {list(order)} is not a permutation of {self.num_documents} documents")
-        return dataclasses.replace(self, documents=tuple(self.documents[d] for d in order))
+        places = whole_numbers(order, "the order", PLACES)
+        if sorted(places) != list(range(self.num_documents)):
+            raise InputError(f"order {list(places)} is not a permutation of {self.num_documents} documents")
+        return dataclasses.replace(self, documents=tuple(self.documents[d] for d in places))
 
     def extend(self, ids: Sequence[int]) -> "TokenLayout":
         """The layout after more tokens were appended to the suffix."""
-        return dataclasses.replace(self, suffix=self.suffix + tuple(ids))
+        return dataclasses.replace(
+            self, suffix=self.suffix + whole_numbers(ids, "what is appended", TOKEN_IDS)
+        )
+
+    def check_vocabulary(self, size: int) -> None:
+        """Raises InputError that names the first id outside 0 .. size - 1, and where it stands."""
+        check_vocabulary("the prefix", self.prefix, size)
+        for index, ids in enumerate(self.documents):
+            check_vocabulary(f"document {index + 1}", ids, size)
+        check_vocabulary("the suffix", self.suffix, size)
+
+
+def check_vocabulary(what: str, ids: Sequence[int], size: int) -> None:
+    """Raises InputError that names the first id outside 0 .. size - 1, and where in `what` it stands."""
+    if not ids or (min(ids) >= 0 and max(ids) < size):
+        return
+    place = next(place for place, token in enumerate(ids) if not 0 <= token < size)
+    raise InputError(
+        f"{what} holds the token id {ids[place]} at place {place}, but the vocabulary of the model has "
+        f"{size} tokens, 0 to {size - 1}; use the model's own tokenizer"
+    )
 
 
 def tokenize(prompt: Prompt, tokenizer: Any) -> TokenLayout:

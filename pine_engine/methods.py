@@ -4,11 +4,12 @@ Methods differ by data, not by branches. Everything the engine does differently 
 read from the columns of this table.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from pine_engine.errors import InputError
+from pine_engine.given import Table, in_words, one_or_more
 
 MaskKind = Literal["causal", "none", "bidirectional"]
 """Which other documents a document's tokens see: the earlier ones, none, or all of them. Inside a document
@@ -238,24 +239,28 @@ _ROWS = (
     ),
 )
 
-METHODS: dict[str, Method] = {row.name: row for row in _ROWS}
+METHODS: dict[str, Method] = Table("method", _ROWS)
 
 ALL = "all"
 """Stands for every row where names are asked for."""
 
 
-def get_methods(names: Sequence[str] | None = None) -> tuple[Method, ...]:
-    """The rows named, in the order given; the default ones for None, every row for ["all"].
+def get_methods(methods: str | Method | Iterable[str | Method] | None = None) -> tuple[Method, ...]:
+    """The rows named, in the order given; the default ones for None, every row for "all".
 
-    Raises InputError for an unknown name, for none at all, and for a name given twice.
+    methods: names or rows, several or a single one. Raises InputError for an unknown name, for none at all,
+    and for a name given twice.
     """
-    if names is None:
+    if methods is None:
         return tuple(row for row in _ROWS if row.is_default)
-    if list(names) == [ALL]:
-        return _ROWS
     known = ", ".join(METHODS)
-    if not names:
+    methods = tuple(methods) if isinstance(methods, Mapping) else methods  # METHODS itself
+    given = one_or_more(methods, (str, Method), "method", f"choose from: {known}", least=0)
+    if not given:
         raise InputError(f"no method was chosen; choose at least one of: {known}")
+    names = [row.name if isinstance(row, Method) else row for row in given]
+    if names == [ALL]:
+        return _ROWS
     for name in names:
         if name not in METHODS:
             raise InputError(f"unknown method {name!r}; choose from: {known}, or {ALL!r} alone")
@@ -264,8 +269,8 @@ def get_methods(names: Sequence[str] | None = None) -> tuple[Method, ...]:
     return tuple(METHODS[name] for name in names)
 
 
-def get_method(name: str) -> Method:
-    """The row named. Raises InputError for an unknown name."""
-    if name not in METHODS:
-        raise InputError(f"unknown method {name!r}; choose from: {', '.join(METHODS)}")
-    return METHODS[name]
+def get_method(method: str | Method) -> Method:
+    """The row named, or the row itself. Raises InputError for an unknown name, and for several."""
+    if isinstance(method, str | Method):
+        return METHODS[method] if isinstance(method, str) else method
+    raise InputError(f"the method is {in_words(method)}; choose one of: {', '.join(METHODS)}")

@@ -1,11 +1,12 @@
 """Where a model comes from, and how it is loaded."""
 
 import logging
+import os
 import re
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from pine_engine.architecture import stated_context
 from pine_engine.checkpoint import one_line, quiet_transformers, read_gguf, read_safetensors
@@ -19,9 +20,11 @@ from pine_engine.embedded import (
     prepare_embedded,
 )
 from pine_engine.errors import ModelError
+from pine_engine.given import in_words
 from pine_engine.hub import bring, find_on_hub
 
 if TYPE_CHECKING:  # imported where they are used, for the reason that checkpoint.py gives
+    import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 __all__ = [
@@ -85,7 +88,7 @@ class LoadedModel:
     stop_ids: frozenset[int]
 
 
-def resolve(name: str | None = None) -> ModelSource:
+def resolve(name: str | os.PathLike[str] | None = None) -> ModelSource:
     """Where the model called `name` comes from; nothing is loaded and the hub is not asked.
 
     None is the embedded model, or its original on the hub where the wheel is not installed. Otherwise a
@@ -95,6 +98,12 @@ def resolve(name: str | None = None) -> ModelSource:
     """
     if name is None or name == EMBEDDED_NAME:
         return resolve_embedded()
+    name = os.fspath(name) if isinstance(name, os.PathLike) else name
+    if not isinstance(name, str):
+        raise ModelError(
+            f"a model cannot be loaded by {in_words(name)}; give a hub id, a folder or a GGUF file, or make "
+            "Engine(model, tokenizer) of one that is loaded already"
+        )
     try:
         local = resolve_path(name)
     except (OSError, RuntimeError) as error:  # RuntimeError: there is no user of that name
@@ -115,10 +124,10 @@ def resolve(name: str | None = None) -> ModelSource:
 
 
 def load(
-    name: str | None = None,
+    name: str | os.PathLike[str] | None = None,
     *,
-    dtype: str = "float32",
-    device: str = "cpu",
+    dtype: "str | torch.dtype" = "float32",
+    device: "str | torch.device" = "cpu",
     attn_implementation: str | None = None,
     progress: Progress | None = None,
 ) -> LoadedModel:
@@ -131,7 +140,7 @@ def load(
     local folders never ask the hub.
     Raises ModelError, with a sentence on what to do, if any of it is not possible.
     """
-    weights_dtype = known_dtype(dtype)
+    weights_dtype, device = known_dtype(dtype), str(device)
     source = resolve(name)
     check_device(device)
 
@@ -236,12 +245,28 @@ def resolve_shipped(name: str) -> ModelSource:
     return resolve_folder(SHIPPED / name)
 
 
-def known_dtype(dtype: str) -> Dtype:
-    """The dtype if it is one we load models in; else raises ModelError."""
+def known_dtype(dtype: Any) -> Dtype:
+    """The dtype, by its name or torch's own, if it is one we load models in; else raises ModelError."""
     for known in get_args(Dtype):
-        if dtype == known:
+        if str(dtype).removeprefix("torch.") == known:
             return cast(Dtype, known)
     raise ModelError(f"dtype {dtype!r} is not supported; use one of {', '.join(get_args(Dtype))}")
+
+
+def check_model(given: Any) -> "PreTrainedModel":
+    """What was given, if it is a transformers model that can write. Raises ModelError for anything else."""
+    from torch import nn
+    from transformers import PreTrainedConfig
+
+    if not isinstance(given, nn.Module) or not isinstance(getattr(given, "config", None), PreTrainedConfig):
+        raise ModelError(
+            f"the model is {in_words(given)}; give one that transformers has loaded, or a name to Engine.load"
+        )
+    if not getattr(given, "can_generate", bool)():
+        raise ModelError(
+            f"a {type(given).__name__} gives no logits of a next token; load it with AutoModelForCausalLM"
+        )
+    return cast("PreTrainedModel", given)
 
 
 def check_device(device: str) -> None:

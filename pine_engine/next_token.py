@@ -11,6 +11,7 @@ from torch import Tensor
 from pine_engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.events import PrefillDone, PrefillProgress
+from pine_engine.finite import check_finite
 from pine_engine.layout import TokenLayout
 from pine_engine.methods import Method
 from pine_engine.prompt import Piece, Prompt
@@ -37,7 +38,8 @@ def read_prompt(
     """Reads a prompt under one method: its row, and the logits (1, V) of its last token.
 
     room: how many tokens may follow. Emits PrefillProgress for each layer and PrefillDone; raises
-    Cancelled once the flag is set. To be called under torch.inference_mode.
+    Cancelled once the flag is set, and ModelError for logits that are not finite. To be called under
+    torch.inference_mode.
     """
 
     def on_layer(layer: int) -> None:
@@ -47,6 +49,7 @@ def read_prompt(
     began = time.perf_counter()
     row, logits = engine.prefill(layout, method, room=room, rows_kept=1, on_layer=on_layer)
     emit(PrefillDone(method.name, time.perf_counter() - began))
+    check_finite(logits[-1], method.name, 0)
     return row, logits
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pine_engine.errors import InputError
+from pine_engine.extras import how_to_install
 
 if TYPE_CHECKING:
     from pypdf import PdfReader
@@ -27,7 +28,7 @@ def read_pdf(path: Path) -> str:
         from pypdf.errors import DependencyError, FileNotDecryptedError
     except ImportError as error:
         raise InputError(
-            f"{path.name} cannot be read: pypdf is not installed; run `pip install pypdf==7.1.0`"
+            f"{path.name} cannot be read: pypdf is not installed; {how_to_install('pypdf')}"
         ) from error
     try:
         with path.open("rb") as file:

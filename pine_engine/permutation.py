@@ -20,7 +20,7 @@ from pine_engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.events import Answer, Event, RunDone
 from pine_engine.layout import TokenLayout
-from pine_engine.methods import Method, get_methods
+from pine_engine.methods import Method, get_method
 from pine_engine.next_token import (
     Label,
     LabelIds,
@@ -161,7 +161,7 @@ def permute_options(
     each prompt and its OptionRun, at last the OptionResult. Closing the generator stops the computing.
     Raises InputError for labels that are not one token, and if their number or an order does not fit.
     """
-    (method,) = get_methods([base])
+    method = get_method(base)
     ids = label_ids(engine, labels)
     _check_orders(orders, len(labels))
 
@@ -188,7 +188,7 @@ def pride(
     pride_samples, which run in all orders and are averaged; all others run as they were given.
     Yields as permute_options does, at last the PrideResult. Raises InputError as it does.
     """
-    (method,) = get_methods([base])
+    method = get_method(base)
     ids = label_ids(engine, labels)
     _check_orders(orders, len(labels))
     as_given = tuple(range(len(labels)))
@@ -229,7 +229,7 @@ def permute_answers(
     Yields each run's events and then its AnswerRun in place of RunDone, at last the VoteResult.
     Raises InputError for an unknown method or an order that does not fit, before the first event.
     """
-    get_methods([base])
+    get_method(base)
     _check_orders(orders, len(orders[0]) if orders else 0)
     runs: list[AnswerRun] = []
     for order in orders:

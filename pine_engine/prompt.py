@@ -4,13 +4,14 @@ A segment is a tuple of pieces. Markup pieces come from the chat template and ma
 tokens; all other pieces are the user's data and are never read as control tokens.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from jinja2 import TemplateError
 
 from pine_engine.errors import InputError
+from pine_engine.given import as_text, in_words, one_or_more
 
 # Private-use characters that stand for the user's text while the chat template is rendered.
 _SYSTEM_SLOT = "\ue000"
@@ -30,14 +31,36 @@ class Piece:
 
 Segment = tuple[Piece, ...]
 
+HOW_TO_PROMPT = (
+    "documents must be told apart from what stands around them: make a prompt of text with "
+    'TASKS["retrieval_qa"].prompt(engine.tokenizer, documents=["...", "..."], question="..."), or one of '
+    "token ids with TokenLayout(prefix, documents, suffix)"
+)
+
 
 @dataclass(frozen=True)
 class Prompt:
-    """What the model reads: [ prefix | document 1 | ... | document k | suffix ], all text."""
+    """What the model reads: [ prefix | document 1 | ... | document k | suffix ], all text.
+
+    A segment may be given as a text, which is data: markup, in which control tokens count, comes in pieces.
+    """
 
     prefix: Segment
-    documents: tuple[Segment, ...]
-    suffix: Segment
+    documents: tuple[Segment, ...] = ()
+    suffix: Segment = ()
+
+    def __post_init__(self) -> None:
+        """Raises InputError for no document, and for what is no text or not made of characters."""
+        given = (self.documents,) if isinstance(self.documents, str) else self.documents
+        if not isinstance(given, list | tuple):
+            raise InputError(f"the documents are {in_words(given)}; {HOW_TO_PROMPT}")
+        if not given:
+            raise InputError(f"the prompt has no documents; {HOW_TO_PROMPT}")
+        documents = tuple(_segment(each, f"document {index + 1}") for index, each in enumerate(given))
+        object.__setattr__(self, "documents", documents)
+        for name in ("prefix", "suffix"):
+            segment = _segment(getattr(self, name), "the text around the documents")
+            object.__setattr__(self, name, segment)
 
 
 @dataclass(frozen=True)
@@ -46,6 +69,40 @@ class Document:
 
     text: str
     title: str = ""
+
+    def __post_init__(self) -> None:
+        """Raises InputError for what is no text."""
+        if not isinstance(self.text, str):
+            raise InputError(f"the text of a document is {in_words(self.text)}; give its text")
+        object.__setattr__(self, "title", as_text(self.title, "title of a document"))
+
+
+DocumentLike = Document | str | Mapping[str, str]
+"""A document, a text without title, or {"text": ..., "title": ...} as files have it."""
+
+
+def as_documents(given: DocumentLike | Iterable[DocumentLike]) -> tuple[Document, ...]:
+    """Documents, several or a single one. Raises InputError for anything else."""
+    advice = 'give a text, a Document("text", "title"), or several of them'
+    several = one_or_more(given, (Document, str, Mapping), "document", advice, least=0)
+    documents = []
+    for place, each in enumerate(several):
+        fields = {"text": each} if isinstance(each, str) else each
+        if not isinstance(fields, Document) and (set(fields) - {"text", "title"} or "text" not in fields):
+            raise InputError(f"document {place + 1} is {in_words(each)}; {advice}")
+        documents.append(fields if isinstance(fields, Document) else Document(**fields))
+    return tuple(documents)
+
+
+def _segment(given: Any, what: str) -> Segment:
+    """A segment given as a text, a piece, or several of them. Raises InputError as Prompt does."""
+    pieces = given if isinstance(given, list | tuple) else (given,)
+    for piece in pieces:
+        if not isinstance(piece, Piece | str):
+            raise InputError(f"{what} holds {in_words(piece)}, which is no text; {HOW_TO_PROMPT}")
+    segment = tuple(Piece(piece) if isinstance(piece, str) else piece for piece in pieces)
+    _check_characters(segment_text(segment), what)
+    return segment
 
 
 def segment_text(segment: Segment) -> str:
@@ -68,15 +125,17 @@ def build_prompt(
     the question. system: system message; where a template has none, it opens the user's message.
     A tokenizer without chat template gets the parts as they are, and then the cue; a suffix that
     asks for the answer itself needs none.
-    Raises InputError if there is no document, one of them is empty, or a text is not made of characters.
+    Raises InputError if there is no document, one of them is empty, or a text is not made of characters, and
+    for the name of a tokenizer in its place.
     """
     if not documents:
         raise InputError("there are no documents; give at least one")
     for index, text in enumerate(documents):
         if not text.strip():
             raise InputError(f"document {index + 1} is empty; write some text or remove it")
-        _check_characters(text, f"document {index + 1}")
-    _check_characters(system + prefix + suffix, "the text around the documents")
+    tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
+    if isinstance(tokenizer, str):
+        raise InputError(f"the tokenizer is {in_words(tokenizer)}; give the engine's own, engine.tokenizer")
     before, after = _template_around(tokenizer, system, prefix, cue)
     return Prompt(
         prefix=before,

@@ -7,21 +7,32 @@ matter, so can another order. PCW and SP read documents alike.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
+from pine_engine.errors import InputError
 from pine_engine.kv_cache import KVCache, empty_like
 from pine_engine.state import PromptState, Row
 
 
 @dataclass
 class Memory:
-    """Prompts read before by the same engine, to be used again; the caller keeps it and may empty it.
+    """Prompts read before by the same model, to be used again; the caller keeps it and may empty it.
 
     rows: one for each method and prompt. They hold keys and values, so a long prompt takes a lot of memory.
     """
 
     rows: list[Row] = field(default_factory=list)
+    _reader: Any = field(default=None, init=False, repr=False, compare=False)
+
+    def belong_to(self, model: Any) -> None:
+        """Notes whose states these are. Raises InputError if they are those of another model."""
+        if self.rows and self._reader is not model:
+            raise InputError(
+                "this memory holds what another model has read; give each engine a memory of its own"
+            )
+        self._reader = model
 
 
 def find_prefix(rows: Iterable[Row], state: PromptState) -> Row | None:

@@ -48,8 +48,10 @@ class Rope:
             turning = vectors[..., : 2 * half].unflatten(-1, (2, half)).transpose(-1, -2)
         else:
             turning = vectors[..., : 2 * half].unflatten(-1, (half, 2))
-        resting = vectors[..., 2 * half :].unflatten(-1, (-1, 2))
-        pairs = torch.cat((turning, resting), dim=-2) if resting.numel() else turning.contiguous()
+        if vectors.shape[-1] > 2 * half:
+            pairs = torch.cat((turning, vectors[..., 2 * half :].unflatten(-1, (-1, 2))), dim=-2)
+        else:  # a clone: no vectors at all count as contiguous whatever their strides are
+            pairs = turning.clone(memory_format=torch.contiguous_format)
         return torch.view_as_complex(pairs)
 
     def to_vectors(self, pairs: Tensor) -> Tensor:

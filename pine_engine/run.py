@@ -18,6 +18,7 @@ from pine_engine.events import (
     RunResult,
     TokenDecoded,
 )
+from pine_engine.finite import check_logprob
 from pine_engine.layout import TokenLayout
 from pine_engine.methods import Method
 from pine_engine.reuse import Memory
@@ -93,7 +94,8 @@ class Run:
 
     @torch.inference_mode()
     def work(self, emit: Emit, cancelled: threading.Event) -> None:
-        """Emits the run's events, the last one RunDone; raises Cancelled once the flag is set."""
+        """Emits the run's events, the last one RunDone; raises Cancelled once the flag is set, and ModelError
+        for logits that no token can be chosen from."""
         lines = [self._prefill(method, emit, cancelled) for method in self.methods]
         self._write(lines, emit, cancelled)
         emit(RunDone(self._result(lines)))
@@ -153,14 +155,19 @@ class Run:
                 line.fed += 1
 
     def _take_token(self, line: Line, step: int, seconds: float, emit: Emit) -> None:
-        """Takes the most likely token, or ends the answer; seconds: per decoding step so far."""
+        """Takes the most likely token, or ends the answer; seconds: per decoding step so far.
+
+        Raises ModelError if the logits are not finite.
+        """
         logprobs = line.next_logits.float().log_softmax(-1)
         token = int(logprobs.argmax())
+        logprob = float(logprobs[token])
+        check_logprob(logprob, line.next_logits, line.method, step)
         if self.stop_at_end and token in self.reader.stop_ids:
             line.finish_reason = "stop"
         else:
             line.ids.append(token)
-            line.logprobs.append(float(logprobs[token]))
+            line.logprobs.append(logprob)
             if line.recorder:
                 line.recorder.record_alternatives(logprobs)
             emit(TokenDecoded(line.method, step, token, self.reader.decode_text(line.ids)))

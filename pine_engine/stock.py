@@ -8,7 +8,7 @@ cache the last call returned. So one object in the place of `model.forward` is e
 on its own, and returns logits and a cache that holds one of our rows for each sequence.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,12 +17,16 @@ from torch import Tensor
 from transformers import Cache, DynamicCache, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
+from pine_engine import models
 from pine_engine.engine import Engine
 from pine_engine.errors import InputError
+from pine_engine.finite import check_finite
 from pine_engine.forward import NAME
+from pine_engine.given import one_or_more
 from pine_engine.kv_cache import KVCache, empty_like
 from pine_engine.layout import TokenLayout
 from pine_engine.methods import Method, get_method
+from pine_engine.prompt import Prompt
 from pine_engine.state import PromptState, Row, new_state
 
 ROOM = 64
@@ -34,7 +38,10 @@ UNDERSTOOD = {"attention_mask", "position_ids", "logits_to_keep", "return_dict",
 
 @contextmanager
 def answering(
-    model: PreTrainedModel | Engine, layouts: Sequence[TokenLayout], *, method: str = "pine"
+    model: PreTrainedModel | Engine,
+    layouts: TokenLayout | Prompt | Iterable[TokenLayout | Prompt],
+    *,
+    method: str | Method = "pine",
 ) -> Generator[dict[str, Tensor], None, None]:
     """Inside the `with`, model.generate(**inputs, ...) answers these prompts under the method.
 
@@ -44,6 +51,7 @@ def answering(
     at the first call, and kept to the end of the `with`; the sequences decode in one batch, and those of one
     prompt share its documents. What stands beside a sequence does not change it: batch.py says to which bit.
 
+    layouts: several prompts or a single one; of text only for an Engine with a tokenizer.
     model: with any attention implementation; it proves itself at each entry (some passes over 35 tokens).
         An Engine has done so, and is entered at once.
     The model is as before afterwards, also after an error: inside, `forward` is shadowed on the instance
@@ -51,12 +59,12 @@ def answering(
     two threads cannot both use it here; runs of an Engine on the same model are not disturbed.
     Raises InputError for no prompt, an unknown method, a prompt or an answer beyond the model's context, a
     model that is inside such a `with` already, and calls that generate makes with other inputs or for
-    options we cannot serve; ModelError if the model's attention is not supported.
+    options we cannot serve; ModelError if the model's attention is not supported, and from generate where
+    logits are not finite.
     """
     row = get_method(method)
-    if not layouts:
-        raise InputError("no prompts were given; give at least one token layout")
-    stock = model.model if isinstance(model, Engine) else model
+    stock = model.model if isinstance(model, Engine) else models.check_model(model)
+    prompts = one_or_more(layouts, (TokenLayout, Prompt), "prompt", "give at least one token layout")
     own_forward = vars(stock).get("forward")
     if isinstance(own_forward, _AnsweringForward):
         raise InputError(
@@ -67,10 +75,11 @@ def answering(
     attention = [(config, config._attn_implementation) for config in configs]
     try:
         engine = model if isinstance(model, Engine) else Engine(model)
-        for layout in layouts:
+        read = engine.tokenize_all(prompts)
+        for layout in read:
             engine.check_length(layout, 0)
         stock.set_attn_implementation(NAME)
-        forward = _AnsweringForward(engine, layouts, row)
+        forward = _AnsweringForward(engine, read, row)
         stock.forward = forward
         yield {"input_ids": forward.input_ids, "attention_mask": forward.attention_mask}
     finally:
@@ -127,7 +136,7 @@ class _AnsweringForward:
             raise InputError("answering() needs the cache; call generate without use_cache=False")
         if isinstance(past_key_values, _AnswerCache):
             logits = past_key_values.feed(self._engine, input_ids)
-            return CausalLMOutputWithPast(logits=logits, past_key_values=past_key_values)
+            return self._output(logits, past_key_values)
 
         is_default = type(past_key_values) is DynamicCache and not past_key_values.offloading
         if past_key_values is not None and not (is_default and past_key_values.get_seq_length() == 0):
@@ -139,6 +148,12 @@ class _AnsweringForward:
         behind = input_ids[:, self.input_ids.shape[1] :]
         if behind.shape[1]:
             logits = torch.cat((logits, cache.feed(self._engine, behind)), dim=1)
+        return self._output(logits, cache)
+
+    def _output(self, logits: Tensor, cache: "_AnswerCache") -> CausalLMOutputWithPast:
+        """What forward returns; raises ModelError for logits that generate would take for token 0."""
+        for index, sequence in enumerate(logits):
+            check_finite(sequence, self._method.name, cache.fed, f" of sequence {index}")
         return CausalLMOutputWithPast(logits=logits, past_key_values=cache)
 
     def _sequences_per_prompt(self, input_ids: Tensor) -> int:
@@ -172,18 +187,18 @@ class _AnswerCache(Cache):
         super().__init__(layers=[])
         self._rows = rows
         self._prompt_length = prompt_length
-        self._fed = 0
+        self.fed = 0
         self._room = ROOM
 
     def feed(self, engine: Engine, input_ids: Tensor) -> Tensor:
         """Reads tokens (sequences, n) behind those read before: their logits (sequences, n, V)."""
-        fed = self._fed + input_ids.shape[1]
+        fed = self.fed + input_ids.shape[1]
         for row in self._rows:
             engine.check_length(row.state.plan.layout, fed)
         if fed > self._room:
             self._make_room(engine, 2 * fed)
         logits = engine.extend(self._rows, input_ids.tolist())
-        self._fed = fed
+        self.fed = fed
         return logits
 
     def _make_room(self, engine: Engine, room: int) -> None:
@@ -193,7 +208,7 @@ class _AnswerCache(Cache):
                 states[id(row.state)] = new_state(
                     row.state.plan, rope=engine.rope, model=engine.model, room=room, recorder=None
                 )
-        self._rows = [_branch(row, states[id(row.state)], room - self._fed) for row in self._rows]
+        self._rows = [_branch(row, states[id(row.state)], room - self.fed) for row in self._rows]
         self._room = room
 
     def _take(self, indices: Sequence[int]) -> None:
@@ -201,12 +216,12 @@ class _AnswerCache(Cache):
         rows: list[Row] = []
         for place, index in enumerate(indices):
             row = self._rows[index]
-            rows.append(_branch(row, row.state, self._room - self._fed) if index in indices[:place] else row)
+            rows.append(_branch(row, row.state, self._room - self.fed) if index in indices[:place] else row)
         self._rows = rows
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """Tokens read, left padding included."""
-        return self._prompt_length + self._fed
+        return self._prompt_length + self.fed
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         """Goes on with the sequences beam_idx, int64 (sequences,)."""
@@ -222,10 +237,10 @@ class _AnswerCache(Cache):
 
     def crop(self, tokens_to_remove: int) -> None:
         """Forgets the last tokens; their number is given negative, as transformers does."""
-        assert 0 <= -tokens_to_remove <= self._fed
+        assert 0 <= -tokens_to_remove <= self.fed
         for row in self._rows:
             row.cache.truncate(row.cache.length + tokens_to_remove)
-        self._fed += tokens_to_remove
+        self.fed += tokens_to_remove
 
 
 def _branch(row: Row, state: PromptState, room: int) -> Row:

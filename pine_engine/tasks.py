@@ -4,12 +4,13 @@ A task is a row of templates, with how its answers are read and scored. The word
 docs/specification.md section 9; what a template is filled with is the user's data and stays data.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from pine_engine.errors import InputError
-from pine_engine.prompt import CUE, Document, Prompt, build_prompt
+from pine_engine.given import Table, as_text
+from pine_engine.prompt import CUE, Document, DocumentLike, Prompt, as_documents, build_prompt
 from pine_engine.scoring import (
     best_subspan_em,
     contains_value,
@@ -107,16 +108,22 @@ class Task:
         self,
         tokenizer: Any,
         *,
-        question: str,
-        documents: Sequence[Document],
+        question: str = "",
+        documents: DocumentLike | Iterable[DocumentLike],
         instruction: str = "",
         system: str = "",
     ) -> Prompt:
         """The prompt in the model's own chat template.
 
+        tokenizer: the model's, or an engine or processor that has it. documents: several or a single one.
         Raises InputError for no documents, an empty document, or an empty question where the task
         has one.
         """
+        documents = as_documents(documents)
+        question, instruction, system = (
+            as_text(given, what)
+            for given, what in ((question, "question"), (instruction, "instruction"), (system, "system text"))
+        )
         if not question.strip() and self.needs_question:
             raise InputError("there is no question; write one")
         for index, document in enumerate(documents):
@@ -293,11 +300,9 @@ _ROWS = (
     ),
 )
 
-TASKS: dict[str, Task] = {row.name: row for row in _ROWS}
+TASKS: dict[str, Task] = Table("task", _ROWS)
 
 
 def get_task(name: str) -> Task:
     """The task of that name. Raises InputError for an unknown one."""
-    if name not in TASKS:
-        raise InputError(f"unknown task {name!r}; choose from: {', '.join(TASKS)}")
     return TASKS[name]

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from pine_engine.blocks import BlockLayout
 from pine_engine.errors import InputError
+from pine_engine.given import one_or_more, whole_number
 from pine_engine.layout import TokenLayout
 from pine_engine.plan import MASKED, AttentionPlan, who_sees_whom
 
@@ -24,6 +25,12 @@ class TokenRange:
     first: int
     stop: int
 
+    def __post_init__(self) -> None:
+        """Raises InputError for what is no whole number."""
+        for name in ("layer", "head", "first", "stop"):
+            number = whole_number(getattr(self, name), f"{name} of a token range")
+            object.__setattr__(self, name, number)
+
 
 @dataclass(frozen=True)
 class TraceRequest:
@@ -35,6 +42,13 @@ class TraceRequest:
 
     token_ranges: tuple[TokenRange, ...] = ()
     alternatives: int = 5
+
+    def __post_init__(self) -> None:
+        """A single range is made a tuple. Raises InputError for what are no ranges or is no number."""
+        advice = "give TokenRange(layer, head, first, stop), one or several"
+        ranges = one_or_more(self.token_ranges, TokenRange, "token range", advice, least=0)
+        object.__setattr__(self, "token_ranges", ranges)
+        object.__setattr__(self, "alternatives", whole_number(self.alternatives, "number of alternatives"))
 
     def check(self, num_layers: int, num_heads: int, num_tokens: int) -> None:
         """Raises InputError if a range lies outside the model or the prompt with its answer."""

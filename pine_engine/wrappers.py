@@ -7,7 +7,7 @@ docs/specification.md section 8; everything done differently for two of them is 
 from dataclasses import dataclass
 from typing import Literal
 
-from pine_engine.errors import InputError
+from pine_engine.given import Table
 
 OrderKind = Literal["full", "cyclic", "sampled"]
 """Which orders of k documents are run: all k!, the k rotations, or a random sample."""
@@ -148,11 +148,9 @@ _ROWS = (
     ),
 )
 
-WRAPPERS: dict[str, Wrapper] = {row.name: row for row in _ROWS}
+WRAPPERS: dict[str, Wrapper] = Table("wrapper", _ROWS)
 
 
 def get_wrapper(name: str) -> Wrapper:
     """The wrapper of that name. Raises InputError for an unknown one."""
-    if name not in WRAPPERS:
-        raise InputError(f"unknown wrapper {name!r}; choose from: {', '.join(WRAPPERS)}")
     return WRAPPERS[name]

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -181,8 +181,16 @@ def attention_of(model: PreTrainedModel, name: str) -> Iterator[None]:
         model.set_attn_implementation(before)
 
 
-def defined_logits(model: PreTrainedModel, layout: TokenLayout, method: str) -> Tensor:
-    """Logits (n, V) of every token of the prompt under a method. Source: specification 1, 3."""
+def defined_logits(
+    model: PreTrainedModel,
+    layout: TokenLayout,
+    method: str,
+    observe: Callable[[int, int, Tensor], None] = lambda *_: None,
+) -> Tensor:
+    """Logits (n, V) of every token of the prompt under a method. Source: specification 1, 3.
+
+    observe: called with layer, head and the unrotated scores (n, n).
+    """
     rotary = next(module for module in model.modules() if hasattr(module, "inv_freq"))
     ids = torch.tensor(layout.ids)[None]
 
@@ -198,13 +206,15 @@ def defined_logits(model: PreTrainedModel, layout: TokenLayout, method: str) -> 
         output = torch.empty_like(query)
         for head in range(len(query)):
             raw = query[head] @ key[head // group].T * scaling
+            observe(cast(int, module.layer_idx), head, raw)
             for index in range(layout.num_tokens):
-                own, keys_at, _ = positions_seen(layout, method, index, raw)
+                own, keys_at, weights = positions_seen(layout, method, index, raw)
                 visible = sorted(keys_at)
                 keys = rotated_key[visible, head // group, [keys_at[j] for j in visible]]
                 scores = keys @ rotated_query[index, head, own] * scaling
                 if softcap is not None:
                     scores = (scores / softcap).tanh() * softcap
+                scores = scores + scores.new_tensor([weights.get(key, 1.0) for key in visible]).log()
                 output[head, index] = scores.softmax(-1) @ value[head // group, visible]
         return output
 

@@ -121,7 +121,8 @@ def positions_seen(
         if mine is not None:
             starts[mine] = end - len(spans[mine])
     else:
-        starts = _ranked_starts(layout, spans, index, mine, raw, reverse=method == "pine_reversed")
+        importance = importance_seen(layout, index, raw)
+        starts = _ranked_starts(layout, spans, mine, importance, reverse=method == "pine_reversed")
 
     for d, span in enumerate(spans):
         isolated = method.startswith(("nia", "pcw", "sp"))
@@ -136,19 +137,29 @@ def positions_seen(
     return starts[mine] + index - spans[mine].start, seen, weights
 
 
-def _ranked_starts(
-    layout: TokenLayout, spans: list[range], index: int, mine: int | None, raw: Tensor, *, reverse: bool
-) -> list[int]:
-    """PINE's start of each document as seen by a query. Source: specification 3.5."""
-    queries = [index] if mine is None else list(spans[mine])
-    others = [d for d in range(len(spans)) if d != mine]
-    columns = [j for d in others for j in spans[d]]
-    importance = dict.fromkeys(others, 0.0)
+def importance_seen(layout: TokenLayout, index: int, raw: Tensor) -> dict[int, float]:
+    """PINE's importance of each document but its own for a query. Source: specification 3.5.
+
+    raw: (n, n) unrotated scores of a head.
+    """
+    spans = [layout.document_slice(d) for d in range(layout.num_documents)]
+    mine = next((d for d, span in enumerate(spans) if span.start <= index < span.stop), None)
+    queries = [index] if mine is None else range(spans[mine].start, spans[mine].stop)
+    tokens = {d: range(span.start, span.stop) for d, span in enumerate(spans) if d != mine}
+    columns = [j for each in tokens.values() for j in each]
+    importance = dict.fromkeys(tokens, 0.0)
     for i in queries:
         weights = dict(zip(columns, raw[i, columns].softmax(-1).tolist(), strict=True))
-        for d in others:
-            importance[d] += sum(weights[j] for j in spans[d]) / len(spans[d])
-    closest_first = sorted(others, key=lambda d: importance[d] if reverse else -importance[d])
+        for d, each in tokens.items():
+            importance[d] += sum(weights[j] for j in each) / len(each)
+    return importance
+
+
+def _ranked_starts(
+    layout: TokenLayout, spans: list[range], mine: int | None, importance: dict[int, float], *, reverse: bool
+) -> list[int]:
+    """PINE's start of each document as seen by a query. Source: specification 3.5."""
+    closest_first = sorted(importance, key=lambda d: importance[d] if reverse else -importance[d])
     if mine is not None:
         closest_first.insert(0, mine)
     starts = [0] * len(spans)

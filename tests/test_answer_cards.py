@@ -8,6 +8,7 @@ import gradio as gr
 import pytest
 
 import app
+from pine_engine.extras import how_to_install
 from pine_engine.tasks import TASKS, get_task
 from tests.running import one_run
 from tests.viz_reading import HOSTILE, assert_harmless, read_html
@@ -202,7 +203,7 @@ def test_without_rdkit_the_card_says_what_to_install(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "rdkit", None)
     monkeypatch.setitem(sys.modules, "rdkit.Chem", None)
     (said,) = readings(shown_html(shown("CO", "qm9")))
-    assert said == "not drawn: RDKit is not installed; `pip install 'pine-explorer[molecules]'`"
+    assert said == f"not drawn: RDKit is not installed; {how_to_install('rdkit')}"
 
 
 # Models of tasks

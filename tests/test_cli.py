@@ -398,6 +398,30 @@ def test_conformance_exits_with_1_beyond_tolerance(pine: Run, tmp_path: Path) ->
     assert outcome.json["conforms"] is False
 
 
+def test_a_bad_case_does_not_keep_the_others_from_being_checked(pine: Run, tmp_path: Path) -> None:
+    for name in ("s1_llama_k2", "s2_llama_k3", "s3_qwen2_k5"):
+        shutil.copytree(GOLDEN / name, tmp_path / name)
+    (tmp_path / "s2_llama_k3" / "weights.safetensors").write_bytes(b"damaged")
+    outcome = pine("conformance", tmp_path, "--json")
+    assert outcome.status == 2
+    assert [case["conforms"] for case in outcome.json["cases"]] == [True, False, True]
+    assert outcome.json["conforms"] is False
+    bad = outcome.json["cases"][1]
+    assert list(bad) == ["case", "problem", "conforms"]
+    assert bad["case"] == "s2_llama_k3"
+    assert bad["problem"].startswith(f"{tmp_path}/s2_llama_k3 is not a complete conformance case: ")
+    assert outcome.stderr == f"pine_engine: {bad['problem']}\n"
+
+    in_table = pine("conformance", tmp_path)
+    assert (in_table.status, in_table.stderr) == (2, outcome.stderr)
+    assert in_table.stdout.count("yes") == 3 * 2 and "no" not in in_table.stdout.split()
+
+    # What was checked and does not hold says more than what could not be.
+    weights = load_file(file := tmp_path / "s3_qwen2_k5" / "weights.safetensors")
+    save_file({**weights, "model.norm.weight": weights["model.norm.weight"] + 1}, file)
+    assert pine("conformance", tmp_path, "--json").status == 1
+
+
 @pytest.mark.parametrize(
     ("verb", "announced"), [("compare", 4), ("verify", 6), ("conformance", 4)]
 )  # fmt: skip

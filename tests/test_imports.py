@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 FLOW = [
-    *("errors", "architecture", "methods", "prompt", "scoring", "tasks", "layout", "plan"),
+    *("errors", "given", "extras", "architecture", "methods", "prompt", "scoring", "tasks", "layout", "plan"),
     *("rope", "blocks", "kv_cache", "trace", "attention", "state", "recording"),
     *("forward", "continuation", "prefill", "events"),
     *(
@@ -22,6 +22,7 @@ FLOW = [
         "models",
         "available",
         "streaming",
+        "finite",
         "run",
         "engine",
     ),

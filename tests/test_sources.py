@@ -15,6 +15,7 @@ from pyarrow import parquet
 
 from pine_engine.errors import InputError
 from pine_engine.evaluation.examples import Example, read_examples
+from pine_engine.extras import how_to_install
 from pine_engine.prompt import Document
 from pine_engine.sources.math_problems import convert_gsm8k
 from pine_engine.sources.molecule_table import convert_molecules
@@ -402,7 +403,7 @@ def test_without_the_extra_the_sentence_says_how_to_install_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(InputError, match=r"datasets is not installed.*pip install 'pine-explorer\[data\]'"):
+    with pytest.raises(InputError, match=f"datasets is not installed.*{how_to_install('datasets')}"):
         list(read_parquet(tmp_path / "any"))
 
 

@@ -15,6 +15,7 @@ from pypdf.generic import DictionaryObject, NameObject, StreamObject
 
 from pine_engine import pdf, user_data
 from pine_engine.errors import InputError
+from pine_engine.extras import how_to_install
 from pine_engine.prompt import Document
 from pine_engine.user_data import read_documents
 
@@ -266,6 +267,4 @@ def test_without_pypdf_the_other_files_are_read(write: Write, monkeypatch: pytes
     monkeypatch.setitem(sys.modules, "pypdf", None)
     assert read_documents([write("a.txt", "one")]) == [Document("one", "a")]
     path = write("b.pdf", pdf_bytes("Read me."))
-    requirements = (Path(__file__).parents[1] / "requirements.txt").read_text(encoding="utf-8")
-    (pinned,) = (line for line in requirements.splitlines() if line.startswith("pypdf=="))
-    assert refusal(path) == f"b.pdf cannot be read: pypdf is not installed; run `pip install {pinned}`"
+    assert refusal(path) == f"b.pdf cannot be read: pypdf is not installed; {how_to_install('pypdf')}"

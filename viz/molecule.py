@@ -26,7 +26,7 @@ def molecule_svg(smiles: str, *, width: int = 240, height: int = 180) -> str | N
         drawing = importlib.import_module("rdkit.Chem.Draw.rdMolDraw2D")
         importlib.import_module("rdkit.RDLogger").DisableLog("rdApp.*")
     except ImportError as error:
-        raise ImportError("RDKit is not installed; `pip install 'pine-explorer[molecules]'`") from error
+        raise ImportError("RDKit is not installed; run `pip install rdkit==2026.9.1`") from error
     if not 0 < len(smiles) <= LONGEST or any(letter.isspace() for letter in smiles):
         return None
     molecule = chem.MolFromSmiles(smiles)

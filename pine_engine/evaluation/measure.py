@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 
-from pine_engine.batch import ReadPrompt, Written, write_answers
+from pine_engine.batch import Failed, ReadPrompt, Written, write_answers
 from pine_engine.calibration import calibrated_prompt
 from pine_engine.engine import BATCH_ROWS, Engine
-from pine_engine.errors import InputError
+from pine_engine.errors import InputError, ModelError
 from pine_engine.evaluation.arrangements import AS_IS
 from pine_engine.evaluation.combining import Prior, Said, combine
 from pine_engine.evaluation.examples import Example
@@ -38,9 +38,9 @@ def measure(
     """Measures examples; yields each Record as soon as it is there, and PrefillProgress between them.
 
     options, and what is raised for them: as for choose(). done: records that are there already.
-    A prompt is read once for its answer and its log-probabilities; what cannot be read or arranged becomes a
-    record with an error. The model runs in a thread of its own; closing the generator stops it within one
-    layer.
+    A prompt is read once for its answer and its log-probabilities; what cannot be read or arranged, or has
+    logits that are not finite, becomes a record with an error. The model runs in a thread of its own; closing
+    the generator stops it within one layer.
     """
     return in_thread(Measurement(engine, examples, choose(examples, **options), done).work)
 
@@ -144,6 +144,7 @@ class _ExampleWork:
         self._written_to = {job for line in self._plan.lines for job in line.jobs}
         self._read: dict[Job, _Read] = {}
         self._written: dict[Line, Written] = {}
+        self._failed: dict[Job | Line, str] = {}
 
     def run(self) -> None:
         """Emits the example's records."""
@@ -158,7 +159,10 @@ class _ExampleWork:
             for _ in self._compute(results):
                 for result in [one for one in waiting if self._is_there(one)]:
                     del waiting[result]
-                    self._record(result, shared)
+                    if error := self._error_of(result):
+                        self._fail(result, error)
+                    else:
+                        self._record(result, shared)
         except torch.OutOfMemoryError:
             for result in waiting:
                 self._fail(result, "the device ran out of memory; measure with shorter prompts or answers")
@@ -232,28 +236,40 @@ class _ExampleWork:
             batch_size=batch_width(self._plan.num_rows),
             on_layer=lambda _: stop_if(self._cancelled),
         ):
-            self._written[lines[written.index]] = written
+            if isinstance(written, Failed):
+                self._failed[lines[written.index]] = str(written.error)
+            else:
+                self._written[lines[written.index]] = written
             yield
 
     def _read_prompt(self, reader: Reader, job: Job) -> Reading:
         """Reads a prompt and takes the log-probabilities that are asked for; the row is left as it was."""
         reading = reader.read(job)
         began = time.perf_counter()
-        logprobs = {
-            text: self._engine.score_answer(
-                reading.row,
-                reading.logits,
-                text,
-                self._tokens(text),
-                on_layer=lambda _: stop_if(self._cancelled),
-            ).total
-            for text in self._given[job]
-        }
+        logprobs: dict[str, float] = {}
+        try:
+            for text in self._given[job]:
+                logprobs[text] = self._engine.score_answer(
+                    reading.row,
+                    reading.logits,
+                    text,
+                    self._tokens(text),
+                    on_layer=lambda _: stop_if(self._cancelled),
+                ).total
+        except ModelError as error:
+            self._failed[job] = str(error)
         self._read[job] = _Read(reading.alone_s, reading.spent_s + time.perf_counter() - began, logprobs)
         return reading
 
     def _is_there(self, result: Result) -> bool:
-        return result.jobs.keys() <= self._read.keys() and result.lines.keys() <= self._written.keys()
+        """Whether all that the result needs was computed, or failed."""
+        written = self._written.keys() | self._failed.keys()
+        return result.jobs.keys() <= self._read.keys() and result.lines.keys() <= written
+
+    def _error_of(self, result: Result) -> str | None:
+        """Why a result cannot be, if a part of it has failed."""
+        needed = (*result.jobs, *result.lines)
+        return next((self._failed[one] for one in needed if one in self._failed), None)
 
     def _record(self, result: Result, shared: Mapping[Job | Line, int]) -> None:
         """Emits the records of a result, the first of them as computed. shared: by how many results."""

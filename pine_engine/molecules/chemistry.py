@@ -4,8 +4,10 @@ import importlib
 from typing import Any
 
 from pine_engine.errors import InputError
+from pine_engine.extras import how_to_install
 
-ADVICE = "install it with `pip install 'pine-explorer[molecules]'`"
+ADVICE = how_to_install("rdkit", "scikit-learn")
+"""Both, since what reads molecules goes on to judge them."""
 
 
 def rdkit(module: str) -> Any:

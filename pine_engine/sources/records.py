@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from pine_engine.errors import InputError
+from pine_engine.extras import how_to_install
 
 MAX_UNPACKED = 500_000_000
 """Most bytes that a file is read to, unpacked; a small packed file can hold a disk full of zeros."""
@@ -97,8 +98,7 @@ def require_datasets() -> Any:
         import datasets
     except ImportError as error:
         raise InputError(
-            "the package datasets is not installed, which reads this set; "
-            "pip install 'pine-explorer[data]', or: pip install datasets"
+            f"the package datasets is not installed, which reads this set; {how_to_install('datasets')}"
         ) from error
     return datasets
 
