@@ -13,5 +13,9 @@ class ModelError(PineError):
     """A model cannot be found, loaded, or is of a kind that is not supported."""
 
 
+class WriteError(PineError):
+    """What was computed cannot be kept, such as on a full disk."""
+
+
 class Cancelled(PineError):  # noqa: N818 - it ends a run the user stopped; calling that an error would be wrong
     """A run was stopped before it was done."""

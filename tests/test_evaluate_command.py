@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -21,8 +22,8 @@ from rich.console import Console
 
 from pine_engine import cli, terminal
 from pine_engine.engine import Engine
-from pine_engine.evaluation import processes
-from pine_engine.evaluation.records import Key, read_records, read_run
+from pine_engine.evaluation import processes, records
+from pine_engine.evaluation.records import Key, open_records, read_records, read_run
 from tests.commands import Outcome, Run
 
 ROOT = Path(cli.__file__).parents[1]
@@ -118,6 +119,64 @@ def test_without_json_it_prints_a_table(case: Case, monkeypatch: pytest.MonkeyPa
     table = case.run("--methods", "vanilla,pine", "--orders", "as-is,gold-last", "--max-new-tokens", 3).stdout
     for words in ("vanilla", "pine", "generated", "logprob", "mean [95 %]", "worst", "gold-last", "changes"):
         assert words in table
+
+
+def test_the_table_has_no_accuracy_where_no_verdict_can_be_read(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terminal.stdout, "width", 200)
+    pair = {"documents": [{"text": "Sun."}, {"text": "No."}], "gold_index": 1, "answers": ["B"]}
+    write(case.data, [{**ROWS[0], **pair, "system": "Judge."}])
+    options = (
+        "--task",
+        "judge_pair",
+        "--methods",
+        "pine",
+        "--orders",
+        "as-is,swapped",
+        "--measure",
+        "generate",
+    )
+    table = case.run(*options, "--max-new-tokens", 3).stdout
+    assert "none read" in table and "unread" in table and "0.5" not in table
+
+
+def test_one_run_has_all_that_the_tables_of_judges_need(case: Case) -> None:
+    pairs = [
+        {
+            **ROWS[0],
+            "id": f"p{index}",
+            "system": "Judge.",
+            "documents": [{"text": f"Sun {index}."}, {"text": "No."}],
+            "gold_index": index % 2,
+            "answers": ["AB"[index % 2]],
+            "meta": {"subset": ("math-prm", "hep-go", "donotanswer")[index]},
+        }
+        for index in range(3)
+    ]
+    write(case.data, pairs)
+    options = (
+        "--task",
+        "judge_pair",
+        "--methods",
+        "vanilla,pine",
+        "--orders",
+        "judge",
+        "--max-new-tokens",
+        3,
+    )
+    report = case.run(*options, "--json").json
+    assert (report["records"], report["missing"]) == (3 * 3 * 2, 0)
+    assert {record.arrangement for record in read_records(case.out)} == {
+        "gold-first", "gold-last", "shuffled:0"
+    }  # fmt: skip
+    assert read_run(case.out).arrangements == ("judge",)
+    measures = report["summary"]["tasks"][0]["methods"][0]["measures"]
+    scenarios = {one["name"]: one for one in measures[1]["scenarios"]}
+    assert len(scenarios) == 5 and {one["value"]["n"] for one in scenarios.values()} == {3}
+    for one in scenarios.values():
+        assert [section["name"] for section in one["sections"]] == ["Safety", "Reasoning"]
+    assert case.run(*options, "--json").json["records"] == 18
 
 
 @dataclass
@@ -217,6 +276,50 @@ def test_being_stopped_is_said_and_loses_no_record(
     assert case.outcomes("computed") == expected
 
 
+@contextmanager
+def files_no_larger_than(size: int) -> Iterator[None]:
+    """As on a disk that is nearly full: what goes beyond is not written."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("room", [0, 300, 5_000, 12_345])
+def test_a_full_disk_is_said_and_loses_no_record(case: Case, room: int) -> None:
+    case.run()
+    expected = case.outcomes("computed")
+    whole = (case.out / "records.0.jsonl").stat().st_size
+    case.out = case.out.with_name("full")
+    case.run(*OPTIONS, "--limit", 1)
+    file = case.out / "records.0.jsonl"
+    before = file.read_bytes()
+    assert len(before) + room < whole
+    with files_no_larger_than(len(before) + room):
+        outcome = case.run()
+        again = case.run()
+    kept = len(read_records(case.out))
+    assert file.read_bytes().startswith(before) and NUM_RECORDS // 5 <= kept < NUM_RECORDS
+    assert (outcome.status, outcome.stdout) == (1, "")
+    assert outcome.stderr == again.stderr
+    assert outcome.stderr == (
+        f"{file} cannot be written: File too large; {kept} of {NUM_RECORDS} records are in {case.out}, "
+        "and the same command goes on from there once it can be written again\n"
+    )
+    assert case.run().json["records"] == NUM_RECORDS
+    assert case.outcomes("computed") == expected
+
+
+def test_a_disk_that_is_full_from_the_start_is_said_and_nothing_is_left_on_it(case: Case) -> None:
+    with files_no_larger_than(400):  # what is said has room there, and the settings have none
+        outcome = case.run()
+    assert outcome.status == 2
+    assert f"{case.out} cannot be written: File too large; give another folder" in outcome.stderr
+    assert [*case.out.iterdir()] == []
+
+
 def test_errors_are_counted_and_the_other_examples_measured(case: Case) -> None:
     write(case.data, [{**ROWS[0], "id": "long", "documents": [{"text": "a" * 900}]}, *ROWS[:2]])
     outcome = case.run("--methods", "pine", "--max-new-tokens", 3, "--json")
@@ -289,6 +392,30 @@ def test_a_folder_of_another_run_is_refused(case: Case) -> None:
     )
 
 
+def test_a_folder_in_which_a_run_is_writing_is_refused(case: Case) -> None:
+    case.run(*OPTIONS, "--limit", 2)
+    file = case.out / "records.0.jsonl"
+    before = file.read_bytes()
+    with open_records(case.out):
+        outcome = case.run()
+    assert (outcome.status, outcome.stdout) == (2, "")
+    assert outcome.stderr == (
+        f"pine_engine: another `evaluate` is writing {file}; wait until it has ended, or give another "
+        "folder\n"
+    )
+    assert file.read_bytes() == before
+    assert case.run().json["records"] == NUM_RECORDS == file.read_bytes().count(b"\n")
+
+
+def test_a_file_system_without_locks_is_told(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "lock", lambda _: False)
+    outcome = case.run()
+    assert outcome.json["records"] == NUM_RECORDS
+    assert outcome.stderr == (
+        f"{case.out} is on a file system without locks; start no second run in it while this one writes\n"
+    )
+
+
 # several processes
 
 
@@ -334,15 +461,12 @@ def test_two_processes_make_the_records_of_one(case: Case) -> None:
     assert shares == [{"q0", "q2", "q4"}, {"q1", "q3"}]
 
 
-@pytest.mark.timeout(600)
-def test_a_process_that_dies_is_reported_and_loses_only_its_example(case: Case) -> None:
-    """Without a launcher, which would end the others: the main process itself must notice."""
-    write(case.data, [{**ROWS[number % 5], "id": f"q{number:02}"} for number in range(24)])
-    options = ("--methods", "vanilla", "--max-new-tokens", "40", "--json")
+def start_two(case: Case, *options: str) -> list[subprocess.Popen[str]]:
+    """Two processes of one run, without a launcher."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
-    started = [
+    return [
         subprocess.Popen(
             [sys.executable, "-m", "pine_engine", "evaluate", *case.arguments(*options)],
             cwd=ROOT,
@@ -356,6 +480,29 @@ def test_a_process_that_dies_is_reported_and_loses_only_its_example(case: Case) 
         )
         for rank in (0, 1)
     ]  # fmt: skip
+
+
+@pytest.mark.timeout(600)
+def test_all_processes_are_refused_where_one_meets_another_run(case: Case) -> None:
+    """The second one does; the first one alone would have begun."""
+    case.run(*OPTIONS, "--limit", 1)
+    before = (case.out / "records.0.jsonl").read_bytes()
+    with open_records(case.out, 1, 2):
+        started = start_two(case, *OPTIONS)
+        said = [process.communicate(timeout=200) for process in started]
+    assert [process.returncode for process in started] == [2, 2]
+    assert [stdout for stdout, _ in said] == ["", ""]
+    assert f"another `evaluate` is writing {case.out / 'records.1.jsonl'}" in said[0][1]
+    assert "another `evaluate`" not in said[1][1]
+    assert (case.out / "records.0.jsonl").read_bytes() == before
+
+
+@pytest.mark.timeout(600)
+def test_a_process_that_dies_is_reported_and_loses_only_its_example(case: Case) -> None:
+    """Without a launcher, which would end the others: the main process itself must notice."""
+    write(case.data, [{**ROWS[number % 5], "id": f"q{number:02}"} for number in range(24)])
+    options = ("--methods", "vanilla", "--max-new-tokens", "40", "--json")
+    started = start_two(case, *options)
     main, worker = started
     try:
         theirs = case.out / "records.1.jsonl"

@@ -36,10 +36,11 @@ FLOW = [
 
 SUB_FLOWS = {
     "evaluation": [
-        *("examples", "arrangements", "records", "rewardbench", "settings", "jobs", "reading"),
+        *("examples", "arrangements", "file_lock", "records", "rewardbench", "settings", "jobs", "reading"),
         *("combining", "priors", "measure"),
-        *("verdicts", "bootstrap", "grid", "results", "view", "sections", "outcome", "cost", "summary"),
-        *("processes", "evaluate_command", "published", "paper_models", "runs", "tables", "entries"),
+        *("method_names", "verdicts", "intervals", "bootstrap", "grid", "results", "view", "slots"),
+        *("sections", "published", "published_subsets", "scenarios", "outcome", "cost", "summary"),
+        *("processes", "tables", "evaluate_command", "paper_models", "runs", "entries"),
         *("task_tables", "judge_tables", "slot_tables", "findings", "paper_tables"),
         *("molecule_tables", "report_parts"),
         "report_command",

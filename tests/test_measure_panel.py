@@ -17,12 +17,12 @@ from pine_engine.evaluation.measure import measure
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.summary import summarize
 from pine_engine.methods import METHODS, get_methods
-from tests.records import swept
+from tests.records import judged, sweep, swept
 from tests.running import one_run
 from tests.tokenizers import letter_tokenizer
 from tests.viz_reading import HOSTILE, assert_harmless, read_html, table_cells
 from tests.widgets import built
-from viz.chart import Series
+from viz.chart import Across, Series
 from viz.measured import MeasuredRow, MeasuredTable, SlotCurve, in_short, measured_tables, slot_picture
 from viz.page import measuring
 from viz.page.data_sets import (
@@ -46,7 +46,7 @@ from viz.page.running import run_with_engine
 from viz.page.runs import StopFlag
 from viz.page.source import EngineSource
 from viz.page.speed import in_words
-from viz.page.tabulating import slot_curve, tabulate
+from viz.page.tabulating import slot_curves, tabulate
 
 SETS = [name for _, name in built_in_choices()]
 
@@ -321,8 +321,14 @@ def test_the_last_table_has_the_summary_and_says_it_in_short(
     (of_task,) = summarize(records).tasks
     pine = of_task.methods[1].measure("logprob")
     assert pine is not None
-    shown = cells(views[-1].tables or "")[3][2]
-    assert shown == f"{pine.mean.mean:.2f}{pine.mean.low:.2f} to {pine.mean.high:.2f}"
+    nats = cells(views[-1].tables or "")[3][2]
+    assert nats == f"{pine.mean.mean:.2f}" and pine.mean.interval is None, "two rows are too few"
+    answered = of_task.methods[1].measure("generated")
+    assert answered is not None and answered.mean.interval is not None
+    low, high = answered.mean.interval
+    shares = cells(views[-1].tables or "")[1][2]
+    assert shares == f"{100 * answered.mean.mean:.0f} %{100 * low:.0f} % to {100 * high:.0f} %"
+    assert "Log-probabilities have one from 10 rows on." in root.text
     assert "PINE has" in read_html(views[-1].findings or "").with_class("pine-findings")[0].text
 
 
@@ -332,35 +338,23 @@ def test_pine_changes_no_answer_and_its_line_is_flat(records: tuple[Record, ...]
     by_label = {row.label: row for row in answers.rows}
     assert (by_label["PINE"].changed, by_label["PINE"].compared) == (0, 2)
     assert logprobs.rows[1].changed is None
-    curve = slot_curve(records, "tiny")
-    assert curve is not None and curve.slots == (0, 3)
+    (curve,) = slot_curves(records, planned, "tiny")
+    assert (curve.slots, curve.num_documents, curve.levels) == ((0, 3), 4, ())
     vanilla, pine = curve.lines
     assert pine.values[0] == pine.values[1] != vanilla.values[0] != vanilla.values[1]
 
 
 def test_means_by_hand() -> None:
-    def record(example: str, order: str, slot: int, text: str, score: float, logprob: float) -> Record:
-        return Record(
-            example=example,
-            task="retrieval_qa",
-            method="pine",
-            arrangement=order,
-            entered=(0, 1),
-            order=(0, 1),
-            gold_slot=slot,
-            num_documents=2,
-            text=text,
-            parsed=text,
-            score=score,
-            answer_logprob=logprob,
-        )
+    def record(example: str, slot: int, text: str, score: float, logprob: float) -> Record:
+        found = swept(example, "pine", slot, k=2, score=score, logprob=logprob, text=text)
+        return found.model_copy(update={"arrangement": ("as-is", "reversed")[slot]})
 
     found = [
-        record("a", "as-is", 0, "x", 1.0, -1.0),
-        record("a", "reversed", 1, "y", 0.0, -4.0),
-        record("b", "as-is", 1, "z", 1.0, -2.0),
-        record("b", "reversed", 0, "z", 1.0, -6.0),
-        record("c", "as-is", 0, "z", 0.0, -5.0),
+        record("a", 0, "x", 1.0, -1.0),
+        record("a", 1, "y", 0.0, -4.0),
+        record("b", 0, "z", 1.0, -2.0),
+        record("b", 1, "z", 1.0, -6.0),
+        record("c", 0, "z", 0.0, -5.0),
     ]
     planned = dict.fromkeys((example, "pine", order) for example in "abc" for order in ("as-is", "reversed"))
     answers, logprobs = tabulate(found, planned)
@@ -368,12 +362,64 @@ def test_means_by_hand() -> None:
     assert row.values == pytest.approx((2 / 3, 1 / 2)) and row.mean == pytest.approx(3 / 5)
     assert (row.changed, row.compared) == (1, 2)
     assert logprobs.rows[0].values == pytest.approx((-8 / 3, -5))
-    curve = slot_curve(found, "")
-    assert curve is not None and curve.lines[0].values == pytest.approx((-4, -3))
+    (curve,) = slot_curves(found, planned, "")
+    assert curve.lines[0].values == pytest.approx((-1.5, -5)), "c is not done in both orders"
     without = [one.model_copy(update={"answer_logprob": None}) for one in found]
-    share = slot_curve(without, "")
-    assert share is not None and share.lines[0].values == pytest.approx((200 / 3, 50))
-    assert slot_curve(found[:1], "") is None
+    (share,) = slot_curves(without, planned, "")
+    assert share.lines[0].values == pytest.approx((100, 50))
+    assert slot_curves(found[:1], planned, "") == []
+
+
+def test_the_curve_of_the_page_is_that_of_the_report() -> None:
+    """Two sizes, one row of each not done yet, and a shuffle of the others."""
+    records = [*sweep(5, ["vanilla", "pine"], lambda i, method, slot: -i - slot * (method == "vanilla"), k=3)]
+    larger = sweep(4, ["vanilla", "pine"], lambda i, method, slot: -2 * i - slot * (method == "vanilla"), k=4)
+    records += [one.model_copy(update={"example": f"{one.example} of 4"}) for one in larger]
+    planned = {one.key for one in records}
+    shuffled = [
+        one.model_copy(update={"arrangement": "shuffled:1", "answer_logprob": one.answer_logprob - 0.25})
+        for one in records
+        if one.gold_slot == 2 and one.answer_logprob is not None and one.method == "vanilla"
+    ]
+    flat = [one.model_copy(update={"arrangement": "shuffled:1"}) for one in records
+            if one.gold_slot == 2 and one.method == "pine"]  # fmt: skip
+    planned |= {one.key for one in (*shuffled, *flat)}
+    missing = {("q-4", "pine", "gold-at:1"), ("q-1 of 4", "vanilla", "shuffled:1")}
+    there = [one for one in (*records, *shuffled, *flat) if one.key not in missing]
+    (task,) = summarize([one for one in there if one.example not in ("q-4", "q-1 of 4")]).tasks
+    curves = slot_curves(there, planned, "")
+    assert [curve.num_documents for curve in curves] == [3, 4]
+    for curve in curves:
+        for line, method in zip(curve.lines, task.methods, strict=True):
+            measure = method.measure("logprob")
+            assert measure is not None
+            means = [one.value.mean for one in measure.slots if one.num_documents == curve.num_documents]
+            assert line.values == pytest.approx(means)
+        (level,) = curve.levels
+        (expected,) = [one for one in task.methods[0].measures[-1].shuffles
+                       if one.num_documents == curve.num_documents]  # fmt: skip
+        assert level.label == "Vanilla, shuffled" and level.value == pytest.approx(expected.value.mean)
+
+
+def test_verdicts_that_cannot_be_read_have_no_score() -> None:
+    """Half a point each is no accuracy: not in an order, nor on the whole."""
+    records = [
+        judged(example, method, order, "A" if (example, method, order) == ("b", "pine", "as-is") else None)
+        for example in "ab"
+        for method in ("vanilla", "pine")
+        for order in ("as-is", "swapped")
+    ]
+    planned = {record.key for record in records}
+    for summary in (None, summarize(records)):
+        (table,) = tabulate(records, planned, summary)
+        vanilla, pine = sorted(table.rows, key=lambda row: row.label != "Vanilla")
+        assert (vanilla.values, vanilla.mean, vanilla.interval) == ((None, None), None, None)
+        assert (vanilla.unread, vanilla.answered, vanilla.compared) == (4, 4, 0)
+        assert dict(zip(table.orders, pine.values, strict=True)) == {"as-is": 0.75, "swapped": None}
+        assert (pine.unread, pine.compared, pine.changed) == (3, 1, 1)
+        html = measured_tables([table], done=8, planned=8)
+        assert "cannot be read" in read_html(html).text and "4 of 4" in read_html(html).text
+        assert "50 %" not in html
 
 
 def test_answers_that_nothing_says_are_right_are_still_compared(engine: Engine) -> None:
@@ -502,11 +548,19 @@ def test_nats_have_no_percent_and_no_answers() -> None:
 
 def test_the_curve_has_a_point_for_every_slot_and_its_numbers() -> None:
     curve = SlotCurve(
-        "nats", "tiny", (0, 2), (Series("PINE", (-1.0, -1.0), 0), Series("NIA", (-2.0, None), 1))
+        "nats",
+        "tiny",
+        4,
+        (0, 2),
+        (Series("PINE", (-1.0, -1.0), 0), Series("NIA", (-2.0, None), 1)),
+        (Across("NIA, shuffled", -1.5, 1),),
     )
-    root = read_html(slot_picture(curve))
-    assert len(root.with_class("pine-point")) == 3
+    html = slot_picture(curve)
+    root = read_html(html)
+    assert len(root.with_class("pine-point")) == 4
     assert "slot of the document with the answer" in root.text and "tiny." in root.text
+    assert "A thin line across: shuffled documents." in root.text
+    assert '["NIA, shuffled","any",-1.5]' in html
 
 
 def test_no_finding_is_no_heading() -> None:
@@ -518,7 +572,8 @@ def test_hostile_names_are_shown_as_text(text: str) -> None:
     shown = replace(table(), title=text, orders=(text, "b"), rows=(replace(table().rows[0], label=text),))
     assert_harmless(measured_tables([shown], done=1, planned=1, note=text))
     assert_harmless(in_short([text]))
-    assert_harmless(slot_picture(SlotCurve(text, text, (0, 1), (Series(text, (1.0, 2.0), 0),))))
+    levels = (Across(text, 1.0, 0),)
+    assert_harmless(slot_picture(SlotCurve(text, text, 4, (0, 1), (Series(text, (1.0, 2.0), 0),), levels)))
 
 
 @pytest.mark.parametrize(

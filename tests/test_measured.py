@@ -7,8 +7,8 @@ import pytest
 
 from pine_engine.errors import InputError
 from pine_engine.evaluation.grid import make_grid
+from pine_engine.evaluation.method_names import method_label, method_mark
 from pine_engine.evaluation.summary import summarize
-from pine_engine.evaluation.tables import method_label, method_mark
 from pine_engine.measured import NUM_MEASURED, find_measured, measured_method, measured_methods
 from pine_engine.methods import METHODS, get_methods
 from pine_engine.wrappers import WRAPPERS

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,19 +18,27 @@ from hypothesis import strategies as st
 from pine_engine import cli
 from pine_engine.errors import InputError
 from pine_engine.evaluation import published
-from pine_engine.evaluation.bootstrap import Estimate
 from pine_engine.evaluation.findings import findings
+from pine_engine.evaluation.intervals import Estimate, share
 from pine_engine.evaluation.molecule_tables import TASK, read_molecule_report
-from pine_engine.evaluation.paper_tables import overhead_beside, paper_part, same_model, shuffle_and_mean
+from pine_engine.evaluation.paper_tables import (
+    overhead_beside,
+    paper_part,
+    same_model,
+    same_subsets,
+    shuffle_and_mean,
+)
+from pine_engine.evaluation.published_subsets import subset_scores
 from pine_engine.evaluation.records import Record, RunInfo, Writer
 from pine_engine.evaluation.report_command import draw, make_report, report_files
 from pine_engine.evaluation.report_parts import report_parts
 from pine_engine.evaluation.results import Measure
+from pine_engine.evaluation.rewardbench import SUBSETS
 from pine_engine.evaluation.runs import Run, read_runs, repeat_command, run_labels
 from pine_engine.evaluation.summary import summarize
 from pine_engine.evaluation.tables import Part, Table, estimated, signed, task_label, without_lone_run
 from pine_engine.molecules.rows import PROPERTIES
-from tests.records import SWAPS, judged, run_info, sweep
+from tests.records import SWAPS, judged, run_info, sweep, swept
 from tests.viz_reading import HOSTILE, Element, read_html
 from viz.report import Report, ReportPart, ReportTable, escape_markdown, report_markdown, report_page
 
@@ -204,7 +213,8 @@ def test_markdown_and_page_have_the_same_tables(drawn: Report, files: dict[str, 
 
 def test_curves_are_drawn_from_the_slots_of_the_summary(runs: list[Run], drawn: Report) -> None:
     (part,) = [part for part in drawn.parts if part.heading == "Question over documents"]
-    assert [curve.name for curve in part.curves] == ["retrieval_qa-1-3-generated", "retrieval_qa-1-3-logprob"]
+    names = ["retrieval_qa-1-3-generated", "retrieval_qa-1-3-logprob"]
+    assert [curve.name for curve in part.curves] == [*names, *(f"{name}-areas" for name in names)]
     curve = part.curves[1]
     assert curve.places == ("1", "2", "3")
     for line, method in zip(curve.lines, QA_METHODS, strict=True):
@@ -217,6 +227,86 @@ def test_curves_are_drawn_from_the_slots_of_the_summary(runs: list[Run], drawn: 
     assert percent.values == tuple(
         100 * slot.value.mean for slot in measure_of(runs[0], "vanilla", "generated").slots
     )
+
+
+def test_a_shuffle_is_a_level_of_its_own_and_not_drawn_where_it_lies_on_the_line() -> None:
+    records = [*qa_records()]
+    records += [
+        record.model_copy(update={"arrangement": "shuffled:1", "order": (2, 0, 1), "gold_slot": 1})
+        for record in records
+        if record.gold_slot == 2
+    ]
+    run = Run("run", QA, summarize(records, resamples=200))
+    drawn = draw(report_parts([run]), made="now")
+    (part,) = [part for part in drawn.parts if part.heading == "Question over documents"]
+    curve = part.curves[1]
+    assert [(level.label, level.mark) for level in curve.levels] == [
+        ("Vanilla, shuffled", 0),
+        ("NIA, shuffled", 1),
+    ]
+    for level, method in zip(curve.levels, ("vanilla", "nia"), strict=True):
+        measure = measure_of(run, method, "logprob")
+        (shuffled,) = measure.shuffles
+        assert level.value == shuffled.value.mean == measure.slots[2].value.mean
+        assert level.interval == (shuffled.value.low, shuffled.value.high)
+    assert [len(line.values) for line in curve.lines] == [3, 3, 3], "no slot has more than its own records"
+    files = report_files(drawn)
+    columns, rows = page_table(
+        read_html(files["report.html"]), "Question over documents: With the answer in each slot"
+    )
+    pine = dict(zip(columns, rows[-1], strict=True))
+    assert pine["method"] == "PINE" and pine["shuffled"] == pine["slot 1"] == pine["slot 3"]
+    assert "pine-chart-across" in files[curve.file] and "A thin line across" in files["report.md"]
+
+
+def test_areas_lie_between_vanilla_and_nia_and_below_it(runs: list[Run], drawn: Report) -> None:
+    (part,) = [part for part in drawn.parts if part.heading == "Question over documents"]
+    areas = part.curves[3]
+    vanilla, nia = (
+        tuple(slot.value.mean for slot in measure_of(runs[0], method, "logprob").slots)
+        for method in ("vanilla", "nia")
+    )
+    assert [line.values for line in areas.lines] == [vanilla, nia]
+    causal, positions = areas.areas
+    assert (causal.start, causal.end) == (nia, vanilla)
+    assert (positions.start, positions.end) == ((min(nia),) * 3, nia)
+    assert "Vanilla less NIA" in areas.note and "Figure 1" in areas.note
+    without = Run("run", QA, summarize([one for one in qa_records() if one.method != "nia"], resamples=20))
+    (part,) = [part for part in report_parts([without]) if part.heading == "Question over documents"]
+    assert len(part.curves) == 2, "one of the two alone has no area"
+
+
+def test_math_has_bars_by_model_and_method() -> None:
+    """As the paper's Figure 5. One model was not asked under NIA, and what the other says cannot be read."""
+
+    def solved(model: str, methods: Sequence[str]) -> Run:
+        records = [
+            swept(f"m-{index}", method, 0, score=float(index % 4 < (2 if method == "pine" else 1)), text="7")
+            .model_copy(update={"task": "math_reasoning", "gold_slot": None, "arrangement": name,
+                                "order": order, "parsed": None if method == "nia" else "7"})
+            for index in range(8)
+            for method in methods
+            for name, order in (("as-is", (0, 1, 2)), ("reversed", (2, 1, 0)))
+        ]  # fmt: skip
+        return Run(model, run_info(task="math_reasoning"), summarize(records, resamples=20))
+
+    parts = report_parts([solved("small", ("vanilla", "nia", "pine")), solved("large", ("vanilla", "pine"))])
+    (part,) = [part for part in parts if part.heading == "Conditions of a math problem"]
+    (bars,) = part.curves
+    assert bars.has_bars and bars.places == ("small", "large")
+    assert {line.label: line.values for line in bars.lines} == {
+        "Vanilla": (25, 25), "NIA": (None, None), "PINE": (50, 50)
+    }  # fmt: skip
+    low, high = wilson(4, 8)
+    assert bars.lines[2].intervals[0] == pytest.approx((100 * low, 100 * high))
+    drawn = draw(parts, made="now")
+    assert "pine-chart-bar" in report_files(drawn)["math-reasoning-accuracy.svg"]
+
+
+def wilson(right: int, count: int) -> tuple[float, float]:
+    found = share(np.array([1.0] * right + [0.0] * (count - right)))
+    assert found is not None and found.interval is not None
+    return found.interval
 
 
 def test_swaps_are_reported_apart(files: dict[str, str]) -> None:
@@ -242,13 +332,18 @@ def test_sections_are_shown_with_the_weights_of_both_versions(files: dict[str, s
     Later weights: (154 / 3 + 250) / 404 = 74.6 %. Version 0.1.1: (250 / 3 + 154) / 404 = 58.7 %. Chat Hard:
     four of six.
     """
-    columns, rows = page_table(read_html(files["report.html"]), "Judge two answers: Sections")
-    assert columns[3:] == [
+    columns, rows = page_table(read_html(files["report.html"]), "Judge two answers: Scenarios by section")
+    assert columns[4:] == [
         "Chat Hard", "Safety", "total", "Safety, weights of v0.1.1", "total, weights of v0.1.1"
     ]  # fmt: skip
-    row = dict(zip(columns, rows[1], strict=True))
-    assert row["method"] == "PINE"
-    means = [row[column].split(" ")[0] for column in columns[3:]]
+    found = [dict(zip(columns, row, strict=True)) for row in rows]
+    (row,) = [
+        row
+        for row in found
+        if (row["run"], row["by"], row["method"], row["scenario"])
+        == ("SmolLM2-135M-Instruct, pairs", "generated answer, %", "PINE", published.BOTH)
+    ]
+    means = [row[column].split(" ")[0] for column in columns[4:]]
     assert means == ["66.7", "74.6", "70.6", "58.7", "62.7"]
     assert row["Chat Hard"].endswith("n = 6")
 
@@ -297,6 +392,45 @@ def test_a_difference_that_may_be_chance_is_said_to_be_within_it() -> None:
     assert re.search(r"PINE less Vanilla: -20\.0 \(.*\), of 5 examples, too few to tell\.", said_of(5))
 
 
+@pytest.mark.parametrize("read", [0, 3, 8, 12])
+def test_what_cannot_be_read_is_said_before_anything_else(read: int) -> None:
+    """Of twelve pairs so many verdicts can be read, all of them right: 50 % and no change say nothing."""
+    records = [
+        judged(f"p-{index:02}", method, name, "AB"[SWAPS[name][0].index(0)] if index < read else None)
+        for index, method, name in product(range(12), ("vanilla", "pine"), ("as-is", "swapped"))
+    ]
+    run = Run("run", JUDGE, summarize(records, resamples=200))
+    (said,) = findings("judge_pair", run)
+    drawn = draw(report_parts([run]), made="now")
+    root = read_html(report_files(drawn)["report.html"])
+    columns, rows = page_table(root, "Judge two answers: Main results")
+    vanilla, pine = (dict(zip(columns, row, strict=True)) for row in rows)
+    if read == 0:
+        assert said.endswith(
+            "None of Vanilla’s answers can be read, so nothing is known of its accuracy (each counts half a "
+            "point). None of PINE’s answers can be read, so nothing is known of its accuracy (each counts "
+            "half a point)."
+        )
+        assert vanilla["mean over orders"] == vanilla["worst order"] == "none read"
+        assert vanilla["answer changes, %"] == pine["more than vanilla"] == "–"
+    elif read == 3:
+        assert (
+            "75.0 (46.8 to 91.1) % of Vanilla’s answers cannot be read and count half a point, too many to "
+            "speak of its accuracy; of the others 100.0 (43.9 to 100.0) % are right."
+        ) in said
+        assert not re.search("less Vanilla|higher mean|as the mean over orders", said)
+    elif read == 8:
+        assert said.split(": ", 1)[1].startswith(
+            "33.3 (13.8 to 60.9) % of Vanilla’s answers cannot be read and count half a point. Vanilla has "
+        )
+        assert "PINE less Vanilla: 0.0 (" in said
+    else:
+        assert "cannot be read" not in said and "cannot be read, %" not in columns
+    if read < 12:
+        assert vanilla["cannot be read, %"].startswith(f"{100 * (12 - read) / 12:.1f} (")
+    assert "50.0" not in said
+
+
 def test_the_page_says_what_was_measured_and_how_to_do_it_again(
     runs: list[Run], files: dict[str, str]
 ) -> None:
@@ -328,7 +462,12 @@ def test_the_page_says_what_was_measured_and_how_to_do_it_again(
     assert "--task retrieval_qa --sample 3 --limit 20" in repeat_command(sampled)
     text = " ".join(root.text.split())
     assert "Every method is reported as the mean over orders, with each order beside it." in text
-    assert "95 % intervals: the percentile bootstrap over examples (200 resamples, seed 0)" in text
+    assert (
+        "Wilson’s score interval, also where all examples are alike" in text
+        and "none of 7 is 0.0 (0.0 to 35.4)" in text
+    )
+    assert "bootstrap interval over examples (BCa, 200 resamples, seed 0), and none for fewer than 10" in text
+    assert "percentile" not in text.lower()
     assert "lies below both fixed orders for 4 of 9 models" in text
     assert "Meta-Llama-3-8B-Instruct +8.1 on the shuffle, +0.25 on the mean" in text
 
@@ -390,18 +529,49 @@ def test_a_report_of_molecules_alone_has_no_runs(tmp_path: Path) -> None:
 # the paper's numbers
 
 
+ROUNDED = 0.0751
+"""A mean of four and the mean of the four, each rounded to a tenth. They lie 0.1 apart only if all were
+rounded by half a tenth, the four the other way; all that is published lies nearer."""
+
+
 @pytest.mark.parametrize(
     "row", published.JUDGE_SCORES, ids=lambda row: f"{row.model} {row.method} {row.setting}"
 )
 def test_the_published_average_is_that_of_the_published_sections(row: published.JudgeScores) -> None:
-    """Four values and their mean, each rounded to a tenth."""
-    assert row.average == pytest.approx(sum(row.sections.values()) / 4, abs=0.1001)
+    assert row.average == pytest.approx(sum(row.sections.values()) / 4, abs=ROUNDED)
 
 
-def test_published_shares_of_changed_verdicts_agree_with_their_average() -> None:
-    for one in published.CHANGED_VERDICTS:
-        mean = (one.chat + one.chat_hard + one.safety + one.reasoning) / 4
-        assert one.average == pytest.approx(mean, abs=0.1001)
+BY_SUBSET = [
+    (model, method, setting)
+    for model in dict.fromkeys(row.model for row in published.JUDGE_SCORES)
+    for method, setting in subset_scores(model)
+]
+
+
+@pytest.mark.parametrize(("model", "method", "setting"), BY_SUBSET)
+def test_published_subsets_make_the_published_sections(model: str, method: str, setting: str) -> None:
+    """Tables 7 to 15 against Table 5, by the weights of v0.1.1; both are rounded to a tenth."""
+    scores = subset_scores(model)[method, setting]
+    (row,) = [row for row in published.judge_scores(model) if (row.method, row.setting) == (method, setting)]
+    for section, printed in row.sections.items():
+        parts = [subset for subset in SUBSETS if subset.section == section]
+        weights = [part.weight_v0_1_1 or part.weight for part in parts]
+        mean = sum(w * scores[part.name] for w, part in zip(weights, parts, strict=True)) / sum(weights)
+        assert printed == pytest.approx(mean, abs=0.1001)
+
+
+def test_all_models_of_the_paper_have_subsets_but_for_one_column() -> None:
+    models = {row.model for row in published.JUDGE_SCORES}
+    missing = {(model, "pine", published.ANY) for model in models} - {*BY_SUBSET}
+    assert len(BY_SUBSET) == 17 and missing == {(published.LLAMA_8B, "pine", published.ANY)}
+
+
+@pytest.mark.parametrize("row", published.CHANGED_VERDICTS, ids=lambda row: row.model)
+def test_published_shares_of_changed_verdicts_agree_with_their_average(
+    row: published.ChangedVerdicts,
+) -> None:
+    mean = (row.chat + row.chat_hard + row.safety + row.reasoning) / 4
+    assert row.average == pytest.approx(mean, abs=ROUNDED)
 
 
 def test_the_paper_gains_less_on_the_mean_of_both_orders_than_on_its_shuffle() -> None:
@@ -440,11 +610,15 @@ def test_published_numbers_stand_beside_ours_for_the_same_model_alone(runs: list
     whose = {row[0] for row in table.rows}
     assert whose == {f"ours, {runs[2].label}", "the paper, Meta-Llama-3-8B-Instruct"}
     (theirs,) = [row for row in table.rows if row[0].startswith("the paper") and row[1] == "PINE"]
+    (changed,) = [row for row in table.rows if row[0].startswith("the paper") and row[2] == published.CHANGED]
+    assert changed[3:] == ("10.3", "21.5", "11.4", "27.6", "17.7", "Table 4")
     assert theirs == (
         *("the paper, Meta-Llama-3-8B-Instruct", "PINE", "any order"),
         *("85.6", "41.5", "66.5", "73.4", "66.7", "Table 5"),
     )
-    (ours,) = [row for row in table.rows if row[0].startswith("ours") and row[1] == "PINE"]
+    (ours,) = [
+        row for row in table.rows if row[0].startswith("ours") and row[1:3] == ("PINE", published.BOTH)
+    ]
     measure = measure_of(runs[2], "pine", "generated")
     assert ours[3:] == (
         "–",
@@ -458,6 +632,20 @@ def test_published_numbers_stand_beside_ours_for_the_same_model_alone(runs: list
     assert "Meta-Llama-3-8B-Instruct" not in {row[0] for row in scores.rows}
     assert len({row[0] for row in scores.rows}) == 8
     assert same_model("judge_pair", runs[:2]) is None
+
+
+def test_published_subsets_stand_beside_ours(runs: list[Run]) -> None:
+    (table,) = same_subsets("judge_pair", runs)
+    assert runs[2].label in table.title and "Table 7" in table.note
+    rows = {row[1]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
+    assert list(rows) == ["llmbar-natural", "xstest-should-refuse", "xstest-should-respond"]
+    natural = rows["llmbar-natural"]
+    assert natural["section"] == "Chat Hard" and natural["the paper, Vanilla, shuffled"] == "66.0"
+    measure = measure_of(runs[2], "pine", "generated")
+    (both,) = [one for one in measure.scenarios if one.name == published.BOTH]
+    assert natural[f"ours, PINE, {published.BOTH}"] == estimated(both.sections[0].subsets[0].value)
+    others = (published.FIRST, published.SECOND, published.CHANGED)
+    assert not [column for column in table.columns if column.endswith(others)], "the paper has none of them"
 
 
 # the page
@@ -499,7 +687,10 @@ def test_the_page_is_dark_where_the_system_is(files: dict[str, str]) -> None:
 
 def test_svg_files_are_whole_and_have_their_colours(files: dict[str, str]) -> None:
     names = [name for name in files if name.endswith(".svg")]
-    assert sorted(names) == ["retrieval-qa-1-3-generated.svg", "retrieval-qa-1-3-logprob.svg"]
+    assert sorted(names) == [
+        *("retrieval-qa-1-3-generated-areas.svg", "retrieval-qa-1-3-generated.svg"),
+        *("retrieval-qa-1-3-logprob-areas.svg", "retrieval-qa-1-3-logprob.svg"),
+    ]
     for name in names:
         assert f"]({name})" in files["report.md"]
         root = ElementTree.fromstring(files[name])
@@ -508,7 +699,10 @@ def test_svg_files_are_whole_and_have_their_colours(files: dict[str, str]) -> No
         used = {name for element in root.iter() for name in element.get("class", "").split()}
         for variable in set(re.findall(r"var\((--pine-[a-z-]+)", sheet)):
             assert f"{variable}:" in sheet, variable
-        coloured = {"pine-series-0", "pine-series-1", "pine-series-4", "pine-series-line", "pine-interval"}
+        coloured = {"pine-series-0", "pine-series-1", "pine-series-line"}
+        coloured |= (
+            {"pine-area-0", "pine-area-filled", "pine-area-stroke"} if "areas" in name else {"pine-series-4"}
+        )
         assert coloured <= used and all(f".{one}" in sheet for one in coloured)
 
 
@@ -572,6 +766,7 @@ def test_a_command_cannot_end_its_fence() -> None:
             "0.00 (-1.00 to 0.00)",
         ),
         (Estimate(mean=0, low=0, high=0, n=1), "chosen", "0.0 (0.0 to 0.0)", "0.0 (0.0 to 0.0)"),
+        (Estimate(mean=-1.5, low=None, high=None, n=7), "logprob", "-1.50 (too few)", "-1.50 (too few)"),
     ],
 )
 def test_estimates_are_written_with_their_interval(
@@ -648,7 +843,8 @@ def test_the_command_writes_page_markdown_and_curves(
     said = json.loads(capsys.readouterr().out)
     assert sorted(said["files"]) == sorted(map(str, out.iterdir()))
     assert {Path(name).name for name in said["files"]} == {
-        "report.html", "report.md", "retrieval-qa-1-3-generated.svg", "retrieval-qa-1-3-logprob.svg"
+        "report.html", "report.md", "retrieval-qa-1-3-generated.svg", "retrieval-qa-1-3-logprob.svg",
+        "retrieval-qa-1-3-generated-areas.svg", "retrieval-qa-1-3-logprob-areas.svg",
     }  # fmt: skip
     (summary,) = said["runs"].values()
     assert summary["tasks"][0]["examples"] == 20 and summary["resamples"] == 2000

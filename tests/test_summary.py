@@ -1,18 +1,16 @@
-"""Summaries of records: means worked by hand, intervals with their properties, and what a swap changes."""
+"""Summaries of records: means worked by hand, what cannot be read, and what a swap changes."""
 
 import json
-import math
 from itertools import product
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pine_engine.errors import InputError
-from pine_engine.evaluation.bootstrap import Estimate, Resamples, draw, means, ratios
-from pine_engine.evaluation.published import ANY, SHUFFLED, judge_scores
-from pine_engine.evaluation.published import LLAMA_70B as PAPER_70B
+from pine_engine.evaluation.intervals import Estimate
+from pine_engine.evaluation.published import ANY, LLAMA_70B, SHUFFLED, judge_scores
+from pine_engine.evaluation.published_subsets import subset_scores
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.results import ArrangementValue, Measure, MethodSummary
 from pine_engine.evaluation.rewardbench import find_subset
@@ -47,84 +45,10 @@ def arrangement_of(measure: Measure, name: str) -> ArrangementValue:
 
 def mean(estimate: Estimate | None) -> float:
     assert estimate is not None
-    assert estimate.low <= estimate.mean <= estimate.high
+    if estimate.interval is not None:
+        low, high = estimate.interval
+        assert low <= estimate.mean <= high
     return estimate.mean
-
-
-# intervals
-
-
-@given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=30), st.integers(0, 5))
-def test_an_interval_contains_the_mean_and_stays_within_the_values(values: list[float], seed: int) -> None:
-    column = np.array(values)[:, None]
-    estimate = means(column, draw([None] * len(values), resamples=FEW, seed=seed)).estimate()
-    assert estimate is not None and estimate.n == len(values)
-    assert estimate.mean == pytest.approx(math.fsum(values) / len(values), abs=1e-9)
-    slack = 1e-9 * max(1.0, *map(abs, values))
-    assert min(values) - slack <= estimate.low <= estimate.mean <= estimate.high <= max(values) + slack
-
-
-@given(st.floats(-1e9, 1e9), st.integers(1, 20))
-def test_equal_values_have_an_interval_of_no_width(value: float, count: int) -> None:
-    estimate = means(np.full((count, 1), value), draw([None] * count, resamples=FEW)).estimate()
-    assert estimate == Estimate(mean=value, low=value, high=value, n=count)
-
-
-def test_the_interval_is_the_one_of_plain_resampling() -> None:
-    values = np.random.default_rng(3).exponential(size=40)
-    other = np.random.default_rng(4)
-    plain = [other.choice(values, size=40).mean() for _ in range(4000)]
-    estimate = means(values[:, None], draw([None] * 40, resamples=4000)).estimate()
-    assert estimate is not None
-    # The ends are quantiles of 4,000 resamples, here good to about a fiftieth of the interval.
-    assert [estimate.low, estimate.high] == pytest.approx(np.percentile(plain, [2.5, 97.5]), abs=0.03)
-
-
-def test_one_example_in_four_is_in_a_resample_with_the_odds_of_drawing_it() -> None:
-    """Of 0, 0, 0, 4 a resample's mean is the number of times that the last was drawn: binomial(4, 1/4)."""
-    drawn = draw([None] * 4, resamples=4000)
-    shares = np.bincount(drawn.counts[:, 3], minlength=5) / 4000
-    assert shares == pytest.approx([math.comb(4, i) * 3 ** (4 - i) / 256 for i in range(5)], abs=0.03)
-    estimate = means(np.array([[0.0], [0], [0], [4]]), drawn).estimate()
-    assert estimate == Estimate(mean=1, low=0, high=3, n=4)
-
-
-def test_resamples_are_the_same_for_every_column_and_repeat_with_the_seed() -> None:
-    """Paired: of two columns that differ by 1 in each example, the difference has no width."""
-    values = np.random.default_rng(0).normal(size=50)
-    drawn = draw([None] * 50, resamples=FEW)
-    both = means(np.stack([values, values + 1], axis=1), drawn)
-    assert both.samples[:, 1] - both.samples[:, 0] == pytest.approx(1, abs=1e-12)
-    assert np.array_equal(drawn.counts, draw([None] * 50, resamples=FEW).counts)
-    assert not np.array_equal(drawn.counts, draw([None] * 50, resamples=FEW, seed=1).counts)
-
-
-def test_every_resample_has_as_many_of_each_subset_as_there_are() -> None:
-    strata = ["easy", "hard", "easy", "easy", "hard"]
-    counts = draw(strata, resamples=FEW).counts
-    hard = np.array([stratum == "hard" for stratum in strata])
-    assert set(counts[:, hard].sum(axis=1)) == {2} and set(counts[:, ~hard].sum(axis=1)) == {3}
-    assert len({tuple(row) for row in counts}) > 10
-
-
-def test_resamples_beyond_one_block_are_counted_alike() -> None:
-    values = np.random.default_rng(1).normal(size=(7, 3))
-    drawn = draw([None] * 7, resamples=700)
-    assert drawn.totals(values) == pytest.approx(drawn.counts.astype(float) @ values)
-    assert set(drawn.counts.sum(axis=1)) == {7}
-
-
-def test_an_example_without_a_value_does_not_count() -> None:
-    estimate = means(np.array([[np.nan], [2.0], [2.0]]), draw([None] * 3, resamples=FEW)).estimate()
-    assert estimate == Estimate(mean=2, low=2, high=2, n=2)
-    assert means(np.array([[np.nan]]), draw([None], resamples=FEW)).estimate() is None
-
-
-def test_a_ratio_is_that_of_the_sums() -> None:
-    drawn = Resamples(np.array([[1, 1], [2, 0], [0, 2]], dtype=np.uint16))
-    found = ratios(np.array([[6.0], [2]]), np.array([[1.0], [1]]), drawn)
-    assert found.point.tolist() == [4] and found.samples.ravel().tolist() == [4, 6, 2]
-    assert ratios(np.zeros((2, 1)), np.zeros((2, 1)), drawn).estimate() is None
 
 
 # arrangements
@@ -270,10 +194,24 @@ def test_a_verdict_that_cannot_be_read_counts_half_and_changes_when_another_can(
         for name, verdict in zip(("as-is", "swapped"), pair, strict=True)
     ]
     measure = measure_of(task_of(records), "vanilla")
-    assert mean(measure.changed) == pytest.approx(1 / 3)
+    assert measure.changed is not None and measure.changed.n == 2, "of one pair no verdict can be compared"
+    assert mean(measure.changed) == pytest.approx(1 / 2)
+    assert [mean(one.changed) for one in measure.arrangements if one.changed is not None] == [1 / 2]
+    assert (mean(measure.unread), mean(measure.read), measure.read.n) == (1 / 2, 0, 2)
     assert [mean(one.unread) for one in measure.arrangements] == pytest.approx([2 / 3, 1 / 3])
     assert [mean(one.value) for one in measure.arrangements] == pytest.approx([1 / 3, 1 / 6])
     assert [mean(one.says_a) for one in measure.arrangements] == pytest.approx([0, 2 / 3])
+
+
+def test_where_nothing_can_be_read_nothing_changes_and_nothing_is_right() -> None:
+    records = [judged(f"p-{index}", "vanilla", name, None) for index in range(4) for name in SWAPS]
+    measure = measure_of(task_of(records), "vanilla")
+    assert measure.changed is None and measure.read is None
+    assert not [one.changed for one in measure.arrangements if one.changed is not None]
+    assert mean(measure.unread) == 1 and mean(measure.mean) == 0.5
+    assert not measure.is_read and not measure.is_legible
+    chosen = [judged("p", "vanilla", name, None, logprobs=(-1.0, -2.0)) for name in SWAPS]
+    assert measure_of(task_of(chosen), "vanilla", "chosen").is_legible
 
 
 def test_the_most_likely_choice_is_a_verdict_too() -> None:
@@ -301,13 +239,15 @@ def test_sections_weigh_their_subsets_and_the_total_weighs_sections_alike() -> N
     ]
     measure = measure_of(task_of(records), "vanilla")
     assert [(one.name, mean(one.value), one.value.n) for one in measure.sections] == [
-        ("Reasoning", 0.75, 6),
         ("Chat", 0.5, 2),
+        ("Reasoning", 0.75, 6),
     ]
     assert mean(measure.total) == 0.625
     assert mean(measure.mean) == pytest.approx(3 / 8)
-    reasoning = measure.sections[0]
-    assert (reasoning.value.low, reasoning.value.high) == (0.75, 0.75)
+    reasoning = measure.sections[1]
+    low, high = reasoning.value.interval or (0, 1)
+    # As sure as of 3.0 examples: the first two have three quarters of the weight.
+    assert (low, high) == pytest.approx((0.310, 0.953), abs=1e-3)
     assert [(one.name, one.weight, one.value.mean) for one in reasoning.subsets] == [
         ("math-prm", 984, 1),
         ("hep-go", 328, 0),
@@ -325,35 +265,21 @@ def test_a_subset_without_a_weight_weighs_as_much_as_it_has_examples() -> None:
     assert measure.total is None, "one section is no total"
 
 
-LLAMA_70B = {
-    "alpacaeval-easy": (100.0, 100.0), "alpacaeval-hard": (100.0, 100.0), "alpacaeval-length": (91.1, 89.5),
-    "donotanswer": (47.1, 48.2), "hep-cpp": (92.7, 92.1), "hep-go": (89.9, 97.0), "hep-java": (92.1, 97.0),
-    "hep-js": (93.3, 95.1), "hep-python": (90.9, 95.4), "hep-rust": (89.0, 91.5),
-    "llmbar-adver-GPTInst": (55.4, 57.6), "llmbar-adver-GPTOut": (73.4, 76.6),
-    "llmbar-adver-manual": (53.3, 47.8), "llmbar-adver-neighbor": (32.8, 28.7),
-    "llmbar-natural": (83.0, 84.0), "math-prm": (66.4, 80.5),
-    "mt-bench-easy": (100.0, 100.0), "mt-bench-hard": (78.4, 75.7),
-    "mt-bench-med": (97.5, 97.5), "refusals-dangerous": (63.5, 62.5), "refusals-offensive": (66.5, 66.5),
-    "xstest-should-refuse": (68.8, 63.3), "xstest-should-respond": (96.8, 96.4),
-}  # fmt: skip
-"""Vanilla on one shuffle, and PINE, on the subsets of RewardBench: the paper, Table 8."""
-
-
 def test_published_subsets_make_published_sections() -> None:
     """Two tables of the paper, which weighed by version 0.1.1: Table 8 by subset, Table 5 by section."""
     records = [
         judged(
             name, method, "as-is", "A", section=subset.section, subset=name, weight=subset.weight
         ).model_copy(update={"score": score / 100})
-        for name, scores in LLAMA_70B.items()
-        for method, score in zip(("vanilla", "pine"), scores, strict=True)
+        for (method, _), scores in subset_scores(LLAMA_70B).items()
+        for name, score in scores.items()
         if (subset := find_subset(name)) is not None
     ]
     assert len(records) == 2 * 23
     task = task_of(records)
     for method, setting in (("vanilla", SHUFFLED), ("pine", ANY)):
         measure = measure_of(task, method)
-        (row,) = [row for row in judge_scores(PAPER_70B) if (row.method, row.setting) == (method, setting)]
+        (row,) = [row for row in judge_scores(LLAMA_70B) if (row.method, row.setting) == (method, setting)]
         found = {one.name: 100 * one.value.mean for one in measure.sections_v0_1_1}
         # Both tables are rounded to a tenth.
         assert found == pytest.approx(row.sections, abs=0.1)

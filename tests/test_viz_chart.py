@@ -4,12 +4,25 @@ import math
 import re
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.viz_reading import HOSTILE, Element, assert_harmless, read_html
-from viz.chart import SMALLEST_TEXT, Series, Strip, dot_lanes, line_chart, nice_ticks, strip_chart, written
+from viz.chart import (
+    SMALLEST_TEXT,
+    Across,
+    Area,
+    Series,
+    Strip,
+    bar_chart,
+    dot_lanes,
+    line_chart,
+    nice_ticks,
+    strip_chart,
+    written,
+)
 
 VALUES = st.floats(-1e4, 1e4).map(lambda value: round(value, 6))
 OF_A_MARK = 0.06
@@ -97,6 +110,128 @@ def test_bars_reach_from_end_to_end_of_an_interval(rows: list[tuple[float, float
     xs = [float(bar["x1"]) for bar in bars]
     assert min(after - before for before, after in pairwise(xs)) > 1, "no bar hides another"
     assert ", interval " in points[0].attributes["aria-label"]
+
+
+@given(
+    st.lists(st.tuples(VALUES, VALUES), min_size=1, max_size=3),
+    st.lists(st.tuples(VALUES, st.floats(0, 1e3)), min_size=1, max_size=4),
+)
+def test_a_level_lies_across_at_its_height_with_one_mark_of_its_own(
+    rows: list[tuple[float, float]], values: list[tuple[float, float]]
+) -> None:
+    """As high as a line through that value would be; an interval is a bar, in which the mark stands."""
+    series = [Series(f"method {index}", row, index) for index, row in enumerate(rows)]
+    levels = [
+        Across(f"method {index}, shuffled", value, index, (value - width, value + width))
+        for index, (value, width) in enumerate(values)
+    ]
+    html = line_chart(series, ["1", "2"], x_title="slot", y_title="nats", levels=levels)
+    root = read_html(html)
+    heights = [float(grid.attributes["y1"]) for grid in root.with_class("pine-chart-grid")]
+    axis = [float(text.text) for text in root.all("text") if text.attributes["text-anchor"] == "end"]
+    slope = (heights[-1] - heights[0]) / (axis[-1] - axis[0])
+    rounding = 2 * OF_A_MARK + OF_A_MARK * 230 / abs(heights[-1] - heights[0])
+    lines_across = root.with_class("pine-chart-across")
+    marks = [points for points in groups(html)][len(rows) :]
+    assert len(lines_across) == len(marks) == len(levels)
+    right = float(lines_across[0].attributes["x2"])
+    for (value, _), line, points in zip(values, lines_across, marks, strict=True):
+        (mark,) = points
+        x, y = place(mark)
+        assert y == pytest.approx(heights[0] + slope * (value - axis[0]), abs=rounding)
+        assert float(line.attributes["y1"]) == float(line.attributes["y2"]) == pytest.approx(y, abs=OF_A_MARK)
+        assert float(line.attributes["x1"]) < x <= right and "pine-hollow" in mark.classes
+        assert mark.attributes["tabindex"] == "-1" and ", shuffled: " in mark.attributes["aria-label"]
+    bars = [bar.attributes for bar in root.with_class("pine-interval")]
+    assert all(34 - OF_A_MARK <= float(bar["y2"]) <= float(bar["y1"]) <= 264 + OF_A_MARK for bar in bars)
+    xs = sorted(place(points[0])[0] for points in marks)
+    assert all(after - before > 1 for before, after in pairwise(xs)), "no mark hides another"
+
+
+@given(st.lists(st.tuples(VALUES, VALUES, VALUES), min_size=2, max_size=5))
+def test_an_area_lies_between_its_lines_and_says_its_size_with_its_sign(
+    rows: list[tuple[float, float, float]],
+) -> None:
+    """Its outline runs along one line and back along the other, and its hatching from one to the other."""
+    first, second, third = (tuple(row[place] for row in rows) for place in range(3))
+    labels = [str(slot) for slot in range(1, len(rows) + 1)]
+    html = line_chart(
+        [Series("one", first, 0), Series("two", second, 1), Series("three", third, 2)],
+        labels,
+        x_title="slot",
+        y_title="nats",
+        areas=[Area("between", first, second), Area("below", third, first)],
+    )
+    root = read_html(html)
+    lines = [[place(point) for point in points] for points in groups(html)[:3]]
+    outlines = [path.attributes["d"] for path in root.all("path")
+                if path.classes & {"pine-area-filled", "pine-area-hatched"}]  # fmt: skip
+    for outline, (forth, back) in zip(outlines, ((0, 1), (2, 0)), strict=True):
+        corners = [tuple(map(float, corner.split())) for corner in outline.strip("MZ").split("L")]
+        expected = [*lines[forth], *reversed(lines[back])]
+        assert len(corners) == len(expected)
+        for corner, there in zip(corners, expected, strict=True):
+            assert corner == pytest.approx(there, abs=2 * OF_A_MARK)
+    top, bottom = 34 - OF_A_MARK, 34 + 230 + OF_A_MARK
+    strokes = [s.attributes for s in root.with_class("pine-area-stroke")]
+    inside = [s for s in strokes if float(s["x1"]) <= max(x for x, _ in lines[0]) + OF_A_MARK]
+    assert len(inside) > 4 * (len(rows) - 1)
+    assert all(top <= float(s[end]) <= bottom for s in inside for end in ("y1", "y2"))
+    for stroke in inside:
+        x = float(stroke["x1"])
+        for end, line in (("y1", lines[2]), ("y2", lines[0])):
+            xs, ys = zip(*line, strict=True)
+            # A coordinate that is off by a twentieth is so along a steep line, too.
+            steepest = 1 + max(abs(after - before) for before, after in pairwise(ys)) / (xs[1] - xs[0])
+            assert float(stroke[end]) == pytest.approx(np.interp(x, xs, ys), abs=2 * OF_A_MARK * steepest)
+    said = [point.attributes["aria-label"] for points in groups(html)[3:] for point in points]
+    assert [re.search(r"slot (\d+): (\S+)", words)[1] for words in said] == [*labels, *labels]
+    sizes = [float(re.search(r": (\S+) ", words)[1]) for words in said]
+    wide = max(map(abs, (*first, *second, *third))) * 0.02 + 1e-6
+    assert sizes == pytest.approx(
+        [b - a for a, b in zip(first + third, second + first, strict=True)], abs=wide
+    )
+
+
+def test_an_area_stops_where_a_line_does() -> None:
+    series = [Series("one", (1.0, 2.0, None, 4.0, 5.0), 0), Series("two", (0.0,) * 5, 1)]
+    areas = [Area("between", series[1].values, series[0].values)]
+    html = line_chart(series, list("12345"), x_title="slot", y_title="%", areas=areas)
+    outlines = [path.attributes["d"] for path in read_html(html).all("path")
+                if "pine-area-filled" in path.classes]  # fmt: skip
+    assert [outline.count("L") for outline in outlines] == [3, 3]
+    nothing = [Area("nowhere", (None, None), (1.0, None))]
+    line = [Series("one", (1.0, 2.0), 0)]
+    assert "nowhere" not in line_chart(line, ["1", "2"], x_title="s", y_title="%", areas=nothing)
+
+
+@given(
+    st.lists(st.tuples(st.floats(-100, 100), st.floats(-100, 100), st.floats(0, 30)), min_size=1, max_size=4)
+)
+def test_bars_reach_from_zero_to_their_value(rows: list[tuple[float, float, float]]) -> None:
+    series = [
+        Series(f"method {index}", (first, second), index, ((first - wide, first + wide), None))
+        for index, (first, second, wide) in enumerate(rows)
+    ]
+    html = bar_chart(series, ["a model, a set of data", "another"], x_title="model", y_title="%")
+    root = read_html(html)
+    heights = [float(grid.attributes["y1"]) for grid in root.with_class("pine-chart-grid")]
+    axis = [float(text.text) for text in root.all("text") if text.attributes["text-anchor"] == "end"]
+    slope = (heights[-1] - heights[0]) / (axis[-1] - axis[0])
+    zero = heights[0] - slope * axis[0]
+    rounding = 3 * OF_A_MARK + OF_A_MARK * 230 / abs(heights[-1] - heights[0])
+    bars = [bar.attributes for bar in root.with_class("pine-chart-bar")]
+    marks = [place(point) for points in groups(html) for point in points]
+    assert len(bars) == len(marks) == 2 * len(rows)
+    for bar, (x, y), value in zip(bars, marks, (v for row in rows for v in row[:2]), strict=True):
+        top, tall = float(bar["y"]), float(bar["height"])
+        assert sorted((top, top + tall)) == pytest.approx(sorted((zero, y)), abs=rounding)
+        assert y == pytest.approx(zero + slope * value, abs=rounding)
+        assert float(bar["x"]) < x < float(bar["x"]) + float(bar["width"])
+    spans = sorted((float(bar["x"]), float(bar["x"]) + float(bar["width"])) for bar in bars)
+    assert all(before[1] < after[0] for before, after in pairwise(spans)), "no bar hides another"
+    assert [text.text for text in root.all("text") if "model" in text.text][:1] == ["a model, a set of data"]
+    assert "interval" in root.with_class("pine-point")[0].attributes["aria-label"]
 
 
 def test_lines_without_intervals_stand_upon_each_other() -> None:
@@ -243,9 +378,11 @@ def test_the_smallest_and_the_largest_values_have_a_place(values: tuple[float, f
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_text_comes_out_as_text(text: str) -> None:
-    chart = line_chart([Series(text, (1.0,), 0)], [text], x_title=text, y_title=text)
+    levels, areas = [Across(text, 2.0, 1)], [Area(text, (0.0,), (1.0,))]
+    series = [Series(text, (1.0,), 0)]
+    chart = line_chart(series, [text], x_title=text, y_title=text, levels=levels, areas=areas)
     strip = strip_chart([Strip(text, (1.0,), (text,), True)], x_title=text)
-    for html in (chart, strip):
+    for html in (chart, strip, bar_chart(series, [text], x_title=text, y_title=text)):
         assert_harmless(html)
         root = read_html(html)
         assert text in root.text

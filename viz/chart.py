@@ -1,12 +1,12 @@
-"""Charts as inline SVG from plain data: lines over slots, and dots on one axis, a row per method.
+"""Charts as inline SVG from plain data: lines over slots, bars in groups, and dots on one axis.
 
 Text is 13 units high and a chart is never drawn narrower than its text stays legible; what is wider than the
 page scrolls. A series is told by its marker and its dashes as well as by its colour.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeGuard
 
 from viz.markup import empty_panel, render
@@ -40,8 +40,11 @@ _MARKERS = (
 _LINE_LEFT, _LINE_TOP, _LINE_BOTTOM = 56, 34, 48
 _LINE_HEIGHT, _SMALLEST_WIDTH, _LARGEST_WIDTH, _SLOT_WIDTH = 230, 222, 1000, 44
 _LABEL_HEIGHT = 18
-_BESIDE = 6
+_BESIDE = 8
 """Most units between two lines with intervals."""
+
+_BAR, _HATCH = 26, 5
+"""Units from one bar to the next, and between the strokes of a hatched area."""
 
 _STRIP_LEFT, _STRIP_WIDTH, _STRIP_RIGHT = 12, 278, 90
 _STRIP_TOP, _STRIP_ROW, _STRIP_BOTTOM = 26, 62, 46
@@ -68,6 +71,39 @@ class Series:
         """The ends of the interval of a value that is shown, if both are finite."""
         ends = self.intervals[index] if self.intervals and _is_shown(self.values[index]) else None
         return ends if ends is not None and all(map(math.isfinite, ends)) else None
+
+
+@dataclass(frozen=True)
+class Across:
+    """One value that stands for all labels of the x axis: a thin line across, with a hollow marker on it.
+
+    mark: index of the marker, that of the series it belongs to. interval: as those of a series.
+    """
+
+    label: str
+    value: float
+    mark: int
+    interval: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class Area:
+    """What lies between two lines: its ends at each label of the x axis, None where there is none.
+
+    Its size there, end less start, has a sign: where it is negative the lines have changed sides.
+    """
+
+    label: str
+    start: tuple[float | None, ...]
+    end: tuple[float | None, ...]
+
+    def __post_init__(self) -> None:
+        assert len(self.start) == len(self.end)
+
+    def known(self) -> dict[int, tuple[float, float]]:
+        """Both ends by index, where there are both."""
+        pairs = enumerate(zip(self.start, self.end, strict=True))
+        return {index: (start, end) for index, (start, end) in pairs if _is_shown(start) and _is_shown(end)}
 
 
 @dataclass(frozen=True)
@@ -121,6 +157,28 @@ class _Line:
     points: tuple[_Point, ...]
     label_y: float
     end: _Point | None
+    bars: tuple[tuple[float, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class _Patch:
+    """An area: its outlines, the strokes that hatch it, a point in its middle at each label."""
+
+    label: str
+    index: int
+    outlines: tuple[str, ...]
+    strokes: tuple[tuple[float, float, float], ...]
+    points: tuple[_Point, ...]
+    end: _Point
+    label_y: float
+
+
+@dataclass(frozen=True)
+class _Across:
+    label: str
+    marker: _Marker
+    end: _Point
+    label_y: float
 
 
 @dataclass(frozen=True)
@@ -162,28 +220,75 @@ def written(value: float, step: float) -> str:
     return text if float(text) or not value else format_value(value)
 
 
-def line_chart(series: Sequence[Series], x_labels: Sequence[str], *, x_title: str, y_title: str) -> str:
+def line_chart(
+    series: Sequence[Series],
+    x_labels: Sequence[str],
+    *,
+    x_title: str,
+    y_title: str,
+    levels: Sequence[Across] = (),
+    areas: Sequence[Area] = (),
+) -> str:
     """HTML: one line per series over the labels of the x axis, each named beside its end.
 
-    y_title: the quantity and its unit. Values that are not finite are left out like None. Lines with
-    intervals stand a little beside each other, so that their bars can be told apart.
+    y_title: the quantity and its unit. levels: values that stand for all labels. areas: at most two, the
+    second one hatched. Values that are not finite are left out like None. Lines with intervals stand a
+    little beside each other, so that their bars can be told apart.
     """
+    return _over_labels(series, x_labels, x_title, y_title, levels=levels, areas=areas)
+
+
+def bar_chart(series: Sequence[Series], groups: Sequence[str], *, x_title: str, y_title: str) -> str:
+    """HTML: bars from zero, side by side in each group, a bar per series with its marker at its end.
+
+    All else as in line_chart.
+    """
+    return _over_labels(series, groups, x_title, y_title, has_bars=True)
+
+
+def _over_labels(
+    series: Sequence[Series],
+    x_labels: Sequence[str],
+    x_title: str,
+    y_title: str,
+    *,
+    levels: Sequence[Across] = (),
+    areas: Sequence[Area] = (),
+    has_bars: bool = False,
+) -> str:
     assert all(len(one.values) == len(x_labels) for one in series)
+    levels = [level for level in levels if _is_shown(level.value)]
+    areas = [area for area in areas if area.known()]
     shown = [value for one in series for value in one.values if _is_shown(value)]
     if not shown:
         return empty_panel("There is nothing to draw yet.")
-    bars = [bar for one in series for index in range(len(x_labels)) if (bar := one.interval(index))]
-    ends_of_bars = [end for bar in bars for end in bar]
-    low, high = _padded(min(shown + ends_of_bars), max(shown + ends_of_bars))
+    intervals = [bar for one in series for index in range(len(x_labels)) if (bar := one.interval(index))]
+    pairs = [*intervals, *(level.interval for level in levels if level.interval)]
+    pairs += [ends for area in areas for ends in area.known().values()]
+    extent = [*shown, *(end for pair in pairs for end in pair), *(level.value for level in levels)]
+    low, high = _padded(min(extent), max(extent))
+    if has_bars:
+        low, high = min(low, 0.0) if min(extent) < 0 else 0.0, max(high, 0.0) if max(extent) > 0 else 0.0
+        low, high = (low, high) if low < high else (0.0, 1.0)
     ticks = nice_ticks(low, high, 5)
+    names = [one.label for one in series] + [level.label for level in levels] + [area.label for area in areas]
+    labels = [shorten(name, _LONGEST_LABEL) for name in names]
+    x_names = [shorten(label, _LONGEST_LABEL) for label in x_labels] if has_bars else list(x_labels)
     count = len(x_labels)
-    width = min(max(_SLOT_WIDTH * count, _SMALLEST_WIDTH), _LARGEST_WIDTH)
-    height = max(_LINE_HEIGHT, _LABEL_HEIGHT * len(series))
+    needed = [_LETTER * len(label) + 8 for label in x_names]
+    slot = float(_SLOT_WIDTH)
+    if intervals:
+        slot = max(slot, _BESIDE * (len(series) + len(levels) + 2))
+    if has_bars:
+        slot = max(_BAR * (len(series) + 1), *needed)
+    width = min(max(slot * count, _SMALLEST_WIDTH), max(_LARGEST_WIDTH, slot * count if has_bars else 0))
+    height = max(_LINE_HEIGHT, _LABEL_HEIGHT * len(labels))
     left = max(_LINE_LEFT, 16 + _LETTER * max(map(len, ticks.labels)))
-    labels = [shorten(one.label, _LONGEST_LABEL) for one in series]
     right = 44 + _LETTER * max(map(len, labels))
 
-    beside = min(_BESIDE, width / count / (len(series) + 1)) if bars else 0.0
+    beside = min(_BESIDE, width / count / (len(series) + 1)) if intervals else 0.0
+    if has_bars:
+        beside = _BAR
 
     def x_of(index: int) -> float:
         return left + width * (index + 0.5) / count
@@ -191,26 +296,51 @@ def line_chart(series: Sequence[Series], x_labels: Sequence[str], *, x_title: st
     def y_of(value: float) -> float:
         return _LINE_TOP + height * (high - value) / (high - low)
 
-    def point(place: int, index: int, value: float) -> _Point:
-        one, bar = series[place], series[place].interval(index)
+    def point(x: float, y: float, what: str, value: float, bar: tuple[float, float] | None = None) -> _Point:
         said = written(value, ticks.step / 100)
         if bar:
             said += f", interval {written(bar[0], ticks.step / 100)} to {written(bar[1], ticks.step / 100)}"
-        return _Point(
-            x_of(index) + beside * (place - (len(series) - 1) / 2),
-            y_of(value),
-            f"{one.label}, {x_title} {x_labels[index]}: {said} ({y_title})",
-            (y_of(bar[0]), y_of(bar[1])) if bar else None,
-        )
+        return _Point(x, y, f"{what}: {said} ({y_title})", (y_of(bar[0]), y_of(bar[1])) if bar else None)
 
     points = [
-        {index: point(place, index, value) for index, value in enumerate(one.values) if _is_shown(value)}
+        {
+            index: point(
+                x_of(index) + beside * (place - (len(series) - 1) / 2),
+                y_of(value),
+                f"{one.label}, {x_title} {x_labels[index]}",
+                value,
+                one.interval(index),
+            )
+            for index, value in enumerate(one.values)
+            if _is_shown(value)
+        }
         for place, one in enumerate(series)
+    ]
+    # Beside each other, too, in the margin that the lines leave at the end.
+    margin = left + width - x_of(count - 1) - beside * (len(series) - 1) / 2
+    apart = max(margin, 0.0) / (len(levels) + 1)
+    across = [
+        point(left + width - apart * place, y_of(level.value), level.label, level.value, level.interval)
+        for place, level in enumerate(levels)
+    ]
+    middles = [
+        tuple(
+            point(
+                x_of(index),
+                y_of((start + end) / 2),
+                f"{area.label}, {x_title} {x_labels[index]}",
+                end - start,
+            )
+            for index, (start, end) in area.known().items()
+        )
+        for area in areas
     ]
     ends = [points_of[max(points_of)] if points_of else None for points_of in points]
     middle = _LINE_TOP + height / 2
-    wished = [middle if end is None else end.y for end in ends]
-    every = math.ceil(max(_LETTER * len(label) + 8 for label in x_labels) / (width / count))
+    wished = [middle if end is None else end.y for end in (*ends, *across, *(found[-1] for found in middles))]
+    label_ys = _apart(wished, _LINE_TOP, _LINE_TOP + height)
+    every = 1 if has_bars else math.ceil(max(needed) / (width / count))
+    first_area = len(series) + len(levels)
     return render(
         "chart_line.html",
         frame=_frame(left + width + right, _LINE_TOP + height + _LINE_BOTTOM),
@@ -220,22 +350,78 @@ def line_chart(series: Sequence[Series], x_labels: Sequence[str], *, x_title: st
         right=left + width,
         top=_LINE_TOP,
         bottom=_LINE_TOP + height,
+        zero=y_of(0.0) if has_bars else None,
+        bar=_BAR - 4,
         y_ticks=[(y_of(tick), label) for tick, label in zip(ticks.values, ticks.labels, strict=True)],
-        x_ticks=[(x_of(index), x_of(index), x_labels[index]) for index in range(0, count, every)],
+        x_ticks=[(x_of(index), x_of(index), x_names[index]) for index in range(0, count, every)],
         lines=[
             _Line(
                 label=label,
                 marker=_marker(one.mark),
-                paths=_paths(points_of),
+                paths=() if has_bars else _paths(points_of),
                 points=tuple(points_of.values()),
                 label_y=y,
-                end=end,
+                end=None if has_bars else end,
+                bars=tuple(
+                    (min(one_point.y, y_of(0.0)), abs(one_point.y - y_of(0.0)))
+                    for one_point in points_of.values()
+                )
+                if has_bars
+                else (),
             )
-            for one, label, points_of, y, end in zip(
-                series, labels, points, _apart(wished, _LINE_TOP, _LINE_TOP + height), ends, strict=True
+            for one, label, points_of, y, end in zip(series, labels, points, label_ys, ends, strict=False)
+        ],
+        levels=[
+            _Across(label=label, marker=replace(_marker(level.mark), is_hollow=True), end=end, label_y=y)
+            for level, label, end, y in zip(
+                levels, labels[len(series) :], across, label_ys[len(series) :], strict=False
+            )
+        ],
+        areas=[
+            _Patch(
+                label=label,
+                index=index,
+                outlines=_outlines(area, x_of, y_of),
+                strokes=_strokes(area, x_of, y_of) if index else (),
+                points=found,
+                end=found[-1],
+                label_y=y,
+            )
+            for index, (area, label, found, y) in enumerate(
+                zip(areas, labels[first_area:], middles, label_ys[first_area:], strict=True)
             )
         ],
     )
+
+
+def _outlines(area: Area, x_of: Callable[[int], float], y_of: Callable[[float], float]) -> tuple[str, ...]:
+    """A closed path around each run of neighbouring labels at which the area is known."""
+    known = area.known()
+    paths = []
+    for run in _runs(known):
+        forth = [f"{x_of(index):.1f} {y_of(known[index][0]):.1f}" for index in run]
+        back = [f"{x_of(index):.1f} {y_of(known[index][1]):.1f}" for index in reversed(run)]
+        paths.append("M" + "L".join([*forth, *back]) + "Z")
+    return tuple(paths)
+
+
+def _strokes(
+    area: Area, x_of: Callable[[int], float], y_of: Callable[[float], float]
+) -> tuple[tuple[float, float, float], ...]:
+    """Upright strokes from start to end, _HATCH apart: x and both heights."""
+    known = area.known()
+    strokes = []
+    for run in _runs(known):
+        for index in run[:-1]:
+            x, steps = x_of(index), max(1, round((x_of(index + 1) - x_of(index)) / _HATCH))
+            for step in range(steps + (index == run[-2])):
+                part = step / steps
+                ends = (
+                    y_of(here + part * (there - here))
+                    for here, there in zip(known[index], known[index + 1], strict=True)
+                )
+                strokes.append((x + part * (x_of(index + 1) - x), *ends))
+    return tuple(strokes)
 
 
 def strip_chart(rows: Sequence[Strip], *, x_title: str) -> str:
@@ -344,14 +530,23 @@ def _marker(mark: int) -> _Marker:
     return _Marker(shape, dashes, kind, is_hollow=again % 3 > 0, has_dot=again % 3 == 2)
 
 
-def _paths(points: dict[int, _Point]) -> tuple[str, ...]:
-    """A path through each run of neighbouring points: a line never bridges a missing value."""
-    runs: list[list[_Point]] = []
-    for index, point in points.items():
-        if index - 1 not in points:
+def _runs(known: Iterable[int]) -> list[list[int]]:
+    """Neighbouring indices together: nothing is drawn across a missing value."""
+    runs: list[list[int]] = []
+    for index in sorted(known):
+        if not runs or runs[-1][-1] != index - 1:
             runs.append([])
-        runs[-1].append(point)
-    return tuple("M" + "L".join(f"{p.x:.1f} {p.y:.1f}" for p in run) for run in runs if len(run) > 1)
+        runs[-1].append(index)
+    return runs
+
+
+def _paths(points: dict[int, _Point]) -> tuple[str, ...]:
+    """A path through each run of neighbouring points."""
+    return tuple(
+        "M" + "L".join(f"{points[index].x:.1f} {points[index].y:.1f}" for index in run)
+        for run in _runs(points)
+        if len(run) > 1
+    )
 
 
 def _apart(wished: Sequence[float], top: float, bottom: float) -> list[float]:

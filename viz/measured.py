@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from viz.chart import Series, line_chart
+from viz.chart import Across, Series, line_chart
 from viz.markup import render
 from viz.picture import Numbers, picture
 
@@ -17,9 +17,10 @@ _REST = "Point at a mark, or walk over them with the arrow keys, to read its val
 class MeasuredRow:
     """One method by one kind of number.
 
-    values: mean in each order, mean: over all records, None where there are none; shares of 0 to 1, or nats.
-    interval: ends of the mean's 95 % interval, None before the end. changed: of the examples `compared` in
-    several orders those whose answer is not the same in all; None where nothing is answered.
+    values: mean in each order, mean: over all records, None where there are none or none can be read; shares
+    of 0 to 1, or nats. interval: ends of the mean's 95 % interval, None before the end and where there are
+    too few rows. changed: of the examples `compared` in several orders those whose answer is not the same in
+    all; None where nothing is answered. unread: of the `answered` records those of which nothing can be read.
     """
 
     label: str
@@ -29,6 +30,8 @@ class MeasuredRow:
     interval: tuple[float, float] | None = None
     changed: int | None = None
     compared: int = 0
+    unread: int = 0
+    answered: int = 0
 
 
 @dataclass(frozen=True)
@@ -82,18 +85,26 @@ class MeasuredTable:
         """True if some answer could have changed with the order."""
         return any(row.changed is not None and row.compared for row in self.rows)
 
+    @property
+    def has_unread(self) -> bool:
+        """True if some answer cannot be read."""
+        return any(row.unread for row in self.rows)
+
 
 @dataclass(frozen=True)
 class SlotCurve:
-    """A line per method over the slots of the document with the answer. setting: model, rows, in words.
+    """A line per method over the slots of the document with the answer, and a level for its shuffles.
 
-    y_title: the quantity and its unit. slots: counted from 0. counts: records behind each line's points.
+    y_title: the quantity and its unit. setting: model, rows, in words. num_documents: of each row. slots:
+    counted from 0.
     """
 
     y_title: str
     setting: str
+    num_documents: int
     slots: tuple[int, ...]
     lines: tuple[Series, ...]
+    levels: tuple[Across, ...] = ()
 
 
 def measured_tables(tables: Sequence[MeasuredTable], *, done: int, planned: int, note: str = "") -> str:
@@ -104,20 +115,31 @@ def measured_tables(tables: Sequence[MeasuredTable], *, done: int, planned: int,
 def slot_picture(curve: SlotCurve) -> str:
     """HTML of the curve with its numbers; of slots that were not measured there are no marks."""
     labels = [str(slot + 1) for slot in curve.slots]
-    rows = tuple(
+    rows: list[tuple[str, int | str, float | None]] = [
         (line.label, slot + 1, value)
         for line in curve.lines
         for slot, value in zip(curve.slots, line.values, strict=True)
+    ]
+    rows += [(level.label, "any", level.value) for level in curve.levels]
+    caption = (
+        f"Mean over the rows of {curve.num_documents} documents that are done, the same in each slot of the "
+        f"document that holds the answer. {curve.setting}."
     )
+    if curve.levels:
+        caption += " A thin line across: shuffled documents."
     return picture(
         line_chart(
-            curve.lines, labels, x_title="slot of the document with the answer", y_title=curve.y_title
+            curve.lines,
+            labels,
+            x_title="slot of the document with the answer",
+            y_title=curve.y_title,
+            levels=curve.levels,
         ),
-        name="measured-by-slot",
+        name=f"measured-by-slot-of-{curve.num_documents}",
         title="Where the answer stood",
-        caption=f"Mean over the rows with the document that holds the answer in each slot. {curve.setting}.",
+        caption=caption,
         readout=_REST,
-        numbers=Numbers(("method", "slot", curve.y_title), rows),
+        numbers=Numbers(("method", "slot", curve.y_title), tuple(rows)),
     )
 
 

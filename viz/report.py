@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from viz.chart import Series, line_chart
+from viz.chart import Across, Area, Series, bar_chart, line_chart
 from viz.markup import render
 
 
@@ -43,7 +43,10 @@ def _start(spans: list[list[int]], head: int) -> int:
 
 @dataclass(frozen=True)
 class ReportCurve:
-    """Lines over named places. name: stem of its file."""
+    """Lines over named places, with levels across and areas between them, or bars. name: stem of its file.
+
+    note: how to read it.
+    """
 
     name: str
     title: str
@@ -51,11 +54,26 @@ class ReportCurve:
     y_title: str
     places: tuple[str, ...]
     lines: tuple[Series, ...]
+    levels: tuple[Across, ...] = ()
+    areas: tuple[Area, ...] = ()
+    has_bars: bool = False
+    note: str = ""
+
+    @property
+    def caption(self) -> str:
+        """Its title, and how to read it."""
+        has_intervals = any(line.intervals for line in self.lines)
+        bars = "Strokes on the bars" if self.has_bars else "Bars"
+        intervals = f"{bars}: 95 % intervals." if has_intervals else ""
+        return " ".join(filter(None, (f"{self.title}.", intervals, self.note)))
 
     @property
     def drawn(self) -> str:
         """HTML of its chart."""
-        return line_chart(self.lines, self.places, x_title=self.x_title, y_title=self.y_title)
+        titles = {"x_title": self.x_title, "y_title": self.y_title}
+        if self.has_bars:
+            return bar_chart(self.lines, self.places, **titles)
+        return line_chart(self.lines, self.places, levels=self.levels, areas=self.areas, **titles)
 
     @property
     def file(self) -> str:
@@ -133,6 +151,8 @@ def _blocks(report: Report) -> Iterator[str]:
                 yield _paragraph(table.note)
         for curve in part.curves:
             yield f"![{escape_markdown(curve.title)}]({curve.file})"
+            if curve.note:
+                yield _paragraph(curve.note)
         if part.commands:
             yield _fenced("\n".join(part.commands))
 
@@ -162,7 +182,8 @@ def _svg_file(chart: str, styles: str) -> str:
     kept += [
         (selector.strip(), body)
         for selector, body in rules
-        if re.search(r"\.pine-(chart[ -]|series-|interval|mark-shape)", selector) and ":" not in selector
+        if re.search(r"\.pine-(chart[ -]|series-|interval|mark-shape|area-)", selector)
+        and ":" not in selector
     ]
     sheet = "\n".join(f"{selector} {{{body}}}" for selector, body in kept)
     sheet += "\nsvg { background: #ffffff; font-family: system-ui, sans-serif }"

@@ -33,6 +33,7 @@ ORDERS = {
     "shuffled:S": "one shuffle of each example, with seed S",
     "order:1-0-2": "the stored documents in this order",
     "all": f"every order of at most {MOST_FOR_ALL} documents",
+    "judge": "gold-first, gold-last and shuffled:0, which the paper's tables of judges need",
     "swapped": "two documents change places and labels, as when a user swaps them",
     "segments-swapped": "two documents change places, and keep their labels",
     "labels-swapped": "two documents change labels, and keep their places",
@@ -93,6 +94,8 @@ def expand(name: str, num_documents: int) -> list[str]:
     """The names of single arrangements that a name stands for; all others stand for themselves."""
     if name == "gold-all":
         return [f"gold-at:{slot}" for slot in range(num_documents)]
+    if name == "judge":
+        return ["gold-first", "gold-last", "shuffled:0"]
     if name == "all" and num_documents <= MOST_FOR_ALL:
         orders = permutations(range(num_documents))
         return ["order:" + "-".join(map(str, order)) for order in orders]
@@ -143,6 +146,16 @@ def check_arrangements(spec: Sequence[str], examples: Sequence[Example]) -> None
         raise InputError(f"an order was named twice in {','.join(spec)}; name each order once")
     for name in spec:
         check_some(examples, partial(arrangements, spec=[name]))
+
+
+def is_drawn(name: str) -> bool:
+    """Whether the arrangement of that name is drawn at random, for each example anew."""
+    return name.startswith("shuffled:")
+
+
+def labels_go_with_places(task: str, order: Places) -> bool:
+    """Whether documents in this order, as in Arrangement, bear the labels of their places, or none at all."""
+    return not _bears_labels(get_task(task)) or list(order) == sorted(order)
 
 
 def _gold(example: Example, slot: int) -> Places:

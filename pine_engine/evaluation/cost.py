@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pine_engine.evaluation.bootstrap import Estimate, Floats, Resamples, ratios
+from pine_engine.evaluation.bootstrap import Resamples, ratio
 from pine_engine.evaluation.grid import Grid
+from pine_engine.evaluation.intervals import Estimate, Floats
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.results import Cost
 
@@ -19,14 +20,14 @@ def cost_of(grid: Grid, method: str, drawn: Resamples) -> Cost:
 
     def per_record(value: Callable[[Record], float | None], kept: Floats) -> Estimate | None:
         values = grid.values(method, value) * kept
-        return ratios(_sum(values), _sum(np.isfinite(values)), drawn).estimate()
+        return ratio(_sum(values), _sum(np.isfinite(values)), drawn)
 
     def to_baseline(value: Callable[[Record], float]) -> Estimate | None:
         if method == BASELINE or BASELINE not in grid.methods:
             return None
         both = computed * grid.values(BASELINE, lambda record: 1.0 if record.computed else None)
         ours, theirs = grid.values(method, value) * both, grid.values(BASELINE, value) * both
-        return ratios(_sum(ours), _sum(theirs), drawn).estimate()
+        return ratio(_sum(ours), _sum(theirs), drawn)
 
     def writes(name: str) -> bool:
         return bool(np.isfinite(grid.values(name, lambda record: record.answer_tokens)).any())
@@ -47,6 +48,6 @@ def cost_of(grid: Grid, method: str, drawn: Resamples) -> Cost:
 
 
 def _sum(values: Floats) -> Floats:
-    """(n, 1): of each example, over its arrangements."""
-    totals: Floats = np.nansum(values, axis=1, keepdims=True)
+    """(n,): of each example, over its arrangements."""
+    totals: Floats = np.nansum(values, axis=1)
     return totals

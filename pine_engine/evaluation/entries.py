@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pine_engine.evaluation.bootstrap import Estimate
+from pine_engine.evaluation.intervals import Estimate
+from pine_engine.evaluation.method_names import method_label
 from pine_engine.evaluation.results import Measure, MethodSummary
 from pine_engine.evaluation.runs import Run
 from pine_engine.evaluation.summary import KINDS, TaskSummary
-from pine_engine.evaluation.tables import KIND_LABELS, estimated, method_label
+from pine_engine.evaluation.tables import KIND_LABELS, UNREAD, estimated
 
 HEADS = ("run", "by", "method")
 
@@ -27,8 +28,8 @@ class Entry:
         return self.run.label, KIND_LABELS[self.measure.kind], method_label(self.method.method)
 
     def written(self, estimate: Estimate | None) -> str:
-        """An estimate in the unit of the measure."""
-        return estimated(estimate, self.measure.kind)
+        """An estimate in the unit of the measure; where no answer can be read, no number is one of it."""
+        return estimated(estimate, self.measure.kind) if self.measure.is_read else UNREAD
 
     def arrangement(self, name: str) -> Estimate | None:
         """The value in that arrangement, None if it was not measured."""

@@ -3,7 +3,8 @@
 import hashlib
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,18 +13,19 @@ from accelerate import PartialState
 
 from pine_engine import terminal
 from pine_engine.engine import Engine
-from pine_engine.errors import Cancelled, InputError
+from pine_engine.errors import Cancelled, InputError, WriteError
 from pine_engine.evaluation import processes
 from pine_engine.evaluation.arrangements import AS_IS, ORDERS
-from pine_engine.evaluation.bootstrap import Estimate
 from pine_engine.evaluation.examples import Example, read_examples
+from pine_engine.evaluation.intervals import Estimate
 from pine_engine.evaluation.jobs import planned_keys
 from pine_engine.evaluation.measure import Measurement
 from pine_engine.evaluation.priors import known_priors
-from pine_engine.evaluation.records import Record, RunInfo, open_records, open_run, read_records
+from pine_engine.evaluation.records import Record, RunInfo, Writer, open_records, open_run, read_records
 from pine_engine.evaluation.results import Measure, MethodSummary
 from pine_engine.evaluation.settings import Settings, choose
 from pine_engine.evaluation.summary import Summary, summarize
+from pine_engine.evaluation.tables import TOO_FEW, UNREAD
 from pine_engine.events import Event
 from pine_engine.options import AsJson, Device, Dtype, MeasuredNames, ModelName, measured_names
 from pine_engine.streaming import stop_if
@@ -97,6 +99,10 @@ def evaluate(
             if state.is_main_process:
                 _say_stopped(out, examples, settings)
             raise typer.Exit(STOPPED) from None
+        except WriteError as error:
+            terminal.stderr.quiet = False  # the others do not know why this one ends
+            _say_unwritten(out, examples, settings, error)
+            raise typer.Exit(UNFINISHED) from None
         if state.is_main_process:
             seconds = time.perf_counter() - began
             _conclude(out, info, examples, settings, seconds=seconds, everyone=everyone, as_json=as_json)
@@ -133,22 +139,39 @@ def _measure(
     state: PartialState,
     stopped: threading.Event,
 ) -> None:
-    """Measures this process's examples, and appends their records to its file."""
-    found = read_records(out)
-    done = {record.key for record in found}
+    """Measures this process's examples, and appends their records to its file.
+
+    Raises InputError in each process of the run if another run writes in the folder.
+    """
     own = processes.own_share(examples, state)
     planned = planned_keys(own, settings.methods, settings.arrangements)
-    with (
-        open_records(out, state.process_index) as writer,
-        terminal.progress(len(planned), len(planned.keys() & done)) as advance,
-    ):
+    with _open_alone(out, state) as writer:
+        found = read_records(out)
+        done = {record.key for record in found}
+        with terminal.progress(len(planned), len(planned.keys() & done)) as advance:
 
-        def keep(item: Event | Record) -> None:
-            if isinstance(item, Record):
-                writer.append(item)
-                advance(f"{item.example}: {item.method}, {item.arrangement}")
+            def keep(item: Event | Record) -> None:
+                if isinstance(item, Record):
+                    writer.append(item)
+                    advance(f"{item.example}: {item.method}, {item.arrangement}")
 
-        Measurement(engine, own, settings, done, examples, known_priors(found)).work(keep, stopped)
+            Measurement(engine, own, settings, done, examples, known_priors(found)).work(keep, stopped)
+
+
+@contextmanager
+def _open_alone(out: Path, state: PartialState) -> Iterator[Writer]:
+    """This process's file, if no process of the run finds that another run writes in the folder."""
+    with ExitStack() as opened:
+        reason = None
+        try:
+            writer = opened.enter_context(open_records(out, state.process_index, state.num_processes))
+        except InputError as error:
+            reason = str(error)
+        if reason := processes.first_reason(reason):
+            raise InputError(reason)
+        if not writer.is_locked:
+            _say(f"{out} is on a file system without locks; start no second run in it while this one writes")
+        yield writer
 
 
 def _found(out: Path, examples: Sequence[Example], settings: Settings) -> tuple[list[Record], int]:
@@ -159,11 +182,17 @@ def _found(out: Path, examples: Sequence[Example], settings: Settings) -> tuple[
 
 
 def _say_stopped(out: Path, examples: Sequence[Example], settings: Settings) -> None:
+    _say(f"stopped: {_kept(out, examples, settings)}; the same command goes on from there")
+
+
+def _say_unwritten(out: Path, examples: Sequence[Example], settings: Settings, error: WriteError) -> None:
+    kept = _kept(out, examples, settings)
+    _say(f"{error}; {kept}, and the same command goes on from there once it can be written again")
+
+
+def _kept(out: Path, examples: Sequence[Example], settings: Settings) -> str:
     records, missing = _found(out, examples, settings)
-    _say(
-        f"stopped: {len(records)} of {len(records) + missing} records are in {out}; the same command goes on "
-        "from there"
-    )
+    return f"{len(records)} of {len(records) + missing} records are in {out}"
 
 
 def _conclude(
@@ -224,19 +253,24 @@ def _row(method: MethodSummary, measure: Measure) -> dict[str, Any]:
         "method": method.method,
         "measure": measure.kind,
         "n": measure.mean.n,
-        "mean [95 %]": _interval(measure.mean),
+        "mean [95 %]": _interval(measure.mean) if measure.is_read else UNREAD,
     }
+    if measure.unread is not None and measure.unread.mean:
+        row["unread"] = measure.unread.mean
     if len(means) > 1:
         row |= {
-            "worst": f"{means[measure.worst]:.3f} {measure.worst}",
-            "best": f"{means[measure.best]:.3f} {measure.best}",
+            "worst": f"{means[measure.worst]:.3f} {measure.worst}" if measure.is_read else None,
+            "best": f"{means[measure.best]:.3f} {measure.best}" if measure.is_read else None,
             "changes": measure.changed and measure.changed.mean,
         }
     return row | {"s": method.cost.seconds and method.cost.seconds.mean}
 
 
 def _interval(estimate: Estimate) -> str:
-    return f"{estimate.mean:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]"
+    if estimate.interval is None:
+        return f"{estimate.mean:.3f} [{TOO_FEW}]"
+    low, high = estimate.interval
+    return f"{estimate.mean:.3f} [{low:.3f}, {high:.3f}]"
 
 
 def _say(sentence: str) -> None:

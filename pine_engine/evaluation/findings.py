@@ -4,17 +4,17 @@ from collections.abc import Iterator
 
 from pine_engine.evaluation.cost import BASELINE
 from pine_engine.evaluation.entries import summaries
+from pine_engine.evaluation.intervals import FEWEST
+from pine_engine.evaluation.method_names import method_label
 from pine_engine.evaluation.results import Difference, Measure
 from pine_engine.evaluation.runs import Run
 from pine_engine.evaluation.summary import KINDS, TaskSummary
-from pine_engine.evaluation.tables import KIND_LABELS, estimated, method_label, quantity, signed
+from pine_engine.evaluation.tables import KIND_LABELS, estimated, quantity, signed
 from pine_engine.evaluation.verdicts import Kind
+from pine_engine.tasks import Task, get_task
 
 SUBJECT = "pine"
 """The method whose losses are named."""
-
-FEWEST = 10
-"""Examples below which resampling them says nothing."""
 
 SWAPS = {
     "segments-swapped": "places alone",
@@ -50,8 +50,16 @@ def _of_kind(summary: TaskSummary, kind: Kind) -> Iterator[str]:
         method.method: measure for method in summary.methods if (measure := method.measure(kind)) is not None
     }
     subject = method_label(SUBJECT)
-    yield from (_over_orders(name, measures[name]) for name in (BASELINE, SUBJECT) if name in measures)
-    others = differences_of(summary, kind, SUBJECT)
+    for name in (BASELINE, SUBJECT):
+        if name in measures:
+            yield from _unread(name, measures[name], get_task(summary.task))
+            if measures[name].is_legible:
+                yield _over_orders(name, measures[name])
+    others = [
+        one
+        for one in differences_of(summary, kind, SUBJECT)
+        if measures[SUBJECT].is_legible and measures[one.than].is_legible
+    ]
     yield from (
         f"{subject} less {method_label(BASELINE)}: {_told(one)}." for one in others if one.than == BASELINE
     )
@@ -60,6 +68,23 @@ def _of_kind(summary: TaskSummary, kind: Kind) -> Iterator[str]:
         yield f"{subject} loses to {'; '.join(f'{method_label(one.than)} ({_told(one)})' for one in losses)}."
     elif others:
         yield f"No other method here has a higher mean than {subject}."
+
+
+def _unread(name: str, measure: Measure, task: Task) -> Iterator[str]:
+    """How many of its answers cannot be read, if any, and how they are scored."""
+    unread = measure.unread
+    if unread is None or not unread.mean:
+        return
+    whose = f"{method_label(name)}’s answers"
+    scored = task.score("", ("any",))
+    counts = "half a point" if scored else "nothing"
+    if not measure.is_read:
+        yield f"None of {whose} can be read, so nothing is known of its accuracy (each counts {counts})."
+        return
+    said = f"{estimated(unread)} % of {whose} cannot be read and count {counts}"
+    if not measure.is_legible:
+        said += f", too many to speak of its accuracy; of the others {estimated(measure.read)} % are right"
+    yield f"{said}."
 
 
 def _over_orders(name: str, measure: Measure) -> str:
@@ -85,7 +110,8 @@ def _over_orders(name: str, measure: Measure) -> str:
 def _told(difference: Difference) -> str:
     """The difference, and whether its interval leaves out zero."""
     value = difference.value
-    weight = "within chance" if value.low <= 0 <= value.high else "beyond chance"
-    if value.n < FEWEST:
+    if value.interval is None or value.n < FEWEST:
         weight = f"of {value.n} example{'s' if value.n != 1 else ''}, too few to tell"
+    else:
+        weight = "within chance" if value.interval[0] <= 0 <= value.interval[1] else "beyond chance"
     return f"{signed(value, difference.kind)}, {weight}"

@@ -4,19 +4,16 @@ An example is used if it has every arrangement under every method; what a killed
 what could not be measured, is left out for all methods alike.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from pine_engine.evaluation.bootstrap import Floats
+from pine_engine.evaluation.arrangements import is_drawn
+from pine_engine.evaluation.intervals import Floats
+from pine_engine.evaluation.method_names import method_place
 from pine_engine.evaluation.records import Record
-from pine_engine.measured import find_measured
-
-DRAWN = "shuffled"
-"""How the names of arrangements begin that are drawn at random."""
 
 Column = dict[str, Record]
 """The records of one example under one method, by arrangement."""
@@ -26,9 +23,10 @@ Column = dict[str, Record]
 class Grid:
     """The examples of one task that can be compared.
 
-    methods: in the order of their tables. arrangements: by name, in the order in which they were
-    measured; an example may lack some that need more documents than it has. left_out: examples that are
-    not complete. failed: records with an error. columns[method][i]: the records of examples[i].
+    methods: in the order of the method table, those that are not in it last. arrangements: by name, in the
+    order in which they were measured; an example may lack some that need more documents than it has.
+    left_out: examples that are not complete. failed: records with an error. columns[method][i]: the records
+    of examples[i].
     """
 
     task: str
@@ -50,21 +48,21 @@ class Grid:
 
     @cached_property
     def distinct(self) -> tuple[list[str], ...]:
-        """Names of each example's arrangements, each order of the same texts once."""
+        """Names of each example's arrangements, each order of the same texts once.
+
+        One that a shuffle has drawn goes by its other name, if it has one.
+        """
         return tuple(self._distinct(column) for column in self.columns[self.methods[0]])
 
     @cached_property
     def averaged(self) -> tuple[list[str], ...]:
         """Those of them over which an example is averaged: a single random order is no mean of orders."""
-        return tuple(
-            [name for name in names if not name.startswith(DRAWN)] or names for names in self.distinct
-        )
+        return tuple([name for name in names if not is_drawn(name)] or names for names in self.distinct)
 
     def _distinct(self, column: Column) -> list[str]:
         first: dict[tuple[tuple[int, ...], tuple[int, ...]], str] = {}
-        for name in self.arrangements:
-            if name in column:
-                first.setdefault((column[name].entered, column[name].order), name)
+        for name in sorted(filter(column.__contains__, self.arrangements), key=is_drawn):
+            first.setdefault((column[name].entered, column[name].order), name)
         return list(first.values())
 
     def some_records(self) -> list[Record]:
@@ -75,7 +73,7 @@ class Grid:
 def make_grid(records: Sequence[Record]) -> Grid:
     """The grid of records of one task. Of two records with one key the first counts."""
     (task,) = {record.task for record in records}
-    methods = sorted(dict.fromkeys(record.method for record in records), key=_rank)
+    methods = sorted({record.method for record in records}, key=lambda name: (method_place(name), name))
     arrangements = tuple(dict.fromkeys(record.arrangement for record in records))
     found: dict[str, dict[str, Column]] = {}
     expected: dict[tuple[int, bool], set[str]] = {}
@@ -99,12 +97,6 @@ def make_grid(records: Sequence[Record]) -> Grid:
         failed=sum(record.error is not None for record in records),
         columns={method: tuple(found[example][method] for example in complete) for method in methods},
     )
-
-
-def _rank(method: str) -> float:
-    """Its place in tables; what is in them no more comes last."""
-    found = find_measured(method)
-    return found.rank if found else math.inf
 
 
 def _size(record: Record) -> tuple[int, bool]:

@@ -6,7 +6,8 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from pine_engine.evaluation.findings import SUBJECT
-from pine_engine.evaluation.tables import NONE, Part, Table, method_label, task_label
+from pine_engine.evaluation.method_names import method_label
+from pine_engine.evaluation.tables import NONE, Part, Table, task_label
 from pine_engine.inputs import parse_json, read_text
 from pine_engine.molecules.rows import PROPERTIES
 from pine_engine.molecules.worth import Estimate, MethodWorth, References

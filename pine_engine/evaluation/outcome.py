@@ -1,16 +1,19 @@
 """What a method achieves by one kind of number: over all orders, in each order, and for each gold slot."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from statistics import fmean
 
-from pine_engine.evaluation.bootstrap import Estimate, means
 from pine_engine.evaluation.grid import Column
-from pine_engine.evaluation.results import ArrangementValue, Measure, SlotValue
+from pine_engine.evaluation.intervals import Estimate
+from pine_engine.evaluation.records import Record
+from pine_engine.evaluation.results import ArrangementValue, Measure, ShuffleValue, SlotValue
+from pine_engine.evaluation.scenarios import scenario_values
 from pine_engine.evaluation.sections import old_subset_weights, section_values, subset_weights
+from pine_engine.evaluation.slots import by_slot
 from pine_engine.evaluation.verdicts import (
+    differ,
     first_document,
     is_as_stored,
-    meant,
     named_document,
     number,
     said,
@@ -21,33 +24,44 @@ from pine_engine.evaluation.view import View, finite, sure
 def measure_of(view: View) -> Measure:
     """Everything that the view says. It has at least one number."""
     grid, values = view.grid, view.values
-    columns = means(values, view.drawn)
-    measured = [place for place in range(len(grid.arrangements)) if columns.n[place]]
+    found = {
+        name: value
+        for place, name in enumerate(grid.arrangements)
+        if (value := view.mean(values[:, place])) is not None
+    }
+    slots = by_slot(view.columns, view.kind)
     weights = subset_weights(view.grid)
     old_weights = old_subset_weights(weights)
-    sections, total = section_values(view, weights)
-    old_sections, old_total = section_values(view, {} if old_weights == weights else old_weights)
+    sections, total = section_values(view, weights, view.over_orders)
+    old_sections, old_total = section_values(view, old_weights, view.over_orders)
     return Measure(
         kind=view.kind,
         mean=sure(view.mean(view.over_orders)),
         arrangements=tuple(
-            ArrangementValue(
-                name=grid.arrangements[place],
-                value=sure(columns.estimate(place)),
-                **_answers(view, grid.arrangements[place]),
-            )
-            for place in measured
+            ArrangementValue(name=name, value=value, **_answers(view, name)) for name, value in found.items()
         ),
-        worst=grid.arrangements[min(measured, key=lambda place: columns.point[place])],
-        best=grid.arrangements[max(measured, key=lambda place: columns.point[place])],
+        worst=min(found, key=lambda name: found[name].mean),
+        best=max(found, key=lambda name: found[name].mean),
         worst_case=sure(view.mean([min(row, default=None) for row in finite(values)])),
         best_case=sure(view.mean([max(row, default=None) for row in finite(values)])),
         changed=_changed(view),
-        slots=tuple(_slots(view)),
+        unread=None if view.kind == "logprob" else view.mean(_over_averaged(view, _is_unread)),
+        read=None if view.kind == "logprob" else view.mean(_over_averaged(view, _number_if_read)),
+        slots=tuple(
+            SlotValue(num_documents=one.num_documents, slot=slot, value=sure(view.mean(one.values[:, place])))
+            for one in slots
+            for place, slot in enumerate(one.slots)
+        ),
+        shuffles=tuple(
+            ShuffleValue(num_documents=one.num_documents, value=value)
+            for one in slots
+            if (value := view.mean(one.shuffled)) is not None
+        ),
         sections=sections,
         total=total,
         sections_v0_1_1=old_sections,
         total_v0_1_1=old_total,
+        scenarios=scenario_values(view, weights, old_weights),
     )
 
 
@@ -55,11 +69,25 @@ def _changed(view: View) -> Estimate | None:
     """The share of examples without one answer in all orders; one that has a single order does not count."""
     if view.kind == "logprob":
         return None
-    changed: list[float | None] = []
-    for column, names in zip(view.columns, view.grid.distinct, strict=True):
-        answers = {meant(column[name], view.kind, view.task) for name in names}
-        changed.append(float(len(answers) > 1) if len(names) > 1 else None)
-    return view.mean(changed)
+    return view.mean(
+        differ([column[name] for name in names], view.kind, view.task) if len(names) > 1 else None
+        for column, names in zip(view.columns, view.grid.distinct, strict=True)
+    )
+
+
+def _over_averaged(view: View, value: Callable[[View, Record], float | None]) -> Iterator[float | None]:
+    """Of each example, the mean of that value over the arrangements that it is averaged over."""
+    for column, names in zip(view.columns, view.grid.averaged, strict=True):
+        values = [found for name in names if (found := value(view, column[name])) is not None]
+        yield fmean(values) if values else None
+
+
+def _is_unread(view: View, record: Record) -> float:
+    return float(said(record, view.kind, view.task) is None)
+
+
+def _number_if_read(view: View, record: Record) -> float | None:
+    return None if _is_unread(view, record) else number(record, view.kind)
 
 
 def _answers(view: View, name: str) -> dict[str, Estimate | None]:
@@ -80,23 +108,8 @@ def _answers(view: View, name: str) -> dict[str, Estimate | None]:
 
 
 def _changed_from_stored(view: View, column: Column, name: str) -> float | None:
-    """1 if the example's answer is another than as stored, 0 if not; None if it stands as stored."""
+    """1 if the example's answer is another than as stored, 0 if not; None if it is not to be compared."""
     stored = next((record for record in column.values() if is_as_stored(record)), None)
     if stored is None or name not in column or is_as_stored(column[name]):
         return None
-    return float(meant(column[name], view.kind, view.task) != meant(stored, view.kind, view.task))
-
-
-def _slots(view: View) -> Iterator[SlotValue]:
-    """For each size and slot: over the examples whose gold document stood there, in whichever arrangement."""
-    found: list[dict[tuple[int, int], list[float]]] = []
-    for column, names in zip(view.columns, view.grid.distinct, strict=True):
-        of_example: dict[tuple[int, int], list[float]] = {}
-        for record in (column[name] for name in names):
-            value = number(record, view.kind)
-            if record.gold_slot is not None and value is not None:
-                of_example.setdefault((record.num_documents, record.gold_slot), []).append(value)
-        found.append(of_example)
-    for size, slot in sorted({where for of_example in found for where in of_example}):
-        values = (fmean(one[size, slot]) if (size, slot) in one else None for one in found)
-        yield SlotValue(num_documents=size, slot=slot, value=sure(view.mean(values)))
+    return differ([stored, column[name]], view.kind, view.task)

@@ -4,19 +4,26 @@ from collections.abc import Sequence
 
 from pine_engine.evaluation.entries import entries, summaries
 from pine_engine.evaluation.findings import SUBJECT
+from pine_engine.evaluation.judge_tables import scenario_rows, section_value
+from pine_engine.evaluation.method_names import method_label
 from pine_engine.evaluation.published import (
+    CHANGED,
     CHANGED_VERDICTS,
+    FIRST,
     JUDGE_SCORES,
     MOLECULE_ERRORS,
     OVERHEADS,
     PAPER,
     REMARKS,
+    SECOND,
     gains,
     judge_scores,
     published_model,
 )
+from pine_engine.evaluation.published_subsets import subset_scores, subset_table
+from pine_engine.evaluation.rewardbench import SUBSETS
 from pine_engine.evaluation.runs import Run
-from pine_engine.evaluation.tables import NONE, Part, Table, measured, method_label, task_label
+from pine_engine.evaluation.tables import NONE, Part, Table, measured, task_label
 
 THEIRS = "the paper"
 
@@ -26,34 +33,83 @@ _SECTIONS = ("Chat", "Chat Hard", "Safety", "Reasoning")
 def same_model(task: str, runs: Sequence[Run]) -> Table | None:
     """Ours and the paper's on RewardBench for each model that both have; None if there is none."""
     rows = []
-    for run, _ in summaries(task, runs):
-        model = published_model(run.info.platform.model)
-        if model is None or not any(entry.measure.sections for entry in entries(task, [run])):
-            continue
-        for entry in entries(task, [run]):
-            measure = entry.measure
-            values = {one.name: one.value for one in measure.sections_v0_1_1 or measure.sections}
-            if measure.kind == "generated":
-                cells = [entry.written(values.get(name)) for name in _SECTIONS]
-                total = entry.written(measure.total_v0_1_1 or measure.total)
-                rows.append((f"ours, {run.label}", entry.heads[-1], "mean over orders", *cells, total, NONE))
-        for row in judge_scores(model):
-            cells = [f"{row.sections[name]:.1f}" for name in _SECTIONS]
-            average = f"{row.average:.1f}"
+    for run, model in _shared(task, runs):
+        for row in scenario_rows(task, [run]):
+            if row.entry.measure.kind == "generated":
+                cells = [row.entry.written(section_value(row.old_sections, name)) for name in _SECTIONS]
+                total = row.entry.written(row.old_total)
+                rows.append((f"ours, {run.label}", row.entry.heads[-1], row.name, *cells, total, NONE))
+        theirs = [
+            (row.method, row.setting, row.sections, row.average, row.where) for row in judge_scores(model)
+        ]
+        theirs += [
+            ("vanilla", CHANGED, one.sections, one.average, "Table 4")
+            for one in CHANGED_VERDICTS
+            if one.model == model
+        ]
+        for method, setting, sections, average, where in theirs:
+            values = (f"{sections[name]:.1f}" for name in _SECTIONS)
             rows.append(
-                (f"{THEIRS}, {model}", method_label(row.method), row.setting, *cells, average, row.where)
+                (f"{THEIRS}, {model}", method_label(method), setting, *values, f"{average:.1f}", where)
             )
     if not rows:
         return None
     return Table(
         title="Ours beside the paper's, same model",
-        columns=("whose", "method", "order", *_SECTIONS, "total", "where in the paper"),
+        columns=("whose", "method", "scenario", *_SECTIONS, "total", "where in the paper"),
         rows=tuple(dict.fromkeys(rows)),
         heads=3,
         note=(
-            f"Accuracy in %, with the subset weights of RewardBench v0.1.1. Rows that begin with “{THEIRS}” "
-            f"are published, without intervals: {PAPER}."
+            "Accuracy in %, or the share of verdicts that change, with the weights of RewardBench v0.1.1. "
+            f"Rows that begin with “{THEIRS}” are published, without intervals: {PAPER}."
         ),
+    )
+
+
+def same_subsets(task: str, runs: Sequence[Run]) -> tuple[Table, ...]:
+    """Ours and the paper's by subset, a table for each run of a model that both have."""
+    return tuple(_subsets_beside(task, run, model) for run, model in _shared(task, runs))
+
+
+def _shared(task: str, runs: Sequence[Run]) -> list[tuple[Run, str]]:
+    """The runs that have sections of this task, of models that the paper has, with its name of them."""
+    return [
+        (run, model)
+        for run, _ in summaries(task, runs)
+        if (model := published_model(run.info.platform.model)) is not None
+        and any(entry.measure.sections for entry in entries(task, [run]))
+    ]
+
+
+def _subsets_beside(task: str, run: Run, model: str) -> Table:
+    ours = [
+        row
+        for row in scenario_rows(task, [run])
+        if row.entry.measure.kind == "generated" and row.name not in (FIRST, SECOND, CHANGED)
+    ]
+    theirs = subset_scores(model)
+    rows = []
+    for subset in SUBSETS:
+        values = [
+            next(
+                (part.value for one in row.sections for part in one.subsets if part.name == subset.name), None
+            )
+            for row in ours
+        ]
+        if any(value is not None for value in values):
+            printed = (scores[subset.name] for scores in theirs.values())
+            cells = [row.entry.written(value) for row, value in zip(ours, values, strict=True)]
+            rows.append((subset.section, subset.name, *cells, *(f"{value:.1f}" for value in printed)))
+    return Table(
+        title=f"Ours beside the paper's by subset: {run.label}",
+        columns=(
+            *("section", "subset"),
+            *(f"ours, {row.entry.heads[-1]}, {row.name}" for row in ours),
+            *(f"{THEIRS}, {method_label(method)}, {setting}" for method, setting in theirs),
+        ),
+        rows=tuple(rows),
+        heads=2,
+        note=f"Accuracy in %. {THEIRS.capitalize()}’s: {PAPER}, {subset_table(model)}.",
     )
 
 
@@ -116,12 +172,15 @@ def paper_part(runs: Sequence[Run]) -> Part:
         rows=tuple(
             (
                 one.model,
-                *(f"{value:.1f}" for value in (one.chat, one.chat_hard, one.safety, one.reasoning)),
+                *(f"{one.sections[name]:.1f}" for name in _SECTIONS),
                 f"{one.average:.1f}",
             )
             for one in CHANGED_VERDICTS
         ),
-        note=f"In % of RewardBench. {source}, Table 4.",
+        note=(
+            f"In % of RewardBench. {source}, Table 4. Its row of Qwen1.5-1.8B-Chat is left out: as it was "
+            "transcribed, its average is not the mean of its sections."
+        ),
     )
     molecules = Table(
         title="Molecules: mean absolute errors",

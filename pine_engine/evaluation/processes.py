@@ -12,6 +12,7 @@ from types import FrameType
 from typing import TypeVar
 
 from accelerate import PartialState
+from accelerate.utils import gather_object
 
 PATIENCE = timedelta(days=30)
 """How long a process waits for the others, whose examples may take longer."""
@@ -33,6 +34,18 @@ def own_device(device: str, state: PartialState) -> str:
     """Where this process computes: of several that ask for cuda each has a GPU of its own."""
     has_own = state.num_processes > 1 and device == state.device.type == "cuda"
     return str(state.device) if has_own else device
+
+
+def first_reason(reason: str | None) -> str | None:
+    """The first reason that a process of the run has not to begin, None if none has; waits for all.
+
+    Its own if one of them has died: that is told at the end.
+    """
+    try:
+        reasons: list[str | None] = gather_object([reason])
+    except RuntimeError:  # as in all_arrive
+        return reason
+    return next(filter(None, reasons), None)
 
 
 def all_arrive(state: PartialState) -> bool:

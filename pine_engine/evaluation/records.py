@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 from uuid import uuid4
@@ -10,8 +10,9 @@ from uuid import uuid4
 from pydantic import BaseModel, ConfigDict, Field
 
 from pine_engine.certificate import Platform
-from pine_engine.errors import InputError
+from pine_engine.errors import InputError, WriteError
 from pine_engine.evaluation.arrangements import expand
+from pine_engine.evaluation.file_lock import lock
 from pine_engine.inputs import parse_json, read_text
 
 RUN_FILE = "run.json"
@@ -132,35 +133,65 @@ class RunInfo(BaseModel):
 
 
 class Writer:
-    """Appends records to one file; each is there as soon as it is written, each example also on the disk."""
+    """Appends records to one file; each is there as soon as it is written, each example also on the disk.
+
+    Nobody else can write to it meanwhile; is_locked: False where the file system has no locks, so that this
+    is not certain. What a killed run left half-written is cut off.
+    Raises InputError if another process writes to the file, and WriteError for what the system refuses.
+    """
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("ab")
+        self._path = path
         self._example: str | None = None
+        with self._refusals():
+            self._file = path.open("a+b", buffering=0)
+            try:
+                self.is_locked = lock(self._file.fileno())
+                self._file.seek(0)
+                self._file.truncate(self._file.readall().rfind(b"\n") + 1)
+            except BlockingIOError:
+                self._file.close()
+                raise InputError(
+                    f"another `evaluate` is writing {path}; wait until it has ended, or give another folder"
+                ) from None
+            except OSError:
+                self._file.close()
+                raise
 
     def append(self, record: Record) -> None:
         """Adds one line, and reaches the disk with what came before when an example begins."""
         if record.example != self._example:
             self.sync()
         self._example = record.example
-        self._file.write(record.model_dump_json().encode() + b"\n")
-        self._file.flush()
+        line = record.model_dump_json().encode() + b"\n"
+        with self._refusals():
+            while line:
+                line = line[self._file.write(line) :]  # a disk that is nearly full takes a part
 
     def sync(self) -> None:
         """Waits until all lines are on the disk."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        with self._refusals():
+            os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Syncs and closes the file."""
-        self.sync()
-        self._file.close()
+        try:
+            self.sync()
+        finally:
+            self._file.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise WriteError(f"{self._path} cannot be written: {error.strerror}") from error
 
 
 def open_run(folder: Path, info: RunInfo) -> RunInfo:
@@ -180,13 +211,15 @@ def open_run(folder: Path, info: RunInfo) -> RunInfo:
         return there
     if record_files(folder):
         raise InputError(f"{folder} has records but no {RUN_FILE}, so they belong to no run; give another")
+    # Each process of a run may do this, so the file is there as a whole or not at all.
+    part = folder / f"{RUN_FILE}.{uuid4().hex}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # Each process of a run may do this, so the file is there as a whole or not at all.
-        part = folder / f"{RUN_FILE}.{uuid4().hex}"
         part.write_text(info.model_dump_json(indent=2) + "\n", encoding="utf-8")
         part.replace(file)
     except OSError as error:
+        with suppress(OSError):
+            part.unlink()
         raise InputError(f"{folder} cannot be written: {error.strerror}; give another folder") from error
     return info
 
@@ -199,15 +232,18 @@ def read_run(folder: Path) -> RunInfo:
     return parse_json(RunInfo, read_text(file), str(file))
 
 
-@contextmanager
-def open_records(folder: Path, process: int = 0) -> Iterator[Writer]:
-    """Where one process of a run appends its records; what a killed one left half-written is cut off."""
-    path = folder / f"records.{process}.jsonl"
-    if path.exists():
-        with path.open("r+b") as file:
-            file.truncate(file.read().rfind(b"\n") + 1)
-    with Writer(path) as writer:
-        yield writer
+def open_records(folder: Path, process: int = 0, num_processes: int = 1) -> Writer:
+    """Where one process of a run appends its records.
+
+    Raises InputError if another run writes in the folder: all runs have a first process, and that one meets
+    another's first, and any that has outlived its own.
+    """
+    if process == 0:
+        of_run = {_record_file(folder, index) for index in range(num_processes)}
+        for path in record_files(folder):
+            if path not in of_run:
+                Writer(path).close()
+    return Writer(_record_file(folder, process))
 
 
 def read_records(folder: Path) -> list[Record]:
@@ -245,6 +281,10 @@ def read_records(folder: Path) -> list[Record]:
 def _names(info: RunInfo, record: Record) -> list[str]:
     """The arrangements that the run has of such an example."""
     return [name for asked in info.arrangements for name in expand(asked, record.num_documents)]
+
+
+def _record_file(folder: Path, process: int) -> Path:
+    return folder / f"records.{process}.jsonl"
 
 
 def record_files(folder: Path) -> list[Path]:

@@ -55,7 +55,7 @@ def make_report(
 def draw(parts: Sequence[Part], *, made: str) -> "Report":
     """The parts as viz takes them. Raises InputError where viz is not installed."""
     try:
-        from viz.chart import Series
+        from viz.chart import Across, Area, Series
         from viz.report import Report, ReportCurve, ReportPart, ReportTable
     except ImportError as error:
         raise InputError(
@@ -83,6 +83,13 @@ def draw(parts: Sequence[Part], *, made: str) -> "Report":
                         lines=tuple(
                             Series(line.label, line.values, line.mark, line.intervals) for line in curve.lines
                         ),
+                        levels=tuple(
+                            Across(level.label, level.value, level.mark, level.interval)
+                            for level in curve.levels
+                        ),
+                        areas=tuple(Area(area.label, area.start, area.end) for area in curve.areas),
+                        has_bars=curve.has_bars,
+                        note=curve.note,
                     )
                     for curve in part.curves
                 ),

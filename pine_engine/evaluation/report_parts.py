@@ -2,16 +2,28 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from pine_engine.evaluation.entries import from_to
 from pine_engine.evaluation.findings import findings
-from pine_engine.evaluation.judge_tables import position_bias, section_results
+from pine_engine.evaluation.intervals import FEWEST, share
+from pine_engine.evaluation.judge_tables import position_bias, scenario_results, subset_results
 from pine_engine.evaluation.molecule_tables import MoleculeReport, molecule_part
-from pine_engine.evaluation.paper_tables import overhead_beside, paper_part, same_model
+from pine_engine.evaluation.paper_tables import overhead_beside, paper_part, same_model, same_subsets
 from pine_engine.evaluation.published import PAPER, gains
 from pine_engine.evaluation.runs import Run, repeat_command
 from pine_engine.evaluation.slot_tables import slot_curves, slot_results
-from pine_engine.evaluation.tables import NONE, Part, Table, task_label, without_lone_run
-from pine_engine.evaluation.task_tables import cost_results, main_results, order_results
+from pine_engine.evaluation.tables import (
+    NONE,
+    TOO_FEW,
+    UNREAD,
+    Part,
+    Table,
+    estimated,
+    task_label,
+    without_lone_run,
+)
+from pine_engine.evaluation.task_tables import accuracy_bars, cost_results, main_results, order_results
 from pine_engine.tasks import TASKS, get_task
 
 
@@ -61,11 +73,16 @@ def reading_part(runs: Sequence[Run]) -> Part:
             f"paper's table of reasoning pairs ({PAPER}, Table 1) vanilla on one shuffle lies below both "
             f"fixed orders for {len(below)} of {len(reasoning)} models, so that PINE's printed gain is "
             f"larger than its gain on their mean: {examples}.",
-            f"In parentheses stand {100 * first.level:g} % intervals: the percentile bootstrap over examples "
-            f"({first.resamples:,} resamples, seed {first.seed}), the same examples in each resample for all "
-            "methods and orders. They say how far other examples of the same kind might move a number, not "
-            "how far another model or prompt would. A difference is “beyond chance” if its interval leaves "
-            "out zero; of many differences without a cause, one in twenty does.",
+            f"In parentheses stand {100 * first.level:g} % intervals. Shares and their differences have "
+            "Wilson’s score interval, also where all examples are alike or there are few of them: none of 7 "
+            f"is {estimated(share(np.zeros(7)))}. Means over orders, and sections with weights, count as the "
+            "number of examples that their variance is worth. Log-probabilities, seconds and ratios have a "
+            f"bootstrap interval over examples (BCa, {first.resamples:,} resamples, seed {first.seed}), and "
+            f"none for fewer than {FEWEST}: “{TOO_FEW}”. Methods and orders are compared example by example.",
+            "Intervals say how far other examples of the same kind might move a number, not how far another "
+            f"model or prompt would. A difference of {FEWEST} examples or more is “beyond chance” if its "
+            "interval leaves out zero; of many differences without a cause, one in twenty does. Where no "
+            f"answer can be read the tables have “{UNREAD}”, not the score that such answers are given.",
         ),
     )
 
@@ -75,7 +92,9 @@ def task_part(task: str, runs: Sequence[Run]) -> Part:
     found = (
         main_results(task, runs),
         same_model(task, runs),
-        section_results(task, runs),
+        *same_subsets(task, runs),
+        scenario_results(task, runs),
+        *subset_results(task, runs),
         order_results(task, runs),
         position_bias(task, runs),
         slot_results(task, runs),
@@ -83,7 +102,7 @@ def task_part(task: str, runs: Sequence[Run]) -> Part:
     return Part(
         heading=task_label(task),
         tables=tuple(without_lone_run(table) for table in found if table is not None),
-        curves=slot_curves(task, runs),
+        curves=(*accuracy_bars(task, runs), *slot_curves(task, runs)),
     )
 
 

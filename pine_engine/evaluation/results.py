@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel, ConfigDict
 
-from pine_engine.evaluation.bootstrap import Estimate
+from pine_engine.evaluation.intervals import Estimate
 from pine_engine.evaluation.verdicts import Kind
 
 
@@ -16,10 +16,10 @@ class ArrangementValue(Frozen):
     """A method in one arrangement.
 
     value: mean score, 0 to 1, or mean log-probability in nats. changed: share of examples with another answer
-    than as stored, of those that stand otherwise here; None if none does, if the stored order was not
-    measured, and for log-probabilities. unread: share of answers in which the task reads nothing. says_a,
-    says_first: of a task with letters, the share of examples where the answer is the letter A, and where it
-    is the document in the first slot, whatever its letter.
+    than as stored, of those that stand otherwise here and where one of both can be read; None if none does,
+    if the stored order was not measured, and for log-probabilities. unread: share of answers in which the
+    task reads nothing. says_a, says_first: of a task with letters, the share of examples where the answer is
+    the letter A, and where it is the document in the first slot, whatever its letter.
     """
 
     name: str
@@ -31,10 +31,20 @@ class ArrangementValue(Frozen):
 
 
 class SlotValue(Frozen):
-    """A method over the examples of one size where the document with the answer is in this slot, from 0."""
+    """A method over the examples of one size with the document that holds the answer in this slot, from 0.
+
+    The same examples in each slot of a size, and the other documents in one order; see slots.py.
+    """
 
     num_documents: int
     slot: int
+    value: Estimate
+
+
+class ShuffleValue(Frozen):
+    """A method over the same examples, shuffled; of several shuffles the mean."""
+
+    num_documents: int
     value: Estimate
 
 
@@ -54,15 +64,28 @@ class Section(Frozen):
     subsets: tuple[Subset, ...]
 
 
+class Scenario(Frozen):
+    """A judge in one scenario of the paper's tables, see scenarios.py; all else as in Measure."""
+
+    name: str
+    value: Estimate
+    sections: tuple[Section, ...]
+    total: Estimate | None
+    sections_v0_1_1: tuple[Section, ...]
+    total_v0_1_1: Estimate | None
+
+
 class Measure(Frozen):
     """A method by one kind of number: a share of 0 to 1, or nats for log-probabilities.
 
     mean: over the arrangements of each example, each order of the same texts once; those drawn at random only
     if there are no others. worst, best: arrangements by name. worst_case, best_case: the mean of each
     example's own worst and best arrangement. changed: share of examples whose answer is not the same in all
-    arrangements, None if there is only one. total: the plain mean of the sections. sections_v0_1_1,
-    total_v0_1_1: the same with the weights of RewardBench 0.1.1, which the paper used; empty and None if
-    those are no others.
+    arrangements, where one of them can be read; None if there is only one arrangement. unread: share of
+    answers in which the task reads nothing, over the same arrangements as mean; read: the mean of the others
+    alone, None if there are none; both None for log-probabilities. total: the plain mean of the sections.
+    sections_v0_1_1, total_v0_1_1: the same with the weights of RewardBench 0.1.1, which the paper used; empty
+    and None if those are no others. scenarios: of a judge of pairs, those that were measured.
     """
 
     kind: Kind
@@ -73,11 +96,25 @@ class Measure(Frozen):
     worst_case: Estimate
     best_case: Estimate
     changed: Estimate | None
+    unread: Estimate | None
+    read: Estimate | None
     slots: tuple[SlotValue, ...]
+    shuffles: tuple[ShuffleValue, ...]
     sections: tuple[Section, ...]
     total: Estimate | None
     sections_v0_1_1: tuple[Section, ...]
     total_v0_1_1: Estimate | None
+    scenarios: tuple[Scenario, ...]
+
+    @property
+    def is_read(self) -> bool:
+        """Whether any of its answers can be read; if none can, its score is what the task gives for that."""
+        return self.unread is None or self.unread.mean < 1
+
+    @property
+    def is_legible(self) -> bool:
+        """Whether most of them can."""
+        return self.unread is None or self.unread.mean < 0.5
 
 
 class Cost(Frozen):

@@ -1,43 +1,75 @@
-"""What the slot of the document with the answer changes: the curves of the paper, and their numbers."""
+"""What the slot of the document with the answer changes: the curves of the paper, and their numbers.
+
+Its Figure 4 has a line per method. Its Figure 1 has areas: what causal attention between documents adds lies
+between vanilla and NIA, under which documents do not see each other; what positions alone do, between NIA
+and its lowest slot. (Where that area ends below is not said in the paper's text.)
+"""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from pine_engine.evaluation.entries import HEADS, entries, from_to
-from pine_engine.evaluation.results import SlotValue
+from pine_engine.evaluation.cost import BASELINE
+from pine_engine.evaluation.entries import HEADS, Entry, entries, from_to
+from pine_engine.evaluation.intervals import Estimate
+from pine_engine.evaluation.method_names import method_label, method_mark
+from pine_engine.evaluation.results import Measure, SlotValue
 from pine_engine.evaluation.runs import Run
+from pine_engine.evaluation.slots import is_alike
 from pine_engine.evaluation.summary import KINDS
-from pine_engine.evaluation.tables import KIND_LABELS, Curve, Line, Table, method_label, method_mark
+from pine_engine.evaluation.tables import KIND_LABELS, Between, Curve, Level, Line, Table, scale, scaled
 from pine_engine.evaluation.verdicts import Kind
 
 SMALLEST_CURVE = 3
 """Documents from which on a curve over their slots is drawn."""
 
+ALONE = "nia"
+"""The method under which documents do not see each other, and only positions tell slots apart."""
+
+SHUFFLES_ARE_LEVELS = (
+    "A thin line across, with a hollow marker at its right end: shuffled documents, with the answer in any "
+    "slot. One that lies on its method’s own line is left out."
+)
+
 
 def slot_results(task: str, runs: Sequence[Run]) -> Table | None:
-    """Every method with the gold document in each slot; None if that was not moved."""
+    """Every method with the gold document in each slot, and shuffled; None if that was not moved."""
     found = [row for row in entries(task, runs) if len(row.measure.slots) > 1]
     slots = sorted({one.slot for row in found for one in row.measure.slots})
     if not slots:
         return None
+    has_shuffles = any(row.measure.shuffles for row in found)
     rows = []
     for row in found:
         for size in sorted({one.num_documents for one in row.measure.slots}):
             values = {one.slot: one.value for one in row.measure.slots if one.num_documents == size}
-            cells = (row.written(values.get(slot)) for slot in slots)
+            cells = [row.written(values.get(slot)) for slot in slots]
+            if has_shuffles:
+                cells.append(row.written(_shuffled(row.measure, size)))
             counts = [value.n for value in values.values()]
             rows.append((*row.heads, str(size), from_to(counts), *cells))
     return Table(
         title="With the answer in each slot",
-        columns=(*HEADS, "documents", "n", *(f"slot {slot + 1}" for slot in slots)),
+        columns=(
+            *(*HEADS, "documents", "n", *(f"slot {slot + 1}" for slot in slots)),
+            *(["shuffled"] if has_shuffles else []),
+        ),
         rows=tuple(rows),
         heads=len(HEADS) + 1,
-        note="The slot of the document that holds the answer, from 1, so that gold-at:0 is slot 1.",
+        note=(
+            "The slot of the document that holds the answer, from 1, so that gold-at:0 is slot 1. The same "
+            "examples in each slot of a size, with their other documents in the same order; shuffles stand "
+            "apart, and count in no slot."
+        ),
     )
 
 
 def slot_curves(task: str, runs: Sequence[Run]) -> tuple[Curve, ...]:
-    """A line per method over the slots of the gold document, a curve per run, size and kind of number."""
-    curves = []
+    """A line per method over the slots of the gold document, a curve per run, size and kind of number.
+
+    What a method has on shuffled documents is a level of its own, as the dashed lines of the paper's
+    Figure 4; where no order changes anything it lies on the method's line, and is not drawn again.
+    """
+    curves, areas = [], []
     for number, run in enumerate(runs, start=1):
         rows = list(entries(task, [run]))
         for kind in KINDS:
@@ -51,26 +83,75 @@ def slot_curves(task: str, runs: Sequence[Run]) -> tuple[Curve, ...]:
                 places = sorted({one.slot for values in slots.values() for one in values})
                 if size < SMALLEST_CURVE or len(places) < 2:
                     continue
-                curves.append(
-                    Curve(
-                        name=f"{task}-{number}-{size}-{kind}",
-                        title=f"{run.label}: {size} documents, {KIND_LABELS[kind]}",
-                        x_title="slot of the document with the answer",
-                        y_title=KIND_LABELS[kind],
-                        places=tuple(str(slot + 1) for slot in places),
-                        lines=tuple(_line(name, kind, places, values) for name, values in slots.items()),
-                    )
+                levels = tuple(level for row in of_kind if (level := _level(row, size)) is not None)
+                curve = Curve(
+                    name=f"{task}-{number}-{size}-{kind}",
+                    title=f"{run.label}: {size} documents, {KIND_LABELS[kind]}",
+                    x_title="slot of the document with the answer",
+                    y_title=KIND_LABELS[kind],
+                    places=tuple(str(slot + 1) for slot in places),
+                    lines=tuple(_line(name, kind, places, values) for name, values in slots.items()),
+                    levels=levels,
+                    note=SHUFFLES_ARE_LEVELS if levels else "",
                 )
-    return tuple(curves)
+                curves.append(curve)
+                if {BASELINE, ALONE} <= slots.keys():
+                    of = {name: line for name, line in zip(slots, curve.lines, strict=True)}
+                    areas.append(_with_areas(curve, of[BASELINE], of[ALONE]))
+    return *curves, *areas
+
+
+def _with_areas(curve: Curve, vanilla: Line, alone: Line) -> Curve:
+    """Vanilla and NIA alone, with what lies between them and below."""
+    lowest = min((value for value in alone.values if value is not None), default=None)
+    floor = tuple(None if value is None else lowest for value in alone.values)
+    return Curve(
+        name=f"{curve.name}-areas",
+        title=f"{curve.title}: what causal attention and positions do",
+        x_title=curve.x_title,
+        y_title=curve.y_title,
+        places=curve.places,
+        lines=tuple(replace(line, intervals=()) for line in (vanilla, alone)),  # on the edges of the areas
+        areas=(
+            Between("causal attention", alone.values, vanilla.values),
+            Between("positions", floor, alone.values),
+        ),
+        note=(
+            f"Filled: what causal attention between documents adds, {vanilla.label} less {alone.label}, or "
+            f"takes away where {alone.label} is higher. Hatched: what positions alone do, {alone.label} less "
+            "its lowest slot. Like the areas of the paper’s Figure 1."
+        ),
+    )
 
 
 def _line(method: str, kind: Kind, places: Sequence[int], values: Sequence[SlotValue]) -> Line:
-    scale = 1.0 if kind == "logprob" else 100.0
     by_slot = {one.slot: one.value for one in values}
     found = [by_slot.get(slot) for slot in places]
     return Line(
         label=method_label(method),
         mark=method_mark(method),
-        values=tuple(None if one is None else scale * one.mean for one in found),
-        intervals=tuple(None if one is None else (scale * one.low, scale * one.high) for one in found),
+        values=tuple(None if one is None else scale(kind) * one.mean for one in found),
+        intervals=tuple(None if one is None else _interval(one, kind) for one in found),
     )
+
+
+def _level(row: Entry, size: int) -> Level | None:
+    """What the method has on shuffled documents, None if that is what it has in every slot."""
+    shuffled, kind = _shuffled(row.measure, size), row.measure.kind
+    in_slots = (one.value.mean for one in row.measure.slots if one.num_documents == size)
+    if shuffled is None or is_alike(in_slots, shuffled.mean):
+        return None
+    return Level(
+        label=f"{method_label(row.method.method)}, shuffled",
+        mark=method_mark(row.method.method),
+        value=scale(kind) * shuffled.mean,
+        interval=_interval(shuffled, kind),
+    )
+
+
+def _shuffled(measure: Measure, size: int) -> Estimate | None:
+    return next((one.value for one in measure.shuffles if one.num_documents == size), None)
+
+
+def _interval(estimate: Estimate, kind: Kind) -> tuple[float, float] | None:
+    return None if estimate.interval is None else scaled(estimate.interval, kind)

@@ -1,7 +1,7 @@
 """The summary of a run: what each method scores, and what the order of the documents changes in it.
 
-All numbers of a task are over the same examples, with 95 % bootstrap intervals that are paired over methods
-and orders. Every method is reported in each arrangement, and as the mean over them.
+All numbers of a task are over the same examples, with 95 % intervals, see intervals.py. Every method is
+reported in each arrangement, and as the mean over them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,9 +10,10 @@ from itertools import combinations
 import numpy as np
 
 from pine_engine.errors import InputError
-from pine_engine.evaluation.bootstrap import LEVEL, RESAMPLES, SEED, draw
+from pine_engine.evaluation.bootstrap import RESAMPLES, SEED, draw
 from pine_engine.evaluation.cost import cost_of
 from pine_engine.evaluation.grid import make_grid
+from pine_engine.evaluation.intervals import LEVEL
 from pine_engine.evaluation.outcome import measure_of
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.results import Difference, Frozen, MethodSummary
@@ -38,7 +39,7 @@ class TaskSummary(Frozen):
 
 
 class Summary(Frozen):
-    """What the records of a run say. level, resamples, seed: of the intervals."""
+    """What the records of a run say. level, resamples, seed: of the intervals, where they are resampled."""
 
     level: float
     resamples: int
@@ -102,6 +103,6 @@ def _differences(views: Sequence[View]) -> Iterator[Difference]:
     """Of each pair of methods, the later in the table less the earlier, over the examples that both have."""
     for than, view in combinations(views, 2):
         if than.kind == view.kind:
-            estimate = view.mean(view.over_orders - than.over_orders)
+            estimate = view.more_than(than)
             if estimate is not None:
                 yield Difference(kind=view.kind, method=view.method, than=than.method, value=estimate)

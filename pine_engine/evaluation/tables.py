@@ -1,15 +1,21 @@
 """Tables and curves as plain data, and how numbers are written in them."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from pine_engine.evaluation.bootstrap import Estimate
+from pine_engine.evaluation.intervals import Estimate
 from pine_engine.evaluation.verdicts import Kind
-from pine_engine.measured import NUM_MEASURED, find_measured
 from pine_engine.tasks import TASKS
 
 NONE = "–"
 """Stands where nothing was measured."""
+
+UNREAD = "none read"
+"""Stands for the score of answers of which none can be read."""
+
+TOO_FEW = "too few"
+"""Stands in place of an interval for which there are too few examples."""
 
 KIND_LABELS: dict[Kind, str] = {
     "generated": "generated answer, %",
@@ -48,7 +54,10 @@ def without_lone_run(table: Table) -> Table:
 
 @dataclass(frozen=True)
 class Line:
-    """A method's values along a curve; None where there is none. mark: which marker it has everywhere."""
+    """A method's values along a curve; None where there is none. mark: which marker it has everywhere.
+
+    intervals: of each value, or none of any.
+    """
 
     label: str
     mark: int
@@ -57,8 +66,30 @@ class Line:
 
 
 @dataclass(frozen=True)
+class Level:
+    """One value that stands for all places of a curve. mark: the marker of its method."""
+
+    label: str
+    mark: int
+    value: float
+    interval: tuple[float, float] | None
+
+
+@dataclass(frozen=True)
+class Between:
+    """What lies between two lines, from start to end; None where there is none."""
+
+    label: str
+    start: tuple[float | None, ...]
+    end: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
 class Curve:
-    """Lines over the same places. name: a stem for its file."""
+    """Lines, levels and areas over the same places. name: a stem for its file. note: how to read it.
+
+    has_bars: places are groups of bars, one for each line.
+    """
 
     name: str
     title: str
@@ -66,6 +97,10 @@ class Curve:
     y_title: str
     places: tuple[str, ...]
     lines: tuple[Line, ...]
+    levels: tuple[Level, ...] = ()
+    areas: tuple[Between, ...] = ()
+    has_bars: bool = False
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -79,51 +114,47 @@ class Part:
     commands: tuple[str, ...] = ()
 
 
-def method_label(name: str) -> str:
-    """Its label, or the name of a method that is in the table no more."""
-    found = find_measured(name)
-    return found.label if found else name
-
-
-def method_mark(name: str) -> int:
-    """The marker that the method has in all curves."""
-    found = find_measured(name)
-    return found.mark if found else NUM_MEASURED
-
-
 def task_label(name: str) -> str:
     """The task's label in the table of tasks."""
     return TASKS[name].label if name in TASKS else name
 
 
+def scale(kind: Kind) -> float:
+    """What a value of that kind is drawn times: shares in percent, nats as they are."""
+    return 1.0 if kind == "logprob" else 100.0
+
+
+def scaled(interval: tuple[float, float], kind: Kind) -> tuple[float, float]:
+    """An interval, drawn."""
+    return scale(kind) * interval[0], scale(kind) * interval[1]
+
+
 def quantity(value: float, kind: Kind) -> str:
     """A share in percent with one decimal, or nats with two."""
-    return _rounded(value, 2) if kind == "logprob" else _rounded(100 * value, 1)
+    return _rounded(scale(kind) * value, 2 if kind == "logprob" else 1)
 
 
 def estimated(estimate: Estimate | None, kind: Kind = "generated") -> str:
-    """The mean with the ends of its interval: "62.5 (58.0 to 66.9)"."""
-    if estimate is None:
-        return NONE
-    mean, low, high = (quantity(value, kind) for value in (estimate.mean, estimate.low, estimate.high))
-    return f"{mean} ({low} to {high})"
+    """The mean with the ends of its interval, if it has one: "62.5 (58.0 to 66.9)"."""
+    return NONE if estimate is None else _with_ends(estimate, lambda value: quantity(value, kind))
 
 
 def measured(estimate: Estimate | None, unit: str = "") -> str:
     """Times, ratios and counts: three digits, with their interval."""
-    if estimate is None:
-        return NONE
-    mean, low, high = (f"{value:.3g}" for value in (estimate.mean, estimate.low, estimate.high))
-    return f"{mean}{unit} ({low} to {high})"
+    return NONE if estimate is None else _with_ends(estimate, lambda value: f"{value:.3g}", unit)
 
 
 def signed(estimate: Estimate, kind: Kind) -> str:
     """A difference with its sign: "+2.0 (-1.1 to +5.0)"."""
-    mean, low, high = (
-        ("+" if value > 0 else "") + quantity(value, kind)
-        for value in (estimate.mean, estimate.low, estimate.high)
-    )
-    return f"{mean} ({low} to {high})"
+    return _with_ends(estimate, lambda value: ("+" if value > 0 else "") + quantity(value, kind))
+
+
+def _with_ends(estimate: Estimate, write: Callable[[float], str], unit: str = "") -> str:
+    said = write(estimate.mean) + unit
+    if estimate.interval is None:
+        return f"{said} ({TOO_FEW})"
+    low, high = map(write, estimate.interval)
+    return f"{said} ({low} to {high})"
 
 
 def _rounded(value: float, decimals: int) -> str:

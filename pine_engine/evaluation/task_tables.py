@@ -4,8 +4,20 @@ from collections.abc import Sequence
 
 from pine_engine.evaluation.cost import BASELINE
 from pine_engine.evaluation.entries import HEADS, Entry, entries, from_to, summaries
+from pine_engine.evaluation.method_names import method_label, method_mark, method_place
 from pine_engine.evaluation.runs import Run
-from pine_engine.evaluation.tables import NONE, Table, estimated, measured, method_label, signed, task_label
+from pine_engine.evaluation.tables import (
+    NONE,
+    UNREAD,
+    Curve,
+    Line,
+    Table,
+    estimated,
+    measured,
+    scaled,
+    signed,
+    task_label,
+)
 
 BY_SLOT = "gold-at:"
 """How the names of arrangements begin that the table of slots has."""
@@ -13,10 +25,13 @@ BY_SLOT = "gold-at:"
 
 def main_results(task: str, runs: Sequence[Run]) -> Table:
     """Every method over all orders, the worst and the best order, and how often the order decides."""
+    found = list(entries(task, runs))
+    has_unread = any(row.measure.unread is not None and row.measure.unread.mean for row in found)
     rows = [
         (
             *row.heads,
             str(row.measure.mean.n),
+            *([estimated(row.measure.unread)] if has_unread else []),
             row.written(row.measure.mean),
             _gain(row),
             _at(row, row.measure.worst),
@@ -24,13 +39,14 @@ def main_results(task: str, runs: Sequence[Run]) -> Table:
             row.written(row.measure.worst_case),
             estimated(row.measure.changed),
         )
-        for row in entries(task, runs)
+        for row in found
     ]
     return Table(
         title="Main results",
         columns=(
             *HEADS,
             "n",
+            *(["cannot be read, %"] if has_unread else []),
             "mean over orders",
             "more than vanilla",
             "worst order",
@@ -118,16 +134,57 @@ def cost_results(task: str, runs: Sequence[Run]) -> Table:
     )
 
 
+def accuracy_bars(task: str, runs: Sequence[Run]) -> tuple[Curve, ...]:
+    """A group of bars for each run, a bar for each method, where no slot tells documents apart.
+
+    So for math, as the paper's Figure 5; answers of which none can be read have no bar.
+    """
+    found = [row for row in entries(task, runs) if row.measure.kind == "generated"]
+    if not found or any(row.measure.slots for row in found):
+        return ()
+    groups = tuple(dict.fromkeys(row.run.label for row in found))
+    lines = []
+    for method in sorted({row.method.method for row in found}, key=method_place):
+        own = {row.run.label: row.measure for row in found if row.method.method == method}
+        means = [own[label].mean if label in own and own[label].is_read else None for label in groups]
+        lines.append(
+            Line(
+                label=method_label(method),
+                mark=method_mark(method),
+                values=tuple(None if mean is None else 100 * mean.mean for mean in means),
+                intervals=tuple(
+                    None if mean is None or mean.interval is None else scaled(mean.interval, "generated")
+                    for mean in means
+                ),
+            )
+        )
+    curve = Curve(
+        name=f"{task}-accuracy",
+        title=f"{task_label(task)}: accuracy, mean over orders",
+        x_title="model and data",
+        y_title="accuracy, %",
+        places=groups,
+        lines=tuple(lines),
+        has_bars=True,
+    )
+    return (curve,)
+
+
 def _at(entry: Entry, arrangement: str) -> str:
     """The value in one arrangement, with its name if there are others."""
+    if not entry.measure.is_read:
+        return UNREAD
     is_one = len({one.value.mean for one in entry.measure.arrangements}) == 1
     name = "all alike" if is_one else arrangement
     return f"{name}: {entry.written(entry.arrangement(arrangement))}"
 
 
 def _gain(entry: Entry) -> str:
-    """On the baseline, with the interval of the paired difference."""
+    """On the baseline, with the interval of the paired difference; none where neither says anything."""
     names = {entry.method.method, BASELINE}
+    both = (one.measure(entry.measure.kind) for one in entry.task.methods if one.method in names)
+    if not all(measure is not None and measure.is_read for measure in both):
+        return NONE
     for one in entry.task.differences:
         if one.kind == entry.measure.kind and {one.method, one.than} == names:
             return signed(one.value if one.than == BASELINE else one.value.negative(), one.kind)
@@ -143,6 +200,6 @@ def _about_mean(task: str, runs: Sequence[Run]) -> str:
         which = " ".join(f"Mean of {label} over: {names}." for label, names in said.items())
     return (
         f"{which} Each order of the same documents counts once, and a shuffle only where there is nothing "
-        "else. An answer changes if it is not the same in all orders. In parentheses 95 % intervals, from "
-        "resampled examples."
+        "else. An answer changes if it is not the same in all orders; an example of which no answer can be "
+        "read does not count there. In parentheses 95 % intervals, see “How to read it”."
     )

@@ -1,5 +1,6 @@
 """What a record says: its numbers, and the answer it means, whatever the order."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 from pine_engine.evaluation.records import Record
@@ -41,6 +42,13 @@ def meant(record: Record, kind: Kind, task: Task) -> str:
         named = named_document(record, answer)
         return UNREAD if named is None else f"document {named}"
     return answer if answer is not None else record.text or ""
+
+
+def differ(records: Sequence[Record], kind: Kind, task: Task) -> bool | None:
+    """Whether an example's answers in several arrangements are not all the same; None if none can be read."""
+    if all(said(record, kind, task) is None for record in records):
+        return None
+    return len({meant(record, kind, task) for record in records}) > 1
 
 
 def named_document(record: Record, answer: str | None) -> int | None:

@@ -7,8 +7,10 @@ from statistics import fmean
 
 import numpy as np
 
-from pine_engine.evaluation.bootstrap import Estimate, Floats, Resamples, means
+from pine_engine.evaluation import bootstrap, intervals
+from pine_engine.evaluation.bootstrap import Resamples
 from pine_engine.evaluation.grid import Column, Grid
+from pine_engine.evaluation.intervals import Estimate, Floats
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.verdicts import Kind, number
 from pine_engine.tasks import Task
@@ -42,9 +44,19 @@ class View:
         """The records of each example, by arrangement."""
         return self.grid.columns[self.method]
 
-    def mean(self, values: Iterable[float | None]) -> Estimate | None:
-        """Over the examples, a value each; one with None or NaN does not count."""
-        return means(np.array([list(values)], dtype=np.float64).T, self.drawn).estimate()
+    def mean(self, values: Iterable[float | None], weights: Floats | None = None) -> Estimate | None:
+        """Over the examples, a value each; one with None or NaN does not count. weights: (examples,)."""
+        given = np.array(list(values), dtype=np.float64)
+        if self.kind == "logprob":
+            return bootstrap.mean(given, self.drawn, weights)
+        return intervals.share(given, weights)
+
+    def more_than(self, other: "View") -> Estimate | None:
+        """How much higher its mean over orders is than the other's, over the examples that both have."""
+        difference = self.over_orders - other.over_orders
+        if self.kind == "logprob":
+            return bootstrap.mean(difference, self.drawn)
+        return intervals.share(difference, least=-1.0)
 
     def share(self, holds: Callable[[Record], bool], arrangement: str) -> Estimate | None:
         """The share of the examples for which it holds in that arrangement."""

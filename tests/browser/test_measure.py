@@ -86,7 +86,7 @@ def test_a_verdict_is_read_and_scored_and_a_set_of_rows_measured(page: Page, tmp
     assert len(set(pine)) == 1
     vanilla = [cell.inner_text() for cell in rows.nth(0).locator("td").all()[:4]]
     assert len(set(vanilla)) > 1
-    curve = picture(page, "measured-by-slot")
+    curve = picture(page, "measured-by-slot-of-4")
     expect(curve.locator(".pine-walk > [role=group]")).to_have_count(2)
     expect(curve.locator(".pine-point")).to_have_count(8)
     records = save(page, page.locator("#measure-records"), tmp_path).read_text(encoding="utf-8").splitlines()

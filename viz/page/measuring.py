@@ -6,7 +6,7 @@ Imports torch, like answering.py.
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
@@ -14,6 +14,7 @@ from pine_engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.findings import findings
+from pine_engine.evaluation.intervals import FEWEST
 from pine_engine.evaluation.jobs import planned_keys
 from pine_engine.evaluation.measure import Measurement
 from pine_engine.evaluation.records import Key, Record, RunInfo
@@ -30,7 +31,7 @@ from viz.page.limits import check_answer_length, check_orders, check_rows, too_l
 from viz.page.planning import plan_measurement
 from viz.page.read_only import check_rows_shipped
 from viz.page.speed import Work, in_words
-from viz.page.tabulating import slot_curve, tabulate
+from viz.page.tabulating import of_whole_examples, slot_curves, tabulate
 
 BEAT_S = 0.5
 """Seconds after which the page hears something, not more often and not less: answers of several prompts are
@@ -105,11 +106,8 @@ class Measured:
     @property
     def run(self) -> Run | None:
         """The rows that are done with every method in every order, as a run; None if there are none."""
-        done = {record.key for record in self.records}
-        missing = {example for example, _, _ in self.planned - done}
-        whole = [record for record in self.records if record.example not in missing]
         try:
-            summary = summarize(whole)
+            summary = summarize(of_whole_examples(self.records, self.planned))
         except InputError:
             return None
         (label,) = run_labels([self.info])
@@ -175,7 +173,7 @@ def measure_rows(
                 yield MeasureView(
                     _counted(len(records), len(planned), began),
                     measured_tables(tables, done=len(records), planned=len(planned), note=_errors(records)),
-                    _curve(records, setting),
+                    _curves(records, planned, setting),
                     measured=Measured(info, tuple(records), frozenset(planned)),
                     done=work_of(records),
                 )
@@ -192,14 +190,14 @@ def measure_rows(
     yield MeasureView(
         f"Done: {len(records)} records in {time.monotonic() - began:.1f} s.",
         measured_tables(tables, done=len(records), planned=len(planned), note=note),
-        _curve(records, setting),
+        _curves(records, planned, setting),
         in_short(findings(info.task, run) if run else []),
     )
 
 
 _INTERVALS = (
-    "Below each mean stands its 95 % interval: other rows of the same kind might move it so far. The report "
-    "has the intervals of all numbers."
+    "Below each mean stands its 95 % interval: other rows of the same kind might move it so far. "
+    f"Log-probabilities have one from {FEWEST} rows on. The report has the intervals of all numbers."
 )
 
 
@@ -243,10 +241,9 @@ def _own_part(record: Record) -> float:
     return min(1.0, record.seconds / alone) if alone else 1.0
 
 
-def _curve(records: list[Record], setting: str) -> str:
-    """HTML of the curve over the slots of the answer, "" where there is none to draw."""
-    curve = slot_curve(records, setting)
-    return slot_picture(curve) if curve else ""
+def _curves(records: list[Record], planned: Collection[Key], setting: str) -> str:
+    """HTML of the curves over the slots of the answer, "" where there is none to draw."""
+    return "".join(map(slot_picture, slot_curves(records, planned, setting)))
 
 
 def _counted(done: int, planned: int, began: float) -> str:

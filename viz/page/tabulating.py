@@ -3,13 +3,18 @@
 from collections.abc import Collection, Iterable, Sequence
 from statistics import fmean
 
+import numpy as np
+
+from pine_engine.evaluation.grid import make_grid
+from pine_engine.evaluation.method_names import method_label, method_mark, promises_invariance
 from pine_engine.evaluation.records import Key, Record
+from pine_engine.evaluation.slots import BySlot, by_slot, is_alike
 from pine_engine.evaluation.summary import KINDS, Summary
-from pine_engine.evaluation.tables import method_label, method_mark
-from pine_engine.evaluation.verdicts import Kind, meant, number
+from pine_engine.evaluation.tables import scale
+from pine_engine.evaluation.verdicts import Kind, differ, number, said
 from pine_engine.measured import measured_method
 from pine_engine.tasks import get_task
-from viz.chart import Series
+from viz.chart import Across, Series
 from viz.measured import MeasuredRow, MeasuredTable, SlotCurve
 
 TITLES: dict[Kind, str] = {
@@ -51,21 +56,61 @@ def tabulate(
     ]
 
 
-def slot_curve(records: Sequence[Record], setting: str) -> SlotCurve | None:
-    """The curve over the slots of the document with the answer; None if it stood in fewer than two."""
-    slots = tuple(sorted({record.gold_slot for record in records if record.gold_slot is not None}))
-    kinds = (kind for kind in CURVE_KINDS if any(number(record, kind) is not None for record in records))
+def of_whole_examples(records: Sequence[Record], planned: Collection[Key]) -> list[Record]:
+    """The records of the examples that are done with every method in every order."""
+    done = {record.key for record in records}
+    missing = {key[0] for key in planned if key not in done}
+    return [record for record in records if record.example not in missing]
+
+
+def slot_curves(records: Sequence[Record], planned: Collection[Key], setting: str) -> list[SlotCurve]:
+    """The curves over the slots of the document with the answer, one for each number of documents.
+
+    Over the examples that are done, so that all lines are over the same ones.
+    planned: the keys of all records that there will be. None of fewer than two slots.
+    """
+    whole = of_whole_examples(records, planned)
+    kinds = (kind for kind in CURVE_KINDS if any(number(record, kind) is not None for record in whole))
     kind = next(kinds, None)
-    if kind is None or len(slots) < 2:
+    if kind is None:
+        return []
+    found = {
+        method: {table.num_documents: table for table in by_slot(columns, kind)}
+        for method, columns in make_grid(whole).columns.items()
+        if _says(method, kind)
+    }
+    curves = []
+    for size in sorted({size for tables in found.values() for size in tables}):
+        tables = {method: of_size[size] for method, of_size in found.items() if size in of_size}
+        slots = tuple(sorted({slot for table in tables.values() for slot in table.slots}))
+        levels = (_level(method, table, kind) for method, table in tables.items())
+        if len(slots) > 1:
+            curves.append(
+                SlotCurve(
+                    y_title=Y_TITLES[kind],
+                    setting=setting,
+                    num_documents=size,
+                    slots=slots,
+                    lines=tuple(_line(method, table, slots, kind) for method, table in tables.items()),
+                    levels=tuple(level for level in levels if level is not None),
+                )
+            )
+    return curves
+
+
+def _line(method: str, table: BySlot, slots: Sequence[int], kind: Kind) -> Series:
+    means = dict(zip(table.slots, (scale(kind) * np.nanmean(table.values, axis=0)).tolist(), strict=True))
+    return Series(method_label(method), tuple(means.get(slot) for slot in slots), method_mark(method))
+
+
+def _level(method: str, table: BySlot, kind: Kind) -> Across | None:
+    """What the method has on shuffled documents, None if it was not measured, or is so in every slot."""
+    if not np.isfinite(table.shuffled).any():
         return None
-    scale = 1.0 if kind == "logprob" else 100.0
-    lines = []
-    for method in dict.fromkeys(record.method for record in records if _says(record.method, kind)):
-        own = [record for record in records if record.method == method]
-        means = [_mean((record for record in own if record.gold_slot == slot), kind) for slot in slots]
-        values = tuple(None if mean is None else scale * mean for mean in means)
-        lines.append(Series(method_label(method), values, method_mark(method)))
-    return SlotCurve(Y_TITLES[kind], setting, slots, tuple(lines))
+    shuffled = float(np.nanmean(table.shuffled))
+    if is_alike(np.nanmean(table.values, axis=0), shuffled):
+        return None
+    return Across(f"{method_label(method)}, shuffled", scale(kind) * shuffled, method_mark(method))
 
 
 def _says(method: str, kind: Kind) -> bool:
@@ -92,35 +137,45 @@ def _row(
             measure.mean
             for task in (summary.tasks if summary else ())
             for one in task.methods
-            if one.method == method and (measure := one.measure(kind)) is not None
+            if one.method == method and (measure := one.measure(kind)) is not None and measure.is_read
         ),
         None,
     )
     compared, changed = _changes(own, kind)
+    answered = [record for record in own if kind != "logprob" and _has(record, kind)]
     return MeasuredRow(
         label=method_label(method),
-        promises_invariance=measured_method(method).promises_invariance,
+        promises_invariance=promises_invariance(method),
         values=tuple(
             _mean((record for record in own if record.arrangement == order), kind) for order in orders
         ),
         mean=estimate.mean if estimate else _mean(own, kind),
-        interval=(estimate.low, estimate.high) if estimate else None,
+        interval=estimate.interval if estimate else None,
         changed=None if kind == "logprob" else changed,
         compared=compared,
+        unread=sum(not _is_read(record, kind) for record in answered),
+        answered=len(answered),
     )
 
 
 def _mean(records: Iterable[Record], kind: Kind) -> float | None:
-    """The mean of the records that have such a number, None if none has."""
-    values = [value for record in records if (value := number(record, kind)) is not None]
-    return fmean(values) if values else None
+    """The mean of the records that have such a number, None if none has, or none can be read."""
+    found = [(value, record) for record in records if (value := number(record, kind)) is not None]
+    if not any(_is_read(record, kind) for _, record in found):
+        return None
+    return fmean(value for value, _ in found)
+
+
+def _is_read(record: Record, kind: Kind) -> bool:
+    return kind == "logprob" or said(record, kind, get_task(record.task)) is not None
 
 
 def _changes(records: Sequence[Record], kind: Kind) -> tuple[int, int]:
-    """Of one method: examples answered in several orders, and those of them with several answers."""
-    answers: dict[str, list[str]] = {}
+    """Of one method: examples answered in several orders, legibly in one, and those with several answers."""
+    answered: dict[str, list[Record]] = {}
     for record in records:
         if _has(record, kind):
-            answers.setdefault(record.example, []).append(meant(record, kind, get_task(record.task)))
-    several = [said for said in answers.values() if len(said) > 1]
-    return len(several), sum(len(set(said)) > 1 for said in several)
+            answered.setdefault(record.example, []).append(record)
+    several = [found for found in answered.values() if len(found) > 1]
+    changed = [differ(found, kind, get_task(found[0].task)) for found in several]
+    return sum(one is not None for one in changed), sum(one is True for one in changed)
