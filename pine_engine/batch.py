@@ -25,7 +25,7 @@ from torch import Tensor
 from pine_engine.engine import Engine, check_engine
 from pine_engine.errors import InputError, ModelError
 from pine_engine.events import Answer
-from pine_engine.finite import check_logprob
+from pine_engine.finite import check_finite, check_logprob
 from pine_engine.given import sequence, whole_number
 from pine_engine.layout import TokenLayout
 from pine_engine.methods import Method, get_method
@@ -36,18 +36,32 @@ from pine_engine.state import Row
 BATCH_ROWS = 8
 """Answers that are written together if nobody says otherwise."""
 
+Choose = Callable[[Tensor], tuple[int, float]]
+"""The next token of an answer and its log-probability, in nats, from logits (n, V): those of its own prompt
+first, then of others to compare with."""
+
+
+def most_likely(logits: Tensor) -> tuple[int, float]:
+    """The token that the prompt makes most likely, whatever the others say."""
+    logprobs = logits[0].float().log_softmax(-1)
+    token = int(logprobs.argmax())
+    return token, float(logprobs[token])
+
 
 @dataclass(frozen=True)
 class ReadPrompt:
     """A prompt that has been read under one method, and now wants an answer.
 
-    logits: (V,), of its last token. seconds: that reading it took.
+    rows: its own, then those of other prompts, which are continued with the same answer. logits: (n, V), of
+    the last tokens of n prompts, which may be more than have rows. seconds: that reading took.
     """
 
     index: int
-    row: Row
+    method: str
+    rows: tuple[Row, ...]
     logits: Tensor
     seconds: float
+    choose: Choose = most_likely
 
 
 @dataclass(frozen=True)
@@ -108,27 +122,31 @@ def write_answers(
     max_new_tokens: int,
     batch_size: int = BATCH_ROWS,
     on_layer: Callable[[int], None] = lambda _: None,
+    on_token: Callable[[list[int]], None] = lambda _: None,
 ) -> Generator[Written | Failed, None, None]:
     """Answers prompts that somebody else reads; yields each answer, or why there is none, once it is known.
 
-    prompts: taken one by one, when there is room in the batch, which is as wide as batch_size all the time.
-    on_layer: as in Engine.prefill.
+    prompts: taken one by one, when there is room in the batch, which is as wide as batch_size all the time;
+    none may have more rows. on_layer: as in Engine.prefill. on_token: called with an answer's tokens so far.
     """
-    places: list[_Writing | None] = [None] * batch_size
+    lines: list[_Line] = []
+    next_one: ReadPrompt | None = None
     while True:
-        for place in range(batch_size):
-            while places[place] is None and (prompt := next(prompts, None)):
-                line = _Writing(prompt, prompt.logits)
-                if done := line.take_token(engine, max_new_tokens):
-                    yield done
-                else:
-                    places[place] = line
-        if not any(places):
+        while free := sorted(set(range(batch_size)).difference(*(line.places for line in lines))):
+            next_one = next_one or next(prompts, None)
+            if next_one is None or len(next_one.rows) > len(free):
+                break
+            lines.append(_Line(next_one, free[: len(next_one.rows)], next_one.logits))
+            next_one = None
+            if done := lines[-1].take_token(engine, max_new_tokens, on_token):
+                lines.pop()
+                yield done
+        if not lines:
             return
-        _step(engine, places, on_layer)
-        for place, writing in enumerate(places):
-            if writing and (done := writing.take_token(engine, max_new_tokens)):
-                places[place] = None
+        _step(engine, lines, batch_size, on_layer)
+        for line in list(lines):
+            if done := line.take_token(engine, max_new_tokens, on_token):
+                lines.remove(line)
                 yield done
 
 
@@ -144,7 +162,7 @@ def _answer(
             began = time.perf_counter()
             row, logits = engine.prefill(layout, method, room=max_new_tokens, rows_kept=1)
             wait_for(logits)
-            yield ReadPrompt(index, row, logits[-1], time.perf_counter() - began)
+            yield ReadPrompt(index, method.name, (row,), logits, time.perf_counter() - began)
 
     failed: list[Failed] = []
     for done in write_answers(engine, read(), max_new_tokens=max_new_tokens, batch_size=batch_size):
@@ -157,58 +175,66 @@ def _answer(
         raise ModelError(f"prompts without an answer, by index: {indices}; {failed[0].error}")
 
 
-@dataclass
-class _Writing:
-    """One answer on its way; logits: (V,), what follows the tokens so far."""
+@dataclass(eq=False)
+class _Line:
+    """One answer on its way.
+
+    places: of its rows in the batch. logits: (n, V), of what follows the tokens so far.
+    """
 
     prompt: ReadPrompt
+    places: list[int]
     logits: Tensor
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     step_s: list[float] = field(default_factory=list)
     share_s: float = 0.0
 
-    def take_token(self, engine: Engine, max_new_tokens: int) -> Written | Failed | None:
-        """Takes the most likely token; the answer if it ends here, or why there is none."""
-        method = self.prompt.row.state.plan.method.name
-        logprobs = self.logits.float().log_softmax(-1)
-        token = int(logprobs.argmax())
-        logprob = float(logprobs[token])
-        try:
-            check_logprob(logprob, self.logits, method, len(self.ids))
-        except ModelError as error:
-            return Failed(self.prompt.index, error)
-        is_end = token in engine.stop_ids
-        if not is_end:
+    def take_token(
+        self, engine: Engine, max_new_tokens: int, on_token: Callable[[list[int]], None]
+    ) -> Written | Failed | None:
+        """Takes one more token; the answer if it ends here, or why there is none."""
+        if len(self.ids) < max_new_tokens:
+            token, logprob = self.prompt.choose(self.logits)
+            try:
+                if len(self.logits) > 1:  # where prompts are compared, any of them may be the wrong one
+                    check_finite(self.logits, self.prompt.method, len(self.ids))
+                check_logprob(logprob, self.logits, self.prompt.method, len(self.ids))
+            except ModelError as error:
+                return Failed(self.prompt.index, error)
+            if token in engine.stop_ids:
+                return self._written(engine, "stop")
             self.ids.append(token)
             self.logprobs.append(logprob)
-            if len(self.ids) < max_new_tokens:
-                return None
+            on_token(self.ids)
+        return self._written(engine, "length") if len(self.ids) == max_new_tokens else None
+
+    def _written(self, engine: Engine, finish_reason: str) -> Written:
         answer = Answer(
-            method=method,
+            method=self.prompt.method,
             text=engine.decode_text(self.ids),
             token_ids=tuple(self.ids),
             logprobs=tuple(self.logprobs),
             prefill_s=self.prompt.seconds,
             decode_s_per_token=sum(self.step_s) / max(len(self.step_s), 1),
-            finish_reason="stop" if is_end else "length",
+            finish_reason=finish_reason,
         )
         return Written(self.prompt.index, answer, self.share_s)
 
 
-def _step(engine: Engine, places: Sequence[_Writing | None], on_layer: Callable[[int], None]) -> None:
+def _step(engine: Engine, lines: Sequence[_Line], batch_size: int, on_layer: Callable[[int], None]) -> None:
     """One more token for every answer. Free places stay in the batch, so that its shape never changes."""
     began = time.perf_counter()
-    logits = engine.extend(
-        [line.prompt.row if line else None for line in places],
-        [line.ids[-1:] if line else [0] for line in places],
-        on_layer,
-    )
+    rows: list[Row | None] = [None] * batch_size
+    last = [[0]] * batch_size
+    for line in lines:
+        for place, row in zip(line.places, line.prompt.rows, strict=True):
+            rows[place], last[place] = row, line.ids[-1:]
+    logits = engine.extend(rows, last, on_layer)
     wait_for(logits)
     seconds = time.perf_counter() - began
-    writing = sum(line is not None for line in places)
-    for line, row_logits in zip(places, logits, strict=True):
-        if line:
-            line.logits = row_logits[-1]
-            line.step_s.append(seconds)
-            line.share_s += seconds / writing
+    writing = sum(row is not None for row in rows)
+    for line in lines:
+        line.logits = logits[line.places, -1]
+        line.step_s.append(seconds)
+        line.share_s += seconds * len(line.places) / writing

@@ -6,17 +6,17 @@ Source: Zhao et al. 2021, tonyzhaozh/few-shot-learning; calibrating every token 
 
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
 from torch import Tensor
 
+from pine_engine.batch import Failed, ReadPrompt, write_answers
 from pine_engine.engine import Engine
 from pine_engine.errors import InputError
-from pine_engine.events import Answer, AnswerDone, Event, RunDone, RunResult, TokenDecoded
-from pine_engine.finite import check_finite
+from pine_engine.events import AnswerDone, Event, RunDone, RunResult, TokenDecoded
 from pine_engine.layout import TokenLayout
 from pine_engine.methods import get_method
 from pine_engine.next_token import (
@@ -28,7 +28,9 @@ from pine_engine.next_token import (
 )
 from pine_engine.permutation import most_probable
 from pine_engine.prompt import Prompt, segment_text
+from pine_engine.state import Row
 from pine_engine.streaming import Emit, in_thread, stop_if
+from pine_engine.wrappers import Steps
 
 CONTENT_FREE = ("N/A", "", "[MASK]")
 """Contents that say nothing."""
@@ -41,8 +43,6 @@ _SLOT = "\ue002"
 
 Weighting = Literal["diagonal", "identity"]
 """How label probabilities q are corrected: q / p with W = diag(p)^-1, or q - p with W = I and b = -p."""
-
-Steps = Literal["first", "every"]
 
 
 @dataclass(frozen=True)
@@ -112,14 +112,20 @@ def calibrate_labels(
     @torch.inference_mode()
     def work(emit: Callable[[Event | CalibratedLabels], None], cancelled: threading.Event) -> None:
         read = [read_prompt(engine, x, method, room=0, emit=emit, cancelled=cancelled)[1] for x in layouts]
-        logprobs = torch.stack([label_log_probabilities(row, ids) for row in read])
-        own = logprobs[0].log_softmax(0)
-        free = logprobs[1:].logsumexp(0).log_softmax(0)
-        scores = {"diagonal": (own - free).exp(), "identity": own.exp() - free.exp()}[weighting]
-        parts = (own.exp(), free.exp(), scores)
-        emit(CalibratedLabels(*(tuple(part.tolist()) for part in parts)))
+        logprobs = [label_log_probabilities(log_probabilities(logits[-1]), ids) for logits in read]
+        emit(calibrate(torch.stack(logprobs), weighting))
 
     return in_thread(work)
+
+
+def calibrate(logprobs: Tensor, weighting: Weighting = "diagonal") -> CalibratedLabels:
+    """Labels by their log-probabilities (1 + n, labels), float64: under the prompt, then under n without
+    content. The labels need not be all that may follow."""
+    own = logprobs[0].log_softmax(0)
+    free = logprobs[1:].logsumexp(0).log_softmax(0)
+    scores = {"diagonal": (own - free).exp(), "identity": own.exp() - free.exp()}[weighting]
+    parts = (own.exp(), free.exp(), scores)
+    return CalibratedLabels(*(tuple(part.tolist()) for part in parts))
 
 
 def generate_calibrated(
@@ -141,46 +147,56 @@ def generate_calibrated(
     method = get_method(base)
     layouts = _layouts(engine, prompt, content_free, max_new_tokens)
 
-    @torch.inference_mode()
     def work(emit: Emit, cancelled: threading.Event) -> None:
-        began = time.perf_counter()
-        read = [
-            read_prompt(engine, layout, method, room=max_new_tokens, emit=emit, cancelled=cancelled)
-            for layout in layouts
-        ]
-        prefilled = time.perf_counter()
-        rows = [row for row, _ in read]
-        logprobs = torch.stack([row_logprobs for _, row_logprobs in read])
-        if steps == "first":
-            rows = rows[:1]
-        ids: list[int] = []
-        chosen_logprobs: list[float] = []
-        finish_reason = "length"
-        for step in range(max_new_tokens):
-            if step:
-                logits = engine.extend(rows, [ids[-1:]] * len(rows), on_layer=lambda _: stop_if(cancelled))
-                check_finite(logits[:, -1], base, step)
-                logprobs = log_probabilities(logits[:, -1])
-            token = _choose(logprobs, steps)
-            if token in engine.stop_ids:
-                finish_reason = "stop"
-                break
-            ids.append(token)
-            chosen_logprobs.append(float(logprobs[0, token]))
-            emit(TokenDecoded(base, step, token, engine.decode_text(ids)))
-        answer = Answer(
-            method=base,
-            text=engine.decode_text(ids),
-            token_ids=tuple(ids),
-            logprobs=tuple(chosen_logprobs),
-            prefill_s=prefilled - began,
-            decode_s_per_token=(time.perf_counter() - prefilled) / max(len(ids), 1),
-            finish_reason=finish_reason,
+        def tell(ids: list[int]) -> None:
+            emit(TokenDecoded(method.name, len(ids) - 1, ids[-1], engine.decode_text(ids)))
+
+        @torch.inference_mode()
+        def read() -> Iterator[ReadPrompt]:
+            began = time.perf_counter()
+            prompts = [
+                read_prompt(engine, layout, method, room=max_new_tokens, emit=emit, cancelled=cancelled)
+                for layout in layouts
+            ]
+            yield calibrated_prompt(0, method.name, prompts, steps, time.perf_counter() - began)
+
+        (written,) = write_answers(
+            engine,
+            read(),
+            max_new_tokens=max_new_tokens,
+            batch_size=num_continued(len(layouts), steps),
+            on_layer=lambda _: stop_if(cancelled),
+            on_token=tell,
         )
-        emit(AnswerDone(answer))
-        emit(RunDone(RunResult(layouts[0], {base: answer}, {})))
+        if isinstance(written, Failed):
+            raise written.error
+        emit(AnswerDone(written.answer))
+        emit(RunDone(RunResult(layouts[0], {method.name: written.answer}, {})))
 
     return in_thread(work)
+
+
+def calibrated_prompt(
+    index: int, method: str, prompts: Sequence[tuple[Row, Tensor]], steps: Steps, seconds: float
+) -> ReadPrompt:
+    """A prompt that wants a calibrated answer, to be written with others.
+
+    prompts: row and logits (1, V) of the prompt, then of the content-free ones. seconds: that reading took.
+    """
+    rows = tuple(row for row, _ in prompts)
+    return ReadPrompt(
+        index=index,
+        method=method,
+        rows=rows[: num_continued(len(rows), steps)],
+        logits=torch.cat([logits for _, logits in prompts]),
+        seconds=seconds,
+        choose=lambda logits: _choose(log_probabilities(logits), steps),
+    )
+
+
+def num_continued(num_prompts: int, steps: Steps) -> int:
+    """How many of the prompts are continued with the answer: all, or after the first token its own alone."""
+    return num_prompts if steps == "every" else 1
 
 
 def _layouts(
@@ -198,19 +214,20 @@ def _layouts(
     return layouts
 
 
-def _choose(logprobs: Tensor, steps: Steps) -> int:
-    """The calibrated choice from logprobs (rows, V): the prompt's row first, then the content-free ones.
+def _choose(logprobs: Tensor, steps: Steps) -> tuple[int, float]:
+    """The calibrated choice and its own log-probability, from logprobs (rows, V) with the prompt's row first.
 
     `first` subtracts probabilities among the candidates, `every` divides them over the vocabulary. A single
     row, which has nothing to be compared with, chooses its most likely token.
     """
     own, free = logprobs[0], logprobs[1:]
     if not len(free):
-        return int(own.argmax())
-    if steps == "every":
+        token = int(own.argmax())
+    elif steps == "every":
         # The mean's 1/rows is common to all tokens.
-        return int((own - free.logsumexp(0)).argmax())
-    candidates = own.topk(min(CANDIDATES, len(own))).indices
-    least = free[:, candidates].amin(0)
-    best = (own[candidates].softmax(0) - least.softmax(0)).argmax()
-    return int(candidates[best])
+        token = int((own - free.logsumexp(0)).argmax())
+    else:
+        candidates = own.topk(min(CANDIDATES, len(own))).indices
+        least = free[:, candidates].amin(0)
+        token = int(candidates[(own[candidates].softmax(0) - least.softmax(0)).argmax()])
+    return token, float(own[token])

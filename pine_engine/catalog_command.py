@@ -8,6 +8,7 @@ import typer
 
 from pine_engine import catalog, terminal
 from pine_engine.available import list_models
+from pine_engine.measured import NAMING
 from pine_engine.options import AsJson
 
 
@@ -39,6 +40,8 @@ def list_methods(
             for row in [*methods, *wrappers]
         ]
         terminal.print_report({"methods": methods, "wrappers": wrappers}, as_json, shown)
+        if not as_json:
+            print(NAMING)
 
 
 def show_models(as_json: AsJson = False) -> None:

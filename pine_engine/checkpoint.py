@@ -55,7 +55,7 @@ def read_safetensors(
         if fetch is not None:
             fetch()
         # A model that sees is loaded as a whole where there is no kind of it that only writes.
-        sees = modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.keys()
+        sees = set(modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES)
         sees -= modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.keys()
         # Any: the pair that output_loading_info asks for is not in transformers' annotations.
         kind: Any = AutoModelForImageTextToText if config.model_type in sees else AutoModelForCausalLM

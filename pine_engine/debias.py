@@ -17,10 +17,11 @@ from pine_engine.calibration import (
 from pine_engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.events import Event, RunDone
-from pine_engine.inputs import DocumentInput, LabelledComparison
+from pine_engine.inputs import Comparison, DocumentInput, LabelledComparison
 from pine_engine.methods import get_method
 from pine_engine.permutation import (
     MAX_ORDERS,
+    TIE,
     AnswerRun,
     OptionResult,
     OptionRun,
@@ -37,9 +38,6 @@ from pine_engine.permutation import (
 )
 from pine_engine.prompt import Prompt
 from pine_engine.wrappers import WRAPPERS, Wrapper, get_wrapper
-
-TIE = "tie"
-"""The answer where several documents have the most votes."""
 
 
 @dataclass(frozen=True)
@@ -104,8 +102,8 @@ def plan_debias(
     get_method(base)
     if not comparisons:
         raise InputError("there is nothing to answer; give at least one comparison")
-    if majority and (row.orders is None or row.has_prior):
-        names = [other.name for other in WRAPPERS.values() if other.orders and not other.has_prior]
+    if majority and not row.votes:
+        names = [other.name for other in WRAPPERS.values() if other.votes]
         raise InputError(f"{wrapper} takes no majority of answers; choose from: {', '.join(names)}")
     _check_labels(row, comparisons)
     kind = row.orders
@@ -159,6 +157,22 @@ def debias(
     for comparison, orders in zip(plan.comparisons, plan.orders, strict=True):
         for event in _run(engine, plan, comparison, orders):
             yield _conclude(event, comparison.labels) or event
+
+
+def content_free(engine: Engine, comparison: Comparison) -> list[Prompt]:
+    """The prompts of a comparison without the content of its documents; their titles stay.
+
+    Raises InputError as content_free_prompts does.
+    """
+    titles = ["" if isinstance(given, str) else given.title for given in comparison.documents]
+
+    def build(contents: list[str]) -> Prompt:
+        documents = [
+            DocumentInput(text=text, title=title) for text, title in zip(contents, titles, strict=True)
+        ]
+        return comparison.model_copy(update={"documents": documents}).prompt(engine)
+
+    return content_free_prompts(build, len(titles))
 
 
 def named_label(text: str, labels: Sequence[str]) -> int | None:
@@ -222,7 +236,7 @@ def _run(
         )
     if wrapper.calibrated == "nothing":
         return permute_options(engine, _orderable(engine, comparison), labels, orders=orders, base=plan.base)
-    prompt, free = comparison.prompt(engine), _content_free(engine, comparison)
+    prompt, free = comparison.prompt(engine), content_free(engine, comparison)
     if wrapper.calibrated == "labels":
         return calibrate_labels(engine, prompt, labels, content_free=free, base=plan.base)
     return generate_calibrated(
@@ -279,15 +293,3 @@ def _orderable(engine: Engine, comparison: LabelledComparison) -> Orderable:
         return comparison.model_copy(update={"documents": documents}).prompt(engine)
 
     return build
-
-
-def _content_free(engine: Engine, comparison: LabelledComparison) -> list[Prompt]:
-    titles = ["" if isinstance(given, str) else given.title for given in comparison.documents]
-
-    def build(contents: list[str]) -> Prompt:
-        documents = [
-            DocumentInput(text=text, title=title) for text, title in zip(contents, titles, strict=True)
-        ]
-        return comparison.model_copy(update={"documents": documents}).prompt(engine)
-
-    return content_free_prompts(build, len(titles))

@@ -51,6 +51,15 @@ class KVCache:
         """Rows filled in each layer, in tokens."""
         return self.layers[0].length
 
+    def copy(self) -> "KVCache":
+        """Another cache with the same rows and as much room, for another continuation; blocks are shared."""
+        layers = []
+        for layer in self.layers:
+            other = empty_like(layer, layer.keys.shape[1])
+            other.append(layer.keys[:, : layer.length], layer.values[:, : layer.length])
+            layers.append(other)
+        return KVCache(layers)
+
     def truncate(self, length: int) -> None:
         """Forgets the rows behind `length`, so that another continuation can follow the prompt."""
         for layer in self.layers:

@@ -35,7 +35,7 @@ def read_prompt(
     emit: Emit,
     cancelled: threading.Event,
 ) -> tuple[Row, Tensor]:
-    """Reads a prompt under one method: its row, and log_probabilities (V,) of the next token.
+    """Reads a prompt under one method: its row, and the logits (1, V) of its last token.
 
     room: how many tokens may follow. Emits PrefillProgress for each layer and PrefillDone; raises
     Cancelled once the flag is set, and ModelError for logits that are not finite. To be called under
@@ -50,7 +50,7 @@ def read_prompt(
     row, logits = engine.prefill(layout, method, room=room, rows_kept=1, on_layer=on_layer)
     emit(PrefillDone(method.name, time.perf_counter() - began))
     check_finite(logits[-1], method.name, 0)
-    return row, log_probabilities(logits[-1])
+    return row, logits
 
 
 def log_probabilities(logits: Tensor) -> Tensor:

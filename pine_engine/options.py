@@ -4,10 +4,19 @@ from typing import Annotated
 
 import typer
 
+from pine_engine.measured import measured_methods
 from pine_engine.methods import get_methods
 
 Methods = Annotated[
     str | None, typer.Option(help="Methods, separated by commas, or all; the default ones if not given.")
+]
+MeasuredNames = Annotated[
+    str | None,
+    typer.Option(
+        "--methods",
+        help="Methods, and wrappers around them such as permutation_full:vanilla, separated by commas; or "
+        "all, for every method; the default ones if not given.",
+    ),
 ]
 ModelName = Annotated[
     str | None,
@@ -30,5 +39,13 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on s
 
 def method_names(methods: str | None) -> list[str]:
     """Names of the methods asked for; checked before anything heavy is loaded."""
-    chosen = None if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
-    return [method.name for method in get_methods(chosen)]
+    return [method.name for method in get_methods(_listed(methods))]
+
+
+def measured_names(methods: str | None) -> list[str]:
+    """Names of the methods and wrapped methods asked for, checked likewise."""
+    return [method.name for method in measured_methods(_listed(methods))]
+
+
+def _listed(names: str | None) -> list[str] | None:
+    return None if names is None else [name.strip() for name in names.split(",") if name.strip()]

@@ -8,9 +8,11 @@ import itertools
 import math
 import random
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import TypeVar
 
 import torch
 
@@ -19,7 +21,14 @@ from pine_engine.errors import InputError
 from pine_engine.events import Answer, Event, RunDone
 from pine_engine.layout import TokenLayout
 from pine_engine.methods import Method, get_method
-from pine_engine.next_token import Label, LabelIds, label_ids, label_log_probabilities, read_prompt
+from pine_engine.next_token import (
+    Label,
+    LabelIds,
+    label_ids,
+    label_log_probabilities,
+    log_probabilities,
+    read_prompt,
+)
 from pine_engine.prompt import Prompt
 from pine_engine.streaming import in_thread
 from pine_engine.wrappers import OrderKind
@@ -30,11 +39,16 @@ Orderable = Prompt | TokenLayout | Callable[[Order], Prompt | TokenLayout]
 """A prompt whose documents are reordered as they are, or a function that builds the prompt of an order, for
 prompts that write a document's place into it ("A.", "Document 1")."""
 
+Vote = TypeVar("Vote", int, str)
+
+TIE = "tie"
+"""The answer where several documents have the most votes."""
+
 MAX_ORDERS = 720
 """Orders that `full` runs unless asked to run more: those of six documents."""
 
 EPSILON = 1e-10
-"""Added to sums and probabilities as in the released code."""
+"""Added to probabilities before their logarithm is taken, as in the released code."""
 
 PRIOR_FRACTION = 0.05
 """Share of the samples on which PriDe runs all orders."""
@@ -42,7 +56,7 @@ PRIOR_FRACTION = 0.05
 
 @dataclass(frozen=True)
 class OptionRun:
-    """One order; observed: probability of each place's label, in sum 1 but for EPSILON."""
+    """One order; observed: probability of each place's label, in sum 1."""
 
     order: Order
     observed: tuple[float, ...]
@@ -92,8 +106,7 @@ class VoteResult:
     @property
     def winners(self) -> tuple[int, ...]:
         """Documents with the most votes: several in a tie, none if no answer could be read."""
-        most = max(self.votes)
-        return tuple(index for index, count in enumerate(self.votes) if count == most > 0)
+        return tuple(most_voted(run.document for run in self.runs))
 
 
 def document_orders(
@@ -121,8 +134,7 @@ def document_orders(
     elif count > max_orders:
         raise InputError(
             f"all orders of {num_documents} documents are {num_documents}! = {Decimal(count):.4g} runs, more "
-            f"than the limit of {max_orders}; run the {num_documents} cyclic orders or sampled ones, or "
-            "raise the limit"
+            f"than the limit of {max_orders}; run the {num_documents} cyclic orders or sampled ones"
         )
     return list(itertools.permutations(places))
 
@@ -254,7 +266,7 @@ def pride_prior(observed: Sequence[Sequence[float]]) -> tuple[float, ...]:
         math.fsum(math.log(value + EPSILON) for value in place) / len(observed)
         for place in zip(*observed, strict=True)
     ]
-    return _softmax(logs)
+    return softmax(logs)
 
 
 def mean_prior(priors: Sequence[Sequence[float]]) -> tuple[float, ...]:
@@ -265,7 +277,7 @@ def mean_prior(priors: Sequence[Sequence[float]]) -> tuple[float, ...]:
 def divide_by_prior(observed: Sequence[float], prior: Sequence[float]) -> tuple[float, ...]:
     """Probabilities without the prior: softmax of ln(observed + EPSILON) - ln(prior + EPSILON)."""
     pairs = zip(observed, prior, strict=True)
-    return _softmax([math.log(value + EPSILON) - math.log(share + EPSILON) for value, share in pairs])
+    return softmax([math.log(value + EPSILON) - math.log(share + EPSILON) for value, share in pairs])
 
 
 def pride_samples(count: int, fraction: float = PRIOR_FRACTION, seed: int = 0) -> tuple[int, ...]:
@@ -281,15 +293,31 @@ def pride_samples(count: int, fraction: float = PRIOR_FRACTION, seed: int = 0) -
     return tuple(sorted(chosen))
 
 
-def most_probable(probabilities: Sequence[float]) -> int:
-    """Index of the largest number, the first of equals."""
-    return max(range(len(probabilities)), key=probabilities.__getitem__)
-
-
-def _softmax(logs: Sequence[float]) -> tuple[float, ...]:
+def softmax(logs: Sequence[float]) -> tuple[float, ...]:
+    """Probabilities in sum 1 of which these are the logarithms but for a number that all have in common."""
     largest = max(logs)
     weights = [math.exp(value - largest) for value in logs]
     return tuple(weight / math.fsum(weights) for weight in weights)
+
+
+def log_mean(logs: Sequence[float]) -> float:
+    """Logarithm of the mean of the probabilities of which these are the logarithms, in whatever order."""
+    largest = max(logs)
+    if largest == -math.inf:
+        return largest
+    return largest + math.log(math.fsum(math.exp(value - largest) for value in logs) / len(logs))
+
+
+def most_voted(votes: Iterable[Vote | None]) -> list[Vote]:
+    """What has the most votes: several on a tie, in ascending order, and nothing if nobody voted."""
+    counts = Counter(vote for vote in votes if vote is not None)
+    most = max(counts.values(), default=0)
+    return sorted(vote for vote, count in counts.items() if count == most)
+
+
+def most_probable(probabilities: Sequence[float]) -> int:
+    """Index of the largest number, the first of equals."""
+    return max(range(len(probabilities)), key=probabilities.__getitem__)
 
 
 def _check_orders(orders: Sequence[Order], num_documents: int) -> None:
@@ -321,8 +349,7 @@ def _observe(
 ) -> OptionRun:
     layout = _in_order(engine, prompt, order)
     engine.check_length(layout, 0)
-    _, logprobs = read_prompt(engine, layout, method, room=0, emit=emit, cancelled=cancelled)
-    weights = label_log_probabilities(logprobs, ids).exp().tolist()
-    run = OptionRun(order, tuple(weight / (math.fsum(weights) + EPSILON) for weight in weights))
+    _, logits = read_prompt(engine, layout, method, room=0, emit=emit, cancelled=cancelled)
+    run = OptionRun(order, softmax(label_log_probabilities(log_probabilities(logits[-1]), ids).tolist()))
     emit(run)
     return run

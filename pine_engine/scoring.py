@@ -62,6 +62,11 @@ def parse_number(text: str) -> str | None:
     return numbers[-1].rstrip(".") if numbers else None
 
 
+def normalize_number(number: str) -> str:
+    """A number without zeros at the end of its decimals: 72.50 is 72.5."""
+    return number.rstrip("0").rstrip(".") if "." in number else number
+
+
 def score_number(text: str, answers: Sequence[str]) -> float:
     """1 if the number read from the text is accepted, else 0: 72.50 is 72.5 and 1,000 is 1000.
 
@@ -71,9 +76,7 @@ def score_number(text: str, answers: Sequence[str]) -> float:
     number = parse_number(text)
     if number is None:
         return 0.0
-    if "." in number:
-        number = number.rstrip("0").rstrip(".")
-    return float(number in [answer.replace(",", "") for answer in answers])
+    return float(normalize_number(number) in [answer.replace(",", "") for answer in answers])
 
 
 def parse_value(text: str) -> str | None:

@@ -14,6 +14,8 @@ from pine_engine.prompt import CUE, Document, DocumentLike, Prompt, as_documents
 from pine_engine.scoring import (
     best_subspan_em,
     contains_value,
+    normalize_answer,
+    normalize_number,
     parse_number,
     parse_text,
     parse_value,
@@ -60,8 +62,10 @@ class Task:
     it when the documents are reordered.
     parse: what a generated answer says, None if nothing can be read from it.
     score: from 0 to 1, of the whole generated text and all accepted answers, at least one.
+    normalize: of what was read; what is then the same is one answer, where several answers vote.
     max_new_tokens: the longest answer to measure with, in tokens; the specification allows 500 in any task.
     choices: what an answer comes down to, for comparing by log-probability; none where answers are open.
+    Where documents bear letters, each names one, in their order.
     nouns: what its parts are called. splits: documents may come as sentences of one text, see premises.py.
     model: folder of assets with the one model that was trained for it; "" if any model may be asked.
     drawn_as: what is drawn of a finding, such as "molecule"; "" if it is text alone.
@@ -78,6 +82,7 @@ class Task:
     parse: Callable[[str], str | None]
     score: Callable[[str, Sequence[str]], float]
     max_new_tokens: int
+    normalize: Callable[[str], str] = str
     choices: tuple[str, ...] = ()
     nouns: Nouns = Nouns()
     splits: bool = False
@@ -172,6 +177,7 @@ _ROWS = (
         suffix="\nQuestion: {question}",
         parse=parse_text,
         score=best_subspan_em,
+        normalize=normalize_answer,
         max_new_tokens=64,
     ),
     # The original of lost-in-the-middle. Its numbers tell the places, so it is a control for vanilla.
@@ -189,6 +195,7 @@ _ROWS = (
         suffix="\nQuestion: {question}\nAnswer:",
         parse=parse_text,
         score=best_subspan_em,
+        normalize=normalize_answer,
         max_new_tokens=64,
     ),
     Task(
@@ -242,6 +249,7 @@ _ROWS = (
         splits=True,
         parse=parse_number,
         score=score_number,
+        normalize=normalize_number,
         max_new_tokens=500,
     ),
     Task(
@@ -287,6 +295,7 @@ _ROWS = (
         nouns=Nouns(document="value", documents="values", title="key", question="key", finding="value"),
         parse=parse_value,
         score=contains_value,
+        normalize=str.lower,
         max_new_tokens=64,
     ),
 )

@@ -12,9 +12,15 @@ from pine_engine.given import Table
 OrderKind = Literal["full", "cyclic", "sampled"]
 """Which orders of k documents are run: all k!, the k rotations, or a random sample."""
 
-Calibrated = Literal["nothing", "labels", "first", "every"]
-"""What is compared with its probability without content: nothing, given labels, the first generated token, or
-every generated token."""
+Steps = Literal["first", "every"]
+"""Which generated tokens are compared with their probability without content."""
+
+Calibrated = Steps | Literal["nothing", "labels"]
+"""What is so compared: nothing, given labels, the first generated token, or every generated token."""
+
+Invariance = Literal["always", "of base", "never"]
+"""Whether the result is promised to be the same in whatever order the documents are given: always, if the
+base method promises it, or not at all."""
 
 
 @dataclass(frozen=True)
@@ -22,8 +28,8 @@ class Wrapper:
     """One wrapper; see the types above for its columns.
 
     orders: None if the documents keep their order. has_prior: the orders are run on a few samples only,
-    and what they tell about the labels is taken from all others. promise: whether the result is
-    the same in whatever order the documents are given. cost: in words, in runs of the base method.
+    and what they tell about the labels is taken from all others. promise: the invariance in words.
+    cost: in words, in runs of the base method.
     """
 
     name: str
@@ -31,10 +37,23 @@ class Wrapper:
     orders: OrderKind | None
     has_prior: bool
     calibrated: Calibrated
+    invariance: Invariance
     meaning: str
     promise: str
     cost: str
     source: str
+
+    @property
+    def votes(self) -> bool:
+        """Whether the answers that are written in several orders vote."""
+        return self.orders is not None and not self.has_prior
+
+    @property
+    def steps(self) -> Steps | None:
+        """The generated tokens that are calibrated, None if none are."""
+        if self.calibrated == "nothing" or self.calibrated == "labels":
+            return None
+        return self.calibrated
 
 
 _PERMUTATION = "Zheng et al. 2024, chujiezheng/LLM-MCQ-Bias"
@@ -49,6 +68,7 @@ _ROWS = (
         "full",
         False,
         "nothing",
+        "always",
         "Runs all orders of the documents; takes the mean of what they say, or their most frequent answer.",
         "yes",
         "k! times the base method",
@@ -60,6 +80,7 @@ _ROWS = (
         "cyclic",
         False,
         "nothing",
+        "never",
         "As full permutation, over the k rotations of the documents.",
         _SAME_ORDERS,
         "k times the base method",
@@ -71,6 +92,7 @@ _ROWS = (
         "sampled",
         False,
         "nothing",
+        "never",
         "As full permutation, over a seeded random sample of the orders.",
         _SAME_ORDERS,
         "as many times the base method as orders are drawn",
@@ -82,6 +104,7 @@ _ROWS = (
         "cyclic",
         True,
         "nothing",
+        "never",
         "Learns on a few samples how much the model likes each label, and divides by it on all others.",
         "no: most samples are run in one order",
         "k times the base method on 5 % of the samples, once on all others",
@@ -93,6 +116,7 @@ _ROWS = (
         None,
         False,
         "labels",
+        "of base",
         "Divides the probability of each label by the one it has when the documents have no content.",
         _CALIBRATION_PROMISE,
         "four prompts of the base method",
@@ -104,6 +128,7 @@ _ROWS = (
         None,
         False,
         "first",
+        "of base",
         "Subtracts from the first token's probability the one it has when the documents have no content.",
         _CALIBRATION_PROMISE,
         "four prompts of the base method, one answer",
@@ -115,6 +140,7 @@ _ROWS = (
         None,
         False,
         "every",
+        "of base",
         "Divides every token's probability by the one it has when the documents have no content.",
         _CALIBRATION_PROMISE,
         "four times the base method",

@@ -1,5 +1,6 @@
 """Contextual calibration: rules on numbers worked by hand, and whole answers against the definition."""
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -8,10 +9,14 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
+from pine_engine import batch
+from pine_engine.batch import ReadPrompt, Written, write_answers
 from pine_engine.calibration import (
     CONTENT_FREE,
     CalibratedLabels,
+    Steps,
     calibrate_labels,
+    calibrated_prompt,
     content_free_prompts,
     generate_calibrated,
 )
@@ -19,7 +24,9 @@ from pine_engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.events import Answer, AnswerDone, PrefillDone, PrefillProgress, RunDone, TokenDecoded
 from pine_engine.layout import TokenLayout
+from pine_engine.methods import METHODS
 from pine_engine.prompt import Document, Piece, Prompt, segment_text
+from pine_engine.state import Row
 from pine_engine.tasks import TASKS
 from tests.reference import ExactRotary, reference_logits
 from tests.tokenizers import letter_tokenizer
@@ -278,6 +285,73 @@ def test_answers_are_those_of_reading_everything_again(
     assert done.result.answers[base].token_ids == tuple(ids)
     plain = engine.run(layouts[0], methods=[base], max_new_tokens=3, stop_at_end=False).answers[base]
     assert plain.token_ids != tuple(ids)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_an_answer_is_the_same_whatever_is_written_beside_it(
+    tiny_llama: Callable[..., LlamaForCausalLM], dtype: torch.dtype
+) -> None:
+    """Five lines of one, one, four, four and one rows, for which a batch of eight has no room at once."""
+    engine = Engine(tiny_llama(dtype=dtype, head_dim=32), letter_tokenizer())
+    layouts = layouts_of(engine)
+    kinds: list[Steps | None] = [None, "first", "every", "every", None]
+
+    def asked(index: int, order: tuple[int, ...], steps: Steps | None) -> ReadPrompt:
+        with torch.inference_mode():
+            read = [
+                engine.prefill(layout.reorder(order), METHODS["nia"], room=9, rows_kept=1)
+                for layout in layouts
+            ]
+        if steps is None:
+            return ReadPrompt(index, "nia", (read[0][0],), read[0][1], 1.0)
+        return calibrated_prompt(index, "nia", read, steps, 1.0)
+
+    def write(*numbers: int) -> dict[int, Written]:
+        orders = list(itertools.permutations(range(3)))
+        prompts = (asked(number, orders[number], kinds[number]) for number in numbers)
+        return {one.index: one for one in write_answers(engine, prompts, max_new_tokens=9, batch_size=8)}
+
+    together, backwards = write(0, 1, 2, 3, 4), write(4, 3, 2, 1, 0)
+    assert together.keys() == {0, 1, 2, 3, 4}
+    for number in together:
+        (alone,) = write(number).values()
+        for other in (together[number], backwards[number]):
+            assert (other.answer.token_ids, other.answer.logprobs) == (
+                alone.answer.token_ids, alone.answer.logprobs
+            )  # fmt: skip
+    assert len({one.answer.token_ids for one in together.values()}) == 5
+
+
+def test_the_time_of_a_step_is_shared_by_rows(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
+    """One answer has four rows and the other one; the first token of each comes without a step."""
+    clock = iter(range(1000))
+    monkeypatch.setattr(batch.time, "perf_counter", lambda: float(next(clock)))
+    with torch.inference_mode():
+        read = [
+            engine.prefill(layout, METHODS["vanilla"], room=3, rows_kept=1) for layout in layouts_of(engine)
+        ]
+        plain = engine.prefill(layouts_of(engine)[0], METHODS["vanilla"], room=3, rows_kept=1)
+    prompts = [
+        calibrated_prompt(0, "vanilla", read, "every", 4.0),
+        ReadPrompt(1, "vanilla", (plain[0],), plain[1], 1.0),
+    ]
+    written = {one.index: one for one in write_answers(engine, iter(prompts), max_new_tokens=3)}
+    assert [written[index].seconds for index in (0, 1)] == pytest.approx([2 * 4 / 5, 2 * 1 / 5])
+    assert [written[index].answer.prefill_s for index in (0, 1)] == [4.0, 1.0]
+
+
+def test_a_copied_cache_is_continued_on_its_own(engine: Engine) -> None:
+    layout = layouts_of(engine)[0]
+    for base in ("vanilla", "pine", "pcw"):
+        with torch.inference_mode():
+            row, _ = engine.prefill(layout, METHODS[base], room=3, rows_kept=1)
+            other = Row(row.state, row.cache.copy())
+            first = engine.extend([row], [[7, 8]])
+            assert (row.num_read(), other.num_read()) == (layout.num_tokens + 2, layout.num_tokens)
+            engine.extend([other], [[9, 9, 9]])
+            again = Row(row.state, row.cache.copy())
+            again.cache.truncate(row.cache.length - 2)
+            assert torch.equal(engine.extend([again], [[7, 8]]), first)
 
 
 def test_scores_move_with_the_documents_unless_the_base_is_invariant(engine: Engine) -> None:

@@ -43,6 +43,7 @@ def test_methods_without_json_is_a_table_that_loses_nothing(
     narrow = pine("methods").stdout
     for row in (*METHODS.values(), *WRAPPERS.values()):
         assert f" {row.name} " in wide
+    assert "permutation_full:pine is permutation_full around PINE, and permutation_full alone" in wide
     assert "…" not in wide + narrow
     # Nothing is cut off: the same letters, in more lines.
     assert sorted(filter(str.isalnum, narrow)) == sorted(filter(str.isalnum, wide))

@@ -22,10 +22,10 @@ LABELLED = {**COMPARISON, "task": "judge_pair", "labels": ["A", "B"]}
          "permutation_full needs the labels that the model may answer; give some, such as A and B"),
         ({"documents": ["x"] * 8}, ["--wrapper", "permutation_full", "--labels", "A,B,C,D,E,F,G,H"],
          "all orders of 8 documents are 8! = 4.032e+4 runs, more than the limit of 720; run the 8 cyclic "
-         "orders or sampled ones, or raise the limit"),
+         "orders or sampled ones"),
         ({}, ["--wrapper", "permutation_full", "--max-orders", "1"],
          "all orders of 2 documents are 2! = 2 runs, more than the limit of 1; run the 2 cyclic orders or "
-         "sampled ones, or raise the limit"),
+         "sampled ones"),
         ({}, ["--wrapper", "permutation_sampled", "--samples", "0"],
          "the number of sampled orders is 0; give 1 or more"),
         ({}, ["--wrapper", "pride", "--majority"],

@@ -26,7 +26,7 @@ FLOW = [
         "run",
         "engine",
     ),
-    *("batch", "stock", "wrappers", "catalog", "next_token", "permutation", "calibration"),
+    *("batch", "stock", "wrappers", "measured", "catalog", "next_token", "permutation", "calibration"),
     *("invariance", "standing", "profiling", "synthetic", "selftest", "report", "inputs"),
     *("csv_table", "pdf", "user_data", "premises"),
     *("certificate", "debias", "conformance", "memory", "benchmark", "terminal", "options", "bench_command"),
@@ -36,7 +36,8 @@ FLOW = [
 
 SUB_FLOWS = {
     "evaluation": [
-        *("examples", "arrangements", "file_lock", "records", "rewardbench", "jobs", "reading", "measure"),
+        *("examples", "arrangements", "file_lock", "records", "rewardbench", "settings", "jobs", "reading"),
+        *("combining", "priors", "measure"),
         *("method_names", "verdicts", "intervals", "bootstrap", "grid", "results", "view", "slots"),
         *("sections", "published", "published_subsets", "scenarios", "outcome", "cost", "summary"),
         *("processes", "tables", "evaluate_command", "paper_models", "runs", "entries"),

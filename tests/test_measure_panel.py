@@ -34,11 +34,14 @@ from viz.page.data_sets import (
     read_built_in,
     read_set,
     usual_orders,
+    wrapped_for,
 )
-from viz.page.host_settings import DEFAULTS
+from viz.page.host_settings import DEFAULTS, HostSettings
 from viz.page.measure_panel import build_measure, chosen_rows, read_asked
 from viz.page.measured_files import remove_measured, write_measured
-from viz.page.measuring import Asked, MeasureView, measure_rows, work_sentence
+from viz.page.measuring import Asked, MeasureView, measure_rows, work_of, work_sentence
+from viz.page.method_boxes import OFFERED, WRAPPED, wrapped_choices
+from viz.page.planning import plan_measurement
 from viz.page.running import run_with_engine
 from viz.page.runs import StopFlag
 from viz.page.source import EngineSource
@@ -173,7 +176,7 @@ def test_without_rows_that_is_said() -> None:
 
 
 def test_the_values_of_the_widgets_are_what_is_asked() -> None:
-    read = read_asked("judge_pair", None, 4.0, ["pine", "vanilla"], ["as-is"], ["logprob"], 16.0)
+    read = read_asked("judge_pair", None, 4.0, ["pine", "vanilla"], [], ["as-is"], ["logprob"], 16.0)
     assert read == asked(
         "judge_pair",
         limit=4,
@@ -182,6 +185,72 @@ def test_the_values_of_the_widgets_are_what_is_asked() -> None:
         logprobs=True,
         max_new_tokens=16,
     )
+
+
+def test_wrapped_methods_are_measured_beside_those_that_are_ticked(engine: Engine) -> None:
+    picked = ["permutation_full:vanilla", "pride:pine"]
+    read = read_asked("judge_pair", None, 1.0, ["pine"], picked, ["as-is", "swapped"], ["logprob"], 16.0)
+    assert read.methods == ("pine", *picked)
+    assert work_sentence(read) == "1 row × 3 methods × 2 orders: 6 records."
+    *_, last = measure_rows(engine, read)
+    root = read_html(last.tables or "")
+    labels = [row.all("th")[0].text.split("order")[0].strip() for row in root.all("tbody")[0].all("tr")]
+    assert labels == ["PINE ≡", "Permutation, full (Vanilla) ≡", "PriDe (PINE)"]
+    assert [heading.text.split(" ")[0] for heading in root.all("h4")] == ["Accepted", "How"]
+    assert len(root.all("tbody")[1].all("tr")) == 2  # PriDe weighs choices alone
+    changes = [row[-1] for row in cells(last.tables or "")]
+    assert changes[1] == "0 of 1"
+    with pytest.raises(InputError, match="a wrapper around a wrapper"):
+        work_sentence(replace(read, methods=("pride:pride",)))
+
+
+def test_a_curve_has_a_line_for_a_wrapped_method(engine: Engine) -> None:
+    names = ("pine", "permutation_cyclic:vanilla", "calibration_first:nia")
+    *_, last = measure_rows(engine, asked(methods=names, limit=1, orders=("gold-all",)))
+    (chart,) = read_html(last.curve or "").all("svg")
+    assert "Permutation, cyclic (Vanilla)" in [text.text for text in chart.all("text")]
+    assert "Calibration" not in chart.text  # it says nothing of how likely the accepted answer is
+
+
+def test_wrappers_are_offered_where_they_can_say_something() -> None:
+    def offered(name: str, most: int = 120) -> set[str]:
+        return set(wrapped_for(read_built_in(name), WRAPPED, most))
+
+    assert {wrapped.base.name for wrapped in WRAPPED} == set(OFFERED)
+    assert offered("judge_pair") == {wrapped.name for wrapped in WRAPPED}
+    others = {one.name for one in WRAPPED if one.writes}
+    assert offered("retrieval_qa") == offered("math_reasoning") == others
+    assert others - offered("qm9") == {f"permutation_full:{base}" for base in OFFERED}
+    assert offered("retrieval_qa", 23) == others - {f"permutation_full:{base}" for base in OFFERED}
+    assert [name for _, name in wrapped_choices(["pride:pine", "pride:nia"])] == ["pride:nia", "pride:pine"]
+
+
+def test_more_orders_than_the_host_allows_are_refused_within_a_record() -> None:
+    host = HostSettings(most_orders=20)
+    with pytest.raises(InputError, match="24 orders were asked for, and this page tries 20 at most"):
+        asked(methods=("permutation_full",), orders=("as-is",)).settings(host)
+    assert asked(methods=("permutation_cyclic",), orders=("as-is",)).settings(host)
+    assert asked(methods=("calibration_every",), orders=("as-is",)).settings(host)
+
+
+def test_work_that_was_lent_is_counted_once() -> None:
+    """Permutation takes both prompts and answers of a sweep, which vanilla lends it for half the time."""
+    alone = [swept("q", "vanilla", slot, k=2, score=1.0, seconds=4.0) for slot in (0, 1)]
+    halves = [record.model_copy(update={"decode_s": 2.0, "seconds": 3.0}) for record in alone]
+    both = {"prompts": 2, "prompt_tokens": 120, "answer_tokens": 8, "prefill_s": 8.0, "decode_s": 4.0}
+    wrapped = halves[0].model_copy(update={"method": "permutation_full:vanilla", "seconds": 6.0, **both})
+    taken = wrapped.model_copy(update={"arrangement": "gold-at:1", "computed": False, "seconds": 0.0})
+    work = work_of([*halves, wrapped, taken])
+    assert (work.prompt_tokens, work.new_tokens, work.orders) == (120, 8, 2)
+    assert (work.read_s, work.write_s) == (8.0, 4.0)
+
+
+def test_orders_that_are_lent_are_planned_once(engine: Engine) -> None:
+    names = ("vanilla", "permutation_full:vanilla", "calibration_every")
+    ask = asked("judge_pair", methods=names, orders=("as-is", "swapped"), limit=1)
+    plan = plan_measurement(engine, ask.examples, ask.settings())
+    # Both orders and three prompts without content; two answers, and two that go on from four prompts each.
+    assert plan.prompts == 5 and plan.new_tokens == 3 * (2 + 2 * 4)
 
 
 def test_the_widgets_hand_over_what_is_read() -> None:
@@ -517,4 +586,4 @@ def test_time_left_is_rounded_up(seconds: float, words: str) -> None:
 
 def test_all_methods_can_be_ticked() -> None:
     every = tuple(METHODS)
-    assert asked(methods=every).settings().methods == tuple(METHODS.values())
+    assert [method.base for method in asked(methods=every).settings().methods] == list(METHODS.values())

@@ -27,12 +27,15 @@ from pine_engine.permutation import (
     average,
     divide_by_prior,
     document_orders,
+    log_mean,
     mean_prior,
+    most_voted,
     permute_answers,
     permute_options,
     pride,
     pride_prior,
     pride_samples,
+    softmax,
 )
 from pine_engine.prompt import Piece, Prompt
 from pine_engine.wrappers import WRAPPERS, get_wrapper
@@ -105,7 +108,7 @@ def test_too_many_orders_are_refused_by_number_unless_the_limit_is_raised() -> N
         document_orders(7, "full")
     assert str(raised.value) == (
         "all orders of 7 documents are 7! = 5040 runs, more than the limit of 720; run the 7 cyclic orders "
-        "or sampled ones, or raise the limit"
+        "or sampled ones"
     )
     with pytest.raises(InputError, match=r"20! = 2\.433e\+18 runs"):
         document_orders(20, "full")
@@ -124,6 +127,43 @@ def test_averaging_by_hand() -> None:
     result = OptionResult(tuple(runs), average(runs))
     assert result.answer == 0
     assert OptionResult((), (0.2, 0.4, 0.4)).answer == 1
+
+
+@given(st.lists(st.floats(-60, 0), min_size=1, max_size=12), st.randoms(use_true_random=False))
+def test_the_mean_of_probabilities_does_not_depend_on_their_order(logs: list[float], random: Any) -> None:
+    mean = log_mean(logs)
+    assert mean == pytest.approx(np.log(np.mean(np.exp(logs))), abs=1e-9)
+    assert log_mean(logs[:1] * 5) == logs[0]
+    random.shuffle(logs)
+    assert log_mean(logs) == mean
+
+
+def test_what_is_less_likely_than_any_number_tells_has_a_mean() -> None:
+    assert log_mean([-np.inf, -np.inf]) == -np.inf
+    assert log_mean([-np.inf, -3.0]) == pytest.approx(-3 - np.log(2))
+    assert log_mean([-800.0, -801.0]) == pytest.approx(-800 + np.log((1 + np.exp(-1)) / 2))
+
+
+def test_probabilities_of_several_tokens_are_told_apart() -> None:
+    """Both are far below what the released code adds to their sum, which would call them equally unlikely."""
+    assert softmax([-40.0, -41.0]) == pytest.approx((1 / (1 + np.exp(-1)), 1 / (1 + np.exp(1))))
+    assert softmax([-900.0, 0.0]) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("votes", "winners"),
+    [
+        (["b", "a", "b"], ["b"]),
+        (["b", "a"], ["a", "b"]),
+        ([None, "b", None], ["b"]),
+        ([None, None], []),
+        ([], []),
+        ([2, 0, 2, 0, 1], [0, 2]),
+    ],
+)
+def test_the_most_votes_win_and_ties_are_in_ascending_order(votes: list[Any], winners: list[Any]) -> None:
+    for one in itertools.permutations(votes):
+        assert most_voted(one) == winners
 
 
 def test_observations_are_the_stock_models_probabilities_over_the_labels(

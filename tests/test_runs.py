@@ -68,7 +68,8 @@ def test_a_run_is_one_line_without_a_word_that_was_written(
 ) -> None:
     caplog.set_level(logging.INFO)
     runs = Runs()
-    run = runs.new("compare", (*FORM.methods, SENTINEL))  # a caller may name a method that there is not
+    # A caller may name a method that there is not.
+    run = runs.new("compare", (*FORM.methods, "pride:pine", SENTINEL, f"pride:{SENTINEL}"))
 
     def work(engine: Engine) -> Generator:
         for view in answer(engine, FORM):
@@ -82,7 +83,9 @@ def test_a_run_is_one_line_without_a_word_that_was_written(
     assert set(line) == {
         *("time", "what", "model", "methods", "prompt_tokens", "new_tokens", "orders", "seconds", "outcome")
     }
-    assert (line["what"], line["model"], line["methods"]) == ("compare", "tiny", ["vanilla", "pine"])
+    assert (line["what"], line["model"], line["methods"]) == (
+        "compare", "tiny", ["vanilla", "pine", "pride:pine"]
+    )  # fmt: skip
     result = last.finished.result
     assert line["prompt_tokens"] == 2 * result.layout.num_tokens
     assert line["new_tokens"] == sum(len(answer.token_ids) for answer in result.answers.values())

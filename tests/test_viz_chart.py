@@ -250,13 +250,17 @@ def test_labels_keep_apart(rows: list[tuple[float, ...]]) -> None:
     assert heights[0] > 13 and heights[-1] < float(svg.attributes["height"]) - 40
 
 
-def test_sixteen_series_are_told_apart_without_colour_and_eight_by_dashes() -> None:
-    html = lines(*[(float(index), float(index)) for index in range(16)])
+def test_twenty_four_series_are_told_apart_without_colour_and_eight_by_dashes() -> None:
+    html = lines(*[(float(index), float(index)) for index in range(24)])
     shapes = [
-        (points[0].all("path")[0].attributes["d"], "pine-hollow" in points[0].classes)
+        (
+            points[0].all("path")[0].attributes["d"],
+            "pine-hollow" in points[0].classes,
+            len(points[0].with_class("pine-mark-dot")),
+        )
         for points in groups(html)
     ]
-    assert len(set(shapes)) == 16
+    assert len(set(shapes)) == 24
     paths = [path for path in read_html(html).all("path") if "fill" in path.attributes]
     assert len({path.attributes.get("stroke-dasharray", "") for path in paths[:8]}) == 8
 

@@ -23,7 +23,7 @@ LARGEST_SCALE = 1.3
 _LETTER = 7.2
 """Width of a letter, in units, generously."""
 
-_LONGEST_LABEL = 30
+_LONGEST_LABEL = 34
 
 # Drawn around (0, 0). Colours of the same index are in figures.css, .pine-series-0 and so on.
 _MARKERS = (
@@ -138,6 +138,7 @@ class _Marker:
     dashes: str
     color: int
     is_hollow: bool
+    has_dot: bool
 
 
 @dataclass(frozen=True)
@@ -523,10 +524,10 @@ def _inside(x: float, label: str, width: float) -> float:
 
 
 def _marker(mark: int) -> _Marker:
-    """The marker of that index; after eight they come again, hollow."""
+    """The marker of that index; after eight they come again, hollow, and then with a dot in them."""
     again, kind = divmod(mark, len(_MARKERS))
     shape, dashes = _MARKERS[kind]
-    return _Marker(shape, dashes, kind, again % 2 == 1)
+    return _Marker(shape, dashes, kind, is_hollow=again % 3 > 0, has_dot=again % 3 == 2)
 
 
 def _runs(known: Iterable[int]) -> list[list[int]]:

@@ -9,10 +9,11 @@ import random
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import permutations
 
 from pine_engine.errors import InputError
-from pine_engine.evaluation.examples import Example
+from pine_engine.evaluation.examples import Example, check_some
 from pine_engine.inputs import Comparison
 from pine_engine.standing import moved_order
 from pine_engine.tasks import Task, document_letter, get_task
@@ -72,8 +73,12 @@ class Arrangement:
         """The accepted answers; one that is a document's letter is the letter that it bears now."""
         if not get_task(example.task).has_letters:
             return tuple(example.answers)
-        now = {document_letter(stored): document_letter(place) for place, stored in enumerate(self.entered)}
-        return tuple(now.get(answer, answer) for answer in example.answers)
+        return tuple(self.letters.get(answer, answer) for answer in example.answers)
+
+    @property
+    def letters(self) -> dict[str, str]:
+        """The letter that each document bears now, by the one that it bears as stored."""
+        return {document_letter(stored): document_letter(place) for place, stored in enumerate(self.entered)}
 
 
 def arrangements(example: Example, spec: Sequence[str] = (AS_IS,)) -> list[Arrangement]:
@@ -121,7 +126,14 @@ def arrange(example: Example, name: str) -> Arrangement:
     slots = tuple(slots_of(example, value))
     if sorted(slots) != list(as_stored):
         raise InputError(f"{name} is no order of the {count} documents of {example.id}, counted from 0")
-    if _bears_labels(task):
+    return in_slots(example, name, slots)
+
+
+def in_slots(example: Example, name: str, slots: Places) -> Arrangement:
+    """The arrangement in which these stored documents stand in the slots, as when a user enters them there:
+    where documents bear labels, those of their slots."""
+    as_stored = tuple(range(len(slots)))
+    if _bears_labels(get_task(example.task)):
         return Arrangement(name, slots, as_stored)
     return Arrangement(name, as_stored, slots)
 
@@ -133,15 +145,7 @@ def check_arrangements(spec: Sequence[str], examples: Sequence[Example]) -> None
     if len(set(spec)) < len(spec):
         raise InputError(f"an order was named twice in {','.join(spec)}; name each order once")
     for name in spec:
-        reasons = []
-        for example in examples:
-            try:
-                arrangements(example, [name])
-                break
-            except InputError as error:
-                reasons.append(error)
-        else:
-            raise reasons[0]
+        check_some(examples, partial(arrangements, spec=[name]))
 
 
 def is_drawn(name: str) -> bool:

@@ -29,14 +29,19 @@ def cost_of(grid: Grid, method: str, drawn: Resamples) -> Cost:
         ours, theirs = grid.values(method, value) * both, grid.values(BASELINE, value) * both
         return ratio(_sum(ours), _sum(theirs), drawn)
 
+    def writes(name: str) -> bool:
+        return bool(np.isfinite(grid.values(name, lambda record: record.answer_tokens)).any())
+
+    is_alike = BASELINE in grid.methods and writes(method) == writes(BASELINE)
     every = np.ones_like(computed)
     return Cost(
         computed=int(np.isfinite(computed).sum()),
         seconds=per_record(lambda record: record.seconds, computed),
         prefill_s=per_record(lambda record: record.prefill_s, computed),
         decode_s=per_record(lambda record: record.decode_s, computed),
-        ratio=to_baseline(lambda record: record.seconds),
+        ratio=to_baseline(lambda record: record.prefill_s + record.decode_s) if is_alike else None,
         prefill_ratio=to_baseline(lambda record: record.prefill_s),
+        prompts=per_record(lambda record: record.prompts, every),
         prompt_tokens=per_record(lambda record: record.prompt_tokens, every),
         answer_tokens=per_record(lambda record: record.answer_tokens, every),
     )

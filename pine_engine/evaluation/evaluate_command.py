@@ -19,13 +19,15 @@ from pine_engine.evaluation.arrangements import AS_IS, ORDERS
 from pine_engine.evaluation.examples import Example, read_examples
 from pine_engine.evaluation.intervals import Estimate
 from pine_engine.evaluation.jobs import planned_keys
-from pine_engine.evaluation.measure import Measurement, Settings, choose
+from pine_engine.evaluation.measure import Measurement
+from pine_engine.evaluation.priors import known_priors
 from pine_engine.evaluation.records import Record, RunInfo, Writer, open_records, open_run, read_records
 from pine_engine.evaluation.results import Measure, MethodSummary
+from pine_engine.evaluation.settings import Settings, choose
 from pine_engine.evaluation.summary import Summary, summarize
 from pine_engine.evaluation.tables import TOO_FEW, UNREAD
 from pine_engine.events import Event
-from pine_engine.options import AsJson, Device, Dtype, Methods, ModelName, method_names
+from pine_engine.options import AsJson, Device, Dtype, MeasuredNames, ModelName, measured_names
 from pine_engine.streaming import stop_if
 
 UNFINISHED = 1
@@ -42,7 +44,7 @@ def evaluate(
     data: Annotated[Path, typer.Argument(help="JSONL or CSV, one example a line.")],
     out: Annotated[Path, typer.Option(help="Folder for the records; a run that was stopped goes on there.")],
     task: Annotated[str | None, typer.Option(help="What the rows are asked as; else what they say.")] = None,
-    methods: Methods = None,
+    methods: MeasuredNames = None,
     orders: Annotated[str, typer.Option(help=f"Separated by commas, of: {', '.join(ORDERS)}.")] = AS_IS,
     limit: Annotated[int | None, typer.Option(help="How many rows; all if not given.", min=1)] = None,
     sample: Annotated[
@@ -75,7 +77,7 @@ def evaluate(
             raise InputError(f"unknown measure {unknown[0]!r}; choose from: {', '.join(KINDS)}")
         settings = choose(
             examples,
-            methods=method_names(methods),
+            methods=measured_names(methods),
             arrangements=_listed(orders),
             generate="generate" in asked,
             logprobs="logprob" in asked,
@@ -144,7 +146,8 @@ def _measure(
     own = processes.own_share(examples, state)
     planned = planned_keys(own, settings.methods, settings.arrangements)
     with _open_alone(out, state) as writer:
-        done = {record.key for record in read_records(out)}
+        found = read_records(out)
+        done = {record.key for record in found}
         with terminal.progress(len(planned), len(planned.keys() & done)) as advance:
 
             def keep(item: Event | Record) -> None:
@@ -152,7 +155,7 @@ def _measure(
                     writer.append(item)
                     advance(f"{item.example}: {item.method}, {item.arrangement}")
 
-            Measurement(engine, own, settings, done).work(keep, stopped)
+            Measurement(engine, own, settings, done, examples, known_priors(found)).work(keep, stopped)
 
 
 @contextmanager

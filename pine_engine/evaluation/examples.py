@@ -2,6 +2,7 @@
 
 import random
 import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -53,6 +54,19 @@ def read_examples(path: Path, limit: int | None = None, sample: int | None = Non
     if sample is not None:
         random.Random(sample).shuffle(examples)
     return [example for _, example in examples[:limit]]
+
+
+def check_some(examples: Sequence[Example], check: Callable[[Example], object]) -> None:
+    """Raises the InputError that the check raises for the first example, if it raises one for all."""
+    reasons = []
+    for example in examples:
+        try:
+            check(example)
+            return
+        except InputError as error:
+            reasons.append(error)
+    if reasons:
+        raise reasons[0]
 
 
 def examples_from_csv(path: Path) -> dict[int, Example]:

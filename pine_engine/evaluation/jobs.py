@@ -1,51 +1,121 @@
 """Jobs: what is computed for an example, and which records each computation serves.
 
-The same tokens under the same method are computed once, and a method that promises invariance once for all
-orders of the same entered documents.
+A record is made of one run of its base method or, with a wrapper around it, of several. The same tokens under
+the same method are computed once, and a method that promises invariance once for all orders of the same
+entered documents.
 """
 
-from collections.abc import Hashable, Sequence
+from collections import Counter
+from collections.abc import Container, Hashable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from pine_engine.calibration import num_continued
+from pine_engine.debias import content_free
 from pine_engine.engine import Engine
 from pine_engine.errors import InputError
-from pine_engine.evaluation.arrangements import Arrangement, Places, arrange, expand
+from pine_engine.evaluation.arrangements import Arrangement, Places, arrange, expand, in_slots
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.records import Key, Record
 from pine_engine.evaluation.rewardbench import find_subset
+from pine_engine.evaluation.settings import Settings, visited_orders
 from pine_engine.layout import TokenLayout
+from pine_engine.measured import MeasuredMethod
 from pine_engine.methods import Method
+from pine_engine.tasks import get_task
+from pine_engine.wrappers import Steps
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Job:
-    """One computation. arrangements: those it serves that have no record yet; in the first it is computed.
+    """A prompt that is read by one method.
 
-    answers: accepted in all of them. version: jobs with the same one may lend each other what they have read.
+    answers: accepted to it. version: jobs with the same one may lend each other what they have read.
     """
 
     method: Method
     layout: TokenLayout
     answers: tuple[str, ...]
     version: str
-    arrangements: list[Arrangement] = field(default_factory=list)
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """An answer that is written.
+
+    jobs: its prompt, then those with which `steps` of its tokens are compared; None if there are none.
+    """
+
+    jobs: tuple[Job, ...]
+    steps: Steps | None = None
+
+    @property
+    def num_rows(self) -> int:
+        """How many prompts are continued with it."""
+        return num_continued(len(self.jobs), self.steps) if self.steps else 1
+
+
+@dataclass(frozen=True)
+class Part:
+    """One run of a base method. line: None if nothing is written."""
+
+    arrangement: Arrangement
+    job: Job
+    line: Line | None
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What a method says, made of its parts in an order that does not depend on the arrangement.
+
+    arrangements: those it serves that have no record yet; in the first of them it is computed.
+    """
+
+    method: MeasuredMethod
+    parts: tuple[Part, ...]
+    arrangements: list[Arrangement]
+
+    @property
+    def prompt_tokens(self) -> int:
+        """In all its prompts."""
+        return sum(part.job.layout.num_tokens for part in self.parts)
+
+    @property
+    def jobs(self) -> dict[Job, None]:
+        """What is read for it, each once."""
+        return dict.fromkeys(part.job for part in self.parts)
+
+    @property
+    def lines(self) -> dict[Line, None]:
+        """What is written for it, each once."""
+        return dict.fromkeys(part.line for part in self.parts if part.line)
 
 
 @dataclass(frozen=True)
 class ExamplePlan:
-    """What an example needs. num_jobs: also counting those of which all records are there already.
+    """What an example needs.
 
+    num_rows: of its answers in a decoding batch, also of those of which all records are there already.
     failed: records of what cannot be computed.
     """
 
-    jobs: tuple[Job, ...]
-    num_jobs: int
+    results: tuple[Result, ...]
+    num_rows: int
     failed: tuple[Record, ...]
+
+    @property
+    def jobs(self) -> list[Job]:
+        """What is read, each once."""
+        return list(dict.fromkeys(job for result in self.results for job in result.jobs))
+
+    @property
+    def lines(self) -> list[Line]:
+        """What is written, each once."""
+        return list(dict.fromkeys(line for result in self.results for line in result.lines))
 
 
 def planned_keys(
-    examples: Sequence[Example], methods: Sequence[Method], spec: Sequence[str]
+    examples: Sequence[Example], methods: Sequence[MeasuredMethod], spec: Sequence[str]
 ) -> dict[Key, None]:
     """The keys of all records that a run makes, in its order."""
     return dict.fromkeys(
@@ -59,42 +129,118 @@ def planned_keys(
 def plan_example(
     engine: Engine,
     example: Example,
+    settings: Settings,
     *,
-    methods: Sequence[Method],
-    spec: Sequence[str],
-    recompute: bool,
-    done: AbstractSet[Key],
+    done: AbstractSet[Key] = frozenset(),
+    learning: Container[str] = (),
 ) -> ExamplePlan:
-    """The jobs of an example. recompute: one for each method and arrangement. done: records already there."""
-    jobs: dict[Hashable, Job] = {}
-    layouts: dict[Places, TokenLayout] = {}
-    failed = []
-    for name in _names(example, spec):
-        missing = [method for method in methods if (example.id, method.name, name) not in done]
-        try:
-            arrangement = arrange(example, name)
-            if arrangement.entered not in layouts:
-                layouts[arrangement.entered] = arrangement.comparison(example).tokenize(engine)
-            layout = layouts[arrangement.entered].reorder(arrangement.order)
-        except InputError as error:
-            failed += [_failure(example, method, name, error) for method in missing]
-            continue
-        version = name if recompute else ""
-        answers = arrangement.answers(example)
-        for method in methods:
-            documents = tuple(sorted(layout.documents)) if method.promises_invariance else layout.documents
-            key = (method.name, documents, answers, version)
-            job = jobs.setdefault(key, Job(method, layout, answers, version))
-            if method in missing:
-                job.arrangements.append(arrangement)
+    """The results of an example that are not there yet.
+
+    done: records that are. learning: methods of which the prior is learnt from this example.
+    """
+    planner = _Planner(engine, example, settings, learning)
+    results: dict[Hashable, Result] = {}
+    failed: list[Record] = []
+    for name in _names(example, settings.arrangements):
+        for method in settings.methods:
+            is_missing = (example.id, method.name, name) not in done
+            try:
+                arrangement = arrange(example, name)
+                settings.check(method, example)
+                parts = planner.parts(method, arrangement)
+            except InputError as error:
+                failed += [_failure(example, method, name, error)] if is_missing else []
+                continue
+            # Results of the same runs are the same, in whatever order they are made.
+            runs = Counter((part.job, planner.letters(part.arrangement)) for part in parts)
+            result = results.setdefault((method.name, frozenset(runs.items())), Result(method, parts, []))
+            if is_missing:
+                result.arrangements.append(arrangement)
     return ExamplePlan(
-        jobs=tuple(job for job in jobs.values() if job.arrangements),
-        num_jobs=len(jobs),
+        results=tuple(result for result in results.values() if result.arrangements),
+        num_rows=planner.num_rows,
         failed=tuple(failed),
     )
 
 
-def blank(example: Example, method: Method, arrangement: Arrangement) -> Record:
+class _Planner:
+    """The parts of an example's results; what is the same for several is there once."""
+
+    def __init__(
+        self, engine: Engine, example: Example, settings: Settings, learning: Container[str]
+    ) -> None:
+        self._engine, self._example, self._settings = engine, example, settings
+        self._learning = learning
+        self._task = get_task(example.task)
+        self._layouts: dict[Hashable, list[TokenLayout]] = {}
+        self._jobs: dict[Hashable, Job] = {}
+        self._lines: dict[Hashable, Line] = {}
+
+    @property
+    def num_rows(self) -> int:
+        """Of all lines."""
+        return sum(line.num_rows for line in self._lines.values())
+
+    def letters(self, arrangement: Arrangement) -> Places:
+        """Which document bears which letter, where they bear any."""
+        return arrangement.entered if self._task.has_letters else ()
+
+    def parts(self, method: MeasuredMethod, arrangement: Arrangement) -> tuple[Part, ...]:
+        """The runs that a method's result is made of. Raises InputError for a prompt that cannot be made."""
+        writes = method.writes and self._settings.generate
+        wrapper = method.wrapper
+        if wrapper and wrapper.orders:
+            jobs = [(one, self._job(method.base, one)) for one in self._visited(method, arrangement)]
+            return tuple(Part(one, job, self._line((job,)) if writes else None) for one, job in jobs)
+        own = self._job(method.base, arrangement)
+        if wrapper is None:
+            return (Part(arrangement, own, self._line((own,)) if writes else None),)
+        free = self._free(method.base, arrangement)
+        line = self._line((own, *free), wrapper.steps) if writes else None
+        return (Part(arrangement, own, line), *(Part(arrangement, job, None) for job in free))
+
+    def _visited(self, method: MeasuredMethod, arrangement: Arrangement) -> Iterator[Arrangement]:
+        """The arrangements that a permutation visits: what stands in the slots moves, and the labels stay."""
+        orders = visited_orders(method, len(arrangement.slots))
+        if method.wrapper and method.wrapper.has_prior and method.name not in self._learning:
+            orders = orders[:1]
+        for slots in sorted(tuple(arrangement.slots[place] for place in order) for order in orders):
+            yield in_slots(self._example, arrangement.name, slots)
+
+    def _job(self, base: Method, arrangement: Arrangement) -> Job:
+        layout = self._layout(arrangement)
+        return self._read(base, layout, arrangement.answers(self._example), arrangement)
+
+    def _free(self, base: Method, arrangement: Arrangement) -> tuple[Job, ...]:
+        """The prompt without content, in which the documents stand in the same order."""
+        key = ("free", arrangement.entered)
+        if key not in self._layouts:
+            prompts = content_free(self._engine, arrangement.comparison(self._example))
+            self._layouts[key] = list(map(self._engine.tokenize, prompts))
+        return tuple(
+            self._read(base, layout.reorder(arrangement.order), (), arrangement)
+            for layout in self._layouts[key]
+        )
+
+    def _layout(self, arrangement: Arrangement) -> TokenLayout:
+        key = ("own", arrangement.entered)
+        if key not in self._layouts:
+            self._layouts[key] = [arrangement.comparison(self._example).tokenize(self._engine)]
+        return self._layouts[key][0].reorder(arrangement.order)
+
+    def _read(
+        self, base: Method, layout: TokenLayout, answers: tuple[str, ...], arrangement: Arrangement
+    ) -> Job:
+        version = arrangement.name if self._settings.recompute else ""
+        documents = tuple(sorted(layout.documents)) if base.promises_invariance else layout.documents
+        key = (base.name, documents, answers, version)
+        return self._jobs.setdefault(key, Job(base, layout, answers, version))
+
+    def _line(self, jobs: tuple[Job, ...], steps: Steps | None = None) -> Line:
+        return self._lines.setdefault((jobs, steps), Line(jobs, steps))
+
+
+def blank(example: Example, method: MeasuredMethod, arrangement: Arrangement) -> Record:
     """The record of an arrangement with nothing measured yet."""
     named = example.meta.get("subset")
     subset = find_subset(named) if isinstance(named, str) else None
@@ -114,8 +260,8 @@ def blank(example: Example, method: Method, arrangement: Arrangement) -> Record:
     )
 
 
-def _failure(example: Example, method: Method, name: str, error: InputError) -> Record:
-    """The record of an arrangement that an example cannot be brought into, with its documents as stored."""
+def _failure(example: Example, method: MeasuredMethod, name: str, error: InputError) -> Record:
+    """The record of an arrangement in which a method can say nothing, with the documents as stored."""
     as_stored = tuple(range(len(example.documents)))
     record = blank(example, method, Arrangement(name, as_stored, as_stored))
     return record.model_copy(update={"error": str(error), "computed": False})

@@ -2,91 +2,34 @@
 
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from statistics import fmean
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
-from pine_engine.batch import BATCH_ROWS, Failed, ReadPrompt, write_answers
-from pine_engine.certificate import platform_of
+from pine_engine.batch import BATCH_ROWS, Failed, ReadPrompt, Written, write_answers
+from pine_engine.calibration import calibrated_prompt
 from pine_engine.engine import Engine
 from pine_engine.errors import InputError, ModelError
-from pine_engine.evaluation.arrangements import AS_IS, check_arrangements
+from pine_engine.evaluation.arrangements import AS_IS
+from pine_engine.evaluation.combining import Prior, Said, combine
 from pine_engine.evaluation.examples import Example
-from pine_engine.evaluation.jobs import Job, blank, plan_example
+from pine_engine.evaluation.jobs import Job, Line, Part, Result, blank, plan_example, planned_keys
+from pine_engine.evaluation.priors import Priors
 from pine_engine.evaluation.reading import Reader, Reading
-from pine_engine.evaluation.records import Key, Record, RunInfo
+from pine_engine.evaluation.records import Key, Record
+from pine_engine.evaluation.settings import Settings, choose
 from pine_engine.events import Event, PrefillProgress
-from pine_engine.methods import Method, get_methods
+from pine_engine.measured import MeasuredMethod
+from pine_engine.methods import Method
+from pine_engine.state import Row
 from pine_engine.streaming import in_thread, stop_if
 from pine_engine.tasks import get_task
 
 Emit = Callable[[Event | Record], None]
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What is measured of each example.
-
-    arrangements: names, see ORDERS in arrangements.py. generate: an answer is written and scored. logprobs:
-    the first accepted answer and the task's choices are scored by their log-probability. max_new_tokens: of
-    an answer, None for the task's own. recompute: what cannot differ is computed all the same.
-    """
-
-    methods: tuple[Method, ...]
-    arrangements: tuple[str, ...]
-    generate: bool
-    logprobs: bool
-    max_new_tokens: int | None
-    recompute: bool
-
-    def run_info(
-        self, engine: Engine, *, task: str, data: str, data_sha256: str, sample: int | None = None
-    ) -> RunInfo:
-        """What a run that starts now measures, and with what; data, data_sha256, sample: as in RunInfo."""
-        return RunInfo(
-            started=datetime.now(UTC).isoformat(timespec="seconds"),
-            data=data,
-            data_sha256=data_sha256,
-            sample=sample,
-            task=task,
-            methods=tuple(method.name for method in self.methods),
-            arrangements=self.arrangements,
-            generate=self.generate,
-            logprobs=self.logprobs,
-            max_new_tokens=self.max_new_tokens,
-            recompute=self.recompute,
-            address=engine.address,
-            platform=platform_of(engine),
-        )
-
-
-def choose(
-    examples: Sequence[Example],
-    *,
-    methods: Sequence[str] | None = None,
-    arrangements: Sequence[str] = (AS_IS,),
-    generate: bool = True,
-    logprobs: bool = True,
-    max_new_tokens: int | None = None,
-    recompute: bool = False,
-) -> Settings:
-    """The settings, checked. methods: names, the default ones for None.
-
-    Raises InputError for an unknown method, an arrangement that is unknown or that none of the examples can
-    be brought into, an answer length below 1, and if nothing is to be measured.
-    """
-    if not generate and not logprobs:
-        raise InputError("nothing is to be measured; ask for generated answers, log-probabilities, or both")
-    if max_new_tokens is not None and max_new_tokens < 1:
-        raise InputError(f"the answer length is {max_new_tokens}; give 1 or more tokens")
-    check_arrangements(arrangements, examples)
-    chosen = get_methods(methods)
-    return Settings(chosen, tuple(arrangements), generate, logprobs, max_new_tokens, recompute)
 
 
 def measure(
@@ -104,201 +47,281 @@ def measure(
 
 @dataclass(frozen=True)
 class Measurement:
-    """A measurement that has been checked, for callers with a thread of their own; done: see measure()."""
+    """A measurement that has been checked, for callers with a thread of their own; done: see measure().
+
+    rows: those of the whole run, in its order, where others measure some of them; None if these are all.
+    known: priors that are there already, see known_priors.
+    """
 
     engine: Engine
     examples: Sequence[Example]
     settings: Settings
     done: AbstractSet[Key]
+    rows: Sequence[Example] | None = None
+    known: Mapping[tuple[str, str], Prior] = field(default_factory=dict)
 
     @torch.inference_mode()
     def work(self, emit: Emit, cancelled: threading.Event) -> None:
         """Emits what measure() yields, in the caller's thread; raises Cancelled once the flag is set."""
+
+        def learn(row: Example, method: MeasuredMethod) -> Prior | None:
+            return self._learn(row, method, emit, cancelled)
+
+        def tell(item: Event | Record) -> None:
+            if isinstance(item, Record):
+                priors.see(item)
+            emit(item)
+
+        priors = Priors(self.examples if self.rows is None else self.rows, self.known, learn)
         for example in self.examples:
             stop_if(cancelled)
-            _ExampleWork(self, example, emit, cancelled).run()
+            divided = {
+                method.name: priors.before(example, method)
+                for method in self.settings.methods
+                if method.wrapper and method.wrapper.has_prior and self._is_missing(example, method)
+            }
+            _ExampleWork(self, example, divided, tell, cancelled).run()
+
+    def _is_missing(self, example: Example, method: MeasuredMethod) -> bool:
+        planned = planned_keys([example], [method], self.settings.arrangements)
+        return not planned.keys() <= self.done
+
+    def _learn(
+        self, row: Example, method: MeasuredMethod, emit: Emit, cancelled: threading.Event
+    ) -> Prior | None:
+        """The prior of a row that somebody else measures, or nobody yet; its records are not told of."""
+        settings = replace(self.settings, methods=(method,), arrangements=(AS_IS,), generate=False)
+        found: list[Prior] = []
+
+        def keep(item: Event | Record) -> None:
+            if not isinstance(item, Record):
+                emit(item)
+            elif item.prior:
+                found.append(tuple(item.prior.values()))
+
+        alone = replace(self, settings=settings, done=frozenset())
+        _ExampleWork(alone, row, {method.name: None}, keep, cancelled).run()
+        return found[0] if found else None
 
 
 @dataclass
-class _Outcome:
-    """What one job comes to, the same for all its records but for how answers are accepted."""
+class _Read:
+    """A prompt that was read. alone_s, spent_s: as in Reading, but with scoring. logprobs: of given texts."""
 
-    prefill_s: float
-    seconds: float
-    answer_logprob: float | None
-    choice_logprobs: dict[str, float] | None
-    text: str | None = None
-    answer_tokens: int | None = None
-    decode_s: float = 0.0
+    alone_s: float
+    spent_s: float
+    logprobs: dict[str, float]
 
 
 class _ExampleWork:
-    """One example: its jobs are read one by one, and their answers written together."""
+    """One example: its prompts are read one by one, and its answers written together.
+
+    divided: the prior of each method that divides by one, None for those that learn it from this example.
+    """
 
     def __init__(
-        self, measurement: Measurement, example: Example, emit: Emit, cancelled: threading.Event
+        self,
+        measurement: Measurement,
+        example: Example,
+        divided: Mapping[str, Prior | None],
+        emit: Emit,
+        cancelled: threading.Event,
     ) -> None:
         self._engine, self._settings = measurement.engine, measurement.settings
         self._example, self._task = example, get_task(example.task)
+        self._divided = divided
         self._emit, self._cancelled = emit, cancelled
         self._max_new_tokens = self._settings.max_new_tokens or self._task.max_new_tokens
         self._tokens_of: dict[str, tuple[int, ...]] = {}
         self._plan = plan_example(
             self._engine,
             example,
-            methods=self._settings.methods,
-            spec=self._settings.arrangements,
-            recompute=self._settings.recompute,
+            self._settings,
             done=measurement.done,
+            learning={name for name, prior in divided.items() if prior is None},
         )
+        self._given = self._texts_to_score()
+        self._written_to = {job for line in self._plan.lines for job in line.jobs}
+        self._read: dict[Job, _Read] = {}
+        self._written: dict[Line, Written] = {}
+        self._failed: dict[Job | Line, str] = {}
 
     def run(self) -> None:
         """Emits the example's records."""
         for record in self._plan.failed:
             self._emit(record)
-        jobs = list(filter(self._can_be_read, self._plan.jobs))
-        waiting = dict(enumerate(jobs))
+        waiting = dict.fromkeys(filter(self._can_be_read, self._plan.results))
+        results = tuple(waiting)
+        shared: Counter[Job | Line] = Counter()
+        for result in results:
+            shared.update([*result.jobs, *result.lines])
         try:
-            for index, outcome in self._outcomes(jobs):
-                job = waiting.pop(index)
-                if isinstance(outcome, ModelError):
-                    self._fail(job, str(outcome))
-                else:
-                    self._record(job, outcome)
+            for _ in self._compute(results):
+                for result in [one for one in waiting if self._is_there(one)]:
+                    del waiting[result]
+                    if error := self._error_of(result):
+                        self._fail(result, error)
+                    else:
+                        self._record(result, shared)
         except torch.OutOfMemoryError:
-            for job in waiting.values():
-                self._fail(job, "the device ran out of memory; measure with shorter prompts or answers")
+            for result in waiting:
+                self._fail(result, "the device ran out of memory; measure with shorter prompts or answers")
 
-    def _can_be_read(self, job: Job) -> bool:
+    def _texts_to_score(self) -> dict[Job, dict[str, None]]:
+        """The texts of which each prompt's log-probability is asked: an accepted answer, and the choices."""
+        given: dict[Job, dict[str, None]] = {job: {} for job in self._plan.jobs}
+        for result in self._plan.results if self._settings.logprobs else ():
+            for job in result.jobs:
+                answers = job.answers[:1] if result.method.weighs_answers else ()
+                choices = self._task.choices if result.method.weighs_choices else ()
+                given[job] |= dict.fromkeys((*answers, *choices))
+        return given
+
+    def _can_be_read(self, result: Result) -> bool:
         try:
-            self._engine.check_length(job.layout, self._room(job))
+            for job in result.jobs:
+                self._engine.check_length(job.layout, self._room(job))
         except InputError as error:
-            self._fail(job, str(error))
+            self._fail(result, str(error))
             return False
         return True
 
     def _room(self, job: Job) -> int:
         """How many tokens may follow the prompt."""
-        given = [len(self._tokens(text)) for text in self._given(job)]
-        return max([*given, self._max_new_tokens if self._settings.generate else 0])
+        given = [len(self._tokens(text)) for text in self._given[job]]
+        return max([*given, self._max_new_tokens if job in self._written_to else 0])
 
     def _tokens(self, text: str) -> tuple[int, ...]:
         if text not in self._tokens_of:
             self._tokens_of[text] = self._engine.tokenize_answer(text)
         return self._tokens_of[text]
 
-    def _given(self, job: Job) -> list[str]:
-        """The texts of which the log-probability is asked: an answer if one is accepted, and the choices."""
-        return [*job.answers[:1], *self._task.choices] if self._settings.logprobs else []
-
-    def _outcomes(self, jobs: Sequence[Job]) -> Iterator[tuple[int, _Outcome | ModelError]]:
-        """Index of each job, and its outcome or why it has none, as soon as it is there."""
+    def _compute(self, results: Sequence[Result]) -> Iterator[None]:
+        """Reads and writes what the results need, and yields whenever there is more."""
+        jobs = list(dict.fromkeys(job for result in results for job in result.jobs))
+        lines = list(dict.fromkeys(line for result in results for line in result.lines))
         room = max(map(self._room, jobs), default=0)
         reader = Reader(self._engine, jobs, room=room, on_layer=self._on_layer)
-        if not self._settings.generate:
-            for index, job in enumerate(jobs):
-                yield index, self._score(job, reader.read(job))
-            return
-        outcomes: list[_Outcome | ModelError] = []
+        borrowers = Counter(job for line in lines for job in line.jobs)
+        held: dict[Job, Reading] = {}
 
-        def read() -> Iterator[ReadPrompt]:
-            for index, job in enumerate(jobs):
-                reading = reader.read(job)
-                outcomes.append(self._score(job, reading))
-                yield ReadPrompt(index, reading.row, reading.logits[-1], reading.alone_s)
+        def row_of(job: Job) -> tuple[Row, torch.Tensor]:
+            """A row of its own for each line that goes on from the prompt; the last one takes the first."""
+            if job not in held:
+                held[job] = self._read_prompt(reader, job)
+            borrowers[job] -= 1
+            reading = held[job] if borrowers[job] else held.pop(job)
+            row = reading.row
+            return (Row(row.state, row.cache.copy()) if borrowers[job] else row), reading.logits
 
+        def prompts() -> Iterator[ReadPrompt]:
+            for index, line in enumerate(lines):
+                read = [row_of(job) for job in line.jobs]
+                seconds = sum(self._read[job].alone_s for job in line.jobs)
+                name = line.jobs[0].method.name
+                if line.steps:
+                    yield calibrated_prompt(index, name, read, line.steps, seconds)
+                else:
+                    ((row, logits),) = read
+                    yield ReadPrompt(index, name, (row,), logits, seconds)
+
+        for job in jobs:
+            if job not in borrowers:
+                self._read_prompt(reader, job)
+                yield
         for written in write_answers(
             self._engine,
-            read(),
+            prompts(),
             max_new_tokens=self._max_new_tokens,
-            batch_size=batch_width(self._plan.num_jobs),
+            batch_size=batch_width(self._plan.num_rows),
             on_layer=lambda _: stop_if(self._cancelled),
         ):
-            outcome = written.error if isinstance(written, Failed) else outcomes[written.index]
-            if isinstance(written, Failed) or isinstance(outcome, ModelError):
-                yield written.index, outcome
-                continue
-            outcome.text = written.answer.text
-            outcome.answer_tokens = len(written.answer.token_ids)
-            outcome.decode_s = written.seconds
-            outcome.seconds += written.seconds
-            yield written.index, outcome
+            if isinstance(written, Failed):
+                self._failed[lines[written.index]] = str(written.error)
+            else:
+                self._written[lines[written.index]] = written
+            yield
 
-    def _score(self, job: Job, reading: Reading) -> _Outcome | ModelError:
-        """The log-probabilities that are asked for, or why there are none; the row is left as it was."""
+    def _read_prompt(self, reader: Reader, job: Job) -> Reading:
+        """Reads a prompt and takes the log-probabilities that are asked for; the row is left as it was."""
+        reading = reader.read(job)
         began = time.perf_counter()
+        logprobs: dict[str, float] = {}
         try:
-            totals = [
-                self._engine.score_answer(
+            for text in self._given[job]:
+                logprobs[text] = self._engine.score_answer(
                     reading.row,
                     reading.logits,
                     text,
                     self._tokens(text),
                     on_layer=lambda _: stop_if(self._cancelled),
                 ).total
-                for text in self._given(job)
-            ]
         except ModelError as error:
-            return error
-        answer, choices = (totals[:1], totals[1:]) if job.answers else ([], totals)
-        return _Outcome(
-            prefill_s=reading.alone_s,
-            seconds=reading.spent_s + time.perf_counter() - began,
-            answer_logprob=answer[0] if answer else None,
-            choice_logprobs=dict(zip(self._task.choices, choices, strict=True)) if choices else None,
+            self._failed[job] = str(error)
+        self._read[job] = _Read(reading.alone_s, reading.spent_s + time.perf_counter() - began, logprobs)
+        return reading
+
+    def _is_there(self, result: Result) -> bool:
+        """Whether all that the result needs was computed, or failed."""
+        written = self._written.keys() | self._failed.keys()
+        return result.jobs.keys() <= self._read.keys() and result.lines.keys() <= written
+
+    def _error_of(self, result: Result) -> str | None:
+        """Why a result cannot be, if a part of it has failed."""
+        needed = (*result.jobs, *result.lines)
+        return next((self._failed[one] for one in needed if one in self._failed), None)
+
+    def _record(self, result: Result, shared: Mapping[Job | Line, int]) -> None:
+        """Emits the records of a result, the first of them as computed. shared: by how many results."""
+        runs = [self._said(result.method, part) for part in result.parts]
+        written = [self._written[part.line] for part in result.parts if part.line]
+        spent = [self._read[job].spent_s / shared[job] for job in result.jobs]
+        spent += [self._written[line].seconds / shared[line] for line in result.lines]
+        measured = {
+            "prompts": len(result.parts),
+            "prompt_tokens": result.prompt_tokens,
+            "answer_tokens": sum(len(one.answer.token_ids) for one in written) if written else None,
+        }
+        times = {
+            "prefill_s": sum(self._read[part.job].alone_s for part in result.parts),
+            "decode_s": sum(one.seconds for one in written),
+            "seconds": sum(spent),
+        }
+        prior = self._divided.get(result.method.name)
+        for index, arrangement in enumerate(result.arrangements):
+            said = combine(result.method, self._example, runs, arrangement, prior)
+            record = blank(self._example, result.method, arrangement)
+            update = measured | said | {"computed": index == 0} | (times if index == 0 else {})
+            self._emit(record.model_copy(update=update))
+
+    def _said(self, method: MeasuredMethod, part: Part) -> Said:
+        """What one run says of what is asked of the method."""
+        logprobs = self._read[part.job].logprobs
+        answers = part.job.answers[:1] if method.weighs_answers else ()
+        choices = self._task.choices if method.weighs_choices else ()
+        return Said(
+            arrangement=part.arrangement,
+            answers=part.job.answers,
+            text=self._written[part.line].answer.text if part.line else None,
+            answer_logprob=next((logprobs[text] for text in answers if text in logprobs), None),
+            choice_logprobs={text: logprobs[text] for text in choices if text in logprobs} or None,
         )
 
-    def _record(self, job: Job, outcome: _Outcome) -> None:
-        """Emits the records of a job, the first of them as computed."""
-        for index, arrangement in enumerate(job.arrangements):
-            measured = {
-                "prompt_tokens": job.layout.num_tokens,
-                "text": outcome.text,
-                "answer_tokens": outcome.answer_tokens,
-                "answer_logprob": outcome.answer_logprob,
-                "choice_logprobs": outcome.choice_logprobs,
-                "choice_score": self._choice_score(outcome.choice_logprobs, job.answers),
-                "computed": index == 0,
-            }
-            if outcome.text is not None:
-                measured["parsed"] = self._task.parse(outcome.text)
-                measured["score"] = self._task.score(outcome.text, job.answers) if job.answers else None
-            if index == 0:
-                measured |= {
-                    "prefill_s": outcome.prefill_s,
-                    "decode_s": outcome.decode_s,
-                    "seconds": outcome.seconds,
-                }
-            self._emit(blank(self._example, job.method, arrangement).model_copy(update=measured))
-
-    def _choice_score(self, logprobs: dict[str, float] | None, answers: Sequence[str]) -> float | None:
-        """The score of the most likely choice; on a tie the mean of theirs."""
-        if not logprobs or not answers:
-            return None
-        largest = max(logprobs.values())
-        return fmean(
-            self._task.score(choice, answers) for choice, value in logprobs.items() if value == largest
-        )
-
-    def _fail(self, job: Job, error: str) -> None:
-        """Emits the records of a job that cannot be done."""
-        for arrangement in job.arrangements:
-            record = blank(self._example, job.method, arrangement)
-            self._emit(
-                record.model_copy(
-                    update={"prompt_tokens": job.layout.num_tokens, "computed": False, "error": error}
-                )
-            )
+    def _fail(self, result: Result, error: str) -> None:
+        """Emits the records of a result that cannot be computed."""
+        failed = {"prompt_tokens": result.prompt_tokens, "computed": False, "error": error}
+        for arrangement in result.arrangements:
+            self._emit(blank(self._example, result.method, arrangement).model_copy(update=failed))
 
     def _on_layer(self, method: Method, layer: int) -> None:
         stop_if(self._cancelled)
         self._emit(PrefillProgress(method.name, layer, self._engine.num_layers))
 
 
-def batch_width(num_jobs: int) -> int:
+def batch_width(num_rows: int) -> int:
     """How many answers are written together: no more than there are, and as many as keep their bits.
 
-    In batches of 2 to 17 rows each row has the same bits, see batch.py; jobs that are done already count too,
-    so that a run that goes on has the batches that it had.
+    In batches of 2 to 17 rows each row has the same bits, see batch.py; answers that are done already count
+    too, so that a run that goes on has the batches that it had.
     """
-    return BATCH_ROWS if num_jobs <= BATCH_ROWS else 2 * BATCH_ROWS
+    return BATCH_ROWS if num_rows <= BATCH_ROWS else 2 * BATCH_ROWS

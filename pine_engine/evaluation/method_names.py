@@ -1,18 +1,27 @@
-"""Methods by the names that stand in records, which may be of no row of the table of methods any more."""
+"""Methods by the names that stand in records, which may be in no table any more."""
 
-from pine_engine.methods import METHODS
+from pine_engine.measured import NUM_MEASURED, find_measured
 
 
 def method_label(name: str) -> str:
-    """The method's label in the table of methods, or the name of one that is not there."""
-    return METHODS[name].label if name in METHODS else name
+    """Its label, also with a wrapper around it, or the name of one that is in no table."""
+    found = find_measured(name)
+    return found.label if found else name
 
 
 def method_place(name: str) -> int:
-    """Its place in the table, which is also its marker in all curves; those that are not there come last."""
-    return list(METHODS).index(name) if name in METHODS else len(METHODS)
+    """Its place in tables, methods before wrapped ones; those that are in no table come last."""
+    found = find_measured(name)
+    return found.rank if found else NUM_MEASURED
+
+
+def method_mark(name: str) -> int:
+    """Its marker in all curves."""
+    found = find_measured(name)
+    return found.mark if found else NUM_MEASURED
 
 
 def promises_invariance(name: str) -> bool:
-    """Whether no order of the documents changes what it says; False for one that is not in the table."""
-    return name in METHODS and METHODS[name].promises_invariance
+    """Whether no order of the documents changes what it says; False for one that is in no table."""
+    found = find_measured(name)
+    return found is not None and found.promises_invariance

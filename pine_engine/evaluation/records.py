@@ -33,8 +33,9 @@ class Record(BaseModel):
     was asked for; parsed is what the task reads in it, None if nothing can be read. answer_logprob: natural
     log-probability of the first accepted answer, in nats. choice_logprobs: the same of each of the task's
     choices; choice_score: 1 if the most likely choice is accepted, 0 if not, between them on a tie.
-    prefill_s, decode_s: seconds to read the prompt, and this answer's share of the decoding steps, which
-    several share; seconds: both and the scoring of given answers, so that they add up over records.
+    prompts, prompt_tokens: read for it. prefill_s, decode_s: seconds to read them as if nothing were lent,
+    and its answer's share of the decoding steps, which several answers share; seconds: what was spent on
+    both and on scoring given answers, so that they add up over records.
     computed: False if the outcome is that of another arrangement, since it cannot differ; it took 0 seconds.
     error: why nothing was measured, in a sentence. section, subset, weight: of a judge's data set.
     """
@@ -56,6 +57,8 @@ class Record(BaseModel):
     answer_logprob: float | None = None
     choice_logprobs: dict[str, float] | None = None
     choice_score: float | None = None
+    prior: dict[str, float] | None = None
+    prompts: int = 1
     prompt_tokens: int = 0
     answer_tokens: int | None = None
     prefill_s: Seconds = 0.0

@@ -120,8 +120,10 @@ class Measure(Frozen):
 class Cost(Frozen):
     """What a method took, over the records that were computed and not taken from another arrangement.
 
-    seconds, prefill_s, decode_s: per record. ratio, prefill_ratio: to the baseline, in the arrangements where
-    both were computed; None for the baseline, and without it. prompt_tokens, answer_tokens: per record.
+    seconds, prefill_s, decode_s: per record. ratio, prefill_ratio: of reading and writing, and of reading, as
+    if nothing had been lent, to the baseline, in the arrangements where both were computed; None for the
+    baseline and without it, and of writing if only one of both writes answers. prompts, prompt_tokens,
+    answer_tokens: per record.
     """
 
     computed: int
@@ -130,6 +132,7 @@ class Cost(Frozen):
     decode_s: Estimate | None
     ratio: Estimate | None
     prefill_ratio: Estimate | None
+    prompts: Estimate | None
     prompt_tokens: Estimate | None
     answer_tokens: Estimate | None
 

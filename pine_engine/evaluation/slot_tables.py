@@ -11,7 +11,7 @@ from dataclasses import replace
 from pine_engine.evaluation.cost import BASELINE
 from pine_engine.evaluation.entries import HEADS, Entry, entries, from_to
 from pine_engine.evaluation.intervals import Estimate
-from pine_engine.evaluation.method_names import method_label, method_place
+from pine_engine.evaluation.method_names import method_label, method_mark
 from pine_engine.evaluation.results import Measure, SlotValue
 from pine_engine.evaluation.runs import Run
 from pine_engine.evaluation.slots import is_alike
@@ -133,7 +133,7 @@ def _line(method: str, kind: Kind, places: Sequence[int], values: Sequence[SlotV
     found = [by_slot.get(slot) for slot in places]
     return Line(
         label=method_label(method),
-        mark=method_place(method),
+        mark=method_mark(method),
         values=tuple(None if one is None else scale(kind) * one.mean for one in found),
         intervals=tuple(None if one is None else _interval(one, kind) for one in found),
     )
@@ -147,7 +147,7 @@ def _level(row: Entry, size: int) -> Level | None:
         return None
     return Level(
         label=f"{method_label(row.method.method)}, shuffled",
-        mark=method_place(row.method.method),
+        mark=method_mark(row.method.method),
         value=scale(kind) * shuffled.mean,
         interval=_interval(shuffled, kind),
     )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from pine_engine.evaluation.cost import BASELINE
 from pine_engine.evaluation.entries import HEADS, Entry, entries, from_to, summaries
-from pine_engine.evaluation.method_names import method_label, method_place
+from pine_engine.evaluation.method_names import method_label, method_mark, method_place
 from pine_engine.evaluation.runs import Run
 from pine_engine.evaluation.tables import (
     NONE,
@@ -99,6 +99,7 @@ def cost_results(task: str, runs: Sequence[Run]) -> Table:
                     measured(cost.seconds, " s"),
                     measured(cost.prefill_s, " s"),
                     measured(cost.decode_s, " s"),
+                    measured(cost.prompts),
                     measured(cost.prompt_tokens),
                     measured(cost.answer_tokens),
                     measured(cost.prefill_ratio, "x"),
@@ -116,6 +117,7 @@ def cost_results(task: str, runs: Sequence[Run]) -> Table:
             "seconds",
             "prefill",
             "decoding",
+            "prompts",
             "prompt tokens",
             "answer tokens",
             "prefill, times vanilla",
@@ -125,8 +127,9 @@ def cost_results(task: str, runs: Sequence[Run]) -> Table:
         heads=2,
         note=(
             "Per record that was computed: where the order cannot change a method's output, other orders are "
-            "taken from the first and take no time. Times vanilla: in the orders where both were computed. "
-            "Methods that run together share what they can, so that each alone may take longer."
+            "taken from the first and take no time. Seconds are what was spent: methods that run together "
+            "share what they can. Prefill, decoding and times vanilla count as if nothing were shared. Times "
+            "vanilla: in the orders where both were computed."
         ),
     )
 
@@ -147,7 +150,7 @@ def accuracy_bars(task: str, runs: Sequence[Run]) -> tuple[Curve, ...]:
         lines.append(
             Line(
                 label=method_label(method),
-                mark=method_place(method),
+                mark=method_mark(method),
                 values=tuple(None if mean is None else 100 * mean.mean for mean in means),
                 intervals=tuple(
                     None if mean is None or mean.interval is None else scaled(mean.interval, "generated")

@@ -26,6 +26,13 @@ VERBS: tuple[tuple[tuple[str, ...], st.SearchStrategy[bytes]], ...] = (
         COMPARING,
     ),
     (("evaluate", "FILE", "--methods", "pine", "--max-new-tokens", "2", "--out", "RUN"), MEASURING),
+    (
+        (
+            *("evaluate", "FILE", "--methods", "permutation_cyclic:nia,calibration_first"),
+            *("--max-new-tokens", "2", "--out", "RUN"),
+        ),
+        MEASURING,
+    ),
     (("report", "FILE", "--out", "RUN"), corpus.CONTENTS),
     (("repeat", "FILE"), corpus.CONTENTS),
     (("conformance", "FILE"), corpus.CONTENTS),

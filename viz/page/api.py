@@ -157,7 +157,8 @@ def add_api(sources: Sources, settings: HostSettings, leavers: Leavers) -> None:
         Args:
             rows: Examples, each {"id", "task", "question", "documents": [{"text", "title"?}], "gold_index"?,
                 "answers"}, all of one task such as retrieval_qa, judge_pair or math_reasoning.
-            methods: Names of the method table; the usual four if empty.
+            methods: Names of the method table, or with a wrapper around one, such as
+                permutation_full:vanilla; the usual four if empty.
             orders: Of as-is, reversed, gold-first, gold-last, gold-all, swapped, shuffled:S, all; as-is and
                 reversed if empty.
             max_new_tokens: Longest answer, in tokens.

@@ -1,11 +1,13 @@
 """Sets of rows that can be measured: small ones of our own, and those that a visitor brings."""
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pine_engine.errors import InputError
+from pine_engine.measured import MeasuredMethod
 from pine_engine.tasks import TASKS, Task, get_task
 from viz.page.files import by_name
 from viz.page.theme import ASSETS
@@ -80,6 +82,21 @@ def orders_for(rows: DataSet) -> list[str]:
         except InputError:
             continue
         fitting.append(name)
+    return fitting
+
+
+def wrapped_for(rows: DataSet, offered: Iterable[MeasuredMethod], most_orders: int) -> list[str]:
+    """The names of those that can say something of at least one row, in no more orders of it than that."""
+    from pine_engine.evaluation.settings import choose, most_visited  # imports torch
+
+    fitting = []
+    for method in offered:
+        try:
+            choose(rows.examples, methods=[method.name])
+        except InputError:
+            continue
+        if most_visited(method, rows.examples) <= most_orders:
+            fitting.append(method.name)
     return fitting
 
 

@@ -21,11 +21,12 @@ from viz.page.data_sets import (
     read_built_in,
     read_set,
     usual_orders,
+    wrapped_for,
 )
 from viz.page.failures import explain, notice
 from viz.page.host_settings import HostSettings
 from viz.page.jobs import Job, JobBar, Updates, Views, build_bar, build_buttons, wire_job
-from viz.page.method_boxes import build_method_boxes
+from viz.page.method_boxes import WRAPPED, build_method_boxes, build_wrapped, wrapped_choices
 from viz.page.running import PRIVATE_EVENT
 from viz.page.source import Sources
 from viz.page.speed import Work
@@ -61,6 +62,7 @@ class MeasurePanel:
     message: gr.HTML
     limit: gr.Slider
     methods: gr.CheckboxGroup
+    wrapped: gr.Dropdown
     orders: gr.Dropdown
     meaning: gr.HTML
     what: gr.CheckboxGroup
@@ -78,7 +80,8 @@ class MeasurePanel:
     @property
     def inputs(self) -> list[Any]:
         """What read_asked needs, in its order."""
-        return [self.rows, self.own, self.limit, self.methods, self.orders, self.what, self.length]
+        chosen = [self.methods, self.wrapped, self.orders]
+        return [self.rows, self.own, self.limit, *chosen, self.what, self.length]
 
 
 def chosen_rows(name: str, own: DataSet | None) -> DataSet:
@@ -95,6 +98,7 @@ def read_asked(
     own: DataSet | None,
     limit: float,
     methods: Sequence[str],
+    wrapped: Sequence[str],
     orders: Sequence[str],
     what: Sequence[str],
     length: float,
@@ -102,17 +106,22 @@ def read_asked(
     """What is to be measured, from the values of the widgets in the order of MeasurePanel.inputs."""
     from viz.page.measuring import Asked  # imports torch
 
-    if not all(isinstance(name, str) for name in orders or ()):
-        raise InputError("an order that is not in words was given; choose those of the list")
+    if not all(isinstance(name, str) for name in (*(orders or ()), *(wrapped or ()))):
+        raise InputError("an order or a method that is not in words was given; choose those of the lists")
     return Asked(
         rows=chosen_rows(name, own),
         limit=int(limit),
-        methods=tuple(row for row in METHODS if row in methods),
+        methods=asked_methods(methods, wrapped),
         orders=tuple(orders or ()),
         generate="generate" in what,
         logprobs="logprob" in what,
         max_new_tokens=int(length),
     )
+
+
+def asked_methods(methods: Sequence[str], wrapped: Sequence[str] | None) -> tuple[str, ...]:
+    """The names of the methods that were ticked, and then of those that were picked from the list."""
+    return (*(name for name in METHODS if name in methods), *dict.fromkeys(wrapped or ()))
 
 
 def build_measure(settings: HostSettings) -> MeasurePanel:
@@ -155,7 +164,9 @@ def build_measure(settings: HostSettings) -> MeasurePanel:
         message = gr.HTML("", elem_id="measure-message")
         gr.HTML(render("measure_schema.html", most=settings.most_rows))
         with gr.Row(elem_classes="page-row"):
-            methods = build_method_boxes("measure-methods")
+            with gr.Column(scale=3, min_width=240, elem_classes="page-tight"):
+                methods = build_method_boxes("measure-methods")
+                wrapped = build_wrapped("measure-wrapped")
             with gr.Column(scale=3, min_width=240, elem_classes="page-tight"):
                 orders = gr.Dropdown(
                     FIRST_ORDERS,
@@ -213,6 +224,7 @@ def build_measure(settings: HostSettings) -> MeasurePanel:
         message=message,
         limit=limit,
         methods=methods,
+        wrapped=wrapped,
         orders=orders,
         meaning=meaning,
         what=what,
@@ -239,12 +251,14 @@ def wire_measure(
 
 def _wire_rows(panel: MeasurePanel, page: gr.Blocks, settings: HostSettings) -> list[Any]:
     """Connects what chooses the rows; returns its events."""
-    chosen = [panel.limit, panel.orders]
+    chosen = [panel.limit, panel.wrapped, panel.orders]
 
     def fit(rows: DataSet) -> dict[Any, Any]:
         fitting, count = orders_for(rows), min(settings.most_rows, len(rows.examples))
+        wrapped = wrapped_for(rows, WRAPPED, settings.most_orders)
         return {
             panel.limit: gr.update(maximum=max(2, count), value=min(count, 6)),
+            panel.wrapped: gr.update(choices=wrapped_choices(wrapped), value=[]),
             panel.orders: gr.update(choices=fitting, value=usual_orders(fitting)),
         }
 
@@ -310,7 +324,7 @@ def _wire_announcement(
             return ""
         return sources.runs.speed(engine.model_name).estimate(planned_work(engine, asked, settings))
 
-    changing: list[Any] = [panel.limit, panel.methods, panel.orders, panel.what, panel.length]
+    changing: list[Any] = [panel.limit, panel.methods, panel.wrapped, panel.orders, panel.what, panel.length]
     inputs = [chosen, *panel.inputs]
     outputs = [panel.bar.status, panel.bar.estimate, panel.meaning]
     gr.on(
@@ -358,7 +372,7 @@ def _wire_run(panel: MeasurePanel, sources: Sources, chosen: gr.State, settings:
 
         return Job(
             what="measure",
-            methods=values[3],
+            methods=asked_methods(values[3], values[4]),
             work=partial(_measure, values=values, settings=settings),
             plan=partial(_plan, values=values, settings=settings),
             show=show_view,

@@ -16,9 +16,10 @@ from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.findings import findings
 from pine_engine.evaluation.intervals import FEWEST
 from pine_engine.evaluation.jobs import planned_keys
-from pine_engine.evaluation.measure import Measurement, Settings, choose
+from pine_engine.evaluation.measure import Measurement
 from pine_engine.evaluation.records import Key, Record, RunInfo
 from pine_engine.evaluation.runs import Run, run_labels
+from pine_engine.evaluation.settings import Settings, choose, most_visited
 from pine_engine.evaluation.summary import summarize
 from pine_engine.events import Event
 from pine_engine.streaming import in_thread
@@ -84,6 +85,8 @@ class Asked:
         )
         keys = planned_keys(self.examples, chosen.methods[:1], chosen.arrangements)
         check_orders(max(Counter(example for example, _, _ in keys).values(), default=0), host)
+        for method in chosen.methods:
+            check_orders(most_visited(method, self.examples), host)
         return chosen
 
     def num_records(self, host: HostSettings) -> int:
@@ -220,16 +223,22 @@ def check_prompts(engine: Engine, examples: Sequence[Example], host: HostSetting
 
 
 def work_of(records: Sequence[Record]) -> Work:
-    """The work behind these records; what was not computed anew was none."""
-    computed = [record for record in records if record.computed]
+    """The work behind these records; what was not computed anew was none, and what was lent is shared."""
+    computed = [(record, _own_part(record)) for record in records if record.computed]
     return Work(
         prompts=len(computed),
-        prompt_tokens=sum(record.prompt_tokens for record in computed),
-        new_tokens=sum(record.answer_tokens or 0 for record in computed),
+        prompt_tokens=round(sum(part * record.prompt_tokens for record, part in computed)),
+        new_tokens=round(sum(part * (record.answer_tokens or 0) for record, part in computed)),
         orders=len({record.arrangement for record in records}),
-        read_s=sum(record.seconds - record.decode_s for record in computed),
-        write_s=sum(record.decode_s for record in computed),
+        read_s=sum(part * record.prefill_s for record, part in computed),
+        write_s=sum(part * record.decode_s for record, part in computed),
     )
+
+
+def _own_part(record: Record) -> float:
+    """How much of what a record would take alone was spent on it; others answer for the rest."""
+    alone = record.prefill_s + record.decode_s
+    return min(1.0, record.seconds / alone) if alone else 1.0
 
 
 def _curves(records: list[Record], planned: Collection[Key], setting: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pine_engine.engine import Engine
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.jobs import plan_example
-from pine_engine.evaluation.measure import Settings
+from pine_engine.evaluation.settings import Settings
 from pine_engine.tasks import get_task
 from viz.page.form import Form, form_layout
 from viz.page.host_settings import DEFAULTS, HostSettings
@@ -61,15 +61,9 @@ def plan_measurement(engine: Engine, examples: Sequence[Example], settings: Sett
     work = Work()
     for example in examples:
         longest = settings.max_new_tokens or get_task(example.task).max_new_tokens
-        plan = plan_example(
-            engine,
-            example,
-            methods=settings.methods,
-            spec=settings.arrangements,
-            recompute=settings.recompute,
-            done=frozenset(),
-        )
+        plan = plan_example(engine, example, settings)
         for job in plan.jobs:
-            new_tokens = longest if settings.generate else 0
-            work += planned(tokens=job.layout.num_tokens, methods=1, new_tokens=new_tokens)
+            work += planned(tokens=job.layout.num_tokens, methods=1)
+        for line in plan.lines:
+            work += Work(new_tokens=line.num_rows * longest)
     return work

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pine_engine.errors import Cancelled, PineError
-from pine_engine.methods import METHODS
+from pine_engine.measured import find_measured
 from viz.page.memory import give_back_memory
 from viz.page.speed import Speed, Work
 
@@ -89,7 +89,7 @@ class Run:
                 "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
                 "what": self.what,
                 "model": self.model,
-                "methods": [name for name in self.methods if name in METHODS],
+                "methods": [name for name in self.methods if find_measured(name)],
                 "prompt_tokens": self.done.prompt_tokens,
                 "new_tokens": self.done.new_tokens,
                 "orders": self.done.orders,

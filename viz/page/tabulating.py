@@ -6,12 +6,13 @@ from statistics import fmean
 import numpy as np
 
 from pine_engine.evaluation.grid import make_grid
-from pine_engine.evaluation.method_names import method_label, method_place, promises_invariance
+from pine_engine.evaluation.method_names import method_label, method_mark, promises_invariance
 from pine_engine.evaluation.records import Key, Record
 from pine_engine.evaluation.slots import BySlot, by_slot, is_alike
 from pine_engine.evaluation.summary import KINDS, Summary
 from pine_engine.evaluation.tables import scale
 from pine_engine.evaluation.verdicts import Kind, differ, number, said
+from pine_engine.measured import measured_method
 from pine_engine.tasks import get_task
 from viz.chart import Across, Series
 from viz.measured import MeasuredRow, MeasuredTable, SlotCurve
@@ -47,7 +48,9 @@ def tabulate(
             title=TITLES[kind],
             is_share=kind != "logprob",
             orders=orders,
-            rows=tuple(_row(records, method, kind, orders, summary) for method in methods),
+            rows=tuple(
+                _row(records, method, kind, orders, summary) for method in methods if _says(method, kind)
+            ),
         )
         for kind in measured
     ]
@@ -74,6 +77,7 @@ def slot_curves(records: Sequence[Record], planned: Collection[Key], setting: st
     found = {
         method: {table.num_documents: table for table in by_slot(columns, kind)}
         for method, columns in make_grid(whole).columns.items()
+        if _says(method, kind)
     }
     curves = []
     for size in sorted({size for tables in found.values() for size in tables}):
@@ -96,7 +100,7 @@ def slot_curves(records: Sequence[Record], planned: Collection[Key], setting: st
 
 def _line(method: str, table: BySlot, slots: Sequence[int], kind: Kind) -> Series:
     means = dict(zip(table.slots, (scale(kind) * np.nanmean(table.values, axis=0)).tolist(), strict=True))
-    return Series(method_label(method), tuple(means.get(slot) for slot in slots), method_place(method))
+    return Series(method_label(method), tuple(means.get(slot) for slot in slots), method_mark(method))
 
 
 def _level(method: str, table: BySlot, kind: Kind) -> Across | None:
@@ -106,7 +110,17 @@ def _level(method: str, table: BySlot, kind: Kind) -> Across | None:
     shuffled = float(np.nanmean(table.shuffled))
     if is_alike(np.nanmean(table.values, axis=0), shuffled):
         return None
-    return Across(f"{method_label(method)}, shuffled", scale(kind) * shuffled, method_place(method))
+    return Across(f"{method_label(method)}, shuffled", scale(kind) * shuffled, method_mark(method))
+
+
+def _says(method: str, kind: Kind) -> bool:
+    """Whether a method has such numbers; a wrapper may be about answers alone, or about choices."""
+    measured = measured_method(method)
+    return {
+        "generated": measured.writes,
+        "chosen": measured.weighs_choices,
+        "logprob": measured.weighs_answers,
+    }[kind]
 
 
 def _has(record: Record, kind: Kind) -> bool:
