@@ -13,7 +13,7 @@ from pine_engine.errors import Cancelled, InputError
 from pine_engine.evaluation import reading
 from pine_engine.evaluation.arrangements import arrange
 from pine_engine.evaluation.examples import Example
-from pine_engine.evaluation.measure import Measurement, batch_width, choose, measure
+from pine_engine.evaluation.measure import Measurement, choose, measure
 from pine_engine.evaluation.records import Key, Record
 from pine_engine.evaluation.rewardbench import SUBSETS, find_subset
 from pine_engine.events import PrefillProgress
@@ -394,6 +394,16 @@ def test_sections_have_their_subsets() -> None:
     assert find_subset(None) is find_subset("mine") is None
 
 
-@pytest.mark.parametrize(("jobs", "width"), [(1, 8), (8, 8), (9, 16), (75, 16)])
-def test_batches_are_as_wide_as_keeps_their_bits(jobs: int, width: int) -> None:
-    assert batch_width(jobs) == width
+def test_batches_are_as_wide_whatever_is_measured(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A product of 8 rows has other bits than one of 16 on some processors, so that texts could differ."""
+    widths = set()
+    extend = engine.extend
+
+    def watched(rows: Sequence[Any], *arguments: Any) -> Any:
+        widths.add(len(rows))
+        return extend(rows, *arguments)
+
+    monkeypatch.setattr(engine, "extend", watched)
+    for names, orders in ((["pine"], ["as-is"]), (METHOD_NAMES, ["gold-all"])):
+        records(engine, [QUESTION], methods=names, arrangements=orders, logprobs=False)
+    assert len(widths - {1}) == 1  # suffixes that follow documents read before are fed one by one

@@ -93,14 +93,9 @@ class Result:
 
 @dataclass(frozen=True)
 class ExamplePlan:
-    """What an example needs.
-
-    num_rows: of its answers in a decoding batch, also of those of which all records are there already.
-    failed: records of what cannot be computed.
-    """
+    """What an example needs. failed: records of what cannot be computed."""
 
     results: tuple[Result, ...]
-    num_rows: int
     failed: tuple[Record, ...]
 
     @property
@@ -158,7 +153,6 @@ def plan_example(
                 result.arrangements.append(arrangement)
     return ExamplePlan(
         results=tuple(result for result in results.values() if result.arrangements),
-        num_rows=planner.num_rows,
         failed=tuple(failed),
     )
 
@@ -175,11 +169,6 @@ class _Planner:
         self._layouts: dict[Hashable, list[TokenLayout]] = {}
         self._jobs: dict[Hashable, Job] = {}
         self._lines: dict[Hashable, Line] = {}
-
-    @property
-    def num_rows(self) -> int:
-        """Of all lines."""
-        return sum(line.num_rows for line in self._lines.values())
 
     def letters(self, arrangement: Arrangement) -> Places:
         """Which document bears which letter, where they bear any."""

@@ -31,6 +31,10 @@ from pine_engine.tasks import get_task
 
 Emit = Callable[[Event | Record], None]
 
+BATCH_WIDTH = 2 * BATCH_ROWS
+"""Answers that are written together, with free places if there are fewer: a product of another number of rows
+may have other bits, and what is measured beside an answer must not change it."""
+
 
 def measure(
     engine: Engine, examples: Sequence[Example], *, done: AbstractSet[Key] = frozenset(), **options: Any
@@ -233,7 +237,7 @@ class _ExampleWork:
             self._engine,
             prompts(),
             max_new_tokens=self._max_new_tokens,
-            batch_size=batch_width(self._plan.num_rows),
+            batch_size=BATCH_WIDTH,
             on_layer=lambda _: stop_if(self._cancelled),
         ):
             if isinstance(written, Failed):
@@ -316,12 +320,3 @@ class _ExampleWork:
     def _on_layer(self, method: Method, layer: int) -> None:
         stop_if(self._cancelled)
         self._emit(PrefillProgress(method.name, layer, self._engine.num_layers))
-
-
-def batch_width(num_rows: int) -> int:
-    """How many answers are written together: no more than there are, and as many as keep their bits.
-
-    In batches of 2 to 17 rows each row has the same bits, see batch.py; answers that are done already count
-    too, so that a run that goes on has the batches that it had.
-    """
-    return BATCH_ROWS if num_rows <= BATCH_ROWS else 2 * BATCH_ROWS
