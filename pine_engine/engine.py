@@ -28,6 +28,7 @@ from pine_engine.probe import prove
 from pine_engine.promise import changes_by_order
 from pine_engine.prompt import HOW_TO_PROMPT, Prompt
 from pine_engine.reuse import Memory, find_documents, find_prefix, fork
+from pine_engine.rowwise import knows_no_number
 from pine_engine.run import Run
 from pine_engine.state import Row, input_device, new_state
 from pine_engine.streaming import in_thread
@@ -411,8 +412,8 @@ class Engine:
     ) -> Tensor:
         """Feeds the same number of tokens to each row: logits (rows, tokens, V).
 
-        rows: of any prompts and methods, None for one that has ended; it keeps its place in the batch,
-        because the shape of a matrix product can change the last bit of its rows.
+        rows: of any prompts and methods, None for one that has ended; it keeps its place in the batch where
+        the shape of a matrix product can change the last bit of its rows, and is left out where it cannot.
         """
         wirings = list({id(row.state.wiring): row.state.wiring for row in rows if row}.values())
         parts = [self._extend_under(wiring, rows, ids, on_layer) for wiring in wirings]
@@ -428,14 +429,25 @@ class Engine:
         ids: Sequence[Sequence[int]],
         on_layer: Callable[[int], None],
     ) -> Tensor:
-        """extend for those of the rows that this network has read; the others keep their places."""
-        own = [row if row and row.state.wiring is wiring else None for row in rows]
-        tokens = torch.tensor(ids, device=input_device(wiring.network))
+        """extend for those of the rows that this network has read; the logits of all others are zero."""
+        network = wiring.network
+        places = [index for index, row in enumerate(rows) if row and row.state.wiring is wiring]
+        if not knows_no_number(network.dtype, input_device(network)):
+            places = list(range(len(rows)))
+        elif len(places) == 1 < len(rows):
+            places.append(next(index for index in range(len(rows)) if index != places[0]))
+        fed = [row if (row := rows[place]) and row.state.wiring is wiring else None for place in places]
+        tokens = torch.tensor([ids[place] for place in places], device=input_device(network))
         zeros = torch.zeros_like(tokens[:1])
         position_ids = torch.cat(
-            [zeros if row is None else row.state.position_ids(row.num_read(), tokens.shape[1]) for row in own]
+            [zeros if row is None else row.state.position_ids(row.num_read(), tokens.shape[1]) for row in fed]
         )
-        return run_pass(wiring.network, ContinuationPass(own, on_layer), tokens, position_ids)
+        logits = run_pass(network, ContinuationPass(fed, on_layer), tokens, position_ids)
+        if len(places) == len(rows):
+            return logits
+        whole = logits.new_zeros(len(rows), *logits.shape[1:])
+        whole[torch.tensor(places, device=logits.device)] = logits
+        return whole
 
     def wiring_for(self, layout: TokenLayout) -> Wiring:
         """The network that reads a prompt of this length; what it answers is read by the same."""

@@ -74,6 +74,13 @@ def multiplies_in(dtype: torch.dtype) -> bool:
     return any(hasattr(torch.cpu, name) and getattr(torch.cpu, name)() for name in names)
 
 
+def knows_no_number(dtype: torch.dtype, device: torch.device) -> bool:
+    """Whether a row has the same bits among any number of 2 or more rows, so that their number may change."""
+    is_float32 = dtype == torch.float32
+    is_widened = dtype in (torch.bfloat16, torch.float16) and not multiplies_in(dtype)
+    return HAS_ONEDNN and device.type == "cpu" and (is_float32 or is_widened)
+
+
 def _onednn(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     product: Tensor = torch.ops.mkldnn._linear_pointwise(rows, weight, bias, "none", [], "")
     return product

@@ -10,8 +10,8 @@ ROOT = Path(__file__).parents[1]
 
 FLOW = [
     *("errors", "given", "extras", "architecture", "methods", "prompt", "scoring", "tasks", "layout", "plan"),
-    *("rope", "blocks", "kv_cache", "trace", "attention", "state", "recording"),
-    *("forward", "continuation", "prefill", "events"),
+    *("rope", "blocks", "kv_cache", "trace", "attention", "rowwise", "forward", "wiring", "state"),
+    *("recording", "continuation", "prefill", "promise", "events"),
     *(
         "reuse",
         "checkpoint",
@@ -27,7 +27,7 @@ FLOW = [
         "engine",
     ),
     *("batch", "stock", "wrappers", "measured", "catalog", "next_token", "permutation", "calibration"),
-    *("invariance", "standing", "profiling", "synthetic", "selftest", "report", "inputs"),
+    *("invariance", "standing", "profiling", "synthetic", "kernels", "selftest", "report", "inputs"),
     *("csv_table", "pdf", "user_data", "premises"),
     *("certificate", "debias", "conformance", "memory", "benchmark", "terminal", "options", "bench_command"),
     *("repeat_command", "catalog_command", "cli", "__main__"),

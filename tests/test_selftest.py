@@ -63,7 +63,7 @@ def test_a_model_with_such_a_product_fails_end_to_end(engine: Engine) -> None:
 
 def test_a_product_of_few_rows_fails_beside_other_neighbours(engine: Engine) -> None:
     def nudge(_: Any, __: Any, output: Tensor) -> Tensor:
-        return output * (1 + 1e-6 * (len(output) > 3))
+        return output * (1 + 1e-6 * (len(output) > 2))
 
     assert check_neighbours(engine).verdict == "pass"
     hook = engine.wirings[0].network.model.layers[0].mlp.down_proj.register_forward_hook(nudge)

@@ -342,10 +342,11 @@ def test_a_prompt_is_read_once_however_often_generate_is_called(
 ) -> None:
     reads = []
     prefill = Engine.prefill
+    engine = Engine(model)
     monkeypatch.setattr(
         Engine, "prefill", lambda *args, **options: reads.append(1) or prefill(*args, **options)
     )
-    with answering(model, LAYOUTS) as inputs:
+    with answering(engine, LAYOUTS) as inputs:
         first = model.generate(**inputs, max_new_tokens=6)
         beams = model.generate(**inputs, max_new_tokens=6, num_beams=3)
         again = model.generate(**inputs, max_new_tokens=6)
