@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from pine_engine.blocks import BlockLayout
+from pine_engine.methods import ImportanceKind
 from pine_engine.plan import starts_from_ranking
 from pine_engine.rope import from_pairs
 
@@ -113,14 +114,16 @@ def cap(scores: Tensor, softcap: float | None) -> Tensor:
     return scores if softcap is None else scores.div_(softcap).tanh_().mul_(softcap)
 
 
-def document_importance(query: Tensor, keys: Tensor, document: int, blocks: BlockLayout) -> Tensor:
+def document_importance(
+    query: Tensor, keys: Tensor, document: int, blocks: BlockLayout, kind: ImportanceKind
+) -> Tensor:
     """How important one document's tokens together find each other document, positions ignored.
 
     query: (G, H/G * Q, d), that document's queries before rotation, scaled, Q per query head in turn.
     keys: (G, P, d), document keys before rotation. document: index in block order.
-    Returns (H, D), sums over the queries of softmax weights over all other documents' tokens, divided
-    by the length in tokens; the own document's entry is 0.
-    Source: specification 3.5, I(a, b).
+    Returns (H, D), sums over the queries of what `kind` takes of softmax weights over all other documents'
+    tokens; the own document's entry is 0.
+    Source: specification 3.5, I(a, b), and 3.9.
     """
     num_queries = int(blocks.lengths[document])
     num_kv_heads, rows, _ = query.shape
@@ -128,17 +131,26 @@ def document_importance(query: Tensor, keys: Tensor, document: int, blocks: Bloc
     bias.masked_fill_(blocks.is_padding | (blocks.document == document), NEGATIVE_INFINITY)
     chunk = max(1, SCORE_BLOCK // keys.shape[1])
     buffer = keys.new_empty(min(chunk, rows), keys.shape[1])
-    shares = keys.new_empty(num_kv_heads, rows, len(blocks.lengths))
+    taken = keys.new_empty(num_kv_heads, rows, len(blocks.lengths))
+    totals = keys.new_empty(num_kv_heads, rows, 1)
     for head in range(num_kv_heads):
         for first in range(0, rows, chunk):
             part = query[head, first : first + chunk]
             scores = torch.mm(part, keys[head].T, out=buffer[: len(part)])
             scores.add_(bias)
             scores.sub_(scores.amax(-1, keepdim=True)).exp_()
-            shares[head, first : first + chunk] = blocks.sum_by_document(scores)
-    shares /= shares.sum(-1, keepdim=True)
-    per_head = shares.view(num_kv_heads, -1, num_queries, shares.shape[-1]).sum(2).flatten(0, 1)
-    return per_head / blocks.lengths
+            here = head, slice(first, first + chunk)
+            sums = blocks.sum_by_document(scores)
+            taken[here] = blocks.max_by_document(scores) if kind == "max" else sums
+            totals[here] = sums.sum(-1, keepdim=True)
+    taken /= totals
+    per_head = taken.view(num_kv_heads, -1, num_queries, taken.shape[-1]).sum(2).flatten(0, 1)
+    return per_length(per_head, blocks, kind)
+
+
+def per_length(taken: Tensor, blocks: BlockLayout, kind: ImportanceKind) -> Tensor:
+    """An importance (..., D) from what was taken of each document's tokens."""
+    return taken / blocks.lengths if kind == "mean" else taken
 
 
 def rank_documents(importance: Tensor, own: int | None = None, *, reverse: bool = False) -> Tensor:
@@ -167,23 +179,30 @@ class RankedDocuments:
 
 
 def rank_for_documents(
-    queries: list[Tensor], keys: Tensor, blocks: BlockLayout, documents_end: int, *, reverse: bool
+    queries: list[Tensor],
+    keys: Tensor,
+    blocks: BlockLayout,
+    documents_end: int,
+    *,
+    kind: ImportanceKind,
+    reverse: bool,
 ) -> RankedDocuments:
     """Ranks the documents for every document and head.
 
     queries: for each document (G, H/G * Q, d), unrotated and scaled. keys: (G, P, d), unrotated.
-    With one or two documents there is nothing to rank, in any head, and the scores are not computed: the
-    softmax weights on the only other document sum to 1 for each query.
+    With one or two documents there is nothing to rank, in any head, and where their importance is known too,
+    the scores are not computed: the softmax weights on the only other document sum to 1 for each query.
     """
     count = len(queries)
-    is_certain = count <= 2
+    is_certain = count == 1 or (count == 2 and kind != "max")
     if is_certain:
         num_heads = queries[0].shape[0] * queries[0].shape[1] // int(blocks.lengths[0])
         others = 1 - torch.eye(count, dtype=keys.dtype, device=keys.device)
-        importance = (others * blocks.lengths[:, None] / blocks.lengths)[:, None].expand(-1, num_heads, -1)
+        importance = per_length(others * blocks.lengths[:, None], blocks, kind)[:, None]
+        importance = importance.expand(-1, num_heads, -1)
     else:
         importance = torch.stack(
-            [document_importance(query, keys, index, blocks) for index, query in enumerate(queries)]
+            [document_importance(query, keys, index, blocks, kind) for index, query in enumerate(queries)]
         )
     starts = torch.stack(
         [
@@ -236,6 +255,7 @@ def rank_for_suffix(
     blocks: BlockLayout,
     documents_end: int,
     *,
+    kind: ImportanceKind,
     reverse: bool,
 ) -> SuffixRanking:
     """Ranks the documents for every suffix token and head.
@@ -246,7 +266,8 @@ def rank_for_suffix(
     rows = query.reshape(unrotated_keys.shape[0], -1, query.shape[-1])
     scores = rows @ unrotated_keys.mT
     weights = (scores if padding is None else scores.add_(padding)).softmax(-1)
-    importance = (blocks.sum_by_document(weights) / blocks.lengths).view(*query.shape[:2], -1)
+    taken = blocks.max_by_document(weights) if kind == "max" else blocks.sum_by_document(weights)
+    importance = per_length(taken, blocks, kind).view(*query.shape[:2], -1)
     starts = starts_from_ranking(rank_documents(importance, reverse=reverse), blocks.lengths, documents_end)
     return SuffixRanking(importance, starts)
 

@@ -68,6 +68,15 @@ class BlockLayout:
         ]
         return sums[0] if len(sums) == 1 else torch.cat(sums, dim=-1)
 
+    def max_by_document(self, slots: Tensor) -> Tensor:
+        """The largest of each document's slots: (..., P) to (..., D). Padding must hold no larger number."""
+        parts = slots.split([group.size for group in self.classes], dim=-1)
+        largest = [
+            part.unflatten(-1, (-1, group.length)).amax(-1)
+            for part, group in zip(parts, self.classes, strict=True)
+        ]
+        return torch.cat(largest, dim=-1)
+
     def to_input_order(self, values: Tensor, *dims: int, first: int = 0) -> Tensor:
         """The same values with the documents of the given dims in input order.
 

@@ -93,6 +93,7 @@ def _turn_to_documents(row: Row, layer: int, pairs: Tensor, positions: Tensor) -
         state.padding,
         state.block_layout,
         state.plan.layout.documents_end,
+        kind=state.plan.method.importance,
         reverse=state.plan.is_reversed,
     )
     if state.recorder:

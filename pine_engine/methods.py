@@ -26,6 +26,10 @@ stands there. shared: all documents start at the same position. shared_right: th
 all of them end at the same position. importance: ranked, the most important one closest to the query;
 importance_reversed: farthest. A query's own document is always closest to it, except under input."""
 
+ImportanceKind = Literal["mean", "sum", "max"]
+"""What a ranked document's importance takes of the attention on its tokens: the mean, which does not know how
+many there are, their sum, or the largest."""
+
 DividedKind = Literal["nothing", "documents", "documents_and_prefix"]
 """What weighs 1/k as seen from the suffix, k being the number of documents."""
 
@@ -50,6 +54,7 @@ class Method:
     meaning: str
     cost: str
     source: str
+    importance: ImportanceKind = "mean"
 
     @property
     def promises_invariance(self) -> bool:
@@ -62,9 +67,10 @@ class Method:
         )
 
     @property
-    def encoding(self) -> tuple[MaskKind, PositionKind]:
+    def encoding(self) -> tuple[MaskKind, PositionKind, ImportanceKind]:
         """What decides how documents are read; methods that agree in it differ for the suffix only."""
-        return self.mask, "shared" if self.positions == "shared_right" else self.positions
+        positions: PositionKind = "shared" if self.positions == "shared_right" else self.positions
+        return self.mask, positions, self.importance
 
     @property
     def promise(self) -> str:
@@ -236,6 +242,32 @@ _ROWS = (
         "PINE without re-assignment, literally: other documents keep their positions, even behind the query.",
         _ALL_PAIRS,
         "specification 3.6",
+    ),
+    Method(
+        "pine_sum",
+        "PINE, summed importance",
+        "bidirectional",
+        "importance",
+        "nothing",
+        "variant",
+        False,
+        "PINE with importance as the sum of attention on a document: longer documents come closer.",
+        _RANKED,
+        "PINE paper, footnote 3 (no code released)",
+        importance="sum",
+    ),
+    Method(
+        "pine_max",
+        "PINE, largest importance",
+        "bidirectional",
+        "importance",
+        "nothing",
+        "variant",
+        False,
+        "PINE with importance as the largest attention on one of a document's tokens.",
+        _RANKED,
+        "PINE paper, footnote 3 (no code released)",
+        importance="max",
     ),
 )
 

@@ -241,6 +241,7 @@ class PrefillPass:
             from_pairs(key_pairs),
             blocks,
             plan.layout.documents_end,
+            kind=plan.method.importance,
             reverse=plan.is_reversed,
         )
         if state.recorder:

@@ -121,7 +121,7 @@ def positions_seen(
         if mine is not None:
             starts[mine] = end - len(spans[mine])
     else:
-        importance = importance_seen(layout, index, raw)
+        importance = importance_seen(layout, index, raw, method)
         starts = _ranked_starts(layout, spans, mine, importance, reverse=method == "pine_reversed")
 
     for d, span in enumerate(spans):
@@ -137,8 +137,10 @@ def positions_seen(
     return starts[mine] + index - spans[mine].start, seen, weights
 
 
-def importance_seen(layout: TokenLayout, index: int, raw: Tensor) -> dict[int, float]:
-    """PINE's importance of each document but its own for a query. Source: specification 3.5.
+def importance_seen(
+    layout: TokenLayout, index: int, raw: Tensor, method: str = "pine"
+) -> dict[int, float]:
+    """PINE's importance of each document but its own for a query. Source: specification 3.5, 3.9.
 
     raw: (n, n) unrotated scores of a head.
     """
@@ -151,7 +153,9 @@ def importance_seen(layout: TokenLayout, index: int, raw: Tensor) -> dict[int, f
     for i in queries:
         weights = dict(zip(columns, raw[i, columns].softmax(-1).tolist(), strict=True))
         for d, each in tokens.items():
-            importance[d] += sum(weights[j] for j in each) / len(each)
+            taken = [weights[j] for j in each]
+            mean = sum(taken) / len(each)
+            importance[d] += {"pine_sum": sum(taken), "pine_max": max(taken)}.get(method, mean)
     return importance
 
 

@@ -85,7 +85,10 @@ def test_a_mixture_of_experts_proves_itself_in_half_precision(name: str) -> None
     assert torch.equal(read(engine, REORDERED, "pine")[-1], read(engine, LAYOUT, "pine")[-1])
 
 
-@pytest.mark.parametrize("method", ["pine", "pine_reversed", "reassignment_only", "pcw_right", "vanilla"])
+@pytest.mark.parametrize(
+    "method",
+    ["pine", "pine_reversed", "pine_sum", "pine_max", "reassignment_only", "pcw_right", "vanilla"],
+)
 @pytest.mark.parametrize("name", DEFINED)
 def test_a_method_is_what_the_definition_says_in_every_kind_of_family(name: str, method: str) -> None:
     family = FAMILIES[name]

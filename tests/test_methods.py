@@ -12,7 +12,7 @@ from pine_engine.methods import METHODS, Method, get_methods
 SPECIFICATION = Path(__file__).parents[1] / "docs" / "specification.md"
 KNOWN = (
     "vanilla, nia, pcw, sp, pine, pine_input_order, pine_reversed, mask_only, reassignment_only, "
-    "pcw_right, sp_right, sp_prefix, pine_literal_order"
+    "pcw_right, sp_right, sp_prefix, pine_literal_order, pine_sum, pine_max"
 )
 
 
