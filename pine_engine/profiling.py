@@ -20,6 +20,8 @@ REST = "rest of the model"
 _PLACE = re.compile(
     r"nn\.Module: (?P<class>\w+?)_\d+$|(^|/)pine_engine/(?P<file>\w+)\.py\(\d+\): (?P<function>\w+)$"
 )
+_IN_PLACE_OF_TORCH = "rowwise"
+"""The file whose functions do what a module asked of torch: the module is where their time goes."""
 
 
 class Event(Protocol):
@@ -102,9 +104,9 @@ def place_of(event: Event) -> str:
     around: Event | None = event
     while around is not None:
         found = _PLACE.search(around.name)
-        if found and found["function"]:
+        if found and found["function"] and found["file"] != _IN_PLACE_OF_TORCH:
             return f"{found['file']}.{found['function']}"
-        if found:
+        if found and found["class"]:
             return LINEAR if "Linear" in found["class"] else REST
         around = around.cpu_parent
     return REST

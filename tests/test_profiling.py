@@ -37,6 +37,8 @@ LINEAR = Event("nn.Module: Linear_17", cpu_parent=ATTENTION)
         (OURS, "attention.causal_tail"),
         (LOOP, "attention.causal_tail"),
         (LINEAR, "linear layers"),
+        (Event("/somewhere/pine_engine/rowwise.py(140): linear", cpu_parent=LINEAR), "linear layers"),
+        (Event("pine_engine/rowwise.py(99): elementwise", cpu_parent=MODEL), "rest of the model"),
         (Event("nn.Module: Linear8bitLt_2", cpu_parent=MODEL), "linear layers"),
         (None, "rest of the model"),
     ],
