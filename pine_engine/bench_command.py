@@ -8,7 +8,7 @@ from pine_engine import terminal
 from pine_engine.benchmark import Sweep, Workload, num_steps, run_benchmark, sweep_over
 from pine_engine.errors import InputError
 from pine_engine.methods import METHODS
-from pine_engine.options import AnyModelName, AsJson, Device, Dtype, Methods, method_names
+from pine_engine.options import AnyModelName, AsJson, Device, Dtype, Methods, method_names, whole_numbers
 from pine_engine.profiling import profile_method
 from pine_engine.report import bench_rows, profile_report, profile_rows
 
@@ -41,7 +41,8 @@ def bench(
     work = Workload(model, dtype, device, documents, document_tokens, new_tokens)
     if sizes is not None and sweep is None:
         raise InputError("--sizes belong to a sweep; give --sweep tokens or --sweep documents")
-    works = sweep_over(work, sweep, _numbers(sizes)) if sweep else [work]
+    wanted = None if sizes is None else whole_numbers(sizes, "sizes")
+    works = sweep_over(work, sweep, wanted) if sweep else [work]
     engine = terminal.load(model, dtype, device)
     layouts = [work.layout_for(engine) for work in works]
     if profile:
@@ -63,15 +64,3 @@ def bench(
         ]
     rows = [row for point in points for row in bench_rows(point, sizes=sweep is not None)]
     terminal.print_report({"sweep": sweep, "points": points} if sweep else points[0], as_json, rows)
-
-
-def _numbers(sizes: str | None) -> list[int] | None:
-    """The sizes of a sweep. Raises InputError for what is no number."""
-    if sizes is None:
-        return None
-    try:
-        return [int(size) for size in sizes.split(",")]
-    except ValueError:
-        raise InputError(
-            f"the sizes {sizes!r} are not numbers; give whole numbers separated by commas, such as 2,5,10"
-        ) from None

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
+import torch
 import typer
 
 from pine_engine import terminal
@@ -22,7 +23,16 @@ from pine_engine.inputs import read_comparison, read_labelled_comparison, read_r
 from pine_engine.invariance import OrderCell, OrderRow, compare_orders, orders_to_try, summarize
 from pine_engine.molecules.molecules_command import molecules
 from pine_engine.molecules.train_command import train_molecules
-from pine_engine.options import AnyModelName, AsJson, Device, Dtype, Methods, ModelName, method_names
+from pine_engine.options import (
+    AnyModelName,
+    AsJson,
+    Device,
+    Dtype,
+    Methods,
+    ModelName,
+    method_names,
+    whole_numbers,
+)
 from pine_engine.permutation import MAX_ORDERS
 from pine_engine.repeat_command import repeat
 from pine_engine.report import (
@@ -33,6 +43,7 @@ from pine_engine.report import (
 )
 from pine_engine.selftest import plan_checks
 from pine_engine.sources.data_command import data
+from pine_engine.threads import with_threads
 
 BROKEN = 1
 """Exit status when a check did not hold."""
@@ -93,6 +104,10 @@ def verify(
         bool,
         typer.Option("--self-test", help="Check what exactness rests on, on this machine; needs no data."),
     ] = False,
+    threads: Annotated[
+        str | None,
+        typer.Option(help="With --self-test: numbers of threads to check with, separated by commas."),
+    ] = None,
     limit: Annotated[int | None, typer.Option(help="Rows to read.", min=1)] = None,
     shuffles: Annotated[int, typer.Option(help="Other orders of each row's documents.", min=1)] = 5,
     methods: Methods = None,
@@ -106,8 +121,11 @@ def verify(
     """Shuffle the documents of each row and compare all logits; exit 1 if a promise was broken."""
     if self_test == (data is not None):
         raise InputError("verify needs one of two things: a file of data, or --self-test; give one of them")
+    if threads is not None and not self_test:
+        raise InputError("--threads belong to the self-test; give --self-test, or set OMP_NUM_THREADS")
     if data is None:
-        _self_test(terminal.load(model, dtype, device), shuffles, seed, as_json)
+        counts = _thread_counts(threads)
+        _self_test(terminal.load(model, dtype, device), counts, shuffles, seed, as_json)
         return
     names = method_names(methods)
     rows = read_rows(data, limit)
@@ -187,13 +205,28 @@ def debias(
     terminal.print_report(report, as_json, debias_rows(report))
 
 
-def _self_test(engine: Engine, shuffles: int, seed: int, as_json: bool) -> None:
+def _thread_counts(threads: str | None) -> list[int]:
+    """What the self-test is done with; torch's own number where none is given. Raises InputError."""
+    if threads is None:
+        return [torch.get_num_threads()]
+    counts = whole_numbers(threads, "numbers of threads")
+    if min(counts) < 1:
+        raise InputError(f"{min(counts)} threads cannot compute; give whole numbers from 1 on")
+    return counts
+
+
+def _self_test(engine: Engine, counts: list[int], shuffles: int, seed: int, as_json: bool) -> None:
+    """Every check with every number of threads; they are named where there are several."""
     planned = plan_checks(engine, shuffles=shuffles, seed=seed)
     checks = []
-    with terminal.progress(len(planned)) as advance:
-        for check in planned:
-            checks.append(check())
-            advance(checks[-1].name)
+    with terminal.progress(len(counts) * len(planned)) as advance:
+        for count in counts:
+            for check in planned:
+                with with_threads(count):
+                    found = check()
+                name = found.name if len(counts) == 1 else f"threads {count}: {found.name}"
+                checks.append(dataclasses.replace(found, name=name))
+                advance(name)
     report = selftest_report(engine, checks)
     rows = [
         {"": check.verdict, "check": check.name, "found": check.found, "meaning": check.meaning}

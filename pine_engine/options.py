@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from pine_engine.errors import InputError
 from pine_engine.measured import measured_methods
 from pine_engine.methods import get_methods
 
@@ -45,6 +46,16 @@ def method_names(methods: str | None) -> list[str]:
 def measured_names(methods: str | None) -> list[str]:
     """Names of the methods and wrapped methods asked for, checked likewise."""
     return [method.name for method in measured_methods(_listed(methods))]
+
+
+def whole_numbers(numbers: str, what: str) -> list[int]:
+    """What is given as "2,5,10". what: of which numbers they are, for the sentence. Raises InputError."""
+    try:
+        return [int(number) for number in numbers.split(",")]
+    except ValueError:
+        raise InputError(
+            f"the {what} {numbers!r} are not numbers; give whole numbers separated by commas, such as 2,5,10"
+        ) from None
 
 
 def _listed(names: str | None) -> list[str] | None:

@@ -137,9 +137,7 @@ def positions_seen(
     return starts[mine] + index - spans[mine].start, seen, weights
 
 
-def importance_seen(
-    layout: TokenLayout, index: int, raw: Tensor, method: str = "pine"
-) -> dict[int, float]:
+def importance_seen(layout: TokenLayout, index: int, raw: Tensor, method: str = "pine") -> dict[int, float]:
     """PINE's importance of each document but its own for a query. Source: specification 3.5, 3.9.
 
     raw: (n, n) unrotated scores of a head.

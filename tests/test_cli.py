@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from rich.console import Console
 from safetensors.torch import load_file, save_file
 
@@ -321,6 +322,42 @@ def test_self_test_exits_with_1_if_a_check_fails(pine: Run, monkeypatch: pytest.
     assert "FAIL" in outcome.stdout and "64 rows" in outcome.stdout and "bits change" in outcome.stdout
     monkeypatch.setattr(cli, "plan_checks", lambda *_, **__: [lambda: info])
     assert pine("verify", "--self-test", "--model", "random:tiny").status == 0
+
+
+def test_self_test_is_done_with_every_number_of_threads_asked_for(
+    pine: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = torch.get_num_threads()
+
+    def count() -> Check:
+        threads = torch.get_num_threads()
+        return Check("of parts", is_promised=True, holds=threads != 3, found=f"{threads}", meaning="")
+
+    monkeypatch.setattr(cli, "plan_checks", lambda *_, **__: [count])
+    outcome = pine("verify", "--self-test", "--model", "random:tiny", "--threads", "12,3,1", "--json")
+    assert (outcome.status, torch.get_num_threads()) == (1, before)
+    assert [(check["name"], check["found"]) for check in outcome.json["checks"]] == [
+        (f"threads {number}: of parts", f"{number}") for number in (12, 3, 1)
+    ]
+    assert outcome.stderr == "exactness cannot be promised here: threads 3: of parts\n"
+
+
+@pytest.mark.usefixtures("no_model")
+@pytest.mark.parametrize(
+    ("threads", "sentence"),
+    [
+        ("2,many", "the numbers of threads '2,many' are not numbers; give whole numbers separated by commas"),
+        ("2,0", "0 threads cannot compute; give whole numbers from 1 on"),
+    ],
+)
+def test_threads_are_whole_numbers_from_one_on(pine: Run, threads: str, sentence: str) -> None:
+    assert sentence in pine("verify", "--self-test", "--threads", threads).stderr
+
+
+@pytest.mark.usefixtures("no_model")
+def test_threads_belong_to_the_self_test(pine: Run, data: Path) -> None:
+    sentence = "--threads belong to the self-test; give --self-test, or set OMP_NUM_THREADS"
+    assert_refused(pine("verify", data, "--threads", 2), sentence)
 
 
 @pytest.mark.usefixtures("no_model")

@@ -2,13 +2,10 @@
 
 import math
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import typer
 
 from pine_engine import terminal
@@ -17,6 +14,7 @@ from pine_engine.molecules.rows import Halves, read_molecules, split_halves
 from pine_engine.molecules.saving import open_folder, save
 from pine_engine.molecules.training import Recipe, Trained, train
 from pine_engine.options import AsJson
+from pine_engine.threads import with_threads
 
 DEFAULTS = Recipe(steps=1)
 EPOCHS = 30
@@ -72,7 +70,7 @@ def train_molecules(
         exam_every=exam_every,
     )
     open_folder(out)
-    with _threads(threads):
+    with with_threads(threads):
         trained = _train(recipe, halves, out, checkpoint_every, resume)
         facts = save(trained, recipe, data, given, halves, out)
     report = {"folder": str(out), **asdict(facts)}
@@ -115,14 +113,3 @@ def _train(recipe: Recipe, halves: Halves, out: Path, checkpoint_every: int, res
                 highlight=False,
             )
             losses.clear()
-
-
-@contextmanager
-def _threads(count: int | None) -> Iterator[None]:
-    """With so many threads of torch, None for as many as there are."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count or before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
