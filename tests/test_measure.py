@@ -145,6 +145,15 @@ def test_computing_again_changes_no_bit(engine: Engine) -> None:
     assert len({again["q", "vanilla", name].answer_logprob for name in options["arrangements"]}) == 3
 
 
+def test_where_equal_bits_are_not_promised_every_order_is_computed(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"methods": ["pine"], "arrangements": ["as-is", "reversed"], "generate": False}
+    assert [record.computed for record in records(engine, [QUESTION], **options).values()] == [True, False]
+    monkeypatch.setattr(engine, "caveat", "Equal bits are not promised.")
+    assert all(record.computed for record in records(engine, [QUESTION], **options).values())
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_record_does_not_depend_on_what_is_measured_beside_it(
     tiny_llama: Callable[..., LlamaForCausalLM], dtype: torch.dtype

@@ -10,6 +10,10 @@ from pine_engine import terminal
 from pine_engine.engine import Engine
 from pine_engine.promise import LENGTHS, TRIED, changes_by_order
 from tests.families import FAMILIES, make
+from viz.page.documents import entries_from
+from viz.page.form import Form
+from viz.page.shuffling import caption_of
+from viz.page.source import EngineSource
 
 
 class KnowsItsPlace(nn.Module):
@@ -47,6 +51,27 @@ def test_the_command_line_says_so_at_loading(
     monkeypatch.setattr(terminal, "load_engine", load)
     terminal.load("any", "float32", "cpu")
     assert capsys.readouterr().err == "Equal bits are not promised.\n"
+
+
+def test_the_page_says_so_beside_the_model_in_the_log_and_over_its_orders(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    engine = Engine(make("llama"), name="uneven")
+    form = Form("retrieval_qa", "Which?", "Answer.", ("pine",), 3, entries_from([("Varo", "red")]))
+    told = [(_status(engine), caption_of(engine, form))]
+    assert caplog.messages == []
+    engine.caveat = "Equal bits are not promised."
+    told.append((_status(engine), caption_of(engine, form)))
+    status, caption = zip(*told, strict=True)
+    assert status[1] == status[0] + " · the order can change last bits"
+    assert caption[1] == f"Equal bits are not promised. {caption[0]}"
+    assert caplog.messages == ["Equal bits are not promised."]
+
+
+def _status(engine: Engine) -> str:
+    source = EngineSource(lambda: engine, "uneven")
+    source.load_here()
+    return source.status.sentence
 
 
 def test_documents_of_several_lengths_are_tried_in_two_orders() -> None:

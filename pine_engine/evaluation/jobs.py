@@ -221,7 +221,8 @@ class _Planner:
         self, base: Method, layout: TokenLayout, answers: tuple[str, ...], arrangement: Arrangement
     ) -> Job:
         version = arrangement.name if self._settings.recompute else ""
-        documents = tuple(sorted(layout.documents)) if base.promises_invariance else layout.documents
+        stays = base.promises_invariance and self._engine.caveat is None
+        documents = tuple(sorted(layout.documents)) if stays else layout.documents
         key = (base.name, documents, answers, version)
         return self._jobs.setdefault(key, Job(base, layout, answers, version))
 
