@@ -6,8 +6,8 @@ grow with the number of prompts.
 Every prompt gets the tokens it gets alone, near-ties aside. Attention is computed row by row, so only matrix
 products can tell the rows of a batch apart, and only by their number. Measured on x86 (docs/exactness.md):
 - a batch of any 2 or more rows gives each row the same bits, whatever stands beside it and wherever, in
-  float32, and in bfloat16 and float16 where they are computed as float32; elsewhere a batch keeps the number of
-  its rows until it is done; in float64 products are MKL's, which differ by 4e-15;
+  float32, and in bfloat16 and float16 where they are computed as float32; elsewhere a batch keeps the number
+  of its rows until it is done; in float64 products are MKL's, which differ by 4e-15;
 - a batch of 1 row is another kernel: its logits differ by up to 2e-6 of the largest logit in float32. In
   bfloat16 most are equal, and where one rounding falls otherwise they differ by up to 2 %.
 So from batch_size 2 on an answer does not depend on its neighbours by a single bit, and differs by rounding

@@ -17,6 +17,7 @@ from pine_engine.debias import debias as run_debias
 from pine_engine.engine import Engine
 from pine_engine.errors import InputError, PineError
 from pine_engine.evaluation.evaluate_command import evaluate
+from pine_engine.evaluation.paper_command import paper
 from pine_engine.evaluation.report_command import make_report
 from pine_engine.events import AnswerDone, PrefillDone, RunDone
 from pine_engine.inputs import read_comparison, read_labelled_comparison, read_rows
@@ -269,6 +270,7 @@ app.command()(bench)
 app.command()(evaluate)
 app.command()(data)
 app.command("report")(make_report)
+app.command()(paper)
 app.command()(train_molecules)
 app.command()(molecules)
 app.command("methods")(list_methods)

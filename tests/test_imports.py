@@ -43,7 +43,7 @@ SUB_FLOWS = {
         *("processes", "tables", "evaluate_command", "paper_models", "runs", "entries"),
         *("task_tables", "judge_tables", "slot_tables", "findings", "paper_tables"),
         *("molecule_tables", "report_parts"),
-        "report_command",
+        *("report_command", "paper_command"),
     ],
     "molecules": [
         *("chemistry", "rows", "tokenizer", "lessons", "training", "descriptors", "predictor"),
