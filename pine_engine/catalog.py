@@ -1,4 +1,4 @@
-"""The tables of methods and wrappers for readers: rows for the command line, Markdown for the README."""
+"""The tables of methods and wrappers for readers: rows for the command line, Markdown for docs/methods.md."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,7 +29,7 @@ WEIGHTS: dict[DividedKind, str] = {
 }
 """What weighs how much for the suffix."""
 
-BEGIN = "<!-- methods: written by `python -m pine_engine methods --into README.md` -->"
+BEGIN = "<!-- methods: written by `python -m pine_engine methods --into docs/methods.md` -->"
 END = "<!-- end of methods -->"
 
 

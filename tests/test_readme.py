@@ -1,4 +1,4 @@
-"""The README's library example runs, and its table of methods is the table."""
+"""The README's library example runs, what it and docs/ link to is there, and docs/methods.md is the table."""
 
 import contextlib
 import io
@@ -11,7 +11,8 @@ from pine_engine.catalog import write_into
 from pine_engine.methods import METHODS, get_methods
 from pine_engine.wrappers import WRAPPERS
 
-README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.embedded
@@ -29,22 +30,29 @@ def test_library_example_runs_and_its_two_scores_are_equal(embedded_folder: Path
 
 
 def test_tables_of_methods_are_the_tables(tmp_path: Path) -> None:
-    """If not: python -m pine_engine methods --into README.md."""
-    copy = tmp_path / "README.md"
-    copy.write_text(README, encoding="utf-8")
+    """If not: python -m pine_engine methods --into docs/methods.md."""
+    page = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
+    copy = tmp_path / "methods.md"
+    copy.write_text(page, encoding="utf-8")
     write_into(copy)
-    assert copy.read_text(encoding="utf-8") == README
+    assert copy.read_text(encoding="utf-8") == page
     for row in (*METHODS.values(), *WRAPPERS.values()):
         assert (
             f"| {row.label} | `{row.name}` | {row.meaning} | {row.promise} | {row.cost} | {row.source} |"
-            in README
+            in page
         )
 
 
-def test_images_and_linked_files_exist() -> None:
-    root = Path(__file__).parent.parent
-    for target in re.findall(r"\]\((?!https?:|#)([^)]+)\)", README):
-        assert (root / target).is_file(), target
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda p: p.name
+)
+def test_images_and_linked_files_exist(page: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:|#)([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).is_file(), target
+
+
+def test_a_reader_is_through_the_readme_in_five_minutes() -> None:
+    assert len(README.split()) < 1200
 
 
 def test_what_the_readme_jumps_to_is_there() -> None:
