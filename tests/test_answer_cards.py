@@ -215,7 +215,7 @@ def test_a_model_of_a_task_is_loaded_when_it_is_first_asked_and_once() -> None:
     def source(name: str) -> EngineSource:
         def load() -> SimpleNamespace:
             loaded.append(name)
-            return SimpleNamespace(model_name=name, dtype="float32", device="cpu", max_context=9)
+            return SimpleNamespace(model_name=name, dtype="float32", device="cpu", max_context=9, caveat=None)
 
         return EngineSource(load, name)
 

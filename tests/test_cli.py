@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -385,6 +386,7 @@ def test_a_model_with_random_weights_reads_no_text(
     ("options", "sentence"),
     [
         (["random:huge"], "there is no model 'random:huge' with random weights; choose from: random:tiny, "
+         "random:experts, random:wide-gelu, random:narrow-keys, random:odd-widths, random:one-head, "
          "random:llama-8b"),
         (["random:tiny", "--device", "auto"],
          "a model with random weights is made on one device; name one, such as cuda"),
@@ -497,10 +499,10 @@ def test_loading_shows_how_far_unpacking_is(monkeypatch: pytest.MonkeyPatch) -> 
 
     def unpack(name: str, *, dtype: str, device: str, progress: Callable[[float, str], None]) -> Any:
         progress(0.25, f"unpacking {name}")
-        return (name, dtype, device)
+        return SimpleNamespace(given=(name, dtype, device), caveat=None)
 
     monkeypatch.setattr(terminal, "load_engine", unpack)
-    assert terminal.load("tiny", "float32", "cpu") == ("tiny", "float32", "cpu")
+    assert terminal.load("tiny", "float32", "cpu").given == ("tiny", "float32", "cpu")
     assert isinstance(console.file, io.StringIO)
     assert "unpacking tiny" in console.file.getvalue()
 

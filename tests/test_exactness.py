@@ -98,7 +98,7 @@ def without_keys(engine: Engine) -> Iterator[None]:
 
     hooks = [
         module.register_forward_hook(zero)
-        for name, module in engine.model.named_modules()
+        for name, module in engine.wirings[0].network.named_modules()
         if name.endswith("k_proj")
     ]
     assert len(hooks) == engine.num_layers

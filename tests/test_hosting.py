@@ -72,7 +72,7 @@ def test_health_tells_what_the_process_does() -> None:
     gate = threading.Event()
 
     class Loaded:
-        model_name, dtype, device, max_context = "tiny", "float32", "cpu", 10
+        model_name, dtype, device, max_context, caveat = "tiny", "float32", "cpu", 10, None
 
     def load() -> Loaded:
         gate.wait(5)

@@ -52,7 +52,8 @@ class Machine:
 
 
 def engine(choice: Choice) -> SimpleNamespace:
-    return SimpleNamespace(model_name=choice.name, dtype=choice.dtype, device="cpu", max_context=512)
+    facts = {"dtype": choice.dtype, "device": "cpu", "max_context": 512, "caveat": None}
+    return SimpleNamespace(model_name=choice.name, **facts)
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ def test_the_engine_of_such_a_model_has_its_name_and_no_tokenizer() -> None:
 def test_other_names_are_not_such_models() -> None:
     assert is_synthetic("random:huge")
     assert not is_synthetic("some/random") and not is_synthetic(None)
-    with pytest.raises(ModelError, match="'random:huge' .*; choose from: random:tiny, random:llama-8b"):
+    with pytest.raises(ModelError, match="'random:huge' .*; choose from: random:tiny, .*, random:llama-8b"):
         load_engine("random:huge")
     with pytest.raises(ModelError, match="'no/such/folder' is not a model"):
         load_engine("no/such/folder")
