@@ -126,7 +126,7 @@ def _facts(run: Run) -> dict[str, str]:
         "model": platform.model,
         "revision": platform.revision or NONE,
         "dtype": platform.dtype,
-        "device": f"{platform.device}, {platform.hardware}, {platform.threads} threads",
+        "device": f"{platform.device}, {platform.hardware}, threads: {platform.threads}",
         "data": info.data,
         "SHA-256 of the data": info.data_sha256,
         "rows": "the first" if info.sample is None else f"drawn with seed {info.sample}",
