@@ -1,6 +1,7 @@
 """What the command line shows: results on stdout, progress and complaints on stderr."""
 
 import json
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -83,9 +84,12 @@ def transfer() -> Iterator[Callable[[str, int, int | None], None]]:
 
 
 def print_report(report: dict[str, Any], as_json: bool, rows: list[dict[str, Any]]) -> None:
-    """The report as one line of JSON, or the rows as a table with the columns that any of them has."""
+    """The report as one line of JSON, or the rows as a table with the columns that any of them has.
+
+    JSON knows no NaN and no infinity; they are null there.
+    """
     if as_json:
-        print(json.dumps(report))
+        print(json.dumps(_numbers_of_json(report), allow_nan=False))
         return
     columns = list(dict.fromkeys(name for row in rows for name in row))
     table = Table()
@@ -95,6 +99,14 @@ def print_report(report: dict[str, Any], as_json: bool, rows: list[dict[str, Any
         # Text: brackets in a model's answer are no colours.
         table.add_row(*(Text(_cell(row.get(name))) for name in columns))
     stdout.print(table)
+
+
+def _numbers_of_json(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _numbers_of_json(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_numbers_of_json(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _bar(*columns: ProgressColumn) -> Progress:

@@ -145,6 +145,31 @@ def test_computing_again_changes_no_bit(engine: Engine) -> None:
     assert len({again["q", "vanilla", name].answer_logprob for name in options["arrangements"]}) == 3
 
 
+def test_two_answers_of_the_same_words_are_written_as_if_each_order_were_alone(engine: Engine) -> None:
+    """Swapped they are the same tokens, while the accepted letter is another."""
+    twins = PAIR.model_copy(update={"documents": [PAIR.documents[0], PAIR.documents[0]]})
+    methods = ["vanilla", "pine", "permutation_full"]
+    together = records(engine, [twins, QUESTION], methods=methods, arrangements=["as-is", "swapped"])
+    for method in methods:
+        for name in ("as-is", "swapped"):
+            (alone,) = records(engine, [twins], methods=[method], arrangements=[name]).values()
+            assert alone.error is None
+            assert outcome(together[alone.key], "computed") == outcome(alone, "computed")
+    said = [together["p", "vanilla", name] for name in ("as-is", "swapped")]
+    assert said[0].text == said[1].text and said[0].answers != said[1].answers
+    assert said[0].answer_logprob != said[1].answer_logprob
+
+
+def test_what_writes_nothing_needs_no_room_for_an_answer(engine: Engine) -> None:
+    """Whatever is measured beside it."""
+    options = {"arrangements": ["as-is"], "max_new_tokens": engine.max_context - 5}
+    alone = records(engine, [PAIR], methods=["calibration_labels"], **options)
+    beside = records(engine, [PAIR], methods=["calibration_labels", "vanilla"], **options)
+    (key,) = alone
+    assert alone[key].error is None and "may take" in (beside["p", "vanilla", "as-is"].error or "")
+    assert outcome(beside[key], "computed") == outcome(alone[key], "computed")
+
+
 def test_where_equal_bits_are_not_promised_every_order_is_computed(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,12 +30,11 @@ from pine_engine.wrappers import Steps
 class Job:
     """A prompt that is read by one method.
 
-    answers: accepted to it. version: jobs with the same one may lend each other what they have read.
+    version: jobs with the same one may lend each other what they have read.
     """
 
     method: Method
     layout: TokenLayout
-    answers: tuple[str, ...]
     version: str
 
 
@@ -198,7 +197,7 @@ class _Planner:
 
     def _job(self, base: Method, arrangement: Arrangement) -> Job:
         layout = self._layout(arrangement)
-        return self._read(base, layout, arrangement.answers(self._example), arrangement)
+        return self._read(base, layout, arrangement)
 
     def _free(self, base: Method, arrangement: Arrangement) -> tuple[Job, ...]:
         """The prompt without content, in which the documents stand in the same order."""
@@ -207,8 +206,7 @@ class _Planner:
             prompts = content_free(self._engine, arrangement.comparison(self._example))
             self._layouts[key] = list(map(self._engine.tokenize, prompts))
         return tuple(
-            self._read(base, layout.reorder(arrangement.order), (), arrangement)
-            for layout in self._layouts[key]
+            self._read(base, layout.reorder(arrangement.order), arrangement) for layout in self._layouts[key]
         )
 
     def _layout(self, arrangement: Arrangement) -> TokenLayout:
@@ -217,14 +215,11 @@ class _Planner:
             self._layouts[key] = [arrangement.comparison(self._example).tokenize(self._engine)]
         return self._layouts[key][0].reorder(arrangement.order)
 
-    def _read(
-        self, base: Method, layout: TokenLayout, answers: tuple[str, ...], arrangement: Arrangement
-    ) -> Job:
+    def _read(self, base: Method, layout: TokenLayout, arrangement: Arrangement) -> Job:
         version = arrangement.name if self._settings.recompute else ""
         stays = base.promises_invariance and self._engine.caveat is None
         documents = tuple(sorted(layout.documents)) if stays else layout.documents
-        key = (base.name, documents, answers, version)
-        return self._jobs.setdefault(key, Job(base, layout, answers, version))
+        return self._jobs.setdefault((base.name, documents, version), Job(base, layout, version))
 
     def _line(self, jobs: tuple[Job, ...], steps: Steps | None = None) -> Line:
         return self._lines.setdefault((jobs, steps), Line(jobs, steps))

@@ -145,7 +145,6 @@ class _ExampleWork:
             learning={name for name, prior in divided.items() if prior is None},
         )
         self._given = self._texts_to_score()
-        self._written_to = {job for line in self._plan.lines for job in line.jobs}
         self._read: dict[Job, _Read] = {}
         self._written: dict[Line, Written] = {}
         self._failed: dict[Job | Line, str] = {}
@@ -174,26 +173,32 @@ class _ExampleWork:
     def _texts_to_score(self) -> dict[Job, dict[str, None]]:
         """The texts of which each prompt's log-probability is asked: an accepted answer, and the choices."""
         given: dict[Job, dict[str, None]] = {job: {} for job in self._plan.jobs}
-        for result in self._plan.results if self._settings.logprobs else ():
-            for job in result.jobs:
-                answers = job.answers[:1] if result.method.weighs_answers else ()
-                choices = self._task.choices if result.method.weighs_choices else ()
-                given[job] |= dict.fromkeys((*answers, *choices))
+        for result in self._plan.results:
+            for part in result.parts:
+                given[part.job] |= dict.fromkeys(self._weighed(result.method, part))
         return given
+
+    def _weighed(self, method: MeasuredMethod, part: Part) -> tuple[str, ...]:
+        """The texts of which one run is asked the log-probability for a method."""
+        if not self._settings.logprobs:
+            return ()
+        answers = part.arrangement.answers(self._example)[:1] if method.weighs_answers else ()
+        return (*answers, *(self._task.choices if method.weighs_choices else ()))
 
     def _can_be_read(self, result: Result) -> bool:
         try:
             for job in result.jobs:
-                self._engine.check_length(job.layout, self._room(job))
+                self._engine.check_length(job.layout, self._room(result))
         except InputError as error:
             self._fail(result, str(error))
             return False
         return True
 
-    def _room(self, job: Job) -> int:
-        """How many tokens may follow the prompt."""
-        given = [len(self._tokens(text)) for text in self._given[job]]
-        return max([*given, self._max_new_tokens if job in self._written_to else 0])
+    def _room(self, result: Result) -> int:
+        """How many tokens may follow a result's prompts."""
+        weighed = (text for part in result.parts for text in self._weighed(result.method, part))
+        given = [len(self._tokens(text)) for text in weighed]
+        return max([*given, self._max_new_tokens if result.lines else 0])
 
     def _tokens(self, text: str) -> tuple[int, ...]:
         if text not in self._tokens_of:
@@ -204,7 +209,7 @@ class _ExampleWork:
         """Reads and writes what the results need, and yields whenever there is more."""
         jobs = list(dict.fromkeys(job for result in results for job in result.jobs))
         lines = list(dict.fromkeys(line for result in results for line in result.lines))
-        room = max(map(self._room, jobs), default=0)
+        room = max(map(self._room, results), default=0)
         reader = Reader(self._engine, jobs, room=room, on_layer=self._on_layer)
         borrowers = Counter(job for line in lines for job in line.jobs)
         held: dict[Job, Reading] = {}
@@ -301,13 +306,14 @@ class _ExampleWork:
     def _said(self, method: MeasuredMethod, part: Part) -> Said:
         """What one run says of what is asked of the method."""
         logprobs = self._read[part.job].logprobs
-        answers = part.job.answers[:1] if method.weighs_answers else ()
+        answers = part.arrangement.answers(self._example)
         choices = self._task.choices if method.weighs_choices else ()
+        weighed = answers[:1] if method.weighs_answers else ()
         return Said(
             arrangement=part.arrangement,
-            answers=part.job.answers,
+            answers=answers,
             text=self._written[part.line].answer.text if part.line else None,
-            answer_logprob=next((logprobs[text] for text in answers if text in logprobs), None),
+            answer_logprob=next((logprobs[text] for text in weighed if text in logprobs), None),
             choice_logprobs={text: logprobs[text] for text in choices if text in logprobs} or None,
         )
 
