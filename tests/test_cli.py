@@ -507,6 +507,12 @@ def test_loading_shows_how_far_unpacking_is(monkeypatch: pytest.MonkeyPatch) -> 
     assert "unpacking tiny" in console.file.getvalue()
 
 
+def test_json_has_null_where_a_number_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    report = {"a": float("nan"), "b": [{"c": float("inf")}, (1.5, None)]}
+    terminal.print_report(report, as_json=True, rows=[])
+    assert capsys.readouterr().out == '{"a": null, "b": [{"c": null}, [1.5, null]]}\n'
+
+
 # as it is started
 
 

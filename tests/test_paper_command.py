@@ -69,6 +69,20 @@ def test_it_measures_set_by_set_goes_on_where_it_stopped_and_reports(data: Path,
     assert "Permutation" in page and "PINE, input order" in page and "slot" in page
 
 
+def test_a_set_that_cannot_be_measured_is_named_and_the_others_are_reported(data: Path, pine: Run) -> None:
+    long = [{**QUESTIONS[0], "documents": [{"text": "very long " * 5000}] * 20}]
+    write(data / "lost-in-the-middle-20.jsonl", long)
+    command = ("paper", "lost-in-the-middle-20", "llmbar", "--data", data, "--out", data / "runs")
+    outcome = pine(*command, "--max-new-tokens", 2, "--limit", 1)
+    assert outcome.status == 1
+    assert "not in the report: lost-in-the-middle-20; see above why" in outcome.stderr
+    page = (data / "runs" / "report" / "report.html").read_text(encoding="utf-8")
+    assert "llmbar" in page and "lost-in-the-middle-20" not in page
+    run = data / "runs" / "lost-in-the-middle-20"
+    refused = pine("report", run, data / "runs" / "llmbar", "--out", data / "other")
+    assert refused.status == 2 and f"{run} cannot be reported: " in refused.stderr
+
+
 @pytest.mark.usefixtures("no_model")
 def test_sets_that_are_not_there_are_named_before_anything_is_read(tmp_path: Path, pine: Run) -> None:
     write(tmp_path / "gsm8k.jsonl", PAIRS)

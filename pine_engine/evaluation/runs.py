@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pine_engine.errors import InputError
 from pine_engine.evaluation.records import RunInfo, read_records, read_run
 from pine_engine.evaluation.summary import Summary, summarize
 
@@ -23,9 +24,16 @@ def read_runs(folders: Sequence[Path]) -> list[Run]:
     infos = [read_run(folder) for folder in folders]
     labels = run_labels(infos)
     return [
-        Run(label, info, summarize(read_records(folder)))
+        Run(label, info, _summary_of(folder))
         for folder, info, label in zip(folders, infos, labels, strict=True)
     ]
+
+
+def _summary_of(folder: Path) -> Summary:
+    try:
+        return summarize(read_records(folder))
+    except InputError as error:
+        raise InputError(f"{folder} cannot be reported: {error}") from error
 
 
 def run_labels(infos: Sequence[RunInfo]) -> list[str]:
