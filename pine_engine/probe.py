@@ -82,7 +82,7 @@ def _prove_range(model: PreTrainedModel, longest: int | None) -> Wiring:
     callers = Callers()
     with callers:
         _capture(network, ids, torch.arange(len(ids), device=input_device(network)))
-    replace_callers(callers.modules)
+    replace_callers(network, callers.modules)
     wiring = Wiring(network, _find_rotation(network, ids), longest)
     parts = ids.split([PREFIX_TOKENS, DOCUMENT_TOKENS, SUFFIX_TOKENS])
     prefix, document, suffix = (tuple(part.tolist()) for part in parts)

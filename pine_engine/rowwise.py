@@ -198,14 +198,16 @@ def replace_linear_layers(model: nn.Module) -> None:
             setattr(module, _forward_name(module), partial(_linear_layer, module))
 
 
-def replace_callers(modules: Iterable[nn.Module]) -> None:
-    """Has modules of a model of our own, as Callers has found them, computed row by row."""
+def replace_callers(model: nn.Module, callers: Iterable[nn.Module]) -> None:
+    """Has the modules of a model of our own computed row by row that are of a kind with those that Callers
+    has found: a short prompt does not reach every expert of a mixture."""
+    kinds = {type(module) for module in callers} - {nn.Linear}
+    modules = [module for module in model.modules() if type(module) in kinds]
     for module in modules:
-        if type(module) is nn.Linear:
-            continue
-        for child in _called_by(module):
-            _wrap_forward(child, _by_itself)
         _wrap_forward(module, _row_by_row)
+    # Around all others, because a child may be such a module itself, also of several.
+    for child in dict.fromkeys(child for module in modules for child in _called_by(module)):
+        _wrap_forward(child, _by_itself)
 
 
 def _called_by(module: nn.Module) -> Iterator[nn.Module]:

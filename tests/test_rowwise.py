@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 import torch
@@ -142,13 +143,43 @@ def test_modules_that_call_torch_themselves_are_found_and_computed_row_by_row(
     with Callers() as callers:
         expected = model(normal(5, 8))
     assert list(callers.modules) == [gate.inner[0], gate]
-    replace_callers(callers.modules)
+    replace_callers(model, callers.modules)
     own = rowwise._REPLACED[functional.linear]
     monkeypatch.setitem(
         rowwise._REPLACED, functional.linear, lambda *args: (calls.append(len(args)), own(*args))[1]
     )
     torch.testing.assert_close(model(normal(5, 8)), expected)
     assert calls == [2]  # not that of the layer inside, which is a module of its own
+
+
+class Experts(nn.Module):
+    """As mixtures do: a prompt reaches only some of them, and each has a gate that calls torch itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.experts = nn.ModuleList([Gate(), Gate()])
+        self.act = nn.GELU()
+
+    def forward(self, rows: Tensor, expert: int = 0) -> Tensor:
+        return functional.silu(self.act(self.experts[expert](rows)))
+
+
+def test_what_a_short_prompt_does_not_reach_is_computed_row_by_row_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And so is a module that calls torch inside of another one that does."""
+    model = Experts()
+    with Callers() as callers:
+        model(normal(5, 8))
+    replace_callers(model, callers.modules)
+    calls: list[str] = []
+    for function in (torch.sigmoid, functional.gelu, functional.silu):
+        own = rowwise._REPLACED[function]
+        told = partial(lambda own, name, *args, **options: (calls.append(name), own(*args, **options))[1],
+                       own, function.__name__)  # fmt: skip
+        monkeypatch.setitem(rowwise._REPLACED, function, told)
+    model(normal(5, 8), expert=1)
+    assert calls == ["sigmoid", "gelu", "silu"]
 
 
 def test_inside_a_row_by_row_module_stacked_products_are_stacks_of_linear_layers() -> None:
