@@ -435,7 +435,7 @@ class Engine:
         if not knows_no_number(network.dtype, input_device(network)):
             places = list(range(len(rows)))
         elif len(places) == 1 < len(rows):
-            places.append(next(index for index in range(len(rows)) if index != places[0]))
+            places = sorted((places[0], 0 if places[0] else 1))
         fed = [row if (row := rows[place]) and row.state.wiring is wiring else None for place in places]
         tokens = torch.tensor([ids[place] for place in places], device=input_device(network))
         zeros = torch.zeros_like(tokens[:1])

@@ -13,6 +13,7 @@ from pine_engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.events import Answer
 from pine_engine.layout import TokenLayout
+from pine_engine.methods import get_method
 from pine_engine.prompt import Piece, Prompt
 from tests.tokenizers import letter_tokenizer
 
@@ -180,3 +181,18 @@ def test_what_cannot_be_answered_is_refused_before_anything_is_read(
 ) -> None:
     with pytest.raises(InputError, match=sentence):
         answer_batch(engine, LAYOUTS, **options)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_a_row_goes_on_alike_wherever_neighbours_have_ended(
+    tiny_llama: TinyLlama, dtype: torch.dtype
+) -> None:
+    engine = Engine(tiny_llama(dtype=dtype))
+    found = []
+    for before in range(4):
+        for after in range(1 if before == 0 else 0, 4):
+            with torch.inference_mode():
+                row, _ = engine.prefill(LAYOUTS[0], get_method("pine"), room=1, rows_kept=1)
+                logits = engine.extend([*[None] * before, row, *[None] * after], [[9]] * (before + 1 + after))
+            found.append(logits[before])
+    assert all(torch.equal(one, found[0]) for one in found) and found[0].any()
