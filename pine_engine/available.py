@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pine_engine.architecture import ADVICE, refusal, stated_context
-from pine_engine.checkpoint import lacking, one_line
+from pine_engine.checkpoint import lacking
 from pine_engine.embedded import EMBEDDED_NAME, INSTALL_ADVICE, find_embedded_gguf
-from pine_engine.errors import ModelError
+from pine_engine.errors import ModelError, one_line
 from pine_engine.hub import look_up
 from pine_engine.models import NO_CONTEXT, Dtype, ModelSource, resolve, resolve_folder
 

@@ -4,14 +4,13 @@ Everything read here is data. Code that comes with a model is never run, pickled
 a checkpoint that leaves part of the model without weights is refused.
 """
 
-import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pine_engine.architecture import refusal
-from pine_engine.errors import ModelError, PineError
+from pine_engine.errors import ModelError, PineError, one_line
 
 # torch and transformers take about 1.7 s to import. Here and in the modules on top of this one they are
 # imported where a model is read: finding one, checking the embedded one, or printing help need not wait.
@@ -129,12 +128,6 @@ def lacking(error: ImportError) -> str:
         f"it needs what is not installed here ({one_line(error)}); install that, or use another version of"
         " the model, such as one that is not quantised"
     )
-
-
-def one_line(error: BaseException) -> str:
-    """Kind and first line of an error, the line cut at 160 characters, to be quoted in a sentence."""
-    lines = str(error).strip().splitlines() or [""]
-    return f"{type(error).__name__}: {textwrap.shorten(lines[0], 160, placeholder=' ...')}".rstrip(" :.")
 
 
 @contextmanager

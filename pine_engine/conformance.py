@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
-from pine_engine.checkpoint import one_line, quiet_transformers
+from pine_engine.checkpoint import quiet_transformers
 from pine_engine.engine import Engine
-from pine_engine.errors import InputError, PineError
+from pine_engine.errors import InputError, PineError, one_line
 from pine_engine.layout import TokenLayout
 from pine_engine.methods import METHODS
 from pine_engine.trace import Trace

@@ -4,7 +4,7 @@ import os
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -86,6 +86,7 @@ class Engine:
                 f"the tokenizer is {in_words(tokenizer)}; give one that transformers has loaded, as by "
                 "AutoTokenizer.from_pretrained(name)"
             )
+        self.wirings = prove(model)
         config = model.config.get_text_config()
         self.model = model
         self.tokenizer = tokenizer
@@ -100,7 +101,6 @@ class Engine:
         )
         self.num_layers: int = config.num_hidden_layers
         self.num_heads: int = config.num_attention_heads
-        self.wirings = prove(model)
         self.caveat = self._find_caveat(config.vocab_size)
         # Encoding text as data flips a setting of the tokenizer for the time of the call.
         self._tokenizer_lock = threading.Lock()
@@ -199,7 +199,11 @@ class Engine:
     @property
     def vocabulary_size(self) -> int:
         """How many token ids the model has an embedding for."""
-        return self.model.get_input_embeddings().get_parameter("weight").shape[0]
+        try:
+            weight = cast(Tensor, self.model.get_input_embeddings().weight)
+        except (AttributeError, NotImplementedError):  # an embedding of somebody's own
+            return int(self.model.config.get_text_config().vocab_size)
+        return weight.shape[0]
 
     def _known_ids(self, ids: Any) -> tuple[int, ...]:
         """Token ids given in any sequence, or a single one. Raises InputError for those that are none."""

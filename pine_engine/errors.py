@@ -1,5 +1,7 @@
 """The errors that are meant for the reader of the page or the command line, not for a debugger."""
 
+import textwrap
+
 
 class PineError(Exception):
     """Something the user can act on; the message is one sentence that says how."""
@@ -19,3 +21,9 @@ class WriteError(PineError):
 
 class Cancelled(PineError):  # noqa: N818 - it ends a run the user stopped; calling that an error would be wrong
     """A run was stopped before it was done."""
+
+
+def one_line(error: BaseException) -> str:
+    """Kind and first line of an error, the line cut at 160 characters, to be quoted in a sentence."""
+    lines = str(error).strip().splitlines() or [""]
+    return f"{type(error).__name__}: {textwrap.shorten(lines[0], 160, placeholder=' ...')}".rstrip(" :.")

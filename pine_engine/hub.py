@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pine_engine.checkpoint import one_line
 from pine_engine.embedded import INSTALL_ADVICE, Progress
-from pine_engine.errors import ModelError, PineError
+from pine_engine.errors import ModelError, PineError, one_line
 from pine_engine.room import free_disk, in_words
 
 logger = logging.getLogger(__name__)

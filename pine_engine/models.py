@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from pine_engine.architecture import stated_context
-from pine_engine.checkpoint import one_line, quiet_transformers, read_gguf, read_safetensors
+from pine_engine.checkpoint import quiet_transformers, read_gguf, read_safetensors
 from pine_engine.embedded import (
     EMBEDDED_NAME,
     INSTALL_ADVICE,
@@ -19,7 +19,7 @@ from pine_engine.embedded import (
     find_embedded_gguf,
     prepare_embedded,
 )
-from pine_engine.errors import ModelError
+from pine_engine.errors import ModelError, one_line
 from pine_engine.given import in_words
 from pine_engine.hub import bring, find_on_hub
 
@@ -266,7 +266,12 @@ def check_model(given: Any) -> "PreTrainedModel":
         raise ModelError(
             f"a {type(given).__name__} gives no logits of a next token; load it with AutoModelForCausalLM"
         )
-    return cast("PreTrainedModel", given)
+    model = cast("PreTrainedModel", given)
+    try:
+        model.config.get_text_config()
+    except ValueError as error:  # of several streams of text
+        raise ModelError(f"a {type(given).__name__} is no single decoder of text: {error}") from error
+    return model
 
 
 def check_device(device: str) -> None:

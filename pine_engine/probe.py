@@ -9,8 +9,7 @@ from transformers import PreTrainedModel
 
 from pine_engine.architecture import ADVICE, lengths_of_change, refusal, sliding_window
 from pine_engine.attention import Scoring
-from pine_engine.checkpoint import one_line
-from pine_engine.errors import ModelError
+from pine_engine.errors import ModelError, one_line
 from pine_engine.forward import Pass, run_pass
 from pine_engine.kv_cache import KVCache
 from pine_engine.layout import TokenLayout
@@ -75,7 +74,7 @@ def _prove_range(model: PreTrainedModel, longest: int | None) -> Wiring:
     ids = torch.randint(vocabulary, (PROBE_TOKENS,), generator=torch.Generator().manual_seed(0))
     network = over_the_same_weights(model)
     hold_frequencies(network, longest or max(lengths_of_change(model.config), default=0) + 1)
-    own = network(input_ids=ids[None].to(input_device(network)), use_cache=False).logits[0]
+    own = _own_logits(network, ids)
     _refuse_numbers(network, own)
 
     wire(network)
@@ -98,6 +97,17 @@ def _prove_range(model: PreTrainedModel, longest: int | None) -> Wiring:
     return wiring
 
 
+def _own_logits(network: PreTrainedModel, ids: Tensor) -> Tensor:
+    """Logits (n, V) with the model's own attention. Raises ModelError if it cannot be run at all."""
+    try:
+        logits: Tensor = network(input_ids=ids[None].to(input_device(network)), use_cache=False).logits[0]
+    except Exception as error:  # whatever a family's own code raises
+        raise ModelError(
+            f"{type(network).__name__} cannot be run with its own attention ({one_line(error)}); load it anew"
+        ) from error
+    return logits
+
+
 def _refuse_numbers(network: PreTrainedModel, logits: Tensor) -> None:
     """Raises ModelError if the logits (n, V) of the model's own attention are not all numbers."""
     if logits.isfinite().all():
@@ -118,6 +128,12 @@ def _find_rotation(network: PreTrainedModel, ids: Tensor) -> LayerRopes:
     unrotated, _ = _capture(network, ids, torch.zeros_like(positions))
     _refuse_other_mixing(network, ids, logits)
     _refuse_hidden_softcap(network, rotated.softcaps)
+    head_dim = rotated.seen[0][0].shape[-1]
+    if head_dim % 2:
+        raise ModelError(
+            f"{type(network).__name__}: its heads have {head_dim} dimensions, and PINE rotates pairs of "
+            f"them; {ADVICE}"
+        )
     found: list[int] = []
     for layers in zip(unrotated.seen, rotated.seen, strict=True):
         worst = [_rotation_deviation(rope, layers) for rope in candidates]

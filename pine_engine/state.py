@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from pine_engine.blocks import BlockLayout, build_blocks
+from pine_engine.errors import ModelError
 from pine_engine.kv_cache import KVCache
 from pine_engine.plan import AttentionPlan
 from pine_engine.rope import LayerRopes, Rope, from_pairs
@@ -127,9 +128,15 @@ def input_device(model: PreTrainedModel) -> torch.device:
 
 
 def head_dim_of(model: PreTrainedModel) -> int:
-    """Dimension of one attention head."""
+    """Dimension of one attention head. Raises ModelError if layers differ in it."""
     config = model.config.get_text_config()
-    head_dim: int | None = getattr(config, "head_dim", None)
+    try:
+        head_dim: int | None = getattr(config, "head_dim", None)
+    except Exception as error:  # transformers' own, for what is not the same in all layers
+        raise ModelError(
+            f"{type(model).__name__}: the heads of its layers differ in their dimensions, which is not "
+            "supported"
+        ) from error
     return head_dim or config.hidden_size // config.num_attention_heads
 
 

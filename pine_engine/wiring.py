@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from pine_engine.architecture import ADVICE, CHANGING_ROPE_TYPE
-from pine_engine.errors import ModelError
+from pine_engine.errors import ModelError, one_line
 from pine_engine.forward import NAME, run_fused_calls
 from pine_engine.rope import FREQUENCIES, LayerRopes, rotary_modules
 from pine_engine.rowwise import replace_linear_layers
@@ -40,12 +40,24 @@ class Wiring:
 def over_the_same_weights(model: PreTrainedModel) -> PreTrainedModel:
     """A copy of the modules and configurations in eval mode; weights, and accelerate's hooks, are shared.
 
-    Frequencies, which some rotary modules write anew while they run, are copied.
+    Frequencies, which some rotary modules write anew while they run, are copied. Raises ModelError if the
+    modules hold something of their user's that cannot be copied.
     """
+    model = getattr(model, "_orig_mod", model)  # what torch.compile has wrapped
     shared: list[Any] = [*model.parameters()]
     shared += [buffer for name, buffer in model.named_buffers() if not name.endswith(FREQUENCIES)]
-    shared += [module._hf_hook for module in model.modules() if hasattr(module, "_hf_hook")]
-    network: PreTrainedModel = copy.deepcopy(model, {id(one): one for one in shared}).eval()
+    for module in model.modules():
+        shared += [module._hf_hook] if hasattr(module, "_hf_hook") else []
+        shared += [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
+        # What a hook has computed, such as a pruned weight; torch copies leaves alone.
+        shared += [one for one in vars(module).values() if isinstance(one, Tensor) and not one.is_leaf]
+    try:
+        network: PreTrainedModel = copy.deepcopy(model, {id(one): one for one in shared}).eval()
+    except Exception as error:
+        raise ModelError(
+            f"{type(model).__name__}: its modules cannot be copied ({one_line(error)}); take attributes of "
+            "your own off the modules, and put them back on afterwards"
+        ) from error
     if not hasattr(network, "_hf_hook"):
         vars(network).pop("forward", None)  # somebody's own, which leads back to their model
     return network
@@ -101,7 +113,8 @@ def wire(network: PreTrainedModel) -> None:
 def _calls_fused_attention(module: Any) -> bool:
     """Whether it is an attention layer that knows nothing of transformers' registry, as Falcon's do; such
     call torch's fused attention themselves."""
-    is_attention = type(module).__name__.endswith("Attention") and hasattr(module, "layer_idx")
+    named = type(module).__name__.endswith("Attention")
+    is_attention = named and hasattr(module, "layer_idx") and hasattr(module, "config")
     return is_attention and not hasattr(sys.modules[type(module).__module__], "ALL_ATTENTION_FUNCTIONS")
 
 

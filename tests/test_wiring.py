@@ -7,10 +7,12 @@ import pytest
 import torch
 from accelerate.hooks import AlignDevicesHook, add_hook_to_module
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from torch.nn.utils import prune
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from pine_engine.engine import Engine
 from pine_engine.errors import ModelError
+from pine_engine.methods import get_method
 from pine_engine.wiring import hold_frequencies, over_the_same_weights
 from tests.families import FAMILIES, LAYOUT, longrope, make
 
@@ -143,3 +145,83 @@ def test_frequencies_are_held_for_a_length_whatever_is_read() -> None:
     assert torch.equal(own.inv_freq, theirs)
     assert torch.equal(held[12], theirs)
     assert not torch.equal(held[13], theirs)
+
+
+class Recorder:
+    """A user's own, that cannot be copied."""
+
+    def __init__(self) -> None:
+        self.lock, self.seen = threading.Lock(), 0
+
+    def hook(self, *_: Any) -> None:
+        self.seen += 1
+
+
+def _recorded(model: PreTrainedModel) -> PreTrainedModel:
+    model.model.layers[0].register_forward_hook(Recorder().hook)
+    return model
+
+
+def _pruned(model: PreTrainedModel) -> PreTrainedModel:
+    prune.l1_unstructured(model.requires_grad_(True).model.layers[0].mlp.up_proj, "weight", 0.3)
+    return model
+
+
+def _with_activations(model: PreTrainedModel) -> PreTrainedModel:
+    model.model.layers[0].mlp.last = model.requires_grad_(True)(IDS).logits
+    return model
+
+
+@pytest.mark.parametrize(
+    "change",
+    [_recorded, _pruned, _with_activations, lambda model: torch.compile(model, backend="eager")],
+    ids=["hook", "pruned", "activations", "compiled"],
+)
+def test_what_users_do_to_a_model_is_no_obstacle(change: Any) -> None:
+    model = change(make("llama"))
+    with torch.inference_mode():
+        expected = model(IDS).logits
+        vanilla = Engine(model).prefill(LAYOUT, get_method("vanilla"), room=0, rows_kept=0)[1]
+        torch.testing.assert_close(vanilla, expected[0, -len(vanilla) :], rtol=1e-4, atol=1e-4)
+        assert torch.equal(model(IDS).logits, expected)
+
+
+def test_what_cannot_be_copied_is_refused_in_a_sentence() -> None:
+    model = make("llama")
+    model.model.layers[0].lock = threading.Lock()
+    with pytest.raises(
+        ModelError, match=r"cannot be copied \(TypeError: cannot pickle .*\); take attributes"
+    ):
+        Engine(model)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "reason"),
+    [
+        ("rwkv", {"attention_hidden_size": 32}, "recurrent, state-space or convolution layers"),
+        ("bloom", {"n_head": 4}, "its positions are ALiBi"),
+        ("mamba", {}, "recurrent, state-space or convolution layers"),
+        ("gpt_neox", {"hidden_size": 36, "rotary_pct": 0.5}, "its heads have 9 dimensions"),
+    ],
+)
+def test_other_kinds_are_refused_by_what_they_are(kind: str, options: dict[str, Any], reason: str) -> None:
+    config = AutoConfig.for_model(
+        kind,
+        **{"vocab_size": 97, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4} | options,
+    )
+    with pytest.raises(ModelError, match=reason):
+        Engine(AutoModelForCausalLM.from_config(config))
+
+
+def test_an_embedding_of_somebodys_own_is_taken() -> None:
+    class Doubled(nn.Module):
+        def __init__(self, inner: nn.Module) -> None:
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, ids: Tensor) -> Tensor:
+            return self.inner(ids) * 2
+
+    model = make("llama")
+    model.model.embed_tokens = Doubled(model.model.embed_tokens)
+    assert Engine(model).run(LAYOUT, methods="pine", max_new_tokens=2).answers["pine"].token_ids
