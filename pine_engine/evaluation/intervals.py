@@ -9,8 +9,9 @@ The rule, by what the numbers are:
 - Numbers without bounds, log-probabilities and seconds, and ratios: the bootstrap of bootstrap.py, and for
   fewer than FEWEST examples none.
 
-Methods and orders stay paired: a difference is taken example by example, and then has an interval. The
-subsets of a section count as drawn with their examples: a little wider than their fixed numbers would be.
+Methods and orders stay paired: a difference is taken example by example, and then has an interval. In
+both the subsets of a section count as drawn with their examples: a little wider than their fixed numbers
+would be.
 
 Sources: Wilson 1927; Brown, Cai and DasGupta 2001, "Interval estimation for a binomial proportion"; Kish
 1965, "Survey sampling", for the effective number.
