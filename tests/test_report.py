@@ -259,6 +259,31 @@ def test_a_shuffle_is_a_level_of_its_own_and_not_drawn_where_it_lies_on_the_line
     assert "pine-chart-across" in files[curve.file] and "A thin line across" in files["report.md"]
 
 
+@pytest.mark.parametrize("unread", ["vanilla", "nia", "pine"])
+def test_the_score_of_answers_that_cannot_be_read_is_not_drawn(unread: str) -> None:
+    """No line, no level and no area; the log-probabilities of the same records say something."""
+    records = [
+        record.model_copy(update={"parsed": None} if record.method == unread else {}) for record in qa_records()
+    ]
+    records += [
+        record.model_copy(update={"arrangement": "shuffled:1", "order": (2, 0, 1), "gold_slot": 1})
+        for record in records
+        if record.gold_slot == 2
+    ]
+    (part,) = [part for part in report_parts([Run("run", QA, summarize(records, resamples=20))])
+               if part.heading == "Question over documents"]  # fmt: skip
+    curves = {curve.name.removeprefix("retrieval_qa-1-3-"): curve for curve in part.curves}
+    labels = {"vanilla": "Vanilla", "nia": "NIA", "pine": "PINE"}
+    left = [label for name, label in labels.items() if name != unread]
+    generated = curves["generated"]
+    assert [line.label for line in generated.lines] == left
+    assert not [level for level in generated.levels if level.label.startswith(labels[unread])]
+    assert f"No answer can be read, and none is drawn, of: {labels[unread]}." in generated.note
+    assert ("generated-areas" in curves) == (unread == "pine")
+    assert [line.label for line in curves["logprob"].lines] == [*labels.values()]
+    assert "none is drawn" not in curves["logprob"].note and "logprob-areas" in curves
+
+
 def test_a_curve_of_few_examples_says_that_it_has_no_intervals() -> None:
     few = Run("run", QA, summarize([one for one in qa_records() if one.example in ("q-1", "q-2")]))
     (part,) = [part for part in draw(report_parts([few]), made="now").parts

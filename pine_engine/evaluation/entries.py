@@ -46,6 +46,12 @@ def entries(task: str, runs: Sequence[Run]) -> Iterator[Entry]:
                     yield Entry(run, summary, method, measure)
 
 
+def not_drawn(rows: Sequence[Entry]) -> list[str]:
+    """A sentence that names the methods of which a figure has nothing, if there are any."""
+    names = dict.fromkeys(method_label(row.method.method) for row in rows if not row.measure.is_read)
+    return [f"No answer can be read, and none is drawn, of: {'; '.join(names)}."] if names else []
+
+
 def summaries(task: str, runs: Sequence[Run]) -> Iterator[tuple[Run, TaskSummary]]:
     """The runs that have this task, with what they say of it."""
     for run in runs:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pine_engine.evaluation.cost import BASELINE
-from pine_engine.evaluation.entries import HEADS, Entry, entries, from_to
+from pine_engine.evaluation.entries import HEADS, Entry, entries, from_to, not_drawn
 from pine_engine.evaluation.intervals import Estimate
 from pine_engine.evaluation.method_names import method_label, method_mark
 from pine_engine.evaluation.results import Measure, SlotValue
@@ -67,13 +67,15 @@ def slot_curves(task: str, runs: Sequence[Run]) -> tuple[Curve, ...]:
     """A line per method over the slots of the gold document, a curve per run, size and kind of number.
 
     What a method has on shuffled documents is a level of its own, as the dashed lines of the paper's
-    Figure 4; where no order changes anything it lies on the method's line, and is not drawn again.
+    Figure 4; where no order changes anything it lies on the method's line, and is not drawn again. The score
+    of answers of which none can be read is no accuracy, and is not drawn.
     """
     curves, areas = [], []
     for number, run in enumerate(runs, start=1):
         rows = list(entries(task, [run]))
         for kind in KINDS:
-            of_kind = [row for row in rows if row.measure.kind == kind]
+            all_of_kind = [row for row in rows if row.measure.kind == kind]
+            of_kind = [row for row in all_of_kind if row.measure.is_read]
             sizes = sorted({one.num_documents for row in of_kind for one in row.measure.slots})
             for size in sizes:
                 slots = {
@@ -86,6 +88,7 @@ def slot_curves(task: str, runs: Sequence[Run]) -> tuple[Curve, ...]:
                 levels = tuple(level for row in of_kind if (level := _level(row, size)) is not None)
                 lines = tuple(_line(name, kind, places, values) for name, values in slots.items())
                 notes = [SHUFFLES_ARE_LEVELS] if levels else []
+                notes += not_drawn(all_of_kind)
                 if not any(any(line.intervals) for line in lines):
                     notes.insert(0, "Too few examples for intervals.")
                 curve = Curve(

@@ -31,6 +31,11 @@ def said(record: Record, kind: Kind, task: Task) -> str | None:
     return None
 
 
+def is_read(record: Record, kind: Kind, task: Task) -> bool:
+    """Whether its number says anything: not if it scores an answer in which the task reads nothing."""
+    return kind == "logprob" or said(record, kind, task) is not None
+
+
 def meant(record: Record, kind: Kind, task: Task) -> str:
     """The answer in words that are the same in all arrangements.
 
