@@ -13,7 +13,9 @@ from pine_engine.options import AsJson
 
 
 def list_methods(
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print the tables of docs/methods.md.")] = False,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print the tables of docs/methods.md.")
+    ] = False,
     into: Annotated[
         Path | None, typer.Option(help="Write the tables into this file, between its markers.")
     ] = None,

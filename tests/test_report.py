@@ -259,11 +259,48 @@ def test_a_shuffle_is_a_level_of_its_own_and_not_drawn_where_it_lies_on_the_line
     assert "pine-chart-across" in files[curve.file] and "A thin line across" in files["report.md"]
 
 
+def test_an_order_in_which_nothing_is_read_has_no_accuracy_in_any_table() -> None:
+    """Half a point for each verdict, or no point for each answer: neither in a cell nor in a sentence."""
+    pairs = [
+        judged(f"p-{index}", "vanilla", name, "A" if name == "as-is" or index == 11 else None,
+               better=index // 11, section="Chat", subset=("a", "b")[index // 6])
+        for index in range(12) for name in ("as-is", "swapped")
+    ]  # fmt: skip
+    pairs = [one.model_copy(update={"parsed": None, "score": 0.5}) if one.example == "p-11" else one
+             for one in pairs]  # fmt: skip
+    asked = [one.model_copy(update={"parsed": None, "score": 0.0} if one.gold_slot == 2 else {})
+             for one in qa_records()]  # fmt: skip
+    judge = Run("judge", JUDGE, summarize(pairs, resamples=20))
+    questions = Run("questions", QA, summarize(asked, resamples=20))
+
+    def cells(run: Run, title: str) -> list[dict[str, str]]:
+        parts = [part for part in report_parts([run]) if part.heading == task_label(run.info.task)]
+        (table,) = [table for part in parts for table in part.tables if table.title == title]
+        return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+
+    (order,) = cells(judge, "In each order")
+    assert order["swapped"] == "none read" and order["as-is"].startswith("95.8 (")
+    (main,) = cells(judge, "Main results")
+    assert main["worst order"].startswith("as-is: ") and main["best order"].startswith("as-is: ")
+    assert [row["accuracy"] == "none read" for row in cells(judge, "Position bias")] == [False, True]
+    scenarios, subsets = (
+        {row["scenario"]: row for row in cells(judge, title)}
+        for title in ("Scenarios by section", "Chat: its subsets")
+    )
+    assert scenarios[published.SECOND]["Chat"] == subsets[published.SECOND]["b"] == "none read"
+    assert scenarios[published.FIRST]["Chat"].startswith("95.8 (")
+    for row in cells(questions, "With the answer in each slot"):
+        assert (row["slot 3"] == "none read") == (row["by"] == "generated answer, %")
+    said = findings("retrieval_qa", questions)[0]
+    assert "; none can be read in gold-at:2" in said and "(gold-at:2)" not in said
+
+
 @pytest.mark.parametrize("unread", ["vanilla", "nia", "pine"])
 def test_the_score_of_answers_that_cannot_be_read_is_not_drawn(unread: str) -> None:
     """No line, no level and no area; the log-probabilities of the same records say something."""
     records = [
-        record.model_copy(update={"parsed": None} if record.method == unread else {}) for record in qa_records()
+        record.model_copy(update={"parsed": None} if record.method == unread else {})
+        for record in qa_records()
     ]
     records += [
         record.model_copy(update={"arrangement": "shuffled:1", "order": (2, 0, 1), "gold_slot": 1})

@@ -94,6 +94,9 @@ def _over_orders(name: str, measure: Measure) -> str:
     low, high = values[measure.worst], values[measure.best]
     if low != high:
         said += f", from {low} ({measure.worst}) to {high} ({measure.best})"
+    unread = [one.name for one in measure.arrangements if not one.value.is_read]
+    if unread:
+        said += f"; none can be read in {', '.join(unread)}"
     swapped = {one.name: one.changed for one in measure.arrangements if one.name in SWAPS}
     changes = [
         f"{quantity(changed.mean, measure.kind)} % when {SWAPS[swap]} are swapped"

@@ -33,10 +33,14 @@ FEWEST = 10
 """Examples below which resampling them says nothing."""
 
 Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 
 class Estimate(BaseModel):
-    """A number over n examples, and the ends of its interval; None for both where there are too few."""
+    """A number over n examples, and the ends of its interval; None for both where there are too few.
+
+    is_read: False where it is the score of answers of which none can be read.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -44,6 +48,7 @@ class Estimate(BaseModel):
     low: float | None
     high: float | None
     n: int
+    is_read: bool = True
 
     @property
     def interval(self) -> tuple[float, float] | None:

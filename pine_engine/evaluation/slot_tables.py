@@ -133,7 +133,7 @@ def _with_areas(curve: Curve, vanilla: Line, alone: Line) -> Curve:
 
 def _line(method: str, kind: Kind, places: Sequence[int], values: Sequence[SlotValue]) -> Line:
     by_slot = {one.slot: one.value for one in values}
-    found = [by_slot.get(slot) for slot in places]
+    found = [one if (one := by_slot.get(slot)) and one.is_read else None for slot in places]
     return Line(
         label=method_label(method),
         mark=method_mark(method),
@@ -145,8 +145,10 @@ def _line(method: str, kind: Kind, places: Sequence[int], values: Sequence[SlotV
 def _level(row: Entry, size: int) -> Level | None:
     """What the method has on shuffled documents, None if that is what it has in every slot."""
     shuffled, kind = _shuffled(row.measure, size), row.measure.kind
-    in_slots = (one.value.mean for one in row.measure.slots if one.num_documents == size)
-    if shuffled is None or is_alike(in_slots, shuffled.mean):
+    in_slots = (one.value for one in row.measure.slots if one.num_documents == size)
+    if shuffled is None or not shuffled.is_read:
+        return None
+    if is_alike((value.mean for value in in_slots if value.is_read), shuffled.mean):
         return None
     return Level(
         label=f"{method_label(row.method.method)}, shuffled",

@@ -15,7 +15,7 @@ import numpy as np
 
 from pine_engine.evaluation.arrangements import Places, is_drawn, labels_go_with_places
 from pine_engine.evaluation.grid import Column
-from pine_engine.evaluation.intervals import Floats
+from pine_engine.evaluation.intervals import Flags, Floats
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.verdicts import Kind, is_read, number
 from pine_engine.tasks import get_task
@@ -32,16 +32,16 @@ class BySlot:
     """The examples of one size. slots: (s,), counted from 0.
 
     values: (n, s), a row for each example of any size; shuffled: (n,), its mean over its shuffles. NaN for
-    those of another size, without such a document, or without a shuffle. is_read: (s,), whether any answer
-    with the document in that slot can be read, and is_shuffle_read whether any of the shuffles can.
+    those of another size, without such a document, or without a shuffle. read, shuffles_read: of the
+    same shapes, whether any of the answers behind such a value can be read.
     """
 
     num_documents: int
     slots: tuple[int, ...]
     values: Floats
     shuffled: Floats
-    is_read: tuple[bool, ...]
-    is_shuffle_read: bool
+    read: Flags
+    shuffles_read: Flags
 
 
 def by_slot(columns: Sequence[Column], kind: Kind) -> list[BySlot]:
@@ -59,14 +59,13 @@ def by_slot(columns: Sequence[Column], kind: Kind) -> list[BySlot]:
         if not slots:
             continue
         values, shuffled = np.full((len(columns), len(slots)), np.nan), np.full(len(columns), np.nan)
-        read_in, is_shuffle_read = np.zeros(len(slots), dtype=bool), False
+        read, shuffles_read = np.zeros(values.shape, dtype=bool), np.zeros(shuffled.shape, dtype=bool)
         for row, others in rows.items():
             kept = [of_slot for of_slot in others.values() if of_slot.keys() >= set(slots)]
-            values[row], read = zip(*(_mean(of_slot[slot] for of_slot in kept) for slot in slots), strict=True)
-            read_in |= read
-            shuffled[row], shuffle_read = _mean(_shuffles(columns[row], kind))
-            is_shuffle_read |= shuffle_read
-        tables.append(BySlot(size, slots, values, shuffled, tuple(read_in.tolist()), is_shuffle_read))
+            means = [_mean(of_slot[slot] for of_slot in kept) for slot in slots]
+            values[row], read[row] = zip(*means, strict=True)
+            shuffled[row], shuffles_read[row] = _mean(_shuffles(columns[row], kind))
+        tables.append(BySlot(size, slots, values, shuffled, read, shuffles_read))
     return tables
 
 

@@ -8,7 +8,6 @@ from pine_engine.evaluation.method_names import method_label, method_mark, metho
 from pine_engine.evaluation.runs import Run
 from pine_engine.evaluation.tables import (
     NONE,
-    UNREAD,
     Curve,
     Line,
     Table,
@@ -172,11 +171,12 @@ def accuracy_bars(task: str, runs: Sequence[Run]) -> tuple[Curve, ...]:
 
 def _at(entry: Entry, arrangement: str) -> str:
     """The value in one arrangement, with its name if there are others."""
-    if not entry.measure.is_read:
-        return UNREAD
-    is_one = len({one.value.mean for one in entry.measure.arrangements}) == 1
-    name = "all alike" if is_one else arrangement
-    return f"{name}: {entry.written(entry.arrangement(arrangement))}"
+    value = entry.arrangement(arrangement)
+    if value is None or not value.is_read:
+        return entry.written(value)
+    compared = [found for name in entry.task.averaged if (found := entry.arrangement(name)) is not None]
+    is_one = len({(one.mean, one.is_read) for one in compared}) == 1
+    return f"{'all alike' if is_one else arrangement}: {entry.written(value)}"
 
 
 def _gain(entry: Entry) -> str:
@@ -200,6 +200,7 @@ def _about_mean(task: str, runs: Sequence[Run]) -> str:
         which = " ".join(f"Mean of {label} over: {names}." for label, names in said.items())
     return (
         f"{which} Each order of the same documents counts once, and a shuffle only where there is nothing "
-        "else. An answer changes if it is not the same in all orders; an example of which no answer can be "
-        "read does not count there. In parentheses 95 % intervals, see “How to read it”."
+        "else. An answer changes if it is not the same in all orders; only answers that can "
+        "be read are compared, and an example with fewer than two of them does not count there. In "
+        "parentheses 95 % intervals, see “How to read it”."
     )

@@ -84,7 +84,7 @@ def slot_curves(records: Sequence[Record], planned: Collection[Key], setting: st
         tables = {
             method: of_size[size]
             for method, of_size in found.items()
-            if size in of_size and any(of_size[size].is_read)
+            if size in of_size and of_size[size].read.any()
         }
         slots = tuple(sorted({slot for table in tables.values() for slot in table.slots}))
         levels = (_level(method, table, kind) for method, table in tables.items())
@@ -110,12 +110,13 @@ def _line(method: str, table: BySlot, slots: Sequence[int], kind: Kind) -> Serie
 def _means(table: BySlot) -> dict[int, float]:
     """By slot, where any answer can be read."""
     means = np.nanmean(table.values, axis=0).tolist()
-    return {slot: mean for slot, mean, read in zip(table.slots, means, table.is_read, strict=True) if read}
+    read = np.asarray(table.read.any(axis=0))
+    return {slot: mean for slot, mean, shown in zip(table.slots, means, read, strict=True) if shown}
 
 
 def _level(method: str, table: BySlot, kind: Kind) -> Across | None:
-    """What the method has on shuffled documents, None if nothing can be read of it, or it is so in every slot."""
-    if not table.is_shuffle_read:
+    """What the method has on shuffled documents, None if none can be read, or it has that in every slot."""
+    if not table.shuffles_read.any():
         return None
     shuffled = float(np.nanmean(table.shuffled))
     if is_alike(_means(table).values(), shuffled):
@@ -177,7 +178,7 @@ def _mean(records: Iterable[Record], kind: Kind) -> float | None:
 
 
 def _changes(records: Sequence[Record], kind: Kind) -> tuple[int, int]:
-    """Of one method: examples answered in several orders, legibly in one, and those with several answers."""
+    """Of one method: examples answered legibly in several orders, and those with several answers."""
     answered: dict[str, list[Record]] = {}
     for record in records:
         if _has(record, kind):
