@@ -466,6 +466,21 @@ def test_where_pine_loses_is_said(runs: list[Run]) -> None:
     assert "No other method here has a higher mean than PINE." in verdicts
 
 
+def test_a_method_that_is_not_compared_is_not_said_to_be_no_better() -> None:
+    """NIA's verdicts cannot be read: whether it has a higher mean than PINE is not known."""
+    says = {"vanilla": "B", "nia": None, "pine": "A"}
+    records = [
+        judged(f"p-{index}", method, "as-is", verdict)
+        for index in range(12)
+        for method, verdict in says.items()
+    ]
+    (said,) = findings("judge_pair", Run("run", JUDGE, summarize(records, resamples=20)))
+    assert said.endswith("No other method here whose answers can mostly be read has a higher mean than PINE.")
+    legible = [record for record in records if record.method != "nia"]
+    (said,) = findings("judge_pair", Run("run", JUDGE, summarize(legible, resamples=20)))
+    assert said.endswith("No other method here has a higher mean than PINE.")
+
+
 def test_a_difference_that_may_be_chance_is_said_to_be_within_it() -> None:
     def said_of(count: int) -> str:
         """Vanilla is right in the even pairs, PINE in the odd ones, of which there is one less."""
