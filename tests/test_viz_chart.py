@@ -9,6 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pine_engine.evaluation.method_names import method_mark
+from pine_engine.measured import NUM_MEASURED
+from pine_engine.wrappers import WRAPPERS
 from tests.viz_reading import HOSTILE, Element, assert_harmless, read_html
 from viz.chart import (
     SMALLEST_TEXT,
@@ -263,6 +266,50 @@ def test_twenty_four_series_are_told_apart_without_colour_and_eight_by_dashes() 
     assert len(set(shapes)) == 24
     paths = [path for path in read_html(html).all("path") if "fill" in path.attributes]
     assert len({path.attributes.get("stroke-dasharray", "") for path in paths[:8]}) == 8
+
+
+def look(point: Element) -> tuple[str, bool, int]:
+    """What a marker is without its colour."""
+    (shape,) = point.with_class("pine-mark-shape")
+    return shape.attributes["d"], "pine-hollow" in point.classes, len(point.with_class("pine-mark-dot"))
+
+
+def colour(point: Element) -> str:
+    (found,) = [name for name in point.classes if name.startswith("pine-series-")]
+    return found
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("vanilla", "nia", "pine", "calibration_first:pine"),
+        ("vanilla", "permutation_full:pine", "pride:pine", "of_no_table", "of_no_table_either"),
+        tuple(f"{wrapper}:pine" for wrapper in WRAPPERS),
+    ],
+)
+def test_methods_and_their_shuffles_have_markers_of_their_own(names: tuple[str, ...]) -> None:
+    """A shuffle has its method's colour, and is hollow; the first method has its marker of all figures."""
+    marks = [method_mark(name) for name in names]
+    series = [Series(name, (1.0, 2.0), mark) for name, mark in zip(names, marks, strict=True)]
+    levels = [Across(f"{name}, shuffled", 1.5, mark) for name, mark in zip(names, marks, strict=True)]
+    html = line_chart(series, ("1", "2"), x_title="slot", y_title="nats", levels=levels)
+    first = [points[0] for points in groups(html)]
+    assert len({look(point) for point in first}) == 2 * len(names)
+    methods, shuffles = first[: len(names)], first[len(names) :]
+    assert [colour(point) for point in methods] == [colour(point) for point in shuffles]
+    assert all("pine-hollow" in point.classes for point in shuffles)
+    alone = line_chart(series[:1], ("1", "2"), x_title="slot", y_title="nats")
+    assert look(groups(alone)[0][0]) == look(first[0])
+
+
+def test_no_two_methods_have_one_marker() -> None:
+    """By shape, fill and colour, each drawn alone."""
+    found = set()
+    for mark in range(NUM_MEASURED):
+        html = line_chart([Series("one", (1.0, 2.0), mark)], ("1", "2"), x_title="slot", y_title="nats")
+        (point, _) = groups(html)[0]
+        found.add((look(point), colour(point)))
+    assert len(found) == NUM_MEASURED
 
 
 @pytest.mark.parametrize("html", [lines((1.0, 2.0), (3.0, None)), strips((1.0, 2.0), (1.5, 1.5))])
