@@ -362,15 +362,20 @@ def test_math_has_bars_by_model_and_method() -> None:
         ]  # fmt: skip
         return Run(model, run_info(task="math_reasoning"), summarize(records, resamples=20))
 
+    unread = solved("small", ("nia",))
+    assert [
+        part.curves for part in report_parts([unread]) if part.heading == "Conditions of a math problem"
+    ] == [()]
     parts = report_parts([solved("small", ("vanilla", "nia", "pine")), solved("large", ("vanilla", "pine"))])
     (part,) = [part for part in parts if part.heading == "Conditions of a math problem"]
     (bars,) = part.curves
     assert bars.has_bars and bars.places == ("small", "large")
     assert {line.label: line.values for line in bars.lines} == {
-        "Vanilla": (25, 25), "NIA": (None, None), "PINE": (50, 50)
+        "Vanilla": (25, 25), "PINE": (50, 50)
     }  # fmt: skip
+    assert bars.note == "No answer can be read, and none is drawn, of: NIA (small)."
     low, high = wilson(4, 8)
-    assert bars.lines[2].intervals[0] == pytest.approx((100 * low, 100 * high))
+    assert bars.lines[1].intervals[0] == pytest.approx((100 * low, 100 * high))
     drawn = draw(parts, made="now")
     assert "pine-chart-bar" in report_files(drawn)["math-reasoning-accuracy.svg"]
 

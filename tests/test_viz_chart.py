@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pine_engine.evaluation.method_names import method_mark
-from pine_engine.measured import NUM_MEASURED
+from pine_engine.measured import NUM_MEASURED, MeasuredMethod
+from pine_engine.methods import METHODS
 from pine_engine.wrappers import WRAPPERS
 from tests.viz_reading import HOSTILE, Element, assert_harmless, read_html
 from viz.chart import (
@@ -206,6 +207,39 @@ def test_an_area_stops_where_a_line_does() -> None:
     nothing = [Area("nowhere", (None, None), (1.0, None))]
     line = [Series("one", (1.0, 2.0), 0)]
     assert "nowhere" not in line_chart(line, ["1", "2"], x_title="s", y_title="%", areas=nothing)
+
+
+def test_an_area_has_no_marks_in_its_middle() -> None:
+    """They would look like values there; the point that says its size can be reached, and is not drawn."""
+    series = [Series("one", (1.0, 2.0), 0), Series("two", (0.0, 0.0), 1)]
+    areas = [Area("between", series[1].values, series[0].values)]
+    of_area = groups(line_chart(series, ["1", "2"], x_title="slot", y_title="%", areas=areas))[2]
+    assert len(of_area) == 2
+    for point in of_area:
+        (target,) = point.all("circle")
+        assert (target.attributes["fill"], target.attributes["stroke"]) == ("none", "none")
+        assert not point.all("path")
+
+
+def test_no_name_of_a_method_is_cut() -> None:
+    """Also not of the longest, wrapped and on shuffled documents."""
+    names = [
+        MeasuredMethod(base, wrapper).label for base in METHODS.values() for wrapper in WRAPPERS.values()
+    ]
+    longest = max(names, key=len)
+    levels = [Across(f"{longest}, shuffled", 1.5, 0)]
+    html = line_chart([Series(longest, (1.0, 2.0), 0)], "12", x_title="slot", y_title="nats", levels=levels)
+    texts = {text.text for text in read_html(html).all("text")}
+    assert {longest, f"{longest}, shuffled"} <= texts
+
+
+@given(st.permutations([1.0, 5.0, 9.0, 40.0]))
+def test_a_legend_of_bars_is_in_the_order_of_the_bars(values: list[float]) -> None:
+    series = [Series(f"method {index}", (value,), index) for index, value in enumerate(values)]
+    root = read_html(bar_chart(series, ["a model"], x_title="model", y_title="%"))
+    names = [text for text in root.all("text") if text.text.startswith("method ")]
+    by_height = sorted(names, key=lambda text: float(text.attributes["y"]))
+    assert [text.text for text in by_height] == [one.label for one in series]
 
 
 @given(

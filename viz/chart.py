@@ -25,6 +25,9 @@ _LETTER = 7.2
 
 _LONGEST_LABEL = 34
 
+_LONGEST_NAME = 64
+"""Letters of a series, of which wrapped methods on shuffled documents have up to 61."""
+
 # Drawn around (0, 0). Colours of the same index are in figures.css, .pine-series-0 and so on.
 _MARKERS = (
     ("M-5 0a5 5 0 1 0 10 0a5 5 0 1 0 -10 0Z", ""),  # circle
@@ -279,7 +282,7 @@ def _over_labels(
         low, high = (low, high) if low < high else (0.0, 1.0)
     ticks = nice_ticks(low, high, 5)
     names = [one.label for one in series] + [level.label for level in levels] + [area.label for area in areas]
-    labels = [shorten(name, _LONGEST_LABEL) for name in names]
+    labels = [shorten(name, _LONGEST_NAME) for name in names]
     x_names = [shorten(label, _LONGEST_LABEL) for label in x_labels] if has_bars else list(x_labels)
     count = len(x_labels)
     needed = [_LETTER * len(label) + 8 for label in x_names]
@@ -345,6 +348,8 @@ def _over_labels(
     ends = [points_of[max(points_of)] if points_of else None for points_of in points]
     middle = _LINE_TOP + height / 2
     wished = [middle if end is None else end.y for end in (*ends, *across, *(found[-1] for found in middles))]
+    if has_bars:
+        wished = [_LINE_TOP] * len(series)  # a legend, in the order of the bars
     label_ys = _apart(wished, _LINE_TOP, _LINE_TOP + height)
     markers = _distinct(
         [

@@ -47,8 +47,10 @@ def entries(task: str, runs: Sequence[Run]) -> Iterator[Entry]:
 
 
 def not_drawn(rows: Sequence[Entry]) -> list[str]:
-    """A sentence that names the methods of which a figure has nothing, if there are any."""
-    names = dict.fromkeys(method_label(row.method.method) for row in rows if not row.measure.is_read)
+    """A sentence that names the methods of which a figure has nothing; with runs if there are several."""
+    has_runs = len({row.run.label for row in rows}) > 1
+    unread = [(method_label(row.method.method), row.run.label) for row in rows if not row.measure.is_read]
+    names = [f"{method} ({run})" if has_runs else method for method, run in unread]
     return [f"No answer can be read, and none is drawn, of: {'; '.join(names)}."] if names else []
 
 

@@ -79,8 +79,10 @@ def slot_curves(task: str, runs: Sequence[Run]) -> tuple[Curve, ...]:
             sizes = sorted({one.num_documents for row in of_kind for one in row.measure.slots})
             for size in sizes:
                 slots = {
-                    row.method.method: [one for one in row.measure.slots if one.num_documents == size]
+                    row.method.method: found
                     for row in of_kind
+                    if (found := [one for one in row.measure.slots if one.num_documents == size])
+                    and any(one.value.is_read for one in found)
                 }
                 places = sorted({one.slot for values in slots.values() for one in values})
                 if size < SMALLEST_CURVE or len(places) < 2:

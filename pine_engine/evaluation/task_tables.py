@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from pine_engine.evaluation.cost import BASELINE
-from pine_engine.evaluation.entries import HEADS, Entry, entries, from_to, summaries
+from pine_engine.evaluation.entries import HEADS, Entry, entries, from_to, not_drawn, summaries
 from pine_engine.evaluation.method_names import method_label, method_mark, method_place
 from pine_engine.evaluation.runs import Run
 from pine_engine.evaluation.tables import (
@@ -136,16 +136,19 @@ def cost_results(task: str, runs: Sequence[Run]) -> Table:
 def accuracy_bars(task: str, runs: Sequence[Run]) -> tuple[Curve, ...]:
     """A group of bars for each run, a bar for each method, where no slot tells documents apart.
 
-    So for math, as the paper's Figure 5; answers of which none can be read have no bar.
+    So for math, as the paper's Figure 5; answers of which none can be read have no bar, and a method that has
+    none at all is named in the note alone.
     """
     found = [row for row in entries(task, runs) if row.measure.kind == "generated"]
-    if not found or any(row.measure.slots for row in found):
+    if not any(row.measure.is_read for row in found) or any(row.measure.slots for row in found):
         return ()
     groups = tuple(dict.fromkeys(row.run.label for row in found))
     lines = []
     for method in sorted({row.method.method for row in found}, key=method_place):
         own = {row.run.label: row.measure for row in found if row.method.method == method}
         means = [own[label].mean if label in own and own[label].is_read else None for label in groups]
+        if not any(means):
+            continue
         lines.append(
             Line(
                 label=method_label(method),
@@ -165,6 +168,7 @@ def accuracy_bars(task: str, runs: Sequence[Run]) -> tuple[Curve, ...]:
         places=groups,
         lines=tuple(lines),
         has_bars=True,
+        note=" ".join(not_drawn(found)),
     )
     return (curve,)
 
