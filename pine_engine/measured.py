@@ -72,7 +72,10 @@ class MeasuredMethod:
 
     @property
     def mark(self) -> int:
-        """Its marker in all curves: methods have the first ones, then come all wrappers around each."""
+        """Its marker in all curves: methods have the first ones, then come all wrappers around each.
+
+        Where two in a figure look the same but for their colour, the later one is given another shape.
+        """
         place = list(METHODS.values()).index(self.base)
         if self.wrapper is None:
             return place

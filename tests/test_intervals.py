@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from pine_engine.evaluation.bootstrap import Resamples, draw, mean, ratio
 from pine_engine.evaluation.intervals import FEWEST, Estimate, share
+from pine_engine.evaluation.summary import summarize
+from tests.records import judged
 
 FEW = 200
 """Resamples where the interval itself is not asked about."""
@@ -90,7 +92,7 @@ def test_the_interval_of_a_proportion_contains_it_as_often_as_it_says(count: int
 @pytest.mark.parametrize(("count", "p"), [(1, 0.1), (2, 0.02), (7, 0.02), (31, 0.99)])
 def test_the_control_percentiles_of_resamples_do_not(count: int, p: float) -> None:
     """What the summary had before: of equal values every resample is the same."""
-    drawn = draw([None] * count, resamples=FEW)
+    drawn = draw(count, resamples=FEW)
 
     def percentiles(values: Values) -> tuple[float, float]:
         samples = drawn.totals(values[:, None])[:, 0] / count
@@ -207,9 +209,9 @@ def test_an_interval_holds_the_mean_and_has_a_width(
 def test_an_example_without_a_value_does_not_count() -> None:
     assert share(np.array([np.nan, 1.0, 0.0, 1.0])) == share(np.array([1.0, 0.0, 1.0]))
     assert share(np.array([np.nan])) is None and share(np.array([])) is None
-    drawn = draw([None] * 3, resamples=FEW)
+    drawn = draw(3, resamples=FEW)
     assert mean(np.array([np.nan, 2.0, 2.0]), drawn) == Estimate(mean=2, low=None, high=None, n=2)
-    assert mean(np.array([np.nan]), draw([None], resamples=FEW)) is None
+    assert mean(np.array([np.nan]), draw(1, resamples=FEW)) is None
 
 
 # what has no bounds
@@ -228,7 +230,7 @@ DISTRIBUTIONS: dict[str, tuple[Callable[[np.random.Generator, int], Values], flo
 def test_a_mean_of_nats_is_covered(name: str, count: int) -> None:
     """Nine times in ten for the most skewed; the percentiles of before cover it less often each time."""
     distribution, truth = DISTRIBUTIONS[name]
-    drawn = draw([None] * count, resamples=1000)
+    drawn = draw(count, resamples=1000)
 
     def sample(generator: np.random.Generator) -> Values:
         return distribution(generator, count)
@@ -242,9 +244,31 @@ def test_a_mean_of_nats_is_covered(name: str, count: int) -> None:
     assert found > 0.88 and found > before + 0.005
 
 
+@pytest.mark.parametrize(("count", "subsets"), [(20, 20), (20, 5)])
+def test_small_subsets_take_nothing_from_an_interval(count: int, subsets: int) -> None:
+    """Of a summary of pairs, over all of them and over the section that the subsets make."""
+    pairs = [
+        judged(f"p-{index}", "vanilla", "as-is", "A", section="Chat", subset=f"s-{index % subsets}")
+        for index in range(count)
+    ]
+
+    def sample(generator: np.random.Generator) -> Values:
+        return generator.normal(size=count)
+
+    def interval(values: Values, is_section: bool) -> Estimate | None:
+        records = [pair.model_copy(update={"text": None, "parsed": None, "score": None, "answer_logprob": v})
+                   for pair, v in zip(pairs, values.tolist(), strict=True)]  # fmt: skip
+        (task,) = summarize(records, resamples=500).tasks
+        (measure,) = task.methods[0].measures
+        return measure.sections[0].value if is_section else measure.mean
+
+    assert coverage(sample, 0.0, lambda values: interval(values, False), trials=200) > 0.91
+    assert coverage(sample, 0.0, lambda values: interval(values, True), trials=200) > 0.91
+
+
 def test_a_ratio_of_seconds_is_covered() -> None:
     """One method takes twice as long, by some chance; what an example takes varies much more."""
-    drawn = draw([None] * 20, resamples=1000)
+    drawn = draw(20, resamples=1000)
 
     def sample(generator: np.random.Generator) -> Values:
         below = generator.gamma(4, size=20)
@@ -258,7 +282,7 @@ def test_a_ratio_of_seconds_is_covered() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 7, FEWEST - 1])
 def test_fewer_than_ten_have_no_interval(count: int) -> None:
-    drawn = draw([None] * count, resamples=FEW)
+    drawn = draw(count, resamples=FEW)
     for estimate in (mean(np.arange(count) - 4.0, drawn), ratio(np.ones(count), np.ones(count), drawn)):
         assert estimate is not None and estimate.interval is None and estimate.n == count
         assert estimate.negative().interval is None
@@ -266,7 +290,7 @@ def test_fewer_than_ten_have_no_interval(count: int) -> None:
 
 @given(st.floats(-1e9, 1e9), st.integers(FEWEST, 20))
 def test_equal_nats_have_an_interval_of_no_width(value: float, count: int) -> None:
-    estimate = mean(np.full(count, value), draw([None] * count, resamples=FEW))
+    estimate = mean(np.full(count, value), draw(count, resamples=FEW))
     assert estimate == Estimate(mean=value, low=value, high=value, n=count)
 
 
@@ -274,7 +298,7 @@ def test_equal_nats_have_an_interval_of_no_width(value: float, count: int) -> No
 def test_a_bootstrap_interval_holds_the_mean_and_stays_within_the_values(
     values: list[float], seed: int
 ) -> None:
-    estimate = mean(np.array(values), draw([None] * len(values), resamples=FEW, seed=seed))
+    estimate = mean(np.array(values), draw(len(values), resamples=FEW, seed=seed))
     low, high = ends(estimate)
     assert estimate is not None
     assert estimate.mean == pytest.approx(math.fsum(values) / len(values), abs=1e-9)
@@ -284,7 +308,7 @@ def test_a_bootstrap_interval_holds_the_mean_and_stays_within_the_values(
 
 def test_one_example_that_outweighs_all_others_has_an_interval() -> None:
     values = np.array([1e6] + [0.0] * 999)
-    low, high = ends(mean(values, draw([None] * 1000)))
+    low, high = ends(mean(values, draw(1000)))
     assert 0 <= low < 1000 < high < 20_000
 
 
@@ -301,7 +325,7 @@ def test_the_interval_follows_the_formula_of_efron() -> None:
     for student in (-2.0227, 2.0227):  # of 39 degrees of freedom
         z = bias + student * math.sqrt(40 / 39)
         expected.append(float(np.quantile(means, normal.cdf(bias + z / (1 - lean * z)))))
-    found = ends(mean(values, draw([None] * 40, resamples=20_000)))
+    found = ends(mean(values, draw(40, resamples=20_000)))
     assert found == pytest.approx(expected, abs=0.01)
 
 
@@ -310,28 +334,20 @@ def test_the_interval_follows_the_formula_of_efron() -> None:
 
 def test_one_example_in_four_is_in_a_resample_with_the_odds_of_drawing_it() -> None:
     """How often the last of four was drawn: binomial(4, 1/4)."""
-    drawn = draw([None] * 4, resamples=4000)
+    drawn = draw(4, resamples=4000)
     shares = np.bincount(drawn.counts[:, 3], minlength=5) / 4000
     assert shares == pytest.approx([math.comb(4, i) * 3 ** (4 - i) / 256 for i in range(5)], abs=0.03)
 
 
 def test_resamples_repeat_with_the_seed() -> None:
-    drawn = draw([None] * 50, resamples=FEW)
-    assert np.array_equal(drawn.counts, draw([None] * 50, resamples=FEW).counts)
-    assert not np.array_equal(drawn.counts, draw([None] * 50, resamples=FEW, seed=1).counts)
-
-
-def test_every_resample_has_as_many_of_each_subset_as_there_are() -> None:
-    strata = ["easy", "hard", "easy", "easy", "hard"]
-    counts = draw(strata, resamples=FEW).counts
-    hard = np.array([stratum == "hard" for stratum in strata])
-    assert set(counts[:, hard].sum(axis=1)) == {2} and set(counts[:, ~hard].sum(axis=1)) == {3}
-    assert len({tuple(row) for row in counts}) > 10
+    drawn = draw(50, resamples=FEW)
+    assert np.array_equal(drawn.counts, draw(50, resamples=FEW).counts)
+    assert not np.array_equal(drawn.counts, draw(50, resamples=FEW, seed=1).counts)
 
 
 def test_resamples_beyond_one_block_are_counted_alike() -> None:
     values = np.random.default_rng(1).normal(size=(7, 3))
-    drawn = draw([None] * 7, resamples=700)
+    drawn = draw(7, resamples=700)
     assert drawn.totals(values) == pytest.approx(drawn.counts.astype(float) @ values)
     assert set(drawn.counts.sum(axis=1)) == {7}
 

@@ -401,6 +401,30 @@ def test_the_curve_of_the_page_is_that_of_the_report() -> None:
         assert level.label == "Vanilla, shuffled" and level.value == pytest.approx(expected.value.mean)
 
 
+def test_what_cannot_be_read_has_no_line_and_no_level() -> None:
+    """Of vanilla nothing, of PINE nothing in the last slot: no value is drawn for it."""
+    records = [*sweep(3, ["vanilla", "nia", "pine"], lambda index, _, slot: -index - slot)]
+    records += [one.model_copy(update={"arrangement": "shuffled:1", "order": (2, 1, 0)})
+                for one in records if one.gold_slot == 2]  # fmt: skip
+    unread = [
+        one.model_copy(update={"answer_logprob": None})
+        if one.method == "nia" or (one.method == "pine" and one.gold_slot != 2)
+        else one.model_copy(update={"answer_logprob": None, "parsed": None})
+        for one in records
+    ]
+    planned = {one.key for one in records}
+    (curve,) = slot_curves(unread, planned, "")
+    assert [(line.label, [value is None for value in line.values]) for line in curve.lines] == [
+        ("NIA", [False] * 3),
+        ("PINE", [False, False, True]),
+    ]
+    assert [level.label for level in curve.levels] == ["NIA, shuffled"]
+    nothing = [one.model_copy(update={"answer_logprob": None, "parsed": None}) for one in records]
+    assert slot_curves(nothing, planned, "") == []
+    (nats,) = slot_curves(records, planned, "")
+    assert len(nats.lines) == 3, "log-probabilities need no reading"
+
+
 def test_verdicts_that_cannot_be_read_have_no_score() -> None:
     """Half a point each is no accuracy: not in an order, nor on the whole."""
     records = [
@@ -416,7 +440,7 @@ def test_verdicts_that_cannot_be_read_have_no_score() -> None:
         assert (vanilla.values, vanilla.mean, vanilla.interval) == ((None, None), None, None)
         assert (vanilla.unread, vanilla.answered, vanilla.compared) == (4, 4, 0)
         assert dict(zip(table.orders, pine.values, strict=True)) == {"as-is": 0.75, "swapped": None}
-        assert (pine.unread, pine.compared, pine.changed) == (3, 1, 1)
+        assert (pine.unread, pine.compared, pine.changed) == (3, 0, 0)
         html = measured_tables([table], done=8, planned=8)
         assert "cannot be read" in read_html(html).text and "4 of 4" in read_html(html).text
         assert "50 %" not in html

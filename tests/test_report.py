@@ -259,6 +259,68 @@ def test_a_shuffle_is_a_level_of_its_own_and_not_drawn_where_it_lies_on_the_line
     assert "pine-chart-across" in files[curve.file] and "A thin line across" in files["report.md"]
 
 
+def test_an_order_in_which_nothing_is_read_has_no_accuracy_in_any_table() -> None:
+    """Half a point for each verdict, or no point for each answer: neither in a cell nor in a sentence."""
+    pairs = [
+        judged(f"p-{index}", "vanilla", name, "A" if name == "as-is" or index == 11 else None,
+               better=index // 11, section="Chat", subset=("a", "b")[index // 6])
+        for index in range(12) for name in ("as-is", "swapped")
+    ]  # fmt: skip
+    pairs = [one.model_copy(update={"parsed": None, "score": 0.5}) if one.example == "p-11" else one
+             for one in pairs]  # fmt: skip
+    asked = [one.model_copy(update={"parsed": None, "score": 0.0} if one.gold_slot == 2 else {})
+             for one in qa_records()]  # fmt: skip
+    judge = Run("judge", JUDGE, summarize(pairs, resamples=20))
+    questions = Run("questions", QA, summarize(asked, resamples=20))
+
+    def cells(run: Run, title: str) -> list[dict[str, str]]:
+        parts = [part for part in report_parts([run]) if part.heading == task_label(run.info.task)]
+        (table,) = [table for part in parts for table in part.tables if table.title == title]
+        return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+
+    (order,) = cells(judge, "In each order")
+    assert order["swapped"] == "none read" and order["as-is"].startswith("95.8 (")
+    (main,) = cells(judge, "Main results")
+    assert main["worst order"].startswith("as-is: ") and main["best order"].startswith("as-is: ")
+    assert [row["accuracy"] == "none read" for row in cells(judge, "Position bias")] == [False, True]
+    scenarios, subsets = (
+        {row["scenario"]: row for row in cells(judge, title)}
+        for title in ("Scenarios by section", "Chat: its subsets")
+    )
+    assert scenarios[published.SECOND]["Chat"] == subsets[published.SECOND]["b"] == "none read"
+    assert scenarios[published.FIRST]["Chat"].startswith("95.8 (")
+    for row in cells(questions, "With the answer in each slot"):
+        assert (row["slot 3"] == "none read") == (row["by"] == "generated answer, %")
+    said = findings("retrieval_qa", questions)[0]
+    assert "; none can be read in gold-at:2" in said and "(gold-at:2)" not in said
+
+
+@pytest.mark.parametrize("unread", ["vanilla", "nia", "pine"])
+def test_the_score_of_answers_that_cannot_be_read_is_not_drawn(unread: str) -> None:
+    """No line, no level and no area; the log-probabilities of the same records say something."""
+    records = [
+        record.model_copy(update={"parsed": None} if record.method == unread else {})
+        for record in qa_records()
+    ]
+    records += [
+        record.model_copy(update={"arrangement": "shuffled:1", "order": (2, 0, 1), "gold_slot": 1})
+        for record in records
+        if record.gold_slot == 2
+    ]
+    (part,) = [part for part in report_parts([Run("run", QA, summarize(records, resamples=20))])
+               if part.heading == "Question over documents"]  # fmt: skip
+    curves = {curve.name.removeprefix("retrieval_qa-1-3-"): curve for curve in part.curves}
+    labels = {"vanilla": "Vanilla", "nia": "NIA", "pine": "PINE"}
+    left = [label for name, label in labels.items() if name != unread]
+    generated = curves["generated"]
+    assert [line.label for line in generated.lines] == left
+    assert not [level for level in generated.levels if level.label.startswith(labels[unread])]
+    assert f"No answer can be read, and none is drawn, of: {labels[unread]}." in generated.note
+    assert ("generated-areas" in curves) == (unread == "pine")
+    assert [line.label for line in curves["logprob"].lines] == [*labels.values()]
+    assert "none is drawn" not in curves["logprob"].note and "logprob-areas" in curves
+
+
 def test_a_curve_of_few_examples_says_that_it_has_no_intervals() -> None:
     few = Run("run", QA, summarize([one for one in qa_records() if one.example in ("q-1", "q-2")]))
     (part,) = [part for part in draw(report_parts([few]), made="now").parts
@@ -300,15 +362,20 @@ def test_math_has_bars_by_model_and_method() -> None:
         ]  # fmt: skip
         return Run(model, run_info(task="math_reasoning"), summarize(records, resamples=20))
 
+    unread = solved("small", ("nia",))
+    assert [
+        part.curves for part in report_parts([unread]) if part.heading == "Conditions of a math problem"
+    ] == [()]
     parts = report_parts([solved("small", ("vanilla", "nia", "pine")), solved("large", ("vanilla", "pine"))])
     (part,) = [part for part in parts if part.heading == "Conditions of a math problem"]
     (bars,) = part.curves
     assert bars.has_bars and bars.places == ("small", "large")
     assert {line.label: line.values for line in bars.lines} == {
-        "Vanilla": (25, 25), "NIA": (None, None), "PINE": (50, 50)
+        "Vanilla": (25, 25), "PINE": (50, 50)
     }  # fmt: skip
+    assert bars.note == "No answer can be read, and none is drawn, of: NIA (small)."
     low, high = wilson(4, 8)
-    assert bars.lines[2].intervals[0] == pytest.approx((100 * low, 100 * high))
+    assert bars.lines[1].intervals[0] == pytest.approx((100 * low, 100 * high))
     drawn = draw(parts, made="now")
     assert "pine-chart-bar" in report_files(drawn)["math-reasoning-accuracy.svg"]
 
@@ -402,6 +469,21 @@ def test_where_pine_loses_is_said(runs: list[Run]) -> None:
     verdicts = findings("judge_pair", runs[1])[0]
     assert "its answer changes in 0.0 % when places alone are swapped, 100.0 % when letters alone" in verdicts
     assert "No other method here has a higher mean than PINE." in verdicts
+
+
+def test_a_method_that_is_not_compared_is_not_said_to_be_no_better() -> None:
+    """NIA's verdicts cannot be read: whether it has a higher mean than PINE is not known."""
+    says = {"vanilla": "B", "nia": None, "pine": "A"}
+    records = [
+        judged(f"p-{index}", method, "as-is", verdict)
+        for index in range(12)
+        for method, verdict in says.items()
+    ]
+    (said,) = findings("judge_pair", Run("run", JUDGE, summarize(records, resamples=20)))
+    assert said.endswith("No other method here whose answers can mostly be read has a higher mean than PINE.")
+    legible = [record for record in records if record.method != "nia"]
+    (said,) = findings("judge_pair", Run("run", JUDGE, summarize(legible, resamples=20)))
+    assert said.endswith("No other method here has a higher mean than PINE.")
 
 
 def test_a_difference_that_may_be_chance_is_said_to_be_within_it() -> None:

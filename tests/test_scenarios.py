@@ -82,7 +82,7 @@ def by_specification(records: Sequence[Record], method: str, name: str) -> dict[
             SHUFFLED: score(shuffled),
             CHANGED: float(named(first) != named(last)),
         }[name]
-        if name != CHANGED or {named(first), named(last)} != {None}:
+        if name != CHANGED or None not in (named(first), named(last)):
             of_subset.setdefault(str(first.subset), []).append(value)
     return {subset: sum(values) / len(values) for subset, values in of_subset.items()}
 

@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 
 from pine_engine.errors import InputError
 from pine_engine.evaluation.intervals import Estimate
-from pine_engine.evaluation.published import ANY, LLAMA_70B, SHUFFLED, judge_scores
+from pine_engine.evaluation.published import (
+    ANY,
+    BOTH,
+    CHANGED,
+    FIRST,
+    LLAMA_70B,
+    SECOND,
+    SHUFFLED,
+    judge_scores,
+)
 from pine_engine.evaluation.published_subsets import subset_scores
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.results import ArrangementValue, Measure, MethodSummary
@@ -89,7 +98,9 @@ def test_a_single_shuffle_is_no_part_of_the_mean_over_orders() -> None:
     task = task_of([*swept_slots, shuffled])
     assert mean(measure_of(task, "vanilla", "logprob").mean) == -2
     assert task.averaged == ("gold-at:0", "gold-at:1", "gold-at:2")
-    assert measure_of(task, "vanilla", "logprob").worst == "shuffled:7"
+    measure = measure_of(task, "vanilla", "logprob")
+    assert (measure.worst, measure.best) == ("gold-at:2", "gold-at:0"), "nor of what it is over"
+    assert (mean(measure.worst_case), mean(measure.best_case)) == (-3, -1)
     alone = task_of([shuffled])
     assert mean(measure_of(alone, "vanilla", "logprob").mean) == -9
 
@@ -186,7 +197,7 @@ def test_a_swap_is_compared_with_the_stored_order_whatever_that_is_called() -> N
     assert alone.arrangements[0].changed is None, "the stored order was not measured"
 
 
-def test_a_verdict_that_cannot_be_read_counts_half_and_changes_when_another_can() -> None:
+def test_a_verdict_that_cannot_be_read_counts_half_and_is_no_other_verdict() -> None:
     verdicts = {"p-0": (None, None), "p-1": (None, "A"), "p-2": ("B", "A")}
     records = [
         judged(example, "vanilla", name, verdict)
@@ -194,13 +205,44 @@ def test_a_verdict_that_cannot_be_read_counts_half_and_changes_when_another_can(
         for name, verdict in zip(("as-is", "swapped"), pair, strict=True)
     ]
     measure = measure_of(task_of(records), "vanilla")
-    assert measure.changed is not None and measure.changed.n == 2, "of one pair no verdict can be compared"
-    assert mean(measure.changed) == pytest.approx(1 / 2)
-    assert [mean(one.changed) for one in measure.arrangements if one.changed is not None] == [1 / 2]
+    scenario = measure.scenarios[-1]
+    for changed in (measure.changed, arrangement_of(measure, "swapped").changed, scenario.value):
+        assert changed is not None and (changed.mean, changed.n) == (0, 1), "one pair has two verdicts"
+    assert scenario.name == CHANGED
     assert (mean(measure.unread), mean(measure.read), measure.read.n) == (1 / 2, 0, 2)
     assert [mean(one.unread) for one in measure.arrangements] == pytest.approx([2 / 3, 1 / 3])
     assert [mean(one.value) for one in measure.arrangements] == pytest.approx([1 / 3, 1 / 6])
     assert [mean(one.says_a) for one in measure.arrangements] == pytest.approx([0, 2 / 3])
+
+
+def test_where_nothing_can_be_read_there_is_no_best_and_no_worst() -> None:
+    """A judge that answers one order alone, and questions of which one slot is answered with nothing."""
+    pairs = [
+        judged(f"p-{index}", "vanilla", name, "A" if name == "as-is" else None, section="Chat", subset="easy")
+        for index in range(4)
+        for name in ("as-is", "swapped")
+    ]
+    measure = measure_of(task_of(pairs), "vanilla")
+    assert (measure.worst, measure.best) == ("as-is", "as-is") and measure.changed is None
+    found = {one.name: one.value.is_read for one in (*measure.arrangements, *measure.scenarios)}
+    assert found == {"as-is": True, "swapped": False, FIRST: True, SECOND: False, BOTH: True}
+    (section,) = measure.scenarios[1].sections
+    assert not section.value.is_read and not section.subsets[0].value.is_read
+    assert measure.sections[0].value.is_read and measure.sections[0].subsets[0].value.is_read
+    asked = [
+        one.model_copy(update={"parsed": "" if one.gold_slot else None})
+        for one in sweep(3, ["nia"], lambda *_: -1.0)
+    ]
+    asked += [one.model_copy(update={"arrangement": "shuffled:1", "order": (2, 0, 1)})
+              for one in asked if one.gold_slot == 0]  # fmt: skip
+    generated, nats = (measure_of(task_of(asked), "nia", kind) for kind in ("generated", "logprob"))
+    assert [one.value.is_read for one in (*generated.slots, *generated.shuffles)] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+    assert all(one.value.is_read for one in (*nats.slots, *nats.arrangements)), "these need no reading"
 
 
 def test_where_nothing_can_be_read_nothing_changes_and_nothing_is_right() -> None:
@@ -221,6 +263,18 @@ def test_the_most_likely_choice_is_a_verdict_too() -> None:
     assert [mean(one.value) for one in chosen.arrangements] == [0, 1]
     assert mean(chosen.changed) == 1
     assert [mean(one.says_a) for one in chosen.arrangements] == [1, 1]
+
+
+def test_choices_that_are_equally_likely_are_the_same_verdict_in_each_order() -> None:
+    """Neither answer, whatever stands first; and another one than a verdict for an answer."""
+    equal = {"as-is": (-1.0, -1.0), "swapped": (-1.0, -1.0), "segments-swapped": (-2.0, -2.0)}
+    ties = [judged("p", "pine", name, None, logprobs=pair) for name, pair in equal.items()]
+    chosen = measure_of(task_of(ties), "pine", "chosen")
+    assert mean(chosen.changed) == 0 and mean(chosen.unread) == 0
+    assert {mean(one.says_a) for one in chosen.arrangements} == {0}
+    assert {mean(one.says_first) for one in chosen.arrangements} == {0}
+    told = [*ties[:1], judged("p", "pine", "swapped", None, logprobs=(-1.0, -1.5))]
+    assert mean(measure_of(task_of(told), "pine", "chosen").changed) == 1
 
 
 def test_sections_weigh_their_subsets_and_the_total_weighs_sections_alike() -> None:

@@ -9,6 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pine_engine.evaluation.method_names import method_mark
+from pine_engine.measured import NUM_MEASURED, MeasuredMethod
+from pine_engine.methods import METHODS
+from pine_engine.wrappers import WRAPPERS
 from tests.viz_reading import HOSTILE, Element, assert_harmless, read_html
 from viz.chart import (
     SMALLEST_TEXT,
@@ -205,6 +209,39 @@ def test_an_area_stops_where_a_line_does() -> None:
     assert "nowhere" not in line_chart(line, ["1", "2"], x_title="s", y_title="%", areas=nothing)
 
 
+def test_an_area_has_no_marks_in_its_middle() -> None:
+    """They would look like values there; the point that says its size can be reached, and is not drawn."""
+    series = [Series("one", (1.0, 2.0), 0), Series("two", (0.0, 0.0), 1)]
+    areas = [Area("between", series[1].values, series[0].values)]
+    of_area = groups(line_chart(series, ["1", "2"], x_title="slot", y_title="%", areas=areas))[2]
+    assert len(of_area) == 2
+    for point in of_area:
+        (target,) = point.all("circle")
+        assert (target.attributes["fill"], target.attributes["stroke"]) == ("none", "none")
+        assert not point.all("path")
+
+
+def test_no_name_of_a_method_is_cut() -> None:
+    """Also not of the longest, wrapped and on shuffled documents."""
+    names = [
+        MeasuredMethod(base, wrapper).label for base in METHODS.values() for wrapper in WRAPPERS.values()
+    ]
+    longest = max(names, key=len)
+    levels = [Across(f"{longest}, shuffled", 1.5, 0)]
+    html = line_chart([Series(longest, (1.0, 2.0), 0)], "12", x_title="slot", y_title="nats", levels=levels)
+    texts = {text.text for text in read_html(html).all("text")}
+    assert {longest, f"{longest}, shuffled"} <= texts
+
+
+@given(st.permutations([1.0, 5.0, 9.0, 40.0]))
+def test_a_legend_of_bars_is_in_the_order_of_the_bars(values: list[float]) -> None:
+    series = [Series(f"method {index}", (value,), index) for index, value in enumerate(values)]
+    root = read_html(bar_chart(series, ["a model"], x_title="model", y_title="%"))
+    names = [text for text in root.all("text") if text.text.startswith("method ")]
+    by_height = sorted(names, key=lambda text: float(text.attributes["y"]))
+    assert [text.text for text in by_height] == [one.label for one in series]
+
+
 @given(
     st.lists(st.tuples(st.floats(-100, 100), st.floats(-100, 100), st.floats(0, 30)), min_size=1, max_size=4)
 )
@@ -263,6 +300,50 @@ def test_twenty_four_series_are_told_apart_without_colour_and_eight_by_dashes() 
     assert len(set(shapes)) == 24
     paths = [path for path in read_html(html).all("path") if "fill" in path.attributes]
     assert len({path.attributes.get("stroke-dasharray", "") for path in paths[:8]}) == 8
+
+
+def look(point: Element) -> tuple[str, bool, int]:
+    """What a marker is without its colour."""
+    (shape,) = point.with_class("pine-mark-shape")
+    return shape.attributes["d"], "pine-hollow" in point.classes, len(point.with_class("pine-mark-dot"))
+
+
+def colour(point: Element) -> str:
+    (found,) = [name for name in point.classes if name.startswith("pine-series-")]
+    return found
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("vanilla", "nia", "pine", "calibration_first:pine"),
+        ("vanilla", "permutation_full:pine", "pride:pine", "of_no_table", "of_no_table_either"),
+        tuple(f"{wrapper}:pine" for wrapper in WRAPPERS),
+    ],
+)
+def test_methods_and_their_shuffles_have_markers_of_their_own(names: tuple[str, ...]) -> None:
+    """A shuffle has its method's colour, and is hollow; the first method has its marker of all figures."""
+    marks = [method_mark(name) for name in names]
+    series = [Series(name, (1.0, 2.0), mark) for name, mark in zip(names, marks, strict=True)]
+    levels = [Across(f"{name}, shuffled", 1.5, mark) for name, mark in zip(names, marks, strict=True)]
+    html = line_chart(series, ("1", "2"), x_title="slot", y_title="nats", levels=levels)
+    first = [points[0] for points in groups(html)]
+    assert len({look(point) for point in first}) == 2 * len(names)
+    methods, shuffles = first[: len(names)], first[len(names) :]
+    assert [colour(point) for point in methods] == [colour(point) for point in shuffles]
+    assert all("pine-hollow" in point.classes for point in shuffles)
+    alone = line_chart(series[:1], ("1", "2"), x_title="slot", y_title="nats")
+    assert look(groups(alone)[0][0]) == look(first[0])
+
+
+def test_no_two_methods_have_one_marker() -> None:
+    """By shape, fill and colour, each drawn alone."""
+    found = set()
+    for mark in range(NUM_MEASURED):
+        html = line_chart([Series("one", (1.0, 2.0), mark)], ("1", "2"), x_title="slot", y_title="nats")
+        (point, _) = groups(html)[0]
+        found.add((look(point), colour(point)))
+    assert len(found) == NUM_MEASURED
 
 
 @pytest.mark.parametrize("html", [lines((1.0, 2.0), (3.0, None)), strips((1.0, 2.0), (1.5, 1.5))])

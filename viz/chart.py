@@ -25,6 +25,9 @@ _LETTER = 7.2
 
 _LONGEST_LABEL = 34
 
+_LONGEST_NAME = 64
+"""Letters of a series, of which wrapped methods on shuffled documents have up to 61."""
+
 # Drawn around (0, 0). Colours of the same index are in figures.css, .pine-series-0 and so on.
 _MARKERS = (
     ("M-5 0a5 5 0 1 0 10 0a5 5 0 1 0 -10 0Z", ""),  # circle
@@ -36,6 +39,12 @@ _MARKERS = (
     ("M0 -6.5L6.2 -2L3.8 5.3H-3.8L-6.2 -2Z", "9 3 2 3 2 3"),  # pentagon
     ("M-6 -5L0 -2L6 -5V5L0 2L-6 5Z", "2 7"),  # bow
 )
+
+_FILLS = 3
+"""A shape is filled, hollow, or hollow with a dot."""
+
+_Look = tuple[str, bool, bool]
+"""What tells a marker without its colour: shape, whether it is hollow, whether it has a dot."""
 
 _LINE_LEFT, _LINE_TOP, _LINE_BOTTOM = 56, 34, 48
 _LINE_HEIGHT, _SMALLEST_WIDTH, _LARGEST_WIDTH, _SLOT_WIDTH = 230, 222, 1000, 44
@@ -77,7 +86,8 @@ class Series:
 class Across:
     """One value that stands for all labels of the x axis: a thin line across, with a hollow marker on it.
 
-    mark: index of the marker, that of the series it belongs to. interval: as those of a series.
+    mark: index of the marker of the series it belongs to, whose colour it has. interval: as those of a
+    series.
     """
 
     label: str
@@ -272,7 +282,7 @@ def _over_labels(
         low, high = (low, high) if low < high else (0.0, 1.0)
     ticks = nice_ticks(low, high, 5)
     names = [one.label for one in series] + [level.label for level in levels] + [area.label for area in areas]
-    labels = [shorten(name, _LONGEST_LABEL) for name in names]
+    labels = [shorten(name, _LONGEST_NAME) for name in names]
     x_names = [shorten(label, _LONGEST_LABEL) for label in x_labels] if has_bars else list(x_labels)
     count = len(x_labels)
     needed = [_LETTER * len(label) + 8 for label in x_names]
@@ -338,7 +348,15 @@ def _over_labels(
     ends = [points_of[max(points_of)] if points_of else None for points_of in points]
     middle = _LINE_TOP + height / 2
     wished = [middle if end is None else end.y for end in (*ends, *across, *(found[-1] for found in middles))]
+    if has_bars:
+        wished = [_LINE_TOP] * len(series)  # a legend, in the order of the bars
     label_ys = _apart(wished, _LINE_TOP, _LINE_TOP + height)
+    markers = _distinct(
+        [
+            *(_marker(one.mark) for one in series),
+            *(replace(_marker(level.mark), is_hollow=True, has_dot=False) for level in levels),
+        ]
+    )
     every = 1 if has_bars else math.ceil(max(needed) / (width / count))
     first_area = len(series) + len(levels)
     return render(
@@ -357,7 +375,7 @@ def _over_labels(
         lines=[
             _Line(
                 label=label,
-                marker=_marker(one.mark),
+                marker=marker,
                 paths=() if has_bars else _paths(points_of),
                 points=tuple(points_of.values()),
                 label_y=y,
@@ -369,12 +387,12 @@ def _over_labels(
                 if has_bars
                 else (),
             )
-            for one, label, points_of, y, end in zip(series, labels, points, label_ys, ends, strict=False)
+            for marker, label, points_of, y, end in zip(markers, labels, points, label_ys, ends, strict=False)
         ],
         levels=[
-            _Across(label=label, marker=replace(_marker(level.mark), is_hollow=True), end=end, label_y=y)
-            for level, label, end, y in zip(
-                levels, labels[len(series) :], across, label_ys[len(series) :], strict=False
+            _Across(label=label, marker=marker, end=end, label_y=y)
+            for marker, label, end, y in zip(
+                markers[len(series) :], labels[len(series) :], across, label_ys[len(series) :], strict=False
             )
         ],
         areas=[
@@ -524,10 +542,45 @@ def _inside(x: float, label: str, width: float) -> float:
 
 
 def _marker(mark: int) -> _Marker:
-    """The marker of that index; after eight they come again, hollow, and then with a dot in them."""
+    """The marker of that index.
+
+    After eight the shapes come again, hollow, and then with a dot in them. After all 24 they come in the next
+    colours, and then with the dashes of other shapes.
+    """
     again, kind = divmod(mark, len(_MARKERS))
-    shape, dashes = _MARKERS[kind]
-    return _Marker(shape, dashes, kind, is_hollow=again % 3 > 0, has_dot=again % 3 == 2)
+    fill, later = again % _FILLS, again // _FILLS
+    turn, dash = later % len(_MARKERS), later // len(_MARKERS)
+    return _Marker(
+        shape=_MARKERS[kind][0],
+        dashes=_MARKERS[(kind + dash) % len(_MARKERS)][1],
+        color=(kind + turn) % len(_MARKERS),
+        is_hollow=fill > 0,
+        has_dot=fill == 2,
+    )
+
+
+def _distinct(wished: Sequence[_Marker]) -> list[_Marker]:
+    """The same markers, told apart by shape and fill wherever that many can be.
+
+    Each stays as it is in all other figures, unless an earlier one here has its shape and fill. It then takes
+    some that nobody here has, hollow ones if it is hollow, and keeps its colour and dashes.
+    """
+    taken, seen, found = set(map(_look, wished)), set[_Look](), []
+    for marker in wished:
+        looks = map(_look, map(_marker, range(len(_MARKERS) * _FILLS)))
+        free = sorted(
+            (look for look in looks if look not in taken), key=lambda look: look[1] != marker.is_hollow
+        )
+        look = free[0] if free and _look(marker) in seen else _look(marker)
+        taken.add(look)
+        seen.add(look)
+        shape, is_hollow, has_dot = look
+        found.append(replace(marker, shape=shape, is_hollow=is_hollow, has_dot=has_dot))
+    return found
+
+
+def _look(marker: _Marker) -> _Look:
+    return marker.shape, marker.is_hollow, marker.has_dot
 
 
 def _runs(known: Iterable[int]) -> list[list[int]]:

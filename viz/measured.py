@@ -19,8 +19,9 @@ class MeasuredRow:
 
     values: mean in each order, mean: over all records, None where there are none or none can be read; shares
     of 0 to 1, or nats. interval: ends of the mean's 95 % interval, None before the end and where there are
-    too few rows. changed: of the examples `compared` in several orders those whose answer is not the same in
-    all; None where nothing is answered. unread: of the `answered` records those of which nothing can be read.
+    too few rows. changed: of the examples `compared`, legible in several orders, those whose answer is not
+    the same in all; None where nothing is answered. unread: of the `answered` records those of which nothing
+    can be read.
     """
 
     label: str

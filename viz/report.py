@@ -182,8 +182,7 @@ def _svg_file(chart: str, styles: str) -> str:
     kept += [
         (selector.strip(), body)
         for selector, body in rules
-        if re.search(r"\.pine-(chart[ -]|series-|interval|mark-shape|area-)", selector)
-        and ":" not in selector
+        if re.search(r"\.pine-(chart[ -]|series-|interval|mark-|area-)", selector) and ":" not in selector
     ]
     sheet = "\n".join(f"{selector} {{{body}}}" for selector, body in kept)
     sheet += "\nsvg { background: #ffffff; font-family: system-ui, sans-serif }"

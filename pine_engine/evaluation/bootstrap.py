@@ -10,7 +10,6 @@ about the bootstrap", for the reach.
 """
 
 import math
-from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -44,18 +43,18 @@ class Resamples:
         return np.concatenate(parts)
 
 
-def draw(strata: Sequence[Hashable], *, resamples: int = RESAMPLES, seed: int = SEED) -> Resamples:
-    """Resamples of len(strata) examples. Each stratum keeps its size: the subsets of data are no accident."""
+def draw(count: int, *, resamples: int = RESAMPLES, seed: int = SEED) -> Resamples:
+    """Resamples of so many examples, all together.
+
+    A subset does not keep its size: resampled within itself a small one hardly varies, and one of a single
+    example not at all.
+    """
     generator = np.random.default_rng(seed)
-    counts = np.zeros((resamples, len(strata)), dtype=np.uint16)
-    for stratum in dict.fromkeys(strata):
-        members = np.array([index for index, other in enumerate(strata) if other == stratum])
-        size = len(members)
-        for start in range(0, resamples, _AT_ONCE):
-            rows = min(_AT_ONCE, resamples - start)
-            drawn = generator.integers(size, size=(rows, size)) + size * np.arange(rows)[:, None]
-            times = np.bincount(drawn.ravel(), minlength=rows * size).reshape(rows, size)
-            counts[start : start + rows, members] = times
+    counts = np.zeros((resamples, count), dtype=np.uint16)
+    for start in range(0, resamples, _AT_ONCE):
+        rows = min(_AT_ONCE, resamples - start)
+        drawn = generator.integers(count, size=(rows, count)) + count * np.arange(rows)[:, None]
+        counts[start : start + rows] = np.bincount(drawn.ravel(), minlength=rows * count).reshape(rows, count)
     return Resamples(counts)
 
 

@@ -8,7 +8,7 @@ from pine_engine.evaluation.method_names import method_label
 from pine_engine.evaluation.results import Measure, MethodSummary
 from pine_engine.evaluation.runs import Run
 from pine_engine.evaluation.summary import KINDS, TaskSummary
-from pine_engine.evaluation.tables import KIND_LABELS, UNREAD, estimated
+from pine_engine.evaluation.tables import KIND_LABELS, estimated
 
 HEADS = ("run", "by", "method")
 
@@ -28,8 +28,8 @@ class Entry:
         return self.run.label, KIND_LABELS[self.measure.kind], method_label(self.method.method)
 
     def written(self, estimate: Estimate | None) -> str:
-        """An estimate in the unit of the measure; where no answer can be read, no number is one of it."""
-        return estimated(estimate, self.measure.kind) if self.measure.is_read else UNREAD
+        """An estimate in the unit of the measure."""
+        return estimated(estimate, self.measure.kind)
 
     def arrangement(self, name: str) -> Estimate | None:
         """The value in that arrangement, None if it was not measured."""
@@ -44,6 +44,14 @@ def entries(task: str, runs: Sequence[Run]) -> Iterator[Entry]:
                 measure = method.measure(kind)
                 if measure is not None:
                     yield Entry(run, summary, method, measure)
+
+
+def not_drawn(rows: Sequence[Entry]) -> list[str]:
+    """A sentence that names the methods of which a figure has nothing; with runs if there are several."""
+    has_runs = len({row.run.label for row in rows}) > 1
+    unread = [(method_label(row.method.method), row.run.label) for row in rows if not row.measure.is_read]
+    names = [f"{method} ({run})" if has_runs else method for method, run in unread]
+    return [f"No answer can be read, and none is drawn, of: {'; '.join(names)}."] if names else []
 
 
 def summaries(task: str, runs: Sequence[Run]) -> Iterator[tuple[Run, TaskSummary]]:

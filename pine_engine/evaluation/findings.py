@@ -55,11 +55,8 @@ def _of_kind(summary: TaskSummary, kind: Kind) -> Iterator[str]:
             yield from _unread(name, measures[name], get_task(summary.task))
             if measures[name].is_legible:
                 yield _over_orders(name, measures[name])
-    others = [
-        one
-        for one in differences_of(summary, kind, SUBJECT)
-        if measures[SUBJECT].is_legible and measures[one.than].is_legible
-    ]
+    every = differences_of(summary, kind, SUBJECT)
+    others = [one for one in every if measures[SUBJECT].is_legible and measures[one.than].is_legible]
     yield from (
         f"{subject} less {method_label(BASELINE)}: {_told(one)}." for one in others if one.than == BASELINE
     )
@@ -67,7 +64,8 @@ def _of_kind(summary: TaskSummary, kind: Kind) -> Iterator[str]:
     if losses:
         yield f"{subject} loses to {'; '.join(f'{method_label(one.than)} ({_told(one)})' for one in losses)}."
     elif others:
-        yield f"No other method here has a higher mean than {subject}."
+        legible = "" if len(others) == len(every) else " whose answers can mostly be read"
+        yield f"No other method here{legible} has a higher mean than {subject}."
 
 
 def _unread(name: str, measure: Measure, task: Task) -> Iterator[str]:
@@ -94,6 +92,9 @@ def _over_orders(name: str, measure: Measure) -> str:
     low, high = values[measure.worst], values[measure.best]
     if low != high:
         said += f", from {low} ({measure.worst}) to {high} ({measure.best})"
+    unread = [one.name for one in measure.arrangements if not one.value.is_read]
+    if unread:
+        said += f"; none can be read in {', '.join(unread)}"
     swapped = {one.name: one.changed for one in measure.arrangements if one.name in SWAPS}
     changes = [
         f"{quantity(changed.mean, measure.kind)} % when {SWAPS[swap]} are swapped"

@@ -9,8 +9,9 @@ The rule, by what the numbers are:
 - Numbers without bounds, log-probabilities and seconds, and ratios: the bootstrap of bootstrap.py, and for
   fewer than FEWEST examples none.
 
-Methods and orders stay paired: a difference is taken example by example, and then has an interval. The
-subsets of a section count as drawn with their examples: a little wider than their fixed numbers would be.
+Methods and orders stay paired: a difference is taken example by example, and then has an interval. In
+both the subsets of a section count as drawn with their examples: a little wider than their fixed numbers
+would be.
 
 Sources: Wilson 1927; Brown, Cai and DasGupta 2001, "Interval estimation for a binomial proportion"; Kish
 1965, "Survey sampling", for the effective number.
@@ -32,10 +33,14 @@ FEWEST = 10
 """Examples below which resampling them says nothing."""
 
 Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 
 class Estimate(BaseModel):
-    """A number over n examples, and the ends of its interval; None for both where there are too few."""
+    """A number over n examples, and the ends of its interval; None for both where there are too few.
+
+    is_read: False where it is the score of answers of which none can be read.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -43,6 +48,7 @@ class Estimate(BaseModel):
     low: float | None
     high: float | None
     n: int
+    is_read: bool = True
 
     @property
     def interval(self) -> tuple[float, float] | None:

@@ -14,8 +14,8 @@ OVER_ORDERS = "mean over orders"
 
 SCENARIOS_NOTE = (
     "“Better answer is A”: it stands first and bears that letter. A verdict changes if it names the other "
-    "answer once both are swapped, with their letters; that row has the share of such pairs, of those with a "
-    "verdict that can be read."
+    "answer once both are swapped, with their letters; that row has the share of such pairs, of those "
+    "of which both verdicts can be read."
 )
 
 
@@ -39,7 +39,7 @@ class ScenarioRow:
     def counted(self, estimate: Estimate | None) -> str:
         """With n, where it is another in each column."""
         written = self.entry.written(estimate)
-        if estimate is None or not self.entry.measure.is_read:
+        if estimate is None or not estimate.is_read:
             return written
         return f"{written}, n = {estimate.n}"
 
@@ -180,9 +180,10 @@ def position_bias(task: str, runs: Sequence[Run]) -> Table | None:
         heads=len(HEADS) + 1,
         note=(
             "A verdict is the answer that it names, whatever letter that bears. It is compared where the "
-            "answers stand otherwise than in the data. segments-swapped moves the answers and leaves them "
-            "their letters, labels-swapped the other way round, swapped does both, as a user would. A method "
-            "without position bias has 0.0 under segments-swapped; under the others its documents have "
-            "another text. “Names the first”: the answer that stands first, whatever its letter."
+            "answers stand otherwise than in the data, and both verdicts can be read. segments-swapped moves "
+            "the answers and leaves them their letters, labels-swapped the other way round, swapped does "
+            "both, as a user would. A method without position bias has 0.0 under segments-swapped; under the "
+            "others its documents have another text. “Names the first”: the answer that stands first, "
+            "whatever its letter."
         ),
     )

@@ -1,6 +1,7 @@
 """What a method achieves by one kind of number: over all orders, in each order, and for each gold slot."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from statistics import fmean
 
 from pine_engine.evaluation.grid import Column
@@ -15,10 +16,9 @@ from pine_engine.evaluation.verdicts import (
     first_document,
     is_as_stored,
     named_document,
-    number,
     said,
 )
-from pine_engine.evaluation.view import View, finite, sure
+from pine_engine.evaluation.view import View, sure
 
 
 def measure_of(view: View) -> Measure:
@@ -27,36 +27,48 @@ def measure_of(view: View) -> Measure:
     found = {
         name: value
         for place, name in enumerate(grid.arrangements)
-        if (value := view.mean(values[:, place])) is not None
+        if (value := view.mean(values[:, place], read=view.read[:, place])) is not None
     }
+    # Those that the mean is over; of the others, an order in which none can be read has no accuracy.
+    averaged = [
+        name
+        for place, name in enumerate(grid.arrangements)
+        if name in found and view.averaged[:, place].any()
+    ]
+    compared = [name for name in averaged if found[name].is_read] or averaged
+    over_orders = partial(view.mean, read=view.read_in_orders)
     slots = by_slot(view.columns, view.kind)
     weights = subset_weights(view.grid)
     old_weights = old_subset_weights(weights)
     (sections, total), (old_sections, old_total) = section_values(
-        view, view.over_orders, weights, old_weights
+        view, view.over_orders, view.read_in_orders, weights, old_weights
     )
     return Measure(
         kind=view.kind,
-        mean=sure(view.mean(view.over_orders)),
+        mean=sure(over_orders(view.over_orders)),
         arrangements=tuple(
             ArrangementValue(name=name, value=value, **_answers(view, name)) for name, value in found.items()
         ),
-        worst=min(found, key=lambda name: found[name].mean),
-        best=max(found, key=lambda name: found[name].mean),
-        worst_case=sure(view.mean([min(row, default=None) for row in finite(values)])),
-        best_case=sure(view.mean([max(row, default=None) for row in finite(values)])),
+        worst=min(compared, key=lambda name: found[name].mean),
+        best=max(compared, key=lambda name: found[name].mean),
+        worst_case=sure(over_orders(min(row, default=None) for row in view.in_orders)),
+        best_case=sure(over_orders(max(row, default=None) for row in view.in_orders)),
         changed=_changed(view),
         unread=None if view.kind == "logprob" else view.mean(_over_averaged(view, _is_unread)),
         read=None if view.kind == "logprob" else view.mean(_over_averaged(view, _number_if_read)),
         slots=tuple(
-            SlotValue(num_documents=one.num_documents, slot=slot, value=sure(view.mean(one.values[:, place])))
+            SlotValue(
+                num_documents=one.num_documents,
+                slot=slot,
+                value=sure(view.mean(one.values[:, place], read=one.read[:, place])),
+            )
             for one in slots
             for place, slot in enumerate(one.slots)
         ),
         shuffles=tuple(
             ShuffleValue(num_documents=one.num_documents, value=value)
             for one in slots
-            if (value := view.mean(one.shuffled)) is not None
+            if (value := view.mean(one.shuffled, read=one.shuffles_read)) is not None
         ),
         sections=sections,
         total=total,
@@ -88,7 +100,7 @@ def _is_unread(view: View, record: Record) -> float:
 
 
 def _number_if_read(view: View, record: Record) -> float | None:
-    return None if _is_unread(view, record) else number(record, view.kind)
+    return view.number(record) if view.reads(record) else None
 
 
 def _answers(view: View, name: str) -> dict[str, Estimate | None]:

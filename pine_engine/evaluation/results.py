@@ -16,7 +16,7 @@ class ArrangementValue(Frozen):
     """A method in one arrangement.
 
     value: mean score, 0 to 1, or mean log-probability in nats. changed: share of examples with another answer
-    than as stored, of those that stand otherwise here and where one of both can be read; None if none does,
+    than as stored, of those that stand otherwise here and where both can be read; None if none does,
     if the stored order was not measured, and for log-probabilities. unread: share of answers in which the
     task reads nothing. says_a, says_first: of a task with letters, the share of examples where the answer is
     the letter A, and where it is the document in the first slot, whatever its letter.
@@ -79,10 +79,11 @@ class Measure(Frozen):
     """A method by one kind of number: a share of 0 to 1, or nats for log-probabilities.
 
     mean: over the arrangements of each example, each order of the same texts once; those drawn at random only
-    if there are no others. worst, best: arrangements by name. worst_case, best_case: the mean of each
-    example's own worst and best arrangement. changed: share of examples whose answer is not the same in all
-    arrangements, where one of them can be read; None if there is only one arrangement. unread: share of
-    answers in which the task reads nothing, over the same arrangements as mean; read: the mean of the others
+    if there are no others. worst, best: of those arrangements, by name, where any answer can be read.
+    worst_case, best_case: the mean of each example's own worst and best arrangement. changed: share of
+    examples whose answer is not the same in all arrangements, of those with two answers or more that can be
+    read, which alone are compared; None if there are none. unread: share of answers in which the task reads
+    nothing, over the same arrangements as mean; read: the mean of the others
     alone, None if there are none; both None for log-probabilities. total: the plain mean of the sections.
     sections_v0_1_1, total_v0_1_1: the same with the weights of RewardBench 0.1.1, which the paper used; empty
     and None if those are no others. scenarios: of a judge of pairs, those that were measured.
@@ -109,7 +110,7 @@ class Measure(Frozen):
     @property
     def is_read(self) -> bool:
         """Whether any of its answers can be read; if none can, its score is what the task gives for that."""
-        return self.unread is None or self.unread.mean < 1
+        return self.mean.is_read
 
     @property
     def is_legible(self) -> bool:

@@ -11,19 +11,17 @@ import numpy as np
 
 from pine_engine.evaluation.arrangements import is_drawn
 from pine_engine.evaluation.grid import Column
+from pine_engine.evaluation.intervals import Flags
 from pine_engine.evaluation.published import BOTH, CHANGED, FIRST, SECOND, SHUFFLED
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.results import Scenario
 from pine_engine.evaluation.sections import Weights, section_values
 from pine_engine.evaluation.slots import by_gold_slot
-from pine_engine.evaluation.verdicts import differ, number
+from pine_engine.evaluation.verdicts import differ
 from pine_engine.evaluation.view import View
 
-OfPair = Callable[[View, Column, dict[int, Record]], float | None]
-"""What a scenario says of one pair: a score, 0 or 1, or nats; None if it was not measured.
-
-It is given all records of the pair, and those by slot of the better answer, if there are both.
-"""
+Placed = dict[int, Record]
+"""Of a pair that was judged in both orders, the records by slot of the better answer; else empty."""
 
 
 def scenario_values(view: View, weights: Weights, old_weights: Weights) -> tuple[Scenario, ...]:
@@ -37,13 +35,24 @@ def scenario_values(view: View, weights: Weights, old_weights: Weights) -> tuple
     placed = [by_gold_slot(column) for column in view.columns]
     pairs = [(column, of_slot if of_slot.keys() == {0, 1} else {})
              for column, of_slot in zip(view.columns, placed, strict=True)]  # fmt: skip
+    scored = {name: [records_of(*pair) for pair in pairs] for name, records_of in _SCORED.items()}
+    told: dict[str, tuple[list[float | None], Flags | None]] = {
+        name: (
+            [_mean(view, one) for one in records],
+            np.array([any(map(view.reads, one)) for one in records]),
+        )
+        for name, records in scored.items()
+    }
+    told[CHANGED] = [_changes(view, of_slot) for _, of_slot in pairs], None
     found = []
-    for name, of_pair in _ROWS.items():
-        values = np.array([of_pair(view, column, of_slot) for column, of_slot in pairs], dtype=np.float64)
-        value = view.mean(values)
+    for name, (of_pairs, read) in told.items():
+        values = np.array(of_pairs, dtype=np.float64)
+        value = view.mean(values, read=read)
         if value is None:
             continue
-        (sections, total), (old_sections, old_total) = section_values(view, values, weights, old_weights)
+        (sections, total), (old_sections, old_total) = section_values(
+            view, values, read, weights, old_weights
+        )
         found.append(
             Scenario(
                 name=name,
@@ -58,20 +67,20 @@ def scenario_values(view: View, weights: Weights, old_weights: Weights) -> tuple
 
 
 def _mean(view: View, records: Iterable[Record]) -> float | None:
-    values = [value for record in records if (value := number(record, view.kind)) is not None]
+    values = [value for record in records if (value := view.number(record)) is not None]
     return fmean(values) if values else None
 
 
-def _changes(view: View, _: Column, placed: dict[int, Record]) -> float | None:
+def _changes(view: View, placed: Placed) -> float | None:
     if view.kind == "logprob" or not placed:
         return None
     return differ([placed[0], placed[1]], view.kind, view.task)
 
 
-_ROWS: dict[str, OfPair] = {
-    FIRST: lambda view, _, placed: _mean(view, [placed[0]] if placed else []),
-    SECOND: lambda view, _, placed: _mean(view, [placed[1]] if placed else []),
-    BOTH: lambda view, _, placed: _mean(view, placed.values()),
-    SHUFFLED: lambda view, column, _: _mean(view, [column[name] for name in column if is_drawn(name)]),
-    CHANGED: _changes,
+_SCORED: dict[str, Callable[[Column, Placed], list[Record]]] = {
+    FIRST: lambda _, placed: [placed[0]] if placed else [],
+    SECOND: lambda _, placed: [placed[1]] if placed else [],
+    BOTH: lambda _, placed: list(placed.values()),
+    SHUFFLED: lambda column, _: [column[name] for name in column if is_drawn(name)],
 }
+"""Which records of a pair a scenario scores."""

@@ -1,10 +1,9 @@
 """The sections of a judge's data set: means of their subsets by weight, as in RewardBench."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pine_engine.evaluation.grid import Grid
-from pine_engine.evaluation.intervals import Estimate, Floats
+from pine_engine.evaluation.intervals import Estimate, Flags, Floats
 from pine_engine.evaluation.results import Section, Subset
 from pine_engine.evaluation.rewardbench import SUBSETS, find_subset
 from pine_engine.evaluation.view import View, sure
@@ -41,17 +40,17 @@ Sections = tuple[tuple[Section, ...], Estimate | None]
 """Sections, and their plain mean if there are several."""
 
 
-def section_values(view: View, values: Floats, *several: Weights) -> list[Sections]:
+def section_values(view: View, values: Floats, read: Flags | None, *several: Weights) -> list[Sections]:
     """The sections by each of the weights; none by empty ones.
 
-    values: (n,), one for each example, NaN where it has none.
+    values: (n,), one for each example, NaN where it has none. read: as for View.mean.
     Source: RewardBench, specification 9.1.
     """
     of_subset: dict[tuple[str, str], list[int]] = {}
     for row, one in enumerate(view.grid.some_records()):
         if one.section is not None and np.isfinite(values[row]):
             of_subset.setdefault((one.section, one.subset or ""), []).append(row)
-    means = {names: sure(view.mean(_only(values, rows))) for names, rows in of_subset.items()}
+    means = {names: sure(view.mean(_only(values, rows), read=read)) for names, rows in of_subset.items()}
 
     def weighed(weights: Weights) -> Sections:
         found = {names: weight for names, weight in weights.items() if names in of_subset and weight}
@@ -66,20 +65,20 @@ def section_values(view: View, values: Floats, *several: Weights) -> list[Sectio
             sections.append(
                 Section(
                     name=name,
-                    value=sure(view.mean(_only(values, share > 0), share)),
+                    value=sure(view.mean(_only(values, share > 0), share, read=read)),
                     subsets=tuple(
                         Subset(name=names[1], weight=float(weight), value=means[names])
                         for names, weight in subsets.items()
                     ),
                 )
             )
-        total = view.mean(_only(values, whole > 0), whole) if len(sections) > 1 else None
+        total = view.mean(_only(values, whole > 0), whole, read=read) if len(sections) > 1 else None
         return tuple(sections), total
 
     return [weighed(weights) for weights in several]
 
 
-def _only(values: Floats, rows: list[int] | NDArray[np.bool_]) -> Floats:
+def _only(values: Floats, rows: list[int] | Flags) -> Floats:
     """These rows, and NaN in all others."""
     kept: Floats = np.full(len(values), np.nan)
     kept[rows] = values[rows]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pine_engine.evaluation.cost import BASELINE
-from pine_engine.evaluation.entries import HEADS, Entry, entries, from_to
+from pine_engine.evaluation.entries import HEADS, Entry, entries, from_to, not_drawn
 from pine_engine.evaluation.intervals import Estimate
 from pine_engine.evaluation.method_names import method_label, method_mark
 from pine_engine.evaluation.results import Measure, SlotValue
@@ -67,18 +67,22 @@ def slot_curves(task: str, runs: Sequence[Run]) -> tuple[Curve, ...]:
     """A line per method over the slots of the gold document, a curve per run, size and kind of number.
 
     What a method has on shuffled documents is a level of its own, as the dashed lines of the paper's
-    Figure 4; where no order changes anything it lies on the method's line, and is not drawn again.
+    Figure 4; where no order changes anything it lies on the method's line, and is not drawn again. The score
+    of answers of which none can be read is no accuracy, and is not drawn.
     """
     curves, areas = [], []
     for number, run in enumerate(runs, start=1):
         rows = list(entries(task, [run]))
         for kind in KINDS:
-            of_kind = [row for row in rows if row.measure.kind == kind]
+            all_of_kind = [row for row in rows if row.measure.kind == kind]
+            of_kind = [row for row in all_of_kind if row.measure.is_read]
             sizes = sorted({one.num_documents for row in of_kind for one in row.measure.slots})
             for size in sizes:
                 slots = {
-                    row.method.method: [one for one in row.measure.slots if one.num_documents == size]
+                    row.method.method: found
                     for row in of_kind
+                    if (found := [one for one in row.measure.slots if one.num_documents == size])
+                    and any(one.value.is_read for one in found)
                 }
                 places = sorted({one.slot for values in slots.values() for one in values})
                 if size < SMALLEST_CURVE or len(places) < 2:
@@ -86,6 +90,7 @@ def slot_curves(task: str, runs: Sequence[Run]) -> tuple[Curve, ...]:
                 levels = tuple(level for row in of_kind if (level := _level(row, size)) is not None)
                 lines = tuple(_line(name, kind, places, values) for name, values in slots.items())
                 notes = [SHUFFLES_ARE_LEVELS] if levels else []
+                notes += not_drawn(all_of_kind)
                 if not any(any(line.intervals) for line in lines):
                     notes.insert(0, "Too few examples for intervals.")
                 curve = Curve(
@@ -130,7 +135,7 @@ def _with_areas(curve: Curve, vanilla: Line, alone: Line) -> Curve:
 
 def _line(method: str, kind: Kind, places: Sequence[int], values: Sequence[SlotValue]) -> Line:
     by_slot = {one.slot: one.value for one in values}
-    found = [by_slot.get(slot) for slot in places]
+    found = [one if (one := by_slot.get(slot)) and one.is_read else None for slot in places]
     return Line(
         label=method_label(method),
         mark=method_mark(method),
@@ -142,8 +147,10 @@ def _line(method: str, kind: Kind, places: Sequence[int], values: Sequence[SlotV
 def _level(row: Entry, size: int) -> Level | None:
     """What the method has on shuffled documents, None if that is what it has in every slot."""
     shuffled, kind = _shuffled(row.measure, size), row.measure.kind
-    in_slots = (one.value.mean for one in row.measure.slots if one.num_documents == size)
-    if shuffled is None or is_alike(in_slots, shuffled.mean):
+    in_slots = (one.value for one in row.measure.slots if one.num_documents == size)
+    if shuffled is None or not shuffled.is_read:
+        return None
+    if is_alike((value.mean for value in in_slots if value.is_read), shuffled.mean):
         return None
     return Level(
         label=f"{method_label(row.method.method)}, shuffled",

@@ -15,12 +15,16 @@ import numpy as np
 
 from pine_engine.evaluation.arrangements import Places, is_drawn, labels_go_with_places
 from pine_engine.evaluation.grid import Column
-from pine_engine.evaluation.intervals import Floats
+from pine_engine.evaluation.intervals import Flags, Floats
 from pine_engine.evaluation.records import Record
-from pine_engine.evaluation.verdicts import Kind, number
+from pine_engine.evaluation.verdicts import Kind, is_read, number
+from pine_engine.tasks import get_task
 
-Others = dict[Places, dict[int, float]]
-"""Of one example: by the order of its other documents, the value in each slot."""
+Told = tuple[float, bool]
+"""A value, and whether the answer that it scores can be read."""
+
+Others = dict[Places, dict[int, Told]]
+"""Of one example: by the order of its other documents, what it has in each slot."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +32,16 @@ class BySlot:
     """The examples of one size. slots: (s,), counted from 0.
 
     values: (n, s), a row for each example of any size; shuffled: (n,), its mean over its shuffles. NaN for
-    those of another size, without such a document, or without a shuffle.
+    those of another size, without such a document, or without a shuffle. read, shuffles_read: of the
+    same shapes, whether any of the answers behind such a value can be read.
     """
 
     num_documents: int
     slots: tuple[int, ...]
     values: Floats
     shuffled: Floats
+    read: Flags
+    shuffles_read: Flags
 
 
 def by_slot(columns: Sequence[Column], kind: Kind) -> list[BySlot]:
@@ -52,11 +59,13 @@ def by_slot(columns: Sequence[Column], kind: Kind) -> list[BySlot]:
         if not slots:
             continue
         values, shuffled = np.full((len(columns), len(slots)), np.nan), np.full(len(columns), np.nan)
+        read, shuffles_read = np.zeros(values.shape, dtype=bool), np.zeros(shuffled.shape, dtype=bool)
         for row, others in rows.items():
             kept = [of_slot for of_slot in others.values() if of_slot.keys() >= set(slots)]
-            values[row] = [fmean(of_slot[slot] for of_slot in kept) for slot in slots]
-            shuffled[row] = _over_shuffles(columns[row], kind)
-        tables.append(BySlot(size, slots, values, shuffled))
+            means = [_mean(of_slot[slot] for of_slot in kept) for slot in slots]
+            values[row], read[row] = zip(*means, strict=True)
+            shuffled[row], shuffles_read[row] = _mean(_shuffles(columns[row], kind))
+        tables.append(BySlot(size, slots, values, shuffled, read, shuffles_read))
     return tables
 
 
@@ -80,10 +89,10 @@ def by_gold_slot(column: Column) -> dict[int, Record]:
 def _by_others(column: Column, kind: Kind) -> Others:
     found: Others = {}
     for record in _fixed(column):
-        value, gold = number(record, kind), record.gold_slot
-        if gold is not None and value is not None:
+        told, gold = _told(record, kind), record.gold_slot
+        if gold is not None and told is not None:
             others = tuple(record.entered[place] for slot, place in enumerate(record.order) if slot != gold)
-            found.setdefault(others, {}).setdefault(gold, value)
+            found.setdefault(others, {}).setdefault(gold, told)
     return found
 
 
@@ -96,9 +105,17 @@ def _fixed(column: Column) -> list[Record]:
     ]
 
 
-def _over_shuffles(column: Column, kind: Kind) -> float:
-    """The mean over its shuffles, NaN if there are none."""
-    values = [
-        value for name in column if is_drawn(name) and (value := number(column[name], kind)) is not None
-    ]
-    return fmean(values) if values else np.nan
+def _shuffles(column: Column, kind: Kind) -> list[Told]:
+    return [told for name in column if is_drawn(name) and (told := _told(column[name], kind)) is not None]
+
+
+def _told(record: Record, kind: Kind) -> Told | None:
+    value = number(record, kind)
+    return None if value is None else (value, is_read(record, kind, get_task(record.task)))
+
+
+def _mean(told: Iterable[Told]) -> Told:
+    """Their mean, and whether any can be read; NaN if there are none."""
+    values = list(told)
+    mean = fmean(value for value, _ in values) if values else np.nan
+    return mean, any(read for _, read in values)

@@ -69,7 +69,7 @@ def _summarize_task(records: Sequence[Record], resamples: int, seed: int) -> Tas
             "`evaluate`, or look at the errors in its records"
         )
     some = grid.some_records()
-    drawn = draw([(record.section, record.subset) for record in some], resamples=resamples, seed=seed)
+    drawn = draw(len(grid.examples), resamples=resamples, seed=seed)
     task = get_task(grid.task)
     views = [
         view

@@ -135,7 +135,12 @@ def quantity(value: float, kind: Kind) -> str:
 
 
 def estimated(estimate: Estimate | None, kind: Kind = "generated") -> str:
-    """The mean with the ends of its interval, if it has one: "62.5 (58.0 to 66.9)"."""
+    """The mean with the ends of its interval, if it has one: "62.5 (58.0 to 66.9)".
+
+    A score of answers of which none can be read is none.
+    """
+    if estimate is not None and not estimate.is_read:
+        return UNREAD
     return NONE if estimate is None else _with_ends(estimate, lambda value: quantity(value, kind))
 
 

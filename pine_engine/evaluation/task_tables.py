@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 
 from pine_engine.evaluation.cost import BASELINE
-from pine_engine.evaluation.entries import HEADS, Entry, entries, from_to, summaries
+from pine_engine.evaluation.entries import HEADS, Entry, entries, from_to, not_drawn, summaries
 from pine_engine.evaluation.method_names import method_label, method_mark, method_place
 from pine_engine.evaluation.runs import Run
 from pine_engine.evaluation.tables import (
     NONE,
-    UNREAD,
     Curve,
     Line,
     Table,
@@ -137,16 +136,19 @@ def cost_results(task: str, runs: Sequence[Run]) -> Table:
 def accuracy_bars(task: str, runs: Sequence[Run]) -> tuple[Curve, ...]:
     """A group of bars for each run, a bar for each method, where no slot tells documents apart.
 
-    So for math, as the paper's Figure 5; answers of which none can be read have no bar.
+    So for math, as the paper's Figure 5; answers of which none can be read have no bar, and a method that has
+    none at all is named in the note alone.
     """
     found = [row for row in entries(task, runs) if row.measure.kind == "generated"]
-    if not found or any(row.measure.slots for row in found):
+    if not any(row.measure.is_read for row in found) or any(row.measure.slots for row in found):
         return ()
     groups = tuple(dict.fromkeys(row.run.label for row in found))
     lines = []
     for method in sorted({row.method.method for row in found}, key=method_place):
         own = {row.run.label: row.measure for row in found if row.method.method == method}
         means = [own[label].mean if label in own and own[label].is_read else None for label in groups]
+        if not any(means):
+            continue
         lines.append(
             Line(
                 label=method_label(method),
@@ -166,17 +168,19 @@ def accuracy_bars(task: str, runs: Sequence[Run]) -> tuple[Curve, ...]:
         places=groups,
         lines=tuple(lines),
         has_bars=True,
+        note=" ".join(not_drawn(found)),
     )
     return (curve,)
 
 
 def _at(entry: Entry, arrangement: str) -> str:
     """The value in one arrangement, with its name if there are others."""
-    if not entry.measure.is_read:
-        return UNREAD
-    is_one = len({one.value.mean for one in entry.measure.arrangements}) == 1
-    name = "all alike" if is_one else arrangement
-    return f"{name}: {entry.written(entry.arrangement(arrangement))}"
+    value = entry.arrangement(arrangement)
+    if value is None or not value.is_read:
+        return entry.written(value)
+    compared = [found for name in entry.task.averaged if (found := entry.arrangement(name)) is not None]
+    is_one = len({(one.mean, one.is_read) for one in compared}) == 1
+    return f"{'all alike' if is_one else arrangement}: {entry.written(value)}"
 
 
 def _gain(entry: Entry) -> str:
@@ -200,6 +204,7 @@ def _about_mean(task: str, runs: Sequence[Run]) -> str:
         which = " ".join(f"Mean of {label} over: {names}." for label, names in said.items())
     return (
         f"{which} Each order of the same documents counts once, and a shuffle only where there is nothing "
-        "else. An answer changes if it is not the same in all orders; an example of which no answer can be "
-        "read does not count there. In parentheses 95 % intervals, see “How to read it”."
+        "else. An answer changes if it is not the same in all orders; only answers that can "
+        "be read are compared, and an example with fewer than two of them does not count there. In "
+        "parentheses 95 % intervals, see “How to read it”."
     )

@@ -4,13 +4,15 @@ from collections.abc import Sequence
 from typing import Literal
 
 from pine_engine.evaluation.records import Record
+from pine_engine.permutation import TIE
 from pine_engine.tasks import Task
 
 Kind = Literal["generated", "chosen", "logprob"]
 """Where a number is from: the generated answer, the most likely of the task's choices, or the log-probability
 of the first accepted answer."""
 
-UNREAD = "nothing that can be read"
+NEITHER = TIE
+"""What a method says whose choices are equally likely: none of them."""
 
 
 def number(record: Record, kind: Kind) -> float | None:
@@ -27,28 +29,34 @@ def said(record: Record, kind: Kind, task: Task) -> str | None:
     if kind == "generated":
         return record.parsed
     if kind == "chosen" and record.choice_logprobs:
-        return task.parse(max(record.choice_logprobs, key=record.choice_logprobs.__getitem__))
+        largest = max(record.choice_logprobs.values())
+        likely = [choice for choice, logprob in record.choice_logprobs.items() if logprob == largest]
+        return task.parse(likely[0]) if len(likely) == 1 else NEITHER
     return None
 
 
-def meant(record: Record, kind: Kind, task: Task) -> str:
-    """The answer in words that are the same in all arrangements.
+def is_read(record: Record, kind: Kind, task: Task) -> bool:
+    """Whether its number says anything: not if it scores an answer in which the task reads nothing."""
+    return kind == "logprob" or said(record, kind, task) is not None
 
-    With letters: the stored document that the letter stands for. Without: what the task reads, and the text
-    where it can read nothing.
+
+def meant(record: Record, kind: Kind, task: Task) -> str | None:
+    """The answer in words that are the same in all arrangements; None if it cannot be read.
+
+    With letters: the stored document that the letter stands for, or NEITHER. Without: what the task reads.
     """
     answer = said(record, kind, task)
-    if task.has_letters:
-        named = named_document(record, answer)
-        return UNREAD if named is None else f"document {named}"
-    return answer if answer is not None else record.text or ""
+    named = named_document(record, answer) if task.has_letters else None
+    return answer if named is None else f"document {named}"
 
 
 def differ(records: Sequence[Record], kind: Kind, task: Task) -> bool | None:
-    """Whether an example's answers in several arrangements are not all the same; None if none can be read."""
-    if all(said(record, kind, task) is None for record in records):
-        return None
-    return len({meant(record, kind, task) for record in records}) > 1
+    """Whether an example's answers in several arrangements are not all the same.
+
+    Those that can be read are compared; None if these are fewer than two.
+    """
+    read = [answer for record in records if (answer := meant(record, kind, task)) is not None]
+    return len(set(read)) > 1 if len(read) > 1 else None
 
 
 def named_document(record: Record, answer: str | None) -> int | None:

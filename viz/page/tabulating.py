@@ -11,7 +11,7 @@ from pine_engine.evaluation.records import Key, Record
 from pine_engine.evaluation.slots import BySlot, by_slot, is_alike
 from pine_engine.evaluation.summary import KINDS, Summary
 from pine_engine.evaluation.tables import scale
-from pine_engine.evaluation.verdicts import Kind, differ, number, said
+from pine_engine.evaluation.verdicts import Kind, differ, is_read, number
 from pine_engine.measured import measured_method
 from pine_engine.tasks import get_task
 from viz.chart import Across, Series
@@ -81,7 +81,11 @@ def slot_curves(records: Sequence[Record], planned: Collection[Key], setting: st
     }
     curves = []
     for size in sorted({size for tables in found.values() for size in tables}):
-        tables = {method: of_size[size] for method, of_size in found.items() if size in of_size}
+        tables = {
+            method: of_size[size]
+            for method, of_size in found.items()
+            if size in of_size and of_size[size].read.any()
+        }
         slots = tuple(sorted({slot for table in tables.values() for slot in table.slots}))
         levels = (_level(method, table, kind) for method, table in tables.items())
         if len(slots) > 1:
@@ -99,16 +103,23 @@ def slot_curves(records: Sequence[Record], planned: Collection[Key], setting: st
 
 
 def _line(method: str, table: BySlot, slots: Sequence[int], kind: Kind) -> Series:
-    means = dict(zip(table.slots, (scale(kind) * np.nanmean(table.values, axis=0)).tolist(), strict=True))
+    means = {slot: scale(kind) * mean for slot, mean in _means(table).items()}
     return Series(method_label(method), tuple(means.get(slot) for slot in slots), method_mark(method))
 
 
+def _means(table: BySlot) -> dict[int, float]:
+    """By slot, where any answer can be read."""
+    means = np.nanmean(table.values, axis=0).tolist()
+    read = np.asarray(table.read.any(axis=0))
+    return {slot: mean for slot, mean, shown in zip(table.slots, means, read, strict=True) if shown}
+
+
 def _level(method: str, table: BySlot, kind: Kind) -> Across | None:
-    """What the method has on shuffled documents, None if it was not measured, or is so in every slot."""
-    if not np.isfinite(table.shuffled).any():
+    """What the method has on shuffled documents, None if none can be read, or it has that in every slot."""
+    if not table.shuffles_read.any():
         return None
     shuffled = float(np.nanmean(table.shuffled))
-    if is_alike(np.nanmean(table.values, axis=0), shuffled):
+    if is_alike(_means(table).values(), shuffled):
         return None
     return Across(f"{method_label(method)}, shuffled", scale(kind) * shuffled, method_mark(method))
 
@@ -153,7 +164,7 @@ def _row(
         interval=estimate.interval if estimate else None,
         changed=None if kind == "logprob" else changed,
         compared=compared,
-        unread=sum(not _is_read(record, kind) for record in answered),
+        unread=sum(not is_read(record, kind, get_task(record.task)) for record in answered),
         answered=len(answered),
     )
 
@@ -161,17 +172,13 @@ def _row(
 def _mean(records: Iterable[Record], kind: Kind) -> float | None:
     """The mean of the records that have such a number, None if none has, or none can be read."""
     found = [(value, record) for record in records if (value := number(record, kind)) is not None]
-    if not any(_is_read(record, kind) for _, record in found):
+    if not any(is_read(record, kind, get_task(record.task)) for _, record in found):
         return None
     return fmean(value for value, _ in found)
 
 
-def _is_read(record: Record, kind: Kind) -> bool:
-    return kind == "logprob" or said(record, kind, get_task(record.task)) is not None
-
-
 def _changes(records: Sequence[Record], kind: Kind) -> tuple[int, int]:
-    """Of one method: examples answered in several orders, legibly in one, and those with several answers."""
+    """Of one method: examples answered legibly in several orders, and those with several answers."""
     answered: dict[str, list[Record]] = {}
     for record in records:
         if _has(record, kind):
