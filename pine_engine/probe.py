@@ -74,7 +74,7 @@ def _prove_range(model: PreTrainedModel, longest: int | None) -> Wiring:
     ids = torch.randint(vocabulary, (PROBE_TOKENS,), generator=torch.Generator().manual_seed(0))
     network = over_the_same_weights(model)
     hold_frequencies(network, longest or max(lengths_of_change(model.config), default=0) + 1)
-    own = _own_logits(network, ids)
+    own = network(input_ids=ids[None].to(input_device(network)), use_cache=False).logits[0]
     _refuse_numbers(network, own)
 
     wire(network)
@@ -95,17 +95,6 @@ def _prove_range(model: PreTrainedModel, longest: int | None) -> Wiring:
                 f"does something in its attention that is not supported; {ADVICE}"
             )
     return wiring
-
-
-def _own_logits(network: PreTrainedModel, ids: Tensor) -> Tensor:
-    """Logits (n, V) with the model's own attention. Raises ModelError if it cannot be run at all."""
-    try:
-        logits: Tensor = network(input_ids=ids[None].to(input_device(network)), use_cache=False).logits[0]
-    except Exception as error:  # whatever a family's own code raises
-        raise ModelError(
-            f"{type(network).__name__} cannot be run with its own attention ({one_line(error)}); load it anew"
-        ) from error
-    return logits
 
 
 def _refuse_numbers(network: PreTrainedModel, logits: Tensor) -> None:
