@@ -116,31 +116,34 @@ def uneven_counts(
 
 def check_products(layers: Sequence[RowLayer], dtype: torch.dtype, device: torch.device) -> Check:
     """Matrix products of the model's own shapes, as the engine makes them."""
-    uneven = uneven_counts(layers, ROW_COUNTS, dtype, device)
-    return Check(
+    return _check_products(
         "matrix products as the engine makes them",
-        is_promised=True,
-        holds=not uneven,
-        found=_places(uneven, len(layers)),
-        meaning="a token's states do not depend on its place in the prompt"
-        if not uneven
-        else "a token's states depend on its place in the prompt, so that shuffling changes bits; "
+        uneven_counts(layers, ROW_COUNTS, dtype, device),
+        len(layers),
+        even="a token's states do not depend on its place in the prompt",
+        uneven="a token's states depend on its place in the prompt, so that shuffling changes bits; "
         "another dtype, or another build of torch, may be free of it",
+        is_promised=True,
     )
 
 
 def check_own_products(layers: Sequence[RowLayer], dtype: torch.dtype, device: torch.device) -> Check:
     """The same products as torch makes them."""
-    uneven = uneven_counts(layers, ROW_COUNTS, dtype, device)
-    return Check(
+    return _check_products(
         "matrix products as torch makes them",
+        uneven_counts(layers, ROW_COUNTS, dtype, device),
+        len(layers),
+        even="torch's own would do for these shapes with this number of threads",
+        uneven="so the engine makes them in another way",
         is_promised=False,
-        holds=not uneven,
-        found=_places(uneven, len(layers)),
-        meaning="torch's own would do for these shapes with this number of threads"
-        if not uneven
-        else "so the engine makes them in another way",
     )
+
+
+def _check_products(
+    name: str, counts: list[int], shapes: int, *, even: str, uneven: str, is_promised: bool
+) -> Check:
+    """even, uneven: what it means that no row count, or some, gives a row other bits in another place."""
+    return Check(name, is_promised, not counts, _places(counts, shapes), uneven if counts else even)
 
 
 @torch.inference_mode()
