@@ -78,16 +78,18 @@ def two_ropes(near: str) -> dict[str, Any]:
     }
 
 
-TEXT_SIDE = {
+SIZES = {
     "vocab_size": 97,
     "hidden_size": 32,
     "intermediate_size": 64,
     "num_hidden_layers": 2,
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
-    "head_dim": 8,
     "max_position_embeddings": 512,
 }
+"""Of every family, where its row says nothing else."""
+
+TEXT_SIDE = {**SIZES, "head_dim": 8}
 QWEN_EYES = {"depth": 1, "embed_dim": 32, "hidden_size": 32, "num_heads": 2, "mlp_ratio": 2}
 EYES = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
 THREE_AXES = {
@@ -190,13 +192,7 @@ FAMILIES = {
 def make(kind: str, dtype: torch.dtype = torch.float32, **options: Any) -> PreTrainedModel:
     """A model of that type with random weights large enough that positions matter; always the same."""
     given = {
-        "vocab_size": 97,
-        "hidden_size": 32,
-        "intermediate_size": 64,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "max_position_embeddings": 512,
+        **SIZES,
         "pad_token_id": 0,
         "bos_token_id": 1,
         "eos_token_id": 2,
