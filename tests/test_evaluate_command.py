@@ -425,29 +425,28 @@ def environment(**variables: str) -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": threads, "HF_HUB_OFFLINE": "1", **variables}
 
 
-@pytest.mark.timeout(600)  # three processes that all load torch
-def test_two_processes_make_the_records_of_one(case: Case) -> None:
-    case.run()
-    alone = case.outcomes()
-    case.out = case.out.with_name("two")
+def run_twofold(case: Case, *options: str) -> subprocess.CompletedProcess[str]:
+    """The case's run by two processes."""
     # Where there is no GPU --multi_gpu starts processes on the CPU; --cpu would start a single one.
     launch = "--multi_gpu --num_processes 2 --num_machines 1 --mixed_precision no --dynamo_backend no"
     command = ["-m", "accelerate.commands.launch", *launch.split(), "--main_process_port", "0"]
-    done = subprocess.run(
-        [
-            sys.executable,
-            *command,
-            "-m",
-            "pine_engine",
-            "evaluate",
-            *case.arguments("--device", "cpu", *OPTIONS),
-        ],
+    verb = ["-m", "pine_engine", "evaluate", *case.arguments("--device", "cpu", *options)]
+    return subprocess.run(
+        [sys.executable, *command, *verb],
         cwd=ROOT,
         env=environment(),
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+@pytest.mark.timeout(600)  # three processes that all load torch
+def test_two_processes_make_the_records_of_one(case: Case) -> None:
+    case.run()
+    alone = case.outcomes()
+    case.out = case.out.with_name("two")
+    done = run_twofold(case, *OPTIONS)
     assert done.returncode == 0, done.stderr
     assert Outcome(0, done.stdout, done.stderr).json["records"] == NUM_RECORDS
     assert case.outcomes() == alone

@@ -17,20 +17,10 @@ from pine_engine.engine import Engine
 from pine_engine.evaluation.priors import is_learnt_from
 from pine_engine.evaluation.records import read_records, read_run
 from tests.commands import Outcome, Run, load_nothing
-from tests.test_evaluate_command import ROOT, Case, environment, write
+from tests.measured_rows import pairs
+from tests.test_evaluate_command import ROOT, Case, environment, run_twofold, write
 
-PAIRS = [
-    {
-        "id": f"p{number}",
-        "task": "judge_pair",
-        "system": "Judge.",
-        "question": f"Who is {number}?",
-        "documents": [{"text": f"Me {number}."}, {"text": "You, or he."}],
-        "gold_index": number % 2,
-        "answers": ["AB"[number % 2]],
-    }
-    for number in range(6)
-]
+PAIRS = pairs(6)
 
 NAMES = (
     "vanilla,pine,permutation_full,permutation_cyclic:pine,pride,pride:pine,"
@@ -125,17 +115,7 @@ def test_two_processes_make_the_records_of_one(case: Case) -> None:
     case.run(*OPTIONS)
     alone = case.outcomes()
     case.out = case.out.with_name("two")
-    launch = "--multi_gpu --num_processes 2 --num_machines 1 --mixed_precision no --dynamo_backend no"
-    command = ["-m", "accelerate.commands.launch", *launch.split(), "--main_process_port", "0"]
-    arguments = ["-m", "pine_engine", "evaluate", *case.arguments("--device", "cpu", *OPTIONS)]
-    done = subprocess.run(
-        [sys.executable, *command, *arguments],
-        cwd=ROOT,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_twofold(case, *OPTIONS)
     assert done.returncode == 0, done.stderr
     assert Outcome(0, done.stdout, done.stderr).json["records"] == NUM_RECORDS
     assert case.outcomes() == alone

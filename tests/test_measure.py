@@ -18,37 +18,11 @@ from pine_engine.evaluation.records import Key, Record
 from pine_engine.evaluation.rewardbench import SUBSETS, find_subset
 from pine_engine.events import PrefillProgress
 from pine_engine.methods import METHODS
+from tests.measured_rows import PAIR, QUESTION, TIMES
 from tests.tokenizers import letter_tokenizer
 
 ROUNDING = 1e-4
 """Float32 log-probabilities of about -100 nats, from products of other shapes."""
-
-TIMES = {"prefill_s", "decode_s", "seconds"}
-
-QUESTION = Example(
-    id="q",
-    task="retrieval_qa",
-    prefix="Read.",
-    question="Where?",
-    documents=[
-        {"text": "Tides follow the moon."},
-        {"title": "Sun", "text": "It shines."},
-        {"text": "Ann has 3."},
-        {"text": "No."},
-    ],
-    gold_index=1,
-    answers=["It shines", "shines"],
-)
-PAIR = Example(
-    id="p",
-    task="judge_pair",
-    system="Judge.",
-    question="Who?",
-    documents=[{"text": "Me."}, {"text": "You, or he."}],
-    gold_index=1,
-    answers=["B"],
-    meta={"subset": "llmbar-adver-gptinst"},
-)
 
 METHOD_NAMES = ["vanilla", "nia", "pcw", "sp", "pine", "pine_input_order"]
 

@@ -10,20 +10,8 @@ from pine_engine.evaluation.paper_command import STUDIES
 from pine_engine.evaluation.records import read_records, read_run
 from pine_engine.sources.public_sets import PUBLIC_SETS
 from tests.commands import Run, assert_refused
+from tests.measured_rows import pairs
 from tests.test_evaluate_command import write
-
-PAIRS = [
-    {
-        "id": f"p{number}",
-        "task": "judge_pair",
-        "system": "Judge.",
-        "question": f"Who is {number}?",
-        "documents": [{"text": f"Me {number}."}, {"text": "You, or he."}],
-        "gold_index": number % 2,
-        "answers": ["AB"[number % 2]],
-    }
-    for number in range(3)
-]
 
 QUESTIONS = [
     {
@@ -44,7 +32,7 @@ QUESTIONS = [
 def data(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     loaded = Engine.load(str(tiny))
     monkeypatch.setattr(terminal, "load", lambda *_, **__: loaded)
-    write(tmp_path / "llmbar.jsonl", PAIRS)
+    write(tmp_path / "llmbar.jsonl", pairs(3))
     write(tmp_path / "lost-in-the-middle-10.jsonl", QUESTIONS)
     return tmp_path
 
@@ -85,7 +73,7 @@ def test_a_set_that_cannot_be_measured_is_named_and_the_others_are_reported(data
 
 @pytest.mark.usefixtures("no_model")
 def test_sets_that_are_not_there_are_named_before_anything_is_read(tmp_path: Path, pine: Run) -> None:
-    write(tmp_path / "gsm8k.jsonl", PAIRS)
+    write(tmp_path / "gsm8k.jsonl", pairs(1))
     bring = f"python -m pine_engine data llmbar --out {tmp_path}"
     also = f"python -m pine_engine data mt-bench --out {tmp_path}"
     assert_refused(

@@ -35,35 +35,14 @@ from pine_engine.permutation import document_orders
 from pine_engine.scoring import normalize_answer, parse_verdict
 from pine_engine.tasks import TASKS
 from pine_engine.wrappers import WRAPPERS
+from tests import measured_rows
+from tests.measured_rows import PAIR, TIMES
 from tests.tokenizers import letter_tokenizer
 
 ROUNDING = 1e-9
 """Float64 logarithms of means of up to 24 probabilities."""
 
-TIMES = {"prefill_s", "decode_s", "seconds"}
-
-QUESTION = Example(
-    id="q",
-    task="retrieval_qa",
-    prefix="Read.",
-    question="Where?",
-    documents=[
-        {"text": "Tides follow the moon."},
-        {"title": "Sun", "text": "It shines."},
-        {"text": "Ann has 3."},
-    ],
-    gold_index=1,
-    answers=["It shines", "shines"],
-)
-PAIR = Example(
-    id="p",
-    task="judge_pair",
-    system="Judge.",
-    question="Who?",
-    documents=[{"text": "Me."}, {"text": "You, or he."}],
-    gold_index=1,
-    answers=["B"],
-)
+QUESTION = measured_rows.QUESTION.model_copy(update={"documents": measured_rows.QUESTION.documents[:3]})
 SWAPS = ["as-is", "swapped", "segments-swapped", "labels-swapped"]
 
 
