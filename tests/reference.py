@@ -5,6 +5,8 @@ One query at a time, explicit positions, transformers' own rotation, float64. No
 """
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +28,13 @@ class ExactRotary(nn.Module):
         angles = position_ids[..., None].to(x.dtype) * self.inv_freq
         both = torch.cat((angles, angles), dim=-1)
         return both.cos(), both.sin()
+
+
+def exact_llama(tiny_llama: Callable[..., LlamaForCausalLM], **options: Any) -> LlamaForCausalLM:
+    """A tiny Llama in float64, rotation included. tiny_llama, options: see the fixture."""
+    model = tiny_llama(dtype=torch.float64, attn_implementation="sdpa", **options)
+    model.model.rotary_emb = ExactRotary(model)
+    return model
 
 
 def reference_logits(model: LlamaForCausalLM, layout: TokenLayout, method: str) -> Tensor:

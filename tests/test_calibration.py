@@ -28,7 +28,7 @@ from pine_engine.methods import METHODS
 from pine_engine.prompt import Document, Piece, Prompt, segment_text
 from pine_engine.state import Row
 from pine_engine.tasks import TASKS
-from tests.reference import ExactRotary, reference_logits
+from tests.reference import exact_llama, reference_logits
 from tests.tokenizers import letter_tokenizer
 
 TITLES = ["Sea", "", "Sky"]
@@ -36,12 +36,6 @@ TEXTS = ["Moon.", "Hot tea.", "Blue."]
 
 ROUNDING = 1e-10
 """Float64: sums of some hundred terms in another order."""
-
-
-def exact_llama(tiny_llama: Callable[..., LlamaForCausalLM]) -> LlamaForCausalLM:
-    model = tiny_llama(dtype=torch.float64, attn_implementation="sdpa")
-    model.model.rotary_emb = ExactRotary(model)
-    return model
 
 
 @pytest.fixture(scope="module")

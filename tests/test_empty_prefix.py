@@ -16,7 +16,7 @@ from pine_engine.reuse import Memory
 from pine_engine.stock import answering
 from pine_engine.trace import TokenRange, TraceRequest
 from tests.families import FAMILIES, defined_logits, make
-from tests.reference import ExactRotary, reference_pass
+from tests.reference import exact_llama, reference_pass
 
 LAYOUT = TokenLayout((), ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35)), (51, 52, 53))
 ORDERS = list(itertools.permutations(range(3)))
@@ -38,9 +38,7 @@ ROUNDING = 1e-6
 
 @pytest.fixture(scope="module")
 def engine(tiny_llama: Callable[..., LlamaForCausalLM]) -> Engine:
-    model = tiny_llama(dtype=torch.float64, attn_implementation="sdpa")
-    model.model.rotary_emb = ExactRotary(model)
-    return Engine(model)
+    return Engine(exact_llama(tiny_llama))
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -18,7 +18,7 @@ from pine_engine.errors import InputError
 from pine_engine.events import AnswerDone, PrefillDone, PrefillProgress, RunDone, TokenDecoded
 from pine_engine.layout import TokenLayout
 from pine_engine.methods import METHODS
-from tests.reference import ExactRotary, reference_logits
+from tests.reference import exact_llama, reference_logits
 
 TinyLlama = Callable[..., LlamaForCausalLM]
 
@@ -32,12 +32,6 @@ PROMISING = [name for name, method in METHODS.items() if method.promises_invaria
 
 KEPT_AS_FLOAT32 = 1e-6
 """Logits that a result keeps are float32: half a unit in the last place of numbers up to about 10."""
-
-
-def exact_llama(tiny_llama: TinyLlama, **options: Any) -> LlamaForCausalLM:
-    model = tiny_llama(dtype=torch.float64, attn_implementation="sdpa", **options)
-    model.model.rotary_emb = ExactRotary(model)
-    return model
 
 
 @pytest.fixture(scope="module")

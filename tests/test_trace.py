@@ -13,7 +13,7 @@ from pine_engine.errors import InputError
 from pine_engine.layout import TokenLayout
 from pine_engine.methods import METHODS
 from pine_engine.trace import TokenRange, Trace, TraceRequest
-from tests.reference import ExactRotary, reference_pass
+from tests.reference import exact_llama, reference_pass
 
 LAYOUT = TokenLayout((5, 9, 60), ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35), (41,)), (51, 52, 53))
 NEW_TOKENS = 3
@@ -23,9 +23,7 @@ ROUNDING = 1e-6
 
 @pytest.fixture(scope="module")
 def engine(tiny_llama: Callable[..., LlamaForCausalLM]) -> Engine:
-    model = tiny_llama(dtype=torch.float64, attn_implementation="sdpa")
-    model.model.rotary_emb = ExactRotary(model)
-    return Engine(model)
+    return Engine(exact_llama(tiny_llama))
 
 
 def traced(
