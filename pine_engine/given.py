@@ -35,7 +35,7 @@ def sequence(given: Any) -> tuple[Any, ...] | None:
 
     A text is one value, not a sequence of letters.
     """
-    listed = given.tolist() if hasattr(given, "tolist") else given
+    listed = _plain(given)
     if isinstance(listed, str | bytes | Mapping | Set) or not isinstance(listed, Iterable):
         return None
     return tuple(listed)
@@ -49,9 +49,10 @@ def one_or_more(
     what: the name of one of them. Raises InputError that names the first wrong one, or says that there are
     fewer than least, and ends with the advice.
     """
-    if isinstance(given, kind):
-        return (given,)
-    items = tuple(given) if isinstance(given, Set) else sequence(given)
+    if isinstance(plain := _plain(given), kind):
+        return (plain,)
+    found = tuple(given) if isinstance(given, Set) else sequence(given)
+    items = None if found is None else tuple(map(_plain, found))
     if items is None:
         raise InputError(f"{what}s were given as {in_words(given)}; {advice}")
     for place, item in enumerate(items):
@@ -95,8 +96,13 @@ def whole_numbers(given: Any, what: str, expected: str) -> tuple[int, ...]:
     return tuple(numbers)
 
 
+def _plain(given: Any) -> Any:
+    """What numpy and torch have, as Python has it."""
+    return given.tolist() if hasattr(given, "tolist") else given
+
+
 def _as_int(given: Any) -> int | None:
-    plain = given.tolist() if hasattr(given, "tolist") else given
+    plain = _plain(given)
     return plain if isinstance(plain, int) and not isinstance(plain, bool) else None
 
 

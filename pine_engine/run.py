@@ -18,7 +18,7 @@ from pine_engine.events import (
     RunResult,
     TokenDecoded,
 )
-from pine_engine.finite import check_logprob
+from pine_engine.finite import check_finite, check_logprob
 from pine_engine.layout import TokenLayout
 from pine_engine.methods import Method
 from pine_engine.reuse import Memory
@@ -137,6 +137,7 @@ class Run:
                 return
         if not self.max_new_tokens:
             for line in lines:
+                check_finite(line.next_logits, line.method, step=0)
                 line.finish_reason = "length"
                 emit(AnswerDone(self._answer(line, 0.0)))
 

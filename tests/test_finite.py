@@ -73,6 +73,11 @@ def test_a_run_ends_with_a_sentence(engine: Engine, method: str, value: float) -
     assert engine.run(LAYOUT, methods=[method], max_new_tokens=3, stop_at_end=False).answers[method].token_ids
 
 
+def test_a_run_that_only_reads_ends_with_it_too(engine: Engine) -> None:
+    with broken(engine, 51), pytest.raises(ModelError, match="^under pine " + FIRST.format("")):
+        engine.run(LAYOUT, methods="pine", max_new_tokens=0, keep_logits=True)
+
+
 def test_the_step_is_named_when_it_comes_later(engine: Engine) -> None:
     options: dict[str, Any] = {"methods": ["pine"], "max_new_tokens": 5, "stop_at_end": False}
     ids = engine.run(LAYOUT, **options).answers["pine"].token_ids

@@ -365,7 +365,11 @@ def test_what_an_engine_cannot_be_made_of_is_said(engine: Engine, options: Any, 
     assert str(raised.value).startswith(sentence)
 
 
-@pytest.mark.parametrize("given", [7, [7], {7}, (7, 7), np.array([7])], ids=repr)
+@pytest.mark.parametrize(
+    "given",
+    [7, [7], {7}, (7, 7), np.array([7]), np.int64(7), [np.int64(7)], {np.int64(7)}, torch.tensor(7)],
+    ids=repr,
+)
 def test_stop_ids_may_come_in_any_form(engine: Engine, given: Any) -> None:
     assert Engine(engine.model, stop_ids=given).stop_ids == {7}
 
