@@ -4,45 +4,59 @@ import logging
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 # Read by gradio: the page makes no request to anyone else, and after each event no statistics of the last ten
 # thousand, which take pandas longer than the event; /metrics has its own.
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 os.environ["GRADIO_ANALYTICS_MAX_EVENTS"] = "1"
 os.environ["GRADIO_ANALYTICS_CACHE_FREQUENCY"] = str(sys.maxsize)
+# Read by uvicorn: whom proxies ask for is found out behind a door of ours, which knows the trusted ones.
+os.environ["FORWARDED_ALLOW_IPS"] = ""
 
 import gradio as gr
 from starlette.middleware import Middleware
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from pine_engine.embedded import EMBEDDED_NAME, Progress
 from pine_engine.tasks import TASKS
 from viz.page import gpu
 from viz.page.build import build_page
+from viz.page.connections import limit_connections
 from viz.page.files import MOST_MB
 from viz.page.front_door import FrontDoor
+from viz.page.guarded import GuardedBlocks
 from viz.page.health import add_health
-from viz.page.host_settings import DEFAULTS, HostSettings, allowed_models, read_settings
+from viz.page.host_settings import (
+    DEFAULTS,
+    HostSettings,
+    allowed_models,
+    is_public,
+    read_settings,
+    time_limit,
+)
 from viz.page.library import Choice, Library, shown
 from viz.page.line import Line
+from viz.page.open_routes import OpenRoutes
+from viz.page.presence import PresenceMiddleware
 from viz.page.runs import Runs
+from viz.page.security_headers import SecurityHeaders
+from viz.page.sessions import keep_sessions
 from viz.page.shutdown import end_signal, shut_down, wait_for_end
 from viz.page.source import EngineSource, Sources
 from viz.page.theme import STYLESHEETS, page_head, page_theme
+from viz.page.trusted_hosts import TrustedHosts
 
 if TYPE_CHECKING:
     from pine_engine.engine import Engine
 
-LAUNCH_OPTIONS = {
+LOOK = {
     "theme": page_theme(),
     "css_paths": STYLESHEETS,
     "head": page_head(),
     "footer_links": ["api"],
     "run_history": False,
-    "mcp_server": True,
     "ssr_mode": False,
-    "max_file_size": f"{MOST_MB}mb",
-    "app_kwargs": {"middleware": [Middleware(FrontDoor)]},
 }
 
 
@@ -60,7 +74,7 @@ def build_app(
     settings: HostSettings = DEFAULTS,
     *,
     allowed: Sequence[str] | None = (),
-) -> gr.Blocks:
+) -> GuardedBlocks:
     """The page's Blocks, for an engine that may still be loading.
 
     own: engines of tasks with a model of their own, by its name; they are loaded when they are needed.
@@ -85,8 +99,8 @@ def all_sources(
     return Sources(
         source,
         own,
-        line=Line(settings.queue_size),
-        runs=Runs(most_seconds=settings.most_seconds),
+        line=Line(settings.queue_size, settings.queue_share),
+        runs=Runs(most_seconds=time_limit(settings, os.environ)),
         library=Library(host, source, load=load, device=settings.device, allowed=allowed),
     )
 
@@ -127,6 +141,38 @@ def log_to_stderr() -> None:
     log.propagate = False
 
 
+def doors(page: GuardedBlocks, settings: HostSettings) -> list[Middleware]:
+    """What every request passes on its way to gradio, the outermost first."""
+    public, is_space = is_public(settings, os.environ), "SPACE_ID" in os.environ
+    return [
+        Middleware(SecurityHeaders, settings.frame_ancestors),
+        Middleware(TrustedHosts, settings, is_public=public, is_space=is_space),
+        Middleware(ProxyHeadersMiddleware, list(settings.trusted_proxies)),
+        Middleware(OpenRoutes),
+        Middleware(PresenceMiddleware, page.presence),
+        Middleware(FrontDoor),
+    ]
+
+
+def serve(page: GuardedBlocks, settings: HostSettings, **options: Any) -> gr.routes.App:
+    """Launches the page in threads of its own. options: of gradio's launch."""
+    served, _, _ = page.launch(
+        server_name=settings.host,
+        server_port=settings.port,
+        root_path=settings.root_path or None,
+        auth=[tuple(settings.auth.split(":", 1))] if settings.auth else None,
+        state_session_capacity=SESSIONS,
+        max_threads=settings.queue_size + THREADS,
+        max_file_size=f"{MOST_MB}mb",
+        prevent_thread_lock=True,
+        app_kwargs={"middleware": doors(page, settings)},
+        **LOOK | {"mcp_server": True} | options,
+    )
+    keep_sessions(served, page, page.presence)
+    limit_connections(page.server, settings.most_connections)
+    return served
+
+
 def main() -> None:
     """Serves the page until the process is told to end."""
     usual = {"PINE_DEVICE": "cuda"} if gpu.IS_LENT else {}
@@ -138,22 +184,14 @@ def main() -> None:
     # On ZeroGPU a model can only be used if it was there before the page was launched.
     allowed = () if gpu.IS_LENT else allowed_models(settings, os.environ)
     sources = all_sources(source, own, settings, allowed=allowed)
-    demo = build_page(sources, settings)
+    page = build_page(sources, settings)
     log_to_stderr()
     told_to_end = end_signal()
-    served, _, _ = demo.launch(
-        server_name=settings.host,
-        server_port=settings.port,
-        root_path=settings.root_path or None,
-        state_session_capacity=SESSIONS,
-        max_threads=settings.queue_size + THREADS,
-        prevent_thread_lock=True,
-        **LAUNCH_OPTIONS,
-    )
-    add_health(served, sources, lambda: len(demo.state_holder.session_data))
+    served = serve(page, settings)
+    add_health(served, sources, lambda: len(page.state_holder.session_data))
     source.start()
     wait_for_end(told_to_end)
-    shut_down(demo, sources.runs, settings.shutdown_seconds)
+    shut_down(page, sources.runs, settings.shutdown_seconds)
 
 
 if __name__ == "__main__":

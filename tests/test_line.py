@@ -3,7 +3,7 @@
 import re
 import threading
 from collections.abc import Callable, Generator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 
 import pytest
 
@@ -11,7 +11,8 @@ from pine_engine.engine import Engine
 from pine_engine.errors import PineError
 from tests.running import one_run
 from tests.tokenizers import letter_tokenizer
-from viz.page.line import Line
+from viz.page.line import Line, Place
+from viz.page.presence import Visitor
 from viz.page.running import run_with_engine
 from viz.page.runs import StopFlag
 from viz.page.source import EngineSource
@@ -106,3 +107,75 @@ def test_one_runs_at_a_time_and_nobody_is_forgotten() -> None:
     for thread in threads:
         thread.join(30)
     assert most == [1] and sorted(turns) == list(range(40))
+
+
+# fairness
+
+PAGES = [Visitor("10.0.0.1", "page a"), Visitor("10.0.0.1", "page b"), Visitor("10.0.0.2", "page c")]
+SCRIPTS = [Visitor("10.0.0.3"), Visitor("10.0.0.4"), Visitor("10.0.0.5"), Visitor("10.0.0.6")]
+
+
+def served(line: Line, places: dict[str, AbstractContextManager[Place]]) -> str:
+    """Lets all that wait have the model in turn; their names in that order."""
+    entered = {name: place.__enter__() for name, place in places.items()}
+    order = ""
+    while entered:
+        name = next(name for name, place in entered.items() if place.wait(0) == 0)
+        del entered[name]
+        places[name].__exit__(None, None, None)
+        order += name
+    return order
+
+
+def test_addresses_take_turns_and_so_do_the_pages_of_one() -> None:
+    line = Line(20)
+    a, b, c = PAGES
+    asked = {"1": a, "2": a, "3": a, "4": b, "5": c, "6": SCRIPTS[0], "7": c}
+    assert served(line, {name: line.join(visitor) for name, visitor in asked.items()}) == "1564723"
+
+
+def test_the_places_that_are_told_are_those_in_which_they_come() -> None:
+    line = Line(20)
+    with ExitStack() as there:
+        places = [there.enter_context(line.join(visitor)) for visitor in (PAGES[0], PAGES[0], PAGES[2])]
+        assert [place.wait(0) for place in places] == [0, 2, 1]
+
+
+@pytest.mark.parametrize("visitor", [PAGES[0], SCRIPTS[0]])
+def test_one_visitor_has_a_share(visitor: Visitor) -> None:
+    line = Line(20, share=3)
+    with ExitStack() as there:
+        for _ in range(3):
+            there.enter_context(line.join(visitor))
+        with pytest.raises(PineError, match="You have 3 runs here already, as many as one page"):
+            there.enter_context(line.join(visitor))
+        there.enter_context(line.join(PAGES[1]))
+        there.enter_context(line.join(SCRIPTS[1]))
+
+
+def test_scripts_leave_half_of_the_places_to_pages() -> None:
+    line = Line(4, share=20)
+    with ExitStack() as there:
+        for script in SCRIPTS[:3]:  # one has the model
+            there.enter_context(line.join(script))
+        with pytest.raises(PineError, match="2 runs of scripts wait already, and the other places are kept"):
+            there.enter_context(line.join(SCRIPTS[3]))
+        for page in PAGES[:2]:
+            there.enter_context(line.join(page))
+
+
+def test_whoever_has_most_of_a_full_line_makes_room() -> None:
+    line = Line(3)
+    greedy, other, third = Visitor("10.0.0.1", "a"), Visitor("10.0.0.2", "b"), Visitor("10.0.0.3", "c")
+    with ExitStack() as there:
+        places = [there.enter_context(line.join(greedy)) for _ in range(4)]
+        assert places[0].wait(0) == 0
+        assert there.enter_context(line.join(other)).wait(0) == 1
+        assert there.enter_context(line.join(third)).wait(0) == 2
+        for place in places[2:]:
+            with pytest.raises(PineError, match="others had fewer runs in it: yours gave up its place"):
+                place.wait(0)
+        assert places[1].wait(0) == 3
+        with pytest.raises(PineError, match="The line for the model is full: 3 wait already"):
+            there.enter_context(line.join(other))  # would have as many as the others
+    assert line.waiting == 0

@@ -1,33 +1,119 @@
-"""What the server keeps of those who have left."""
+"""Which sessions the server keeps."""
 
 from types import SimpleNamespace
 
 import gradio as gr
+import pytest
 
 from tests.widgets import built
-from viz.page.sessions import KEPT, Leavers
+from viz.page import sessions
+from viz.page.guarded import GuardedBlocks
+from viz.page.presence import Presence
+from viz.page.sessions import KEPT, KEPT_NEW, NEW_S, Sessions, lets_go
 
 
-def test_a_few_sessions_are_kept_after_their_visitors_left_and_no_runs() -> None:
-    def build() -> tuple[gr.Blocks, gr.State, gr.State]:
-        with gr.Blocks(analytics_enabled=False) as page:
-            finished, other = gr.State(None), gr.State(None, delete_callback=deleted.append)
-            page.queue()
-        return page, finished, other
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, which the test moves on."""
+    now = [1000.0]
+    monkeypatch.setattr(sessions.time, "monotonic", lambda: now[0])
+    return now
 
+
+def build() -> tuple[GuardedBlocks, gr.State, list[object]]:
     deleted: list[object] = []
-    page, finished, other = built(build)
-    sessions = page.state_holder
-    close = Leavers(page).closes_page(finished)
-    names = [f"visitor {number}" for number in range(KEPT + 3)]
+    with GuardedBlocks(analytics_enabled=False) as page:
+        kept = gr.State(None, delete_callback=deleted.append)
+        gr.Textbox("words " * 10_000)
+        page.queue()
+    return page, kept, deleted
+
+
+@pytest.fixture
+def kept_by(clock: list[float]) -> tuple[Sessions, Presence, gr.State, list[object]]:
+    page, kept, deleted = built(build)
+    holder = Sessions(page.presence)
+    holder.set_blocks(page)
+    return holder, page.presence, kept, deleted
+
+
+def use(holder: Sessions, kept: gr.State, *names: str) -> None:
     for name in names:
-        sessions[name][finished._id] = "a run"
-        sessions[name][other._id] = name
-    for name in names[1:]:
-        close(SimpleNamespace(session_hash=name))
-        sessions["visitor 1"]  # came back, and is there again and again
-    assert set(sessions.session_data) == {"visitor 0", "visitor 1", *names[3:]}
-    assert deleted == ["visitor 2"]
-    assert sessions["visitor 0"][finished._id] == "a run"  # he has not left
-    assert all(finished._id not in sessions[name].state_data for name in names[3:])
-    assert sessions[names[-1]][other._id] == names[-1]
+        holder[name][kept._id] = name
+
+
+def test_invented_sessions_evict_nobody_whose_page_is_open(
+    kept_by: tuple[Sessions, Presence, gr.State, list[object]], clock: list[float]
+) -> None:
+    holder, presence, kept, deleted = kept_by
+    use(holder, kept, "reader")
+    with presence.page("reader"):
+        use(holder, kept, *(f"invented {number}" for number in range(600)))
+        assert len(holder.session_data) == KEPT_NEW + 1
+        clock[0] += NEW_S + 1
+        use(holder, kept, "another")
+        assert len(holder.session_data) == KEPT + 2
+        assert holder["reader"][kept._id] == "reader"
+        assert "invented 0" in deleted and "reader" not in deleted
+    assert "invented 599" in holder and holder["invented 599"][kept._id] == "invented 599"
+
+
+def test_who_has_left_is_kept_until_others_have(
+    kept_by: tuple[Sessions, Presence, gr.State, list[object]], clock: list[float]
+) -> None:
+    holder, presence, kept, deleted = kept_by
+    use(holder, kept, "slept")
+    with presence.page("slept"):
+        pass
+    for number in range(KEPT + 1):
+        clock[0] += NEW_S + 1
+        assert "slept" in holder
+        use(holder, kept, f"visitor {number}")
+    clock[0] += NEW_S + 1
+    use(holder, kept, "one more")
+    assert "slept" not in holder and deleted[0] == "slept"
+
+
+def test_pages_beyond_the_capacity_go_by_how_long_they_were_not_used(
+    kept_by: tuple[Sessions, Presence, gr.State, list[object]],
+) -> None:
+    holder, presence, kept, _ = kept_by
+    holder.capacity = 2
+    with presence.page("a"), presence.page("b"), presence.page("c"):
+        use(holder, kept, "a", "b", "c")
+    assert list(holder.session_data) == ["b", "c"]
+
+
+def test_a_session_for_which_something_is_computed_stays(
+    kept_by: tuple[Sessions, Presence, gr.State, list[object]], clock: list[float]
+) -> None:
+    holder, _, kept, _ = kept_by
+    queue = holder.blocks._queue
+    use(holder, kept, "busy")
+    queue.pending_event_ids_session["busy"] = {"event"}
+    queue.event_ids_to_events["event"] = object()
+    clock[0] += NEW_S + 1
+    use(holder, kept, *(f"other {number}" for number in range(200)))
+    assert "busy" in holder
+    del queue.event_ids_to_events["event"]
+    clock[0] += NEW_S + 1
+    use(holder, kept, "one more")
+    assert "busy" not in holder and "busy" not in queue.pending_event_ids_session
+
+
+def test_a_session_costs_next_to_nothing(
+    kept_by: tuple[Sessions, Presence, gr.State, list[object]],
+) -> None:
+    holder, _, kept, _ = kept_by
+    use(holder, kept, "new")
+    assert set(holder["new"].config_values) == {kept._id}
+
+
+def test_the_run_of_a_visitor_is_let_go_when_he_leaves() -> None:
+    page, kept, _ = built(build)
+    holder = Sessions(page.presence)
+    holder.set_blocks(page)
+    use(holder, kept, "visitor", "other")
+    lets_go(page, kept)(SimpleNamespace(session_hash="visitor"))
+    lets_go(page, kept)(SimpleNamespace(session_hash="unknown"))
+    assert kept._id not in holder["visitor"].state_data and kept._id in holder["other"].state_data

@@ -108,16 +108,15 @@ def check_sentence(said: Any) -> bool:
 def served_page(engine: "Engine") -> Iterator[Page]:
     """Serves the page on a free port of this machine until the block is left."""
     import app
+    from viz.page.host_settings import DEFAULTS
     from viz.page.source import EngineSource
 
     source = EngineSource(lambda: engine, "the tiny model")
     blocks = app.build_app(source)
-    _, url, _ = blocks.launch(
-        prevent_thread_lock=True, quiet=True, **app.LAUNCH_OPTIONS | {"mcp_server": False}
-    )
+    app.serve(blocks, DEFAULTS, quiet=True, mcp_server=False)
     source.start()
     try:
-        with httpx.Client(base_url=f"{url}gradio_api/", timeout=PATIENCE_S * 2) as http:
+        with httpx.Client(base_url=f"{blocks.local_url}gradio_api/", timeout=PATIENCE_S * 2) as http:
             yield Page(blocks, http)
     finally:
         blocks.close(verbose=False)

@@ -26,10 +26,9 @@ from viz.page.form import Form, form_layout
 from viz.page.gpu import compute
 from viz.page.host_settings import HostSettings
 from viz.page.limits import check_rows
-from viz.page.presence import stop_if_left, while_there
+from viz.page.presence import stop_if_left, visitor, while_there
 from viz.page.running import MODEL_EVENT, WAIT_S
 from viz.page.runs import Run
-from viz.page.sessions import Leavers
 from viz.page.source import Sources
 from viz.page.speed import Work
 
@@ -59,10 +58,10 @@ class Told:
     last: bool = False
 
 
-def add_api(sources: Sources, settings: HostSettings, leavers: Leavers) -> None:
+def add_api(sources: Sources, settings: HostSettings) -> None:
     """Adds /compare, /shuffle, /trace and /measure to the Blocks being built.
 
-    settings: what the host allows, to callers as to visitors. leavers: are told of every call that has ended.
+    settings: what the host allows, to callers as to visitors.
     """
 
     def compare(
@@ -178,10 +177,10 @@ def add_api(sources: Sources, settings: HostSettings, leavers: Leavers) -> None:
         return _run(sources, "api measure", chosen, work, plan)
 
     for call in (compare, shuffle, trace, measure):
-        api(_checked(call, leavers), api_name=call.__name__, **MODEL_EVENT)
+        api(_checked(call), api_name=call.__name__, **MODEL_EVENT)
 
 
-def _checked(call: Callable[..., dict[str, Any]], leavers: Leavers) -> Callable[..., dict[str, Any]]:
+def _checked(call: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
     """The call, with arguments as its signature has them; raises gr.Error that names one that is not."""
     checked, signature = validate_call(call), inspect.signature(call)
 
@@ -191,8 +190,6 @@ def _checked(call: Callable[..., dict[str, Any]], leavers: Leavers) -> Callable[
             return checked(**signature.bind(*values, **named).arguments)
         except ValidationError as error:
             raise gr.Error(f"The argument {first_problem(error)}.") from error
-        finally:
-            leavers.ends_call()
 
     return validated
 
@@ -365,7 +362,7 @@ def _run(
     runs, answer = sources.runs, None
     run = runs.new(what, methods)
     try:
-        with runs.watched(run), sources.line.join() as place:
+        with runs.watched(run), sources.line.join(visitor()) as place:
             while place.wait(WAIT_S):
                 _go_on(run)
             while (engine := sources.main.wait(WAIT_S)) is None:

@@ -23,7 +23,7 @@ from viz.page.measure_panel import build_measure, wire_measure
 from viz.page.model_panel import build_models, build_toggle, wire_models
 from viz.page.read_only import NOTE, freeze
 from viz.page.running import MODEL_EVENT, PRIVATE_EVENT, STATE_EVENT
-from viz.page.sessions import Leavers
+from viz.page.sessions import lets_go
 from viz.page.share_panel import build_share, wire_share
 from viz.page.shuffle_panel import build_shuffle, wire_shuffle
 from viz.page.source import Sources, Status
@@ -37,7 +37,7 @@ PROJECTOR = '<button type="button" class="page-header-button" data-projector>Pro
 """Turned on and off by assets/projector.js."""
 
 
-def build_page(sources: Sources, settings: HostSettings) -> gr.Blocks:
+def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
     """The Blocks of the page, ready to launch. The engine is asked for when it is first needed.
 
     sources: with a library. settings: what the host allows.
@@ -46,8 +46,7 @@ def build_page(sources: Sources, settings: HostSettings) -> gr.Blocks:
     assert library is not None
     examples = [one for one in load_examples() if len(one.documents) <= settings.most_documents]
     with GuardedBlocks(title=TITLE, analytics_enabled=False, fill_width=True) as page:
-        leavers = Leavers(page)
-        add_api(sources, settings, leavers)  # first, so that no private event takes one of their names
+        add_api(sources, settings)  # first, so that no private event takes one of their names
         with gr.Row(elem_id="header"):
             gr.HTML(f"<h1>{TITLE}</h1><p>{QUESTION}</p>", scale=3, min_width=300)
             model = gr.HTML(status_html(source.status), elem_id="model-status", min_width=220)
@@ -111,9 +110,9 @@ def build_page(sources: Sources, settings: HostSettings) -> gr.Blocks:
         stream.click(_open_stream, trigger_mode="multiple", **MODEL_EVENT, **PRIVATE_EVENT | {"queue": True})
         page.load(_running_example, None, running_example, **PRIVATE_EVENT)
         page.load(lesson_html, None, lesson.lesson, **PRIVATE_EVENT)
-        page.unload(leavers.closes_page(workspace.finished))
-        page.queue(max_size=settings.queue_size)
-    assert isinstance(page, gr.Blocks)
+        page.unload(lets_go(page, workspace.finished))
+        page.queue(max_size=settings.queue_size, api_open=False)
+    assert isinstance(page, GuardedBlocks)
     if settings.read_only:
         freeze(page)
     return page

@@ -12,6 +12,7 @@ from markupsafe import escape
 from pine_engine.errors import InputError
 from viz.page.failures import explain
 from viz.page.frugal import FrugalBlocks
+from viz.page.presence import Presence
 from viz.page.whole import WholeBlocks
 
 log = logging.getLogger(__name__)
@@ -26,7 +27,12 @@ class GuardedBlocks(FrugalBlocks, WholeBlocks):
 
     gradio hides a failure from the visitor and writes its traceback into the log, also where a visitor's
     program sent nonsense to a private event, so that a log can be filled and a mistake of ours be missed.
+    presence: who is there, once the page is served.
     """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.presence = Presence()
 
     async def preprocess_data(
         self, block_fn: Any, inputs: list[Any], *arguments: Any, **options: Any

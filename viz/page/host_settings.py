@@ -1,12 +1,14 @@
 """What the host of a page decides: what runs, where, and how much of it one visitor may ask for."""
 
 import argparse
+import re
 import sys
 from collections.abc import Mapping, Sequence
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from viz.page.data_sets import MOST_ROWS
 from viz.page.documents import MAX_DOCUMENTS
@@ -21,6 +23,13 @@ MOST_ARRANGEMENTS = 120
 """Orders of one question that are tried at most, on any page: all of five documents."""
 
 
+PUBLIC_SECONDS = 300
+"""Longest run on a page that others can reach, if the host has said nothing."""
+
+LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
+"""Under which a machine reaches itself."""
+
+
 def _listed(value: Any) -> Any:
     """The parts between the commas of a text; any other value as it is."""
     if isinstance(value, str):
@@ -28,11 +37,14 @@ def _listed(value: Any) -> Any:
     return value
 
 
+Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+
+
 class HostSettings(BaseModel):
     """One page's settings; the description of each is what its flag and the table in docs/hosting.md say.
 
-    models: see allowed_models. None stands for "as long as it takes" and "what
-    the model can read".
+    models: see allowed_models. most_seconds: see time_limit. trusted_hosts: see is_trusted of front_door.py.
+    None stands for "what the model can read".
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -49,7 +61,25 @@ class HostSettings(BaseModel):
         default=None, description="port to serve on; 7860 or the next free one"
     )
     root_path: str = Field(default="", description="path under which a proxy serves the page, such as /pine")
-    models: Annotated[tuple[str, ...], BeforeValidator(_listed)] = Field(
+    trusted_hosts: Names = Field(
+        default=(),
+        description="names under which visitors reach the page, and sites whose own pages may call it, "
+        "separated by commas, * for any; if empty, localhost alone on a page that only this machine reaches, "
+        "and on any other every name, called by its own pages",
+    )
+    trusted_proxies: Names = Field(
+        default=("127.0.0.1", "::1"),
+        description="addresses or networks of proxies that say for whom they ask, separated by commas",
+    )
+    frame_ancestors: Annotated[str, Field(pattern=r"^[^;,\r\n]*$")] = Field(
+        default="*",
+        description="sites that may show the page in a frame, separated by blanks: * for any, 'self' for its "
+        "own, 'none', or such as https://school.example",
+    )
+    auth: Annotated[str, Field(pattern=r"^$|^[^:\s]+:.+$")] = Field(
+        default="", description="name:password that visitors are asked for; nobody is if empty", repr=False
+    )
+    models: Names = Field(
         default=(),
         description="models that visitors may choose, separated by commas; if empty, any on a page that only "
         "this machine reaches, and the host's alone on any other",
@@ -79,12 +109,37 @@ class HostSettings(BaseModel):
     most_rows: int = Field(default=MOST_ROWS, ge=2, le=MOST_ROWS, description="rows of one measurement")
     most_seconds: Annotated[float, Field(gt=0)] | None = Field(
         default=None,
-        description="seconds of one run, without the wait for it; as long as it takes if not given",
+        description="seconds of one run, without the wait for it; if not given, as long as it takes on a "
+        f"page that only this machine reaches, and {PUBLIC_SECONDS} on any other",
     )
-    queue_size: int = Field(default=32, ge=1, description="visitors that may wait for the model")
+    queue_size: int = Field(
+        default=32, ge=1, description="runs that may wait for the model; scripts have half of the places"
+    )
+    queue_share: int = Field(
+        default=4,
+        ge=1,
+        description="runs that may wait or go on for one open page, or for all scripts of one address",
+    )
+    most_connections: int = Field(
+        default=800, ge=20, description="connections at once; one address may have a quarter of them"
+    )
     shutdown_seconds: float = Field(
         default=5, ge=0, description="seconds that running work may still take when the page is shut down"
     )
+
+    @field_validator("trusted_hosts")
+    @classmethod
+    def _are_names(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if wrong := [name for name in names if "/" in name or re.search(r":\d+$", name)]:
+            raise ValueError(f"names without scheme, port and path, not {wrong[0]!r}")
+        return names
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _are_networks(cls, networks: tuple[str, ...]) -> tuple[str, ...]:
+        for network in networks:
+            ip_network(network, strict=False)
+        return networks
 
 
 DEFAULTS = HostSettings()
@@ -133,15 +188,31 @@ def read_settings(
         sys.exit(2)
 
 
+def is_public(settings: HostSettings, environment: Mapping[str, str]) -> bool:
+    """Whether others than this machine may reach the page: by its address, a proxy, a tunnel, or a Space."""
+    address = settings.host or environment.get("GRADIO_SERVER_NAME") or "localhost"
+    return (
+        address not in LOCAL_NAMES
+        or not set(settings.trusted_hosts) <= set(LOCAL_NAMES)
+        or bool(settings.root_path or environment.get("GRADIO_ROOT_PATH"))
+        or environment.get("GRADIO_SHARE", "").lower() == "true"
+        or "SPACE_ID" in environment
+    )
+
+
 def allowed_models(settings: HostSettings, environment: Mapping[str, str]) -> tuple[str, ...] | None:
     """The models that visitors may choose beside the host's; None for any, which may be a path on the disk.
 
     Any only where nobody but the host can reach the page, unless they are listed.
     """
-    address = settings.host or environment.get("GRADIO_SERVER_NAME") or "localhost"
-    is_local = address in ("localhost", "127.0.0.1", "::1")
-    is_public = not is_local or bool(settings.root_path) or "SPACE_ID" in environment
-    return settings.models if settings.models or is_public else None
+    return settings.models if settings.models or is_public(settings, environment) else None
+
+
+def time_limit(settings: HostSettings, environment: Mapping[str, str]) -> float | None:
+    """Seconds that one run may take; None for as long as it takes."""
+    if settings.most_seconds is None and is_public(settings, environment):
+        return PUBLIC_SECONDS
+    return settings.most_seconds
 
 
 def settings_table() -> str:
@@ -159,7 +230,9 @@ def settings_table() -> str:
 
 def _default(name: str) -> str:
     default = HostSettings.model_fields[name].default
-    return "" if default in (None, "", ()) else f"{str(default).lower() if default is False else default}"
+    if isinstance(default, tuple):
+        return ",".join(default)
+    return "" if default is None else f"{str(default).lower() if default is False else default}"
 
 
 def _shown_default(name: str) -> str:

@@ -1,40 +1,53 @@
-"""The line in front of the model: one run at a time, in the order in which they came.
+"""The line in front of the model: one run at a time, and everybody in his turn.
 
-It is ours and not gradio's, so that whoever waits is told how many are before him and can press Stop, and
-whoever may not is told so in a sentence.
+It is ours and not gradio's, so that whoever waits is told how many are before him and can press Stop, whoever
+may not is told so in a sentence, and nobody can fill it alone.
 """
 
 import threading
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pine_engine.errors import PineError
+from viz.page.presence import Visitor
 
 REMEMBERED = 10
 """Runs of whose length the wait is guessed."""
 
+KNOWN = 1000
+"""Names and addresses of which it is known when they last had the model."""
+
+NOBODY = Visitor()
+
+KEPT = "What you typed is kept"
+
 
 class Line:
-    """Who waits for the model, the first of them having it. most: how many may wait."""
+    """Who waits for the model, and who has it.
 
-    def __init__(self, most: int) -> None:
+    Addresses take turns, and so do the visitors of one address; whoever comes twice waits behind those who
+    come once. most: how many may wait. share: how many runs one visitor may have here, waiting or not; None
+    for as many as there is room for. Scripts have half of the places at most. In a full line the address
+    that has most of it makes room for one that has less.
+    """
+
+    def __init__(self, most: int, share: int | None = None) -> None:
         self._most = most
+        self._share = share
         self._moved = threading.Condition()
         self._places: list[Place] = []
+        self._turns: OrderedDict[str, int] = OrderedDict()
+        self._taken = 0
         self._lasted: deque[float] = deque(maxlen=REMEMBERED)
 
     @contextmanager
-    def join(self) -> Iterator["Place"]:
-        """A place in the line until the block is left. Raises PineError if it is full."""
+    def join(self, visitor: Visitor = NOBODY) -> Iterator["Place"]:
+        """A place in the line until the block is left. Raises PineError if there is none."""
         with self._moved:
-            if len(self._places) > self._most:
-                raise PineError(
-                    f"The line for the model is full: {self._most} wait already, as many as may. What you "
-                    "typed is kept; try again in a minute."
-                )
-            place = Place(self)
+            self._make_room(visitor)
+            place = Place(self, visitor)
             self._places.append(place)
         try:
             yield place
@@ -42,7 +55,8 @@ class Line:
             with self._moved:
                 if place.began is not None:
                     self._lasted.append(time.monotonic() - place.began)
-                self._places.remove(place)
+                if place in self._places:
+                    self._places.remove(place)
                 self._moved.notify_all()
 
     @property
@@ -53,28 +67,104 @@ class Line:
     def wait(self, place: "Place", seconds: float) -> int:
         """See Place.wait."""
         with self._moved:
-            self._moved.wait_for(lambda: self._places[0] is place, seconds)
-            return self._places.index(place)
+            self._moved.wait_for(lambda: place not in self._places or self._ahead(place) == 0, seconds)
+            if place not in self._places:
+                raise PineError(
+                    "The line for the model is full, and others had fewer runs in it: yours gave up its "
+                    f"place. {KEPT}; try again in a minute."
+                )
+            ahead = self._ahead(place)
+            if not ahead and place.began is None:
+                place.began = time.monotonic()
+                self._take_turn(place)
+            return ahead
 
     def seconds(self, ahead: int) -> float | None:
         """How long so many runs take, by those before them; None while there were none."""
         with self._moved:
             return ahead * sum(self._lasted) / len(self._lasted) if self._lasted else None
 
+    def _make_room(self, visitor: Visitor) -> None:
+        """Raises PineError if this visitor may not come now."""
+        own = [place for place in self._places if place.visitor.name == visitor.name]
+        share = None if visitor == NOBODY else self._share
+        if share is not None and len(own) >= share:
+            raise PineError(
+                f"You have {len(own)} runs here already, as many as one page, or the scripts of one address, "
+                "may have at once; wait until one of them has ended."
+            )
+        scripts = [place for place in self._places[1:] if not place.visitor.page]
+        if share is not None and not visitor.page and len(scripts) >= max(1, self._most // 2):
+            raise PineError(
+                f"The line for the model is full: {len(scripts)} runs of scripts wait already, and the other "
+                "places are kept for open pages; try again in a minute."
+            )
+        if len(self._places) <= self._most:
+            return
+        heaviest = max(
+            (place for place in self._places if place.began is None),
+            key=lambda place: (self._count(place.visitor), not place.visitor.page),
+            default=None,
+        )
+        if heaviest is None or self._count(heaviest.visitor) <= self._count(visitor) + 1:
+            raise PineError(
+                f"The line for the model is full: {self._most} wait already, as many as may. {KEPT}; try "
+                "again in a minute."
+            )
+        last = [place for place in self._places if place.visitor.address == heaviest.visitor.address][-1]
+        self._places.remove(last)
+        self._moved.notify_all()
+
+    def _count(self, visitor: Visitor) -> int:
+        """Places that the address of a visitor has."""
+        return sum(place.visitor.address == visitor.address for place in self._places)
+
+    def _ahead(self, place: "Place") -> int:
+        """How many have the model before this one."""
+        if place.began is not None:
+            return 0
+        running = sum(other.began is not None for other in self._places)
+        return running + self._order().index(place)
+
+    def _order(self) -> list["Place"]:
+        """Those who wait, in the order in which they will have the model."""
+        waiting = [place for place in self._places if place.began is None]
+        turns, ordered = dict(self._turns), []
+        for turn in range(self._taken + 1, self._taken + 1 + len(waiting)):
+            first = min(
+                waiting,  # of several equal ones the first that came
+                key=lambda place: (turns.get(place.visitor.address, 0), turns.get(place.visitor.name, 0)),
+            )
+            waiting.remove(first)
+            ordered.append(first)
+            turns[first.visitor.address] = turns[first.visitor.name] = turn
+        return ordered
+
+    def _take_turn(self, place: "Place") -> None:
+        self._places.remove(place)
+        self._places.insert(0, place)
+        self._taken += 1
+        for name in (place.visitor.address, place.visitor.name):
+            self._turns[name] = self._taken
+            self._turns.move_to_end(name)
+        while len(self._turns) > KNOWN:
+            self._turns.popitem(last=False)
+
 
 class Place:
-    """A place in the line. began: when its turn came, in seconds of time.monotonic; None before."""
+    """A place in the line. began: when its turn came, in seconds of time.monotonic(); None before."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Line, visitor: Visitor) -> None:
         self._line = line
+        self.visitor = visitor
         self.began: float | None = None
 
     def wait(self, seconds: float) -> int:
-        """How many are before this one, after so many seconds at most; 0 as soon as it is its turn."""
-        ahead = self._line.wait(self, seconds)
-        if not ahead and self.began is None:
-            self.began = time.monotonic()
-        return ahead
+        """How many are before this one, after so many seconds at most; 0 as soon as it is its turn.
+
+        Raises PineError if it had to make room.
+        """
+        return self._line.wait(self, seconds)
 
     def sentence(self, ahead: int) -> str:
         """How many are before this one, in words, and how long that may take."""

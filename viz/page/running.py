@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pine_engine.errors import Cancelled
 from viz.page.failures import explain
 from viz.page.line import Line
-from viz.page.presence import stop_if_left
+from viz.page.presence import stop_if_left, visitor
 from viz.page.runs import Run, Runs
 from viz.page.source import EngineSource
 
@@ -67,7 +67,7 @@ def run_with_engine(
         ):
             if not there.for_all:
                 yield from _until_loaded(there, run, say)  # so that nobody behind this visitor waits for it
-            with line.join() as place:
+            with line.join(visitor()) as place:
                 while not run.over() and (ahead := place.wait(WAIT_S)):
                     yield say(place.sentence(ahead))
                 yield from _until_loaded(there, run, say)

@@ -1,0 +1,118 @@
+"""Under which names the page answers, to whose pages, and what it believes of a proxy."""
+
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.testclient import TestClient
+
+from viz.page.host_settings import HostSettings
+from viz.page.trusted_hosts import TrustedHosts
+
+STRANGER = ("203.0.113.9", 1234)
+LOCAL = ("127.0.0.1", 1234)
+
+
+async def tell(scope: Any, receive: Any, send: Any) -> None:
+    """Answers with the headers that came through."""
+    await JSONResponse(dict(Request(scope).headers))(scope, receive, send)
+
+
+def ask(
+    settings: HostSettings | None = None,
+    headers: dict[str, str] | None = None,
+    *,
+    method: str = "POST",
+    path: str = "/gradio_api/queue/join",
+    is_public: bool = False,
+    is_space: bool = False,
+    peer: tuple[str, int] = LOCAL,
+) -> tuple[int, Any]:
+    app = TrustedHosts(tell, settings or HostSettings(), is_public=is_public, is_space=is_space)
+    client = TestClient(app, base_url="http://localhost:7860", client=peer)
+    response = client.request(method, path, headers=headers)
+    return response.status_code, response.json()
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost:7860", "127.0.0.1:7860", "[::1]:7860", "LOCALHOST", "0.0.0.0:7860"]
+)
+@pytest.mark.parametrize("origin", [None, "http://localhost:7860", "http://127.0.0.1:7860"])
+def test_this_machine_is_answered_under_its_own_names(host: str, origin: str | None) -> None:
+    headers = {"Host": host} | ({"Origin": origin} if origin else {})
+    assert ask(headers=headers)[0] == 200
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize(
+    "host",
+    ["rebound.example", "rebound.example:7860", "localhost.rebound.example", "127.0.0.1.nip.io", "", "["],
+)
+def test_a_name_that_was_made_to_lead_here_is_not_answered(host: str, method: str) -> None:
+    status, told = ask(headers={"Host": host}, method=method)
+    assert status == 403
+    assert "This page is not reached as" in told["detail"] and "PINE_TRUSTED_HOSTS" in told["detail"]
+
+
+@pytest.mark.parametrize("public", [False, True])
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://localhost.evil.example", "x"])
+def test_pages_of_other_sites_change_nothing(origin: str, public: bool) -> None:
+    status, told = ask(headers={"Origin": origin}, is_public=public)
+    assert status == 403 and f"A page of {origin!r} may not call this one" in told["detail"]
+    assert ask(headers={"Origin": origin}, is_public=public, method="GET")[0] == 200
+
+
+def test_named_sites_may_call_and_any_on_a_space() -> None:
+    settings = HostSettings(trusted_hosts=("pine.example", "*.school.example"))
+    for origin in ("https://pine.example", "https://maths.school.example:8443"):
+        assert ask(settings, {"Host": "pine.example", "Origin": origin}, is_public=True)[0] == 200
+    assert (
+        ask(settings, {"Host": "pine.example", "Origin": "https://other.example"}, is_public=True)[0] == 403
+    )
+    assert ask(settings, {"Host": "other.example"}, is_public=True)[0] == 403
+    assert ask(settings, {"Host": "school.example"}, is_public=True)[0] == 403
+    assert (
+        ask(headers={"Host": "x.hf.space", "Origin": "https://y.example"}, is_public=True, is_space=True)[0]
+        == 200
+    )
+
+
+@pytest.mark.parametrize(
+    "header", ["Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP"]
+)
+def test_a_page_for_this_machine_is_not_served_through_a_proxy(header: str) -> None:
+    status, told = ask(headers={header: "x"}, method="GET")
+    assert status == 403 and "this request came through a proxy" in told["detail"]
+    assert "PINE_TRUSTED_HOSTS" in told["detail"]
+
+
+def test_only_a_trusted_proxy_is_believed_and_gradio_hears_of_one_name() -> None:
+    claims = {
+        "X-Forwarded-Host": "claimed.example",
+        "X-Forwarded-For": "198.51.100.7",
+        "X-Forwarded-Proto": "https",
+        "X-Gradio-Server": "http://evil.example",
+        "Forwarded": "host=evil.example",
+    }
+    status, told = ask(headers={"Host": "real.example"} | claims, is_public=True, peer=STRANGER)
+    assert status == 200 and told["host"] == "real.example"
+    assert not {name.lower() for name in claims} & set(told)
+    for settings, peer in (
+        (HostSettings(), LOCAL),
+        (HostSettings(trusted_proxies=("203.0.113.0/24",)), STRANGER),
+    ):
+        status, told = ask(settings, {"Host": "inner"} | claims, is_public=True, peer=peer)
+        assert status == 200 and told["host"] == "claimed.example"
+        assert told["x-forwarded-for"] == "198.51.100.7" and told["x-forwarded-proto"] == "https"
+        assert not {"x-forwarded-host", "x-gradio-server", "forwarded"} & set(told)
+
+
+def test_what_a_proxy_says_of_the_name_is_judged_too() -> None:
+    settings = HostSettings(trusted_hosts=("pine.example",))
+    headers = {"Host": "localhost", "X-Forwarded-Host": "evil.example"}
+    assert ask(settings, headers, is_public=True)[0] == 403
+
+
+def test_the_health_is_told_under_any_name() -> None:
+    assert ask(headers={"Host": "10.1.2.3:7860"}, method="GET", path="/health")[0] == 200

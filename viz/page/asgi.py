@@ -1,0 +1,15 @@
+"""The words of ASGI, in which the server and what stands before gradio speak."""
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+Message = MutableMapping[str, Any]
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+def without_headers(scope: Scope, *names: bytes) -> Scope:
+    """The request without these headers, which are given in lower case."""
+    return scope | {"headers": [(name, value) for name, value in scope["headers"] if name not in names]}
