@@ -37,6 +37,7 @@ from viz.page.host_settings import (
 )
 from viz.page.library import Choice, Library, shown
 from viz.page.line import Line
+from viz.page.mcp_messages import McpMessages
 from viz.page.open_routes import OpenRoutes
 from viz.page.presence import PresenceMiddleware
 from viz.page.runs import Runs
@@ -134,11 +135,15 @@ def place_on_lent_gpu(sources: Iterable[EngineSource]) -> None:
 
 
 def log_to_stderr() -> None:
-    """Sends the page's log to stderr, as it is: one JSON object for each run."""
+    """Sends the page's log to stderr, as it is: one JSON object for each run, and no text of a visitor."""
     log = logging.getLogger("pine_explorer")
     log.setLevel(logging.INFO)
     log.addHandler(logging.StreamHandler())
     log.propagate = False
+    # The package behind the tools for assistants quotes what it is sent.
+    logging.getLogger("viz").setLevel(logging.WARNING)
+    logging.getLogger().setLevel(logging.ERROR)
+    logging.getLogger("mcp").setLevel(logging.CRITICAL)
 
 
 def doors(page: GuardedBlocks, settings: HostSettings) -> list[Middleware]:
@@ -151,6 +156,7 @@ def doors(page: GuardedBlocks, settings: HostSettings) -> list[Middleware]:
         Middleware(OpenRoutes),
         Middleware(PresenceMiddleware, page.presence),
         Middleware(FrontDoor),
+        Middleware(McpMessages),
     ]
 
 
@@ -166,7 +172,7 @@ def serve(page: GuardedBlocks, settings: HostSettings, **options: Any) -> gr.rou
         max_file_size=f"{MOST_MB}mb",
         prevent_thread_lock=True,
         app_kwargs={"middleware": doors(page, settings)},
-        **LOOK | {"mcp_server": True} | options,
+        **LOOK | {"mcp_server": not settings.auth} | options,
     )
     keep_sessions(served, page, page.presence)
     limit_connections(page.server, settings.most_connections)

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from gradio_client import Client
 from gradio_client.exceptions import AppError
@@ -17,7 +16,6 @@ from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.serving import ServedApp, served_app
-from viz.page.sessions import KEPT
 
 pytestmark = pytest.mark.embedded
 
@@ -73,25 +71,6 @@ def test_the_instruction_reaches_the_model(client: Client) -> None:
         for instruction in ("", "Answer in French with a long poem about the sea.")
     ]
     assert answers[0]["text"] != answers[1]["text"]
-
-
-def test_what_scripts_leave_behind_is_let_go(app: ServedApp) -> None:
-    """Each call of /call/compare is a session of its own, a refused one too."""
-
-    def sessions() -> int:
-        [line] = (line for line in http.get("/metrics").text.splitlines() if line.startswith("pine_sessions"))
-        return int(line.split()[1])
-
-    with httpx.Client(base_url=app.url, timeout=60) as http:
-        for _ in range(KEPT + 5):
-            asked = http.post(
-                "/gradio_api/call/compare", json={"data": [QUESTION, "no list", ["pine"], 4, ""]}
-            )
-            assert (
-                "The argument documents"
-                in http.get(f"/gradio_api/call/compare/{asked.json()['event_id']}").text
-            )
-        assert 0 < sessions() <= KEPT + 2  # the shared client of this module may have one
 
 
 def test_shuffle_reports_every_order_and_pine_keeps_its_promise(client: Client) -> None:

@@ -15,6 +15,8 @@ from typing import Any
 import gradio as gr
 import pytest
 from starlette.exceptions import HTTPException
+from starlette.responses import PlainTextResponse
+from starlette.testclient import TestClient
 
 import app
 from pine_engine import pdf
@@ -24,10 +26,13 @@ from tests.fuzz import corpus
 from tests.fuzz.over_http import usual_value
 from tests.fuzz.served import tiny_engine
 from tests.widgets import built
+from viz.page import front_door
 from viz.page.documents import Entry
 from viz.page.form import MOST_CHARACTERS, Form
 from viz.page.front_door import MOST_BYTES, FrontDoor
 from viz.page.guarded import NOT_FROM_THE_PAGE, GuardedBlocks
+from viz.page.mcp_messages import McpMessages
+from viz.page.security_headers import SecurityHeaders
 from viz.page.session import LARGEST_BYTES, session_of, to_code
 from viz.page.share_panel import own_draft
 from viz.page.source import EngineSource
@@ -182,12 +187,98 @@ async def reads_all(scope: Any, receive: Any, send: Any) -> None:
         await send("read")
 
 
+async def reads_all_aloud(scope: Any, receive: Any, send: Any) -> None:
+    while (await receive()).get("more_body"):
+        pass
+
+
 def test_a_request_is_read_up_to_a_limit() -> None:
     assert through_the_door(reads_all, b"x" * MOST_BYTES) == ["read"]
     assert through_the_door(reads_all, b"x" * (MOST_BYTES + 1)) == [
         (413, "This request has more than 20,000,000 bytes; send less at once.")
     ]
+    start, body = through_the_door(reads_all_aloud, b"x" * (MOST_BYTES + 1))
+    assert start["status"] == 413 and b"send less at once" in body["body"]
     assert through_the_door(reads_all, b"x" * (MOST_BYTES + 1), "/gradio_api/upload") == ["read"]
+
+
+def test_a_request_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(front_door, "BODY_S", 0.05)
+    sent: list[Any] = []
+
+    async def never() -> Any:
+        await asyncio.sleep(60)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def reads(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+
+    asyncio.run(FrontDoor(reads)({"type": "http", "method": "POST", "path": "/x"}, never, send))
+    assert sent[0]["status"] == 408 and b"This request did not come within" in sent[1]["body"]
+
+
+def test_whoever_was_heard_may_wait_for_his_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(front_door, "BODY_S", 0.05)
+    parts = [{"type": "http.request", "body": b"", "more_body": False}]
+
+    async def receive() -> Any:
+        if not parts:
+            await asyncio.sleep(0.2)
+        return parts.pop() if parts else {"type": "http.disconnect"}
+
+    heard: list[str] = []
+
+    async def reads(scope: Any, receive: Any, send: Any) -> None:
+        heard.extend([(await receive())["type"], (await receive())["type"]])
+
+    asyncio.run(FrontDoor(reads)({"type": "http", "method": "GET", "path": "/x"}, receive, None))  # type: ignore[arg-type]
+    assert heard == ["http.request", "http.disconnect"]
+
+
+CALL = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"arguments": {"documents": %s}}}'
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        (b"", "is no JSON"),
+        (b"\xff", "is no JSON"),
+        (b"{", "is no JSON"),
+        (CALL % (b"[" * 60 + b"]" * 60), "lists in lists, more than 50 deep"),
+        (CALL % (b'{"a": ' * 100_000 + b"1" + b"}" * 100_000), "lists in lists, more than 50 deep"),
+    ],
+)
+def test_what_no_assistant_sends_is_refused_before_it_is_taken_for_a_call(body: bytes, sentence: str) -> None:
+    def app(scope: Any, receive: Any, send: Any) -> Any:
+        raise AssertionError
+
+    client = TestClient(McpMessages(app))
+    answered = client.post("/gradio_api/mcp/", content=body)
+    assert answered.status_code == 400 and sentence in answered.json()["detail"]
+
+
+def test_a_call_of_an_assistant_goes_through_whole() -> None:
+    async def echo_body(scope: Any, receive: Any, send: Any) -> None:
+        await PlainTextResponse((await receive())["body"])(scope, receive, send)
+
+    body = CALL % json.dumps(["[" * 1000, {"a": [None]}]).encode()
+    client = TestClient(McpMessages(echo_body))
+    assert client.post("/gradio_api/mcp/", content=body).content == body
+    assert client.post("/gradio_api/queue/join", content=b"any").content == b"any"
+
+
+def test_every_answer_has_the_headers() -> None:
+    async def refuses(scope: Any, receive: Any, send: Any) -> None:
+        await PlainTextResponse("no", 403)(scope, receive, send)
+
+    answered = TestClient(SecurityHeaders(refuses, "'self' https://school.example")).get("/")
+    policy = answered.headers["content-security-policy"]
+    assert policy.endswith("; frame-ancestors 'self' https://school.example")
+    assert "default-src 'self'" in policy and "object-src 'none'" in policy and "https://cdn" not in policy
+    assert answered.headers["x-content-type-options"] == "nosniff"
+    assert answered.headers["referrer-policy"] == "no-referrer"
 
 
 def test_a_request_that_names_nothing_of_the_page_gets_a_sentence(caplog: pytest.LogCaptureFixture) -> None:

@@ -5,7 +5,15 @@ from typing import Any
 
 import pytest
 
-from viz.page.host_settings import HostSettings, allowed_models, read_settings, variable, write_into
+from viz.page.host_settings import (
+    PUBLIC_SECONDS,
+    HostSettings,
+    allowed_models,
+    read_settings,
+    time_limit,
+    variable,
+    write_into,
+)
 
 HOSTING = Path(__file__).parents[1] / "docs" / "hosting.md"
 
@@ -45,6 +53,19 @@ def test_variables_and_flags_are_read_and_the_flag_wins() -> None:
         ([], {"PINE_MOST_SECONDS": "nan"}, "PINE_MOST_SECONDS is 'nan'; it should be"),
         (["--dtype", "int4"], {}, "--dtype is 'int4'; it should be 'float32', 'bfloat16' or 'float16'"),
         (["--port", "0"], {"PINE_PORT": "8000"}, "--port is '0'; it should be greater than or equal to 1"),
+        ([], {"PINE_TRUSTED_HOSTS": "https://x.example/"}, "it should be names without scheme"),
+        (
+            [],
+            {"PINE_TRUSTED_HOSTS": "x.example:80"},
+            "names without scheme, port and path, not 'x.example:80'",
+        ),
+        ([], {"PINE_TRUSTED_PROXIES": "proxy"}, "PINE_TRUSTED_PROXIES is 'proxy'; it should be"),
+        (
+            [],
+            {"PINE_FRAME_ANCESTORS": "*; script-src *"},
+            "PINE_FRAME_ANCESTORS is '*; script-src *'; it should be sites",
+        ),
+        ([], {"PINE_AUTH": "nobody"}, "PINE_AUTH is not name:password"),
         (["--most-doc", "3"], {}, "unrecognized arguments: --most-doc"),
     ],
 )
@@ -77,6 +98,12 @@ def test_the_documented_table_is_the_table(tmp_path: Path) -> None:
         ({"root_path": "/pine"}, {}, ()),
         ({}, {"SPACE_ID": "someone/space"}, ()),
         ({}, {"GRADIO_SERVER_NAME": "0.0.0.0"}, ()),
+        ({}, {"GRADIO_ROOT_PATH": "/pine"}, ()),
+        ({}, {"GRADIO_SHARE": "True"}, ()),
+        ({}, {"GRADIO_SHARE": "False"}, None),
+        ({"trusted_hosts": ("pine.example",)}, {}, ()),
+        ({"trusted_hosts": ("localhost", "::1")}, {}, None),
+        ({"trusted_hosts": ("*",)}, {}, ()),
         ({"models": ("one/model",)}, {}, ("one/model",)),
         ({"models": ("one/model",), "host": "0.0.0.0"}, {}, ("one/model",)),
     ],
@@ -85,3 +112,15 @@ def test_any_model_may_be_chosen_only_where_nobody_else_comes(
     settings: dict[str, Any], environment: dict[str, str], allowed: tuple[str, ...] | None
 ) -> None:
     assert allowed_models(HostSettings(**settings), environment) == allowed
+
+
+def test_a_run_ends_in_time_wherever_others_wait_for_it() -> None:
+    assert time_limit(HostSettings(), {}) is None
+    assert time_limit(HostSettings(host="0.0.0.0"), {}) == PUBLIC_SECONDS
+    assert time_limit(HostSettings(), {"SPACE_ID": "someone/space"}) == PUBLIC_SECONDS
+    assert time_limit(HostSettings(most_seconds=20), {"SPACE_ID": "x/y"}) == 20
+    assert time_limit(HostSettings(most_seconds=20), {}) == 20
+
+
+def test_a_password_is_not_shown() -> None:
+    assert "lovelace" not in repr(HostSettings(auth="ada:lovelace"))

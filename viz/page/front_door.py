@@ -69,6 +69,9 @@ class FrontDoor:
 
         try:
             await self._app(scope, counted, sending)
+        except HTTPException as error:
+            if not begun:
+                await JSONResponse({"detail": error.detail}, error.status_code)(scope, receive, send)
         except Exception as error:
             log.warning("%s %s could not be answered: %s", scope["method"], path, type(error).__name__)
             log.debug("", exc_info=error)

@@ -71,7 +71,7 @@ class HostSettings(BaseModel):
         default=("127.0.0.1", "::1"),
         description="addresses or networks of proxies that say for whom they ask, separated by commas",
     )
-    frame_ancestors: Annotated[str, Field(pattern=r"^[^;,\r\n]*$")] = Field(
+    frame_ancestors: str = Field(
         default="*",
         description="sites that may show the page in a frame, separated by blanks: * for any, 'self' for its "
         "own, 'none', or such as https://school.example",
@@ -130,15 +130,27 @@ class HostSettings(BaseModel):
     @field_validator("trusted_hosts")
     @classmethod
     def _are_names(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        if wrong := [name for name in names if "/" in name or re.search(r":\d+$", name)]:
-            raise ValueError(f"names without scheme, port and path, not {wrong[0]!r}")
+        if wrong := [name for name in names if "/" in name or re.fullmatch(r"[^:]+:\d+", name)]:
+            raise ValueError(f"it should be names without scheme, port and path, not {wrong[0]!r}")
         return names
+
+    @field_validator("frame_ancestors")
+    @classmethod
+    def _are_sites(cls, sites: str) -> str:
+        if not re.fullmatch(r"[^;,\r\n]+", sites):
+            raise ValueError("it should be sites separated by blanks")
+        return sites
 
     @field_validator("trusted_proxies")
     @classmethod
     def _are_networks(cls, networks: tuple[str, ...]) -> tuple[str, ...]:
         for network in networks:
-            ip_network(network, strict=False)
+            try:
+                ip_network(network, strict=False)
+            except ValueError as error:
+                raise ValueError(
+                    "it should be addresses such as 10.0.0.1, or networks such as 10.0.0.0/8"
+                ) from error
         return networks
 
 
@@ -183,8 +195,9 @@ def read_settings(
         first = error.errors()[0]
         name = str(first["loc"][0])
         source = flag(name) if name in given else variable(name)
-        expected = first["msg"].replace("Input should", "it should", 1)
-        print(f"{source} is {first['input']!r}; {expected}.", file=sys.stderr)
+        expected = re.sub("^Input should|^Value error, it should", "it should", first["msg"])
+        told = "is not name:password" if name == "auth" else f"is {first['input']!r}; {expected}"
+        print(f"{source} {told}.", file=sys.stderr)
         sys.exit(2)
 
 

@@ -1,0 +1,104 @@
+"""How long the server waits for a request, and for how many at once."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import pytest
+import uvicorn
+
+from viz.page import connections
+from viz.page.connections import SHARE, limit_connections
+
+PATIENCE_S = 20.0
+
+
+async def greet(scope: Any, receive: Any, send: Any) -> None:
+    if scope["type"] == "http":
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"hi"})
+
+
+@contextmanager
+def listening(most: int) -> Iterator[tuple[str, int]]:
+    """A server on a free port; its address."""
+    config = uvicorn.Config(greet, port=0, log_level="critical", timeout_keep_alive=60, lifespan="off")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    limit_connections(server, most)  # type: ignore[arg-type]
+    try:
+        yield server.servers[0].sockets[0].getsockname()
+    finally:
+        server.should_exit = True
+        thread.join(10)
+
+
+@contextmanager
+def connected(address: tuple[str, int], sent: bytes = b"") -> Iterator[socket.socket]:
+    with socket.create_connection(address, timeout=PATIENCE_S) as connection:
+        connection.sendall(sent)
+        yield connection
+
+
+def answer_of(connection: socket.socket) -> bytes:
+    """All that the server says until it has greeted."""
+    said = b""
+    while not said.endswith(b"hi") and (more := connection.recv(1000)):
+        said += more
+    return said
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Waits until the server closes; True then, False when it says something or nothing."""
+    try:
+        return connection.recv(1000) == b""
+    except ConnectionResetError:
+        return True
+    except TimeoutError:
+        return False
+
+
+REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+@pytest.mark.parametrize("half", [b"", b"G", REQUEST[:-2]])
+def test_a_request_that_does_not_come_is_given_up(half: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "REQUEST_S", 0.3)
+    with listening(100) as address, connected(address, half) as connection:
+        assert is_closed(connection)
+
+
+def test_so_is_the_second_one_on_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "REQUEST_S", 0.3)
+    with listening(100) as address, connected(address, REQUEST) as connection:
+        assert answer_of(connection).endswith(b"hi")
+        connection.sendall(REQUEST[:9])
+        assert is_closed(connection)
+
+
+def test_a_slow_request_that_comes_in_time_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "REQUEST_S", 5.0)
+    with listening(100) as address, connected(address) as connection:
+        for part in (REQUEST[:9], REQUEST[9:]):
+            time.sleep(0.1)
+            connection.sendall(part)
+        assert answer_of(connection).endswith(b"hi")
+
+
+def test_one_address_has_a_share_of_the_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "LOCAL_NAMES", ())
+    with listening(4 * SHARE) as address, ExitStack() as there:
+        kept = [there.enter_context(connected(address, REQUEST)) for _ in range(4)]
+        assert all(answer_of(connection).endswith(b"hi") for connection in kept)
+        assert is_closed(there.enter_context(connected(address, REQUEST)))
+
+
+def test_beyond_all_of_them_it_says_that_it_is_busy() -> None:
+    with listening(2) as address, connected(address), connected(address, REQUEST) as second:
+        assert b"503 Service Unavailable" in second.recv(1000)
