@@ -2,6 +2,8 @@
 
 Each has documents of his own, asks over and over as the page does (every tenth by the public call), opens the
 page anew now and then, and compares every answer with the one his question got when nobody else was there.
+Among them are scripts that mean no good, unless `--no-attackers` is given. All come through a proxy, each
+from an address of his own.
 """
 
 import asyncio
@@ -11,7 +13,8 @@ import re
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median, quantiles
@@ -23,7 +26,8 @@ import typer
 
 from pine_engine import terminal
 from pine_engine.options import AsJson
-from tests.serving import served_app
+from tests.attackers import ATTACKERS, attack
+from tests.serving import ServedApp, served_app
 from tests.visiting import LostError, Page, Question, Visitor, compare
 
 METHODS = ("vanilla", "pine")
@@ -40,12 +44,16 @@ PAUSE_S = 2.0
 ARRIVAL_S = 20.0
 """Within which the visitors come, or within a quarter of the time if that is less."""
 
+HOST = "load.test"
+"""A name that this machine does not have: the page is a public one."""
+
 FULL = "The line for the model is full"
 WORDS = ("maple", "river", "copper", "violin", "candle", "harbor", "lemon", "saddle", "tunnel", "walnut")
 OWNER = re.compile(r"guest number (\d{4})")
 
 MOST_SILENT_S = 1.0
 MOST_GROWTH_MB = 50.0
+MOST_DISK_MB = 100.0
 
 
 @dataclass
@@ -66,7 +74,10 @@ class Counted:
 
 @dataclass(frozen=True)
 class Report:
-    """The figures. Times in seconds, memory in megabytes of the resident set."""
+    """The figures. Times in seconds, memory in megabytes of the resident set, disk in megabytes.
+
+    attacks: requests of scripts that mean no good, by what came of them.
+    """
 
     visitors: int
     minutes: float
@@ -87,6 +98,8 @@ class Report:
     event_p95: float
     memory_after_a_minute: float
     memory_at_the_end: float
+    disk_most: float
+    attacks: dict[str, int]
 
     @property
     def faults(self) -> list[str]:
@@ -101,6 +114,7 @@ class Report:
                 (self.different, f"{self.different} answers differ from those given alone"),
                 (self.silent_median >= MOST_SILENT_S, f"median of silence: {self.silent_median:.2f} s"),
                 (growth >= MOST_GROWTH_MB, f"memory grew by {growth:.0f} MB"),
+                (self.disk_most >= MOST_DISK_MB, f"visitors' files took {self.disk_most:.0f} MB"),
             )
             if broken
         ]
@@ -190,23 +204,38 @@ async def _timed(times: list[float], work: Any) -> None:
     times.append(time.monotonic() - began)
 
 
-async def measure(url: str, pid: int, visitors: int, seconds: float) -> Report:
-    """The load, and before it every visitor's question alone."""
-    limits = httpx.Limits(max_connections=None, keepalive_expiry=2)  # before the server ends them
-    async with httpx.AsyncClient(base_url=url, timeout=60, limits=limits) as client:
+async def measure(
+    url: str, pid: int, visitors: int, seconds: float, *, files: Path, attackers: bool = False
+) -> Report:
+    """The load, and before it every visitor's question alone.
+
+    files: where the page keeps those of visitors. attackers: whether there are scripts that mean no good.
+    """
+    async with AsyncExitStack() as open_, httpx.AsyncClient(base_url=url, timeout=60) as client:
+
+        async def come(address: str) -> httpx.AsyncClient:
+            limits = httpx.Limits(max_connections=None, keepalive_expiry=2)  # before the server ends them
+            headers = {"X-Forwarded-For": address}
+            client = httpx.AsyncClient(base_url=url, timeout=60, limits=limits, headers=headers)
+            return await open_.enter_async_context(client)
+
         page = Page.of((await client.get("/config")).json())
         expected = [await compare(client, question_of(guest)) for guest in range(visitors)]
-        counted, memory = Counted(), []
+        counted, memory, disk, attacks = Counted(), [], [], Counter[str]()
         process, began = psutil.Process(pid), time.monotonic()
         until = began + seconds
-        watch = asyncio.create_task(_watch(process, memory))
+        watch = asyncio.create_task(_watch(process, files, memory, disk))
         async with asyncio.TaskGroup() as there:
             for guest in range(visitors):
+                own = await come(f"198.51.100.{guest % 250 + 1}")
                 there.create_task(
-                    call(client, guest, expected[guest], until, counted)
+                    call(own, guest, expected[guest], until, counted)
                     if guest % SCRIPTS == SCRIPTS - 1
-                    else visit(client, page, guest, expected[guest], until, counted)
+                    else visit(own, page, guest, expected[guest], until, counted)
                 )
+            for number, attacker in enumerate(ATTACKERS if attackers else ()):
+                own = await come(f"203.0.113.{number + 1}")
+                there.create_task(attack(own, attacker, lambda: time.monotonic() > until, attacks))
         watch.cancel()
     return Report(
         visitors=visitors,
@@ -228,14 +257,23 @@ async def measure(url: str, pid: int, visitors: int, seconds: float) -> Report:
         event_p95=_p95(counted.event),
         memory_after_a_minute=memory[min(60, len(memory) // 2)],
         memory_at_the_end=memory[-1],
+        disk_most=max(disk),
+        attacks=dict(attacks),
     )
 
 
-async def _watch(process: psutil.Process, memory: list[float]) -> None:
-    """Writes down the memory every second."""
+async def _watch(process: psutil.Process, files: Path, memory: list[float], disk: list[float]) -> None:
+    """Writes down every second what the process, and those that it has started, take."""
     while True:
         memory.append(process.memory_info().rss / 1e6)
+        disk.append(sum(_size(file) for file in files.rglob("*")) / 1e6)
         await asyncio.sleep(1)
+
+
+def _size(file: Path) -> int:
+    with suppress(OSError):  # it has gone meanwhile
+        return file.stat().st_size
+    return 0
 
 
 def _median(times: Sequence[float]) -> float:
@@ -246,14 +284,25 @@ def _p95(times: Sequence[float]) -> float:
     return quantiles(times, n=20)[-1] if len(times) > 1 else _median(times)
 
 
+@contextmanager
+def public_app(folder: Path) -> Iterator[ServedApp]:
+    """Serves the app as to the public, behind a proxy; its log and visitors' files lie in the folder."""
+    environment = {"PINE_TRUSTED_HOSTS": f"127.0.0.1,{HOST}", "GRADIO_TEMP_DIR": str(folder / "files")}
+    with served_app(folder / "app.log", environment=environment) as app:
+        yield app
+
+
 def load(
     visitors: Annotated[int, typer.Option(help="Visitors at once.", min=1)] = 50,
     minutes: Annotated[float, typer.Option(help="How long they come.", min=0.05)] = 5.0,
+    attackers: Annotated[bool, typer.Option(help="Scripts that mean no good among them.")] = True,
     as_json: AsJson = False,
 ) -> None:
     """Let many visitors at once use the page of this machine, and count what goes wrong."""
-    with tempfile.TemporaryDirectory() as folder, served_app(Path(folder, "app.log")) as app:
-        report = asyncio.run(measure(app.url, app.process.pid, visitors, 60 * minutes))
+    with tempfile.TemporaryDirectory() as folder, public_app(Path(folder)) as app:
+        report = asyncio.run(
+            measure(app.url, app.process.pid, visitors, 60 * minutes, files=Path(folder), attackers=attackers)
+        )
         if "Traceback" in app.log.read_text():
             report.errors["a traceback in the log of the server"] = 1
     rows = [{"figure": name.replace("_", " "), "value": value} for name, value in asdict(report).items()]

@@ -34,7 +34,8 @@ LONG = Question(
 
 @pytest.fixture(scope="module")
 def app(embedded_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApp]:
-    with served_app(tmp_path_factory.mktemp("app") / "app.log", "--queue-size", "3") as served:
+    flags = ("--queue-size", "3", "--trusted-hosts", "127.0.0.1,load.test")
+    with served_app(tmp_path_factory.mktemp("app") / "app.log", *flags) as served:
         asyncio.run(_ask(served))  # the model is there
         yield served
         assert "Traceback" not in served.log.read_text()
@@ -152,5 +153,6 @@ def test_a_page_of_a_server_that_has_ended_says_what_to_do(app: ServedApp) -> No
 
 
 def test_five_visitors_at_once_each_get_their_own_answers(app: ServedApp) -> None:
-    report = asyncio.run(measure(app.url, app.process.pid, visitors=5, seconds=8))
+    measured = measure(app.url, app.process.pid, visitors=5, seconds=8, files=app.log.parent)
+    report = asyncio.run(measured)
     assert report.runs > 0 and report.faults == []
