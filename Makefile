@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help setup run test check format bench load record clean
+.PHONY: help setup run test check format bench load record lock clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -42,6 +42,18 @@ load: $(VENV)/.stamp-dev ## Let 50 visitors at once use the page for 5 minutes (
 
 record: $(VENV)/.stamp-run ## Record anew what the page and the lesson show before a run
 	$(BIN)/python -m viz.page.record $(ARGS)
+
+# uv is installed for this alone. What only torch's build for CUDA needs is in a file of its own: the image for
+# the CPU goes without.
+LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+  --annotation-style line --custom-compile-command 'make lock' $(ARGS)
+
+lock: $(VENV)/.stamp-venv ## Lock anew what the image installs (ARGS=--upgrade for newer versions)
+	$(PIP) install uv==0.13.9
+	echo torch | $(LOCK) -c requirements.txt -o requirements-torch-cuda.txt -
+	grep -oE '^(cuda|nvidia|triton)[a-z0-9-]*' requirements-torch-cuda.txt | \
+	  $(LOCK) --excludes - --no-emit-package torch -c requirements-torch-cuda.txt \
+	  -o requirements-lock.txt requirements.txt
 
 clean: ## Remove .venv and all caches
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -13,6 +13,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from fnmatch import fnmatch
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -149,13 +150,50 @@ def copied() -> list[tuple[Path, str]]:
 
 def test_the_image_runs_as_a_user_of_its_own_and_is_watched() -> None:
     found = {name: words for name, *words in instructions()}
-    assert found["FROM"] == ["python:3.12-slim"] and found["USER"] == ["pine"]
+    assert found["USER"] == ["pine"]
     assert "--uid 1000 pine" in (ROOT / "Dockerfile").read_text(encoding="utf-8")
     assert json.loads(" ".join(found["CMD"])) == ["python", "app.py"]
     assert "'/health'" in " ".join(found["HEALTHCHECK"])
     settings = dict(word.split("=") for name, *words in instructions() if name == "ENV" for word in words)
     assert settings.items() >= {"PINE_HOST": "0.0.0.0", "PINE_PORT": "7860"}.items()
     assert found["EXPOSE"] == ["7860"]
+
+
+def arguments() -> dict[str, str]:
+    """Those of the build, with their defaults."""
+    return dict(words[0].split("=", 1) for name, *words in instructions() if name == "ARG")
+
+
+def test_the_base_of_the_image_is_named_by_its_digest() -> None:
+    assert [words for name, *words in instructions() if name == "FROM"] == [["$BASE"]]
+    assert re.fullmatch(r"python:3\.12-slim@sha256:[0-9a-f]{64}", arguments()["BASE"])
+
+
+def test_the_image_installs_what_is_hashed_and_built_from_one_index_at_a_time() -> None:
+    steps = [part for name, *words in instructions() if name == "RUN" for part in " ".join(words).split("&&")]
+    installs = [step.split() for step in steps if "install" in step and "apt-get" not in step]
+    for words in installs:
+        assert words[:2] == ["pip", "install"]
+        assert "--require-hashes" in words
+        assert words[words.index("--only-binary") + 1] == ":all:"
+        assert not [word for word in words if "index" in word or "find-links" in word]
+        assert not [word for word in words[words.index("-r") + 2 :] if not word.startswith("-")]
+    files = [words[words.index("-r") + 1] for words in installs]
+    assert files == ["requirements-torch-$TORCH.txt", "requirements-lock.txt", "requirements-model.txt"]
+    assert arguments()["TORCH"] == "cpu"
+    held = {source.name for source, _ in copied()}
+    assert held >= {file.replace("$TORCH", build) for file in files for build in ("cpu", "cuda")}
+
+
+def test_the_recipe_gives_the_container_no_more_than_it_needs() -> None:
+    page = (ROOT / "docs" / "hosting.md").read_text(encoding="utf-8")
+    (recipe,) = re.findall(r"^    docker run (.*?)\n\n", page, re.DOTALL | re.MULTILINE)
+    words = recipe.replace("\\\n", " ").split()
+    assert {"--read-only", "--memory", "--pids-limit"} <= set(words)
+    given = dict(pairwise(words))
+    assert given["--cap-drop"] == "ALL" and given["--security-opt"] == "no-new-privileges"
+    assert given["--tmpfs"].partition(":")[0] == "/tmp"
+    assert int(given["--stop-timeout"]) >= 15
 
 
 def test_what_the_image_holds_is_there_and_not_kept_from_docker() -> None:
@@ -186,7 +224,16 @@ def served(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Callable) -> It
         (image / target).parent.mkdir(parents=True, exist_ok=True)
         copy(source, image / target)
     flags = ("--queue-size", "1", "--shutdown-seconds", "0.5", "--model", str(folder / "tiny"))
-    environment = {"PYTHONPATH": str(image)}
+    # As in a container that can be written nowhere but in its temporary folder.
+    for name in ("home", "temporary"):
+        (folder / name).mkdir()
+    environment = {
+        "PYTHONPATH": str(image),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "HOME": str(folder / "home"),
+        "XDG_CACHE_HOME": str(folder / "home" / ".cache"),
+        "TMPDIR": str(folder / "temporary"),
+    }
     with served_app(folder / "app.log", *flags, environment=environment, folder=image) as served:
         deadline = time.monotonic() + 60
         while get_health(served)[0] != 200:
@@ -247,3 +294,10 @@ def test_a_process_under_load_is_watched_refuses_and_ends_cleanly(served: Served
         ("api shuffle", "shut down"),
         ("api shuffle", "shut down"),
     ]
+
+
+def test_it_wrote_into_no_folder_but_the_temporary_one(served: ServedApp) -> None:
+    folder = served.log.parent
+    assert not list((folder / "home").rglob("*"))
+    image = folder / "image"
+    assert [path for path in image.rglob("*") if not (ROOT / path.relative_to(image)).exists()] == []
