@@ -14,7 +14,7 @@ CLOSED = {
     "deep_link": "keeps the values of a session under an address",
     "dev/reload": "is for writing a page",
     "file/": "is another name of file=",
-    "monitoring": "prints a secret address, and then shows everybody's calls",
+    r"monitoring(/x)?$": "prints a secret address, and then shows everybody's calls",
     "process_recording": "keeps what it is sent",
     "proxy=": "fetches from elsewhere",
     "pwa_icon": "is for a page that can be installed",

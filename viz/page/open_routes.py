@@ -12,6 +12,7 @@ from viz.page.asgi import App, Receive, Scope, Send
 
 _PAGE = (
     r"config|theme\.css|favicon\.ico|robots\.txt|manifest\.json|login|logout|health|metrics"
+    r"|monitoring/summary"  # asked for by "Use via API"; says nothing here, see app.py
     r"|(?:assets|static|svelte)/.*"
 )
 _GRADIO = (
