@@ -136,8 +136,11 @@ class Certificate(BaseModel):
 
     made: when, in UTC. command: what repeats it. address: what the model is loaded by. comparison: what was
     asked, documents as A, B, C ... orders: those tried, the first as entered; orders[i][p] is the document at
-    place p. seed: of the orders, None if they are all there are. traced: attention was recorded, in which
-    case documents are read anew where methods could share them, and last bits may differ.
+    place p. seed: of the orders, None if they are all there are, or the first of these where somebody
+    stopped. traced: attention was recorded, in which case documents are read anew where methods could share
+    them, and last bits may differ.
+
+    Raises ValueError for what cannot be true together, whoever wrote it.
     """
 
     model_config = ConfigDict(extra="forbid")

@@ -1,5 +1,6 @@
 """The verb `repeat`: computes a certificate's comparison again, and says whether the same comes out."""
 
+import dataclasses
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -93,7 +94,7 @@ def _report(certified: Certificate, compared: Repeat) -> dict[str, Any]:
         "orders": len(certified.orders),
         "elsewhere": list(compared.elsewhere),
         "replaced": list(compared.replaced),
-        "tolerance": compared.tolerance,
+        "tolerance": None if compared.tolerance is None else dataclasses.asdict(compared.tolerance),
         "problems": list(compared.problems),
         "checked": _checked(compared.checks),
         "methods": [
@@ -153,12 +154,15 @@ def _sentences(compared: Repeat) -> Iterator[str]:
         yield f"in place of what the certificate names, as asked for: {'; '.join(compared.replaced)}"
     if compared.tolerance is not None:
         yield (
-            f"so max |Δ logit| may be {compared.tolerance:g} off, and a log-probability as much for each "
-            "token of its answer; a close decision may give another answer"
+            f"max |Δ logit| may be {compared.tolerance.logit_diff:g} off here, and a log-probability "
+            f"{compared.tolerance.logprob:g} for each token of its answer; a close decision may give another "
+            "answer"
         )
     for check, methods in compared.not_checked.items():
         of = f" of {', '.join(methods)}" if methods else ""
         yield f"not checked: {check.what}{of}, since {check.unchecked}"
+    if any(check.problem for check in compared.checks if check.what in ("the model", "the revision")):
+        yield "install what the certificate names, or give --model to ask for another in its place"
     failed = [method.found.method for method in compared.methods if method.problems]
     if not compared.holds:
         yield f"not what the certificate says: {'; '.join([*compared.problems, *failed])}"

@@ -8,13 +8,28 @@ from pine_engine.certificate import ASPECTS, Certificate, MethodResult, Platform
 from pine_engine.given import in_words
 from pine_engine.invariance import orders_to_try
 
-TOLERANCES = {"float32": 1e-3, "float16": 0.1, "bfloat16": 1.0}
-"""How far max |Δ logit| may lie from the certified one on another platform, by the coarser dtype of both:
-rounding differs there, and it grows over the layers to about a hundred times a logit's last digit.
 
-The same number holds for a log-probability, for each token of its answer. max |Δ logit| is the difference of
-two logits, so it is as far off as two of them. So is a token's log-probability, which is its logit less
-log-sum-exp of all, and that is never farther off than the logit that is farthest off."""
+@dataclass(frozen=True)
+class Tolerance:
+    """How far numbers may be off that were computed on another platform, where rounding differs.
+
+    logit_diff: max |Δ logit|. logprob: a log-probability, in nats for each token of its answer.
+    """
+
+    logit_diff: float
+    logprob: float
+
+
+SAME = Tolerance(0.0, 0.0)
+
+TOLERANCES = {
+    "float32": Tolerance(1e-3, 3e-4),
+    "float16": Tolerance(0.1, 0.03),
+    "bfloat16": Tolerance(1.0, 0.3),
+}
+"""By the coarser dtype of both platforms. Rounding grows over the layers to about a hundred times a logit's
+last digit. The largest of many logits is far off sooner than one token's log-probability: docs/exactness.md
+says what was measured."""
 
 COMPUTED_BY = ("model", "revision", "dtype")
 """Fields of Platform that say what computed; the others say where. What computes is no matter of rounding."""
@@ -63,13 +78,13 @@ class Repeat:
     """How a repetition compares.
 
     elsewhere: what differs between the platforms, in words. replaced: the same of what was asked for in place
-    of what the certificate names. tolerance: of max |Δ logit|, and for each token of a log-probability; None
-    where they must be the same numbers. checks: of the certificate as a whole.
+    of what the certificate names. tolerance: None where numbers must be the same. checks: of the certificate
+    as a whole.
     """
 
     elsewhere: tuple[str, ...]
     replaced: tuple[str, ...]
-    tolerance: float | None
+    tolerance: Tolerance | None
     checks: tuple[Check, ...]
     methods: tuple[MethodRepeat, ...]
 
@@ -108,7 +123,8 @@ def compare_certificates(
     pairs = list(zip(found.results, certified.results, strict=True))
     tolerance, why = None, None
     if different and any(result.logits_sha256 != expected.logits_sha256 for result, expected in pairs):
-        tolerance = max(TOLERANCES.get(platform.dtype, 0.0) for platform in (here, there))
+        both = [TOLERANCES.get(platform.dtype, SAME) for platform in (here, there)]
+        tolerance = max(both, key=lambda of_dtype: of_dtype.logit_diff)
         names = ", ".join(ASPECTS[field] for field in different)
         why = f"they may depend on what is another here: {names}"
     instead = [field for field in different if field in replaced]
@@ -123,7 +139,7 @@ def compare_certificates(
         replaced=tuple(_in_words(here, there, field) for field in instead),
         tolerance=tolerance,
         checks=tuple(checks),
-        methods=tuple(_compare_method(*pair, tolerance or 0.0, why) for pair in pairs),
+        methods=tuple(_compare_method(*pair, tolerance or SAME, why) for pair in pairs),
     )
 
 
@@ -155,7 +171,7 @@ def _check_orders(certified: Certificate) -> Check:
 
 
 def _compare_method(
-    found: MethodResult, certified: MethodResult, tolerance: float, why: str | None
+    found: MethodResult, certified: MethodResult, tolerance: Tolerance, why: str | None
 ) -> MethodRepeat:
     """why: the bits could not be checked, if they differ; None if they must be the same."""
     same_bits = found.logits_sha256 == certified.logits_sha256
@@ -169,8 +185,8 @@ def _compare_method(
         checks=(
             _check_answer(found, certified),
             *_check_counts(found, certified),
-            _check_difference(found, certified, tolerance),
-            _check_logprobs(found, certified, tolerance),
+            _check_difference(found, certified, tolerance.logit_diff),
+            _check_logprobs(found, certified, tolerance.logprob),
             bits,
         ),
     )
@@ -197,14 +213,14 @@ def _check_counts(found: MethodResult, certified: MethodResult) -> Iterator[Chec
     yield Check("equality to the last bit", problem=None if same else f"{negation}equal to the last bit")
 
 
-def _check_difference(found: MethodResult, certified: MethodResult, tolerance: float) -> Check:
+def _check_difference(found: MethodResult, certified: MethodResult, within: float) -> Check:
     here, there = found.max_abs_logit_diff, certified.max_abs_logit_diff
     problem = f"max |Δ logit| {here:.4g}, not {there:.4g}"
-    return Check("max |Δ logit|", tolerance, None if is_near(here, there, tolerance) else problem)
+    return Check("max |Δ logit|", within, None if is_near(here, there, within) else problem)
 
 
-def _check_logprobs(found: MethodResult, certified: MethodResult, tolerance: float) -> Check:
-    check = Check("the log-probabilities", tolerance * len(certified.first_token_ids))
+def _check_logprobs(found: MethodResult, certified: MethodResult, per_token: float) -> Check:
+    check = Check("the log-probabilities", per_token * len(certified.first_token_ids))
     if found.first_token_ids != certified.first_token_ids:
         return replace(check, unchecked="they are of another answer")
     for number, pair in enumerate(zip(found.logprobs, certified.logprobs, strict=True), start=1):
