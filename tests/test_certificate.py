@@ -532,7 +532,7 @@ def test_orders_that_somebody_picked_are_found(
     [
         ("float32", "float32", Tolerance(1e-3, 3e-4)),
         ("float32", "bfloat16", Tolerance(1.0, 0.3)),
-        ("float16", "float32", Tolerance(0.1, 0.03)),
+        ("float16", "float32", Tolerance(0.2, 0.06)),
     ],
 )
 def test_elsewhere_logits_may_be_a_little_off(
