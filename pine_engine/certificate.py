@@ -1,24 +1,25 @@
-"""A certificate of a comparison of orders: what was asked, where, what came out, whether it comes again."""
+"""A certificate of a comparison of orders: what was asked, where it was computed and what came out."""
 
 import hashlib
 import importlib.metadata
 import math
 import platform as python_platform
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
 
 from pine_engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.events import RunResult
+from pine_engine.given import in_words
 from pine_engine.inputs import Comparison, parse_json, read_text
 from pine_engine.invariance import OrderCell, summarize
 from pine_engine.methods import METHODS
+from pine_engine.models import Dtype
 
 FORMAT: Final = "pine-explorer certificate"
 VERSION: Final = 1
@@ -26,9 +27,12 @@ VERSION: Final = 1
 FILE_NAME = "certificate.json"
 REPEAT_COMMAND = f"python -m pine_engine repeat {FILE_NAME}"
 
-TOLERANCES = {"float32": 1e-3, "float16": 0.1, "bfloat16": 1.0}
-"""How far max |Δ logit| may lie from the certified one on another platform, by the coarser dtype of both:
-rounding differs there, and it grows over the layers to about a hundred times a logit's last digit."""
+DTYPES = (*get_args(Dtype), "float64")
+"""Those that a model is loaded in, and that of an engine that somebody has made of a model of his own."""
+
+ROUNDING = 1e-5
+"""How far, in nats per token, log-softmax of one and the same logits may be off: it is computed in float32,
+in which a log-probability of -100 has a last digit of 8e-6."""
 
 ASPECTS = {
     "model": "model",
@@ -58,7 +62,7 @@ class Platform(BaseModel):
     dtype: str
     device: str
     hardware: str
-    threads: int
+    threads: PositiveInt
     python: str
     torch: str
     transformers: str
@@ -77,15 +81,54 @@ class MethodResult(BaseModel):
     model_config = ConfigDict(extra="forbid", ser_json_inf_nan="strings")
 
     method: str
-    distinct_answers: int
-    same_answers: int
+    distinct_answers: PositiveInt
+    same_answers: PositiveInt
     max_abs_logit_diff: float
     bitwise_equal: bool
     logprobs: list[float]
     logprob_spread: float
     first_answer: str
-    first_token_ids: list[int]
-    logits_sha256: str
+    first_token_ids: list[NonNegativeInt]
+    logits_sha256: str = Field(pattern="^[0-9a-f]{64}$")
+
+    def contradictions(self, num_orders: int, max_new_tokens: int) -> Iterator[str]:
+        """What cannot be true of so many orders and answers of at most so many tokens, in words."""
+        if len(self.logprobs) != num_orders:
+            yield "must have one log-probability for each order"
+            return
+        num_tokens = len(self.first_token_ids)
+        if num_tokens > max_new_tokens:
+            yield f"has a first answer of {num_tokens} tokens, of at most {max_new_tokens}"
+        if not num_tokens and (self.first_answer or any(self.logprobs)):
+            yield "has a first answer without tokens, which has no text and log-probabilities of 0"
+        for logprob in self.logprobs:
+            if not logprob <= ROUNDING * num_tokens:  # neither is one that is not a number
+                yield f"has a log-probability of {logprob}; expected 0 or less"
+        spread = max(self.logprobs) - min(self.logprobs)
+        if not is_near(self.logprob_spread, spread, 0.0):
+            yield f"has a logprob_spread of {self.logprob_spread}, and log-probabilities {spread} apart"
+        yield from self._impossible_counts(num_orders)
+        yield from self._impossible_bits(num_orders, spread)
+
+    def _impossible_counts(self, num_orders: int) -> Iterator[str]:
+        others = num_orders - self.same_answers
+        if not min(others, 1) < self.distinct_answers <= others + 1:
+            alike = f"{self.same_answers} of {num_orders} orders with the first one"
+            yield f"has {self.distinct_answers} distinct answers, and {alike}"
+
+    def _impossible_bits(self, num_orders: int, spread: float) -> Iterator[str]:
+        if self.max_abs_logit_diff < 0:
+            yield f"has a max_abs_logit_diff of {self.max_abs_logit_diff}; expected 0 or more"
+        if not self.bitwise_equal:
+            if self.max_abs_logit_diff == 0:
+                yield "has a max_abs_logit_diff of 0, and is not equal to the last bit"
+            return
+        if self.max_abs_logit_diff > 0:  # NaN is the difference of two that are infinite, and so equal
+            yield f"is equal to the last bit, and has a max_abs_logit_diff of {self.max_abs_logit_diff}"
+        if self.same_answers != num_orders:
+            yield f"is equal to the last bit, and answers alike in {self.same_answers} of {num_orders} orders"
+        if spread > ROUNDING * len(self.first_token_ids):
+            yield f"is equal to the last bit, and has log-probabilities {spread} apart"
 
 
 class Certificate(BaseModel):
@@ -93,8 +136,11 @@ class Certificate(BaseModel):
 
     made: when, in UTC. command: what repeats it. address: what the model is loaded by. comparison: what was
     asked, documents as A, B, C ... orders: those tried, the first as entered; orders[i][p] is the document at
-    place p. seed: of the orders, None if they are all there are. traced: attention was recorded, in which
-    case documents are read anew where methods could share them, and last bits may differ.
+    place p. seed: of the orders, None if they are all there are, or the first of these where somebody
+    stopped. traced: attention was recorded, in which case documents are read anew where methods could share
+    them, and last bits may differ.
+
+    Raises ValueError for what cannot be true together, whoever wrote it.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -114,17 +160,26 @@ class Certificate(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> "Certificate":
+        if self.command != REPEAT_COMMAND:
+            raise ValueError(
+                f"the command is {in_words(self.command)}; {REPEAT_COMMAND} repeats a certificate"
+            )
+        if self.platform.dtype not in DTYPES:
+            raise ValueError(f"the dtype is {in_words(self.platform.dtype)}; expected {', '.join(DTYPES)}")
         places = list(range(len(self.comparison.documents)))
         for order in self.orders:
             if sorted(order) != places:
-                raise ValueError(f"{order} is no order of {len(places)} documents")
+                raise ValueError(f"{in_words(order)} is no order of {len(places)} documents")
+        if len(set(map(tuple, self.orders))) < len(self.orders):
+            raise ValueError("an order stands twice among the orders")
         for result in self.results:
             if result.method not in METHODS:
                 raise ValueError(f"there is no method {result.method!r}")
             if self.methods.count(result.method) > 1:
                 raise ValueError(f"{result.method} stands twice among the results")
-            if len(result.logprobs) != len(self.orders):
-                raise ValueError(f"{result.method} must have one log-probability for each order")
+            contradiction = next(result.contradictions(len(self.orders), self.max_new_tokens), None)
+            if contradiction:
+                raise ValueError(f"{result.method} {contradiction}")
         return self
 
     @property
@@ -246,85 +301,6 @@ def installed_version(package: str) -> str:
         return "not installed, run from its sources"
 
 
-@dataclass(frozen=True)
-class MethodRepeat:
-    """How one method's repetition compares.
-
-    bits: whether the first order's logits are the certified ones to the last bit; None if they were not
-    compared, on another platform. problems: what differs and must not, in words.
-    """
-
-    found: MethodResult
-    certified: MethodResult
-    bits: bool | None
-    problems: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Repeat:
-    """How a repetition compares.
-
-    elsewhere: what differs between the platforms, in words. tolerance: of max |Δ logit|; None on the same
-    platform, where it must be the same number.
-    """
-
-    elsewhere: tuple[str, ...]
-    tolerance: float | None
-    methods: tuple[MethodRepeat, ...]
-
-    @property
-    def holds(self) -> bool:
-        """True if nothing differs that must not."""
-        return not any(method.problems for method in self.methods)
-
-
-def compare_certificates(certified: Certificate, found: Certificate) -> Repeat:
-    """How `found`, which repeats `certified`, compares with it."""
-    here, there = found.platform, certified.platform
-    elsewhere = tuple(
-        f"{name}: {getattr(here, field) or 'unknown'} here, {getattr(there, field) or 'unknown'} there"
-        for field, name in ASPECTS.items()
-        if getattr(here, field) != getattr(there, field)
-    )
-    coarsest = max(TOLERANCES.get(platform.dtype, 0.0) for platform in (here, there))
-    tolerance = coarsest if elsewhere else None
-    return Repeat(
-        elsewhere,
-        tolerance,
-        tuple(
-            _compare_method(result, expected, tolerance)
-            for result, expected in zip(found.results, certified.results, strict=True)
-        ),
-    )
-
-
-def _compare_method(found: MethodResult, certified: MethodResult, tolerance: float | None) -> MethodRepeat:
-    problems = []
-    if (found.first_answer, found.first_token_ids) != (certified.first_answer, certified.first_token_ids):
-        problems.append("another answer")
-    for name, words in (
-        ("same_answers", "orders with the first answer"),
-        ("distinct_answers", "distinct answers"),
-    ):
-        if getattr(found, name) != getattr(certified, name):
-            problems.append(f"{getattr(found, name)} {words}, not {getattr(certified, name)}")
-    if found.bitwise_equal != certified.bitwise_equal:
-        negation = "" if found.bitwise_equal else "not "
-        problems.append(f"{negation}equal to the last bit")
-    if not _is_near(found.max_abs_logit_diff, certified.max_abs_logit_diff, tolerance or 0.0):
-        problems.append(
-            f"max |Δ logit| {found.max_abs_logit_diff:.4g}, not {certified.max_abs_logit_diff:.4g}"
-        )
-    bits = None
-    if tolerance is None:
-        bits = found.logits_sha256 == certified.logits_sha256
-        if not bits:
-            problems.append("other logits")
-        if found.logprobs != certified.logprobs or found.logprob_spread != certified.logprob_spread:
-            problems.append("other log-probabilities")
-    return MethodRepeat(found, certified, bits, tuple(problems))
-
-
-def _is_near(one: float, other: float, tolerance: float) -> bool:
-    """Also for two that are not numbers."""
-    return abs(one - other) <= tolerance or (math.isnan(one) and math.isnan(other))
+def is_near(one: float, other: float, tolerance: float) -> bool:
+    """Also for two that are infinite alike, and two that are not numbers."""
+    return one == other or abs(one - other) <= tolerance or (math.isnan(one) and math.isnan(other))

@@ -154,4 +154,5 @@ def parse_json(model: type[Model], text: str, where: str) -> Model:
         # A list item that fits none of its types is reported once per type; the deepest says most.
         first = max(error.errors(), key=lambda problem: len(problem["loc"]))
         field = ".".join(str(part) for part in first["loc"] if part not in ("str", "DocumentInput"))
-        raise InputError(f"{where}: {field or 'the file'}: {first['msg'].lower()}") from error
+        shown = field if field.isprintable() else ascii(field)  # a name in the file may be any text
+        raise InputError(f"{where}: {shown or 'the file'}: {first['msg'].lower()}") from error

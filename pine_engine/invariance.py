@@ -57,6 +57,7 @@ class OrderRow:
 class OrderSummary:
     """One method over all orders tried.
 
+    max_abs_logit_diff: the largest; not a number if that of any order is none.
     logprob_spread: largest less smallest log-probability of the first order's answer, in nats.
     """
 
@@ -143,11 +144,12 @@ def summarize(rows: Sequence[Mapping[str, OrderCell]]) -> dict[str, OrderSummary
     for method in rows[0]:
         cells = [row[method] for row in rows]
         logprobs = [cell.reference_logprob for cell in cells]
+        differences = [cell.max_abs_logit_diff for cell in cells]
         summaries[method] = OrderSummary(
             orders=len(cells),
             same_texts=sum(cell.same_text for cell in cells),
             distinct_texts=len({cell.answer.token_ids for cell in cells}),
-            max_abs_logit_diff=max(cell.max_abs_logit_diff for cell in cells),
+            max_abs_logit_diff=next(filter(math.isnan, differences), max(differences)),
             bitwise_equal=all(cell.bitwise_equal for cell in cells),
             logprob_spread=max(logprobs) - min(logprobs),
         )

@@ -29,7 +29,17 @@ FLOW = [
     *("batch", "stock", "wrappers", "measured", "catalog", "next_token", "permutation", "calibration"),
     *("invariance", "standing", "profiling", "synthetic", "kernels", "selftest", "report", "inputs"),
     *("csv_table", "pdf", "user_data", "premises"),
-    *("certificate", "debias", "conformance", "memory", "benchmark", "terminal", "threads", "options"),
+    *(
+        "certificate",
+        "repetition",
+        "debias",
+        "conformance",
+        "memory",
+        "benchmark",
+        "terminal",
+        "threads",
+        "options",
+    ),
     *("bench_command", "repeat_command", "catalog_command", "cli", "__main__"),
 ]
 """The modules of pine_engine, each importing only those before it."""

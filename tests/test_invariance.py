@@ -372,3 +372,10 @@ def test_a_summary_counts_over_all_orders() -> None:
     assert (vanilla.orders, vanilla.same_texts, vanilla.distinct_texts) == (4, 2, 3)
     assert (vanilla.max_abs_logit_diff, vanilla.bitwise_equal) == (0.7, False)
     assert (pine.logprob_spread, vanilla.logprob_spread) == (0.0, 3.25)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_difference_that_is_no_number_is_not_lost_among_others(place: int) -> None:
+    rows = [{"pine": cell((1,), diff, same=True, equal=False)} for diff in (0.0, 0.5)]
+    rows.insert(place, {"pine": cell((1,), math.nan, same=True, equal=False)})
+    assert math.isnan(summarize(rows)["pine"].max_abs_logit_diff)

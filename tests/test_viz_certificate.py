@@ -58,6 +58,8 @@ def test_it_says_what_was_asked_where_and_how_to_repeat_it() -> None:
     ):  # fmt: skip
         assert said in text, said
     assert "random ones, seed 3" in page(replace(SHEET, seed=3))
+    stopped = replace(SHEET, documents=(("", "text"),) * 3, orders=((1, 0, 2), (1, 2, 0)))
+    assert "2 orders of 3 documents (the first of all 6)" in page(stopped)
 
 
 @pytest.mark.parametrize(

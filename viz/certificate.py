@@ -1,5 +1,6 @@
 """A certificate to print: what was asked, where it was computed, what the order of the documents changed."""
 
+import math
 from dataclasses import dataclass
 
 from viz.chart import Strip, strip_chart
@@ -52,7 +53,8 @@ class Sheet:
 
     facts: name and value of what the bits depend on: model, versions, hardware. documents: title, which may
     be empty, and text of A, B, C ... orders: those tried, the first as entered; the document at each place.
-    seed: of the orders, None if they are all there are. command: what repeats it.
+    seed: of the orders, None if they are all there are, or the first of these where somebody stopped.
+    command: what repeats it.
     """
 
     made: str
@@ -96,6 +98,14 @@ def certificate_page(sheet: Sheet, *, styles: str) -> str:
             (order, [format_value(method.logprobs[index]) for method in sheet.methods])
             for index, order in enumerate(orders)
         ],
-        which="all there are" if sheet.seed is None else f"as entered and random ones, seed {sheet.seed}",
+        which=_which(sheet),
         chart=strip_chart(strips, x_title="log-probability (nats)"),
     )
+
+
+def _which(sheet: Sheet) -> str:
+    """Which orders were tried, in words."""
+    if sheet.seed is not None:
+        return f"as entered and random ones, seed {sheet.seed}"
+    count = math.factorial(len(sheet.documents))
+    return "all there are" if len(sheet.orders) == count else f"the first of all {count:,}"
