@@ -3,7 +3,9 @@
 import logging
 import os
 import sys
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 # Read by gradio: the page makes no request to anyone else, and after each event no statistics of the last ten
@@ -12,7 +14,6 @@ os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 os.environ["GRADIO_ANALYTICS_MAX_EVENTS"] = "1"
 os.environ["GRADIO_ANALYTICS_CACHE_FREQUENCY"] = str(sys.maxsize)
 
-import gradio as gr
 from starlette.middleware import Middleware
 
 from pine_engine.embedded import EMBEDDED_NAME, Progress
@@ -21,14 +22,17 @@ from viz.page import gpu
 from viz.page.build import build_page
 from viz.page.files import MOST_MB
 from viz.page.front_door import FrontDoor
+from viz.page.guarded import GuardedBlocks
 from viz.page.health import add_health
 from viz.page.host_settings import DEFAULTS, HostSettings, allowed_models, read_settings
 from viz.page.library import Choice, Library, shown
 from viz.page.line import Line
+from viz.page.own_folder import own_folder, write_all_into
 from viz.page.runs import Runs
-from viz.page.shutdown import end_signal, shut_down, wait_for_end
+from viz.page.shutdown import end_process, end_signal, shut_down, wait_for_end
 from viz.page.source import EngineSource, Sources
 from viz.page.theme import STYLESHEETS, page_head, page_theme
+from viz.page.upload_door import UploadDoor
 
 if TYPE_CHECKING:
     from pine_engine.engine import Engine
@@ -42,7 +46,7 @@ LAUNCH_OPTIONS = {
     "mcp_server": True,
     "ssr_mode": False,
     "max_file_size": f"{MOST_MB}mb",
-    "app_kwargs": {"middleware": [Middleware(FrontDoor)]},
+    "app_kwargs": {"middleware": [Middleware(FrontDoor), Middleware(UploadDoor)]},
 }
 
 
@@ -60,7 +64,7 @@ def build_app(
     settings: HostSettings = DEFAULTS,
     *,
     allowed: Sequence[str] | None = (),
-) -> gr.Blocks:
+) -> GuardedBlocks:
     """The page's Blocks, for an engine that may still be loading.
 
     own: engines of tasks with a model of their own, by its name; they are loaded when they are needed.
@@ -128,9 +132,17 @@ def log_to_stderr() -> None:
 
 
 def main() -> None:
-    """Serves the page until the process is told to end."""
+    """Serves the page until the process is told to end, and ends it."""
     usual = {"PINE_DEVICE": "cuda"} if gpu.IS_LENT else {}
     settings = read_settings(sys.argv[1:], usual | os.environ, description=__doc__)
+    with own_folder(Path(os.environ.get("GRADIO_TEMP_DIR") or tempfile.gettempdir())) as folder:
+        write_all_into(folder)
+        serve(settings)
+    end_process()
+
+
+def serve(settings: HostSettings) -> None:
+    """Serves the page until the process is told to end."""
     source = engine_source(settings.model, settings.dtype, settings.device)
     own = own_sources(settings.device)
     if gpu.IS_LENT:
@@ -151,6 +163,7 @@ def main() -> None:
         **LAUNCH_OPTIONS,
     )
     add_health(served, sources, lambda: len(demo.state_holder.session_data))
+    demo.disk.sweep_now_and_then()
     source.start()
     wait_for_end(told_to_end)
     shut_down(demo, sources.runs, settings.shutdown_seconds)

@@ -3,13 +3,14 @@
 import logging
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import gradio as gr
 from markupsafe import escape
 
 from pine_engine.errors import InputError
+from viz.page.disk import Disk
 from viz.page.failures import explain
 from viz.page.frugal import FrugalBlocks
 from viz.page.whole import WholeBlocks
@@ -26,7 +27,11 @@ class GuardedBlocks(FrugalBlocks, WholeBlocks):
 
     gradio hides a failure from the visitor and writes its traceback into the log, also where a visitor's
     program sent nonsense to a private event, so that a log can be filled and a mistake of ours be missed.
+
+    disk: told which uploads an event has read.
     """
+
+    disk: Disk
 
     async def preprocess_data(
         self, block_fn: Any, inputs: list[Any], *arguments: Any, **options: Any
@@ -47,15 +52,29 @@ class GuardedBlocks(FrugalBlocks, WholeBlocks):
 
     async def process_api(self, *arguments: Any, **options: Any) -> dict[str, Any]:
         """As gradio does it. Raises gr.Error alone, as HTML, which the page shows, and the log does not."""
+        goes_on = False
         try:
             refuse_impossible(getattr(options.get("event_data"), "_data", None))
             answer: dict[str, Any] = await super().process_api(*arguments, **options)
+            goes_on = answer.get("is_generating", False)
             return answer
         except gr.Error as error:
             error.print_exception = False
             raise
         except Exception as error:
             raise gr.Error(str(escape(explain(error))), print_exception=False) from error
+        finally:
+            if not goes_on:
+                self.disk.was_read(paths_in(options.get("inputs")))
+
+
+def paths_in(value: Any) -> Iterator[str]:
+    """Paths of the files that a page sends as the value of a button for them."""
+    for one in value if isinstance(value, list) else [value]:
+        if isinstance(one, list):
+            yield from paths_in(one)
+        elif isinstance(one, dict) and isinstance(one.get("path"), str):
+            yield one["path"]
 
 
 def refuse_lists(blocks: Sequence[Any], values: Sequence[Any]) -> None:

@@ -82,6 +82,10 @@ class HostSettings(BaseModel):
         description="seconds of one run, without the wait for it; as long as it takes if not given",
     )
     queue_size: int = Field(default=32, ge=1, description="visitors that may wait for the model")
+    most_disk_mb: Annotated[float, Field(gt=0)] = Field(
+        default=1000,
+        description="megabytes of disk for what all visitors together upload and are handed",
+    )
     shutdown_seconds: float = Field(
         default=5, ge=0, description="seconds that running work may still take when the page is shut down"
     )
