@@ -50,12 +50,14 @@ class GuardedBlocks(FrugalBlocks, WholeBlocks):
             log.warning("%s was not called by the page: %s", block_fn.name, type(error).__name__)
             raise gr.Error(NOT_FROM_THE_PAGE, print_exception=False) from error
 
-    async def process_api(self, *arguments: Any, **options: Any) -> dict[str, Any]:
+    async def process_api(
+        self, block_fn: Any, inputs: list[Any], *arguments: Any, **options: Any
+    ) -> dict[str, Any]:
         """As gradio does it. Raises gr.Error alone, as HTML, which the page shows, and the log does not."""
         goes_on = False
         try:
             refuse_impossible(getattr(options.get("event_data"), "_data", None))
-            answer: dict[str, Any] = await super().process_api(*arguments, **options)
+            answer: dict[str, Any] = await super().process_api(block_fn, inputs, *arguments, **options)
             goes_on = answer.get("is_generating", False)
             return answer
         except gr.Error as error:
@@ -65,16 +67,16 @@ class GuardedBlocks(FrugalBlocks, WholeBlocks):
             raise gr.Error(str(escape(explain(error))), print_exception=False) from error
         finally:
             if not goes_on:
-                self.disk.was_read(paths_in(options.get("inputs")))
+                self.disk.was_read(paths_in(inputs))
 
 
-def paths_in(value: Any) -> Iterator[str]:
-    """Paths of the files that a page sends as the value of a button for them."""
-    for one in value if isinstance(value, list) else [value]:
-        if isinstance(one, list):
-            yield from paths_in(one)
-        elif isinstance(one, dict) and isinstance(one.get("path"), str):
-            yield one["path"]
+def paths_in(values: Sequence[Any]) -> Iterator[str]:
+    """Paths of the files among the values that a page sends: of a button for one file, or for several."""
+    for value in values:
+        for file in value if isinstance(value, list) else [value]:
+            match file:
+                case {"path": str(path)}:
+                    yield path
 
 
 def refuse_lists(blocks: Sequence[Any], values: Sequence[Any]) -> None:
