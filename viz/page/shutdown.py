@@ -26,7 +26,7 @@ TOLD_S = 1.0
 LAST_WORDS_S = 0.3
 """Seconds in which the last sentences still reach the pages."""
 
-CLOSING_S = 1.0
+CLOSING_S = 0.6
 """Longest wait, in seconds, for the server; whoever keeps his connection open after that loses it."""
 
 LOOK_S = 0.2
