@@ -3,7 +3,9 @@
 import logging
 import os
 import sys
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 # Read by gradio: the page makes no request to anyone else, and after each event no statistics of the last ten
@@ -14,7 +16,7 @@ os.environ["GRADIO_ANALYTICS_CACHE_FREQUENCY"] = str(sys.maxsize)
 # Read by uvicorn: whom proxies ask for is found out behind a door of ours, which knows the trusted ones.
 os.environ["FORWARDED_ALLOW_IPS"] = ""
 
-import gradio as gr
+from gradio.routes import App
 from starlette.middleware import Middleware
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
@@ -39,14 +41,16 @@ from viz.page.library import Choice, Library, shown
 from viz.page.line import Line
 from viz.page.mcp_messages import McpMessages
 from viz.page.open_routes import OpenRoutes
+from viz.page.own_folder import own_folder, write_all_into
 from viz.page.presence import PresenceMiddleware
 from viz.page.runs import Runs
 from viz.page.security_headers import SecurityHeaders
 from viz.page.sessions import keep_sessions
-from viz.page.shutdown import end_signal, shut_down, wait_for_end
+from viz.page.shutdown import end_process, end_signal, shut_down, wait_for_end
 from viz.page.source import EngineSource, Sources
 from viz.page.theme import STYLESHEETS, page_head, page_theme
 from viz.page.trusted_hosts import TrustedHosts
+from viz.page.upload_door import UploadDoor
 
 if TYPE_CHECKING:
     from pine_engine.engine import Engine
@@ -156,11 +160,12 @@ def doors(page: GuardedBlocks, settings: HostSettings) -> list[Middleware]:
         Middleware(OpenRoutes),
         Middleware(PresenceMiddleware, page.presence),
         Middleware(FrontDoor),
+        Middleware(UploadDoor),
         Middleware(McpMessages),
     ]
 
 
-def serve(page: GuardedBlocks, settings: HostSettings, **options: Any) -> gr.routes.App:
+def launch(page: GuardedBlocks, settings: HostSettings, **options: Any) -> App:
     """Launches the page in threads of its own. options: of gradio's launch."""
     served, _, _ = page.launch(
         server_name=settings.host,
@@ -180,9 +185,17 @@ def serve(page: GuardedBlocks, settings: HostSettings, **options: Any) -> gr.rou
 
 
 def main() -> None:
-    """Serves the page until the process is told to end."""
+    """Serves the page until the process is told to end, and ends it."""
     usual = {"PINE_DEVICE": "cuda"} if gpu.IS_LENT else {}
     settings = read_settings(sys.argv[1:], usual | os.environ, description=__doc__)
+    with own_folder(Path(os.environ.get("GRADIO_TEMP_DIR") or tempfile.gettempdir())) as folder:
+        write_all_into(folder)
+        serve(settings)
+    end_process()
+
+
+def serve(settings: HostSettings) -> None:
+    """Serves the page until the process is told to end."""
     source = engine_source(settings.model, settings.dtype, settings.device)
     own = own_sources(settings.device)
     if gpu.IS_LENT:
@@ -193,8 +206,9 @@ def main() -> None:
     page = build_page(sources, settings)
     log_to_stderr()
     told_to_end = end_signal()
-    served = serve(page, settings)
+    served = launch(page, settings)
     add_health(served, sources, lambda: len(page.state_holder.session_data))
+    page.disk.sweep_now_and_then()
     source.start()
     wait_for_end(told_to_end)
     shut_down(page, sources.runs, settings.shutdown_seconds)

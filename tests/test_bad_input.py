@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import json
 import logging
+import math
 import os
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from tests.fuzz.over_http import usual_value
 from tests.fuzz.served import tiny_engine
 from tests.widgets import built
 from viz.page import front_door
+from viz.page.disk import Disk
 from viz.page.documents import Entry
 from viz.page.form import MOST_CHARACTERS, Form
 from viz.page.front_door import MOST_BYTES, FrontDoor
@@ -64,6 +66,7 @@ def answer_of(function: Any, widget: Any, value: Any, event_data: Any = None) ->
             shown = widget()
             shown.change(function, shown, gr.HTML())
         assert isinstance(blocks, GuardedBlocks)
+        blocks.disk = Disk(Path(blocks.GRADIO_CACHE), math.inf)
         return blocks
 
     blocks = built(page)

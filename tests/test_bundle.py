@@ -21,6 +21,7 @@ from tests.tokenizers import letter_tokenizer
 from tests.viz_reading import read_html
 from viz.page.answering import FinishedRun
 from viz.page.bundle import NAME, bundle, write_bundle
+from viz.page.disk import Disk
 from viz.page.reading import first_selection
 from viz.page.session import from_file
 from viz.page.sheets import Files
@@ -160,8 +161,9 @@ def test_what_is_too_much_is_left_out_and_said(files: dict[str, bytes], run: Fin
 
 
 def test_nobody_can_guess_where_it_lies(run: FinishedRun, tmp_path: Path) -> None:
+    disk = Disk(tmp_path, 1e9)
     made = [
-        write_bundle(run, first_selection(run), accepted="", certificate=None, cache=str(tmp_path))
+        write_bundle(run, first_selection(run), accepted="", certificate=None, folder=disk.new_folder())
         for _ in range(2)
     ]
     assert {file.name for file in made} == {NAME}

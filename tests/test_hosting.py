@@ -17,6 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from gradio_client import Client
 from starlette.applications import Starlette
@@ -55,6 +56,44 @@ def test_a_signal_is_heard_in_whatever_thread_it_comes() -> None:
     command = [sys.executable, "-c", TOLD_IN_A_THREAD]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=True)
     assert ended.stdout == "told\n"
+
+
+A_LONG_LAYER = """
+import time
+import gradio as gr
+from viz.page.runs import Runs
+from viz.page.shutdown import end_process, end_signal, shut_down, wait_for_end
+
+runs = Runs()
+def read_prompt():
+    with runs.watched(runs.new("compare", ())):
+        print("reading", flush=True)
+        time.sleep(90)
+
+with gr.Blocks() as page:
+    gr.on(None, read_prompt, api_name="read", concurrency_limit=None)
+told = end_signal()
+_, address, _ = page.launch(prevent_thread_lock=True, quiet=True)
+print(address, flush=True)
+wait_for_end(told)
+shut_down(page, runs, 1)
+end_process()
+"""
+
+
+def test_a_layer_that_takes_long_does_not_keep_the_process_and_its_visitor_is_told() -> None:
+    command = [sys.executable, "-c", A_LONG_LAYER]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        call = f"{process.stdout.readline().strip()}gradio_api/call/read"
+        event = httpx.post(call, json={"data": []}).json()["event_id"]
+        assert process.stdout.readline() == "reading\n"
+        with httpx.stream("GET", f"{call}/{event}", timeout=30) as answer:
+            process.send_signal(signal.SIGTERM)
+            began = time.monotonic()
+            assert any("The page is being shut down" in line for line in answer.iter_lines())
+        assert process.wait(100) == 0
+        assert time.monotonic() - began < 10  # about 3.5 s; docker kills after 10
 
 
 # health, without a process

@@ -36,6 +36,7 @@ from viz.page.data_sets import (
     usual_orders,
     wrapped_for,
 )
+from viz.page.disk import Disk
 from viz.page.host_settings import DEFAULTS, HostSettings
 from viz.page.measure_panel import build_measure, chosen_rows, read_asked
 from viz.page.measured_files import remove_measured, write_measured
@@ -514,13 +515,14 @@ def test_closing_leaves_no_thread_behind(engine: Engine) -> None:
 def test_the_files_have_the_records_and_the_report(
     views: list[MeasureView], records: tuple[Record, ...], tmp_path: Path
 ) -> None:
+    disk = Disk(tmp_path, 1e9)
     *_, measured = (view.measured for view in views if view.measured)
-    files = write_measured(measured, str(tmp_path))
+    files = write_measured(measured, disk.new_folder())
     lines = files.records.read_text(encoding="utf-8").splitlines()
     assert [Record.model_validate_json(line) for line in lines] == list(records)
     report = files.report.read_text(encoding="utf-8")
     assert "<script" not in report and "retrieval_qa.jsonl" in report and measured.info.data_sha256 in report
-    other = write_measured(measured, str(tmp_path))
+    other = write_measured(measured, disk.new_folder())
     assert other.folder != files.folder
     remove_measured(files)
     assert not files.folder.exists() and other.records.exists()
@@ -530,7 +532,7 @@ def test_without_a_whole_row_there_are_records_and_no_report(
     views: list[MeasureView], tmp_path: Path
 ) -> None:
     first = next(view.measured for view in views if view.measured)
-    files = write_measured(first, str(tmp_path))
+    files = write_measured(first, tmp_path)
     assert not files.has_report and not files.report.exists()
     assert len(files.records.read_text().splitlines()) == 1
     half = next(view.measured for view in views if view.measured and len(view.measured.records) == 5)

@@ -19,6 +19,7 @@ from tests.viz_reading import HOSTILE, assert_harmless, read_html, table_cells
 from tests.widgets import built
 from viz.page import documents, orders
 from viz.page.answering import FinishedRun
+from viz.page.disk import Disk
 from viz.page.documents import MAX_DOCUMENTS, entries_from
 from viz.page.examples import load_examples
 from viz.page.form import Form, form_layout
@@ -189,7 +190,8 @@ def test_the_seed_is_certified_where_orders_were_drawn(engine: Engine) -> None:
 
 
 def test_both_files_hold_the_certificate(outcome: Outcome, tmp_path: Path) -> None:
-    files = write_files(outcome.certificate, str(tmp_path / "cache"))
+    disk = Disk(tmp_path, 1e6)
+    files = write_files(outcome.certificate, disk.new_folder())
     assert read_certificate(files.certificate) == outcome.certificate
     page = read_html(files.page.read_text(encoding="utf-8"))
     text = page.text
@@ -199,8 +201,8 @@ def test_both_files_hold_the_certificate(outcome: Outcome, tmp_path: Path) -> No
     methods = sheet_of(outcome.certificate).methods
     cells = [[cell.text for cell in row] for row in table_cells(page.all("table")[0])]
     assert [row[0] for row in cells] == [f"{method.same} of 6" for method in methods]
-    again = write_files(outcome.certificate, str(tmp_path / "cache"))
-    assert again.folder != files.folder and files.folder.parent == tmp_path / "cache"
+    again = write_files(outcome.certificate, disk.new_folder())
+    assert again.folder != files.folder and files.folder.is_relative_to(tmp_path)
     remove_files(files)
     assert not files.folder.exists() and again.certificate.exists()
     remove_files(None)
@@ -214,7 +216,7 @@ def test_hostile_text_stays_text(text: str, engine: Engine, tmp_path: Path) -> N
     assert view.outcome is not None and view.table and view.spread
     assert_harmless(view.table)
     assert_harmless(view.spread)
-    files = write_files(view.outcome.certificate, str(tmp_path))
+    files = write_files(view.outcome.certificate, tmp_path)
     assert "<img" not in files.page.read_text() and "<script" not in files.page.read_text()
     assert read_certificate(files.certificate).comparison.question == f"q {text}"
 
@@ -223,15 +225,16 @@ def test_hostile_text_stays_text(text: str, engine: Engine, tmp_path: Path) -> N
 
 
 @pytest.fixture(scope="module")
-def event(engine: Engine) -> Any:
+def event(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The page's shuffle: the function behind its button, and the widgets that it writes."""
     source = EngineSource(lambda: engine, "tiny")
     source.start()
+    disk = Disk(tmp_path_factory.mktemp("disk"), 1e6)
 
     def build() -> Any:
         with gr.Blocks() as blocks:
             page, panel = build_workspace(load_examples()), build_shuffle(3, DEFAULTS.most_orders)
-            pressed = wire_shuffle(panel, page, Sources(source), gr.State(None), DEFAULTS)
+            pressed = wire_shuffle(panel, page, Sources(source), gr.State(None), DEFAULTS, disk)
         return blocks, pressed, page, panel.bar.run
 
     blocks, pressed, page, button = built(build)

@@ -1,5 +1,7 @@
 """The page from top to bottom: the main job, the orders, the inside, the lesson."""
 
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -10,6 +12,7 @@ from viz.page.api import add_api
 from viz.page.cards import Shown
 from viz.page.choosing import wire_choices
 from viz.page.counting import wire_counting
+from viz.page.disk import Disk
 from viz.page.download_panel import wire_download
 from viz.page.examples import load_examples
 from viz.page.failures import notice
@@ -21,6 +24,7 @@ from viz.page.lesson_panel import build_lesson, lesson_html, wire_lesson
 from viz.page.library import Choice
 from viz.page.measure_panel import build_measure, wire_measure
 from viz.page.model_panel import build_models, build_toggle, wire_models
+from viz.page.private_folder import folders_held
 from viz.page.read_only import NOTE, freeze
 from viz.page.running import MODEL_EVENT, PRIVATE_EVENT, STATE_EVENT
 from viz.page.sessions import lets_go
@@ -46,6 +50,8 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
     assert library is not None
     examples = [one for one in load_examples() if len(one.documents) <= settings.most_documents]
     with GuardedBlocks(title=TITLE, analytics_enabled=False, fill_width=True) as page:
+        disk = Disk(Path(page.GRADIO_CACHE), settings.most_disk_mb * 1e6, held=partial(folders_held, page))
+        page.disk = disk
         add_api(sources, settings)  # first, so that no private event takes one of their names
         with gr.Row(elem_id="header"):
             gr.HTML(f"<h1>{TITLE}</h1><p>{QUESTION}</p>", scale=3, min_width=300)
@@ -85,14 +91,14 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
 
         wire_choices(workspace, examples)
         run_event = wire_workspace(workspace, sources, models.chosen, settings)
-        shuffle_event = wire_shuffle(shuffle, workspace, sources, models.chosen, settings)
+        shuffle_event = wire_shuffle(shuffle, workspace, sources, models.chosen, settings, disk)
         wire_scores(workspace, [run_event, shuffle_event])
         standing_event = wire_standing(standing, workspace, sources, models.chosen, settings)
         events = [run_event, shuffle_event, standing_event]
         wire_counting(
             workspace, shuffle, standing, sources, settings, chosen=models.chosen, ready=ready, runs=events
         )
-        wire_measure(measure, page, sources, models.chosen, settings)
+        wire_measure(measure, page, sources, models.chosen, settings, disk)
         opened = wire_share(share, workspace, inside, page, settings)
         recorded = opened.then(_recorded_run, workspace.shown, workspace.finished, **PRIVATE_EVENT)
         wire_inside(inside, workspace.finished, [recorded, run_event, shuffle_event])
@@ -103,6 +109,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
             accepted=workspace.accepted,
             certificate=shuffle.kept,
             run_events=[run_event, shuffle_event],
+            disk=disk,
         )
         wire_lesson(lesson, workspace.finished)
         _wire_status(page, timer, model, ready, sources, models.chosen)

@@ -18,7 +18,6 @@ from viz.page.answering import FinishedRun
 from viz.page.documents import entries_from
 from viz.page.form import Form
 from viz.page.inside_panel import TABS, drawing
-from viz.page.private_folder import private_folder
 from viz.page.selection import Selection, as_picks
 from viz.page.session import session_of, to_json
 from viz.page.sheets import Files, form_comparison
@@ -50,9 +49,9 @@ _ABOUT = {
 
 
 def write_bundle(
-    run: FinishedRun, selection: Selection, *, accepted: str, certificate: Files | None, cache: str
+    run: FinishedRun, selection: Selection, *, accepted: str, certificate: Files | None, folder: Path
 ) -> Path:
-    """Writes the ZIP into a folder of its own. cache: the folder that gradio serves files from."""
+    """Writes the ZIP into a folder that is its alone."""
     content = bundle(
         run,
         selection,
@@ -60,7 +59,7 @@ def write_bundle(
         certificate=certificate,
         date=datetime.datetime.now(datetime.UTC).date(),
     )
-    file = private_folder(cache) / NAME
+    file = folder / NAME
     file.write_bytes(content)
     return file
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
+from viz.page.disk import Disk
 from viz.page.failures import explain
 from viz.page.private_folder import remove_folder
 from viz.page.running import PRIVATE_EVENT
@@ -48,6 +49,7 @@ def wire_download(
     accepted: gr.Textbox,
     certificate: gr.State,
     run_events: Sequence[Any],
+    disk: Disk,
 ) -> None:
     """Connects the button. The states are those of the last run; run_events: what writes `finished`."""
 
@@ -74,7 +76,7 @@ def wire_download(
         shown = first_selection(run).picked(as_picks(selection), bounds_of(run))
         try:
             file = write_bundle(
-                run, shown, accepted=accepted or "", certificate=certificate, cache=panel.file.GRADIO_CACHE
+                run, shown, accepted=accepted or "", certificate=certificate, folder=disk.new_folder()
             )
         except Exception as error:
             raise gr.Error(explain(error), print_exception=False) from error

@@ -6,6 +6,7 @@ from markupsafe import Markup
 from pydantic import ValidationError
 
 from pine_engine.errors import PineError
+from viz.page.disk import FULL, is_disk_full
 
 log = logging.getLogger(__name__)
 
@@ -15,6 +16,9 @@ def explain(error: Exception) -> str:
     if isinstance(error, PineError):
         sentence = str(error)
         return sentence[:1].upper() + sentence[1:]
+    if is_disk_full(error):
+        log.warning("the disk is full")
+        return FULL
     log.error("a callback failed", exc_info=error)
     return (
         f"Something went wrong inside the app ({type(error).__name__}); what you typed is kept. "

@@ -3,13 +3,14 @@
 import logging
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import gradio as gr
 from markupsafe import escape
 
 from pine_engine.errors import InputError
+from viz.page.disk import Disk
 from viz.page.failures import explain
 from viz.page.frugal import FrugalBlocks
 from viz.page.presence import Presence
@@ -27,8 +28,11 @@ class GuardedBlocks(FrugalBlocks, WholeBlocks):
 
     gradio hides a failure from the visitor and writes its traceback into the log, also where a visitor's
     program sent nonsense to a private event, so that a log can be filled and a mistake of ours be missed.
-    presence: who is there, once the page is served.
+
+    presence: who is there, once the page is served. disk: told which uploads an event has read.
     """
+
+    disk: Disk
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -51,17 +55,33 @@ class GuardedBlocks(FrugalBlocks, WholeBlocks):
             log.warning("%s was not called by the page: %s", block_fn.name, type(error).__name__)
             raise gr.Error(NOT_FROM_THE_PAGE, print_exception=False) from error
 
-    async def process_api(self, *arguments: Any, **options: Any) -> dict[str, Any]:
+    async def process_api(
+        self, block_fn: Any, inputs: list[Any], *arguments: Any, **options: Any
+    ) -> dict[str, Any]:
         """As gradio does it. Raises gr.Error alone, as HTML, which the page shows, and the log does not."""
+        goes_on = False
         try:
             refuse_impossible(getattr(options.get("event_data"), "_data", None))
-            answer: dict[str, Any] = await super().process_api(*arguments, **options)
+            answer: dict[str, Any] = await super().process_api(block_fn, inputs, *arguments, **options)
+            goes_on = answer.get("is_generating", False)
             return answer
         except gr.Error as error:
             error.print_exception = False
             raise
         except Exception as error:
             raise gr.Error(str(escape(explain(error))), print_exception=False) from error
+        finally:
+            if not goes_on:
+                self.disk.was_read(paths_in(inputs))
+
+
+def paths_in(values: Sequence[Any]) -> Iterator[str]:
+    """Paths of the files among the values that a page sends: of a button for one file, or for several."""
+    for value in values:
+        for file in value if isinstance(value, list) else [value]:
+            match file:
+                case {"path": str(path)}:
+                    yield path
 
 
 def refuse_lists(blocks: Sequence[Any], values: Sequence[Any]) -> None:

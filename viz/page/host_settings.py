@@ -123,6 +123,10 @@ class HostSettings(BaseModel):
     most_connections: int = Field(
         default=800, ge=20, description="connections at once; one address may have a quarter of them"
     )
+    most_disk_mb: Annotated[float, Field(gt=0)] = Field(
+        default=1000,
+        description="megabytes of disk for what all visitors together upload and are handed",
+    )
     shutdown_seconds: float = Field(
         default=5, ge=0, description="seconds that running work may still take when the page is shut down"
     )

@@ -23,6 +23,7 @@ from viz.page.data_sets import (
     usual_orders,
     wrapped_for,
 )
+from viz.page.disk import Disk
 from viz.page.failures import explain, notice
 from viz.page.host_settings import HostSettings
 from viz.page.jobs import Job, JobBar, Updates, Views, build_bar, build_buttons, wire_job
@@ -242,11 +243,16 @@ def build_measure(settings: HostSettings) -> MeasurePanel:
 
 
 def wire_measure(
-    panel: MeasurePanel, page: gr.Blocks, sources: Sources, chosen: gr.State, settings: HostSettings
+    panel: MeasurePanel,
+    page: gr.Blocks,
+    sources: Sources,
+    chosen: gr.State,
+    settings: HostSettings,
+    disk: Disk,
 ) -> None:
     """Connects the widgets; page: the Blocks, whose load fills in what torch knows. chosen: see wire_job."""
     _wire_announcement(panel, _wire_rows(panel, page, settings), sources, chosen, settings)
-    _wire_run(panel, sources, chosen, settings)
+    _wire_run(panel, sources, chosen, settings, disk)
 
 
 def _wire_rows(panel: MeasurePanel, page: gr.Blocks, settings: HostSettings) -> list[Any]:
@@ -339,11 +345,13 @@ def _wire_announcement(
         event.then(announce, inputs, outputs, **PRIVATE_EVENT)
 
 
-def _wire_run(panel: MeasurePanel, sources: Sources, chosen: gr.State, settings: HostSettings) -> None:
+def _wire_run(
+    panel: MeasurePanel, sources: Sources, chosen: gr.State, settings: HostSettings, disk: Disk
+) -> None:
     def hand_over(measured: "Measured") -> dict[Any, Any]:
         from viz.page.measured_files import write_measured  # imports torch, which is there by now
 
-        files = write_measured(measured, panel.records.GRADIO_CACHE)
+        files = write_measured(measured, disk.new_folder())
         report = (
             gr.update(value=str(files.report), visible=True) if files.has_report else gr.update(visible=False)
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 from pine_engine.evaluation.report_command import draw, report_files
 from pine_engine.evaluation.report_parts import report_parts
 from viz.page.measuring import Measured
-from viz.page.private_folder import private_folder, remove_folder
+from viz.page.private_folder import remove_folder
 
 RECORDS, REPORT = "records.jsonl", "report.html"
 
@@ -32,13 +32,11 @@ class MeasuredFiles:
         return self.folder / REPORT
 
 
-def write_measured(measured: Measured, cache: str) -> MeasuredFiles:
-    """Writes the files into a folder of their own.
+def write_measured(measured: Measured, folder: Path) -> MeasuredFiles:
+    """Writes the files into a folder that is theirs alone.
 
-    There is no report before one row is done with every method in every order. cache: the folder that gradio
-    serves files from.
+    There is no report before one row is done with every method in every order.
     """
-    folder = private_folder(cache)
     lines = (record.model_dump_json() + "\n" for record in measured.records)
     (folder / RECORDS).write_text("".join(lines), encoding="utf-8")
     run = measured.run

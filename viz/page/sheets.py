@@ -8,7 +8,7 @@ from pine_engine.inputs import Comparison, DocumentInput
 from pine_engine.methods import METHODS
 from viz.certificate import CertifiedMethod, Sheet, certificate_page
 from viz.page.form import Form
-from viz.page.private_folder import private_folder, remove_folder
+from viz.page.private_folder import remove_folder
 from viz.page.theme import ASSETS
 
 PAGE_NAME = "certificate.html"
@@ -79,9 +79,9 @@ def sheet_of(certificate: Certificate) -> Sheet:
     )
 
 
-def write_files(certificate: Certificate, cache: str) -> Files:
-    """Writes both files into a folder of their own. cache: the folder that gradio serves files from."""
-    files = Files(private_folder(cache))
+def write_files(certificate: Certificate, folder: Path) -> Files:
+    """Writes both files into a folder that is theirs alone."""
+    files = Files(folder)
     files.certificate.write_text(certificate.model_dump_json(indent=2) + "\n", encoding="utf-8")
     styles = (ASSETS / "figures.css").read_text(encoding="utf-8")
     files.page.write_text(certificate_page(sheet_of(certificate), styles=styles), encoding="utf-8")

@@ -9,6 +9,7 @@ import gradio as gr
 
 from pine_engine.tasks import Nouns, get_task
 from viz.markup import empty_panel
+from viz.page.disk import Disk
 from viz.page.documents import DOCUMENTS
 from viz.page.failures import notice
 from viz.page.form import Form, read_form
@@ -126,7 +127,12 @@ def build_shuffle(num_documents: int, most_orders: int) -> ShufflePanel:
 
 
 def wire_shuffle(
-    panel: ShufflePanel, page: Workspace, sources: Sources, chosen: gr.State, settings: HostSettings
+    panel: ShufflePanel,
+    page: Workspace,
+    sources: Sources,
+    chosen: gr.State,
+    settings: HostSettings,
+    disk: Disk,
 ) -> Any:
     """Connects the widgets; returns the event of a shuffle, which ends as a run with other orders tried.
 
@@ -160,7 +166,7 @@ def wire_shuffle(
         from viz.page.answering import finished_cards  # these import torch, which is there by now
         from viz.page.sheets import write_files
 
-        files = write_files(outcome.certificate, panel.certificate.GRADIO_CACHE)
+        files = write_files(outcome.certificate, disk.new_folder())
         return {
             page.finished: outcome.finished,
             page.bar.status: notice("The answers in the order as entered, from the shuffle."),

@@ -1,0 +1,25 @@
+"""What a visitor reads when the host's disk has no room for his file."""
+
+from pathlib import Path
+
+from playwright.sync_api import Browser, expect
+
+from tests.browser.driving import give, text
+from tests.serving import served_app
+
+TYPED = "A lamp was lit."
+
+
+def test_the_page_says_that_there_is_no_room_and_keeps_what_was_typed(
+    browser: Browser, tmp_path: Path
+) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("Much to read. " * 20_000)
+    flags = ("--most-disk-mb", "0.1", "--model", str(tmp_path / "none"))
+    with served_app(tmp_path / "log", *flags) as app, browser.new_context() as context:
+        page = context.new_page()
+        page.goto(app.url)
+        text(page, 1).fill(TYPED)
+        give(page, "#add-files", file)
+        expect(page.get_by_test_id("toast-text")).to_contain_text("take 0.1 MB of the host's disk")
+        expect(text(page, 1)).to_have_value(TYPED)
