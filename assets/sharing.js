@@ -39,21 +39,29 @@
 
   // Link ------------------------------------------------------------------------------------------
 
+  const fragment = () => new URLSearchParams(location.hash.slice(1));
+
+  /* The code in the address: behind its #, which no server sees, or in the query, as older links have it. */
+  const linked = () => fragment().get(PARAMETER) ?? new URLSearchParams(location.search).get(PARAMETER) ?? "";
+
   const unlink = () => {
     const address = new URL(location.href);
     if (address.searchParams.has(PARAMETER)) address.searchParams.delete(PARAMETER);
+    if (fragment().has(PARAMETER)) address.hash = "";
     history.replaceState(history.state, "", address);
   };
 
   /* Whether a text is copied now. The newer way is closed to frames and to pages without https, the older one to Safari. */
   const isCopied = async (text) => {
+    let isGiven = false;
     const give = (event) => {
       event.clipboardData.setData("text/plain", text);
       event.preventDefault();
+      isGiven = true;
     };
     document.addEventListener("copy", give);
     try {
-      if (!document.execCommand("copy")) await navigator.clipboard.writeText(text);
+      if (!document.execCommand("copy") || !isGiven) await navigator.clipboard.writeText(text);
       return true;
     } catch {
       return false;
@@ -66,10 +74,21 @@
   const copy = async (code, message) => {
     if (!code) return ["", message];
     const link = new URL(location.pathname, location.origin);
-    link.searchParams.set(PARAMETER, code);
+    link.hash = `${PARAMETER}=${code}`;
     const done = (await isCopied(link.href)) ? "The link is copied." : "Copy the link from here.";
     return [link.href, said(`${done} It holds all that you typed.`)];
   };
+
+  let isUsed = false; // has the visitor pressed or typed anything
+  const used = (event) => (isUsed ||= event.isTrusted);
+  for (const kind of ["click", "input"]) document.addEventListener(kind, used, { capture: true });
+
+  // A link that is pasted into an open tab changes the address and nothing else. What was done here is not lost unasked.
+  window.addEventListener("hashchange", () => {
+    if (!fragment().has(PARAMETER)) return;
+    if (!isUsed || confirm("Open the link? It replaces what is on this page.")) location.reload();
+    else unlink();
+  });
 
   // File ------------------------------------------------------------------------------------------
 
@@ -84,8 +103,8 @@
 
   // Opening ---------------------------------------------------------------------------------------
 
-  /* What the page is opened with, in place of the first input of its event. */
-  const begin = (_draft, ...others) => [draft(), ...others];
+  /* What the page is opened with, in place of the first two inputs of its event. */
+  const begin = (_linked, _draft, ...others) => [linked(), draft(), ...others];
 
   /* After a session was opened. Its link leaves the address, so that a reload brings what is typed from now on. */
   const opened = (again) => {

@@ -101,7 +101,7 @@ def test_a_browser_that_lets_nobody_copy_shows_the_link(page: Page, app: ServedA
     expect(page.locator("#draft-kept")).to_contain_text("A draft stays in this browser")
     page.locator("#copy-link").click()
     expect(page.locator("#share-message")).to_contain_text("Copy the link from here.")
-    assert page.locator("#link input, #link textarea").input_value().startswith(f"{app.url}?session=")
+    assert page.locator("#link input, #link textarea").input_value().startswith(f"{app.url}#session=")
 
 
 def test_a_full_storage_is_said_where_it_is_met(page: Page) -> None:

@@ -21,9 +21,6 @@ from viz.page.selection import Selection, as_picks
 from viz.page.session import LONGEST_LINK, Session, from_code, from_file, session_of, to_code, to_json
 from viz.page.workspace import Workspace
 
-PARAMETER = "session"
-"""Of the address, for the code of a session."""
-
 ASK = "(...values) => window.pineSharing.{}(...values)"
 """Calls a function of assets/sharing.js."""
 
@@ -33,8 +30,9 @@ class SharePanel:
     """The widgets.
 
     handed: what the browser is to take, never shown. again: whether the opened session had answers. keep:
-    never shown, pressed by assets/typing.js when a visitor pauses. draft: never shown, the code of what was
-    entered last, which assets/sharing.js reads and keeps. kept: whether this browser keeps a draft.
+    never shown, pressed by assets/typing.js when a visitor pauses. linked, draft: never shown; codes of the
+    session in the page's address, and of what was entered last, which assets/sharing.js reads and keeps.
+    kept: whether this browser keeps a draft.
     """
 
     copy: gr.Button
@@ -45,6 +43,7 @@ class SharePanel:
     handed: gr.Textbox
     again: gr.Checkbox
     keep: gr.Button
+    linked: gr.Textbox
     draft: gr.Textbox
     kept: gr.HTML
     download: DownloadPanel
@@ -81,6 +80,7 @@ def build_share() -> SharePanel:
         handed=gr.Textbox("", visible=False),
         again=gr.Checkbox(False, visible=False),
         keep=gr.Button(visible="hidden", elem_id="keep-draft"),
+        linked=gr.Textbox("", visible=False),
         draft=gr.Textbox("", visible=False),
         kept=kept,
         download=download,
@@ -212,13 +212,12 @@ def _wire_opening(
     def failed(error: Exception) -> dict[Any, Any]:
         return {panel.message: notice(explain(error), kind="error"), panel.again: False}
 
-    def restore(request: gr.Request, draft: str | None, *values: Any) -> Any:
+    def restore(linked: str | None, draft: str | None, *values: Any) -> Any:
         opened = {page.editor.opened: True}
         values = (*values[:-1], True)
-        code = request.query_params.get(PARAMETER)
         try:
-            if code:
-                session = from_code(code)
+            if linked:
+                session = from_code(linked)
                 return opened | fill(session, opened_sentence("a link", session), values)
             if draft:
                 return opened | fill(own_draft(draft), "Your draft, as you left it in this browser.", values)
@@ -250,7 +249,7 @@ def _wire_opening(
     ]
     loaded = blocks.load(
         restore,
-        [panel.draft, *page.editor.inputs],
+        [panel.linked, panel.draft, *page.editor.inputs],
         widgets,
         js=ASK.format("begin"),
         **STATE_EVENT,
