@@ -51,7 +51,7 @@
     history.replaceState(history.state, "", address);
   };
 
-  /* Whether a text is copied now. The newer way is closed to frames and to pages without https, the older one to Safari. */
+  /* Whether a text is copied now. The newer way is closed to frames and without https, the older one in Safari. */
   const isCopied = async (text) => {
     let isGiven = false;
     const give = (event) => {

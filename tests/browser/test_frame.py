@@ -1,6 +1,6 @@
 """In a frame on another site, and wherever a browser denies storage, everything works but the draft."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -85,19 +85,34 @@ def test_in_a_frame_on_another_site_everything_works_but_the_draft(
         expect(text(opened, 1)).to_have_value("Typed in the frame.")
 
 
-def test_a_browser_without_storage_has_the_page_and_says_that_there_is_no_draft(page: Page) -> None:
-    page.add_init_script("Object.defineProperty(window, 'localStorage', { get: () => { throw Error() } })")
-    page.reload()
-    expect(text(page, 1)).to_have_value(DEFAULT.documents[0].text)
+@pytest.fixture
+def page_with(open_page: OpenPage, app: ServedApp) -> Iterator[Callable[[str], Page]]:
+    """Opens the page in a browser in which a script was run before."""
+    with open_page("about:blank") as page:
+
+        def opened(script: str) -> Page:
+            page.add_init_script(script)
+            page.goto(app.url)
+            return page
+
+        yield opened
+
+
+def test_a_browser_without_storage_has_the_page_and_says_that_there_is_no_draft(
+    page_with: Callable[[str], Page],
+) -> None:
+    page = page_with("Object.defineProperty(window, 'localStorage', { get: () => { throw Error() } })")
     expect(page.get_by_text(NOT_KEPT)).to_have_count(1)
+    expect(text(page, 1)).to_have_value(DEFAULT.documents[0].text)
 
 
-def test_a_browser_that_lets_nobody_copy_shows_the_link(page: Page, app: ServedApp) -> None:
-    page.add_init_script(
+def test_a_browser_that_lets_nobody_copy_shows_the_link(
+    page_with: Callable[[str], Page], app: ServedApp
+) -> None:
+    page = page_with(
         "document.execCommand = () => false;"
         "Object.defineProperty(navigator, 'clipboard', { value: undefined })"
     )
-    page.reload()
     expect(page.locator("#draft-kept")).to_contain_text("A draft stays in this browser")
     page.locator("#copy-link").click()
     expect(page.locator("#share-message")).to_contain_text("Copy the link from here.")
@@ -119,13 +134,11 @@ def test_a_full_storage_is_said_where_it_is_met(page: Page) -> None:
     page.evaluate("localStorage.clear()")
     text(page, 1).fill("Typed with room again.")
     expect(kept).to_contain_text("A draft stays in this browser alone")
-    page.reload()
-    expect(text(page, 1)).to_have_value("Typed with room again.")
+    assert page.evaluate("localStorage.getItem('pine-explorer-draft')")
 
 
-def test_what_earlier_versions_kept_is_passed_over(page: Page) -> None:
-    page.evaluate("localStorage.setItem('pine-explorer-draft', 'q7Gk/8Jx+w==:U2FsdGVkX19x5fN+2A==')")
-    page.reload()
+def test_what_earlier_versions_kept_is_passed_over(page_with: Callable[[str], Page]) -> None:
+    page = page_with("localStorage.setItem('pine-explorer-draft', 'q7Gk/8Jx+w==:U2FsdGVkX19x5fN+2A==')")
     expect(page.locator("#draft-kept")).to_contain_text("A draft stays in this browser alone")
     expect(text(page, 1)).to_have_value(DEFAULT.documents[0].text)
     assert "cannot be opened" not in page.locator("#share-message").inner_text()
