@@ -2,20 +2,95 @@
 (() => {
   "use strict";
   const PARAMETER = "session";
+  const DRAFT = "pine-explorer-draft";
+  const CODE = /^[\w-]+$/; // drafts of earlier versions are encrypted: they are no codes, and are not opened
+  const KEPT = "A draft stays in this browser alone, and is there again after a reload.";
+  const NOT_KEPT =
+    "No draft is kept: this browser refuses to, as it may in a frame on another site, in a private window or for want " +
+    "of room. “Copy link” and “Save session” keep what you typed.";
   const said = (text) => `<p class="page-caption" role="status">${text}</p>`;
+
+  // Draft -----------------------------------------------------------------------------------------
+
+  let isKept = true;
+
+  /* What work makes of the browser's storage, "" where that is denied: then its very name throws. */
+  const stored = (work) => {
+    try {
+      isKept = true;
+      return work(localStorage) ?? "";
+    } catch {
+      isKept = false;
+      return "";
+    }
+  };
+
+  const draft = () => {
+    const kept = stored((storage) => storage.getItem(DRAFT));
+    return CODE.test(kept) ? kept : "";
+  };
+
+  const saidOfDraft = () => said(isKept ? KEPT : NOT_KEPT);
+
+  const keep = (code) => {
+    if (code) stored((storage) => storage.setItem(DRAFT, code));
+    return [saidOfDraft()];
+  };
+
+  // Link ------------------------------------------------------------------------------------------
+
+  const fragment = () => new URLSearchParams(location.hash.slice(1));
+
+  /* The code in the address: behind its #, which no server sees, or in the query, as older links have it. */
+  const linked = () => fragment().get(PARAMETER) ?? new URLSearchParams(location.search).get(PARAMETER) ?? "";
+
+  const unlink = () => {
+    const address = new URL(location.href);
+    if (address.searchParams.has(PARAMETER)) address.searchParams.delete(PARAMETER);
+    if (fragment().has(PARAMETER)) address.hash = "";
+    history.replaceState(history.state, "", address);
+  };
+
+  /* Whether a text is copied now. The newer way is closed to frames and without https, the older one in Safari. */
+  const isCopied = async (text) => {
+    let isGiven = false;
+    const give = (event) => {
+      event.clipboardData.setData("text/plain", text);
+      event.preventDefault();
+      isGiven = true;
+    };
+    document.addEventListener("copy", give);
+    try {
+      if (!document.execCommand("copy") || !isGiven) await navigator.clipboard.writeText(text);
+      return true;
+    } catch {
+      return false;
+    } finally {
+      document.removeEventListener("copy", give);
+    }
+  };
 
   /* message: says why there is no code, if there is none. */
   const copy = async (code, message) => {
     if (!code) return ["", message];
     const link = new URL(location.pathname, location.origin);
-    link.searchParams.set(PARAMETER, code);
-    try {
-      await navigator.clipboard.writeText(link.href);
-      return [link.href, said("The link is copied. It holds all that you typed.")];
-    } catch {
-      return [link.href, said("Copy the link from here. It holds all that you typed.")];
-    }
+    link.hash = `${PARAMETER}=${code}`;
+    const done = (await isCopied(link.href)) ? "The link is copied." : "Copy the link from here.";
+    return [link.href, said(`${done} It holds all that you typed.`)];
   };
+
+  let isUsed = false; // has the visitor pressed or typed anything
+  const used = (event) => (isUsed ||= event.isTrusted);
+  for (const kind of ["click", "input"]) document.addEventListener(kind, used, { capture: true });
+
+  // A link that is pasted into an open tab changes the address and nothing else. What was done here is not lost unasked.
+  window.addEventListener("hashchange", () => {
+    if (!fragment().has(PARAMETER)) return;
+    if (!isUsed || confirm("Open the link? It replaces what is on this page.")) location.reload();
+    else unlink();
+  });
+
+  // File ------------------------------------------------------------------------------------------
 
   const save = (json) => {
     if (!json) return;
@@ -26,15 +101,17 @@
     URL.revokeObjectURL(anchor.href);
   };
 
+  // Opening ---------------------------------------------------------------------------------------
+
+  /* What the page is opened with, in place of the first two inputs of its event. */
+  const begin = (_linked, _draft, ...others) => [linked(), draft(), ...others];
+
   /* After a session was opened. Its link leaves the address, so that a reload brings what is typed from now on. */
   const opened = (again) => {
-    const address = new URL(location.href);
-    if (address.searchParams.has(PARAMETER)) {
-      address.searchParams.delete(PARAMETER);
-      history.replaceState(history.state, "", address);
-    }
+    unlink();
     if (again) document.getElementById("run").click();
+    return [saidOfDraft()];
   };
 
-  window.pineSharing = { copy, save, opened };
+  window.pineSharing = { begin, copy, keep, save, opened };
 })();

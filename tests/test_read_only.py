@@ -111,12 +111,9 @@ def test_the_calls_hold_to_it(page: gr.Blocks) -> None:
 
 
 def test_a_link_with_other_contents_is_not_opened(page: gr.Blocks) -> None:
-    class Request:
-        def __init__(self, form: Form) -> None:
-            self.query_params = {"session": to_code(session_of(form, accepted=""))}
-
     restore, empty = call(page, "restore"), ((), *[""] * 40)
-    told = [str(restore(Request(asked), "", *empty)) for asked in (form(), OTHERS[0])]
+    codes = [to_code(session_of(asked, accepted="")) for asked in (form(), OTHERS[0])]
+    told = [str(restore(code, "", *empty)) for code in codes]
     assert "Opened from a link." in told[0] and NOTE not in told[0]
     assert NOTE in told[1] and "And who else?" not in told[1]
 

@@ -3,6 +3,7 @@
 import base64
 import json
 import zlib
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app import build_app
 from pine_engine.errors import InputError
 from pine_engine.tasks import TASKS
+from tests.widgets import built
 from viz.page.documents import MAX_DOCUMENTS, Entry
 from viz.page.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form
 from viz.page.method_boxes import OFFERED
 from viz.page.session import LARGEST_BYTES, Session, from_code, from_file, session_of, to_code, to_json
 from viz.page.share_panel import opened_sentence, own_draft
+from viz.page.source import EngineSource
 
 FORM = Form(
     "retrieval_qa", "Why?", "", ("vanilla", "pine"), 48, (Entry(1, "Sun", "It shines."), Entry(0, "", "x"))
@@ -119,6 +123,31 @@ def test_a_draft_that_cannot_be_read_is_not_called_a_link() -> None:
     assert own_draft(to_code(SESSION)) == SESSION
     with pytest.raises(InputError, match="Your draft is of another version of this page"):
         own_draft(packed(changed(version=2)))
+
+
+@pytest.fixture(scope="module")
+def restore() -> Callable[[str | None, str | None], str]:
+    """What the page is told that was opened with the code of a link, of a draft, or with none."""
+    page = built(lambda: build_app(EngineSource(lambda: None, "tiny")))
+    (event,) = (one for one in page.fns.values() if one.name == "restore")
+    return lambda linked, draft: str(event.fn(linked, draft, (), *[""] * 40).values())
+
+
+def test_a_link_comes_before_a_draft_and_a_draft_before_the_example(restore: Callable) -> None:
+    link, draft = (to_code(session_of(replace(FORM, question=one), accepted="")) for one in ("L?", "D?"))
+    assert "L?" in restore(link, draft)
+    assert "D?" not in restore(link, draft)
+    assert "D?" in restore("", draft)
+    for nothing in ("", None):
+        assert "page-notice" not in restore(nothing, nothing)
+
+
+@pytest.mark.parametrize(
+    "sent", ["AAAA", "é" * 9, "9" * 100_000, packed(b"[" * 100_000), packed({"task": 1})]
+)
+def test_whatever_is_sent_is_answered_with_a_sentence(restore: Callable, sent: str) -> None:
+    assert "The link " in restore(sent, "")
+    assert "Your draft is of another version of this page, and cannot be opened." in restore("", sent)
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:

@@ -58,13 +58,13 @@ def browser() -> Iterator[Browser]:
 def open_page(browser: Browser, app: ServedApp) -> OpenPage:
     """Opens a page of a visitor never seen before; any page error, console error or foreign request fails it.
 
-    Takes an address of the app, its own if none is given.
+    Takes an address of the app, or of a page with the app in a frame; the app's own if none is given.
     """
 
     @contextmanager
     def opened(address: str = app.url) -> Iterator[Page]:
         complaints: list[str] = []
-        host = urlsplit(app.url).hostname
+        hosts = {urlsplit(one).hostname for one in (app.url, address)}
 
         def check_console(message: ConsoleMessage) -> None:
             if message.type == "error":
@@ -72,7 +72,7 @@ def open_page(browser: Browser, app: ServedApp) -> OpenPage:
 
         def check_request(request: Request) -> None:
             address = urlsplit(request.url)
-            if address.scheme not in ("data", "blob") and address.hostname != host:
+            if address.scheme not in ("data", "blob") and address.hostname not in hosts:
                 complaints.append(f"request to {request.url}")
 
         # Without transitions, so that no colour is looked at on its way to another.

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Frame, Locator, Page, expect
 
 from viz.page.examples import Example, load_examples
 
@@ -35,37 +35,37 @@ SELECTION = ("Method", "Query: whose view", "Layer", "Head")
 """Dropdowns of what the pictures show."""
 
 
-def wait_for_model(page: Page) -> None:
+def wait_for_model(page: Page | Frame) -> None:
     """Until the model can be used."""
     expect(page.locator("#model-status .page-notice-ready")).to_be_visible(timeout=RUN_MS)
 
 
-def choose(page: Page, label: str, option: str) -> None:
+def choose(page: Page | Frame, label: str, option: str) -> None:
     """Picks an option of a dropdown by part of its name."""
     page.get_by_label(label, exact=True).click()
     page.get_by_role("option", name=re.compile(re.escape(option))).click()
 
 
-def text(page: Page, slot: int) -> Locator:
+def text(page: Page | Frame, slot: int) -> Locator:
     """The field with the text of the document in a slot, from 1, whatever the task calls documents."""
     return page.get_by_label(re.compile(rf"Text of the \w+ in slot {slot}\b"))
 
 
-def pick(page: Page, example: Example) -> None:
+def pick(page: Page | Frame, example: Example) -> None:
     """Picks an example, and waits until the cards show it."""
     choose(page, "Example", example.name)
     expect(page.locator(".page-card:visible")).to_have_count(len(example.documents))
     expect(text(page, len(example.documents))).to_have_value(example.documents[-1].text)
 
 
-def set_length(page: Page, tokens: int) -> None:
+def set_length(page: Page | Frame, tokens: int) -> None:
     """How many tokens an answer may have."""
     field = page.locator("#length input[type=number]")
     field.fill(str(tokens))
     field.blur()
 
 
-def run(page: Page) -> None:
+def run(page: Page | Frame) -> None:
     """Presses Run, and waits until all answers are there."""
     page.locator("#run").click()
     expect(page.locator("#run-status")).to_contain_text("Done:", timeout=RUN_MS)

@@ -2,10 +2,12 @@
 
 import json
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Dialog, Page, expect
 
 from tests.browser.conftest import OpenPage
 from tests.browser.driving import (
@@ -20,10 +22,19 @@ from tests.browser.driving import (
     text,
     wait_for_model,
 )
+from tests.serving import ServedApp
+from viz.page.documents import Entry
+from viz.page.form import Form
+from viz.page.session import session_of, to_code
 
 pytestmark = pytest.mark.embedded
 
 TYPED = 'A lamp <b>&"quoted"</b> 灯 was lit.'
+
+LINKED = "The lamp is blue."
+CODE = to_code(
+    session_of(Form("retrieval_qa", "Which lamp?", "", ("pine",), 8, (Entry(0, "", LINKED),)), accepted="")
+)
 
 
 def prepare(page: Page) -> None:
@@ -60,6 +71,8 @@ def test_a_link_opens_the_same_page_for_somebody_else(page: Page, open_page: Ope
     expect(page.locator("#share-message")).to_contain_text("The link is copied.")
     link = page.locator("#link input, #link textarea").input_value()
     assert page.evaluate("navigator.clipboard.readText()") == link
+    assert urlsplit(link).fragment.startswith("session=")
+    assert urlsplit(link).query == ""  # which the logs of servers hold
 
     with open_page(link) as other:
         assert_prepared(other)
@@ -101,17 +114,63 @@ def test_a_session_is_saved_and_opened_again(page: Page, open_page: OpenPage, tm
         assert_prepared(other)
 
 
-def test_a_damaged_link_is_explained(open_page: OpenPage) -> None:
-    with open_page() as page:
-        address = page.url
-    with open_page(f"{address}?session=AAAA") as page:
+@pytest.mark.parametrize("before", ["#", "?", "?other=1&"])
+def test_a_link_has_its_session_behind_the_hash_or_as_older_ones_in_the_query(
+    open_page: OpenPage, app: ServedApp, before: str
+) -> None:
+    with open_page(f"{app.url}{before}session={CODE}") as page:
+        expect(text(page, 1)).to_have_value(LINKED)
+        expect(page.locator("#example-note")).to_contain_text("Opened from a link.")
+        expect(page).to_have_url(app.url + ("?other=1" if "other" in before else ""))
+
+
+@pytest.mark.parametrize("before", ["#", "?"])
+def test_a_damaged_link_is_explained(open_page: OpenPage, app: ServedApp, before: str) -> None:
+    with open_page(f"{app.url}{before}session=AAAA") as page:
         expect(page.locator("#share-message")).to_contain_text("the link is damaged", ignore_case=True)
         expect(text(page, 1)).not_to_have_value("")
 
 
+@pytest.fixture
+def left_page(browser: Browser, app: ServedApp) -> Iterator[Page]:
+    """A page that is left while it may wait for an answer, of which gradio then complains in its console."""
+    with browser.new_context() as context:
+        page = context.new_page()
+        page.goto(app.url)
+        expect(page.locator("#draft-kept")).to_contain_text("A draft stays in this browser")
+        yield page
+
+
+def test_a_link_that_is_put_into_an_open_tab_is_opened(left_page: Page, app: ServedApp) -> None:
+    page = left_page
+    page.goto(f"{app.url}#session={CODE}")
+    expect(text(page, 1)).to_have_value(LINKED)
+    expect(page).to_have_url(app.url)
+
+
+def test_what_was_typed_is_not_lost_to_a_link_unasked(left_page: Page, app: ServedApp) -> None:
+    page = left_page
+    answers = [False, True]
+
+    def answer(dialog: Dialog) -> None:
+        assert dialog.message == "Open the link? It replaces what is on this page."
+        dialog.accept() if answers.pop(0) else dialog.dismiss()
+
+    page.on("dialog", answer)
+    text(page, 1).click()
+    page.keyboard.type("Typed here. ")
+    typed = text(page, 1).input_value()
+    page.goto(f"{app.url}#session={CODE}")
+    expect(page).to_have_url(app.url)
+    expect(text(page, 1)).to_have_value(typed)
+    page.goto(f"{app.url}#session={CODE}")
+    expect(text(page, 1)).to_have_value(LINKED)
+    assert answers == []
+
+
 def test_what_is_too_long_for_a_link_is_said(page: Page) -> None:
     pick(page, SHORT)
-    words = " ".join(f"{7919 * number % 99991:x}" for number in range(6000))
+    words = " ".join(f"{7919 * number % 99991:x}" for number in range(20_000))
     text(page, 1).fill(words)
     page.locator("#copy-link").click()
     expect(page.locator("#share-message")).to_contain_text("This is too long for a link:")

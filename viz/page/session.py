@@ -15,8 +15,10 @@ from viz.page.failures import first_problem
 from viz.page.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form
 from viz.page.method_boxes import OFFERED
 
-LONGEST_LINK = 8_000
-"""Characters of a session in a link; servers on the way refuse longer ones."""
+LONGEST_LINK = 32_000
+"""Characters of a session in a link. It is sent to no server; what cuts longer ones is a program that hands
+them to the browser: on Windows in a command line, which has at most 32,767.
+"""
 
 LARGEST_BYTES = 1_000_000
 """Of a session as JSON, also when it comes out of a small link."""

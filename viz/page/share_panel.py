@@ -21,9 +21,6 @@ from viz.page.selection import Selection, as_picks
 from viz.page.session import LONGEST_LINK, Session, from_code, from_file, session_of, to_code, to_json
 from viz.page.workspace import Workspace
 
-PARAMETER = "session"
-"""Of the address, for the code of a session."""
-
 ASK = "(...values) => window.pineSharing.{}(...values)"
 """Calls a function of assets/sharing.js."""
 
@@ -33,8 +30,9 @@ class SharePanel:
     """The widgets.
 
     handed: what the browser is to take, never shown. again: whether the opened session had answers. keep:
-    never shown, pressed by assets/typing.js when a visitor pauses. draft: in the visitor's browser, the
-    code of what was entered last.
+    never shown, pressed by assets/typing.js when a visitor pauses. linked, draft: never shown; codes of the
+    session in the page's address, and of what was entered last, which assets/sharing.js reads and keeps.
+    kept: whether this browser keeps a draft.
     """
 
     copy: gr.Button
@@ -45,7 +43,9 @@ class SharePanel:
     handed: gr.Textbox
     again: gr.Checkbox
     keep: gr.Button
-    draft: gr.BrowserState
+    linked: gr.Textbox
+    draft: gr.Textbox
+    kept: gr.HTML
     download: DownloadPanel
 
 
@@ -63,16 +63,14 @@ def build_share() -> SharePanel:
             min_width=120,
         )
         download = build_download()
-        message = gr.HTML(
-            '<p class="page-caption">The link and the files hold all that you typed. After a run, “Download '
-            "run” gives everything of it as one ZIP. A draft stays in this browser alone, and is there again "
-            "after a reload.</p>",
-            elem_id="share-message",
-            min_width=200,
-        )
-    link = gr.Textbox(
-        "", label="Link", visible=False, interactive=False, buttons=["copy"], max_lines=1, elem_id="link"
-    )
+        with gr.Column(elem_classes="page-told", min_width=200):
+            message = gr.HTML(
+                '<p class="page-caption">The link and the files hold all that you typed. After a run, '
+                "“Download run” gives everything of it as one ZIP.</p>",
+                elem_id="share-message",
+            )
+            kept = gr.HTML("", elem_id="draft-kept")
+    link = gr.Textbox("", label="Link", visible=False, interactive=False, max_lines=1, elem_id="link")
     return SharePanel(
         copy=copy,
         save=save,
@@ -82,7 +80,9 @@ def build_share() -> SharePanel:
         handed=gr.Textbox("", visible=False),
         again=gr.Checkbox(False, visible=False),
         keep=gr.Button(visible="hidden", elem_id="keep-draft"),
-        draft=gr.BrowserState("", storage_key="pine-explorer-draft", secret="not a secret: it never leaves"),
+        linked=gr.Textbox("", visible=False),
+        draft=gr.Textbox("", visible=False),
+        kept=kept,
         download=download,
     )
 
@@ -108,16 +108,16 @@ def wire_share(
 ) -> Any:
     """Connects the widgets; returns the event after which all that the page was opened with is there.
 
-    blocks: the page, whose address may hold a session. settings: what the host allows.
+    blocks: the page, which may be opened with a session. settings: what the host allows.
     """
     _wire_handing_out(panel, page, inside)
     opened = _wire_opening(panel, page, inside, blocks, settings)
 
-    def keep(accepted: str | None, *values: Any) -> Any:
+    def keep(accepted: str | None, *values: Any) -> str:
         try:
             return to_code(session_of(read_form(*values), accepted=accepted or ""))
         except InputError:
-            return gr.skip()  # the draft before it is better than none; Save says what is wrong
+            return ""  # the draft before it stays, which is better than none; Save says what is wrong
 
     # Not at each change of each widget: with so many, typing would wait for it.
     gr.on(
@@ -127,7 +127,7 @@ def wire_share(
         panel.draft,
         trigger_mode="always_last",
         **PRIVATE_EVENT,
-    )
+    ).success(None, panel.draft, panel.kept, js=ASK.format("keep"), **PRIVATE_EVENT)
     return opened
 
 
@@ -212,13 +212,12 @@ def _wire_opening(
     def failed(error: Exception) -> dict[Any, Any]:
         return {panel.message: notice(explain(error), kind="error"), panel.again: False}
 
-    def restore(request: gr.Request, draft: object, *values: Any) -> Any:
+    def restore(linked: str | None, draft: str | None, *values: Any) -> Any:
         opened = {page.editor.opened: True}
         values = (*values[:-1], True)
-        code = request.query_params.get(PARAMETER)
         try:
-            if code:
-                session = from_code(code)
+            if linked:
+                session = from_code(linked)
                 return opened | fill(session, opened_sentence("a link", session), values)
             if draft:
                 return opened | fill(own_draft(draft), "Your draft, as you left it in this browser.", values)
@@ -248,10 +247,16 @@ def _wire_opening(
         panel.again,
         panel.message,
     ]
-    loaded = blocks.load(restore, [panel.draft, *page.editor.inputs], widgets, **STATE_EVENT)
+    loaded = blocks.load(
+        restore,
+        [panel.linked, panel.draft, *page.editor.inputs],
+        widgets,
+        js=ASK.format("begin"),
+        **STATE_EVENT,
+    )
     uploaded = panel.open.upload(
         open_file, [panel.open, *page.editor.inputs], [*widgets, panel.open], **STATE_EVENT
     )
     for event in (loaded, uploaded):
-        event.success(None, panel.again, None, js=ASK.format("opened"), **PRIVATE_EVENT)
+        event.success(None, panel.again, panel.kept, js=ASK.format("opened"), **PRIVATE_EVENT)
     return loaded
