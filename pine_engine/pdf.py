@@ -16,8 +16,8 @@ MAX_PAGES = 200
 MAX_SECONDS = 30.0
 """Of computing; a file of a few kilobytes can be packed so that its pages take hours.
 
-The time is looked at before each page and at each operand. What has none, such as megabytes of comments, is read
-to its end first: who reads the files of others sets a limit from outside, as the page does.
+The time is looked at before each page and at each operand. What has none, such as megabytes of comments, is
+read to its end first: who reads the files of others sets a limit from outside, as the page does.
 """
 
 

@@ -22,6 +22,7 @@ from viz.page.library import Choice
 from viz.page.measure_panel import build_measure, wire_measure
 from viz.page.model_panel import build_models, build_toggle, wire_models
 from viz.page.read_only import NOTE, freeze
+from viz.page.reading_files import FileReader
 from viz.page.running import MODEL_EVENT, PRIVATE_EVENT, STATE_EVENT
 from viz.page.sessions import Leavers
 from viz.page.share_panel import build_share, wire_share
@@ -47,7 +48,9 @@ def build_page(sources: Sources, settings: HostSettings) -> gr.Blocks:
     examples = [one for one in load_examples() if len(one.documents) <= settings.most_documents]
     with GuardedBlocks(title=TITLE, analytics_enabled=False, fill_width=True) as page:
         leavers = Leavers(page)
-        add_api(sources, settings, leavers)  # first, so that no private event takes one of their names
+        reader = FileReader(sources.runs)
+        # First, so that no private event takes one of their names.
+        add_api(sources, settings, leavers, reader)
         with gr.Row(elem_id="header"):
             gr.HTML(f"<h1>{TITLE}</h1><p>{QUESTION}</p>", scale=3, min_width=300)
             model = gr.HTML(status_html(source.status), elem_id="model-status", min_width=220)
@@ -85,7 +88,7 @@ def build_page(sources: Sources, settings: HostSettings) -> gr.Blocks:
         stream = gr.Button(visible="hidden", elem_id="open-stream")  # pressed by assets/events.js
 
         wire_choices(workspace, examples)
-        run_event = wire_workspace(workspace, sources, models.chosen, settings)
+        run_event = wire_workspace(workspace, sources, models.chosen, settings, reader)
         shuffle_event = wire_shuffle(shuffle, workspace, sources, models.chosen, settings)
         wire_scores(workspace, [run_event, shuffle_event])
         standing_event = wire_standing(standing, workspace, sources, models.chosen, settings)
@@ -93,7 +96,7 @@ def build_page(sources: Sources, settings: HostSettings) -> gr.Blocks:
         wire_counting(
             workspace, shuffle, standing, sources, settings, chosen=models.chosen, ready=ready, runs=events
         )
-        wire_measure(measure, page, sources, models.chosen, settings)
+        wire_measure(measure, page, sources, models.chosen, settings, reader)
         opened = wire_share(share, workspace, inside, page, settings)
         recorded = opened.then(_recorded_run, workspace.shown, workspace.finished, **PRIVATE_EVENT)
         wire_inside(inside, workspace.finished, [recorded, run_event, shuffle_event])
@@ -112,8 +115,9 @@ def build_page(sources: Sources, settings: HostSettings) -> gr.Blocks:
         page.load(_running_example, None, running_example, **PRIVATE_EVENT)
         page.load(lesson_html, None, lesson.lesson, **PRIVATE_EVENT)
         page.unload(leavers.closes_page(workspace.finished))
-        page.queue(max_size=settings.queue_size)
-    assert isinstance(page, gr.Blocks)
+        # Of who calls past the queue nobody hears that he has left.
+        page.queue(max_size=settings.queue_size, api_open=False)
+    assert isinstance(page, GuardedBlocks)
     if settings.read_only:
         freeze(page)
     return page

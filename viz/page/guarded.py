@@ -26,7 +26,12 @@ class GuardedBlocks(FrugalBlocks, WholeBlocks):
 
     gradio hides a failure from the visitor and writes its traceback into the log, also where a visitor's
     program sent nonsense to a private event, so that a log can be filled and a mistake of ours be missed.
+
+    no_files: why this page takes none; "" where it does. gradio reads a file, to copy it, before the function
+    that is called with it.
     """
+
+    no_files: str = ""
 
     async def preprocess_data(
         self, block_fn: Any, inputs: list[Any], *arguments: Any, **options: Any
@@ -34,6 +39,8 @@ class GuardedBlocks(FrugalBlocks, WholeBlocks):
         """The values that a function gets. Raises gr.Error for those that no page sends."""
         try:
             refuse_impossible(inputs)
+            if self.no_files and any(isinstance(block, gr.UploadButton) for block in block_fn.inputs):
+                raise InputError(self.no_files)
             values: list[Any] = await super().preprocess_data(block_fn, inputs, *arguments, **options)
             refuse_lists(block_fn.inputs, values)
             return values
