@@ -214,6 +214,7 @@ def pdf_of(text: str) -> bytes:
 PDF = pdf_of("hello")
 PDF_BOMB = _pdf(_deflated(b"BT /F 9 Tf (x) Tj ET " * 3_000_000))
 PDF_OF_BOMBS = _pdf(_deflated(b"BT /F 9 Tf (x) Tj ET " * 20_000), kids=b"[%s]" % (b"3 0 R " * 150), count=150)
+PDF_OF_COMMENTS = _pdf(_deflated(b"%\n" * 20_000_000))
 PDF_LOOP = _pdf(_HELLO, kids=b"[2 0 R]")
 PDF_MANY = _pdf(_HELLO, count=999_999_999)
 
