@@ -9,6 +9,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psutil
 import pytest
 
@@ -18,6 +19,7 @@ from pine_engine.prompt import Document
 from pine_engine.user_data import read_documents
 from tests import apart
 from tests.fuzz.corpus import PDF_BOMB, PDF_OF_COMMENTS
+from tests.serving import ServedApp, served_app
 from viz.page import reading_files
 from viz.page.documents import MAX_DOCUMENTS
 from viz.page.limited_process import Limits
@@ -251,3 +253,51 @@ def test_the_process_ends_with_the_page(tmp_path: Path, caplog: pytest.LogCaptur
     thread.join()
     assert said and not psutil.pid_exists(int(file.read_text()))
     assert logged(caplog)["outcome"] == "shut down"
+
+
+# over HTTP
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServedApp, httpx.Client]]:
+    with (
+        served_app(tmp_path_factory.mktemp("app") / "app.log") as app,
+        httpx.Client(base_url=f"{app.url}gradio_api/", timeout=60) as http,
+    ):
+        yield app, http
+        assert "Traceback" not in app.log.read_text()
+
+
+def asked(http: httpx.Client, name: str, content: bytes) -> dict[str, Any]:
+    """The body of the event that brings a file of that content."""
+    events = http.get("../config").json()["dependencies"]
+    (event,) = (one for one in events if one["api_name"] == name)
+    (path,) = http.post("upload", files={"files": ("a.pdf", content)}).json()
+    file = {"path": path, "meta": {"_type": "gradio.FileData"}}
+    data = [[file] if name == "upload" else file]
+    return {"fn_index": event["id"], "data": data, "session_hash": name}
+
+
+def test_who_closes_the_page_takes_the_process_along(served: tuple[ServedApp, httpx.Client]) -> None:
+    app, http = served
+    page = psutil.Process(app.process.pid)
+    body = asked(http, "upload", PDF_OF_COMMENTS)
+    assert http.post("queue/join", json=body).status_code == 200
+    with http.stream("GET", "queue/data", params={"session_hash": "upload"}):
+        while not page.children():
+            time.sleep(0.05)
+    left = time.monotonic()
+    while page.children():
+        assert time.monotonic() - left < Limits().cpu_s / 2
+        time.sleep(0.05)
+    while '"what": "read documents"' not in app.log.read_text():
+        time.sleep(0.05)
+    assert '"outcome": "left"' in app.log.read_text()
+
+
+@pytest.mark.parametrize("name", ["upload", "bring"])
+def test_nobody_has_a_file_read_past_the_queue(served: tuple[ServedApp, httpx.Client], name: str) -> None:
+    """Of such a caller it is not heard that he has left."""
+    _, http = served
+    answer = http.post("run/predict", json=asked(http, name, b"text\na\n"))
+    assert answer.status_code == 404 and "join the queue" in answer.text
