@@ -1,16 +1,21 @@
 """Files and API calls into inputs: JSON checked against a schema, with errors of one clear sentence."""
 
+import io
 import json
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pine_engine.engine import Engine
 from pine_engine.errors import InputError
-from pine_engine.layout import TokenLayout
 from pine_engine.prompt import Document, Prompt
 from pine_engine.tasks import get_task
+
+if TYPE_CHECKING:  # reading a file takes no torch, which takes seconds to import
+    from pine_engine.engine import Engine
+    from pine_engine.layout import TokenLayout
 
 
 class DocumentInput(BaseModel):
@@ -33,7 +38,7 @@ class Comparison(BaseModel):
     system: str = ""
     task: str = "retrieval_qa"
 
-    def prompt(self, engine: Engine) -> Prompt:
+    def prompt(self, engine: "Engine") -> Prompt:
         """The text that the model reads. Raises InputError for an empty part or an unknown task."""
         documents = [
             Document(given) if isinstance(given, str) else Document(given.text, given.title)
@@ -47,7 +52,7 @@ class Comparison(BaseModel):
             system=self.system,
         )
 
-    def tokenize(self, engine: Engine) -> TokenLayout:
+    def tokenize(self, engine: "Engine") -> "TokenLayout":
         """The prompt's tokens. Raises InputError as prompt does."""
         return engine.tokenize(self.prompt(engine))
 
@@ -112,16 +117,22 @@ def read_lines(model: type[Model], path: Path, limit: int | None = None) -> dict
 
     Raises InputError that names the line, or says that there is no row.
     """
-    rows: dict[int, Model] = {}
+    return dict(islice(each_line(model, path), limit))
+
+
+def each_line(model: type[Model], path: Path) -> Iterator[tuple[int, Model]]:
+    """The rows of a JSONL file as that model, each with the number of its line, parsed as they are asked for.
+
+    Raises InputError that names the line, or says that there is no row.
+    """
+    is_empty = True
     # Not splitlines(), which would also cut at U+2028 and others that may stand inside a JSON string.
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
-        if limit is not None and len(rows) >= limit:
-            break
+    for number, line in enumerate(io.StringIO(read_text(path), newline="\n"), start=1):
         if line.strip():
-            rows[number] = parse_json(model, line, f"{path}, line {number}")
-    if not rows:
+            is_empty = False
+            yield number, parse_json(model, line.removesuffix("\n"), f"{path}, line {number}")
+    if is_empty:
         raise InputError(f"{path} has no rows; expected one JSON object per line")
-    return rows
 
 
 def read_text(path: Path) -> str:

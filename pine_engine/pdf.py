@@ -14,7 +14,11 @@ MAX_PAGES = 200
 """More would take minutes, and fill no model's context."""
 
 MAX_SECONDS = 30.0
-"""Of computing; a file of a few kilobytes can be packed so that its pages take hours."""
+"""Of computing; a file of a few kilobytes can be packed so that its pages take hours.
+
+The time is looked at before each page and at each operand. What has none, such as megabytes of comments, is
+read to its end first: who reads the files of others sets a limit from outside, as the page does.
+"""
 
 
 def read_pdf(path: Path) -> str:
@@ -41,7 +45,7 @@ def read_pdf(path: Path) -> str:
         ) from error
     except (FileNotDecryptedError, DependencyError) as error:
         raise InputError(f"{path} is encrypted; save it without a password") from error
-    except InputError:
+    except (InputError, MemoryError):
         raise
     # A damaged file can make the reader fail in any way: KeyError, RecursionError, its own errors, ...
     except Exception as error:
@@ -60,7 +64,10 @@ def _text(reader: "PdfReader", path: Path) -> str:
         if time.thread_time() > end:
             raise InputError(f"{path} takes more than {MAX_SECONDS:.0f} s to read; give its text as .txt")
 
-    pages = [page.extract_text(visitor_operand_before=check_time).strip() for page in reader.pages]
+    pages = []
+    for page in reader.pages:
+        check_time()
+        pages.append(page.extract_text(visitor_operand_before=check_time).strip())
     text = "\n".join(filter(None, pages))
     if not text:
         raise InputError(f"{path} holds no text, perhaps pictures of it; recognise its text (OCR) first")

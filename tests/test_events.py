@@ -17,7 +17,7 @@ def followed_states(page: gr.Blocks) -> set[int]:
     return {source for source in sources if source and isinstance(page.blocks[source], gr.State)}
 
 
-def test_only_what_runs_the_model_waits_in_the_queue(page: gr.Blocks) -> None:
+def test_only_what_runs_the_model_or_reads_files_waits_in_the_queue(page: gr.Blocks) -> None:
     followed = followed_states(page)
     queued = [
         event
@@ -34,6 +34,8 @@ def test_only_what_runs_the_model_waits_in_the_queue(page: gr.Blocks) -> None:
         "measure",
         "run",
         "_open_stream",
+        "upload",
+        "bring",
     }
 
 
@@ -49,6 +51,6 @@ def test_what_writes_a_state_that_others_follow_tells_them(page: gr.Blocks) -> N
     assert len(followed) == 4  # is the model there, which was chosen, which documents, what is new in them
     writers = [event for event in page.fns.values() if followed & {output._id for output in event.outputs}]
     assert [event.name for event in writers if not event.queue] == []
-    assert {"edit", "upload", "pick_example", "pick_again", "restore", "open_file", "look"} <= {
+    assert {"edit", "put", "pick_example", "pick_again", "restore", "open_file", "look"} <= {
         event.name for event in writers
     }

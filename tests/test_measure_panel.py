@@ -28,9 +28,11 @@ from viz.page import measuring
 from viz.page.data_sets import (
     MOST_ROWS,
     OWN,
+    DataSet,
     built_in_choices,
     orders_for,
     orders_meaning,
+    read_brought,
     read_built_in,
     read_set,
     usual_orders,
@@ -43,8 +45,9 @@ from viz.page.measured_files import remove_measured, write_measured
 from viz.page.measuring import Asked, MeasureView, measure_rows, work_of, work_sentence
 from viz.page.method_boxes import OFFERED, WRAPPED, wrapped_choices
 from viz.page.planning import plan_measurement
+from viz.page.reading_files import FileReader, without_words
 from viz.page.running import run_with_engine
-from viz.page.runs import StopFlag
+from viz.page.runs import Runs, StopFlag
 from viz.page.source import EngineSource
 from viz.page.speed import in_words
 from viz.page.tabulating import slot_curves, tabulate
@@ -150,6 +153,10 @@ def rows_file(folder: Path, *rows: object) -> Path:
     return file
 
 
+def brought(file: Path) -> DataSet:
+    return without_words(read_brought(FileReader(Runs()), file, what="read rows", say=str))
+
+
 def test_rows_of_a_visitor_are_read_up_to_a_limit(tmp_path: Path) -> None:
     many = [ROW | {"id": str(number)} for number in range(MOST_ROWS + 1)]
     rows = read_set(rows_file(tmp_path, *many))
@@ -158,9 +165,14 @@ def test_rows_of_a_visitor_are_read_up_to_a_limit(tmp_path: Path) -> None:
     assert chosen_rows(OWN, rows) is rows
 
 
+def test_what_a_visitor_brings_is_read_as_our_own_rows_are(tmp_path: Path) -> None:
+    file = rows_file(tmp_path, ROW, ROW | {"id": "b"})
+    assert brought(file) == read_set(file)
+
+
 def test_a_wrong_row_is_named_by_file_and_line_and_not_by_folder(tmp_path: Path) -> None:
     with pytest.raises(InputError) as raised:
-        read_set(rows_file(tmp_path, ROW, ROW | {"id": "b", "gold_index": 2}))
+        brought(rows_file(tmp_path, ROW, ROW | {"id": "b", "gold_index": 2}))
     assert str(raised.value).startswith("the file mine.jsonl, line 2: gold_index is 2")
     with pytest.raises(
         InputError, match="the file mine.jsonl has rows of retrieval_qa and kv_retrieval; give a file"

@@ -164,6 +164,14 @@ def test_what_does_not_fit_is_said() -> None:
     assert paste(THREE, " \n") == (THREE, "There is nothing to add; paste some text first.")
 
 
+def test_a_text_of_megabytes_is_not_taken_apart() -> None:
+    entries, sentence = paste(THREE, "a\n\n" * 200_000)
+    assert entries == THREE
+    assert sentence == (
+        "The text has 600,000 characters, and 500,000 can be taken apart here; paste a part of it."
+    )
+
+
 def test_only_cards_that_change_are_written() -> None:
     def build() -> documents.Editor:
         with gr.Blocks():

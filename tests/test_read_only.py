@@ -1,11 +1,14 @@
 """The read-only page: its examples run, in any order and number of documents, and nothing else does."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
 import pytest
+from gradio.state_holder import SessionState
 
 from app import build_app
 from pine_engine.engine import Engine
@@ -116,6 +119,15 @@ def test_a_link_with_other_contents_is_not_opened(page: gr.Blocks) -> None:
     told = [str(restore(code, "", *empty)) for code in codes]
     assert "Opened from a link." in told[0] and NOTE not in told[0]
     assert NOTE in told[1] and "And who else?" not in told[1]
+
+
+@pytest.mark.parametrize("name", ["bring", "open_file"])
+def test_no_file_is_looked_at_whoever_sends_it(page: gr.Blocks, name: str, tmp_path: Path) -> None:
+    file = {"path": str(tmp_path / "rows.jsonl"), "meta": {"_type": "gradio.FileData"}}
+    event = next(event for event in page.fns.values() if event.name == name)
+    values = [file if isinstance(block, gr.UploadButton) else None for block in event.inputs]
+    with pytest.raises(gr.Error, match="No file was read"):
+        asyncio.run(page.preprocess_data(event, values, SessionState(page)))
 
 
 def test_nothing_can_be_entered_and_the_page_says_so(page: gr.Blocks) -> None:

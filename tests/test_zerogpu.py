@@ -13,9 +13,11 @@ from gradio_client import Client
 from gradio_client.exceptions import AppError
 
 from pine_engine.engine import Engine
+from pine_engine.evaluation.examples import Example
 from tests.serving import ServedApp, served_app
 from tests.tokenizers import letter_tokenizer
 from viz.page.api import USUAL_ORDERS, Told, _compare, _form, _measure, _shuffle
+from viz.page.data_sets import DataSet
 from viz.page.host_settings import DEFAULTS
 
 STAND_IN = Path(__file__).parent / "zerogpu"
@@ -149,7 +151,8 @@ def test_the_public_calls_answer_as_they_do_without(app: ServedApp, client: Clie
     traced = client.predict(**ASKED, api_name="/trace")
     assert len(traced["results"]) == 2
     measured = client.predict(rows=ROWS, methods=METHODS, orders=[], max_new_tokens=8, api_name="/measure")
-    expected = reported(_measure(engine, ROWS, tuple(METHODS), USUAL_ORDERS, 8, DEFAULTS))
+    rows = DataSet("rows.jsonl", "", tuple(map(Example.model_validate, ROWS)))
+    expected = reported(_measure(engine, rows, tuple(METHODS), USUAL_ORDERS, 8, DEFAULTS))
     assert [one["text"] for one in measured["records"]] == [one["text"] for one in expected["records"]]
     lines = said(app)
     assert sum(line.startswith("spaces: asked for") for line in lines) == 4

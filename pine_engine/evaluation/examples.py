@@ -2,7 +2,8 @@
 
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ from pydantic_core import PydanticSerializationError
 
 from pine_engine.csv_table import check_columns, read_table
 from pine_engine.errors import InputError
-from pine_engine.inputs import DataRow, DocumentInput, read_lines
+from pine_engine.inputs import DataRow, DocumentInput, each_line
 from pine_engine.tasks import TASKS, get_task
 
 
@@ -38,9 +39,8 @@ def read_examples(path: Path, limit: int | None = None, sample: int | None = Non
     before, of an unknown task, of an empty document, of a question that is missing, or of a gold_index that
     names none of the documents.
     """
-    few = limit if sample is None else None
-    read = examples_from_csv(path) if path.suffix.lower() == ".csv" else read_lines(Example, path, few)
-    examples = list(read.items())[:few]
+    read = examples_from_csv(path) if path.suffix.lower() == ".csv" else each_line(Example, path)
+    examples = list(islice(read, limit if sample is None else None))
     line_of: dict[str, int] = {}
     for number, example in examples:
         where = f"{path}, line {number}"
@@ -69,26 +69,26 @@ def check_some(examples: Sequence[Example], check: Callable[[Example], object]) 
         raise reasons[0]
 
 
-def examples_from_csv(path: Path) -> dict[int, Example]:
-    """The examples of a CSV file by the number of their line.
+def examples_from_csv(path: Path) -> Iterator[tuple[int, Example]]:
+    """The examples of a CSV file, each with the number of its line, read as they are asked for.
 
     Its header names the columns: id, question and answers, of which | stands between two; documents as
     document1, document2, ...; and perhaps title1, title2, ..., gold_index (counted from 0) and task. A row
     with fewer documents than others leaves its last ones empty.
     Raises InputError that names the line, as read_table does, or for a gold_index that is no number.
     """
-    rows = read_table(path)
-    header = next(iter(rows.values()))
-    places = [int(match[1]) for match in (re.fullmatch(r"document(\d+)", name) for name in header) if match]
-    documents = {f"document{place}" for place in range(1, max(1, len(places)) + 1)}
+    table = read_table(path)
+    places = sum(bool(re.fullmatch(r"document\d+", name)) for name in table.header)
+    documents = {f"document{place}" for place in range(1, max(1, places) + 1)}
     titles = {name.replace("document", "title") for name in documents}
     check_columns(
         path,
-        header,
+        table.header,
         needed={"id", "question", "answers", *documents},
         allowed={"gold_index", "task", *titles},
     )
-    return {number: _from_row(row, len(documents), f"{path}, line {number}") for number, row in rows.items()}
+    for number, row in table.rows:
+        yield number, _from_row(row, len(documents), f"{path}, line {number}")
 
 
 def _from_row(row: dict[str, str], count: int, where: str) -> Example:

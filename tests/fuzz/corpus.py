@@ -214,8 +214,22 @@ def pdf_of(text: str) -> bytes:
 PDF = pdf_of("hello")
 PDF_BOMB = _pdf(_deflated(b"BT /F 9 Tf (x) Tj ET " * 3_000_000))
 PDF_OF_BOMBS = _pdf(_deflated(b"BT /F 9 Tf (x) Tj ET " * 20_000), kids=b"[%s]" % (b"3 0 R " * 150), count=150)
+PDF_OF_COMMENTS = _pdf(_deflated(b"%\n" * 20_000_000))
 PDF_LOOP = _pdf(_HELLO, kids=b"[2 0 R]")
 PDF_MANY = _pdf(_HELLO, count=999_999_999)
+
+BOMBS = (
+    (PDF_BOMB, ".pdf"),
+    (PDF_OF_BOMBS, ".pdf"),
+    (PDF_OF_COMMENTS, ".pdf"),
+    (PDF_LOOP, ".pdf"),
+    (b",".join(b"%d" % number for number in range(1_250_000)), ".csv"),
+    (b"text\n" + b"a\n" * 4_900_000, ".csv"),
+    (b'{"text": "a"}\n' * 700_000, ".jsonl"),
+    (b'{"documents": [%s"a"]}' % (b'"a", ' * 2_000_000), ".jsonl"),
+    (b"\n" * 10_000_000, ".jsonl"),
+)
+"""Files that are small for the time they take, or as large as may be; with the endings of their names."""
 
 ROWS: st.SearchStrategy[Any] = st.fixed_dictionaries(
     {

@@ -136,14 +136,24 @@ def throw_links(doors: Doors, count: int, seed: int, tally: Tally) -> None:
 def throw_files(doors: Doors, count: int, seed: int, tally: Tally) -> None:
     """Files as documents, as rows to measure, as sessions, and as sources of data sets."""
     from pine_engine.sources.records import read_csv, read_json_lines, read_json_list
+    from pine_engine.user_data import read_documents
     from viz.page.data_sets import read_set
-    from viz.page.documents import entries_from
-    from viz.page.files import read_files
+    from viz.page.documents import MAX_DOCUMENTS, entries_from
+    from viz.page.limited_process import Limits
+    from viz.page.reading_files import FileReader, without_words
+    from viz.page.runs import Runs
     from viz.page.session import from_file
     from viz.page.upload import add_documents
 
+    most = MAX_DOCUMENTS + 1
+    reader = FileReader(Runs(), Limits(cpu_s=1))
+
+    def read_apart(path: Path) -> Any:
+        said = reader.read(read_documents, [path], most, what="read documents", files=[path], say=str)
+        return add_documents(entries_from([]), without_words(said))
+
     readers: list[tuple[Callable[[Path], Any], tuple[str, ...]]] = [
-        (lambda path: add_documents(entries_from([]), read_files([path])), corpus.ENDINGS),
+        (lambda path: add_documents(entries_from([]), read_documents([path], most)), corpus.ENDINGS),
         (read_set, (".jsonl", ".csv", ".jsonl", "")),
         (from_file, (".json",)),
         (lambda path: list(read_json_lines(path, max_bytes=1_000_000)), (".jsonl", ".jsonl.gz")),
@@ -151,13 +161,10 @@ def throw_files(doors: Doors, count: int, seed: int, tally: Tally) -> None:
         (lambda path: list(read_csv(path, max_bytes=1_000_000)), (".csv", ".gz")),
     ]
     generator = random.Random(seed)
-    # Each takes half a minute until it is given up.
-    bombs = [(corpus.PDF_BOMB, ".pdf"), (corpus.PDF_OF_BOMBS, ".pdf"), (corpus.PDF_LOOP, ".pdf")]
     contents = ((content, None) for content in corpus.draws(corpus.CONTENTS, count, seed))
-    for number, (content, kind) in enumerate(
-        itertools.islice(itertools.chain(bombs if count > 1000 else (), contents), count)
-    ):
-        read, endings = readers[0] if kind else generator.choice(readers)
+    bombs = corpus.BOMBS if count > 100 else ()
+    for number, (content, kind) in enumerate(itertools.islice(itertools.chain(bombs, contents), count)):
+        read, endings = (read_apart, ()) if kind else generator.choice(readers)
         path = doors.folder / f"file{number}{kind or generator.choice(endings)}"
         path.write_bytes(content)
         tally.judge((path.name, content[:100]), lambda read=read, path=path: read(path) is not None)

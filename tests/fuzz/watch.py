@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from viz.page.limited_process import SERVE
+
 ROOT = Path(__file__).parents[2]
 
 READABLE = (
@@ -82,7 +84,9 @@ class Watch:
                 arguments[0] if arguments[0] is not None else ".", "read" if read else "write", event
             )
         elif event in ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn"):
-            self.touched.add(f"{event} {arguments[0]!r}")
+            # The page reads files in a process of its own.
+            if event != "subprocess.Popen" or SERVE not in arguments[1]:
+                self.touched.add(f"{event} {arguments[0]!r}")
         elif event == "socket.connect":
             address = arguments[1]
             if isinstance(address, tuple) and address[0] not in ("127.0.0.1", "::1"):

@@ -19,7 +19,7 @@ from pydantic import ValidationError, validate_call
 
 from pine_engine.errors import InputError
 from pine_engine.methods import get_methods
-from viz.page.data_sets import DataSet, read_set
+from viz.page.data_sets import DataSet, read_brought
 from viz.page.documents import entries_from
 from viz.page.failures import explain, first_problem
 from viz.page.form import Form, form_layout
@@ -27,6 +27,7 @@ from viz.page.gpu import compute
 from viz.page.host_settings import HostSettings
 from viz.page.limits import check_rows
 from viz.page.presence import stop_if_left, visitor, while_there
+from viz.page.reading_files import FileReader, without_words
 from viz.page.running import MODEL_EVENT, WAIT_S
 from viz.page.runs import Run
 from viz.page.source import Sources
@@ -58,10 +59,10 @@ class Told:
     last: bool = False
 
 
-def add_api(sources: Sources, settings: HostSettings) -> None:
+def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> None:
     """Adds /compare, /shuffle, /trace and /measure to the Blocks being built.
 
-    settings: what the host allows, to callers as to visitors.
+    settings: what the host allows, to callers as to visitors. reader: of the rows that callers send.
     """
 
     def compare(
@@ -167,7 +168,7 @@ def add_api(sources: Sources, settings: HostSettings) -> None:
         """
         chosen = tuple(methods or (row.name for row in get_methods()))
         asked: dict[str, Any] = {
-            "rows": rows,
+            "rows": _data_set(reader, rows, settings),
             "methods": chosen,
             "orders": tuple(orders or USUAL_ORDERS),
             "max_new_tokens": max_new_tokens,
@@ -267,7 +268,7 @@ def _shuffle(
 
 def _measure(
     engine: "Engine",
-    rows: list[dict[str, Any]],
+    rows: DataSet,
     methods: tuple[str, ...],
     orders: tuple[str, ...],
     max_new_tokens: int,
@@ -300,7 +301,7 @@ def _measured(model: str, dtype: str, records: "Sequence[Record]") -> dict[str, 
 
 
 def _asked(
-    rows: list[dict[str, Any]],
+    rows: DataSet,
     methods: tuple[str, ...],
     orders: tuple[str, ...],
     max_new_tokens: int,
@@ -308,10 +309,9 @@ def _asked(
 ) -> "Asked":
     from viz.page.measuring import Asked  # imports torch, as above
 
-    check_rows(len(rows), settings)
     return Asked(
-        rows=_data_set(rows),
-        limit=len(rows),
+        rows=rows,
+        limit=len(rows.examples),
         methods=methods,
         orders=orders,
         generate=True,
@@ -320,12 +320,16 @@ def _asked(
     )
 
 
-def _data_set(rows: list[dict[str, Any]]) -> DataSet:
-    """The rows, read as those of a file are. Raises InputError that names the line, from 1."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "rows.jsonl")
-        file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-        return read_set(file)
+def _data_set(reader: FileReader, rows: list[dict[str, Any]], settings: HostSettings) -> DataSet:
+    """The rows, read as those of a file are. Raises gr.Error with a sentence that names the line, from 1."""
+    try:
+        check_rows(len(rows), settings)
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "rows.jsonl")
+            file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+            return without_words(read_brought(reader, file, what="read rows", say=str))
+    except Exception as error:
+        raise gr.Error(explain(error), print_exception=False) from error
 
 
 def _plan_answers(engine: "Engine", form: Form, settings: HostSettings) -> Work:

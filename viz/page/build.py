@@ -26,6 +26,7 @@ from viz.page.measure_panel import build_measure, wire_measure
 from viz.page.model_panel import build_models, build_toggle, wire_models
 from viz.page.private_folder import folders_held
 from viz.page.read_only import NOTE, freeze
+from viz.page.reading_files import FileReader
 from viz.page.running import MODEL_EVENT, PRIVATE_EVENT, STATE_EVENT
 from viz.page.sessions import lets_go
 from viz.page.share_panel import build_share, wire_share
@@ -52,7 +53,8 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
     with GuardedBlocks(title=TITLE, analytics_enabled=False, fill_width=True) as page:
         disk = Disk(Path(page.GRADIO_CACHE), settings.most_disk_mb * 1e6, held=partial(folders_held, page))
         page.disk = disk
-        add_api(sources, settings)  # first, so that no private event takes one of their names
+        reader = FileReader(sources.runs)
+        add_api(sources, settings, reader)  # first, so that no private event takes one of their names
         with gr.Row(elem_id="header"):
             gr.HTML(f"<h1>{TITLE}</h1><p>{QUESTION}</p>", scale=3, min_width=300)
             model = gr.HTML(status_html(source.status), elem_id="model-status", min_width=220)
@@ -90,7 +92,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         stream = gr.Button(visible="hidden", elem_id="open-stream")  # pressed by assets/events.js
 
         wire_choices(workspace, examples)
-        run_event = wire_workspace(workspace, sources, models.chosen, settings)
+        run_event = wire_workspace(workspace, sources, models.chosen, settings, reader)
         shuffle_event = wire_shuffle(shuffle, workspace, sources, models.chosen, settings, disk)
         wire_scores(workspace, [run_event, shuffle_event])
         standing_event = wire_standing(standing, workspace, sources, models.chosen, settings)
@@ -98,7 +100,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         wire_counting(
             workspace, shuffle, standing, sources, settings, chosen=models.chosen, ready=ready, runs=events
         )
-        wire_measure(measure, page, sources, models.chosen, settings, disk)
+        wire_measure(measure, page, sources, models.chosen, settings, disk, reader)
         opened = wire_share(share, workspace, inside, page, settings)
         recorded = opened.then(_recorded_run, workspace.shown, workspace.finished, **PRIVATE_EVENT)
         wire_inside(inside, workspace.finished, [recorded, run_event, shuffle_event])
@@ -118,6 +120,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         page.load(_running_example, None, running_example, **PRIVATE_EVENT)
         page.load(lesson_html, None, lesson.lesson, **PRIVATE_EVENT)
         page.unload(lets_go(page, workspace.finished))
+        # Of who calls past the queue nobody hears that he has left.
         page.queue(max_size=settings.queue_size, api_open=False)
     assert isinstance(page, GuardedBlocks)
     if settings.read_only:

@@ -1,19 +1,19 @@
 """Sets of rows that can be measured: small ones of our own, and those that a visitor brings."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 from pine_engine.errors import InputError
+from pine_engine.evaluation.examples import Example, read_examples
 from pine_engine.measured import MeasuredMethod
 from pine_engine.tasks import TASKS, Task, get_task
-from viz.page.files import by_name
+from viz.page.reading_files import FileReader
 from viz.page.theme import ASSETS
 
-if TYPE_CHECKING:  # imports torch, which would keep the page waiting
-    from pine_engine.evaluation.examples import Example
+View = TypeVar("View")
 
 FOLDER = ASSETS / "measure"
 
@@ -33,7 +33,7 @@ class DataSet:
 
     name: str
     sha256: str
-    examples: "tuple[Example, ...]"
+    examples: tuple[Example, ...]
 
     @property
     def task(self) -> Task:
@@ -55,16 +55,22 @@ def read_built_in(name: str, folder: Path = FOLDER) -> DataSet:
 
 
 def read_set(file: Path) -> DataSet:
-    """The rows of a JSONL or CSV file, at most MOST_ROWS, which must be of one task.
+    """The rows of a JSONL or CSV file of our own, at most MOST_ROWS, which must be of one task.
 
-    Raises InputError that names the file, without its folder, and the line that cannot be read.
+    Raises InputError that names the file and the line that cannot be read.
     """
-    from pine_engine.evaluation.examples import read_examples  # imports torch
+    return _data_set(file, read_examples(file, MOST_ROWS))
 
-    try:
-        examples = read_examples(file, MOST_ROWS)
-    except InputError as error:
-        raise InputError(by_name(str(error), [file])) from error
+
+def read_brought(
+    reader: FileReader, file: Path, *, what: str, say: Callable[[str], View]
+) -> Generator[View, None, DataSet]:
+    """The same of a file that a visitor or a caller brings; arguments, words and errors as FileReader has."""
+    examples = yield from reader.read(read_examples, file, MOST_ROWS, what=what, files=[file], say=say)
+    return _data_set(file, examples)
+
+
+def _data_set(file: Path, examples: Sequence[Example]) -> DataSet:
     tasks = list(dict.fromkeys(example.task for example in examples))
     if len(tasks) > 1:
         raise InputError(f"the file {file.name} has rows of {' and '.join(tasks)}; give a file for each")

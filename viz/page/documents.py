@@ -23,6 +23,9 @@ from viz.page.words import capital
 
 MAX_DOCUMENTS = 20
 
+MOST_PASTED = 500_000
+"""Characters of a text that is taken apart into documents: as many as can be read of all together."""
+
 DOCUMENTS = Nouns()
 """What documents are called where nothing else is said."""
 
@@ -139,6 +142,11 @@ def paste(entries: Entries, text: str, most: int = MAX_DOCUMENTS) -> tuple[Entri
 
     Also returns a sentence that says what was added, and what was left out for want of room.
     """
+    if len(text) > MOST_PASTED:
+        return entries, (
+            f"The text has {len(text):,} characters, and {MOST_PASTED:,} can be taken apart here; paste a "
+            "part of it."
+        )
     documents = split_pasted(text)
     if not documents:
         return entries, "There is nothing to add; paste some text first."

@@ -1,12 +1,9 @@
-"""A visitor's own files: which kinds are taken, the button, and the documents in them."""
+"""A visitor's own files: which kinds are taken, the button, and what they are called."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 import gradio as gr
-
-from pine_engine.errors import InputError
-from pine_engine.prompt import Document
 
 ENDINGS = (".txt", ".md", ".pdf", ".csv", ".jsonl")
 
@@ -30,16 +27,6 @@ def build_files_button() -> gr.UploadButton:
         min_width=90,
         elem_id="add-files",
     )
-
-
-def read_files(paths: Sequence[Path]) -> list[Document]:
-    """The documents of uploaded files. Raises InputError that names the file as the visitor does."""
-    from pine_engine.user_data import read_documents  # imports torch, which would keep the page waiting
-
-    try:
-        return read_documents(paths)
-    except InputError as error:
-        raise InputError(by_name(str(error), paths)) from error
 
 
 def by_name(sentence: str, paths: Sequence[Path]) -> str:

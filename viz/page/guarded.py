@@ -29,10 +29,12 @@ class GuardedBlocks(FrugalBlocks, WholeBlocks):
     gradio hides a failure from the visitor and writes its traceback into the log, also where a visitor's
     program sent nonsense to a private event, so that a log can be filled and a mistake of ours be missed.
 
-    presence: who is there, once the page is served. disk: told which uploads an event has read.
+    presence: who is there, once the page is served. disk: told which uploads an event has read. no_files: why
+    this page takes none; "" where it does. gradio reads a file, to copy it, before the function is called.
     """
 
     disk: Disk
+    no_files: str = ""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -44,6 +46,8 @@ class GuardedBlocks(FrugalBlocks, WholeBlocks):
         """The values that a function gets. Raises gr.Error for those that no page sends."""
         try:
             refuse_impossible(inputs)
+            if self.no_files and any(isinstance(block, gr.UploadButton) for block in block_fn.inputs):
+                raise InputError(self.no_files)
             values: list[Any] = await super().preprocess_data(block_fn, inputs, *arguments, **options)
             refuse_lists(block_fn.inputs, values)
             return values

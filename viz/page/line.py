@@ -28,13 +28,14 @@ class Line:
     """Who waits for the model, and who has it.
 
     Addresses take turns, and so do the visitors of one address; whoever comes twice waits behind those who
-    come once. most: how many may wait. share: how many runs one visitor may have here, waiting or not; None
-    for as many as there is room for. Scripts have half of the places at most. In a full line the address
-    that has most of it makes room for one that has less.
+    come once. most: how many may wait. share: how many runs one visitor may have here, waiting or not, and
+    scripts have half of the places then; None for as many as there is room for. what: they wait for, in
+    sentences. In a full line the address that has most of it makes room for one that has less.
     """
 
-    def __init__(self, most: int, share: int | None = None) -> None:
+    def __init__(self, most: int, share: int | None = None, *, what: str = "for the model") -> None:
         self._most = most
+        self._what = what
         self._share = share
         self._moved = threading.Condition()
         self._places: list[Place] = []
@@ -70,7 +71,7 @@ class Line:
             self._moved.wait_for(lambda: place not in self._places or self._ahead(place) == 0, seconds)
             if place not in self._places:
                 raise PineError(
-                    "The line for the model is full, and others had fewer runs in it: yours gave up its "
+                    f"The line {self._what} is full, and others had fewer runs in it: yours gave up its "
                     f"place. {KEPT}; try again in a minute."
                 )
             ahead = self._ahead(place)
@@ -96,7 +97,7 @@ class Line:
         scripts = [place for place in self._places[1:] if not place.visitor.page]
         if share is not None and not visitor.page and len(scripts) >= max(1, self._most // 2):
             raise PineError(
-                f"The line for the model is full: {len(scripts)} runs of scripts wait already, and the other "
+                f"The line {self._what} is full: {len(scripts)} runs of scripts wait already, and the other "
                 "places are kept for open pages; try again in a minute."
             )
         if len(self._places) <= self._most:
@@ -108,7 +109,7 @@ class Line:
         )
         if heaviest is None or self._count(heaviest.visitor) <= self._count(visitor) + 1:
             raise PineError(
-                f"The line for the model is full: {self._most} wait already, as many as may. {KEPT}; try "
+                f"The line {self._what} is full: {self._most} wait already, as many as may. {KEPT}; try "
                 "again in a minute."
             )
         last = [place for place in self._places if place.visitor.address == heaviest.visitor.address][-1]

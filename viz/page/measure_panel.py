@@ -1,6 +1,6 @@
 """Measure: a small set of rows under several methods and orders, with tables and a curve that grow."""
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
-from pine_engine.errors import InputError
+from pine_engine.errors import Cancelled, InputError
 from pine_engine.methods import METHODS
 from viz.markup import empty_panel, render
 from viz.measured import measured_tables
@@ -18,8 +18,8 @@ from viz.page.data_sets import (
     built_in_choices,
     orders_for,
     orders_meaning,
+    read_brought,
     read_built_in,
-    read_set,
     usual_orders,
     wrapped_for,
 )
@@ -28,7 +28,8 @@ from viz.page.failures import explain, notice
 from viz.page.host_settings import HostSettings
 from viz.page.jobs import Job, JobBar, Updates, Views, build_bar, build_buttons, wire_job
 from viz.page.method_boxes import WRAPPED, build_method_boxes, build_wrapped, wrapped_choices
-from viz.page.running import PRIVATE_EVENT
+from viz.page.reading_files import FileReader
+from viz.page.running import PRIVATE_EVENT, STATE_EVENT
 from viz.page.source import Sources
 from viz.page.speed import Work
 
@@ -249,13 +250,17 @@ def wire_measure(
     chosen: gr.State,
     settings: HostSettings,
     disk: Disk,
+    reader: FileReader,
 ) -> None:
-    """Connects the widgets; page: the Blocks, whose load fills in what torch knows. chosen: see wire_job."""
-    _wire_announcement(panel, _wire_rows(panel, page, settings), sources, chosen, settings)
+    """Connects the widgets; page: the Blocks, whose load fills in what torch knows. chosen: see wire_job.
+
+    reader: of the visitors' files.
+    """
+    _wire_announcement(panel, _wire_rows(panel, page, settings, reader), sources, chosen, settings)
     _wire_run(panel, sources, chosen, settings, disk)
 
 
-def _wire_rows(panel: MeasurePanel, page: gr.Blocks, settings: HostSettings) -> list[Any]:
+def _wire_rows(panel: MeasurePanel, page: gr.Blocks, settings: HostSettings, reader: FileReader) -> list[Any]:
     """Connects what chooses the rows; returns its events."""
     chosen = [panel.limit, panel.wrapped, panel.orders]
 
@@ -283,22 +288,27 @@ def _wire_rows(panel: MeasurePanel, page: gr.Blocks, settings: HostSettings) -> 
         **PRIVATE_EVENT,
     )
 
-    def bring(file: str | None) -> dict[Any, Any]:
+    def bring(file: str | None) -> Generator[dict[Any, Any], None, None]:
         try:
             if file is None:
                 raise InputError("no file was given; choose one with rows")
-            rows = read_set(Path(file))
+            rows = yield from read_brought(
+                reader, Path(file), what="read rows", say=lambda sentence: {panel.message: notice(sentence)}
+            )
+        except Cancelled:
+            return
         except Exception as error:
-            return {panel.message: notice(explain(error), kind="error"), panel.upload: None}
+            yield {panel.message: notice(explain(error), kind="error"), panel.upload: None}
+            return
         count = len(rows.examples)
         said = f"{rows.name}: {count} row{'s' if count != 1 else ''} of “{rows.task.label}”."
         if count >= settings.most_rows:
             said += f" Only the first {settings.most_rows} rows are measured here."
         updates = {panel.own: rows, panel.rows: OWN, panel.message: notice(said), panel.upload: None}
-        return fit(rows) | updates
+        yield fit(rows) | updates
 
     brought = panel.upload.upload(
-        bring, panel.upload, [panel.own, panel.rows, panel.message, panel.upload, *chosen], **PRIVATE_EVENT
+        bring, panel.upload, [panel.own, panel.rows, panel.message, panel.upload, *chosen], **STATE_EVENT
     )
     return [picked, brought]
 

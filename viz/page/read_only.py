@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 import gradio as gr
 
 from pine_engine.errors import InputError
+from pine_engine.evaluation.examples import Example as Row
 from pine_engine.tasks import get_task
 from viz.page.data_sets import OWN, built_in_choices, read_built_in
 from viz.page.examples import Example, load_examples
+from viz.page.guarded import GuardedBlocks
 
-if TYPE_CHECKING:  # the form is checked with what stands here; the other imports torch
-    from pine_engine.evaluation.examples import Example as Row
+if TYPE_CHECKING:  # the form is checked with what stands here
     from viz.page.form import Form
 
 NOTE = (
@@ -20,6 +21,8 @@ NOTE = (
 )
 
 REFUSAL = f"{NOTE} Nothing was run: choose an example, and leave its texts as they are."
+
+NO_FILES = f"{NOTE} No file was read."
 
 HIDDEN = {
     *("add-document", "add-files", "clear-documents", "paste-panel", "splitting"),
@@ -41,7 +44,7 @@ def check_reference(answer: str, form: "Form") -> None:
         raise InputError(REFUSAL)
 
 
-def check_rows_shipped(rows: "tuple[Row, ...]") -> None:
+def check_rows_shipped(rows: tuple[Row, ...]) -> None:
     """Raises InputError for rows that are not of the sets that come with the page."""
     names = {name for _, name in built_in_choices()}
     shipped = {row.id: row for name in names for row in read_built_in(name).examples}
@@ -49,8 +52,9 @@ def check_rows_shipped(rows: "tuple[Row, ...]") -> None:
         raise InputError(f"{NOTE} Nothing was measured: choose one of its sets of rows.")
 
 
-def freeze(page: gr.Blocks) -> None:
-    """Closes the fields of a page that was built, and hides what serves only to enter something."""
+def freeze(page: GuardedBlocks) -> None:
+    """Closes the fields of a page that was built and its door for files; hides what serves only to enter."""
+    page.no_files = NO_FILES
     for block in page.blocks.values():
         name = getattr(block, "elem_id", None)
         if isinstance(block, gr.Textbox) or (isinstance(block, gr.Dropdown) and name == "task"):

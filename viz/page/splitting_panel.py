@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 
 from pine_engine.errors import InputError
+from pine_engine.premises import Premises, cut_sentences, split_problem, split_sentences
 from pine_engine.tasks import get_task
 from viz.markup import render
 from viz.page.documents import MAX_DOCUMENTS, Entries, entries_from, read, write
@@ -16,7 +17,6 @@ from viz.page.running import PRIVATE_EVENT, STATE_EVENT
 from viz.tokens import shorten
 
 if TYPE_CHECKING:
-    from pine_engine.premises import Premises  # imports torch, which would keep the page waiting
     from viz.page.workspace import Workspace  # which these widgets are a part of
 
 LONGEST_PROBLEM = 20_000
@@ -104,7 +104,7 @@ def build_splitting(task: str) -> SplittingPanel:
     )
 
 
-def content_of(parts: "Premises", most: int = MAX_DOCUMENTS) -> Content:
+def content_of(parts: Premises, most: int = MAX_DOCUMENTS) -> Content:
     """What the form holds for a problem that was cut.
 
     Raises InputError if it has no conditions, more than the page holds, or nothing after them.
@@ -136,7 +136,7 @@ def replaced_sentence(replaced: Replaced) -> str:
     )
 
 
-def preview_html(parts: "Premises") -> str:
+def preview_html(parts: Premises) -> str:
     """HTML of the problem with its parts marked."""
     return render("split_preview.html", parts=parts)
 
@@ -168,7 +168,7 @@ def wire_splitting(panel: SplittingPanel, page: "Workspace") -> None:
             page.accepted: after.accepted,
         }
 
-    def put(task: str, parts: "Premises", replaced: Replaced | None, before: Content) -> dict[Any, Any]:
+    def put(task: str, parts: Premises, replaced: Replaced | None, before: Content) -> dict[Any, Any]:
         try:
             after = content_of(parts, page.editor.most)
         except InputError as error:
@@ -182,8 +182,6 @@ def wire_splitting(panel: SplittingPanel, page: "Workspace") -> None:
         }
 
     def split(task: str, problem: str, replaced: Replaced | None, *values: Any) -> dict[Any, Any]:
-        from pine_engine.premises import split_problem, split_sentences  # imports torch
-
         if len(problem or "") > LONGEST_PROBLEM:
             sentence = (
                 f"The problem has {len(problem):,} characters, more than {LONGEST_PROBLEM:,}; shorten it."
@@ -223,8 +221,6 @@ def wire_splitting(panel: SplittingPanel, page: "Workspace") -> None:
         replaced: Replaced | None,
         *values: Any,
     ) -> Any:
-        from pine_engine.premises import cut_sentences  # imports torch
-
         if first is None or last is None:
             return {panel.message: notice("Choose the first and the last condition.")}
         if (first, last) == there:

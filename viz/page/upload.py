@@ -1,32 +1,35 @@
 """Documents from the visitor's own files, put behind those that are there."""
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
-from pine_engine.errors import InputError
+from pine_engine.errors import Cancelled, InputError
 from pine_engine.prompt import Document
 from pine_engine.tasks import get_task
+from pine_engine.user_data import read_documents
 from viz.page.documents import MAX_DOCUMENTS, Editor, Entries, Entry, read, without_empty, write
 from viz.page.failures import explain, notice
-from viz.page.files import read_files
 from viz.page.form import check_size
+from viz.page.reading_files import FileReader
 from viz.page.running import STATE_EVENT
 
 
 def add_documents(entries: Entries, documents: Sequence[Document], most: int = MAX_DOCUMENTS) -> Entries:
     """The entries with the documents in place of empty cards and after the filled ones.
 
-    Raises InputError with the numbers if that makes more, or longer texts, than the page holds.
+    Raises InputError with the numbers if that makes more, or longer texts, than the page holds; how many
+    documents the files have in all is not known then.
     """
     kept = without_empty(entries)
     if len(kept) + len(documents) > most:
         there = f", and {len(kept)} are there already" if kept else ""
         raise InputError(
-            f"the files have {len(documents)} documents{there}; the page holds {most}. "
-            "Nothing was added: give a part of them, or remove some"
+            f"the files have more documents than fit: the page holds {most}{there}. "
+            "Nothing was added; give a part of them, or remove some"
         )
     first = len(kept)
     added = (Entry(first + index, document.title, document.text) for index, document in enumerate(documents))
@@ -35,26 +38,53 @@ def add_documents(entries: Entries, documents: Sequence[Document], most: int = M
     return after
 
 
-def wire_upload(editor: Editor, task: gr.Dropdown) -> None:
+@dataclass(frozen=True)
+class Brought:
+    """The documents that were read of a visitor's files."""
+
+    documents: tuple[Document, ...]
+    paths: Sequence[Path]
+
+
+def wire_upload(editor: Editor, task: gr.Dropdown, reader: FileReader) -> None:
     """Connects the button for files. task: says what documents are called."""
     button = editor.files
 
-    def upload(files: list[str] | None, task: str, *values: Any) -> dict[Any, Any]:
-        before, paths = read(*values), [Path(file) for file in files or ()]
-        try:
-            documents = read_files(paths)
-            after = add_documents(before, documents, editor.most)
-        except Exception as error:
-            return {editor.message: notice(explain(error), kind="error"), button: None}
-        updates = write(editor, before, after, get_task(task).nouns)
-        return updates | {editor.message: added_sentence(len(documents), paths), button: None}
+    brought = gr.State(None)
 
-    button.upload(
-        upload,
-        [button, task, *editor.inputs],
-        [button, *editor.outputs],
-        trigger_mode="once",
-        **STATE_EVENT,
+    def upload(files: list[str] | None) -> Generator[dict[Any, Any], None, None]:
+        paths = [Path(file) for file in files or ()]
+        try:
+            documents = yield from reader.read(
+                read_documents,
+                paths,
+                editor.most + 1,  # one more than there is room for says enough
+                what="read documents",
+                files=paths,
+                say=lambda sentence: {editor.message: notice(sentence)},
+            )
+        except Cancelled:
+            return
+        except Exception as error:
+            yield {editor.message: notice(explain(error), kind="error"), button: None, brought: None}
+        else:
+            yield {brought: Brought(tuple(documents), paths), button: None}
+
+    # What was typed while the files were read is there by now.
+    def put(given: Brought | None, task: str, *values: Any) -> Any:
+        if given is None:
+            return gr.skip()
+        try:
+            before = read(*values)
+            after = add_documents(before, given.documents, editor.most)
+        except InputError as error:
+            return {editor.message: notice(explain(error), kind="error"), brought: None}
+        updates = write(editor, before, after, get_task(task).nouns)
+        said = added_sentence(len(given.documents), given.paths)
+        return updates | {editor.message: said, brought: None}
+
+    button.upload(upload, button, [button, brought, editor.message], trigger_mode="once", **STATE_EVENT).then(
+        put, [brought, task, *editor.inputs], [brought, *editor.outputs], **STATE_EVENT
     )
 
 

@@ -17,6 +17,7 @@ from viz.page.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form, read_form
 from viz.page.host_settings import DEFAULTS, HostSettings
 from viz.page.jobs import Job, JobBar, Updates, Views, build_bar, build_buttons, wire_job
 from viz.page.method_boxes import DEFAULT_METHODS, build_method_boxes
+from viz.page.reading_files import FileReader
 from viz.page.recorded_answers import first_shown
 from viz.page.running import PRIVATE_EVENT
 from viz.page.source import Sources
@@ -175,14 +176,16 @@ def build_workspace(examples: Sequence[Example], settings: HostSettings = DEFAUL
     )
 
 
-def wire_workspace(page: Workspace, sources: Sources, chosen: gr.State, settings: HostSettings) -> Any:
+def wire_workspace(
+    page: Workspace, sources: Sources, chosen: gr.State, settings: HostSettings, reader: FileReader
+) -> Any:
     """Connects the widgets; returns the event of a run, so that others can follow it.
 
-    chosen: see wire_job.
+    chosen: see wire_job. reader: of the visitors' files.
     """
     wire_editor(page.editor, page.task)
     if not settings.read_only:
-        wire_upload(page.editor, page.task)
+        wire_upload(page.editor, page.task, reader)
         wire_splitting(page.splitting, page)
     return _wire_run(page, sources, chosen, settings)
 
