@@ -116,6 +116,19 @@ def throw_calls(doors: Doors, count: int, seed: int, tally: Tally) -> None:
             pass
 
 
+MESSAGES = st.fixed_dictionaries(
+    {
+        "jsonrpc": st.just("2.0") | corpus.JUNK,
+        "id": st.integers() | corpus.JUNK,
+        "method": st.sampled_from(["tools/call", "tools/list", "initialize", "ping"]) | corpus.TEXTS,
+        "params": st.fixed_dictionaries(
+            {"name": st.sampled_from(["compare", "nope\n{}"]), "arguments": RIGHT | ARGUMENTS}
+        )
+        | corpus.JUNK,
+    }
+)
+"""Of assistants (MCP)."""
+
 ADDRESSES = st.one_of(
     st.tuples(st.sampled_from(["file=", "file/", "proxy=", "custom_component/", "stream/",
                                "call/compare/", "static/"]),
@@ -124,12 +137,25 @@ ADDRESSES = st.one_of(
     st.tuples(st.just("file="), st.text("./\\%2fetcpaswd~", max_size=30)).map("".join),
 )  # fmt: skip
 
+EVIL = "evil.example"
+
+CLAIMS = st.dictionaries(
+    st.sampled_from(["Host", "Origin", "X-Forwarded-Host", "X-Forwarded-For", "X-Forwarded-Proto",
+                     "Forwarded", "X-Gradio-Server", "X-Pine-Caller", "Cookie"]),
+    st.sampled_from([EVIL, f"https://{EVIL}", f"127.0.0.1.{EVIL}", f"{EVIL}:80, 127.0.0.1", "null", "[",
+                     f"for={EVIL};host={EVIL}", "127.0.0.1", "a" * 3000]),
+    min_size=1,
+)  # fmt: skip
+"""Headers with which somebody passes for somebody else."""
+
+CLAIMED = ("config", "info", "queue/join", "call/compare", "mcp/")
+
 SECRET = "root:"
 """What /etc/passwd holds, and Python's source of this module, and no answer may."""
 
 
 def throw_requests(doors: Doors, count: int, seed: int, tally: Tally) -> None:
-    """Addresses of files, uploads with names that lead elsewhere, and bodies that are no call."""
+    """Addresses of files, false claims, uploads with names that lead elsewhere, bodies that are no call."""
     page = doors.page
     posts = ("queue/join", "run/predict", "call/compare", "call/v2/compare", "call/nope", "component_server",
              "cancel", "reset", "vibe-edit", "process_recording", "run-history/connect",
@@ -149,6 +175,17 @@ def throw_requests(doors: Doors, count: int, seed: int, tally: Tally) -> None:
         response = page.http.post(path, content=json.dumps(content), headers=headers)
         return response.status_code == 200 or check_sentence(response.text)
 
+    def claim(path: str, claims: dict[str, str]) -> bool:
+        response = page.http.post(path, json={"data": []}, headers=claims)
+        if response.status_code == 200 and EVIL in response.text:
+            raise FailureError("a claim was believed")
+        return response.status_code == 200 or check_sentence(response.text)
+
+    def assistant(content: bytes) -> bool:
+        accept = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+        response = page.http.post("mcp/", content=content, headers=accept)
+        return response.status_code in (200, 202) or check_sentence(response.text)
+
     def upload(name: str, content: bytes) -> bool:
         response = page.http.post("upload", files={"files": (name, content)})
         if response.status_code != 200:
@@ -161,6 +198,8 @@ def throw_requests(doors: Doors, count: int, seed: int, tally: Tally) -> None:
     kinds = st.one_of(
         ADDRESSES.map(lambda address: ("get", address)),
         st.tuples(st.sampled_from(posts), corpus.JUNK).map(lambda pair: ("post", pair)),
+        st.tuples(st.sampled_from(CLAIMED), CLAIMS).map(lambda pair: ("claim", pair)),
+        (corpus.CONTENTS | MESSAGES.map(corpus.as_json)).map(lambda content: ("assistant", content)),
         st.tuples(
             corpus.TEXTS.map(lambda text: text.encode("utf-8", "replace").decode() or "a"),
             st.binary(max_size=50),
@@ -172,5 +211,9 @@ def throw_requests(doors: Doors, count: int, seed: int, tally: Tally) -> None:
                 tally.judge(what, lambda what=what: get(what))
             case "post":
                 tally.judge(what, lambda what=what: post(*what))
+            case "claim":
+                tally.judge(what, lambda what=what: claim(*what))
+            case "assistant":
+                tally.judge(what, lambda what=what: assistant(what))
             case _:
                 tally.judge(what, lambda what=what: upload(*what))

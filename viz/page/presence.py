@@ -79,13 +79,14 @@ class Presence:
 
     def visitor(self, request: gr.Request | None) -> Visitor:
         """Who has sent a request; nobody in particular for None."""
-        if request is None or request.client is None:
+        client = getattr(request, "client", None)  # one that gradio makes itself has none
+        if request is None or client is None:
             return Visitor()
         caller = self._callers.get(request.headers.get(CALLER.decode(), ""))
         if caller is not None:
             return Visitor(caller)
         session = request.session_hash or ""
-        return Visitor(request.client.host, session if self.has_page(session) else "")
+        return Visitor(client.host, session if self.has_page(session) else "")
 
     @contextmanager
     def page(self, session: str) -> Iterator[None]:
