@@ -144,7 +144,7 @@ def door(tmp_path: Path, answer: Callable[[Request], Any], most_bytes: float = M
 
     class App(Starlette):
         def get_blocks(self) -> Any:
-            return SimpleNamespace(disk=Disk(tmp_path, most_bytes))
+            return SimpleNamespace(disk=Disk(tmp_path, most_bytes), no_files="")
 
     app = App(routes=[Route("/gradio_api/upload", upload, methods=["POST"])])
     app.add_middleware(UploadDoor)
@@ -283,6 +283,8 @@ async def read_by_the_page(app: ServedApp, path: str) -> None:
         file = {"path": path, "orig_name": "notes.txt", "meta": {"_type": "gradio.FileData"}}
         values = [[file], *page.values(event)[1:]]
         await visitor.send(event, values)
+        for follower in page.after(event):
+            await visitor.send(follower)
         assert any("notes.txt" in said for said in visitor.seen)
 
 

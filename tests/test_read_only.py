@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+import httpx
 import pytest
 from gradio.state_holder import SessionState
 
@@ -14,6 +15,7 @@ from app import build_app
 from pine_engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.tasks import get_task
+from tests.serving import served_app
 from tests.tokenizers import letter_tokenizer
 from tests.widgets import built
 from viz.page.answering import answer
@@ -128,6 +130,12 @@ def test_no_file_is_looked_at_whoever_sends_it(page: gr.Blocks, name: str, tmp_p
     values = [file if isinstance(block, gr.UploadButton) else None for block in event.inputs]
     with pytest.raises(gr.Error, match="No file was read"):
         asyncio.run(page.preprocess_data(event, values, SessionState(page)))
+
+
+def test_no_file_is_taken(tmp_path: Path) -> None:
+    with served_app(tmp_path / "app.log", "--read-only") as app:
+        answer = httpx.post(f"{app.url}gradio_api/upload", files={"files": ("rows.csv", b"a" * 2_000_000)})
+    assert (answer.status_code, answer.text) == (403, f"{NOTE} No file was read.")
 
 
 def test_nothing_can_be_entered_and_the_page_says_so(page: gr.Blocks) -> None:

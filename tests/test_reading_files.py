@@ -23,6 +23,7 @@ from tests.serving import ServedApp, served_app
 from viz.page import reading_files
 from viz.page.documents import MAX_DOCUMENTS
 from viz.page.limited_process import Limits
+from viz.page.presence import Visitor
 from viz.page.reading_files import FileReader, without_words
 from viz.page.runs import SHUTTING_DOWN, Runs
 
@@ -215,6 +216,25 @@ def test_too_many_who_wait_are_refused(sleeper: tuple[FileReader, Path], tmp_pat
     with pytest.raises(PineError, match="The line for files to be read is full: 8 wait already"):
         next(words(reader, file))
     for one in waiting:
+        one.close()
+
+
+def test_who_brings_much_makes_room_for_others(
+    sleeper: tuple[FileReader, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, _ = sleeper
+    file = tmp_path / "a.txt"
+    file.write_text("a")
+    monkeypatch.setattr(reading_files, "visitor", lambda: Visitor("192.0.2.1"))
+    waiting = [words(reader, file) for _ in range(reading_files.MOST_WAITING)]
+    for one in waiting:
+        next(one)
+    monkeypatch.setattr(reading_files, "visitor", lambda: Visitor("192.0.2.2"))
+    other = words(reader, file)
+    assert next(other) == "Waiting: 2 uploads are read before yours."
+    with pytest.raises(PineError, match="for files to be read is full, and others"):
+        next(waiting[-1])
+    for one in (other, *waiting):
         one.close()
 
 

@@ -1,4 +1,4 @@
-"""What stands before gradio's upload: one for which there is no room is refused in a sentence."""
+"""What stands before gradio's upload: one that is not taken, or has no room, is refused in a sentence."""
 
 import json
 import logging
@@ -7,10 +7,13 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import PlainTextResponse
 
 from viz.page.asgi import App, Message, Receive, Scope, Send
-from viz.page.disk import FULL, Disk, DiskFullError, is_disk_full
+from viz.page.disk import FULL, DiskFullError, is_disk_full
 from viz.page.front_door import MOST_BYTES_OF_FILES
+from viz.page.guarded import GuardedBlocks
 
 log = logging.getLogger("pine_explorer")
+
+FORBIDDEN = 403
 
 NO_ROOM = 507
 """HTTP's status for it: insufficient storage."""
@@ -30,7 +33,13 @@ class UploadDoor:
             await self._app(scope, receive, send)
 
     async def _upload(self, scope: Scope, receive: Receive, send: Send) -> None:
-        disk: Disk = scope["app"].get_blocks().disk
+        page: GuardedBlocks = scope["app"].get_blocks()
+        if page.no_files:
+            while (await receive()).get("more_body"):  # a browser hears nothing before it has sent everything
+                pass
+            await PlainTextResponse(page.no_files, FORBIDDEN)(scope, receive, send)
+            return
+        disk = page.disk
         announced = dict(scope["headers"]).get(b"content-length", b"")
         size = min(int(announced), MOST_BYTES_OF_FILES) if announced.isdigit() else MOST_BYTES_OF_FILES
         more, status, answer = True, 0, b""
@@ -60,6 +69,6 @@ class UploadDoor:
                     raise
                 sentence = FULL if isinstance(error, OSError) else str(error)
         log.warning("an upload was refused: %s", sentence.partition(":")[0])
-        while more:  # a browser hears no answer before it has sent everything
+        while more:  # as above
             await counted()
         await PlainTextResponse(sentence, NO_ROOM)(scope, receive, send)
