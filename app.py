@@ -70,7 +70,7 @@ THREADS = 40
 
 
 SESSIONS = 500
-"""Visitors whose pages are known; each takes about 50 KB, and his last run some megabytes while he is there."""
+"""Visitors whose pages are known; each takes about 50 KB, and some megabytes for his last run."""
 
 
 def build_app(

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from tests.fuzz.corpus import PDF_BOMB
+from viz.page.connections import REQUEST_S
 
 Attacker = Callable[[httpx.AsyncClient, Counter[str]], Coroutine[Any, Any, None]]
 """One round of an attack; counts what came of its requests."""
@@ -27,10 +28,14 @@ async def ask_and_never_listen(client: httpx.AsyncClient, answers: Counter[str])
 
 
 async def invent_sessions(client: httpx.AsyncClient, answers: Counter[str]) -> None:
-    """Sends small requests, each for a session that never was."""
-    for _ in range(100):
-        body = {"data": [], "fn_index": 0, "session_hash": secrets.token_hex(6)}
-        answered = await client.post("/gradio_api/run/predict", json=body)
+    """Sends small requests, each for a session that never was: such that are answered, and such that wait."""
+    config = (await client.get("/config")).json()
+    at_once = next(one["id"] for one in config["dependencies"] if not one["queue"] and one["backend_fn"])
+    waiting = next(one["id"] for one in config["dependencies"] if one["queue"] and one["backend_fn"])
+    for number in range(100):
+        path, index = (("queue/join", waiting), ("run/predict", at_once))[number % 2]
+        body = {"data": [], "fn_index": index, "session_hash": secrets.token_hex(6)}
+        answered = await client.post(f"/gradio_api/{path}", json=body)
         answers[f"invented: {answered.status_code}"] += 1
 
 
@@ -45,9 +50,9 @@ async def half_a_request(client: httpx.AsyncClient, answers: Counter[str]) -> No
             answers["half: refused"] += 1
     for _, writer in opened:
         writer.write(b"POST /gradio_api/upload HTTP/1.1\r\nHost: localhost\r\nContent-")
-    await asyncio.sleep(5)
-    for _, writer in opened:
-        answers["half: closed" if writer.is_closing() else "half: open"] += 1
+    await asyncio.sleep(REQUEST_S + 5)
+    for reader, writer in opened:
+        answers["half: closed" if reader.at_eof() or reader.exception() else "half: open"] += 1
         writer.close()
 
 

@@ -141,6 +141,19 @@ def test_the_places_that_are_told_are_those_in_which_they_come() -> None:
         assert [place.wait(0) for place in places] == [0, 2, 1]
 
 
+def test_whoever_does_not_listen_lets_the_others_pass() -> None:
+    line, is_ready = Line(20), [False]
+    with ExitStack() as there:
+        deaf = there.enter_context(line.join(SCRIPTS[0], lambda: is_ready[0]))
+        assert deaf.wait(0) == 1
+        other = there.enter_context(line.join(PAGES[0]))
+        assert other.wait(0) == 0 and deaf.wait(0) == 2
+        is_ready[0] = True
+        assert deaf.wait(0) == 1
+    with line.join(SCRIPTS[0], lambda: True) as place:
+        assert place.wait(0) == 0
+
+
 @pytest.mark.parametrize("visitor", [PAGES[0], SCRIPTS[0]])
 def test_one_visitor_has_a_share(visitor: Visitor) -> None:
     line = Line(20, share=3)

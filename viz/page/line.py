@@ -7,7 +7,7 @@ may not is told so in a sentence, and nobody can fill it alone.
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from pine_engine.errors import PineError
@@ -44,11 +44,16 @@ class Line:
         self._lasted: deque[float] = deque(maxlen=REMEMBERED)
 
     @contextmanager
-    def join(self, visitor: Visitor = NOBODY) -> Iterator["Place"]:
-        """A place in the line until the block is left. Raises PineError if there is none."""
+    def join(
+        self, visitor: Visitor = NOBODY, is_ready: Callable[[], bool] = lambda: True
+    ) -> Iterator["Place"]:
+        """A place in the line until the block is left. Raises PineError if there is none.
+
+        is_ready: whether he would use his turn now; whoever is not lets the others pass.
+        """
         with self._moved:
             self._make_room(visitor)
-            place = Place(self, visitor)
+            place = Place(self, visitor, is_ready)
             self._places.append(place)
         try:
             yield place
@@ -125,7 +130,7 @@ class Line:
         if place.began is not None:
             return 0
         running = sum(other.began is not None for other in self._places)
-        return running + self._order().index(place)
+        return running + self._order().index(place) + (not place.is_ready())
 
     def _order(self) -> list["Place"]:
         """Those who wait, in the order in which they will have the model."""
@@ -134,7 +139,11 @@ class Line:
         for turn in range(self._taken + 1, self._taken + 1 + len(waiting)):
             first = min(
                 waiting,  # of several equal ones the first that came
-                key=lambda place: (turns.get(place.visitor.address, 0), turns.get(place.visitor.name, 0)),
+                key=lambda place: (
+                    not place.is_ready(),
+                    turns.get(place.visitor.address, 0),
+                    turns.get(place.visitor.name, 0),
+                ),
             )
             waiting.remove(first)
             ordered.append(first)
@@ -155,9 +164,10 @@ class Line:
 class Place:
     """A place in the line. began: when its turn came, in seconds of time.monotonic(); None before."""
 
-    def __init__(self, line: Line, visitor: Visitor) -> None:
+    def __init__(self, line: Line, visitor: Visitor, is_ready: Callable[[], bool]) -> None:
         self._line = line
         self.visitor = visitor
+        self.is_ready = is_ready
         self.began: float | None = None
 
     def wait(self, seconds: float) -> int:

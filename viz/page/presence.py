@@ -7,7 +7,7 @@ import re
 import secrets
 import time
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -181,15 +181,27 @@ def visitor() -> Visitor:
     return Visitor() if page is None else page.presence.visitor(LocalContext.request.get(None))
 
 
+def listener() -> Callable[[], bool]:
+    """Says, in any thread, whether somebody listens for what this thread answers; yes outside an event."""
+    page: Any = LocalContext.blocks.get(None)
+    event = _event(page)
+    return (lambda: True) if event is None else lambda: page.presence.seconds_unheard(event) == 0.0
+
+
 def visitor_left() -> bool:
     """True once nobody waits for the answer any more that this thread computes. False outside an event.
 
     gradio itself looks only between two yields, and closes a generator in the thread that serves everybody.
     """
     page: Any = LocalContext.blocks.get(None)
-    event_id = LocalContext.event_id.get(None)
-    event = page._queue.event_ids_to_events.get(event_id) if page and event_id else None
+    event = _event(page)
     return event is not None and not page.presence.is_there(event)
+
+
+def _event(page: Any) -> Any:
+    """The event of gradio's queue that this thread answers; None if it answers none."""
+    event_id = LocalContext.event_id.get(None)
+    return page._queue.event_ids_to_events.get(event_id) if page and event_id else None
 
 
 def stop_if_left() -> None:

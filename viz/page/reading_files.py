@@ -9,8 +9,8 @@ from pine_engine.errors import InputError, PineError
 from viz.page.files import by_name
 from viz.page.limited_process import LimitError, Limits, compute_apart
 from viz.page.line import Line
-from viz.page.presence import stop_if_left, visitor
-from viz.page.running import WAIT_S
+from viz.page.presence import listener, stop_if_left, visitor
+from viz.page.running import WAIT_S, until_heard
 from viz.page.runs import SHUTTING_DOWN, Run, Runs
 
 Result = TypeVar("Result")
@@ -49,7 +49,8 @@ class FileReader:
         wait, or the page is shut down, and Cancelled once the visitor has left.
         """
         with ExitStack() as stack:
-            place = stack.enter_context(self._line.join(visitor()))
+            place = stack.enter_context(self._line.join(visitor(), listener()))
+            until_heard(place, stop_if_left)
             while ahead := place.wait(WAIT_S):
                 stop_if_left()
                 if self._runs.closing:
