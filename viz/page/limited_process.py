@@ -138,6 +138,7 @@ def _limit(limits: Limits) -> None:
     """Sets what the system ends this process at."""
     if sys.platform == "win32":
         return
+    os.nice(19)  # the page and its model come first
     _lower(resource.RLIMIT_CORE, 0, 0)
     seconds = ceil(time.process_time() + limits.cpu_s)
     _lower(resource.RLIMIT_CPU, seconds, seconds + 1)
