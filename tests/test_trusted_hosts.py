@@ -100,12 +100,27 @@ def test_only_a_trusted_proxy_is_believed_and_gradio_hears_of_one_name() -> None
     assert not {name.lower() for name in claims} & set(told)
     for settings, peer in (
         (HostSettings(), LOCAL),
+        (HostSettings(), ("172.17.0.1", 1234)),
+        (HostSettings(trusted_proxies=("::1", "203.0.113.9")), STRANGER),
         (HostSettings(trusted_proxies=("203.0.113.0/24",)), STRANGER),
     ):
         status, told = ask(settings, {"Host": "inner"} | claims, is_public=True, peer=peer)
         assert status == 200 and told["host"] == "claimed.example"
         assert told["x-forwarded-for"] == "198.51.100.7" and told["x-forwarded-proto"] == "https"
         assert not {"x-forwarded-host", "x-gradio-server", "forwarded"} & set(told)
+
+
+def test_a_space_is_reached_through_its_proxies_alone() -> None:
+    claims = {"Host": "someone-space.hf.space", "X-Forwarded-Proto": "https"}
+    status, told = ask(headers=claims, is_public=True, is_space=True, peer=STRANGER)
+    assert status == 200 and told["x-forwarded-proto"] == "https"
+
+
+def test_a_proxy_that_is_not_named_is_not_believed() -> None:
+    settings = HostSettings(trusted_proxies=("10.0.0.1",))
+    claims = {"Host": "real.example", "X-Forwarded-Proto": "https"}
+    told = ask(settings, claims, is_public=True, peer=("10.0.0.2", 1))[1]
+    assert "x-forwarded-proto" not in told and told["host"] == "real.example"
 
 
 def test_what_a_proxy_says_of_the_name_is_judged_too() -> None:

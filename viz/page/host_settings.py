@@ -26,6 +26,9 @@ MOST_ARRANGEMENTS = 120
 PUBLIC_SECONDS = 300
 """Longest run on a page that others can reach, if the host has said nothing."""
 
+PRIVATE_NETWORKS = ("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "::1", "fc00::/7")
+"""In which a proxy in front of the page is, such as one in another container."""
+
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 """Under which a machine reaches itself."""
 
@@ -68,8 +71,9 @@ class HostSettings(BaseModel):
         "and on any other every name, called by its own pages",
     )
     trusted_proxies: Names = Field(
-        default=("127.0.0.1", "::1"),
-        description="addresses or networks of proxies that say for whom they ask, separated by commas",
+        default=PRIVATE_NETWORKS,
+        description="addresses or networks of proxies that are believed when they say for whom they ask, "
+        "separated by commas",
     )
     frame_ancestors: str = Field(
         default="*",

@@ -34,12 +34,12 @@ class TrustedHosts:
 
     What goes on to gradio names the host in `Host` alone. is_public: whether others than this machine may
     reach the page; if not, nothing that came through a proxy is answered. is_space: on a Space of Hugging
-    Face, whose own proxies see to the names.
+    Face, which is reached through its proxies alone; they see to the names.
     """
 
     def __init__(self, app: App, settings: HostSettings, *, is_public: bool, is_space: bool) -> None:
         self._app = app
-        self._is_public = is_public
+        self._is_public, self._is_space = is_public, is_space
         names = settings.trusted_hosts or ((ANY,) if is_public else LOCAL_NAMES)
         self._names = {name.lower() for name in (*names, settings.host) if name}
         self._callers = {ANY} if is_space else {name.lower() for name in settings.trusted_hosts}
@@ -51,7 +51,7 @@ class TrustedHosts:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        is_proxy = _is_in(scope.get("client"), self._proxies)
+        is_proxy = self._is_space or _is_in(scope.get("client"), self._proxies)
         claimed = headers.get("x-forwarded-host") if is_proxy else None
         host = (claimed or headers.get("host", "")).split(",")[0].strip()
         if why := self._refusal(scope, headers, host):
