@@ -281,7 +281,7 @@ def test_every_answer_has_the_headers() -> None:
     assert policy.endswith("; frame-ancestors 'self' https://school.example")
     assert "default-src 'self'" in policy and "object-src 'none'" in policy and "https://cdn" not in policy
     assert answered.headers["x-content-type-options"] == "nosniff"
-    assert answered.headers["referrer-policy"] == "no-referrer"
+    assert answered.headers["referrer-policy"] == "same-origin"
 
 
 def test_a_request_that_names_nothing_of_the_page_gets_a_sentence(caplog: pytest.LogCaptureFixture) -> None:

@@ -22,7 +22,7 @@ class SecurityHeaders:
         self._headers = {
             "Content-Security-Policy": _POLICY.format(frame_ancestors),
             "X-Content-Type-Options": "nosniff",
-            "Referrer-Policy": "no-referrer",
+            "Referrer-Policy": "same-origin",  # with "no-referrer" some browsers hide whose page asks
             "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
         }
 
