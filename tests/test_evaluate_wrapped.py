@@ -86,7 +86,7 @@ def test_a_larger_limit_changes_no_record(case: Case) -> None:
 
 @pytest.mark.timeout(600)
 def test_a_run_that_is_killed_says_the_same(case: Case) -> None:
-    """Killed when a record is on the disk; what it can leave of others is tried above, by cutting the file."""
+    """Killed when a record is on the disk; what it can leave of others is tried above."""
     case.run(*OPTIONS)
     whole = case.outcomes("computed")
     case.out = case.out.with_name("killed")
