@@ -23,6 +23,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from pine_engine.embedded import EMBEDDED_NAME, Progress
 from pine_engine.tasks import TASKS
 from viz.page import gpu
+from viz.page.asgi import networks_of
 from viz.page.build import build_page
 from viz.page.connections import limit_connections
 from viz.page.files import MOST_MB
@@ -180,7 +181,7 @@ def launch(page: GuardedBlocks, settings: HostSettings, **options: Any) -> App:
         **LOOK | {"mcp_server": not settings.auth} | options,
     )
     keep_sessions(served, page, page.presence)
-    limit_connections(page.server, settings.most_connections)
+    limit_connections(page.server, settings.most_connections, networks_of(settings.trusted_proxies))
     return served
 
 

@@ -11,6 +11,7 @@ import pytest
 import uvicorn
 
 from viz.page import connections
+from viz.page.asgi import networks_of
 from viz.page.connections import SHARE, limit_connections
 
 PATIENCE_S = 20.0
@@ -23,7 +24,7 @@ async def greet(scope: Any, receive: Any, send: Any) -> None:
 
 
 @contextmanager
-def listening(most: int) -> Iterator[tuple[str, int]]:
+def listening(most: int, *proxies: str) -> Iterator[tuple[str, int]]:
     """A server on a free port; its address."""
     config = uvicorn.Config(greet, port=0, log_level="critical", timeout_keep_alive=60, lifespan="off")
     server = uvicorn.Server(config)
@@ -31,7 +32,7 @@ def listening(most: int) -> Iterator[tuple[str, int]]:
     thread.start()
     while not server.started:
         time.sleep(0.01)
-    limit_connections(server, most)  # type: ignore[arg-type]
+    limit_connections(server, most, networks_of(proxies))
     try:
         yield server.servers[0].sockets[0].getsockname()
     finally:
@@ -91,14 +92,19 @@ def test_a_slow_request_that_comes_in_time_is_answered(monkeypatch: pytest.Monke
         assert answer_of(connection).endswith(b"hi")
 
 
-def test_one_address_has_a_share_of_the_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "LOCAL_NAMES", ())
+def test_one_address_has_a_share_of_the_connections() -> None:
     with listening(4 * SHARE) as address, ExitStack() as there:
         kept = [there.enter_context(connected(address, REQUEST)) for _ in range(4)]
         assert all(answer_of(connection).endswith(b"hi") for connection in kept)
         assert is_closed(there.enter_context(connected(address, REQUEST)))
 
 
+def test_a_proxy_needs_none() -> None:
+    with listening(4 * SHARE, "127.0.0.0/8") as address, ExitStack() as there:
+        kept = [there.enter_context(connected(address, REQUEST)) for _ in range(6)]
+        assert all(answer_of(connection).endswith(b"hi") for connection in kept)
+
+
 def test_beyond_all_of_them_it_says_that_it_is_busy() -> None:
-    with listening(2) as address, connected(address), connected(address, REQUEST) as second:
+    with listening(2, "127.0.0.1") as address, connected(address), connected(address, REQUEST) as second:
         assert b"503 Service Unavailable" in second.recv(1000)

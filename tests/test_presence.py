@@ -85,6 +85,20 @@ def test_pages_are_told_apart_and_scripts_by_their_address() -> None:
     assert not presence.has_page("a") and not presence.has_page("") and not presence.has_page(None)
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("2001:db8:1:2::3", "2001:db8:1:2:ffff::1", True),
+        ("2001:db8:1:2::3", "2001:db8:1:3::3", False),
+        ("198.51.100.7", "198.51.100.8", False),
+    ],
+)
+def test_who_has_a_network_of_addresses_is_one_visitor(one: str, other: str, same: bool) -> None:
+    presence = Presence()
+    asked = [presence.visitor(request(address=address)).name for address in (one, other)]
+    assert (asked[0] == asked[1]) == same
+
+
 def through(presence: Presence, path: str, seen: list[Any], **scope: Any) -> None:
     """Sends a request through the door; the application looks around."""
 

@@ -1,19 +1,21 @@
 """How many connections are open at once, and how long one may take to say what it wants."""
 
 import asyncio
+from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import h11
 from uvicorn import Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from viz.page.host_settings import LOCAL_NAMES
+from viz.page.asgi import Network, is_in, sender_of
 
 REQUEST_S = 15.0
 """Seconds in which the head of a request has to come; its body has a time of its own, see front_door.py."""
 
 SHARE = 4
-"""One address may have one part in so many of all connections."""
+"""One sender may have one part in so many of all connections, unless it is a proxy."""
 
 
 class ImpatientProtocol(H11Protocol):
@@ -21,14 +23,17 @@ class ImpatientProtocol(H11Protocol):
 
     _deadline: asyncio.TimerHandle | None = None
 
+    def __init__(self, *arguments: Any, proxies: Iterable[Network] = (), **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._proxies = proxies
+
     def connection_made(self, transport: Any) -> None:
         """A connection was opened. One too many of its address is closed at once."""
         super().connection_made(transport)
-        address = self.client[0] if self.client else None
-        if self.limit_concurrency is not None and address not in (None, *LOCAL_NAMES):
-            clients = [getattr(other, "client", None) for other in self.connections]
-            same = sum(client is not None and client[0] == address for client in clients)
-            if same > self.limit_concurrency // SHARE:
+        most = self.limit_concurrency
+        if most is not None and self.client is not None and not is_in(self.client[0], self._proxies):
+            same = sum(_sender(other) == _sender(self) for other in self.connections)
+            if same > most // SHARE:
                 transport.abort()
                 return
         self._watch()
@@ -56,7 +61,16 @@ class ImpatientProtocol(H11Protocol):
             self._deadline = None
 
 
-def limit_connections(server: Server, most: int) -> None:
-    """Sets the limits of a running server, for connections from now on. most: connections at once."""
+def _sender(connection: Any) -> str | None:
+    client = getattr(connection, "client", None)
+    return sender_of(client[0]) if client else None
+
+
+def limit_connections(server: Server, most: int, proxies: Iterable[Network] = ()) -> None:
+    """Sets the limits of a running server, for connections from now on.
+
+    most: connections at once. proxies: through whom many visitors come, which need no share.
+    """
+    protocol: Any = partial(ImpatientProtocol, proxies=proxies)
     server.config.limit_concurrency = most
-    server.config.http_protocol_class = ImpatientProtocol
+    server.config.http_protocol_class = protocol

@@ -17,7 +17,7 @@ import gradio as gr
 from gradio.context import LocalContext
 
 from pine_engine.errors import Cancelled
-from viz.page.asgi import App, Receive, Scope, Send, without_headers
+from viz.page.asgi import App, Receive, Scope, Send, sender_of, without_headers
 
 Item = TypeVar("Item")
 
@@ -86,7 +86,7 @@ class Presence:
         if caller is not None:
             return Visitor(caller)
         session = request.session_hash or ""
-        return Visitor(client.host, session if self.has_page(session) else "")
+        return Visitor(sender_of(client.host), session if self.has_page(session) else "")
 
     @contextmanager
     def page(self, session: str) -> Iterator[None]:
@@ -149,7 +149,7 @@ class PresenceMiddleware:
             await self._app(scope, receive, send)
 
     async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
-        address = scope["client"][0] if scope.get("client") else ""
+        address = sender_of(scope["client"][0]) if scope.get("client") else ""
         with self._presence.calling(address) as name:
             scope = scope | {"headers": [*scope["headers"], (CALLER, name.encode())]}
             await self._app(scope, receive, send)

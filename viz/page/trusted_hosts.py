@@ -4,14 +4,12 @@ A name of somebody else's can be made to lead to this machine (DNS rebinding), a
 and whoever asks can claim with a header that a proxy has sent him.
 """
 
-import ipaddress
-from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 
-from viz.page.asgi import App, Receive, Scope, Send, without_headers
+from viz.page.asgi import App, Receive, Scope, Send, is_in, networks_of, without_headers
 from viz.page.host_settings import LOCAL_NAMES, HostSettings
 
 ANY = "*"
@@ -43,7 +41,7 @@ class TrustedHosts:
         names = settings.trusted_hosts or ((ANY,) if is_public else LOCAL_NAMES)
         self._names = {name.lower() for name in (*names, settings.host) if name}
         self._callers = {ANY} if is_space else {name.lower() for name in settings.trusted_hosts}
-        self._proxies = [ipaddress.ip_network(proxy, strict=False) for proxy in settings.trusted_proxies]
+        self._proxies = networks_of(settings.trusted_proxies)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes the request on, or answers why not."""
@@ -51,7 +49,8 @@ class TrustedHosts:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        is_proxy = self._is_space or _is_in(scope.get("client"), self._proxies)
+        peer = scope.get("client")
+        is_proxy = self._is_space or (peer is not None and is_in(peer[0], self._proxies))
         claimed = headers.get("x-forwarded-host") if is_proxy else None
         host = (claimed or headers.get("host", "")).split(",")[0].strip()
         if why := self._refusal(scope, headers, host):
@@ -105,13 +104,3 @@ def _is_among(name: str, names: set[str]) -> bool:
         or name in names
         or any(one.startswith("*.") and name.endswith(one.removeprefix("*")) for one in names)
     )
-
-
-def _is_in(
-    client: Sequence[object] | None, networks: Sequence[ipaddress.IPv4Network | ipaddress.IPv6Network]
-) -> bool:
-    try:
-        address = ipaddress.ip_address(str(client[0])) if client else None
-    except ValueError:
-        return False
-    return address is not None and any(address in network for network in networks)
