@@ -28,7 +28,7 @@ from viz.page.host_settings import HostSettings
 from viz.page.limits import check_rows
 from viz.page.presence import listener, stop_if_left, visitor, while_there
 from viz.page.reading_files import FileReader, without_words
-from viz.page.running import MODEL_EVENT, WAIT_S, until_heard
+from viz.page.running import MODEL_EVENT, WAIT_S
 from viz.page.runs import Run
 from viz.page.source import Sources
 from viz.page.speed import Work
@@ -367,7 +367,6 @@ def _run(
     run = runs.new(what, methods)
     try:
         with runs.watched(run), sources.line.join(visitor(), listener()) as place:
-            until_heard(place, partial(_go_on, run))
             while place.wait(WAIT_S):
                 _go_on(run)
             while (engine := sources.main.wait(WAIT_S)) is None:

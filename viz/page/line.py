@@ -16,6 +16,9 @@ from viz.page.presence import Visitor
 REMEMBERED = 10
 """Runs of whose length the wait is guessed."""
 
+READY_S = 0.02
+"""How often it is looked whether who was not ready is by now: nobody tells."""
+
 KNOWN = 1000
 """Names and addresses of which it is known when they last had the model."""
 
@@ -72,8 +75,10 @@ class Line:
 
     def wait(self, place: "Place", seconds: float) -> int:
         """See Place.wait."""
+        end = time.monotonic() + seconds
         with self._moved:
-            self._moved.wait_for(lambda: place not in self._places or self._ahead(place) == 0, seconds)
+            while place in self._places and self._ahead(place) and (left := end - time.monotonic()) > 0:
+                self._moved.wait(left if place.is_ready() else min(left, READY_S))
             if place not in self._places:
                 raise PineError(
                     f"The line {self._what} is full, and others had fewer runs in it: yours gave up its "

@@ -10,7 +10,7 @@ from viz.page.files import by_name
 from viz.page.limited_process import LimitError, Limits, compute_apart
 from viz.page.line import Line
 from viz.page.presence import listener, stop_if_left, visitor
-from viz.page.running import WAIT_S, until_heard
+from viz.page.running import WAIT_S
 from viz.page.runs import SHUTTING_DOWN, Run, Runs
 
 Result = TypeVar("Result")
@@ -50,7 +50,6 @@ class FileReader:
         """
         with ExitStack() as stack:
             place = stack.enter_context(self._line.join(visitor(), listener()))
-            until_heard(place, stop_if_left)
             while ahead := place.wait(WAIT_S):
                 stop_if_left()
                 if self._runs.closing:

@@ -1,13 +1,12 @@
 """How a callback runs the model: one at a time, once the model is there, failures as sentences."""
 
-import time
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, closing, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pine_engine.errors import Cancelled
 from viz.page.failures import explain
-from viz.page.line import Line, Place
+from viz.page.line import Line
 from viz.page.presence import listener, stop_if_left, visitor
 from viz.page.runs import Run, Runs
 from viz.page.source import EngineSource
@@ -25,9 +24,6 @@ WAIT_S = 0.8
 
 Each word costs the server some milliseconds, and many may wait.
 """
-
-HEARD_S = 0.02
-"""How often it is looked whether somebody listens by now."""
 
 PRIVATE_EVENT: dict[str, Any] = {
     "show_progress": "hidden",
@@ -72,8 +68,8 @@ def run_with_engine(
             if not there.for_all:
                 yield from _until_loaded(there, run, say)  # so that nobody behind this visitor waits for it
             with line.join(visitor(), listener()) as place:
-                until_heard(place, stop_if_left)
                 while not run.over() and (ahead := place.wait(WAIT_S)):
+                    stop_if_left()
                     yield say(place.sentence(ahead))
                 yield from _until_loaded(there, run, say)
                 if not run.over() and (engine := there.wait(0)) is not None:
@@ -91,13 +87,6 @@ def run_with_engine(
     else:
         if run.why:
             yield stopped(run.why)
-
-
-def until_heard(place: Place, go_on: Callable[[], None]) -> None:
-    """Returns once somebody listens, so that nothing is begun for nobody; calls go_on meanwhile."""
-    while not place.is_ready():
-        go_on()
-        time.sleep(HEARD_S)
 
 
 def _until_loaded(source: EngineSource, run: Run, say: Callable[[str], View]) -> Generator[View, None, None]:
