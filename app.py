@@ -23,7 +23,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from pine_engine.embedded import EMBEDDED_NAME, Progress
 from pine_engine.tasks import TASKS
 from viz.page import gpu
-from viz.page.asgi import networks_of
+from viz.page.addresses import networks_of
 from viz.page.build import build_page
 from viz.page.connections import limit_connections
 from viz.page.files import MOST_MB

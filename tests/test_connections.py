@@ -11,7 +11,7 @@ import pytest
 import uvicorn
 
 from viz.page import connections
-from viz.page.asgi import networks_of
+from viz.page.addresses import networks_of
 from viz.page.connections import SHARE, limit_connections
 
 PATIENCE_S = 20.0

@@ -9,7 +9,7 @@ import h11
 from uvicorn import Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from viz.page.asgi import Network, is_in, sender_of
+from viz.page.addresses import Network, is_in, sender_of
 
 REQUEST_S = 15.0
 """Seconds in which the head of a request has to come; its body has a time of its own, see front_door.py."""

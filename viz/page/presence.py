@@ -17,7 +17,8 @@ import gradio as gr
 from gradio.context import LocalContext
 
 from pine_engine.errors import Cancelled
-from viz.page.asgi import App, Receive, Scope, Send, sender_of, without_headers
+from viz.page.addresses import sender_of
+from viz.page.asgi import App, Receive, Scope, Send, without_headers
 
 Item = TypeVar("Item")
 

@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 
-from viz.page.asgi import App, Receive, Scope, Send, is_in, networks_of, without_headers
+from viz.page.addresses import is_in, networks_of
+from viz.page.asgi import App, Receive, Scope, Send, without_headers
 from viz.page.host_settings import LOCAL_NAMES, HostSettings
 
 ANY = "*"
