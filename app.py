@@ -35,6 +35,7 @@ from viz.page.host_settings import (
     HostSettings,
     allowed_models,
     is_public,
+    is_space,
     read_settings,
     time_limit,
 )
@@ -153,10 +154,14 @@ def log_to_stderr() -> None:
 
 def doors(page: GuardedBlocks, settings: HostSettings) -> list[Middleware]:
     """What every request passes on its way to gradio, the outermost first."""
-    public, is_space = is_public(settings, os.environ), "SPACE_ID" in os.environ
     return [
         Middleware(SecurityHeaders, settings.frame_ancestors),
-        Middleware(TrustedHosts, settings, is_public=public, is_space=is_space),
+        Middleware(
+            TrustedHosts,
+            settings,
+            is_public=is_public(settings, os.environ),
+            is_space=is_space(os.environ),
+        ),
         Middleware(ProxyHeadersMiddleware, list(settings.trusted_proxies)),
         Middleware(OpenRoutes),
         Middleware(PresenceMiddleware, page.presence),

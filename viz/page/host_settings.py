@@ -217,8 +217,13 @@ def is_public(settings: HostSettings, environment: Mapping[str, str]) -> bool:
         or not set(settings.trusted_hosts) <= set(LOCAL_NAMES)
         or bool(settings.root_path or environment.get("GRADIO_ROOT_PATH"))
         or environment.get("GRADIO_SHARE", "").lower() == "true"
-        or "SPACE_ID" in environment
+        or is_space(environment)
     )
+
+
+def is_space(environment: Mapping[str, str]) -> bool:
+    """Whether this is a Space of Hugging Face."""
+    return "SPACE_ID" in environment
 
 
 def allowed_models(settings: HostSettings, environment: Mapping[str, str]) -> tuple[str, ...] | None:

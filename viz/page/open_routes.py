@@ -36,7 +36,4 @@ class OpenRoutes:
         if scope["type"] == "http" and not OPEN.fullmatch(scope["path"]):
             await JSONResponse({"detail": CLOSED}, 404)(scope, receive, send)
             return
-        if scope["type"] == "http" and scope["path"].rstrip("/") == "/gradio_api/info":
-            # gradio makes this of the first caller's request, and keeps it for all unless a page is named.
-            scope = scope | {"query_string": b"page=&" + scope["query_string"]}
         await self._app(scope, receive, send)

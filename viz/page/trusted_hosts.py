@@ -24,6 +24,10 @@ CLAIMS = (*OF_PROXIES, b"x-gradio-server")
 
 READING = ("GET", "HEAD", "OPTIONS")
 
+CALLS = "/gradio_api/info"
+"""Describes the calls with the address of the page: gradio keeps the first caller's for all, unless the page is
+named, whose name is ""."""
+
 WATCHED = "/health"
 """Asked for by whoever watches the process, under any name."""
 
@@ -59,8 +63,10 @@ class TrustedHosts:
             return
         forged = (b"x-forwarded-host", b"x-gradio-server", b"forwarded") if is_proxy else CLAIMS
         plain = without_headers(scope, *forged, b"host")
-        named = [(b"host", host.encode("latin-1")), *plain["headers"]]
-        await self._app(plain | {"headers": named}, receive, send)
+        named = plain | {"headers": [(b"host", host.encode("latin-1")), *plain["headers"]]}
+        if scope["path"].rstrip("/") == CALLS:
+            named["query_string"] = b"page=&" + scope["query_string"]
+        await self._app(named, receive, send)
 
     def _refusal(self, scope: Scope, headers: Headers, host: str) -> str | None:
         """Why a request is not answered; None if it is."""
