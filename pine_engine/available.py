@@ -269,7 +269,7 @@ def _count_parameters(weights: Iterable[Path]) -> int | None:
     count = 0
     for path in weights:
         with safe_open(path, framework="np") as file:
-            tensors = [file.get_slice(name) for name in file.keys()]  # noqa: SIM118 - it is no dict
+            tensors = list(map(file.get_slice, file.keys()))
         if any(tensor.get_dtype() not in PLAIN for tensor in tensors):
             return None
         count += sum(math.prod(tensor.get_shape()) for tensor in tensors)

@@ -201,7 +201,10 @@ class Engine:
         """How many token ids the model has an embedding for."""
         try:
             weight = cast(Tensor, self.model.get_input_embeddings().weight)
-        except (AttributeError, NotImplementedError):  # an embedding of somebody's own
+        except (
+            AttributeError,
+            NotImplementedError,
+        ):  # an embedding of somebody's own has no one weight, or is not told
             return int(self.model.config.get_text_config().vocab_size)
         return weight.shape[0]
 

@@ -236,7 +236,10 @@ def test_whoever_was_heard_may_wait_for_his_answer(monkeypatch: pytest.MonkeyPat
     async def reads(scope: Any, receive: Any, send: Any) -> None:
         heard.extend([(await receive())["type"], (await receive())["type"]])
 
-    asyncio.run(FrontDoor(reads)({"type": "http", "method": "GET", "path": "/x"}, receive, None))  # type: ignore[arg-type]
+    async def send(message: Any) -> None:
+        raise AssertionError
+
+    asyncio.run(FrontDoor(reads)({"type": "http", "method": "GET", "path": "/x"}, receive, send))
     assert heard == ["http.request", "http.disconnect"]
 
 

@@ -109,8 +109,11 @@ def through(presence: Presence, path: str, seen: list[Any], **scope: Any) -> Non
         )
         seen.append((presence.has_page("s"), presence.seconds_unheard(asked) == 0.0, presence.knows(caller)))
 
+    async def unused(*_: Any) -> Any:
+        raise AssertionError
+
     asked = {"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": []} | scope
-    asyncio.run(PresenceMiddleware(look, presence)(asked, None, None))  # type: ignore[arg-type]
+    asyncio.run(PresenceMiddleware(look, presence)(asked, unused, unused))
 
 
 @pytest.mark.parametrize(

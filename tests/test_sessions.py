@@ -12,6 +12,10 @@ from viz.page.presence import Presence
 from viz.page.sessions import KEPT, KEPT_NEW, NEW_S, Sessions, lets_go
 
 
+Kept = tuple[Sessions, Presence, gr.State, list[object]]
+"""The sessions, who is there, a state of each session, and what was deleted of it."""
+
+
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time, which the test moves on."""
@@ -30,7 +34,7 @@ def build() -> tuple[GuardedBlocks, gr.State, list[object]]:
 
 
 @pytest.fixture
-def kept_by(clock: list[float]) -> tuple[Sessions, Presence, gr.State, list[object]]:
+def kept_by(clock: list[float]) -> Kept:
     page, kept, deleted = built(build)
     holder = Sessions(page.presence)
     holder.set_blocks(page)
@@ -42,9 +46,7 @@ def use(holder: Sessions, kept: gr.State, *names: str) -> None:
         holder[name][kept._id] = name
 
 
-def test_invented_sessions_evict_nobody_whose_page_is_open(
-    kept_by: tuple[Sessions, Presence, gr.State, list[object]], clock: list[float]
-) -> None:
+def test_invented_sessions_evict_nobody_whose_page_is_open(kept_by: Kept, clock: list[float]) -> None:
     holder, presence, kept, deleted = kept_by
     use(holder, kept, "reader")
     with presence.page("reader"):
@@ -58,9 +60,7 @@ def test_invented_sessions_evict_nobody_whose_page_is_open(
     assert "invented 599" in holder and holder["invented 599"][kept._id] == "invented 599"
 
 
-def test_who_has_left_is_kept_until_others_have(
-    kept_by: tuple[Sessions, Presence, gr.State, list[object]], clock: list[float]
-) -> None:
+def test_who_has_left_is_kept_until_others_have(kept_by: Kept, clock: list[float]) -> None:
     holder, presence, kept, deleted = kept_by
     use(holder, kept, "slept")
     with presence.page("slept"):
@@ -75,7 +75,7 @@ def test_who_has_left_is_kept_until_others_have(
 
 
 def test_pages_beyond_the_capacity_go_by_how_long_they_were_not_used(
-    kept_by: tuple[Sessions, Presence, gr.State, list[object]],
+    kept_by: Kept,
 ) -> None:
     holder, presence, kept, _ = kept_by
     holder.capacity = 2
@@ -84,9 +84,7 @@ def test_pages_beyond_the_capacity_go_by_how_long_they_were_not_used(
     assert list(holder.session_data) == ["b", "c"]
 
 
-def test_a_session_for_which_something_is_computed_stays(
-    kept_by: tuple[Sessions, Presence, gr.State, list[object]], clock: list[float]
-) -> None:
+def test_a_session_for_which_something_is_computed_stays(kept_by: Kept, clock: list[float]) -> None:
     holder, _, kept, _ = kept_by
     queue = holder.blocks._queue
     use(holder, kept, "busy")
@@ -102,7 +100,7 @@ def test_a_session_for_which_something_is_computed_stays(
 
 
 def test_a_session_costs_next_to_nothing(
-    kept_by: tuple[Sessions, Presence, gr.State, list[object]],
+    kept_by: Kept,
 ) -> None:
     holder, _, kept, _ = kept_by
     use(holder, kept, "new")

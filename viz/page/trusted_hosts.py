@@ -25,8 +25,7 @@ CLAIMS = (*OF_PROXIES, b"x-gradio-server")
 READING = ("GET", "HEAD", "OPTIONS")
 
 CALLS = "/gradio_api/info"
-"""Describes the calls with the address of the page: gradio keeps the first caller's for all, unless the page is
-named, whose name is ""."""
+"""Tells how the page is called, under the first caller's name for it to all, unless a page is asked for."""
 
 WATCHED = "/health"
 """Asked for by whoever watches the process, under any name."""
