@@ -11,7 +11,6 @@ from viz.page.guarded import GuardedBlocks
 from viz.page.presence import Presence
 from viz.page.sessions import KEPT, KEPT_NEW, NEW_S, Sessions, lets_go
 
-
 Kept = tuple[Sessions, Presence, gr.State, list[object]]
 """The sessions, who is there, a state of each session, and what was deleted of it."""
 
