@@ -26,7 +26,7 @@ COPY pine_engine/ pine_engine/
 COPY viz/ viz/
 
 USER pine
-RUN python -c "from pine_engine.embedded import prepare_embedded; prepare_embedded()"
+RUN python -c "from pine_engine.models.embedded import prepare_embedded; prepare_embedded()"
 
 ENV PYTHONUNBUFFERED=1 PINE_HOST=0.0.0.0 PINE_PORT=7860
 EXPOSE 7860

@@ -20,8 +20,8 @@ from gradio.routes import App
 from starlette.middleware import Middleware
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from pine_engine.embedded import EMBEDDED_NAME, Progress
-from pine_engine.tasks import TASKS
+from pine_engine.models.embedded import EMBEDDED_NAME, Progress
+from pine_engine.prompts.tasks import TASKS
 from viz.page import gpu
 from viz.page.addresses import networks_of
 from viz.page.build import build_page
@@ -55,7 +55,7 @@ from viz.page.trusted_hosts import TrustedHosts
 from viz.page.upload_door import UploadDoor
 
 if TYPE_CHECKING:
-    from pine_engine.engine import Engine
+    from pine_engine.engine.engine import Engine
 
 LOOK = {
     "theme": page_theme(),
@@ -114,7 +114,9 @@ def all_sources(
 
 def load_engine(name: str | None, dtype: str, device: str, progress: Progress) -> "Engine":
     """The engine of a model; see Engine.load."""
-    from pine_engine.engine import Engine  # torch takes seconds to import; the page does not wait for it
+    from pine_engine.engine.engine import (
+        Engine,  # torch takes seconds to import; the page does not wait for it
+    )
 
     return Engine.load(name, dtype=dtype, device=device, progress=progress)
 

@@ -8,40 +8,40 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pine_engine.batch import answer_batch
-    from pine_engine.engine import Engine, Score
+    from pine_engine.attention.trace import TokenRange, Trace, TraceRequest
+    from pine_engine.engine.batch import answer_batch
+    from pine_engine.engine.engine import Engine, Score
+    from pine_engine.engine.events import Answer, RunResult
+    from pine_engine.engine.prefix_cache import Memory
+    from pine_engine.engine.transformers_generate import answering
     from pine_engine.errors import InputError, ModelError, PineError
-    from pine_engine.events import Answer, RunResult
-    from pine_engine.invariance import compare_orders
-    from pine_engine.layout import TokenLayout
-    from pine_engine.methods import METHODS, Method
-    from pine_engine.prompt import Document, Prompt
-    from pine_engine.reuse import Memory
-    from pine_engine.stock import answering
-    from pine_engine.tasks import TASKS
-    from pine_engine.trace import TokenRange, Trace, TraceRequest
+    from pine_engine.invariance.orders import compare_orders
+    from pine_engine.methods.table import METHODS, Method
+    from pine_engine.prompts.layout import TokenLayout
+    from pine_engine.prompts.prompt import Document, Prompt
+    from pine_engine.prompts.tasks import TASKS
 
 _HOMES = {
-    "Answer": "events",
-    "Document": "prompt",
-    "Engine": "engine",
+    "Answer": "engine.events",
+    "Document": "prompts.prompt",
+    "Engine": "engine.engine",
     "InputError": "errors",
-    "METHODS": "methods",
-    "Memory": "reuse",
-    "Method": "methods",
+    "METHODS": "methods.table",
+    "Memory": "engine.prefix_cache",
+    "Method": "methods.table",
     "ModelError": "errors",
     "PineError": "errors",
-    "Prompt": "prompt",
-    "RunResult": "events",
-    "Score": "engine",
-    "TASKS": "tasks",
-    "TokenLayout": "layout",
-    "TokenRange": "trace",
-    "Trace": "trace",
-    "TraceRequest": "trace",
-    "answer_batch": "batch",
-    "answering": "stock",
-    "compare_orders": "invariance",
+    "Prompt": "prompts.prompt",
+    "RunResult": "engine.events",
+    "Score": "engine.engine",
+    "TASKS": "prompts.tasks",
+    "TokenLayout": "prompts.layout",
+    "TokenRange": "attention.trace",
+    "Trace": "attention.trace",
+    "TraceRequest": "attention.trace",
+    "answer_batch": "engine.batch",
+    "answering": "engine.transformers_generate",
+    "compare_orders": "invariance.orders",
 }
 """The module of each name."""
 

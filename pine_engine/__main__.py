@@ -1,5 +1,5 @@
 """`python -m pine_engine VERB`."""
 
-from pine_engine.cli import main
+from pine_engine.cli.main import main
 
 main()

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from pine_engine import cli
+from pine_engine.cli import main as cli
 
 COMPARISON = {
     "question": "Why?",

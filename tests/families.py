@@ -2,7 +2,7 @@
 
 The reference runs the family's own code with position ids of zero, so that queries and keys arrive
 unrotated, and rotates every key for every query with the family's own functions: nothing here is shared
-with `pine_engine.attention` or `pine_engine.rope`.
+with `pine_engine.attention.arithmetic` or `pine_engine.network.rope`.
 """
 
 import sys
@@ -23,8 +23,8 @@ from transformers import (
     PreTrainedModel,
 )
 
-from pine_engine.layout import TokenLayout
-from pine_engine.rope import Pairing
+from pine_engine.network.rope import Pairing
+from pine_engine.prompts.layout import TokenLayout
 from tests.reference import positions_seen
 
 LAYOUT = TokenLayout((5, 9, 60), ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35)), (51, 52, 53))
@@ -35,7 +35,7 @@ LAYOUT = TokenLayout((5, 9, 60), ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 3
 class Family:
     """A transformers model type, and config options that make one tiny model of it.
 
-    pairing: how its head dimensions pair up, see pine_engine.rope.
+    pairing: how its head dimensions pair up, see pine_engine.network.rope.
     """
 
     kind: str

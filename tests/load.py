@@ -24,8 +24,8 @@ import httpx
 import psutil
 import typer
 
-from pine_engine import terminal
-from pine_engine.options import AsJson
+from pine_engine.console import terminal
+from pine_engine.console.options import AsJson
 from tests.attackers import ATTACKERS, attack
 from tests.serving import ServedApp, served_app
 from tests.visiting import LostError, Page, Question, Visitor, compare

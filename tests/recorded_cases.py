@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from pine_engine.layout import TokenLayout
+from pine_engine.prompts.layout import TokenLayout
 from tests.families import defined_logits
 from tests.reference import importance_seen, positions_seen
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 
-from pine_engine.certificate import Platform
 from pine_engine.evaluation.records import Record, RunInfo
+from pine_engine.invariance.certificate import Platform
 
 SWAPS = {
     "as-is": ((0, 1), (0, 1)),

@@ -1,7 +1,7 @@
 """The definition, word by word and without any cleverness: an independent reference for the engine.
 
 One query at a time, explicit positions, transformers' own rotation, float64. Nothing here is shared with
-`pine_engine.attention`.
+`pine_engine.attention.arithmetic`.
 """
 
 import math
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformers import LlamaForCausalLM
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
-from pine_engine.layout import TokenLayout
+from pine_engine.prompts.layout import TokenLayout
 
 
 class ExactRotary(nn.Module):

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from pine_engine.engine import Engine
-from pine_engine.methods import METHODS
+from pine_engine.engine.engine import Engine
+from pine_engine.methods.table import METHODS
 from viz.page.answering import FinishedRun, answer
 from viz.page.documents import Entries, entries_from
 from viz.page.form import Form

@@ -9,7 +9,7 @@ import pytest
 
 import app
 from pine_engine.extras import how_to_install
-from pine_engine.tasks import TASKS, get_task
+from pine_engine.prompts.tasks import TASKS, get_task
 from tests.running import one_run
 from tests.viz_reading import HOSTILE, assert_harmless, read_html
 from tests.widgets import built

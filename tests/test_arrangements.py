@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pine_engine.errors import InputError
 from pine_engine.evaluation.arrangements import ORDERS, arrange, arrangements, check_arrangements, expand
 from pine_engine.evaluation.examples import Example
-from pine_engine.inputs import DocumentInput
+from pine_engine.prompts.inputs import DocumentInput
 
 
 def example(

@@ -10,10 +10,10 @@ from gguf import GGUFWriter
 from safetensors.torch import save_file
 from transformers import LlamaForCausalLM
 
-from pine_engine.available import EMBEDDED_PARAMETERS, LoadableModel, describe, list_embedded
-from pine_engine.embedded import EMBEDDED_NAME, find_embedded_gguf
 from pine_engine.errors import ModelError
-from pine_engine.models import load
+from pine_engine.models.embedded import EMBEDDED_NAME, find_embedded_gguf
+from pine_engine.models.listing import EMBEDDED_PARAMETERS, LoadableModel, describe, list_embedded
+from pine_engine.models.load import load
 
 
 def test_a_folder_is_described_as_it_is_loaded(tiny: Path) -> None:

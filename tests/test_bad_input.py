@@ -20,9 +20,9 @@ from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 
 import app
-from pine_engine import pdf
 from pine_engine.errors import InputError
-from pine_engine.premises import split_problem, split_sentences
+from pine_engine.prompts import pdf
+from pine_engine.prompts.math_premises import split_problem, split_sentences
 from tests.fuzz import corpus
 from tests.fuzz.over_http import usual_value
 from tests.fuzz.served import tiny_engine

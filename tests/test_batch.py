@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 from transformers import LlamaForCausalLM
 
-from pine_engine.batch import answer_batch
-from pine_engine.engine import Engine
+from pine_engine.engine.batch import answer_batch
+from pine_engine.engine.engine import Engine
+from pine_engine.engine.events import Answer
 from pine_engine.errors import InputError
-from pine_engine.events import Answer
-from pine_engine.layout import TokenLayout
-from pine_engine.methods import get_method
-from pine_engine.prompt import Piece, Prompt
+from pine_engine.methods.table import get_method
+from pine_engine.prompts.layout import TokenLayout
+from pine_engine.prompts.prompt import Piece, Prompt
 from tests.tokenizers import letter_tokenizer
 
 TinyLlama = Callable[..., LlamaForCausalLM]
@@ -154,7 +154,7 @@ def test_an_answer_of_one_token_or_none_needs_no_step(
 def test_seconds_are_those_of_reading_alone_and_of_a_step(engine: Engine) -> None:
     clock = iter(range(100))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pine_engine.batch.time.perf_counter", lambda: float(next(clock)))
+        patch.setattr("pine_engine.engine.batch.time.perf_counter", lambda: float(next(clock)))
         answers = dict(answer_batch(Engine(engine.model), LAYOUTS, max_new_tokens=3))
     assert {(answer.prefill_s, answer.decode_s_per_token) for answer in answers.values()} == {(1.0, 1.0)}
 

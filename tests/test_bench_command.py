@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pine_engine import benchmark
+from pine_engine.benchmark import speed as benchmark
 from tests.commands import Run, Steps, assert_refused
 
 

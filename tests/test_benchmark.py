@@ -9,8 +9,8 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from pine_engine import benchmark
-from pine_engine.benchmark import (
+from pine_engine.benchmark import speed as benchmark
+from pine_engine.benchmark.speed import (
     Timing,
     Workload,
     num_steps,
@@ -20,11 +20,11 @@ from pine_engine.benchmark import (
     time_methods,
     time_stock,
 )
-from pine_engine.engine import Engine
+from pine_engine.console.json_reports import bench_rows
+from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
-from pine_engine.layout import TokenLayout
-from pine_engine.methods import METHODS
-from pine_engine.report import bench_rows
+from pine_engine.methods.table import METHODS
+from pine_engine.prompts.layout import TokenLayout
 from tests.tokenizers import letter_tokenizer
 
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from pine_engine.engine import Engine
-from pine_engine.inputs import read_comparison
-from pine_engine.report import trace_report
+from pine_engine.console.json_reports import trace_report
+from pine_engine.engine.engine import Engine
+from pine_engine.prompts.inputs import read_comparison
 from tests.runs import THREE, finish
 from tests.tokenizers import letter_tokenizer
 from tests.viz_reading import read_html

@@ -9,9 +9,8 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from pine_engine import batch
-from pine_engine.batch import ReadPrompt, Written, write_answers
-from pine_engine.calibration import (
+from pine_engine.attention.state import Row
+from pine_engine.debias.calibration import (
     CONTENT_FREE,
     CalibratedLabels,
     Steps,
@@ -20,14 +19,15 @@ from pine_engine.calibration import (
     content_free_prompts,
     generate_calibrated,
 )
-from pine_engine.engine import Engine
+from pine_engine.engine import batch
+from pine_engine.engine.batch import ReadPrompt, Written, write_answers
+from pine_engine.engine.engine import Engine
+from pine_engine.engine.events import Answer, AnswerDone, PrefillDone, PrefillProgress, RunDone, TokenDecoded
 from pine_engine.errors import InputError
-from pine_engine.events import Answer, AnswerDone, PrefillDone, PrefillProgress, RunDone, TokenDecoded
-from pine_engine.layout import TokenLayout
-from pine_engine.methods import METHODS
-from pine_engine.prompt import Document, Piece, Prompt, segment_text
-from pine_engine.state import Row
-from pine_engine.tasks import TASKS
+from pine_engine.methods.table import METHODS
+from pine_engine.prompts.layout import TokenLayout
+from pine_engine.prompts.prompt import Document, Piece, Prompt, segment_text
+from pine_engine.prompts.tasks import TASKS
 from tests.reference import exact_llama, reference_logits
 from tests.tokenizers import letter_tokenizer
 

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from pine_engine import catalog, catalog_command, terminal
-from pine_engine.available import LoadableModel
-from pine_engine.methods import METHODS
-from pine_engine.wrappers import WRAPPERS
+from pine_engine.cli import methods as catalog_command
+from pine_engine.console import method_tables as catalog
+from pine_engine.console import terminal
+from pine_engine.debias.table import WRAPPERS
+from pine_engine.methods.table import METHODS
+from pine_engine.models.listing import LoadableModel
 from tests.commands import Run, assert_refused, write
 
 

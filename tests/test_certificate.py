@@ -11,8 +11,12 @@ import numpy as np
 import pytest
 import torch
 
-from pine_engine import certificate, cli, repeat_command
-from pine_engine.certificate import (
+from pine_engine.cli import main as cli
+from pine_engine.cli import repeat as repeat_command
+from pine_engine.engine.engine import Engine
+from pine_engine.errors import InputError
+from pine_engine.invariance import certificate
+from pine_engine.invariance.certificate import (
     Certificate,
     certify,
     hardware_of,
@@ -20,12 +24,10 @@ from pine_engine.certificate import (
     logits_sha256,
     read_certificate,
 )
-from pine_engine.engine import Engine
-from pine_engine.errors import InputError
-from pine_engine.inputs import Comparison
-from pine_engine.invariance import OrderRow, compare_orders, orders_to_try
-from pine_engine.models import ModelSource
-from pine_engine.repetition import COMPUTED_BY, TOLERANCES, Repeat, Tolerance, compare_certificates
+from pine_engine.invariance.orders import OrderRow, compare_orders, orders_to_try
+from pine_engine.invariance.repetition import COMPUTED_BY, TOLERANCES, Repeat, Tolerance, compare_certificates
+from pine_engine.models.load import ModelSource
+from pine_engine.prompts.inputs import Comparison
 from tests.commands import Run
 
 COMPARISON = Comparison(

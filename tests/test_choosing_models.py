@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from app import build_app
-from pine_engine.engine import Engine
+from pine_engine.engine.engine import Engine
 from tests.serving import ServedApp, served_app
 from tests.tokenizers import letter_tokenizer
 from tests.visiting import Page, Question, Visitor

@@ -16,12 +16,14 @@ import torch
 from rich.console import Console
 from safetensors.torch import load_file, save_file
 
-from pine_engine import cli, report, terminal
-from pine_engine.kernels import Check
-from pine_engine.methods import METHODS
+from pine_engine.cli import main as cli
+from pine_engine.console import json_reports as report
+from pine_engine.console import terminal
+from pine_engine.invariance.kernels import Check
+from pine_engine.methods.table import METHODS
 from tests.commands import COMPARISON, Run, Steps, assert_refused, write
 
-ROOT = Path(cli.__file__).parents[1]
+ROOT = Path(cli.__file__).parents[2]
 GOLDEN = Path(__file__).parent / "golden" / "conformance"
 
 ROWS = [
@@ -223,7 +225,8 @@ def test_brackets_in_an_answer_are_not_read_as_colours() -> None:
         [
             sys.executable,
             "-c",
-            "from pine_engine.terminal import *; print_report({}, False, [{'text': '[red]a[/x] [b]'}])",
+            "from pine_engine.console import terminal\n"
+            "terminal.print_report({}, False, [{'text': '[red]a[/x] [b]'}])",
         ],
         capture_output=True,
         text=True,

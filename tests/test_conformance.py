@@ -9,7 +9,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, LlamaForCausalLM
 
-from pine_engine.conformance import (
+from pine_engine.errors import InputError
+from pine_engine.invariance.conformance import (
     IMPORTANCE_TOLERANCE,
     LOGITS_TOLERANCE,
     BadCase,
@@ -18,8 +19,7 @@ from pine_engine.conformance import (
     find_cases,
     try_case,
 )
-from pine_engine.errors import InputError
-from pine_engine.layout import TokenLayout
+from pine_engine.prompts.layout import TokenLayout
 from tests.families import FAMILIES, LAYOUT, make
 from tests.recorded_cases import record_case, record_expected
 

@@ -8,7 +8,7 @@ import gradio as gr
 import pytest
 
 from app import all_sources
-from pine_engine.engine import Engine
+from pine_engine.engine.engine import Engine
 from tests.tokenizers import letter_tokenizer
 from tests.widgets import built
 from viz.page.build import build_page

@@ -18,14 +18,14 @@ import pytest
 from pyarrow import parquet
 from rich.console import Console
 
-from pine_engine import terminal
+from pine_engine.console import terminal
+from pine_engine.data import registry as public_sets
+from pine_engine.data.build import convert, obtain
+from pine_engine.data.provenance import BroughtSet, Provenance, TakenFile, read_provenance
+from pine_engine.data.registry import NOT_PUBLIC, PUBLIC_SETS, PublicSet, SourceFile
 from pine_engine.errors import InputError
 from pine_engine.evaluation.examples import read_examples
-from pine_engine.sources import public_sets
-from pine_engine.sources.bring import convert, obtain
-from pine_engine.sources.provenance import BroughtSet, Provenance, TakenFile, read_provenance
-from pine_engine.sources.public_sets import NOT_PUBLIC, PUBLIC_SETS, PublicSet, SourceFile
-from pine_engine.tasks import TASKS
+from pine_engine.prompts.tasks import TASKS
 from tests.commands import Run
 from tests.file_server import FileServer, serving
 from tests.test_sources import ASKED, COMPARED, PAIRS, PREFERENCE, PROBLEM, PROBLEM_IN_WORDS, TABLE

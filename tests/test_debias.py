@@ -8,13 +8,8 @@ from typing import Any
 import pytest
 from transformers import LlamaForCausalLM
 
-from pine_engine.calibration import content_free_prompts, generate_calibrated
-from pine_engine.debias import Debiased, debias, debias_report, debias_rows, named_label, plan_debias
-from pine_engine.engine import Engine
-from pine_engine.errors import InputError
-from pine_engine.events import PrefillDone, RunDone
-from pine_engine.inputs import DocumentInput, LabelledComparison
-from pine_engine.permutation import (
+from pine_engine.debias.calibration import content_free_prompts, generate_calibrated
+from pine_engine.debias.permutation import (
     OptionResult,
     VoteResult,
     document_orders,
@@ -22,8 +17,13 @@ from pine_engine.permutation import (
     permute_options,
     pride_samples,
 )
-from pine_engine.prompt import Prompt
-from pine_engine.wrappers import WRAPPERS
+from pine_engine.debias.run import Debiased, debias, debias_report, debias_rows, named_label, plan_debias
+from pine_engine.debias.table import WRAPPERS
+from pine_engine.engine.engine import Engine
+from pine_engine.engine.events import PrefillDone, RunDone
+from pine_engine.errors import InputError
+from pine_engine.prompts.inputs import DocumentInput, LabelledComparison
+from pine_engine.prompts.prompt import Prompt
 from tests.tokenizers import letter_tokenizer
 
 COMPARISON = LabelledComparison(
@@ -177,7 +177,7 @@ def test_a_majority_counts_generated_answers(engine: Engine, monkeypatch: pytest
     def name(text: str, labels: list[str]) -> int | None:
         return [0, 1, 2, None][sum(map(ord, text)) % 4]
 
-    monkeypatch.setattr("pine_engine.debias.named_label", name)
+    monkeypatch.setattr("pine_engine.debias.run.named_label", name)
     (answer,) = answers(engine, wrapper="permutation_full", majority=True, max_new_tokens=3)
 
     def build(order: tuple[int, ...]) -> Any:
@@ -211,7 +211,7 @@ def test_ties_and_silence_have_names(
 ) -> None:
     """Orders are (A, B) and (B, A), so that two first places are two opinions."""
     named = iter(places)
-    monkeypatch.setattr("pine_engine.debias.named_label", lambda *_: next(named))
+    monkeypatch.setattr("pine_engine.debias.run.named_label", lambda *_: next(named))
     two = changed(documents=["Moon.", "Tea."], labels=["A", "B"])
     (one,) = answers(engine, two, wrapper="permutation_full", majority=True, max_new_tokens=1)
     assert (one.answer, one.base_answers) == (answer, base_answers)

@@ -10,12 +10,12 @@ from accelerate.hooks import AlignDevicesHook, add_hook_to_module
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
-from pine_engine.blocks import BlockLayout
-from pine_engine.engine import Engine
-from pine_engine.methods import METHODS
-from pine_engine.models import load
-from pine_engine.plan import build_plan
-from pine_engine.state import PromptState, input_device, new_state
+from pine_engine.attention.blocks import BlockLayout
+from pine_engine.attention.state import PromptState, input_device, new_state
+from pine_engine.engine.engine import Engine
+from pine_engine.methods.plan import build_plan
+from pine_engine.methods.table import METHODS
+from pine_engine.models.load import load
 from tests.families import LAYOUT, make
 from tests.test_models import save_tokenizer
 

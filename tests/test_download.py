@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from pine_engine.data import download
+from pine_engine.data.download import Checksum, fetch, sha256_of
 from pine_engine.errors import InputError
-from pine_engine.sources import download
-from pine_engine.sources.download import Checksum, fetch, sha256_of
 from tests.file_server import FileServer, serving
 
 CONTENT = bytes(range(256)) * 2000

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pine_engine.engine import Engine
-from pine_engine.methods import METHODS
+from pine_engine.engine.engine import Engine
+from pine_engine.methods.table import METHODS
 from tests.runs import finish
 from tests.tokenizers import letter_tokenizer
 from tests.viz_reading import HOSTILE, Element, assert_harmless, read_html

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from pine_engine.engine import Engine
-from pine_engine.methods import METHODS
-from pine_engine.plan import MASKED, position_matrix
+from pine_engine.engine.engine import Engine
+from pine_engine.methods.plan import MASKED, position_matrix
+from pine_engine.methods.table import METHODS
 from tests.runs import THREE, finish
 from tests.tokenizers import letter_tokenizer
 from tests.viz_reading import HOSTILE, Element, assert_harmless, read_html, table_cells

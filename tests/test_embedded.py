@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import LlamaForCausalLM
 
-from pine_engine import embedded
-from pine_engine.embedded import MANIFEST_NAME, MadeFrom, cached_copy, is_intact
 from pine_engine.errors import ModelError
+from pine_engine.models import embedded
+from pine_engine.models.embedded import MANIFEST_NAME, MadeFrom, cached_copy, is_intact
 
 MADE_FROM = MadeFrom("tiny.gguf", 5, "0.1.2", "5.23.0")
 FILES = {"config.json": b'{"a": 1}', "model.safetensors": bytes(range(256)) * 9, "tokenizer.json": b"{}"}
@@ -60,7 +60,7 @@ def start_builder(folder: Path, step: str) -> subprocess.Popen[str]:
         [sys.executable, "-c", BUILDER, str(folder), step],
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(Path(embedded.__file__).parents[1])},
+        env={**os.environ, "PYTHONPATH": str(Path(embedded.__file__).parents[2])},
     )
 
 

@@ -9,12 +9,12 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from pine_engine.engine import Engine
-from pine_engine.layout import TokenLayout
-from pine_engine.methods import METHODS
-from pine_engine.reuse import Memory
-from pine_engine.stock import answering
-from pine_engine.trace import TokenRange, TraceRequest
+from pine_engine.attention.trace import TokenRange, TraceRequest
+from pine_engine.engine.engine import Engine
+from pine_engine.engine.prefix_cache import Memory
+from pine_engine.engine.transformers_generate import answering
+from pine_engine.methods.table import METHODS
+from pine_engine.prompts.layout import TokenLayout
 from tests.families import FAMILIES, defined_logits, make
 from tests.reference import exact_llama, reference_pass
 

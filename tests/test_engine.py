@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 from transformers import LlamaForCausalLM
 
-from pine_engine.engine import Engine
+from pine_engine.engine.engine import Engine
+from pine_engine.engine.events import AnswerDone, PrefillDone, PrefillProgress, RunDone, TokenDecoded
 from pine_engine.errors import InputError
-from pine_engine.events import AnswerDone, PrefillDone, PrefillProgress, RunDone, TokenDecoded
-from pine_engine.layout import TokenLayout
-from pine_engine.methods import METHODS
+from pine_engine.methods.table import METHODS
+from pine_engine.prompts.layout import TokenLayout
 from tests.reference import exact_llama, reference_logits
 
 TinyLlama = Callable[..., LlamaForCausalLM]

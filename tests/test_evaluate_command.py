@@ -20,13 +20,14 @@ import pytest
 import torch
 from rich.console import Console
 
-from pine_engine import cli, terminal
-from pine_engine.engine import Engine
+from pine_engine.cli import main as cli
+from pine_engine.console import terminal
+from pine_engine.engine.engine import Engine
 from pine_engine.evaluation import processes, records
 from pine_engine.evaluation.records import Key, open_records, read_records, read_run
 from tests.commands import Outcome, Run
 
-ROOT = Path(cli.__file__).parents[1]
+ROOT = Path(cli.__file__).parents[2]
 
 TIMES = {"prefill_s", "decode_s", "seconds"}
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from pine_engine import terminal
-from pine_engine.engine import Engine
+from pine_engine.console import terminal
+from pine_engine.engine.engine import Engine
 from pine_engine.evaluation.priors import is_learnt_from
 from pine_engine.evaluation.records import read_records, read_run
 from tests.commands import Outcome, Run, load_nothing

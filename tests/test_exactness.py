@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import torch
 
-from pine_engine.engine import Engine
-from pine_engine.invariance import orders_to_try
-from pine_engine.layout import TokenLayout
-from pine_engine.methods import METHODS
-from pine_engine.prompt import Document
-from pine_engine.tasks import get_task
+from pine_engine.engine.engine import Engine
+from pine_engine.invariance.orders import orders_to_try
+from pine_engine.methods.table import METHODS
+from pine_engine.prompts.layout import TokenLayout
+from pine_engine.prompts.prompt import Document
+from pine_engine.prompts.tasks import get_task
 
 pytestmark = pytest.mark.embedded
 

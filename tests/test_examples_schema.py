@@ -8,7 +8,7 @@ import pytest
 
 from pine_engine.errors import InputError
 from pine_engine.evaluation.examples import Example, read_examples
-from pine_engine.inputs import DataRow, DocumentInput
+from pine_engine.prompts.inputs import DataRow, DocumentInput
 
 PLAIN = {
     "id": "a-1",

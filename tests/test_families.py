@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from pine_engine.engine import Engine
-from pine_engine.layout import TokenLayout
-from pine_engine.methods import METHODS
+from pine_engine.engine.engine import Engine
+from pine_engine.methods.table import METHODS
+from pine_engine.prompts.layout import TokenLayout
 from tests.families import FAMILIES, LAYOUT, defined_logits, make
 
 TOLERANCE = {torch.float64: 2e-5, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}

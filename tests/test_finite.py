@@ -9,22 +9,22 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from pine_engine.batch import answer_batch
-from pine_engine.calibration import calibrate_labels, generate_calibrated
-from pine_engine.engine import Engine
+from pine_engine.debias.calibration import calibrate_labels, generate_calibrated
+from pine_engine.debias.permutation import permute_options
+from pine_engine.engine.batch import answer_batch
+from pine_engine.engine.engine import Engine
+from pine_engine.engine.events import AnswerDone
+from pine_engine.engine.finite import check_finite, check_logprob
+from pine_engine.engine.transformers_generate import answering
 from pine_engine.errors import ModelError
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.measure import measure
 from pine_engine.evaluation.records import Record
-from pine_engine.events import AnswerDone
-from pine_engine.finite import check_finite, check_logprob
-from pine_engine.inputs import DataRow
-from pine_engine.invariance import compare_orders
-from pine_engine.layout import TokenLayout
-from pine_engine.methods import METHODS
-from pine_engine.permutation import permute_options
-from pine_engine.standing import sweep_document
-from pine_engine.stock import answering
+from pine_engine.invariance.orders import compare_orders
+from pine_engine.invariance.position_sweep import sweep_document
+from pine_engine.methods.table import METHODS
+from pine_engine.prompts.inputs import DataRow
+from pine_engine.prompts.layout import TokenLayout
 from tests.running import one_run
 from tests.tokenizers import letter_tokenizer
 from viz.page.answering import answer

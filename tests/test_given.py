@@ -28,12 +28,12 @@ from pine_engine import (
     answering,
     compare_orders,
 )
-from pine_engine.calibration import calibrate_labels
-from pine_engine.debias import plan_debias
-from pine_engine.inputs import LabelledComparison
-from pine_engine.models import known_dtype, resolve
-from pine_engine.permutation import permute_answers, permute_options
-from pine_engine.prompt import Piece, segment_text
+from pine_engine.debias.calibration import calibrate_labels
+from pine_engine.debias.permutation import permute_answers, permute_options
+from pine_engine.debias.run import plan_debias
+from pine_engine.models.load import known_dtype, resolve
+from pine_engine.prompts.inputs import LabelledComparison
+from pine_engine.prompts.prompt import Piece, segment_text
 from tests.tokenizers import letter_tokenizer
 
 LAYOUT = TokenLayout((5, 9), ((11, 12), (21,)), (51,))

@@ -13,7 +13,7 @@ from typing import Any
 import gradio as gr
 import pytest
 
-from pine_engine.engine import Engine
+from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError, ModelError, PineError
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.measure import choose

@@ -9,11 +9,11 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from pine_engine import hub
-from pine_engine.available import describe
 from pine_engine.errors import Cancelled, ModelError
-from pine_engine.hub import bring
-from pine_engine.models import load
+from pine_engine.models import hub
+from pine_engine.models.hub import bring
+from pine_engine.models.listing import describe
+from pine_engine.models.load import load
 from tests.hub_server import COMMIT, HubServer, hub_of
 from tests.tokenizers import letter_tokenizer
 

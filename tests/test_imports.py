@@ -73,7 +73,7 @@ IMPORTERS = {
 }
 """Who in pine_engine may import a sub-package, apart from itself."""
 
-DRAWING = "pine_engine/evaluation/report_command.py"
+DRAWING = "pine_engine/cli/report.py"
 """The one file of pine_engine that may ask for figures, when its command is run."""
 
 

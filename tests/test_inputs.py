@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from transformers import LlamaForCausalLM
 
-from pine_engine.engine import Engine
+from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
-from pine_engine.inputs import Comparison, DataRow, DocumentInput, read_comparison, read_rows
-from pine_engine.tasks import TASKS
+from pine_engine.prompts.inputs import Comparison, DataRow, DocumentInput, read_comparison, read_rows
+from pine_engine.prompts.tasks import TASKS
 from tests.tokenizers import letter_tokenizer
 
 COMPARISON = {"question": "Why?", "documents": ["one", {"title": "Two", "text": "two"}]}

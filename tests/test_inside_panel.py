@@ -6,7 +6,7 @@ from dataclasses import replace
 import gradio as gr
 import pytest
 
-from pine_engine.engine import Engine
+from pine_engine.engine.engine import Engine
 from tests.tokenizers import letter_tokenizer
 from tests.viz_reading import HOSTILE, assert_harmless, read_html
 from tests.widgets import built

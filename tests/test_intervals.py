@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from pine_engine.evaluation.bootstrap import Resamples, draw, mean, ratio
-from pine_engine.evaluation.intervals import FEWEST, Estimate, share
-from pine_engine.evaluation.summary import summarize
+from pine_engine.evaluation.summary.bootstrap import Resamples, draw, mean, ratio
+from pine_engine.evaluation.summary.intervals import FEWEST, Estimate, share
+from pine_engine.evaluation.summary.summarize import summarize
 from tests.records import judged
 
 FEW = 200

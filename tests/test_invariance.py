@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from torch import nn
 from transformers import LlamaForCausalLM
 
-from pine_engine.engine import Engine, Score
+from pine_engine.engine.engine import Engine, Score
+from pine_engine.engine.events import Answer, AnswerDone, PrefillProgress, RunDone, RunResult
+from pine_engine.engine.prefix_cache import Memory
 from pine_engine.errors import InputError
-from pine_engine.events import Answer, AnswerDone, PrefillProgress, RunDone, RunResult
-from pine_engine.invariance import OrderCell, OrderRow, compare_orders, orders_to_try, summarize
-from pine_engine.layout import TokenLayout
-from pine_engine.methods import METHODS
-from pine_engine.reuse import Memory
+from pine_engine.invariance.orders import OrderCell, OrderRow, compare_orders, orders_to_try, summarize
+from pine_engine.methods.table import METHODS
+from pine_engine.prompts.layout import TokenLayout
 
 LAYOUT = TokenLayout(tuple(range(60, 73)), ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35)), (51, 52, 53))
 

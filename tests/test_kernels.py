@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import silu
 
-from pine_engine import kernels
-from pine_engine.engine import Engine
-from pine_engine.kernels import (
+from pine_engine.benchmark.random_models import load_engine
+from pine_engine.engine.engine import Engine
+from pine_engine.invariance import kernels
+from pine_engine.invariance.kernels import (
     PROMPT_COUNTS,
     ROW_COUNTS,
     RowLayer,
@@ -24,7 +25,6 @@ from pine_engine.kernels import (
     rowwise_layers,
     uneven_counts,
 )
-from pine_engine.synthetic import load_engine
 
 CPU = torch.device("cpu")
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from pine_engine.errors import InputError
-from pine_engine.layout import TokenLayout, tokenize, tokenize_text
-from pine_engine.prompt import Piece, Prompt, build_prompt
+from pine_engine.prompts.layout import TokenLayout, tokenize, tokenize_text
+from pine_engine.prompts.prompt import Piece, Prompt, build_prompt
 from tests.tokenizers import BLANK, CONTROL, byte_tokenizer, letter_tokenizer, sentencepiece_tokenizer
 
 LAYOUT = TokenLayout((1, 2, 3), ((10, 11), (20,), (30, 31, 32)), (40, 41))

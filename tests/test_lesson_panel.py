@@ -10,7 +10,7 @@ import gradio as gr
 import numpy as np
 import pytest
 
-from pine_engine.engine import Engine
+from pine_engine.engine.engine import Engine
 from tests.test_viz_lesson import addresses
 from tests.tokenizers import letter_tokenizer
 from tests.viz_reading import HOSTILE, Element, read_html

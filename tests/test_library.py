@@ -9,9 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from pine_engine.available import LoadableModel
-from pine_engine.embedded import Progress
 from pine_engine.errors import InputError, ModelError, PineError
+from pine_engine.models.embedded import Progress
+from pine_engine.models.listing import LoadableModel
 from viz.page.library import Choice, Library, shown
 from viz.page.source import EngineSource, Sources
 

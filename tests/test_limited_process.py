@@ -13,7 +13,7 @@ import pytest
 
 from pine_engine.errors import Cancelled, InputError
 from pine_engine.evaluation.examples import read_examples
-from pine_engine.user_data import read_documents
+from pine_engine.prompts.document_files import read_documents
 from tests import apart
 from viz.page.limited_process import LimitError, Limits, compute_apart
 
@@ -83,7 +83,8 @@ def test_reading_files_needs_nothing_that_takes_seconds_to_import() -> None:
     for reader in (read_documents, read_examples):
         assert reader.__module__.startswith("pine_engine")
         assert computed(apart.imported_for, reader.__module__, heavy) == []
-    assert "torch" in computed(apart.imported_for, "pine_engine.plan", heavy, memory=10**12)  # the control
+    control = "pine_engine.methods.plan"
+    assert "torch" in computed(apart.imported_for, control, heavy, memory=10**12)
 
 
 def test_a_program_in_the_folder_is_not_taken_for_a_module(

@@ -7,7 +7,7 @@ import gradio as gr
 import pytest
 
 from app import build_app
-from pine_engine.engine import Engine
+from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from tests.tokenizers import letter_tokenizer
 from tests.widgets import built

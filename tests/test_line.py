@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, ExitStack
 
 import pytest
 
-from pine_engine.engine import Engine
+from pine_engine.engine.engine import Engine
 from pine_engine.errors import PineError
 from tests.running import one_run
 from tests.tokenizers import letter_tokenizer

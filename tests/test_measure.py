@@ -8,7 +8,8 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from pine_engine.engine import Engine
+from pine_engine.engine.engine import Engine
+from pine_engine.engine.events import PrefillProgress
 from pine_engine.errors import Cancelled, InputError
 from pine_engine.evaluation import reading
 from pine_engine.evaluation.arrangements import arrange
@@ -16,8 +17,7 @@ from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.measure import Measurement, choose, measure
 from pine_engine.evaluation.records import Key, Record
 from pine_engine.evaluation.rewardbench import SUBSETS, find_subset
-from pine_engine.events import PrefillProgress
-from pine_engine.methods import METHODS
+from pine_engine.methods.table import METHODS
 from tests.measured_rows import PAIR, QUESTION, TIMES
 from tests.tokenizers import letter_tokenizer
 

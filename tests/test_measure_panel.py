@@ -10,13 +10,13 @@ import gradio as gr
 import pytest
 from transformers import LlamaForCausalLM
 
-from pine_engine.engine import Engine
+from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.evaluation.jobs import planned_keys
 from pine_engine.evaluation.measure import measure
 from pine_engine.evaluation.records import Record
-from pine_engine.evaluation.summary import summarize
-from pine_engine.methods import METHODS, get_methods
+from pine_engine.evaluation.summary.summarize import summarize
+from pine_engine.methods.table import METHODS, get_methods
 from tests.records import judged, sweep, swept
 from tests.running import one_run
 from tests.tokenizers import letter_tokenizer

@@ -5,13 +5,13 @@ from itertools import product
 
 import pytest
 
+from pine_engine.debias.measured import NUM_MEASURED, find_measured, measured_method, measured_methods
+from pine_engine.debias.table import WRAPPERS
 from pine_engine.errors import InputError
-from pine_engine.evaluation.grid import make_grid
-from pine_engine.evaluation.method_names import method_label, method_mark
-from pine_engine.evaluation.summary import summarize
-from pine_engine.measured import NUM_MEASURED, find_measured, measured_method, measured_methods
-from pine_engine.methods import METHODS, get_methods
-from pine_engine.wrappers import WRAPPERS
+from pine_engine.evaluation.summary.grid import make_grid
+from pine_engine.evaluation.summary.method_names import method_label, method_mark
+from pine_engine.evaluation.summary.summarize import summarize
+from pine_engine.methods.table import METHODS, get_methods
 from tests.records import swept
 
 ALL_NAMES = [*METHODS, *(f"{wrapper}:{base}" for wrapper, base in product(WRAPPERS, METHODS))]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pine_engine.errors import InputError
-from pine_engine.methods import METHODS, Method, get_methods
+from pine_engine.methods.table import METHODS, Method, get_methods
 
 SPECIFICATION = Path(__file__).parents[1] / "docs" / "specification.md"
 KNOWN = (

@@ -30,17 +30,17 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
-from pine_engine import models
-from pine_engine.available import LoadableModel, list_models
-from pine_engine.checkpoint import read_safetensors
-from pine_engine.engine import Engine
+from pine_engine.engine.engine import Engine
 from pine_engine.errors import ModelError
-from pine_engine.methods import METHODS
-from pine_engine.models import LoadedModel, ModelSource, load, resolve
+from pine_engine.methods.table import METHODS
+from pine_engine.models import load as models
+from pine_engine.models.checkpoint import read_safetensors
+from pine_engine.models.listing import LoadableModel, list_models
+from pine_engine.models.load import LoadedModel, ModelSource, load, resolve
 from tests.families import FAMILIES, LAYOUT, make
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-ROOT = Path(models.__file__).parents[1]
+ROOT = Path(models.__file__).parents[2]
 
 
 @pytest.fixture
@@ -636,7 +636,7 @@ def test_the_list_says_why_a_cached_model_is_not_supported(
 
 
 def test_importing_the_module_does_not_import_torch() -> None:
-    script = "import sys, pine_engine.models; print({'torch', 'transformers'} & set(sys.modules))"
+    script = "import sys, pine_engine.models.load; print({'torch', 'transformers'} & set(sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
     )
@@ -659,7 +659,7 @@ import sys
 asked = []
 sys.addaudithook(lambda event, args: asked.append((event, args)) if event.startswith("socket.") else None)
 import socket
-from pine_engine.models import load
+from pine_engine.models.load import load
 load()
 looked_up = [args for event, args in asked if event in ("socket.getaddrinfo", "socket.connect")]
 print(looked_up)

@@ -14,18 +14,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pine_engine.errors import InputError
-from pine_engine.layout import tokenize
 from pine_engine.molecules import predictor
 from pine_engine.molecules.chemistry import canonical_smiles, random_smiles
 from pine_engine.molecules.descriptors import Descriptors, describe
-from pine_engine.molecules.lessons import Lessons, exam, item, question, to_batch
+from pine_engine.molecules.generate import Written, random_orders
+from pine_engine.molecules.metrics import judge, references
 from pine_engine.molecules.predictor import Predictor
 from pine_engine.molecules.rows import PROPERTIES, Molecule, read_molecules, split_halves
 from pine_engine.molecules.tokenizer import ANY_SPELLING, CANONICAL, LETTERS, build_tokenizer
-from pine_engine.molecules.worth import judge, references
-from pine_engine.molecules.writing import Written, random_orders
-from pine_engine.prompt import Document
-from pine_engine.tasks import get_task
+from pine_engine.molecules.training_batches import Lessons, exam, item, question, to_batch
+from pine_engine.prompts.layout import tokenize
+from pine_engine.prompts.prompt import Document
+from pine_engine.prompts.tasks import get_task
 from tests.molecule_rows import SMILES, molecule, row, values, write_rows
 from tests.test_imports import packages, sources
 

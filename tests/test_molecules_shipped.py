@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from pine_engine.engine import Engine
-from pine_engine.methods import get_method
+from pine_engine.engine.engine import Engine
+from pine_engine.methods.table import get_method
 from pine_engine.molecules.chemistry import canonical_smiles
+from pine_engine.molecules.generate import Written, request_layout, write_molecules
 from pine_engine.molecules.rows import PROPERTIES, Molecule
-from pine_engine.molecules.writing import Written, request_layout, write_molecules
 
 ASSETS = Path(__file__).parents[1] / "assets"
 FOLDER = ASSETS / "molecules"

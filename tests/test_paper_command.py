@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from pine_engine import terminal
-from pine_engine.engine import Engine
-from pine_engine.evaluation.paper_command import STUDIES
+from pine_engine.cli.paper import STUDIES
+from pine_engine.console import terminal
+from pine_engine.data.registry import PUBLIC_SETS
+from pine_engine.engine.engine import Engine
 from pine_engine.evaluation.records import read_records, read_run
-from pine_engine.sources.public_sets import PUBLIC_SETS
 from tests.commands import Run, assert_refused
 from tests.measured_rows import pairs
 from tests.test_evaluate_command import write

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pine_engine.evaluation.paper_models import PAPER_MODELS
-from pine_engine.evaluation.published import JUDGE_SCORES
+from pine_engine.evaluation.report.paper_models import PAPER_MODELS
+from pine_engine.evaluation.report.published import JUDGE_SCORES
 
 SHAPES = {
     # layers, hidden size, intermediate size, query heads, key heads, vocabulary; as their configs say

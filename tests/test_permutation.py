@@ -12,12 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import LlamaForCausalLM
 
-from pine_engine.engine import Engine
-from pine_engine.errors import InputError
-from pine_engine.events import Answer, PrefillDone, PrefillProgress, RunDone, RunResult
-from pine_engine.layout import TokenLayout
-from pine_engine.next_token import Label, label_ids
-from pine_engine.permutation import (
+from pine_engine.debias.permutation import (
     AnswerRun,
     OptionResult,
     OptionRun,
@@ -37,8 +32,13 @@ from pine_engine.permutation import (
     pride_samples,
     softmax,
 )
-from pine_engine.prompt import Piece, Prompt
-from pine_engine.wrappers import WRAPPERS, get_wrapper
+from pine_engine.debias.table import WRAPPERS, get_wrapper
+from pine_engine.engine.engine import Engine
+from pine_engine.engine.events import Answer, PrefillDone, PrefillProgress, RunDone, RunResult
+from pine_engine.engine.next_token import Label, label_ids
+from pine_engine.errors import InputError
+from pine_engine.prompts.layout import TokenLayout
+from pine_engine.prompts.prompt import Piece, Prompt
 from tests.tokenizers import letter_tokenizer, sentencepiece_tokenizer
 
 PREFIX = tuple(range(60, 73))

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from pine_engine.methods import METHODS
-from pine_engine.plan import MASKED, build_plan, position_matrix, starts_from_ranking, who_sees_whom
+from pine_engine.methods.plan import MASKED, build_plan, position_matrix, starts_from_ranking, who_sees_whom
+from pine_engine.methods.table import METHODS
 from tests.worked_matrices import EXAMPLES, Example, read_matrix
 
 TITLES = {

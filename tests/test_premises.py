@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pine_engine.errors import InputError
-from pine_engine.inputs import DataRow, DocumentInput
-from pine_engine.premises import Premises, cut_sentences, split_problem, split_sentences
-from pine_engine.tasks import TASKS
+from pine_engine.prompts.inputs import DataRow, DocumentInput
+from pine_engine.prompts.math_premises import Premises, cut_sentences, split_problem, split_sentences
+from pine_engine.prompts.tasks import TASKS
 
 TEXTS = st.one_of(
     st.text(max_size=60),

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 from transformers import T5Config, T5ForConditionalGeneration
 
-from pine_engine import probe
-from pine_engine.architecture import context_in_words, stated_context
-from pine_engine.engine import Engine
+from pine_engine.attention import probe
+from pine_engine.attention.probe import prove
+from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError, ModelError
-from pine_engine.probe import prove
+from pine_engine.models.support import context_in_words, stated_context
 from tests.families import LAYOUT, longrope, make, rope
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]

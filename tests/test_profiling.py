@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from pine_engine.layout import TokenLayout
-from pine_engine.methods import METHODS
-from pine_engine.profiling import place_of, profile_method, sum_up
-from pine_engine.synthetic import load_engine
+from pine_engine.benchmark.profiling import place_of, profile_method, sum_up
+from pine_engine.benchmark.random_models import load_engine
+from pine_engine.methods.table import METHODS
+from pine_engine.prompts.layout import TokenLayout
 
 
 @dataclass(frozen=True)
@@ -20,11 +20,11 @@ class Event:
     cpu_parent: "Event | None" = None
 
 
-PREFILL = Event("/somewhere/pine_engine/engine.py(209): prefill")
+PREFILL = Event("/somewhere/pine_engine/engine/engine.py(209): prefill")
 MODEL = Event("nn.Module: LlamaForCausalLM_0", cpu_parent=PREFILL)
 ATTENTION = Event("nn.Module: LlamaAttention_3", cpu_parent=MODEL)
-OURS = Event("pine_engine/attention.py(41): causal_tail", cpu_parent=ATTENTION)
-LOOP = Event("pine_engine/attention.py(44): <listcomp>", cpu_parent=OURS)
+OURS = Event("pine_engine/attention/arithmetic.py(41): causal_tail", cpu_parent=ATTENTION)
+LOOP = Event("pine_engine/attention/arithmetic.py(44): <listcomp>", cpu_parent=OURS)
 LINEAR = Event("nn.Module: Linear_17", cpu_parent=ATTENTION)
 
 
@@ -37,8 +37,8 @@ LINEAR = Event("nn.Module: Linear_17", cpu_parent=ATTENTION)
         (OURS, "attention.causal_tail"),
         (LOOP, "attention.causal_tail"),
         (LINEAR, "linear layers"),
-        (Event("/somewhere/pine_engine/rowwise.py(140): linear", cpu_parent=LINEAR), "linear layers"),
-        (Event("pine_engine/rowwise.py(99): elementwise", cpu_parent=MODEL), "rest of the model"),
+        (Event("/somewhere/pine_engine/network/rowwise.py(140): linear", cpu_parent=LINEAR), "linear layers"),
+        (Event("pine_engine/network/rowwise.py(99): elementwise", cpu_parent=MODEL), "rest of the model"),
         (Event("nn.Module: Linear8bitLt_2", cpu_parent=MODEL), "linear layers"),
         (None, "rest of the model"),
     ],

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pine_engine import terminal
-from pine_engine.engine import Engine
-from pine_engine.promise import LENGTHS, TRIED, changes_by_order
+from pine_engine.console import terminal
+from pine_engine.engine.engine import Engine
+from pine_engine.engine.promise import LENGTHS, TRIED, changes_by_order
 from tests.families import FAMILIES, make
 from viz.page.documents import entries_from
 from viz.page.form import Form

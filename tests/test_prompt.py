@@ -5,8 +5,8 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from pine_engine.errors import InputError
-from pine_engine.layout import tokenize
-from pine_engine.prompt import Piece, Prompt, build_prompt, segment_text
+from pine_engine.prompts.layout import tokenize
+from pine_engine.prompts.prompt import Piece, Prompt, build_prompt, segment_text
 from tests.tokenizers import CHAT_TEMPLATE, byte_tokenizer
 
 NO_SYSTEM_ROLE = (

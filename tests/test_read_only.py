@@ -12,9 +12,9 @@ import pytest
 from gradio.state_holder import SessionState
 
 from app import build_app
-from pine_engine.engine import Engine
+from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
-from pine_engine.tasks import get_task
+from pine_engine.prompts.tasks import get_task
 from tests.serving import served_app
 from tests.tokenizers import letter_tokenizer
 from tests.widgets import built

@@ -15,8 +15,8 @@ import pytest
 
 from pine_engine.errors import Cancelled, InputError, PineError
 from pine_engine.evaluation.examples import read_examples
-from pine_engine.prompt import Document
-from pine_engine.user_data import read_documents
+from pine_engine.prompts.document_files import read_documents
+from pine_engine.prompts.prompt import Document
 from tests import apart
 from tests.fuzz.corpus import PDF_BOMB, PDF_OF_COMMENTS
 from tests.serving import ServedApp, served_app

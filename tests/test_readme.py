@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pine_engine.catalog import write_into
-from pine_engine.methods import METHODS, get_methods
-from pine_engine.wrappers import WRAPPERS
+from pine_engine.console.method_tables import write_into
+from pine_engine.debias.table import WRAPPERS
+from pine_engine.methods.table import METHODS, get_methods
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

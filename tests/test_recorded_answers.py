@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pine_engine.engine import Engine
+from pine_engine.engine.engine import Engine
 from tests.tokenizers import letter_tokenizer
 from viz.page.cards import shown_html
 from viz.page.examples import load_examples

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pine_engine.engine import Engine
-from pine_engine.methods import METHODS
+from pine_engine.engine.engine import Engine
+from pine_engine.methods.table import METHODS
 from tests.tokenizers import letter_tokenizer
 from viz.page import record as record_command
 from viz.page.answering import answer

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from pine_engine.certificate import Platform
 from pine_engine.errors import InputError, WriteError
 from pine_engine.evaluation.records import (
     Record,
@@ -21,6 +20,7 @@ from pine_engine.evaluation.records import (
     read_records,
     read_run,
 )
+from pine_engine.invariance.certificate import Platform
 
 PLATFORM = Platform(
     model="tiny", revision=None, dtype="float32", device="cpu", hardware="a CPU", threads=2, python="3.11",

@@ -15,35 +15,35 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pine_engine import cli
+from pine_engine.cli import main as cli
+from pine_engine.cli.report import draw, make_report, report_files
 from pine_engine.errors import InputError
-from pine_engine.evaluation import published
-from pine_engine.evaluation.findings import findings
-from pine_engine.evaluation.intervals import Estimate, share
-from pine_engine.evaluation.molecule_tables import TASK, read_molecule_report
-from pine_engine.evaluation.paper_tables import (
+from pine_engine.evaluation.records import Record, RunInfo, Writer
+from pine_engine.evaluation.report import published
+from pine_engine.evaluation.report.findings import findings
+from pine_engine.evaluation.report.molecule_tables import TASK, read_molecule_report
+from pine_engine.evaluation.report.paper_tables import (
     overhead_beside,
     paper_part,
     same_model,
     same_subsets,
     shuffle_and_mean,
 )
-from pine_engine.evaluation.published_subsets import subset_scores
-from pine_engine.evaluation.records import Record, RunInfo, Writer
-from pine_engine.evaluation.report_command import draw, make_report, report_files
-from pine_engine.evaluation.report_parts import report_parts
-from pine_engine.evaluation.results import Measure
+from pine_engine.evaluation.report.parts import report_parts
+from pine_engine.evaluation.report.published_subsets import subset_scores
+from pine_engine.evaluation.report.runs import Run, read_runs, repeat_command, run_labels
+from pine_engine.evaluation.report.tables import Part, Table, estimated, signed, task_label, without_lone_run
 from pine_engine.evaluation.rewardbench import SUBSETS
-from pine_engine.evaluation.runs import Run, read_runs, repeat_command, run_labels
-from pine_engine.evaluation.summary import summarize
-from pine_engine.evaluation.tables import Part, Table, estimated, signed, task_label, without_lone_run
+from pine_engine.evaluation.summary.intervals import Estimate, share
+from pine_engine.evaluation.summary.results import Measure
+from pine_engine.evaluation.summary.summarize import summarize
 from pine_engine.molecules.rows import PROPERTIES
 from tests.records import SWAPS, judged, run_info, sweep, swept
 from tests.viz_reading import HOSTILE, Element, read_html
 from viz.report import Report, ReportPart, ReportTable, escape_markdown, report_markdown, report_page
 
 QA_METHODS = ("vanilla", "nia", "pine")
-STYLES = (Path(cli.__file__).parents[1] / "assets" / "figures.css").read_text(encoding="utf-8")
+STYLES = (Path(cli.__file__).parents[2] / "assets" / "figures.css").read_text(encoding="utf-8")
 
 
 def qa_records() -> Iterator[Record]:

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 from transformers import LlamaForCausalLM
 
-from pine_engine.engine import Engine
-from pine_engine.layout import TokenLayout
-from pine_engine.methods import METHODS
-from pine_engine.reuse import Memory
-from pine_engine.state import Row
+from pine_engine.attention.state import Row
+from pine_engine.engine.engine import Engine
+from pine_engine.engine.prefix_cache import Memory
+from pine_engine.methods.table import METHODS
+from pine_engine.prompts.layout import TokenLayout
 
 LAYOUT = TokenLayout((5, 9, 60), ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35)), (51, 52, 53))
 OTHER_QUESTION = TokenLayout(LAYOUT.prefix, LAYOUT.documents, (61, 62))

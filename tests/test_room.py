@@ -6,8 +6,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pine_engine import room
-from pine_engine.room import free_disk, free_memory, in_words
+from pine_engine.models import resources as room
+from pine_engine.models.resources import free_disk, free_memory, in_words
 
 GIB = 2**30
 

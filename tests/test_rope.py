@@ -16,7 +16,7 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb as rotate_halves
 
 from pine_engine.errors import ModelError
-from pine_engine.rope import Pairing, Rope, from_pairs, possible_ropes
+from pine_engine.network.rope import Pairing, Rope, from_pairs, possible_ropes
 from tests.families import FAMILIES, make
 
 HEAD_DIM = 16

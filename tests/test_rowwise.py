@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pine_engine import rowwise
-from pine_engine.rowwise import IS_ONE_ROW, Callers, RowByRow, elementwise, linear, replace_callers
+from pine_engine.network import rowwise
+from pine_engine.network.rowwise import IS_ONE_ROW, Callers, RowByRow, elementwise, linear, replace_callers
 
 THREADS = (1, 2, 3, 4, 6, 12)
 

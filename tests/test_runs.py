@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pine_engine.engine import Engine
+from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from tests.running import one_run
 from tests.tokenizers import letter_tokenizer

@@ -5,15 +5,15 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from pine_engine.evaluation.judge_tables import scenario_results, subset_results
-from pine_engine.evaluation.published import BOTH, CHANGED, FIRST, SECOND, SHUFFLED
 from pine_engine.evaluation.records import Record
-from pine_engine.evaluation.results import Measure, Scenario
+from pine_engine.evaluation.report.judge_tables import scenario_results, subset_results
+from pine_engine.evaluation.report.published import BOTH, CHANGED, FIRST, SECOND, SHUFFLED
+from pine_engine.evaluation.report.runs import Run
 from pine_engine.evaluation.rewardbench import SUBSETS
-from pine_engine.evaluation.runs import Run
-from pine_engine.evaluation.slots import by_gold_slot
-from pine_engine.evaluation.summary import summarize
-from pine_engine.evaluation.verdicts import Kind
+from pine_engine.evaluation.summary.results import Measure, Scenario
+from pine_engine.evaluation.summary.slots import by_gold_slot
+from pine_engine.evaluation.summary.summarize import summarize
+from pine_engine.evaluation.summary.verdicts import Kind
 from tests.records import SWAPS, judged, run_info, sweep
 
 METHODS = ("vanilla", "pine")

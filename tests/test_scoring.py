@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pine_engine.scoring import (
+from pine_engine.prompts.scoring import (
     best_subspan_em,
     contains_value,
     normalize_answer,

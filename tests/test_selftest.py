@@ -6,11 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from pine_engine import selftest
-from pine_engine.engine import Engine
-from pine_engine.invariance import orders_to_try
-from pine_engine.methods import METHODS
-from pine_engine.selftest import (
+from pine_engine.attention.trace import Trace
+from pine_engine.benchmark.random_models import DEMANDING, load_engine, synthetic_model
+from pine_engine.engine.engine import Engine
+from pine_engine.invariance import selftest
+from pine_engine.invariance.orders import orders_to_try
+from pine_engine.invariance.selftest import (
     check_control,
     check_neighbours,
     check_orders,
@@ -18,8 +19,7 @@ from pine_engine.selftest import (
     prompts,
     without_keys,
 )
-from pine_engine.synthetic import DEMANDING, load_engine, synthetic_model
-from pine_engine.trace import Trace
+from pine_engine.methods.table import METHODS
 
 PROMISING = [method for method in METHODS.values() if method.promises_invariance]
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from app import build_app
 from pine_engine.errors import InputError
-from pine_engine.tasks import TASKS
+from pine_engine.prompts.tasks import TASKS
 from tests.widgets import built
 from viz.page.documents import MAX_DOCUMENTS, Entry
 from viz.page.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form

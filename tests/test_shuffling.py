@@ -10,10 +10,10 @@ import gradio as gr
 import numpy as np
 import pytest
 
-from pine_engine.certificate import read_certificate
-from pine_engine.engine import Engine
-from pine_engine.invariance import ALL_ORDERS_UP_TO, OrderRow, compare_orders
-from pine_engine.methods import METHODS
+from pine_engine.engine.engine import Engine
+from pine_engine.invariance.certificate import read_certificate
+from pine_engine.invariance.orders import ALL_ORDERS_UP_TO, OrderRow, compare_orders
+from pine_engine.methods.table import METHODS
 from tests.tokenizers import letter_tokenizer
 from tests.viz_reading import HOSTILE, assert_harmless, read_html, table_cells
 from tests.widgets import built

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from pine_engine.evaluation.arrangements import arrange, arrangements
 from pine_engine.evaluation.examples import Example
-from pine_engine.evaluation.grid import make_grid
 from pine_engine.evaluation.records import Record
-from pine_engine.evaluation.results import Measure
-from pine_engine.evaluation.slots import BySlot, by_slot, is_alike
-from pine_engine.evaluation.summary import summarize
+from pine_engine.evaluation.summary.grid import make_grid
+from pine_engine.evaluation.summary.results import Measure
+from pine_engine.evaluation.summary.slots import BySlot, by_slot, is_alike
+from pine_engine.evaluation.summary.summarize import summarize
 
 
 def example(index: int, gold: int | None, size: int = 10, task: str = "retrieval_qa") -> Example:

@@ -13,28 +13,28 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from pine_engine.errors import InputError
-from pine_engine.evaluation.examples import Example, read_examples
-from pine_engine.extras import how_to_install
-from pine_engine.prompt import Document
-from pine_engine.sources.math_problems import convert_gsm8k
-from pine_engine.sources.molecule_table import convert_molecules
-from pine_engine.sources.pairs import (
+from pine_engine.data.math_problems import convert_gsm8k
+from pine_engine.data.molecule_table import convert_molecules
+from pine_engine.data.pairs import (
     convert_humanevalpack,
     convert_llmbar,
     convert_mt_bench,
     convert_rewardbench,
 )
-from pine_engine.sources.records import (
+from pine_engine.data.readers import (
     SourceRecord,
     read_csv,
     read_json_lines,
     read_json_list,
     read_parquet,
 )
-from pine_engine.sources.retrieval import convert_key_values, convert_questions
-from pine_engine.sources.rows import Row
-from pine_engine.tasks import TASKS
+from pine_engine.data.retrieval import convert_key_values, convert_questions
+from pine_engine.data.schema import Row
+from pine_engine.errors import InputError
+from pine_engine.evaluation.examples import Example, read_examples
+from pine_engine.extras import how_to_install
+from pine_engine.prompts.prompt import Document
+from pine_engine.prompts.tasks import TASKS
 
 Convert = Callable[[Iterable[SourceRecord]], Iterator[Row]]
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pine_engine
-from pine_engine.methods import METHODS
-from pine_engine.tasks import TASKS
-from pine_engine.wrappers import WRAPPERS
+from pine_engine.debias.table import WRAPPERS
+from pine_engine.methods.table import METHODS
+from pine_engine.prompts.tasks import TASKS
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "docs" / "specification.md").read_text(encoding="utf-8")

@@ -3,8 +3,8 @@
 import pytest
 
 from pine_engine.errors import InputError
-from pine_engine.premises import cut_sentences, split_problem, split_sentences
-from pine_engine.tasks import get_task
+from pine_engine.prompts.math_premises import cut_sentences, split_problem, split_sentences
+from pine_engine.prompts.tasks import get_task
 from tests.viz_reading import HOSTILE, assert_harmless, read_html
 from viz.page.documents import MAX_DOCUMENTS, entries_from
 from viz.page.splitting_panel import (

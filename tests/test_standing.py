@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import LlamaForCausalLM
 
-from pine_engine.engine import Engine
+from pine_engine.engine.engine import Engine
+from pine_engine.engine.events import PrefillProgress
 from pine_engine.errors import InputError
-from pine_engine.events import PrefillProgress
-from pine_engine.layout import TokenLayout
-from pine_engine.methods import METHODS
-from pine_engine.standing import SlotScored, moved_order, order_effects, sweep_document
+from pine_engine.invariance.position_sweep import SlotScored, moved_order, order_effects, sweep_document
+from pine_engine.methods.table import METHODS
+from pine_engine.prompts.layout import TokenLayout
 from tests.tokenizers import letter_tokenizer
 
 LAYOUT = TokenLayout(tuple(range(60, 73)), ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35)), (51, 52, 53))

@@ -20,12 +20,12 @@ from transformers import (
 )
 from transformers.generation.streamers import BaseStreamer
 
-from pine_engine import stock
-from pine_engine.engine import Engine
+from pine_engine.engine import transformers_generate as stock
+from pine_engine.engine.engine import Engine
+from pine_engine.engine.transformers_generate import answering
 from pine_engine.errors import InputError, ModelError
-from pine_engine.layout import TokenLayout
-from pine_engine.methods import METHODS
-from pine_engine.stock import answering
+from pine_engine.methods.table import METHODS
+from pine_engine.prompts.layout import TokenLayout
 from tests.reference import reference_logits
 from tests.tokenizers import letter_tokenizer
 
@@ -230,7 +230,7 @@ def test_a_refused_model_and_one_with_a_forward_of_its_own_are_as_before(
         model.generate(**inputs, max_new_tokens=2)
     assert everything_about(model) == before
     model.config.attn_logit_softcapping = 0.02
-    monkeypatch.setattr("pine_engine.probe.TOLERANCE", {torch.float32: -1.0})
+    monkeypatch.setattr("pine_engine.attention.probe.TOLERANCE", {torch.float32: -1.0})
     with pytest.raises(ModelError), answering(model, LAYOUTS):
         pass
     del model.config.attn_logit_softcapping
@@ -273,7 +273,7 @@ def test_an_engine_is_entered_without_a_proof_and_goes_on_working(
 ) -> None:
     engine = Engine(model, stop_ids=frozenset([END]))
     before = engine.run(LAYOUT, max_new_tokens=4)
-    monkeypatch.delattr("pine_engine.engine.prove")
+    monkeypatch.delattr("pine_engine.engine.engine.prove")
     with answering(engine, [LAYOUT]) as inputs:
         output = model.generate(**inputs, max_new_tokens=4)
         inside = engine.run(LAYOUT, max_new_tokens=4)

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pine_engine.errors import InputError
-from pine_engine.evaluation.intervals import Estimate
-from pine_engine.evaluation.published import (
+from pine_engine.evaluation.records import Record
+from pine_engine.evaluation.report.published import (
     ANY,
     BOTH,
     CHANGED,
@@ -19,12 +19,12 @@ from pine_engine.evaluation.published import (
     SHUFFLED,
     judge_scores,
 )
-from pine_engine.evaluation.published_subsets import subset_scores
-from pine_engine.evaluation.records import Record
-from pine_engine.evaluation.results import ArrangementValue, Measure, MethodSummary
+from pine_engine.evaluation.report.published_subsets import subset_scores
 from pine_engine.evaluation.rewardbench import find_subset
-from pine_engine.evaluation.summary import Summary, TaskSummary, summarize
-from pine_engine.evaluation.verdicts import Kind
+from pine_engine.evaluation.summary.intervals import Estimate
+from pine_engine.evaluation.summary.results import ArrangementValue, Measure, MethodSummary
+from pine_engine.evaluation.summary.summarize import Summary, TaskSummary, summarize
+from pine_engine.evaluation.summary.verdicts import Kind
 from tests.records import SWAPS, judged, sweep, swept
 
 FEW = 200

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from pine_engine.benchmark.random_models import SHAPES, is_synthetic, load_engine, synthetic_model
 from pine_engine.errors import ModelError
-from pine_engine.synthetic import SHAPES, is_synthetic, load_engine, synthetic_model
 
 
 def test_the_same_name_gives_the_same_weights_and_leaves_the_callers_numbers_alone() -> None:

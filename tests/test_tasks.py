@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pine_engine.errors import InputError
-from pine_engine.prompt import Document, Prompt, segment_text
-from pine_engine.tasks import TASKS, document_letter, get_task
+from pine_engine.prompts.prompt import Document, Prompt, segment_text
+from pine_engine.prompts.tasks import TASKS, document_letter, get_task
 from tests.tokenizers import byte_tokenizer
 
 CHATML = byte_tokenizer()

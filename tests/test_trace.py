@@ -8,11 +8,11 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from pine_engine.engine import Engine
+from pine_engine.attention.trace import TokenRange, Trace, TraceRequest
+from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
-from pine_engine.layout import TokenLayout
-from pine_engine.methods import METHODS
-from pine_engine.trace import TokenRange, Trace, TraceRequest
+from pine_engine.methods.table import METHODS
+from pine_engine.prompts.layout import TokenLayout
 from tests.reference import exact_llama, reference_pass
 
 LAYOUT = TokenLayout((5, 9, 60), ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35), (41,)), (51, 52, 53))

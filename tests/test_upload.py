@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pine_engine.errors import InputError
-from pine_engine.prompt import Document
+from pine_engine.prompts.prompt import Document
 from viz.page.documents import MAX_DOCUMENTS, Entry, entries_from
 from viz.page.files import limits_html
 from viz.page.upload import add_documents, added_sentence

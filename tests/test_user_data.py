@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from pypdf import PdfWriter
 from pypdf.generic import DictionaryObject, NameObject, StreamObject
 
-from pine_engine import pdf, user_data
 from pine_engine.errors import InputError
 from pine_engine.extras import how_to_install
-from pine_engine.prompt import Document
-from pine_engine.user_data import read_documents
+from pine_engine.prompts import document_files as user_data
+from pine_engine.prompts import pdf
+from pine_engine.prompts.document_files import read_documents
+from pine_engine.prompts.prompt import Document
 
 Write = Callable[[str, str | bytes], Path]
 

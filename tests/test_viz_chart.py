@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pine_engine.evaluation.method_names import method_mark
-from pine_engine.measured import NUM_MEASURED, MeasuredMethod
-from pine_engine.methods import METHODS
-from pine_engine.wrappers import WRAPPERS
+from pine_engine.debias.measured import NUM_MEASURED, MeasuredMethod
+from pine_engine.debias.table import WRAPPERS
+from pine_engine.evaluation.summary.method_names import method_mark
+from pine_engine.methods.table import METHODS
 from tests.viz_reading import HOSTILE, Element, assert_harmless, read_html
 from viz.chart import (
     SMALLEST_TEXT,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from pine_engine.engine import Engine
+from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from tests.tokenizers import letter_tokenizer
 from tests.viz_reading import HOSTILE, Element, assert_harmless, read_html

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch.nn.utils import prune
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
-from pine_engine.engine import Engine
+from pine_engine.engine.engine import Engine
 from pine_engine.errors import ModelError
-from pine_engine.methods import get_method
-from pine_engine.wiring import hold_frequencies, over_the_same_weights
+from pine_engine.methods.table import get_method
+from pine_engine.network.wiring import hold_frequencies, over_the_same_weights
 from tests.families import FAMILIES, LAYOUT, longrope, make
 
 IDS = torch.tensor([LAYOUT.ids])

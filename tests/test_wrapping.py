@@ -12,10 +12,14 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from pine_engine import batch
-from pine_engine.calibration import content_free_prompts, generate_calibrated
-from pine_engine.debias import Debiased, debias, plan_debias
-from pine_engine.engine import Engine
+from pine_engine.debias.calibration import content_free_prompts, generate_calibrated
+from pine_engine.debias.measured import measured_method
+from pine_engine.debias.permutation import document_orders
+from pine_engine.debias.run import Debiased, debias, plan_debias
+from pine_engine.debias.table import WRAPPERS
+from pine_engine.engine import batch
+from pine_engine.engine.engine import Engine
+from pine_engine.engine.events import PrefillProgress, RunDone
 from pine_engine.errors import Cancelled, InputError
 from pine_engine.evaluation import measure as measuring
 from pine_engine.evaluation import priors as learning
@@ -27,14 +31,10 @@ from pine_engine.evaluation.measure import Measurement, measure
 from pine_engine.evaluation.priors import is_learnt_from, known_priors
 from pine_engine.evaluation.records import Key, Record
 from pine_engine.evaluation.settings import choose
-from pine_engine.events import PrefillProgress, RunDone
-from pine_engine.inputs import LabelledComparison
-from pine_engine.layout import TokenLayout
-from pine_engine.measured import measured_method
-from pine_engine.permutation import document_orders
-from pine_engine.scoring import normalize_answer, parse_verdict
-from pine_engine.tasks import TASKS
-from pine_engine.wrappers import WRAPPERS
+from pine_engine.prompts.inputs import LabelledComparison
+from pine_engine.prompts.layout import TokenLayout
+from pine_engine.prompts.scoring import normalize_answer, parse_verdict
+from pine_engine.prompts.tasks import TASKS
 from tests import measured_rows
 from tests.measured_rows import PAIR, TIMES
 from tests.tokenizers import letter_tokenizer

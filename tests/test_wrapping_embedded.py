@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pine_engine.engine import Engine
+from pine_engine.engine.engine import Engine
 from pine_engine.evaluation.examples import Example, read_examples
 from pine_engine.evaluation.measure import measure
 from pine_engine.evaluation.records import Key, Record
-from pine_engine.inputs import DocumentInput
+from pine_engine.prompts.inputs import DocumentInput
 from viz.page.data_sets import FOLDER
 
 pytestmark = [pytest.mark.embedded, pytest.mark.timeout(600)]

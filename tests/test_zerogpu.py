@@ -12,7 +12,7 @@ import pytest
 from gradio_client import Client
 from gradio_client.exceptions import AppError
 
-from pine_engine.engine import Engine
+from pine_engine.engine.engine import Engine
 from pine_engine.evaluation.examples import Example
 from tests.serving import ServedApp, served_app
 from tests.tokenizers import letter_tokenizer

@@ -6,8 +6,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from pine_engine.layout import TokenLayout
-from pine_engine.plan import MASKED
+from pine_engine.methods.plan import MASKED
+from pine_engine.prompts.layout import TokenLayout
 
 FILE = Path(__file__).parent / "golden" / "worked_matrices.txt"
 

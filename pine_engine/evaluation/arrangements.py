@@ -14,9 +14,9 @@ from itertools import permutations
 
 from pine_engine.errors import InputError
 from pine_engine.evaluation.examples import Example, check_some
-from pine_engine.inputs import Comparison
-from pine_engine.standing import moved_order
-from pine_engine.tasks import Task, document_letter, get_task
+from pine_engine.invariance.position_sweep import moved_order
+from pine_engine.prompts.inputs import Comparison
+from pine_engine.prompts.tasks import Task, document_letter, get_task
 
 AS_IS = "as-is"
 

@@ -8,11 +8,9 @@ from typing import Any
 
 import torch
 
-from pine_engine.calibration import calibrate
-from pine_engine.evaluation.arrangements import Arrangement
-from pine_engine.evaluation.examples import Example
-from pine_engine.measured import MeasuredMethod
-from pine_engine.permutation import (
+from pine_engine.debias.calibration import calibrate
+from pine_engine.debias.measured import MeasuredMethod
+from pine_engine.debias.permutation import (
     TIE,
     OptionRun,
     average,
@@ -22,7 +20,9 @@ from pine_engine.permutation import (
     pride_prior,
     softmax,
 )
-from pine_engine.tasks import Task, get_task
+from pine_engine.evaluation.arrangements import Arrangement
+from pine_engine.evaluation.examples import Example
+from pine_engine.prompts.tasks import Task, get_task
 
 Prior = tuple[float, ...]
 """How likely each of a task's choices is whatever it stands for, in sum 1."""

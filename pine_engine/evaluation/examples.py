@@ -10,10 +10,10 @@ from typing import Annotated, Any
 from pydantic import Field
 from pydantic_core import PydanticSerializationError
 
-from pine_engine.csv_table import check_columns, read_table
 from pine_engine.errors import InputError
-from pine_engine.inputs import DataRow, DocumentInput, each_line
-from pine_engine.tasks import TASKS, get_task
+from pine_engine.prompts.csv_table import check_columns, read_table
+from pine_engine.prompts.inputs import DataRow, DocumentInput, each_line
+from pine_engine.prompts.tasks import TASKS, get_task
 
 
 class Example(DataRow):

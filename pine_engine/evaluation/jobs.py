@@ -10,20 +10,20 @@ from collections.abc import Container, Hashable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from pine_engine.calibration import num_continued
-from pine_engine.debias import content_free
-from pine_engine.engine import Engine
+from pine_engine.debias.calibration import num_continued
+from pine_engine.debias.measured import MeasuredMethod
+from pine_engine.debias.run import content_free
+from pine_engine.debias.table import Steps
+from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.evaluation.arrangements import Arrangement, Places, arrange, expand, in_slots
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.records import Key, Record
 from pine_engine.evaluation.rewardbench import find_subset
 from pine_engine.evaluation.settings import Settings, visited_orders
-from pine_engine.layout import TokenLayout
-from pine_engine.measured import MeasuredMethod
-from pine_engine.methods import Method
-from pine_engine.tasks import get_task
-from pine_engine.wrappers import Steps
+from pine_engine.methods.table import Method
+from pine_engine.prompts.layout import TokenLayout
+from pine_engine.prompts.tasks import get_task
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,9 +10,13 @@ from typing import Any
 
 import torch
 
-from pine_engine.batch import BATCH_ROWS, Failed, ReadPrompt, Written, write_answers
-from pine_engine.calibration import calibrated_prompt
-from pine_engine.engine import Engine
+from pine_engine.attention.state import Row
+from pine_engine.debias.calibration import calibrated_prompt
+from pine_engine.debias.measured import MeasuredMethod
+from pine_engine.engine.batch import BATCH_ROWS, Failed, ReadPrompt, Written, write_answers
+from pine_engine.engine.engine import Engine
+from pine_engine.engine.events import Event, PrefillProgress
+from pine_engine.engine.streaming import in_thread, stop_if
 from pine_engine.errors import InputError, ModelError
 from pine_engine.evaluation.arrangements import AS_IS
 from pine_engine.evaluation.combining import Prior, Said, combine
@@ -22,12 +26,8 @@ from pine_engine.evaluation.priors import Priors
 from pine_engine.evaluation.reading import Reader, Reading
 from pine_engine.evaluation.records import Key, Record
 from pine_engine.evaluation.settings import Settings, choose
-from pine_engine.events import Event, PrefillProgress
-from pine_engine.measured import MeasuredMethod
-from pine_engine.methods import Method
-from pine_engine.state import Row
-from pine_engine.streaming import in_thread, stop_if
-from pine_engine.tasks import get_task
+from pine_engine.methods.table import Method
+from pine_engine.prompts.tasks import get_task
 
 Emit = Callable[[Event | Record], None]
 

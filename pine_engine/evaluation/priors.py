@@ -8,11 +8,11 @@ which process measures which, nor where a run was killed.
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from pine_engine.debias.measured import MeasuredMethod
+from pine_engine.debias.permutation import PRIOR_FRACTION, mean_prior
 from pine_engine.evaluation.combining import Prior
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.records import Record
-from pine_engine.measured import MeasuredMethod
-from pine_engine.permutation import PRIOR_FRACTION, mean_prior
 
 SEED = 0
 """Of the hash."""

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from pine_engine.engine import Engine
+from pine_engine.attention.state import Row
+from pine_engine.engine.engine import Engine
+from pine_engine.engine.run import wait_for
 from pine_engine.evaluation.jobs import Job
-from pine_engine.layout import TokenLayout
-from pine_engine.methods import METHODS, Method
-from pine_engine.run import wait_for
-from pine_engine.state import Row
+from pine_engine.methods.table import METHODS, Method
+from pine_engine.prompts.layout import TokenLayout
 
 OnLayer = Callable[[Method, int], None]
 """Called at the start of each layer, with the method that reads; what it raises ends the reading."""

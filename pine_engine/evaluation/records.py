@@ -9,11 +9,11 @@ from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from pine_engine.certificate import Platform
 from pine_engine.errors import InputError, WriteError
 from pine_engine.evaluation.arrangements import expand
 from pine_engine.evaluation.file_lock import lock
-from pine_engine.inputs import parse_json, read_text
+from pine_engine.invariance.certificate import Platform
+from pine_engine.prompts.inputs import parse_json, read_text
 
 RUN_FILE = "run.json"
 FORMAT: Final = "pine-explorer evaluation"

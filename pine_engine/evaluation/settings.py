@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 
-from pine_engine.certificate import platform_of
-from pine_engine.engine import Engine
+from pine_engine.debias.measured import MeasuredMethod, measured_methods
+from pine_engine.debias.permutation import Order, document_orders
+from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.evaluation.arrangements import AS_IS, check_arrangements
 from pine_engine.evaluation.examples import Example, check_some
 from pine_engine.evaluation.records import RunInfo
-from pine_engine.measured import MeasuredMethod, measured_methods
-from pine_engine.permutation import Order, document_orders
-from pine_engine.tasks import get_task
+from pine_engine.invariance.certificate import platform_of
+from pine_engine.prompts.tasks import get_task
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from typing import Annotated
 from pydantic import Field
 
 from pine_engine.errors import InputError
-from pine_engine.inputs import DataRow, read_lines
 from pine_engine.molecules.chemistry import canonical_smiles
+from pine_engine.prompts.inputs import DataRow, read_lines
 
 PROPERTIES: dict[str, str] = {
     "alpha": "Bohr³",

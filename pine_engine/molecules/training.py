@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from pine_engine.errors import InputError
-from pine_engine.molecules.lessons import Batch, Lessons, exam
 from pine_engine.molecules.rows import Molecule
 from pine_engine.molecules.tokenizer import build_tokenizer
+from pine_engine.molecules.training_batches import Batch, Lessons, exam
 
 CHECKPOINT = "checkpoint.pt"
 MAX_CONTEXT = 256

@@ -41,7 +41,7 @@ def main() -> int:
 def _throw(folder: Path, inputs: int, seed: int, chosen: str) -> dict[str, Any]:
     from hypothesis.configuration import set_hypothesis_home_dir
 
-    from pine_engine.embedded import find_embedded_gguf, prepare_embedded
+    from pine_engine.models.embedded import find_embedded_gguf, prepare_embedded
     from tests.fuzz.kinds import KINDS
     from tests.fuzz.outcomes import Tally
     from tests.fuzz.served import Doors, served_page, tiny_engine

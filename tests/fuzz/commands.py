@@ -45,7 +45,7 @@ OPTIONS = ("--methods", "--max-new-tokens", "--dtype", "--labels", "--seed", "--
 
 def throw_commands(doors: Doors, count: int, seed: int, tally: Tally) -> None:
     """Verbs with files: every third file is any, and every fourth call has one option more."""
-    from pine_engine import cli
+    from pine_engine.cli import main as cli
 
     each = -(-count // len(VERBS))
     throws = [
@@ -95,7 +95,7 @@ def _run_verb(main: Callable[[], None], doors: Doors, arguments: list[str]) -> t
 @contextmanager
 def _stand_ins(doors: Doors) -> Iterator[None]:
     """The tiny model in place of any other, without loading it anew for each input."""
-    from pine_engine import terminal
+    from pine_engine.console import terminal
 
     load = terminal.load
     terminal.load = lambda *_, **__: doors.engine

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from pine_engine.methods import METHODS
-from pine_engine.tasks import TASKS
+from pine_engine.methods.table import METHODS
+from pine_engine.prompts.tasks import TASKS
 
 Drawn = TypeVar("Drawn")
 

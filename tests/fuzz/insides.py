@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from pine_engine.tasks import TASKS
+from pine_engine.prompts.tasks import TASKS
 from tests.fuzz import corpus
 from tests.fuzz.outcomes import FailureError, Tally, check_html
 from tests.fuzz.served import Doors
@@ -18,7 +18,7 @@ from tests.fuzz.served import Doors
 
 
 def _tokenizers() -> list[tuple[str, Any]]:
-    from pine_engine.embedded import find_embedded_gguf, prepare_embedded
+    from pine_engine.models.embedded import find_embedded_gguf, prepare_embedded
     from tests.tokenizers import byte_tokenizer, letter_tokenizer, sentencepiece_tokenizer
 
     control = [name for name in corpus.CONTROL if len(name) > 1]  # the others stand for blanks and bytes
@@ -38,8 +38,8 @@ def _tokenizers() -> list[tuple[str, Any]]:
 
 def throw_texts(doors: Doors, count: int, seed: int, tally: Tally) -> None:
     """Texts in all parts of a prompt, with tokenizers of several kinds: no control token may come of them."""
-    from pine_engine.layout import tokenize
-    from pine_engine.prompt import build_prompt
+    from pine_engine.prompts.layout import tokenize
+    from pine_engine.prompts.prompt import build_prompt
 
     def control_in(tokenizer: Any, text: str) -> Counter[int]:
         prompt = build_prompt(tokenizer, prefix=text, documents=[text, f"a{text}"], suffix=text, system=text)
@@ -135,8 +135,8 @@ def throw_links(doors: Doors, count: int, seed: int, tally: Tally) -> None:
 
 def throw_files(doors: Doors, count: int, seed: int, tally: Tally) -> None:
     """Files as documents, as rows to measure, as sessions, and as sources of data sets."""
-    from pine_engine.sources.records import read_csv, read_json_lines, read_json_list
-    from pine_engine.user_data import read_documents
+    from pine_engine.data.readers import read_csv, read_json_lines, read_json_list
+    from pine_engine.prompts.document_files import read_documents
     from viz.page.data_sets import read_set
     from viz.page.documents import MAX_DOCUMENTS, entries_from
     from viz.page.limited_process import Limits

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 from hypothesis import strategies as st
 
-from pine_engine.methods import METHODS
+from pine_engine.methods.table import METHODS
 from tests.fuzz import corpus
 from tests.fuzz.outcomes import FailureError, Tally
 from tests.fuzz.served import EVENTS_AT_ONCE, Doors, check_sentence

@@ -13,7 +13,7 @@ import httpx
 from tests.fuzz.outcomes import PATIENCE_S, FailureError, check_updates
 
 if TYPE_CHECKING:
-    from pine_engine.engine import Engine
+    from pine_engine.engine.engine import Engine
 
 EVENTS_AT_ONCE = 4
 
@@ -23,7 +23,7 @@ def tiny_engine() -> "Engine":
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    from pine_engine.engine import Engine
+    from pine_engine.engine.engine import Engine
     from tests.tokenizers import byte_tokenizer
 
     tokenizer = byte_tokenizer()

@@ -8,8 +8,8 @@ from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from pine_engine.engine import Engine
-from pine_engine.events import (
+from pine_engine.engine.engine import Engine
+from pine_engine.engine.events import (
     AnswerDone,
     Event,
     PrefillDone,
@@ -18,7 +18,7 @@ from pine_engine.events import (
     RunResult,
     TokenDecoded,
 )
-from pine_engine.methods import METHODS
+from pine_engine.methods.table import METHODS
 from viz.answers import AnswerCard
 from viz.change import AnswerTokens
 from viz.page.cards import waiting_cards

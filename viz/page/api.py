@@ -18,7 +18,7 @@ from gradio.events import api
 from pydantic import ValidationError, validate_call
 
 from pine_engine.errors import InputError
-from pine_engine.methods import get_methods
+from pine_engine.methods.table import get_methods
 from viz.page.data_sets import DataSet, read_brought
 from viz.page.documents import entries_from
 from viz.page.failures import explain, first_problem
@@ -34,9 +34,9 @@ from viz.page.source import Sources
 from viz.page.speed import Work
 
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
-    from pine_engine.engine import Engine
+    from pine_engine.engine.engine import Engine
+    from pine_engine.engine.events import RunResult
     from pine_engine.evaluation.records import Record
-    from pine_engine.events import RunResult
     from viz.page.measuring import Asked
 
 TASK = "retrieval_qa"
@@ -204,13 +204,13 @@ def _form(
 
 
 def _compare(engine: "Engine", form: Form, settings: HostSettings) -> Generator[Told, None, None]:
-    from pine_engine.report import compare_report  # imports torch, which is there by now
+    from pine_engine.console.json_reports import compare_report  # imports torch, which is there by now
 
     return _answers(engine, form, settings, compare_report)
 
 
 def _trace(engine: "Engine", form: Form, settings: HostSettings) -> Generator[Told, None, None]:
-    from pine_engine.report import trace_report  # imports torch, as above
+    from pine_engine.console.json_reports import trace_report  # imports torch, as above
 
     return _answers(engine, form, settings, trace_report, trace=True)
 
@@ -223,7 +223,7 @@ def _answers(
     *,
     trace: bool = False,
 ) -> Generator[Told, None, None]:
-    from pine_engine.events import RunDone  # imports torch, as above
+    from pine_engine.engine.events import RunDone  # imports torch, as above
     from viz.page.metering import Meter
 
     layout = form_layout(form, engine, settings)
@@ -242,8 +242,8 @@ def _answers(
 def _shuffle(
     engine: "Engine", form: Form, count: int, seed: int, settings: HostSettings
 ) -> Generator[Told, None, None]:
-    from pine_engine.invariance import OrderRow, compare_orders, summarize  # import torch, as above
-    from pine_engine.report import verify_report
+    from pine_engine.console.json_reports import verify_report
+    from pine_engine.invariance.orders import OrderRow, compare_orders, summarize  # import torch, as above
     from viz.page.metering import Meter
     from viz.page.shuffling import orders_for
 
@@ -290,7 +290,7 @@ def _measure(
 
 
 def _measured(model: str, dtype: str, records: "Sequence[Record]") -> dict[str, Any]:
-    from pine_engine.evaluation.summary import summarize  # imports torch, as above
+    from pine_engine.evaluation.summary.summarize import summarize  # imports torch, as above
 
     return {
         "model": model,

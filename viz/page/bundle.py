@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pine_engine.certificate import FILE_NAME, REPEAT_COMMAND, installed_version
-from pine_engine.methods import METHODS
-from pine_engine.report import traced
+from pine_engine.console.json_reports import traced
+from pine_engine.invariance.certificate import FILE_NAME, REPEAT_COMMAND, installed_version
+from pine_engine.methods.table import METHODS
 from viz.identity import document_letter
 from viz.page.answering import FinishedRun
 from viz.page.documents import entries_from

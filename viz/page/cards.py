@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pine_engine.methods import METHODS
-from pine_engine.tasks import Task, get_task
+from pine_engine.methods.table import METHODS
+from pine_engine.prompts.tasks import Task, get_task
 from viz.answers import AnswerCard, Reading, answer_grid
 from viz.page.drawings import draw_finding
 from viz.page.failures import notice

@@ -5,7 +5,7 @@ from typing import Any
 
 import gradio as gr
 
-from pine_engine.tasks import get_task
+from pine_engine.prompts.tasks import get_task
 from viz.page.cards import Shown, accepted_answers, shown_html
 from viz.page.documents import Entries, entries_from, nothing_removed, read, rename, write
 from viz.page.examples import Example

@@ -18,7 +18,7 @@ from viz.page.standing_panel import StandingPanel, compared_methods
 from viz.page.workspace import Workspace
 
 if TYPE_CHECKING:  # imports torch, which would keep the page waiting
-    from pine_engine.engine import Engine
+    from pine_engine.engine.engine import Engine
     from viz.page.library import Choice
 
 

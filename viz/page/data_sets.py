@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from pine_engine.debias.measured import MeasuredMethod
 from pine_engine.errors import InputError
 from pine_engine.evaluation.examples import Example, read_examples
-from pine_engine.measured import MeasuredMethod
-from pine_engine.tasks import TASKS, Task, get_task
+from pine_engine.prompts.tasks import TASKS, Task, get_task
 from viz.page.reading_files import FileReader
 from viz.page.theme import ASSETS
 

@@ -15,7 +15,7 @@ import gradio as gr
 from markupsafe import Markup
 
 from pine_engine.errors import PineError
-from pine_engine.tasks import Nouns, get_task
+from pine_engine.prompts.tasks import Nouns, get_task
 from viz.identity import badge, document_letter
 from viz.page.files import build_files_button, limits_html
 from viz.page.running import STATE_EVENT

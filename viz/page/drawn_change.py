@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from pine_engine.methods import METHODS
+from pine_engine.methods.table import METHODS
 from viz.change import AnswerTokens
 from viz.change_answers import answers_picture
 from viz.change_bars import carriers_picture, difference_picture

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pine_engine.methods import METHODS
-from pine_engine.trace import Trace
+from pine_engine.attention.trace import Trace
+from pine_engine.methods.table import METHODS
 from viz.heads import head_strip
 from viz.identity import DECODED, PREFIX, SUFFIX, Segment
 from viz.importance import (

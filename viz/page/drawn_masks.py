@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pine_engine.methods import METHODS, DividedKind
+from pine_engine.methods.table import METHODS, DividedKind
 from viz.identity import Role, prompt_segments
 from viz.masks import SegmentMask, mask_picture, mask_states
 from viz.page.answering import FinishedRun

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pine_engine.methods import METHODS
-from pine_engine.plan import AttentionPlan
-from pine_engine.trace import Trace
+from pine_engine.attention.trace import Trace
+from pine_engine.methods.plan import AttentionPlan
+from pine_engine.methods.table import METHODS
 from viz.head_orders import distinct_orders, order_numbers, order_strip
 from viz.identity import DECODED, PREFIX, SUFFIX, Segment, document_segment
 from viz.importance import most_decisive

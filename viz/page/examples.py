@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, field_validator
 
-from pine_engine.tasks import get_task
+from pine_engine.prompts.tasks import get_task
 from viz.page.documents import MAX_DOCUMENTS
 
 EXAMPLES_FILE = Path(__file__).parents[2] / "assets" / "examples.json"

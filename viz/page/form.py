@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pine_engine.errors import InputError
-from pine_engine.layout import TokenLayout
-from pine_engine.methods import METHODS
-from pine_engine.prompt import Document, Prompt
-from pine_engine.tasks import Task, get_task
+from pine_engine.methods.table import METHODS
+from pine_engine.prompts.layout import TokenLayout
+from pine_engine.prompts.prompt import Document, Prompt
+from pine_engine.prompts.tasks import Task, get_task
 from viz.identity import document_letter
 from viz.page.documents import Entries, Entry, read
 from viz.page.host_settings import DEFAULTS, HostSettings
@@ -16,7 +16,7 @@ from viz.page.limits import check_form, check_prompt
 from viz.page.words import capital
 
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
-    from pine_engine.engine import Engine
+    from pine_engine.engine.engine import Engine
 
 MIN_NEW_TOKENS = 8
 MAX_NEW_TOKENS = 256

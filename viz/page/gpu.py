@@ -25,7 +25,7 @@ from viz.page.failures import explain
 from viz.page.speed import Speed, Work, in_words
 
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
-    from pine_engine.engine import Engine
+    from pine_engine.engine.engine import Engine
 
 View = TypeVar("View")
 

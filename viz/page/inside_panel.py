@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 from markupsafe import Markup
 
-from pine_engine.methods import METHODS
+from pine_engine.methods.table import METHODS
 from viz.glossary import term
 from viz.markup import empty_panel
 from viz.page.running import PRIVATE_EVENT

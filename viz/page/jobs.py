@@ -15,7 +15,7 @@ from viz.page.source import Sources
 from viz.page.speed import Work
 
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
-    from pine_engine.engine import Engine
+    from pine_engine.engine.engine import Engine
     from viz.page.library import Choice
 
 Updates = dict[Any, Any]

@@ -10,7 +10,7 @@ from itertools import zip_longest
 
 from markupsafe import Markup
 
-from pine_engine.methods import METHODS
+from pine_engine.methods.table import METHODS
 from viz.change import AnswerTokens
 from viz.glossary import term
 from viz.identity import Segment, document_letter

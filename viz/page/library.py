@@ -12,15 +12,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pine_engine.available import LoadableModel, describe
-from pine_engine.embedded import Progress
 from pine_engine.errors import InputError, ModelError
-from pine_engine.models import Dtype, fetch, known_dtype
-from pine_engine.room import free_memory, in_words, release_memory
+from pine_engine.models.embedded import Progress
+from pine_engine.models.listing import LoadableModel, describe
+from pine_engine.models.load import Dtype, fetch, known_dtype
+from pine_engine.models.resources import free_memory, in_words, release_memory
 from viz.page.source import EngineSource, Status
 
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
-    from pine_engine.engine import Engine
+    from pine_engine.engine.engine import Engine
 
 WAIT_S = 0.5
 """Seconds after which a load that waits for another one hears whether it was given up."""
@@ -28,7 +28,7 @@ WAIT_S = 0.5
 
 @dataclass(frozen=True)
 class Choice:
-    """A model and its precision. name: what `pine_engine.models.load` takes, or how it is shown."""
+    """A model and its precision. name: what `pine_engine.models.load.load` takes, or how it is shown."""
 
     name: str
     dtype: Dtype = "float32"
@@ -53,7 +53,8 @@ class Library:
 
     host, main: what the page was started with. load: makes an engine. device: where, in torch's names.
     allowed: what visitors may choose beside the host's model; None for any. describe, fetch and free: see
-    pine_engine.available, .models and .room. Of the paths that the host named, visitors see the last part.
+    listing, load and resources of pine_engine.models. Of the paths that the host named, visitors see the last
+    part.
     """
 
     def __init__(

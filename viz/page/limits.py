@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from pine_engine.errors import InputError
-from pine_engine.layout import TokenLayout
+from pine_engine.prompts.layout import TokenLayout
 from viz.identity import document_letter
 from viz.page.host_settings import HostSettings
 from viz.page.read_only import check_shipped

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 
 from pine_engine.errors import Cancelled, InputError
-from pine_engine.methods import METHODS
+from pine_engine.methods.table import METHODS
 from viz.markup import empty_panel, render
 from viz.measured import measured_tables
 from viz.page.data_sets import (
@@ -34,7 +34,7 @@ from viz.page.source import Sources
 from viz.page.speed import Work
 
 if TYPE_CHECKING:  # these import torch, which would keep the page waiting
-    from pine_engine.engine import Engine
+    from pine_engine.engine.engine import Engine
     from viz.page.library import Choice
     from viz.page.measured_files import MeasuredFiles
     from viz.page.measuring import Asked, Measured, MeasureView

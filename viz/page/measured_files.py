@@ -6,8 +6,8 @@ Imports torch, like measuring.py.
 from dataclasses import dataclass
 from pathlib import Path
 
-from pine_engine.evaluation.report_command import draw, report_files
-from pine_engine.evaluation.report_parts import report_parts
+from pine_engine.cli.report import draw, report_files
+from pine_engine.evaluation.report.parts import report_parts
 from viz.page.measuring import Measured
 from viz.page.private_folder import remove_folder
 

@@ -10,19 +10,19 @@ from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
-from pine_engine.engine import Engine
+from pine_engine.engine.engine import Engine
+from pine_engine.engine.events import Event
+from pine_engine.engine.streaming import in_thread
 from pine_engine.errors import InputError
 from pine_engine.evaluation.examples import Example
-from pine_engine.evaluation.findings import findings
-from pine_engine.evaluation.intervals import FEWEST
 from pine_engine.evaluation.jobs import planned_keys
 from pine_engine.evaluation.measure import Measurement
 from pine_engine.evaluation.records import Key, Record, RunInfo
-from pine_engine.evaluation.runs import Run, run_labels
+from pine_engine.evaluation.report.findings import findings
+from pine_engine.evaluation.report.runs import Run, run_labels
 from pine_engine.evaluation.settings import Settings, choose, most_visited
-from pine_engine.evaluation.summary import summarize
-from pine_engine.events import Event
-from pine_engine.streaming import in_thread
+from pine_engine.evaluation.summary.intervals import FEWEST
+from pine_engine.evaluation.summary.summarize import summarize
 from viz.measured import in_short, measured_tables, slot_picture
 from viz.page.answering import progress_sentence
 from viz.page.data_sets import DataSet

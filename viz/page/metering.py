@@ -3,7 +3,7 @@
 Imports the engine and with it torch, like answering.py.
 """
 
-from pine_engine.events import Event, PrefillDone, RunResult, TokenDecoded
+from pine_engine.engine.events import Event, PrefillDone, RunResult, TokenDecoded
 from viz.page.speed import Work
 
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import gradio as gr
 
-from pine_engine.measured import MeasuredMethod
-from pine_engine.methods import METHODS, get_methods
-from pine_engine.wrappers import WRAPPERS
+from pine_engine.debias.measured import MeasuredMethod
+from pine_engine.debias.table import WRAPPERS
+from pine_engine.methods.table import METHODS, get_methods
 
 DEFAULT_METHODS = [row.name for row in get_methods()]
 OFFERED = {row.name: row.label for row in METHODS.values() if row.role != "variant"}

@@ -6,7 +6,7 @@ from typing import Any
 
 import gradio as gr
 
-from pine_engine.available import BYTES
+from pine_engine.models.listing import BYTES
 from viz.page.failures import explain, notice
 from viz.page.jobs import JobBar, Updates, build_bar, build_buttons
 from viz.page.library import WAIT_S, Choice, Library

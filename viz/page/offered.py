@@ -1,9 +1,9 @@
 """Which models the picker offers, and what it says of each."""
 
-from pine_engine.available import BYTES, LoadableModel, list_models
 from pine_engine.errors import PineError
-from pine_engine.evaluation.paper_models import PAPER_MODELS, PaperModel
-from pine_engine.room import in_words
+from pine_engine.evaluation.report.paper_models import PAPER_MODELS, PaperModel
+from pine_engine.models.listing import BYTES, LoadableModel, list_models
+from pine_engine.models.resources import in_words
 from viz.model_facts import ModelFacts, Need, model_facts
 from viz.page.library import Choice, Library
 

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Sequence
 
-from pine_engine.methods import METHODS
-from pine_engine.tasks import Nouns
+from pine_engine.methods.table import METHODS
+from pine_engine.prompts.tasks import Nouns
 from viz.page.documents import DOCUMENTS
 
 ALL_ORDERS_UP_TO = 4

@@ -5,11 +5,11 @@ Imports the engine and with it torch, like answering.py.
 
 from collections.abc import Sequence
 
-from pine_engine.engine import Engine
+from pine_engine.engine.engine import Engine
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.jobs import plan_example
 from pine_engine.evaluation.settings import Settings
-from pine_engine.tasks import get_task
+from pine_engine.prompts.tasks import get_task
 from viz.page.form import Form, form_layout
 from viz.page.host_settings import DEFAULTS, HostSettings
 from viz.page.orders import with_controls

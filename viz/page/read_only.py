@@ -7,7 +7,7 @@ import gradio as gr
 
 from pine_engine.errors import InputError
 from pine_engine.evaluation.examples import Example as Row
-from pine_engine.tasks import get_task
+from pine_engine.prompts.tasks import get_task
 from viz.page.data_sets import OWN, built_in_choices, read_built_in
 from viz.page.examples import Example, load_examples
 from viz.page.guarded import GuardedBlocks

@@ -6,9 +6,9 @@ Nothing is computed by the model. Imports torch through the plan.
 import numpy as np
 from numpy.typing import NDArray
 
-from pine_engine.methods import METHODS
-from pine_engine.plan import AttentionPlan, build_plan
-from pine_engine.trace import Trace
+from pine_engine.attention.trace import Trace
+from pine_engine.methods.plan import AttentionPlan, build_plan
+from pine_engine.methods.table import METHODS
 from viz.identity import DECODED, PREFIX, SUFFIX, Segment, document_segment, legend
 from viz.importance import most_decisive, spread
 from viz.page.answering import FinishedRun

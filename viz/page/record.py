@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pine_engine.engine import Engine
-from pine_engine.invariance import orders_to_try
-from pine_engine.tasks import get_task
+from pine_engine.engine.engine import Engine
+from pine_engine.invariance.orders import orders_to_try
+from pine_engine.prompts.tasks import get_task
 from viz.page.answering import FinishedRun, answer
 from viz.page.documents import entries_from
 from viz.page.examples import Example, load_examples

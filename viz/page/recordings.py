@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pine_engine.events import Answer, RunResult
-from pine_engine.layout import TokenLayout
-from pine_engine.trace import Alternative, TokenRange, TokenWeights, Trace
+from pine_engine.attention.trace import Alternative, TokenRange, TokenWeights, Trace
+from pine_engine.engine.events import Answer, RunResult
+from pine_engine.prompts.layout import TokenLayout
 from viz.change import AnswerTokens
 from viz.identity import Segment
 from viz.page.answering import FinishedRun

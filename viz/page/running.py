@@ -12,7 +12,7 @@ from viz.page.runs import Run, Runs
 from viz.page.source import EngineSource
 
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
-    from pine_engine.engine import Engine
+    from pine_engine.engine.engine import Engine
 
 View = TypeVar("View")
 

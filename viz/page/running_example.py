@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pine_engine.layout import TokenLayout
-from pine_engine.methods import METHODS, Method
-from pine_engine.plan import AttentionPlan, build_plan, position_matrix, starts_from_ranking
+from pine_engine.methods.plan import AttentionPlan, build_plan, position_matrix, starts_from_ranking
+from pine_engine.methods.table import METHODS, Method
+from pine_engine.prompts.layout import TokenLayout
 from viz.identity import DECODED, PREFIX, Segment, document_segment
 from viz.markup import render
 from viz.masks import SegmentMask, mask_picture, mask_states

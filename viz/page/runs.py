@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from pine_engine.debias.measured import find_measured
 from pine_engine.errors import Cancelled, PineError
-from pine_engine.measured import find_measured
 from viz.page.memory import give_back_memory
 from viz.page.speed import Speed, Work
 
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
-    from pine_engine.engine import Engine
+    from pine_engine.engine.engine import Engine
 
 log = logging.getLogger("pine_explorer.runs")
 

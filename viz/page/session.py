@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
 
 from pine_engine.errors import InputError
-from pine_engine.tasks import get_task
+from pine_engine.prompts.tasks import get_task
 from viz.page.documents import MAX_DOCUMENTS, Entries, Entry
 from viz.page.failures import first_problem
 from viz.page.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form

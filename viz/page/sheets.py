@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from pine_engine.certificate import ASPECTS, FILE_NAME, Certificate
-from pine_engine.inputs import Comparison, DocumentInput
-from pine_engine.methods import METHODS
+from pine_engine.invariance.certificate import ASPECTS, FILE_NAME, Certificate
+from pine_engine.methods.table import METHODS
+from pine_engine.prompts.inputs import Comparison, DocumentInput
 from viz.certificate import CertifiedMethod, Sheet, certificate_page
 from viz.page.form import Form
 from viz.page.private_folder import remove_folder

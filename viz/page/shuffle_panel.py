@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
-from pine_engine.tasks import Nouns, get_task
+from pine_engine.prompts.tasks import Nouns, get_task
 from viz.markup import empty_panel
 from viz.page.disk import Disk
 from viz.page.documents import DOCUMENTS
@@ -23,7 +23,7 @@ from viz.page.workspace import Workspace, show
 from viz.shuffle import shuffle_table
 
 if TYPE_CHECKING:  # imports torch, which would keep the page waiting
-    from pine_engine.engine import Engine
+    from pine_engine.engine.engine import Engine
     from viz.page.sheets import Files
     from viz.page.shuffling import Outcome, ShuffleView
 

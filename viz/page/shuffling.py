@@ -8,11 +8,11 @@ from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from pine_engine.certificate import Certificate, certify, logits_sha256
-from pine_engine.engine import Engine
-from pine_engine.events import RunResult
-from pine_engine.invariance import OrderCell, OrderRow, compare_orders, orders_to_try
-from pine_engine.methods import METHODS, get_methods
+from pine_engine.engine.engine import Engine
+from pine_engine.engine.events import RunResult
+from pine_engine.invariance.certificate import Certificate, certify, logits_sha256
+from pine_engine.invariance.orders import OrderCell, OrderRow, compare_orders, orders_to_try
+from pine_engine.methods.table import METHODS, get_methods
 from viz.identity import document_letter
 from viz.page.answering import REDRAW_S, FinishedRun, finish_run, progress_sentence
 from viz.page.form import Form, form_layout

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from pine_engine.errors import Cancelled, PineError
-from pine_engine.tasks import get_task
+from pine_engine.prompts.tasks import get_task
 from viz.page.line import Line
 from viz.page.runs import Runs
 
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
-    from pine_engine.engine import Engine
+    from pine_engine.engine.engine import Engine
     from viz.page.library import Choice, Library
 
 log = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ class EngineSource:
         return self._engine
 
     def report(self, part: float, words: str) -> None:
-        """Takes how far the loading is. Raises Cancelled if it was given up; see pine_engine.models.load."""
+        """Takes how far the loading is. Raises Cancelled if it was given up; see models.load."""
         if self._given_up:
             raise Cancelled("the loading was given up")
         self._step = words

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 
 from pine_engine.errors import InputError
-from pine_engine.premises import Premises, cut_sentences, split_problem, split_sentences
-from pine_engine.tasks import get_task
+from pine_engine.prompts.math_premises import Premises, cut_sentences, split_problem, split_sentences
+from pine_engine.prompts.tasks import get_task
 from viz.markup import render
 from viz.page.documents import MAX_DOCUMENTS, Entries, entries_from, read, write
 from viz.page.failures import explain, notice

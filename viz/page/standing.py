@@ -8,11 +8,11 @@ from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from pine_engine.engine import Engine
+from pine_engine.engine.engine import Engine
+from pine_engine.engine.events import RunDone
 from pine_engine.errors import InputError
-from pine_engine.events import RunDone
-from pine_engine.methods import METHODS, get_methods
-from pine_engine.standing import SlotScored, order_effects, sweep_document
+from pine_engine.invariance.position_sweep import SlotScored, order_effects, sweep_document
+from pine_engine.methods.table import METHODS, get_methods
 from viz.identity import document_letter
 from viz.page.answering import REDRAW_S, progress_sentence
 from viz.page.form import Form, form_layout

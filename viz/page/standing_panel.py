@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
-from pine_engine.methods import METHODS
-from pine_engine.tasks import Nouns, get_task
+from pine_engine.methods.table import METHODS
+from pine_engine.prompts.tasks import Nouns, get_task
 from viz.identity import document_letter
 from viz.markup import empty_panel
 from viz.page.documents import DOCUMENTS
@@ -24,7 +24,7 @@ from viz.page.words import capital
 from viz.page.workspace import Workspace
 
 if TYPE_CHECKING:  # imports torch, which would keep the page waiting
-    from pine_engine.engine import Engine
+    from pine_engine.engine.engine import Engine
     from viz.page.standing import StandingView
 
 ALWAYS_COMPARED = ("vanilla", "nia")

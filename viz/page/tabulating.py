@@ -5,15 +5,15 @@ from statistics import fmean
 
 import numpy as np
 
-from pine_engine.evaluation.grid import make_grid
-from pine_engine.evaluation.method_names import method_label, method_mark, promises_invariance
+from pine_engine.debias.measured import measured_method
 from pine_engine.evaluation.records import Key, Record
-from pine_engine.evaluation.slots import BySlot, by_slot, is_alike
-from pine_engine.evaluation.summary import KINDS, Summary
-from pine_engine.evaluation.tables import scale
-from pine_engine.evaluation.verdicts import Kind, differ, is_read, number
-from pine_engine.measured import measured_method
-from pine_engine.tasks import get_task
+from pine_engine.evaluation.report.tables import scale
+from pine_engine.evaluation.summary.grid import make_grid
+from pine_engine.evaluation.summary.method_names import method_label, method_mark, promises_invariance
+from pine_engine.evaluation.summary.slots import BySlot, by_slot, is_alike
+from pine_engine.evaluation.summary.summarize import KINDS, Summary
+from pine_engine.evaluation.summary.verdicts import Kind, differ, is_read, number
+from pine_engine.prompts.tasks import get_task
 from viz.chart import Across, Series
 from viz.measured import MeasuredRow, MeasuredTable, SlotCurve
 

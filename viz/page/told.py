@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pine_engine.events import RunResult
+from pine_engine.engine.events import RunResult
 from viz.change import AnswerTokens
 from viz.identity import document_segment
 

@@ -8,9 +8,9 @@ from typing import Any
 import gradio as gr
 
 from pine_engine.errors import Cancelled, InputError
-from pine_engine.prompt import Document
-from pine_engine.tasks import get_task
-from pine_engine.user_data import read_documents
+from pine_engine.prompts.document_files import read_documents
+from pine_engine.prompts.prompt import Document
+from pine_engine.prompts.tasks import get_task
 from viz.page.documents import MAX_DOCUMENTS, Editor, Entries, Entry, read, without_empty, write
 from viz.page.failures import explain, notice
 from viz.page.form import check_size

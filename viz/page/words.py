@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pine_engine.tasks import Nouns
+from pine_engine.prompts.tasks import Nouns
 
 
 def capital(text: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
-from pine_engine.tasks import TASKS, get_task
+from pine_engine.prompts.tasks import TASKS, get_task
 from viz.answers import AnswerCard
 from viz.page.cards import Shown, accepted_answers, shown_html, stopped_cards, waiting_cards
 from viz.page.documents import Editor, build_editor, entries_from, wire_editor
@@ -27,7 +27,7 @@ from viz.page.upload import wire_upload
 from viz.page.words import documents_heading, question_words
 
 if TYPE_CHECKING:  # imports torch, which would keep the page waiting
-    from pine_engine.engine import Engine
+    from pine_engine.engine.engine import Engine
     from viz.page.answering import RunView
 
 DEFAULT_LENGTH = 48

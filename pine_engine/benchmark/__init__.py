@@ -1,0 +1,1 @@
+"""Seconds and bytes: how fast the engine is on this machine, and where the time goes."""

@@ -1,0 +1,122 @@
+"""Models of a known shape with random weights, for measuring and checking where no real model is at hand."""
+
+from typing import TYPE_CHECKING, Any, cast
+
+from pine_engine.engine.engine import Engine
+from pine_engine.errors import ModelError
+from pine_engine.models.embedded import Progress
+from pine_engine.models.load import check_device, known_dtype
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+MARK = "random:"
+"""How the name of such a model starts."""
+
+TINY = {
+    "vocab_size": 97,
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 8192,
+    # Ten times the usual spread: with 0.02 attention is flat, and positions would hardly matter.
+    "initializer_range": 0.2,
+}
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "tiny": TINY,
+    "experts": {
+        **TINY,
+        "model_type": "mixtral",
+        "hidden_size": 512,
+        "intermediate_size": 512,
+        "num_local_experts": 4,
+    },
+    "wide-gelu": {**TINY, "model_type": "starcoder2", "intermediate_size": 2048},
+    "narrow-keys": {
+        **TINY,
+        "hidden_size": 576,
+        "intermediate_size": 1536,
+        "num_attention_heads": 9,
+        "num_key_value_heads": 3,
+    },
+    "odd-widths": {**TINY, "model_type": "gemma2", "intermediate_size": 203, "head_dim": 24},
+    "one-head": {
+        **TINY,
+        "intermediate_size": 203,
+        "head_dim": 40,
+        "num_attention_heads": 1,
+        "num_key_value_heads": 1,
+    },
+    "llama-8b": {
+        "vocab_size": 128256,
+        "hidden_size": 4096,
+        "intermediate_size": 14336,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "max_position_embeddings": 8192,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 500_000.0},
+    },
+}
+"""Configurations of Llama if they name no other model_type; llama-8b is that of Meta-Llama-3-8B."""
+
+DEMANDING = {
+    "experts": "a mixture of experts",
+    "wide-gelu": "a wide GELU",
+    "narrow-keys": "few keys for many queries",
+    "odd-widths": "odd widths",
+    "one-head": "one head",
+}
+"""Shapes in which sums or functions of torch have been seen to know their row: what is special, in words."""
+
+
+def is_synthetic(name: str | None) -> bool:
+    """True for the name of such a model, known or not."""
+    return name is not None and name.startswith(MARK)
+
+
+def load_engine(
+    name: str | None = None,
+    *,
+    dtype: str = "float32",
+    device: str = "cpu",
+    progress: Progress | None = None,
+) -> Engine:
+    """An engine with the model called `name`, which here may also be `random:` and a shape of SHAPES.
+
+    progress: see models/load.py. Raises ModelError if it cannot be found, made, loaded or is not supported.
+    """
+    if name is not None and is_synthetic(name):
+        return Engine(synthetic_model(name, dtype=dtype, device=device), name=name)
+    return Engine.load(name, dtype=dtype, device=device, progress=progress)
+
+
+def synthetic_model(name: str, *, dtype: str, device: str) -> "PreTrainedModel":
+    """A model with random weights made on the device, in eval mode; it has no tokenizer.
+
+    The same name, dtype and device give the same weights; the caller's random numbers are left alone.
+    Raises ModelError for an unknown shape or dtype, or a device that cannot be used.
+    """
+    shape = name.removeprefix(MARK)
+    if shape not in SHAPES:
+        known = ", ".join(MARK + known for known in SHAPES)
+        raise ModelError(f"there is no model {name!r} with random weights; choose from: {known}")
+    if device == "auto":
+        raise ModelError("a model with random weights is made on one device; name one, such as cuda")
+    weights_dtype = known_dtype(dtype)
+    check_device(device)
+
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    target = torch.device(device)
+    forked = [target] if target.type == "cuda" else []
+    config = AutoConfig.for_model(**{"model_type": "llama", **SHAPES[shape]})
+    with torch.random.fork_rng(devices=forked), target:
+        torch.manual_seed(0)
+        model = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, weights_dtype))
+    model.eval().requires_grad_(False)
+    return cast("PreTrainedModel", model)

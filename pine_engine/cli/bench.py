@@ -1,0 +1,74 @@
+"""The verb `bench`: times, ratios and memory against the stock model, or where the time goes."""
+
+from typing import Annotated
+
+import typer
+
+from pine_engine.benchmark.profiling import profile_method
+from pine_engine.benchmark.speed import Sweep, Workload, num_steps, run_benchmark, sweep_over
+from pine_engine.console import terminal
+from pine_engine.console.json_reports import bench_rows, profile_report, profile_rows
+from pine_engine.console.options import (
+    AnyModelName,
+    AsJson,
+    Device,
+    Dtype,
+    Methods,
+    method_names,
+    whole_numbers,
+)
+from pine_engine.errors import InputError
+from pine_engine.methods.table import METHODS
+
+
+def bench(
+    documents: Annotated[int, typer.Option(help="Number of documents.", min=1)] = 2,
+    document_tokens: Annotated[int, typer.Option(help="Length of each document in tokens.", min=1)] = 200,
+    new_tokens: Annotated[int, typer.Option(help="Tokens decoded.", min=2)] = 32,
+    methods: Methods = None,
+    repeats: Annotated[int, typer.Option(help="Counted rounds.", min=1)] = 3,
+    sweep: Annotated[
+        Sweep | None,
+        typer.Option(
+            help="Measure at several sizes: tokens (more documents of the same length) or documents "
+            "(more and shorter ones, with as many tokens together)."
+        ),
+    ] = None,
+    sizes: Annotated[str | None, typer.Option(help="Sizes of the sweep, separated by commas.")] = None,
+    trace: Annotated[bool, typer.Option("--trace", help="Also with the trace on, for its ratio.")] = False,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Show where the time of each method goes instead.")
+    ] = False,
+    model: AnyModelName = None,
+    dtype: Dtype = "float32",
+    device: Device = "cpu",
+    as_json: AsJson = False,
+) -> None:
+    """Time every method against the stock model, in turns on the same tokens."""
+    names = method_names(methods)
+    work = Workload(model, dtype, device, documents, document_tokens, new_tokens)
+    if sizes is not None and sweep is None:
+        raise InputError("--sizes belong to a sweep; give --sweep tokens or --sweep documents")
+    wanted = None if sizes is None else whole_numbers(sizes, "sizes")
+    works = sweep_over(work, sweep, wanted) if sweep else [work]
+    engine = terminal.load(model, dtype, device)
+    layouts = [work.layout_for(engine) for work in works]
+    if profile:
+        with terminal.progress(len(works) * len(names)) as advance:
+            shares = []
+            for layout in layouts:
+                by_method = {}
+                for name in names:
+                    advance(f"{layout.num_tokens} tokens: {name}")
+                    by_method[name] = profile_method(engine, layout, METHODS[name], new_tokens)
+                shares.append((layout, by_method))
+        report = profile_report(engine, shares)
+        terminal.print_report(report, as_json, profile_rows(report))
+        return
+    with terminal.progress(len(works) * num_steps(names, repeats, trace=trace)) as advance:
+        points = [
+            run_benchmark(engine, work, layout, names, repeats, advance, trace=trace)
+            for work, layout in zip(works, layouts, strict=True)
+        ]
+    rows = [row for point in points for row in bench_rows(point, sizes=sweep is not None)]
+    terminal.print_report({"sweep": sweep, "points": points} if sweep else points[0], as_json, rows)

@@ -1,0 +1,277 @@
+"""The verb `evaluate`: measures a data set under several methods and orders, and goes on where it stopped."""
+
+import hashlib
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from accelerate import PartialState
+
+from pine_engine.console import terminal
+from pine_engine.console.options import AsJson, Device, Dtype, MeasuredNames, ModelName, measured_names
+from pine_engine.engine.engine import Engine
+from pine_engine.engine.events import Event
+from pine_engine.engine.streaming import stop_if
+from pine_engine.errors import Cancelled, InputError, WriteError
+from pine_engine.evaluation import processes
+from pine_engine.evaluation.arrangements import AS_IS, ORDERS
+from pine_engine.evaluation.examples import Example, read_examples
+from pine_engine.evaluation.jobs import planned_keys
+from pine_engine.evaluation.measure import Measurement
+from pine_engine.evaluation.priors import known_priors
+from pine_engine.evaluation.records import Record, RunInfo, Writer, open_records, open_run, read_records
+from pine_engine.evaluation.report.tables import TOO_FEW, UNREAD
+from pine_engine.evaluation.settings import Settings, choose
+from pine_engine.evaluation.summary.intervals import Estimate
+from pine_engine.evaluation.summary.results import Measure, MethodSummary
+from pine_engine.evaluation.summary.summarize import Summary, summarize
+
+UNFINISHED = 1
+"""Exit status when records are missing."""
+
+BAD_INPUT = 2
+
+STOPPED = 130
+
+KINDS = ("generate", "logprob")
+
+
+def evaluate(
+    data: Annotated[Path, typer.Argument(help="JSONL or CSV, one example a line.")],
+    out: Annotated[Path, typer.Option(help="Folder for the records; a run that was stopped goes on there.")],
+    task: Annotated[str | None, typer.Option(help="What the rows are asked as; else what they say.")] = None,
+    methods: MeasuredNames = None,
+    orders: Annotated[str, typer.Option(help=f"Separated by commas, of: {', '.join(ORDERS)}.")] = AS_IS,
+    limit: Annotated[int | None, typer.Option(help="How many rows; all if not given.", min=1)] = None,
+    sample: Annotated[
+        int | None, typer.Option(help="Seed to draw the rows with; the first ones if not given.")
+    ] = None,
+    measure: Annotated[
+        str,
+        typer.Option(
+            help="generate: answers are written and scored; logprob: how likely given ones are; or both."
+        ),
+    ] = ",".join(KINDS),
+    max_new_tokens: Annotated[
+        int | None, typer.Option(help="Longest answer, in tokens; the task's own if not given.", min=1)
+    ] = None,
+    recompute: Annotated[
+        bool, typer.Option("--recompute", help="Also compute what cannot depend on the order, to compare.")
+    ] = False,
+    model: ModelName = None,
+    dtype: Dtype = "float32",
+    device: Device = "cpu",
+    as_json: AsJson = False,
+) -> None:
+    """Measure a data set: every example, method and order is a record; what is there is not done again."""
+    state = processes.join(device)
+    terminal.stderr.quiet = not state.is_main_process
+    try:
+        examples = _read(data, task, limit, sample)
+        asked = _listed(measure)
+        if unknown := sorted(set(asked) - set(KINDS)):
+            raise InputError(f"unknown measure {unknown[0]!r}; choose from: {', '.join(KINDS)}")
+        settings = choose(
+            examples,
+            methods=measured_names(methods),
+            arrangements=_listed(orders),
+            generate="generate" in asked,
+            logprobs="logprob" in asked,
+            max_new_tokens=max_new_tokens,
+            recompute=recompute,
+        )
+        engine = terminal.load(model, dtype, processes.own_device(device, state), reads_text=True)
+        about = settings.run_info(
+            engine, task=examples[0].task, data=data.name, data_sha256=_sha256(data), sample=sample
+        )
+        info = open_run(out, about)
+        began = time.perf_counter()
+        try:
+            with processes.ended_in_order() as stopped:
+                _measure(engine, examples, settings, out, state, stopped)
+                everyone = processes.all_arrive(state)
+                stop_if(stopped)
+        except (Cancelled, KeyboardInterrupt):
+            if state.is_main_process:
+                _say_stopped(out, examples, settings)
+            raise typer.Exit(STOPPED) from None
+        except WriteError as error:
+            terminal.stderr.quiet = False  # the others do not know why this one ends
+            _say_unwritten(out, examples, settings, error)
+            raise typer.Exit(UNFINISHED) from None
+        if state.is_main_process:
+            seconds = time.perf_counter() - began
+            _conclude(out, info, examples, settings, seconds=seconds, everyone=everyone, as_json=as_json)
+    except InputError:
+        if state.is_local_main_process:
+            raise
+        raise typer.Exit(BAD_INPUT) from None  # one of its kind has said why
+
+
+def _listed(names: str) -> list[str]:
+    return [name.strip() for name in names.split(",") if name.strip()]
+
+
+def _read(data: Path, task: str | None, limit: int | None, sample: int | None) -> list[Example]:
+    examples = read_examples(data, limit, sample)
+    if task is not None:
+        return [example.asked_as(task) for example in examples]
+    tasks = dict.fromkeys(example.task for example in examples)
+    if len(tasks) > 1:
+        raise InputError(f"{data} has rows of {' and '.join(tasks)}; give --task, or a file for each")
+    return examples
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def _measure(
+    engine: Engine,
+    examples: Sequence[Example],
+    settings: Settings,
+    out: Path,
+    state: PartialState,
+    stopped: threading.Event,
+) -> None:
+    """Measures this process's examples, and appends their records to its file.
+
+    Raises InputError in each process of the run if another run writes in the folder.
+    """
+    own = processes.own_share(examples, state)
+    planned = planned_keys(own, settings.methods, settings.arrangements)
+    with _open_alone(out, state) as writer:
+        found = read_records(out)
+        done = {record.key for record in found}
+        with terminal.progress(len(planned), len(planned.keys() & done)) as advance:
+
+            def keep(item: Event | Record) -> None:
+                if isinstance(item, Record):
+                    writer.append(item)
+                    advance(f"{item.example}: {item.method}, {item.arrangement}")
+
+            Measurement(engine, own, settings, done, examples, known_priors(found)).work(keep, stopped)
+
+
+@contextmanager
+def _open_alone(out: Path, state: PartialState) -> Iterator[Writer]:
+    """This process's file, if no process of the run finds that another run writes in the folder."""
+    with ExitStack() as opened:
+        reason = None
+        try:
+            writer = opened.enter_context(open_records(out, state.process_index, state.num_processes))
+        except InputError as error:
+            reason = str(error)
+        if reason := processes.first_reason(reason):
+            raise InputError(reason)
+        if not writer.is_locked:
+            _say(f"{out} is on a file system without locks; start no second run in it while this one writes")
+        yield writer
+
+
+def _found(out: Path, examples: Sequence[Example], settings: Settings) -> tuple[list[Record], int]:
+    """The records of these examples that are there, and how many are not; the folder may hold others."""
+    planned = planned_keys(examples, settings.methods, settings.arrangements)
+    records = [record for record in read_records(out) if record.key in planned]
+    return records, len(planned) - len(records)
+
+
+def _say_stopped(out: Path, examples: Sequence[Example], settings: Settings) -> None:
+    _say(f"stopped: {_kept(out, examples, settings)}; the same command goes on from there")
+
+
+def _say_unwritten(out: Path, examples: Sequence[Example], settings: Settings, error: WriteError) -> None:
+    kept = _kept(out, examples, settings)
+    _say(f"{error}; {kept}, and the same command goes on from there once it can be written again")
+
+
+def _kept(out: Path, examples: Sequence[Example], settings: Settings) -> str:
+    records, missing = _found(out, examples, settings)
+    return f"{len(records)} of {len(records) + missing} records are in {out}"
+
+
+def _conclude(
+    out: Path,
+    info: RunInfo,
+    examples: Sequence[Example],
+    settings: Settings,
+    *,
+    seconds: float,
+    everyone: bool,
+    as_json: bool,
+) -> None:
+    """Prints the summary, and says what is not in it; exits with 1 if something is missing."""
+    records, missing = _found(out, examples, settings)
+    errors = [record for record in records if record.error]
+    summary, reason = None, None
+    try:
+        summary = summarize(records)
+    except InputError as error:
+        reason = str(error)
+    report = {
+        "folder": str(out),
+        "run": info.model_dump(mode="json"),
+        "records": len(records),
+        "computed": sum(record.computed for record in records),
+        "errors": len(errors),
+        "missing": missing,
+        "wall_s": seconds,
+        "seconds": sum(record.seconds for record in records),
+        "summary": summary.model_dump(mode="json") if summary else None,
+    }
+    if summary or as_json:
+        terminal.print_report(report, as_json, _rows(summary) if summary else [])
+    if errors:
+        _say(f"{len(errors)} of {len(records)} records have an error, such as: {errors[0].error}")
+    if missing:
+        why = "" if everyone else " because a process died"
+        _say(f"{missing} records are missing{why}; run the same command again to make them")
+    if reason:
+        _say(reason)
+    if missing or reason:
+        raise typer.Exit(UNFINISHED)
+
+
+def _rows(summary: Summary) -> list[dict[str, Any]]:
+    return [
+        _row(method, measure)
+        for task in summary.tasks
+        for method in task.methods
+        for measure in method.measures
+    ]
+
+
+def _row(method: MethodSummary, measure: Measure) -> dict[str, Any]:
+    """One line of the table: what a method scores over all orders, and in its worst and best one."""
+    means = {arrangement.name: arrangement.value.mean for arrangement in measure.arrangements}
+    row: dict[str, Any] = {
+        "method": method.method,
+        "measure": measure.kind,
+        "n": measure.mean.n,
+        "mean [95 %]": _interval(measure.mean) if measure.is_read else UNREAD,
+    }
+    if measure.unread is not None and measure.unread.mean:
+        row["unread"] = measure.unread.mean
+    if len(means) > 1:
+        row |= {
+            "worst": f"{means[measure.worst]:.3f} {measure.worst}" if measure.is_read else None,
+            "best": f"{means[measure.best]:.3f} {measure.best}" if measure.is_read else None,
+            "changes": measure.changed and measure.changed.mean,
+        }
+    return row | {"s": method.cost.seconds and method.cost.seconds.mean}
+
+
+def _interval(estimate: Estimate) -> str:
+    if estimate.interval is None:
+        return f"{estimate.mean:.3f} [{TOO_FEW}]"
+    low, high = estimate.interval
+    return f"{estimate.mean:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def _say(sentence: str) -> None:
+    terminal.stderr.print(sentence, soft_wrap=True, markup=False, highlight=False)

@@ -1,0 +1,109 @@
+"""The verb `paper`: the paper's comparisons over public sets, with their report; goes on where it stopped."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from accelerate import PartialState
+
+from pine_engine.cli.evaluate import UNFINISHED, evaluate
+from pine_engine.cli.report import make_report
+from pine_engine.console import terminal
+from pine_engine.console.options import Device, Dtype, ModelName
+from pine_engine.errors import InputError
+from pine_engine.given import Table
+
+REPORT = "report"
+"""The folder of the report, in that of the runs."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """What the paper measures of a public set.
+
+    name: the set's, as `data` calls it. methods, orders: as `evaluate` takes them.
+    """
+
+    name: str
+    methods: str
+    orders: str
+
+
+_METHODS = "vanilla,nia,pcw,sp,pine,pine_input_order,pine_reversed"
+_AROUND_VANILLA = "permutation_full,pride,calibration_labels"
+_TEN = "gold-at:0,gold-at:4,gold-at:9,shuffled:1"
+_TWENTY = "gold-at:0,gold-at:4,gold-at:9,gold-at:14,gold-at:19,shuffled:1"
+_LETTERS = "judge,as-is,segments-swapped,labels-swapped"
+
+STUDIES = Table(
+    "set",
+    (
+        *(
+            Study(name, f"{_METHODS},{_AROUND_VANILLA}", _LETTERS)
+            for name in ("rewardbench", "llmbar", "mt-bench", "humanevalpack")
+        ),
+        Study("gsm8k", _METHODS, "as-is,reversed,shuffled:1"),
+        Study("lost-in-the-middle-10", _METHODS, _TEN),
+        Study("lost-in-the-middle-20", _METHODS, _TWENTY),
+        Study("key-value-75", _METHODS, "gold-at:0,gold-at:24,gold-at:49,gold-at:74,shuffled:1"),
+    ),
+)
+
+
+def paper(
+    out: Annotated[Path, typer.Option(help="Folder for a run of each set, and for their report.")],
+    sets: Annotated[
+        list[str] | None,
+        typer.Argument(help=f"Of: {', '.join(STUDIES)}; all if none is given.", metavar="SET..."),
+    ] = None,
+    data: Annotated[Path, typer.Option(help="The folder to which `data` has brought the sets.")] = Path(
+        "data"
+    ),
+    limit: Annotated[int | None, typer.Option(help="Rows of each set; all if not given.", min=1)] = None,
+    sample: Annotated[
+        int | None, typer.Option(help="Seed to draw the rows with; the first ones if not given.")
+    ] = None,
+    max_new_tokens: Annotated[
+        int | None, typer.Option(help="Longest answer, in tokens; the task's own if not given.", min=1)
+    ] = None,
+    model: ModelName = None,
+    dtype: Dtype = "float32",
+    device: Device = "cpu",
+) -> None:
+    """Measure what the paper measures, in its orders, beside its permutation and calibration; then report.
+
+    A set of which records are missing at the end is left out of the report, and the exit status is 1.
+    """
+    studies = [STUDIES[name] for name in dict.fromkeys(sets or STUDIES)]
+    if missing := [study.name for study in studies if not (data / f"{study.name}.jsonl").is_file()]:
+        commands = " && ".join(f"python -m pine_engine data {name} --out {data}" for name in missing)
+        raise InputError(
+            f"{data} has no {', no '.join(f'{name}.jsonl' for name in missing)}; bring them first: {commands}"
+        )
+    unfinished = []
+    for study in studies:
+        terminal.stderr.print(f"{study.name}, to {out / study.name}", highlight=False, soft_wrap=True)
+        try:
+            evaluate(
+                data / f"{study.name}.jsonl",
+                out / study.name,
+                methods=study.methods,
+                orders=study.orders,
+                limit=limit,
+                sample=sample,
+                max_new_tokens=max_new_tokens,
+                model=model,
+                dtype=dtype,
+                device=device,
+            )
+        except typer.Exit as ended:
+            if ended.exit_code != UNFINISHED:
+                raise
+            unfinished.append(study.name)
+    finished = [out / study.name for study in studies if study.name not in unfinished]
+    if finished and PartialState().is_main_process:
+        make_report(out / REPORT, finished)
+    if unfinished:
+        terminal.stderr.print(f"not in the report: {', '.join(unfinished)}; see above why", soft_wrap=True)
+        raise typer.Exit(UNFINISHED)

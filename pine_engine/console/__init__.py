@@ -1,0 +1,1 @@
+"""What the verbs of the command line share: options, tables, progress, and JSON."""

@@ -1,0 +1,134 @@
+"""What the command line shows: results on stdout, progress and complaints on stderr."""
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+from pine_engine.benchmark.random_models import is_synthetic, load_engine
+from pine_engine.engine.engine import Engine
+from pine_engine.errors import ModelError
+
+PACE_S = 600.0
+"""Seconds over which the pace is told; one step may take a minute."""
+
+stderr = Console(stderr=True)
+stdout = Console()
+
+
+def load(model: str | None, dtype: str, device: str, *, reads_text: bool = False) -> Engine:
+    """The engine; a bar shows that it loads, and how far the embedded model is unpacked at its first use.
+
+    reads_text: it must have a tokenizer. Raises ModelError if a model with random weights is asked to read
+    text, and what load_engine raises.
+    """
+    if reads_text and is_synthetic(model):
+        raise ModelError(
+            f"{model} has random weights and no tokenizer, so it cannot read text; it is for `bench` and "
+            "`verify --self-test`: give a real model here"
+        )
+    with _bar() as bar:
+        task = bar.add_task("loading the model", total=None)
+
+        def show(done: float, words: str) -> None:
+            bar.update(task, completed=done, total=1.0, description=words)
+
+        engine = load_engine(model, dtype=dtype, device=device, progress=show)
+    if engine.caveat:
+        stderr.print(engine.caveat, soft_wrap=True, markup=False, highlight=False)
+    return engine
+
+
+@contextmanager
+def progress(total: int, done: int = 0) -> Iterator[Callable[[str], None]]:
+    """A progress bar on a terminal; what it yields moves it on by one and shows a few words.
+
+    done: how much of it was done before. The time left is told from the pace so far.
+    """
+    with _bar(MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("left,")) as bar:
+        task = bar.add_task("", total=total, completed=done)
+        yield lambda words: bar.update(task, advance=1, description=words)
+
+
+@contextmanager
+def transfer() -> Iterator[Callable[[str, int, int | None], None]]:
+    """A bar of bytes; what it yields shows what is brought, how much of it is here, and of how much."""
+    with _bar(DownloadColumn(), TransferSpeedColumn()) as bar:
+        tasks: dict[str, TaskID] = {}
+
+        def show(words: str, done: int, total: int | None) -> None:
+            task = tasks.get(words)
+            if task is None:
+                task = tasks[words] = bar.add_task(words, total=total)
+            bar.update(task, completed=done, total=total)
+
+        yield show
+
+
+def print_report(report: dict[str, Any], as_json: bool, rows: list[dict[str, Any]]) -> None:
+    """The report as one line of JSON, or the rows as a table with the columns that any of them has.
+
+    JSON knows no NaN and no infinity; they are null there.
+    """
+    if as_json:
+        print(json.dumps(_numbers_of_json(report), allow_nan=False))
+        return
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    table = Table()
+    for name in columns:
+        table.add_column(name, overflow="fold")  # a long word goes on in the next line, and loses nothing
+    for row in rows:
+        # Text: brackets in a model's answer are no colours.
+        table.add_row(*(Text(_cell(row.get(name))) for name in columns))
+    stdout.print(table)
+
+
+def _numbers_of_json(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _numbers_of_json(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_numbers_of_json(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _bar(*columns: ProgressColumn) -> Progress:
+    # Away from a terminal it would leave an empty line beside the one that says what is wrong.
+    return Progress(
+        SpinnerColumn(),
+        BarColumn(),
+        *columns,
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+        speed_estimate_period=PACE_S,
+        console=stderr,
+        transient=True,
+        disable=not stderr.is_terminal,
+    )
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return str(value)

@@ -1,0 +1,1 @@
+"""Wrappers around any method: permutation, PriDe and contextual calibration."""

@@ -1,0 +1,295 @@
+"""A wrapper over whole comparisons: planned and checked without a model, then run."""
+
+import dataclasses
+import re
+from collections import Counter
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pine_engine.debias.calibration import (
+    CONTENT_FREE,
+    CalibratedLabels,
+    calibrate_labels,
+    content_free_prompts,
+    generate_calibrated,
+)
+from pine_engine.debias.permutation import (
+    MAX_ORDERS,
+    TIE,
+    AnswerRun,
+    OptionResult,
+    OptionRun,
+    Order,
+    Orderable,
+    PrideResult,
+    VoteResult,
+    document_orders,
+    most_probable,
+    permute_answers,
+    permute_options,
+    pride,
+    pride_samples,
+)
+from pine_engine.debias.table import WRAPPERS, Wrapper, get_wrapper
+from pine_engine.engine.engine import Engine
+from pine_engine.engine.events import Event, RunDone
+from pine_engine.errors import InputError
+from pine_engine.methods.table import get_method
+from pine_engine.prompts.inputs import Comparison, DocumentInput, LabelledComparison
+from pine_engine.prompts.prompt import Prompt
+
+
+@dataclass(frozen=True)
+class DebiasPlan:
+    """What is run: comparisons under one wrapper, and the orders of each, none where they stay in order.
+
+    max_new_tokens: of generated answers, 0 where none is.
+    """
+
+    wrapper: Wrapper
+    base: str
+    comparisons: tuple[LabelledComparison, ...]
+    orders: tuple[tuple[Order, ...], ...]
+    majority: bool
+    max_new_tokens: int
+    seed: int
+
+    @property
+    def num_prompts(self) -> int:
+        """How many prompts are read in all."""
+        count = len(self.comparisons)
+        if self.wrapper.orders is None:
+            return count * (1 + len(CONTENT_FREE))
+        in_all_orders = pride_samples(count, seed=self.seed) if self.wrapper.has_prior else range(count)
+        return sum(len(own) if index in in_all_orders else 1 for index, own in enumerate(self.orders))
+
+
+@dataclass(frozen=True)
+class Debiased:
+    """One comparison's answer.
+
+    answer: a label, where documents are permuted the one that the chosen document had as it was given;
+        "tie", or "" if no answer named a label; or the generated text.
+    scores: of each label: its probability, its votes, or its calibrated score; none for generated text.
+    base_answers: how many runs of the base method alone gave which answer; none for generated text.
+    """
+
+    answer: str
+    scores: dict[str, float]
+    base_answers: dict[str, int]
+
+
+def plan_debias(
+    comparisons: Sequence[LabelledComparison],
+    *,
+    wrapper: str,
+    base: str = "vanilla",
+    majority: bool = False,
+    max_new_tokens: int = 64,
+    samples: int = 10,
+    seed: int = 0,
+    max_orders: int = MAX_ORDERS,
+) -> DebiasPlan:
+    """Says what is run, or why it cannot be.
+
+    majority: documents are voted for by generated answers, not averaged by the next token's probabilities.
+    samples, seed, max_orders: see document_orders; the seed also chooses what PriDe learns from.
+    Raises InputError for an unknown wrapper or method, no comparison, labels that do not fit, and too many
+    orders.
+    """
+    row = get_wrapper(wrapper)
+    get_method(base)
+    if not comparisons:
+        raise InputError("there is nothing to answer; give at least one comparison")
+    if majority and not row.votes:
+        names = [other.name for other in WRAPPERS.values() if other.votes]
+        raise InputError(f"{wrapper} takes no majority of answers; choose from: {', '.join(names)}")
+    _check_labels(row, comparisons)
+    kind = row.orders
+    orders = [
+        document_orders(len(one.documents), kind, samples=samples, seed=seed, max_orders=max_orders)
+        if kind
+        else []
+        for one in comparisons
+    ]
+    return DebiasPlan(
+        wrapper=row,
+        base=base,
+        comparisons=tuple(comparisons),
+        orders=tuple(map(tuple, orders)),
+        majority=majority,
+        max_new_tokens=max_new_tokens if majority or row.calibrated in ("first", "every") else 0,
+        seed=seed,
+    )
+
+
+def _check_labels(wrapper: Wrapper, comparisons: Sequence[LabelledComparison]) -> None:
+    for comparison in comparisons:
+        labels, documents = len(comparison.labels), len(comparison.documents)
+        if not labels and (wrapper.orders or wrapper.calibrated == "labels"):
+            raise InputError(
+                f"{wrapper.name} needs the labels that the model may answer; give some, such as A and B"
+            )
+        if wrapper.orders and labels != documents:
+            raise InputError(
+                f"there are {labels} labels for {documents} documents; give one label per document"
+            )
+    if wrapper.has_prior and len({tuple(comparison.labels) for comparison in comparisons}) > 1:
+        raise InputError(
+            f"{wrapper.name} learns about labels, which differ here; give the same labels throughout"
+        )
+
+
+def debias(
+    engine: Engine, plan: DebiasPlan
+) -> Generator[Event | OptionRun | AnswerRun | Debiased, None, None]:
+    """Runs the plan; yields events as the wrapped functions do, and a Debiased for each comparison in turn.
+
+    Closing the generator stops the computing. Raises InputError for labels of several tokens and, before
+    anything is run, for comparisons of which no prompt can be made or whose prompt does not fit.
+    """
+    for comparison in plan.comparisons:
+        engine.check_length(comparison.tokenize(engine), plan.max_new_tokens)
+    if plan.wrapper.has_prior:
+        yield from _debias_by_prior(engine, plan)
+        return
+    for comparison, orders in zip(plan.comparisons, plan.orders, strict=True):
+        for event in _run(engine, plan, comparison, orders):
+            yield _conclude(event, comparison.labels) or event
+
+
+def content_free(engine: Engine, comparison: Comparison) -> list[Prompt]:
+    """The prompts of a comparison without the content of its documents; their titles stay.
+
+    Raises InputError as content_free_prompts does.
+    """
+    titles = ["" if isinstance(given, str) else given.title for given in comparison.documents]
+
+    def build(contents: list[str]) -> Prompt:
+        documents = [
+            DocumentInput(text=text, title=title) for text, title in zip(contents, titles, strict=True)
+        ]
+        return comparison.model_copy(update={"documents": documents}).prompt(engine)
+
+    return content_free_prompts(build, len(titles))
+
+
+def named_label(text: str, labels: Sequence[str]) -> int | None:
+    """Index of the label that an answer names, None if it names none.
+
+    The first label that occurs as [[label]] (specification 9.1); where none does, the label that is the
+    whole answer or opens it, followed by one of . : , ) or the end of the line.
+    """
+    for index, label in enumerate(labels):
+        if f"[[{label}]]" in text:
+            return index
+    for index, label in enumerate(labels):
+        if re.match(rf"\W*{re.escape(label)}([.:,)\n]|\s*$)", text):
+            return index
+    return None
+
+
+def debias_report(
+    engine: Engine, plan: DebiasPlan, names: Sequence[str], results: Sequence[Debiased]
+) -> dict[str, Any]:
+    """Plain JSON: model, dtype, wrapper, base, prompts read, and each comparison's name and Debiased."""
+    return {
+        "model": engine.model_name,
+        "dtype": engine.dtype,
+        "wrapper": plan.wrapper.name,
+        "base": plan.base,
+        "prompts": plan.num_prompts,
+        "results": [
+            {"file": name, **dataclasses.asdict(result)} for name, result in zip(names, results, strict=True)
+        ],
+    }
+
+
+def debias_rows(report: dict[str, Any]) -> list[dict[str, Any]]:
+    """The report's results for people, a row each."""
+    return [
+        {
+            "file": result["file"],
+            "answer": result["answer"] or "none",
+            "scores": ", ".join(f"{label} {score:.3g}" for label, score in result["scores"].items()),
+            f"{report['base']} alone": ", ".join(
+                f"{answer or 'none'} {count}x" for answer, count in result["base_answers"].items()
+            ),
+        }
+        for result in report["results"]
+    ]
+
+
+def _run(
+    engine: Engine, plan: DebiasPlan, comparison: LabelledComparison, orders: Sequence[Order]
+) -> Generator[Any, None, None]:
+    labels, wrapper = comparison.labels, plan.wrapper
+    if plan.majority:
+        return permute_answers(
+            engine,
+            _orderable(engine, comparison),
+            lambda text: named_label(text, labels),
+            orders=orders,
+            base=plan.base,
+            max_new_tokens=plan.max_new_tokens,
+        )
+    if wrapper.calibrated == "nothing":
+        return permute_options(engine, _orderable(engine, comparison), labels, orders=orders, base=plan.base)
+    prompt, free = comparison.prompt(engine), content_free(engine, comparison)
+    if wrapper.calibrated == "labels":
+        return calibrate_labels(engine, prompt, labels, content_free=free, base=plan.base)
+    return generate_calibrated(
+        engine,
+        prompt,
+        content_free=free,
+        base=plan.base,
+        steps=wrapper.calibrated,
+        max_new_tokens=plan.max_new_tokens,
+    )
+
+
+def _debias_by_prior(engine: Engine, plan: DebiasPlan) -> Generator[Event | OptionRun | Debiased, None, None]:
+    labels = plan.comparisons[0].labels
+    prompts = [_orderable(engine, comparison) for comparison in plan.comparisons]
+    for event in pride(engine, prompts, labels, orders=plan.orders[0], base=plan.base, seed=plan.seed):
+        if isinstance(event, PrideResult):
+            yield from (_of_options(result, labels) for result in event.results)
+        else:
+            yield event
+
+
+def _conclude(event: object, labels: Sequence[str]) -> Debiased | None:
+    """What a comparison's last event says; None for the others."""
+    match event:
+        case OptionResult():
+            return _of_options(event, labels)
+        case VoteResult():
+            answers = Counter("" if run.document is None else labels[run.document] for run in event.runs)
+            answer = TIE if len(event.winners) > 1 else "".join(labels[index] for index in event.winners)
+            return Debiased(answer, dict(zip(labels, map(float, event.votes), strict=True)), dict(answers))
+        case CalibratedLabels():
+            base_answer = labels[most_probable(event.probabilities)]
+            return Debiased(
+                labels[event.answer], dict(zip(labels, event.scores, strict=True)), {base_answer: 1}
+            )
+        case RunDone():
+            (answer_done,) = event.result.answers.values()
+            return Debiased(answer_done.text, {}, {})
+    return None
+
+
+def _of_options(result: OptionResult, labels: Sequence[str]) -> Debiased:
+    answers = Counter(labels[run.order[most_probable(run.observed)]] for run in result.runs)
+    scores = dict(zip(labels, result.probabilities, strict=True))
+    return Debiased(labels[result.answer], scores, dict(answers))
+
+
+def _orderable(engine: Engine, comparison: LabelledComparison) -> Orderable:
+    """Builds the prompt anew for each order, so that letters in the task's templates stay at their places."""
+
+    def build(order: Order) -> Prompt:
+        documents = [comparison.documents[index] for index in order]
+        return comparison.model_copy(update={"documents": documents}).prompt(engine)
+
+    return build

@@ -1,0 +1,1 @@
+"""One run: prompts read and answered under several methods at once."""

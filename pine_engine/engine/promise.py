@@ -1,0 +1,37 @@
+"""Whether equal bits can be promised of a model here: tried with a shuffle, before anybody relies on it.
+
+What the engine does for it (docs/exactness.md) is enough on the processors, dtypes and families that were
+measured. Elsewhere, or where a family computes something in a way of its own, this tells.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from pine_engine.methods.table import METHODS, Method
+from pine_engine.prompts.layout import TokenLayout
+
+TRIED = ("pcw", "pine")
+"""A method in which the model rotates, and one that ranks and lays keys out: all others are like them."""
+
+LENGTHS = (4, 9, 1, 14, 2, 9)
+"""In tokens: the prefix and five documents. The suffix is as long as the prefix."""
+
+
+@torch.inference_mode()
+def changes_by_order(prefill: Callable[[TokenLayout, Method], Tensor], vocabulary: int) -> dict[str, float]:
+    """By how much a logit changes, of the methods of TRIED of which one does when documents are shuffled.
+
+    prefill: the logits (T, V) of a prompt's suffix under a method. vocabulary: how many tokens there are.
+    """
+    ids = torch.randint(vocabulary, (sum(LENGTHS) + LENGTHS[0],), generator=torch.Generator().manual_seed(0))
+    prefix, *documents, suffix = (tuple(part.tolist()) for part in ids.split([*LENGTHS, LENGTHS[0]]))
+    layout = TokenLayout(prefix, tuple(documents), suffix)
+    shuffled = layout.reorder([3, 0, 4, 1, 2])
+    changes = {}
+    for name in TRIED:
+        one, other = (prefill(order, METHODS[name]) for order in (layout, shuffled))
+        if not torch.equal(one, other):
+            changes[METHODS[name].label] = (one - other).abs().max().item()
+    return changes

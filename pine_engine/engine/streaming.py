@@ -1,0 +1,44 @@
+"""Work in a thread of its own, handed out event by event, and stopped when nobody listens any more."""
+
+import queue
+import threading
+from collections.abc import Callable, Generator
+from typing import TypeVar
+
+from pine_engine.engine.events import Event
+from pine_engine.errors import Cancelled
+
+Emit = Callable[[Event], None]
+
+Item = TypeVar("Item")
+
+
+def stop_if(cancelled: threading.Event) -> None:
+    """Raises Cancelled once the flag is set."""
+    if cancelled.is_set():
+        raise Cancelled("the run was stopped")
+
+
+def in_thread(work: Callable[[Callable[[Item], None], threading.Event], None]) -> Generator[Item, None, None]:
+    """Yields what work emits in a thread of its own; closing the generator sets the flag and waits."""
+    cancelled = threading.Event()
+    channel: queue.SimpleQueue[Item | BaseException | None] = queue.SimpleQueue()
+
+    def target() -> None:
+        try:
+            work(channel.put, cancelled)
+        except BaseException as error:  # handed to the consumer, who raises it
+            channel.put(error)
+        finally:
+            channel.put(None)
+
+    thread = threading.Thread(target=target, name="pine-engine-run", daemon=True)
+    thread.start()
+    try:
+        while (item := channel.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        cancelled.set()
+        thread.join()

@@ -1,0 +1,243 @@
+"""A stock transformers model whose own `generate` answers under one of our methods, for a while.
+
+    with answering(model, layouts, method="pine") as inputs:
+        output = model.generate(**inputs, max_new_tokens=32, num_beams=3)
+
+generate calls the model once with the prompts and then once for each further token, and hands on whatever
+cache the last call returned. So one object in the place of `model.forward` is enough: it reads every prompt
+on its own, and returns logits and a cache that holds one of our rows for each sequence.
+"""
+
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import Cache, DynamicCache, PreTrainedModel
+from transformers.modeling_outputs import CausalLMOutputWithPast
+
+from pine_engine.attention.kv_cache import KVCache, empty_like
+from pine_engine.attention.state import PromptState, Row, new_state
+from pine_engine.engine.engine import Engine
+from pine_engine.engine.finite import check_finite
+from pine_engine.errors import InputError
+from pine_engine.given import one_or_more
+from pine_engine.methods.table import Method, get_method
+from pine_engine.models.load import check_model
+from pine_engine.prompts.layout import TokenLayout
+from pine_engine.prompts.prompt import Prompt
+
+ROOM = 64
+"""Tokens for which a sequence has room at first; doubled whenever it is used up."""
+
+UNDERSTOOD = {"attention_mask", "position_ids", "logits_to_keep", "return_dict", "use_cache"}
+"""Options of forward that generate may pass and that need no answer: the layouts say what they would."""
+
+
+@contextmanager
+def answering(
+    model: PreTrainedModel | Engine,
+    layouts: TokenLayout | Prompt | Iterable[TokenLayout | Prompt],
+    *,
+    method: str | Method = "pine",
+) -> Generator[dict[str, Tensor], None, None]:
+    """Inside the `with`, model.generate(**inputs, ...) answers these prompts under the method.
+
+    Yields the inputs for generate: input_ids and attention_mask, int64 (prompts, tokens), padded on the
+    left. Greedy decoding, sampling, beam search, num_return_sequences, prompt lookup, logits processors,
+    stopping criteria and streamers are transformers' own and work as usual. Each prompt is read once, alone,
+    at the first call, and kept to the end of the `with`; the sequences decode in one batch, and those of one
+    prompt share its documents. What stands beside a sequence does not change it: batch.py says to which bit.
+
+    layouts: several prompts or a single one; of text only for an Engine with a tokenizer.
+    model: with any attention implementation; it proves itself at each entry (some passes over 35 tokens).
+        An Engine has done so, and is entered at once.
+    The model is as before afterwards, also after an error: inside, `forward` is shadowed on the instance.
+    Until then it answers nothing but these prompts, so two threads cannot both use it here; runs of an Engine
+    on the same model are not disturbed.
+    Raises InputError for no prompt, an unknown method, a prompt or an answer beyond the model's context, a
+    model that is inside such a `with` already, and calls that generate makes with other inputs or for
+    options we cannot serve; ModelError if the model's attention is not supported, and from generate where
+    logits are not finite.
+    """
+    row = get_method(method)
+    stock = model.model if isinstance(model, Engine) else check_model(model)
+    prompts = one_or_more(layouts, (TokenLayout, Prompt), "prompt", "give at least one token layout")
+    own_forward = vars(stock).get("forward")
+    if isinstance(own_forward, _AnsweringForward):
+        raise InputError(
+            "the model is inside another `with answering(...)` already; leave that one first, or give all "
+            "layouts to one, or load the model once more for another thread"
+        )
+    engine = model if isinstance(model, Engine) else Engine(model)
+    read = engine.tokenize_all(prompts)
+    for layout in read:
+        engine.check_length(layout, 0)
+    forward = _AnsweringForward(engine, read, row)
+    stock.forward = forward
+    try:
+        yield {"input_ids": forward.input_ids, "attention_mask": forward.attention_mask}
+    finally:
+        if own_forward is not None:
+            stock.forward = own_forward
+        else:
+            vars(stock).pop("forward", None)
+
+
+class _AnsweringForward:
+    """Stands in for model.forward and answers generate; the engine's own passes run elsewhere."""
+
+    def __init__(self, engine: Engine, layouts: Sequence[TokenLayout], method: Method) -> None:
+        self._engine = engine
+        self._layouts = layouts
+        self._method = method
+        self._read: list[tuple[Row, Tensor]] = []
+
+        device = engine.device  # of a model spread over several, where the first tokens go
+        longest = max(layout.num_tokens for layout in layouts)
+        settings = engine.model.generation_config
+        padding = 0 if settings is None or settings.pad_token_id is None else settings.pad_token_id
+        self.input_ids = torch.full((len(layouts), longest), padding, device=device)
+        self.attention_mask = torch.zeros_like(self.input_ids)
+        for index, layout in enumerate(layouts):
+            self.input_ids[index, longest - layout.num_tokens :] = torch.tensor(layout.ids, device=device)
+            self.attention_mask[index, longest - layout.num_tokens :] = 1
+
+    @torch.no_grad()
+    def __call__(
+        self, input_ids: Tensor, past_key_values: Cache | None = None, **options: Any
+    ) -> CausalLMOutputWithPast:
+        """What forward returns: the logits (sequences, tokens, V) that follow, and what has read them.
+
+        At a first call with the prompts: those of each prompt's last token and of any tokens behind it.
+        """
+        given = [name for name, value in options.items() if value is not None and value is not False]
+        unknown = [name for name in given if name not in UNDERSTOOD]
+        if unknown:
+            raise InputError(
+                f"the model was called with {', '.join(unknown)}, which cannot be had under answering(); "
+                "call generate without"
+            )
+        if options.get("use_cache") is False:
+            raise InputError("answering() needs the cache; call generate without use_cache=False")
+        if isinstance(past_key_values, _AnswerCache):
+            logits = past_key_values.feed(self._engine, input_ids)
+            return self._output(logits, past_key_values)
+
+        is_default = type(past_key_values) is DynamicCache and not past_key_values.offloading
+        if past_key_values is not None and not (is_default and past_key_values.get_seq_length() == 0):
+            raise InputError(
+                f"answering() keeps a cache of its own and got a {type(past_key_values).__name__}; call "
+                "generate without past_key_values and without cache_implementation"
+            )
+        logits, cache = self._start(self._sequences_per_prompt(input_ids))
+        behind = input_ids[:, self.input_ids.shape[1] :]
+        if behind.shape[1]:
+            logits = torch.cat((logits, cache.feed(self._engine, behind)), dim=1)
+        return self._output(logits, cache)
+
+    def _output(self, logits: Tensor, cache: "_AnswerCache") -> CausalLMOutputWithPast:
+        """What forward returns; raises ModelError for logits that generate would take for token 0."""
+        for index, sequence in enumerate(logits):
+            check_finite(sequence, self._method.name, cache.fed, f" of sequence {index}")
+        return CausalLMOutputWithPast(logits=logits, past_key_values=cache)
+
+    def _sequences_per_prompt(self, input_ids: Tensor) -> int:
+        """How many sequences each prompt was expanded to; raises InputError for other tokens than ours."""
+        count, length = self.input_ids.shape
+        repeats, rest = divmod(len(input_ids), count)
+        expected = self.input_ids.repeat_interleave(repeats, dim=0)
+        if rest or not torch.equal(input_ids[:, :length], expected):
+            raise InputError(
+                f"the model was called with {tuple(input_ids.shape)} tokens that are not the {count} prompts "
+                "of answering(); give generate the inputs that `with` yields, and no option that changes or "
+                "splits them (prefill_chunk_size, guidance_scale, token_healing)"
+            )
+        return repeats
+
+    def _start(self, repeats: int) -> tuple[Tensor, "_AnswerCache"]:
+        """The logits (prompts * repeats, 1, V) that follow the prompts, and a cache for each sequence."""
+        if not self._read:
+            self._read = [
+                self._engine.prefill(layout, self._method, room=ROOM, rows_kept=1) for layout in self._layouts
+            ]
+        rows = [_branch(row, row.state, ROOM) for row, _ in self._read for _ in range(repeats)]
+        logits = torch.stack([logits for _, logits in self._read]).repeat_interleave(repeats, dim=0)
+        return logits, _AnswerCache(rows, self.input_ids.shape[1])
+
+
+class _AnswerCache(Cache):
+    """What generate carries from step to step: one row per sequence, all equally far behind their prompts."""
+
+    def __init__(self, rows: list[Row], prompt_length: int) -> None:
+        super().__init__(layers=[])
+        self._rows = rows
+        self._prompt_length = prompt_length
+        self.fed = 0
+        self._room = ROOM
+
+    def feed(self, engine: Engine, input_ids: Tensor) -> Tensor:
+        """Reads tokens (sequences, n) behind those read before: their logits (sequences, n, V)."""
+        fed = self.fed + input_ids.shape[1]
+        for row in self._rows:
+            engine.check_length(row.state.plan.layout, fed)
+        if fed > self._room:
+            self._make_room(2 * fed)
+        logits = engine.extend(self._rows, input_ids.tolist())
+        self.fed = fed
+        return logits
+
+    def _make_room(self, room: int) -> None:
+        states: dict[int, PromptState] = {}
+        for row in self._rows:
+            if id(row.state) not in states:
+                states[id(row.state)] = new_state(
+                    row.state.plan, wiring=row.state.wiring, room=room, recorder=None
+                )
+        self._rows = [_branch(row, states[id(row.state)], room - self.fed) for row in self._rows]
+        self._room = room
+
+    def _take(self, indices: Sequence[int]) -> None:
+        """Sequence indices[0] becomes the first, indices[1] the second; one taken twice is copied."""
+        rows: list[Row] = []
+        for place, index in enumerate(indices):
+            row = self._rows[index]
+            rows.append(_branch(row, row.state, self._room - self.fed) if index in indices[:place] else row)
+        self._rows = rows
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """Tokens read, left padding included."""
+        return self._prompt_length + self.fed
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        """Goes on with the sequences beam_idx, int64 (sequences,)."""
+        self._take(beam_idx.tolist())
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        """Keeps the sequences at these indices."""
+        self._take(indices.tolist())
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        """Repeats each sequence."""
+        self._take([index for index in range(len(self._rows)) for _ in range(repeats)])
+
+    def crop(self, tokens_to_remove: int) -> None:
+        """Forgets the last tokens; their number is given negative, as transformers does."""
+        assert 0 <= -tokens_to_remove <= self.fed
+        for row in self._rows:
+            row.cache.truncate(row.cache.length + tokens_to_remove)
+        self.fed += tokens_to_remove
+
+
+def _branch(row: Row, state: PromptState, room: int) -> Row:
+    """A row that has read the same and goes on by itself, under an equal state with room for more tokens.
+
+    Documents are shared, the tokens around them copied.
+    """
+    layers = []
+    for layer in row.cache.layers:
+        branch = empty_like(layer, layer.length + room)
+        branch.append(layer.keys[:, : layer.length], layer.values[:, : layer.length])
+        layers.append(branch)
+    return Row(state, KVCache(layers))

@@ -1,0 +1,1 @@
+"""Tables and sentences of several measured runs, beside the numbers of the paper."""

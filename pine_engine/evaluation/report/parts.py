@@ -1,0 +1,145 @@
+"""A report of runs as plain parts: what was measured, what it says in short, the tables of each task."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pine_engine.evaluation.report.entries import from_to
+from pine_engine.evaluation.report.findings import findings
+from pine_engine.evaluation.report.judge_tables import position_bias, scenario_results, subset_results
+from pine_engine.evaluation.report.molecule_tables import MoleculeReport, molecule_part
+from pine_engine.evaluation.report.paper_tables import overhead_beside, paper_part, same_model, same_subsets
+from pine_engine.evaluation.report.published import PAPER, gains
+from pine_engine.evaluation.report.runs import Run, repeat_command
+from pine_engine.evaluation.report.slot_tables import slot_curves, slot_results
+from pine_engine.evaluation.report.tables import (
+    NONE,
+    TOO_FEW,
+    UNREAD,
+    Part,
+    Table,
+    estimated,
+    task_label,
+    without_lone_run,
+)
+from pine_engine.evaluation.report.task_tables import accuracy_bars, cost_results, main_results, order_results
+from pine_engine.evaluation.summary.intervals import FEWEST, share
+from pine_engine.prompts.tasks import TASKS, get_task
+
+
+def report_parts(runs: Sequence[Run], *, molecules: Sequence[MoleculeReport] = ()) -> list[Part]:
+    """All parts of a report of at least one run, or one report of molecules."""
+    found = {summary.task for run in runs for summary in run.summary.tasks}
+    tasks = [name for name in TASKS if name in found]
+    in_short = Part("In short", tuple(said for task in tasks for run in runs for said in findings(task, run)))
+    return [
+        *([measured_part(runs), in_short, reading_part(runs)] if runs else []),
+        *(task_part(task, runs) for task in tasks),
+        *([molecule_part(molecules)] if molecules else []),
+        *([overhead_part(tasks, runs)] if runs else []),
+        paper_part(runs),
+    ]
+
+
+def measured_part(runs: Sequence[Run]) -> Part:
+    """What was measured, with what, on what, and the commands that do it again."""
+    facts = [_facts(run) for run in runs]
+    table = Table(
+        title="Runs",
+        columns=("", *(run.label for run in runs)),
+        rows=tuple((name, *(fact[name] for fact in facts)) for name in facts[0]),
+        note=(
+            "Examples that are not done under every method in every order are left out for all methods, so "
+            "that all numbers of a task are over the same examples."
+        ),
+    )
+    return Part("What was measured", tables=(table,), commands=tuple(map(repeat_command, runs)))
+
+
+def reading_part(runs: Sequence[Run]) -> Part:
+    """How the numbers are to be read, the mean over orders above all."""
+    reasoning = [one for one in gains() if one.part == "Reasoning"]
+    below = [one for one in reasoning if one.is_below_both]
+    examples = "; ".join(
+        f"{one.model} {one.on_shuffle:+.1f} on the shuffle, {one.on_mean:+.2f} on the mean"
+        for one in below[:2]
+    )
+    first = runs[0].summary
+    return Part(
+        "How to read it",
+        (
+            "Every method is reported as the mean over orders, with each order beside it. A single random "
+            "shuffle draws one order for each example: it is expected at that mean, but is noisier. In the "
+            f"paper's table of reasoning pairs ({PAPER}, Table 1) vanilla on one shuffle lies below both "
+            f"fixed orders for {len(below)} of {len(reasoning)} models, so that PINE's printed gain is "
+            f"larger than its gain on their mean: {examples}.",
+            f"In parentheses stand {100 * first.level:g} % intervals. Shares and their differences have "
+            "Wilson’s score interval, also where all examples are alike or there are few of them: none of 7 "
+            f"is {estimated(share(np.zeros(7)))}. Means over orders, and sections with weights, count as the "
+            "number of examples that their variance is worth. Log-probabilities, seconds and ratios have a "
+            f"bootstrap interval over examples (BCa, {first.resamples:,} resamples, seed {first.seed}), and "
+            f"none for fewer than {FEWEST}: “{TOO_FEW}”. Methods and orders are compared example by example.",
+            "Intervals say how far other examples of the same kind might move a number, not how far another "
+            f"model or prompt would. A difference of {FEWEST} examples or more is “beyond chance” if its "
+            "interval leaves out zero; of many differences without a cause, one in twenty does. Where no "
+            f"answer can be read the tables have “{UNREAD}”, not the score that such answers are given.",
+        ),
+    )
+
+
+def task_part(task: str, runs: Sequence[Run]) -> Part:
+    """The tables and curves of one task."""
+    found = (
+        main_results(task, runs),
+        same_model(task, runs),
+        *same_subsets(task, runs),
+        scenario_results(task, runs),
+        *subset_results(task, runs),
+        order_results(task, runs),
+        position_bias(task, runs),
+        slot_results(task, runs),
+    )
+    return Part(
+        heading=task_label(task),
+        tables=tuple(without_lone_run(table) for table in found if table is not None),
+        curves=(*accuracy_bars(task, runs), *slot_curves(task, runs)),
+    )
+
+
+def overhead_part(tasks: Sequence[str], runs: Sequence[Run]) -> Part:
+    """What the methods cost, task by task, and what the paper says of it."""
+    beside = overhead_beside(runs)
+    return Part(
+        heading="Overhead",
+        tables=(
+            *(without_lone_run(cost_results(task, runs)) for task in tasks),
+            *([] if beside is None else [beside]),
+        ),
+    )
+
+
+def _facts(run: Run) -> dict[str, str]:
+    info, platform = run.info, run.info.platform
+    counts = run.summary.tasks
+    longest = info.max_new_tokens or get_task(info.task).max_new_tokens
+    return {
+        "model": platform.model,
+        "revision": platform.revision or NONE,
+        "dtype": platform.dtype,
+        "device": f"{platform.device}, {platform.hardware}, threads: {platform.threads}",
+        "data": info.data,
+        "SHA-256 of the data": info.data_sha256,
+        "rows": "the first" if info.sample is None else f"drawn with seed {info.sample}",
+        "task": info.task,
+        "examples": ", ".join(str(one.examples) for one in counts),
+        "documents": ", ".join(from_to(one.num_documents) for one in counts),
+        "left out": ", ".join(f"{one.left_out} examples, {one.failed} failed records" for one in counts),
+        "methods": ", ".join(info.methods),
+        "orders": ", ".join(info.arrangements),
+        "longest answer": f"{longest} tokens" if info.generate else NONE,
+        "started": info.started,
+        "versions": (
+            f"PINE Explorer {platform.pine_explorer}, torch {platform.torch}, "
+            f"transformers {platform.transformers}, Python {platform.python}"
+        ),
+    }

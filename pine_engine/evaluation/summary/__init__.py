@@ -1,0 +1,1 @@
+"""From the records of a measurement to numbers with intervals."""

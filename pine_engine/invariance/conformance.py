@@ -1,0 +1,223 @@
+"""Check the engine against numbers recorded from the PINE authors' released code.
+
+A case is a folder with config.json, weights.safetensors, case.json and expected_<i>.safetensors: a tiny
+random model, one prompt in several document orders, and the outputs of prefill and greedy decoding. The
+weights have the names under which transformers saves them.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_file
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+
+from pine_engine.attention.trace import Trace
+from pine_engine.engine.engine import Engine
+from pine_engine.errors import InputError, PineError, one_line
+from pine_engine.methods.table import METHODS
+from pine_engine.models.checkpoint import quiet_transformers
+from pine_engine.prompts.layout import TokenLayout
+
+LOGITS_TOLERANCE = 1e-4
+"""Largest absolute deviation of a logit in float32; two independent formulations differed by 8e-6."""
+
+IMPORTANCE_TOLERANCE = 1e-5
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class CaseReport:
+    """Largest absolute deviations of one case over its runs, and whether what must be exact is."""
+
+    case: str
+    runs: int
+    max_logits_diff: float
+    max_vanilla_logits_diff: float
+    max_importance_diff: float
+    shifts_equal: bool
+    decoded_ids_equal: bool
+
+    @property
+    def conforms(self) -> bool:
+        """True if every number is within its tolerance and everything exact is equal."""
+        return (
+            self.max_logits_diff <= LOGITS_TOLERANCE
+            and self.max_vanilla_logits_diff <= LOGITS_TOLERANCE
+            and self.max_importance_diff <= IMPORTANCE_TOLERANCE
+            and self.shifts_equal
+            and self.decoded_ids_equal
+        )
+
+
+@dataclass(frozen=True)
+class BadCase:
+    """A case that could not be checked, and the sentence that says why."""
+
+    case: str
+    problem: str
+
+    conforms = False
+
+
+def find_cases(folder: Path) -> list[Path]:
+    """The case folders under a folder, or the folder itself. Raises InputError if there is none."""
+    cases = sorted(path.parent for path in folder.glob("**/case.json"))
+    if not cases:
+        raise InputError(f"{folder} holds no conformance case; expected folders with a case.json in them")
+    return cases
+
+
+def try_case(folder: Path) -> CaseReport | BadCase:
+    """Runs one case and compares, or says why that cannot be done."""
+    try:
+        return check_case(folder)
+    except PineError as error:
+        return BadCase(folder.name, str(error))
+
+
+def check_case(folder: Path) -> CaseReport:
+    """Runs one case and compares.
+
+    Raises InputError if a file of the case is missing, unreadable or does not belong to the others, or if the
+    engine cannot run its model or its prompt.
+    """
+    try:
+        model = _load_model(folder)
+        case: dict[str, Any] = json.loads((folder / "case.json").read_text())
+        layout = TokenLayout(case["prefix"], case["documents"], case["suffix"])
+        runs = [(layout.reorder(run["order"]), _read(folder / run["file"])) for run in case["runs"]]
+        steps = int(case["steps"])
+    except Exception as error:  # transformers and safetensors raise many kinds
+        problem = str(error) if isinstance(error, PineError) else one_line(error)
+        raise InputError(f"{folder} is not a complete conformance case: {problem}") from error
+    try:
+        engine = Engine(model.eval(), name=folder.name)
+        compared = [_compare_run(engine, layout, expected, steps) for layout, expected in runs]
+    except PineError as error:
+        raise InputError(f"{folder} cannot be checked: {error}") from error
+    if not compared:
+        raise InputError(f"{folder} cannot be checked: case.json names no run")
+    largest = {name: float(np.max([run[name] for run in compared])) for name in COMPARED}
+    return CaseReport(
+        case=folder.name,
+        runs=len(runs),
+        max_logits_diff=largest["logits"],
+        max_vanilla_logits_diff=largest["vanilla"],
+        max_importance_diff=largest["importance"],
+        shifts_equal=largest["shifts"] == 0,
+        decoded_ids_equal=largest["ids"] == 0,
+    )
+
+
+def _read(file: Path) -> Arrays:
+    return {name: tensor.double().numpy() for name, tensor in load_file(file).items()}
+
+
+def _load_model(folder: Path) -> PreTrainedModel:
+    """The model as transformers loads it: weights tied as the config says, parts renamed and joined."""
+    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    with torch.device("meta"):
+        kind = type(AutoModelForCausalLM.from_config(config, trust_remote_code=False))
+    with quiet_transformers(warns=False):
+        loaded: Any = kind.from_pretrained(
+            None,
+            config=config,
+            state_dict=load_file(folder / "weights.safetensors"),
+            dtype=torch.float32,
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
+        )
+    model: PreTrainedModel
+    model, report = loaded
+    for kind_of_keys, problem in (
+        ("missing_keys", "lacks weights of the model"),
+        ("unexpected_keys", "holds weights that the model does not have"),
+        ("mismatched_keys", "holds weights of other shapes than the model's"),
+    ):
+        # Those of other shapes come with both shapes.
+        if names := sorted(key if isinstance(key, str) else key[0] for key in report[kind_of_keys]):
+            raise InputError(f"weights.safetensors {problem}: {len(names)}, the first is {names[0]}")
+    return model
+
+
+COMPARED = {
+    "logits": ("prefill_logits", "decode_logits"),
+    "vanilla": ("vanilla_prefill_logits", "vanilla_decode_logits"),
+    "importance": ("doc_importance", "suffix_importance", "decode_importance"),
+    "shifts": ("doc_shift", "suffix_shift", "decode_shift"),
+    "ids": ("decode_ids", "vanilla_decode_ids"),
+}
+"""Which recorded arrays make up each number of a report."""
+
+
+def _compare_run(engine: Engine, layout: TokenLayout, expected: Arrays, steps: int) -> dict[str, float]:
+    """The largest absolute deviation of each group of COMPARED, NaN if anything in it is NaN."""
+    ours = _compute(engine, layout, steps)
+    # With two documents the released code has nothing to rank and records no document importance.
+    if layout.num_documents == 2 and "doc_importance" not in expected:
+        del ours["doc_importance"]
+    for name, array in ours.items():
+        if name not in expected:
+            raise InputError(f"no recorded tensor {name!r}")
+        if expected[name].shape != array.shape:
+            raise InputError(
+                f"the recorded tensor {name!r} has shape {expected[name].shape}, expected {array.shape}"
+            )
+    return {
+        group: float(
+            np.max([np.abs(ours[name] - expected[name]).max(initial=0) for name in names if name in ours])
+        )
+        for group, names in COMPARED.items()
+    }
+
+
+def _compute(engine: Engine, layout: TokenLayout, steps: int) -> dict[str, NDArray[Any]]:
+    """Everything that is recorded of a run, under the names it has there."""
+    result = engine.run(
+        layout,
+        methods=["vanilla", "pine"],
+        max_new_tokens=steps,
+        trace=True,
+        keep_logits=True,
+        stop_at_end=False,
+    )
+    with torch.inference_mode():
+        prefill = {
+            name: engine.prefill(layout, METHODS[name], room=0, rows_kept=0)[1].numpy()
+            for name in result.answers
+        }
+    decoded = {name: logits[layout.suffix_length - 1 :].numpy() for name, logits in result.logits.items()}
+    ids = {name: np.array(answer.token_ids) for name, answer in result.answers.items()}
+    return {
+        "prefill_logits": prefill["pine"],
+        "decode_logits": decoded["pine"],
+        "decode_ids": ids["pine"],
+        "vanilla_prefill_logits": prefill["vanilla"],
+        "vanilla_decode_logits": decoded["vanilla"],
+        "vanilla_decode_ids": ids["vanilla"],
+        **_places(result.traces["pine"], layout),
+    }
+
+
+def _places(trace: Trace, layout: TokenLayout) -> dict[str, NDArray[Any]]:
+    """Shifts and importances; of decoded tokens with the steps as the first axis."""
+    assert trace.document_importance is not None and trace.suffix_importance is not None
+    length = layout.suffix_length
+    end = layout.documents_end - layout.lengths
+    suffix_shift = end - trace.suffix_starts
+    importance = trace.suffix_importance
+    return {
+        "doc_shift": end - trace.document_starts,
+        "suffix_shift": suffix_shift[:, :, :length],
+        "decode_shift": suffix_shift[:, :, length:].transpose(2, 0, 1, 3),
+        "doc_importance": np.nan_to_num(trace.document_importance),
+        "suffix_importance": importance[:, :, :length],
+        "decode_importance": importance[:, :, length:].transpose(2, 0, 1, 3),
+    }

@@ -1,0 +1,192 @@
+"""What exactness rests on, checked on the hardware, the dtype and the model at hand (docs/exactness.md)."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+
+from pine_engine.attention.state import Row, input_device
+from pine_engine.benchmark.random_models import DEMANDING, MARK, synthetic_model
+from pine_engine.engine.engine import Engine
+from pine_engine.invariance.kernels import (
+    Check,
+    check_fused_attention,
+    check_own_products,
+    check_padded_attention,
+    check_products,
+    check_repeats,
+    check_rowwise,
+    linear_layers,
+    listed,
+    own_products,
+    rowwise_layers,
+)
+from pine_engine.invariance.orders import OrderCell, OrderRow, compare_orders, orders_to_try, summarize
+from pine_engine.methods.table import METHODS, Method
+from pine_engine.prompts.layout import TokenLayout
+
+NEW_TOKENS = 4
+"""Tokens decoded in each order of a prompt."""
+
+TINY = "random:tiny"
+
+
+def plan_checks(engine: Engine, *, shuffles: int = 5, seed: int = 0) -> list[Callable[[], Check]]:
+    """All checks, to be called one after the other.
+
+    shuffles: orders tried of each prompt besides its first. Tiny models with random weights are made in the
+    engine's dtype, on its device, for what the given model may not show: of plain shape, with exact ties of
+    importance, and of every shape that has been seen to be hard.
+    """
+    network, device = engine.wirings[0].network, input_device(engine.model)
+    dtype = engine.model.dtype
+    make = partial(synthetic_model, dtype=engine.dtype, device=str(device))
+    tiny = Engine(make(TINY), name="tiny model")
+    checks: list[Callable[[], Check]] = [
+        partial(check_products, linear_layers(network), dtype, device),
+        partial(check_own_products, own_products(network), dtype, device),
+        partial(check_rowwise, rowwise_layers(network), dtype, device),
+        partial(check_fused_attention, dtype, device),
+        partial(check_padded_attention, dtype, device),
+        partial(check_repeats, dtype, device),
+    ]
+    promising = [method for method in METHODS.values() if method.promises_invariance]
+    published = [method for method in promising if method.role == "method"]
+    hard = [Engine(make(MARK + shape), name=f"tiny model, {words}") for shape, words in DEMANDING.items()]
+    of_all = {"shuffles": shuffles, "seed": seed}
+    for model, methods in ((tiny, promising), *((model, published) for model in hard), (engine, published)):
+        for words, layout in prompts(vocabulary_of(model)).items():
+            name = f"{model.model_name}: {words}"
+            checks.append(partial(check_orders, model, layout, methods, name, **of_all))
+        checks.append(partial(check_neighbours, model))
+    checks += [partial(check_control, model, seed=seed) for model in (tiny, engine)]
+    name = "tiny model: exact ties of importance"
+    layout = prompts(vocabulary_of(tiny))["documents of equal length"]
+    tied = Engine(without_keys(make(TINY)))
+    checks.append(partial(check_orders, tied, layout, promising, name, **of_all))
+    return checks
+
+
+def check_orders(
+    engine: Engine,
+    layout: TokenLayout,
+    methods: Sequence[Method],
+    name: str,
+    *,
+    shuffles: int,
+    seed: int = 0,
+) -> Check:
+    """All logits of methods that promise invariance, under shuffles of one prompt, end to end."""
+    rows = list(_cells(engine, layout, [method.name for method in methods], shuffles, seed))
+    summaries = summarize(rows)
+    broken = [
+        f"{method} (up to {summary.max_abs_logit_diff:.1e})"
+        for method, summary in summaries.items()
+        if not summary.bitwise_equal
+    ]
+    return Check(
+        name,
+        is_promised=True,
+        holds=not broken,
+        found=f"{len(methods)} methods, {len(rows)} orders, {layout.num_tokens} tokens: "
+        + (f"changed: {listed(broken)}" if broken else "all logits equal to the last bit"),
+        meaning="the order of the documents changes nothing"
+        if not broken
+        else "the order of the documents changes logits",
+    )
+
+
+def check_control(engine: Engine, *, seed: int = 0) -> Check:
+    """The control: vanilla must change, or the checks of orders could not see anything."""
+    layout = prompts(vocabulary_of(engine))["documents of many lengths"]
+    summary = summarize(list(_cells(engine, layout, ["vanilla"], 2, seed)))["vanilla"]
+    changes = not summary.bitwise_equal
+    return Check(
+        f"{engine.model_name}: control, vanilla changes",
+        is_promised=True,
+        holds=changes,
+        found=f"largest change of a logit {summary.max_abs_logit_diff:.1e}",
+        meaning="a change would be seen"
+        if changes
+        else "no change is seen at all: these checks show nothing",
+    )
+
+
+@torch.inference_mode()
+def check_neighbours(engine: Engine) -> Check:
+    """A decoding step of one prompt beside others, at other places and in wider batches, to the last bit."""
+    layouts = list(prompts(vocabulary_of(engine)).values())[:3]
+    rows = [engine.prefill(layout, METHODS["pine"], room=1, rows_kept=1)[0] for layout in layouts]
+    one, two, three = rows
+    batches: list[list[Row | None]] = [
+        [one, two],
+        [two, one],
+        [three, two, one],
+        [None, three, None, one, two],
+        [one, *[None] * 8],
+    ]
+    steps = []
+    for batch in batches:
+        logits = engine.extend(batch, [[7] if row is one else [5] for row in batch])
+        steps.append(logits[batch.index(one), 0])
+        for row in filter(None, batch):
+            row.cache.truncate(row.cache.length - 1)
+    differing = max((step - steps[0]).abs().max().item() for step in steps)
+    holds = all(torch.equal(step, steps[0]) for step in steps)
+    return Check(
+        f"{engine.model_name}: neighbours in a batch",
+        is_promised=True,
+        holds=holds,
+        found=f"{len(batches)} batches of 2 to 9 rows: "
+        + ("the same logits to the last bit" if holds else f"logits differ by up to {differing:.1e}"),
+        meaning="an answer does not depend on what is written beside it"
+        if holds
+        else "what is written beside an answer changes its logits",
+    )
+
+
+def prompts(vocabulary: int) -> dict[str, TokenLayout]:
+    """Prompts of random tokens, by what is special about them."""
+    generator = torch.Generator().manual_seed(0)
+
+    def ids(count: int) -> tuple[int, ...]:
+        return tuple(torch.randint(vocabulary, (count,), generator=generator).tolist())
+
+    def prompt(prefix: int, lengths: Sequence[int], suffix: int) -> TokenLayout:
+        return TokenLayout(ids(prefix), tuple(ids(length) for length in lengths), ids(suffix))
+
+    twice = ids(11)
+    return {
+        "documents of many lengths": prompt(9, (7, 40, 3, 23, 16), 6),
+        "documents of equal length": prompt(9, (12, 12, 12, 12), 6),
+        "duplicate documents": TokenLayout(ids(9), (twice, ids(8), twice, ids(11), twice), ids(6)),
+        "documents of one token": prompt(9, (1, 1, 14, 1), 6),
+        "a prompt of a few tokens": prompt(1, (2, 1, 3), 2),
+    }
+
+
+def vocabulary_of(engine: Engine) -> int:
+    """Number of tokens that the model knows."""
+    size: int = engine.model.config.get_text_config().vocab_size
+    # Some models have more rows of embedding than tokens.
+    return size if engine.tokenizer is None else min(size, len(engine.tokenizer))
+
+
+def without_keys(model: PreTrainedModel) -> PreTrainedModel:
+    """The model with all keys zero: every score is 0, so documents of equal length are exactly tied."""
+    for name, module in model.named_modules():
+        if name.endswith("k_proj"):
+            nn.init.zeros_(module.weight)
+    return model
+
+
+def _cells(
+    engine: Engine, layout: TokenLayout, methods: Sequence[str], shuffles: int, seed: int
+) -> Iterator[dict[str, OrderCell]]:
+    orders = orders_to_try(layout.num_documents, shuffles, seed)
+    events = compare_orders(
+        engine, layout, methods=methods, orders=orders, max_new_tokens=NEW_TOKENS, stop_at_end=False
+    )
+    return (event.cells for event in events if isinstance(event, OrderRow))

@@ -1,0 +1,1 @@
+"""Models: found, judged from their configuration, and loaded."""

@@ -1,0 +1,1 @@
+"""A loaded model's network, copied over the same weights and wired to our attention and arithmetic."""
