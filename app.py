@@ -22,15 +22,9 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from pine_engine.models.embedded import EMBEDDED_NAME, Progress
 from pine_engine.prompts.tasks import TASKS
-from viz.page import gpu
-from viz.page.addresses import networks_of
 from viz.page.build import build_page
-from viz.page.connections import limit_connections
-from viz.page.files import MOST_MB
-from viz.page.front_door import FrontDoor
-from viz.page.guarded import GuardedBlocks
-from viz.page.health import add_health
-from viz.page.host_settings import (
+from viz.page.common.addresses import networks_of
+from viz.page.common.host_settings import (
     DEFAULTS,
     HostSettings,
     allowed_models,
@@ -39,20 +33,26 @@ from viz.page.host_settings import (
     read_settings,
     time_limit,
 )
-from viz.page.library import Choice, Library, shown
-from viz.page.line import Line
-from viz.page.mcp_messages import McpMessages
-from viz.page.open_routes import OpenRoutes
-from viz.page.own_folder import own_folder, write_all_into
-from viz.page.presence import PresenceMiddleware
-from viz.page.runs import Runs
-from viz.page.security_headers import SecurityHeaders
-from viz.page.sessions import keep_sessions
-from viz.page.shutdown import end_process, end_signal, shut_down, wait_for_end
-from viz.page.source import EngineSource, Sources
-from viz.page.theme import STYLESHEETS, page_head, page_theme
-from viz.page.trusted_hosts import TrustedHosts
-from viz.page.upload_door import UploadDoor
+from viz.page.common.own_folder import own_folder, write_all_into
+from viz.page.common.theme import STYLESHEETS, page_head, page_theme
+from viz.page.files.file_button import MOST_MB
+from viz.page.jobs import zerogpu
+from viz.page.jobs.loading import EngineSource, Sources
+from viz.page.jobs.model_pool import Choice, Library, shown
+from viz.page.jobs.presence import PresenceMiddleware
+from viz.page.jobs.queue import Line
+from viz.page.jobs.run_log import Runs
+from viz.page.serving.connections import limit_connections
+from viz.page.serving.front_door import FrontDoor
+from viz.page.serving.health import add_health
+from viz.page.serving.mcp_messages import McpMessages
+from viz.page.serving.open_routes import OpenRoutes
+from viz.page.serving.security_headers import SecurityHeaders
+from viz.page.serving.sessions import keep_sessions
+from viz.page.serving.shutdown import end_process, end_signal, shut_down, wait_for_end
+from viz.page.serving.trusted_hosts import TrustedHosts
+from viz.page.serving.upload_door import UploadDoor
+from viz.page.upstream.guarded import GuardedBlocks
 
 if TYPE_CHECKING:
     from pine_engine.engine.engine import Engine
@@ -139,7 +139,7 @@ def place_on_lent_gpu(sources: Iterable[EngineSource]) -> None:
     # ZeroGPU stands in for CUDA in this thread alone, and transformers would load weights in others.
     os.environ["HF_DEACTIVATE_ASYNC_LOAD"] = "1"
     for source in sources:
-        gpu.place(source.load_here())
+        zerogpu.place(source.load_here())
 
 
 def log_to_stderr() -> None:
@@ -194,7 +194,7 @@ def launch(page: GuardedBlocks, settings: HostSettings, **options: Any) -> App:
 
 def main() -> None:
     """Serves the page until the process is told to end, and ends it."""
-    usual = {"PINE_DEVICE": "cuda"} if gpu.IS_LENT else {}
+    usual = {"PINE_DEVICE": "cuda"} if zerogpu.IS_LENT else {}
     settings = read_settings(sys.argv[1:], usual | os.environ, description=__doc__)
     with own_folder(Path(os.environ.get("GRADIO_TEMP_DIR") or tempfile.gettempdir())) as folder:
         write_all_into(folder)
@@ -206,10 +206,10 @@ def serve(settings: HostSettings) -> None:
     """Serves the page until the process is told to end."""
     source = engine_source(settings.model, settings.dtype, settings.device)
     own = own_sources(settings.device)
-    if gpu.IS_LENT:
+    if zerogpu.IS_LENT:
         place_on_lent_gpu([source, *own.values()])
     # On ZeroGPU a model can only be used if it was there before the page was launched.
-    allowed = () if gpu.IS_LENT else allowed_models(settings, os.environ)
+    allowed = () if zerogpu.IS_LENT else allowed_models(settings, os.environ)
     sources = all_sources(source, own, settings, allowed=allowed)
     page = build_page(sources, settings)
     log_to_stderr()

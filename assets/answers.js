@@ -5,7 +5,7 @@
 (() => {
   "use strict";
   const OVER = ["finished", "stopped", "failed"];
-  // A word or a sign, with the blanks behind it; the same as viz/change.py.
+  // A word or a sign, with the blanks behind it; the same as viz/figures/change.py.
   const WORD = /(?:(?:(?![\u2e80-\u9fff])[\p{L}\p{N}_])+|\S)\s*|^\s+/gu;
 
   const cards = () => [...document.querySelectorAll("#answers .pine-answer")];

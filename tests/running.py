@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from viz.page.line import Line
-from viz.page.runs import Runs, StopFlag
+from viz.page.jobs.queue import Line
+from viz.page.jobs.run_log import Runs, StopFlag
 
 
 def one_run(

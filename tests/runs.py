@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from pine_engine.engine.engine import Engine
 from pine_engine.methods.table import METHODS
-from viz.page.answering import FinishedRun, answer
-from viz.page.documents import Entries, entries_from
-from viz.page.form import Form
+from viz.page.answers.answering import FinishedRun, answer
+from viz.page.form.documents import Entries, entries_from
+from viz.page.form.form import Form
 
 THREE = entries_from([("Varo", "red cat"), ("Senna", "green"), ("Orm", "white hats")])
 

@@ -13,15 +13,16 @@ from pine_engine.prompts.tasks import TASKS, get_task
 from tests.running import one_run
 from tests.viz_reading import HOSTILE, assert_harmless, read_html
 from tests.widgets import built
-from viz.page import choosing, documents
-from viz.page.cards import Shown, accepted_answers, shown_html, stopped_cards, waiting_cards
-from viz.page.documents import Entry, build_editor, entries_from, header_html
-from viz.page.examples import load_examples
-from viz.page.form import Form
-from viz.page.running import run_with_engine
-from viz.page.source import EngineSource, Sources
-from viz.page.theme import ASSETS
-from viz.page.workspace import Workspace, build_workspace
+from viz.page.answers import choosing
+from viz.page.answers.cards import Shown, accepted_answers, shown_html, stopped_cards, waiting_cards
+from viz.page.answers.workspace import Workspace, build_workspace
+from viz.page.common.theme import ASSETS
+from viz.page.form import documents
+from viz.page.form.documents import Entry, build_editor, entries_from, header_html
+from viz.page.form.examples import load_examples
+from viz.page.form.form import Form
+from viz.page.jobs.loading import EngineSource, Sources
+from viz.page.jobs.running import run_with_engine
 
 TWO = entries_from([("Varo", "red"), ("Senna", "green")])
 

@@ -21,7 +21,7 @@ from tests.load import question_of
 from tests.serving import ServedApp, served_app
 from tests.test_holding_up import LONG, visiting
 from tests.visiting import Visitor, compare
-from viz.page.presence import LISTENING_S
+from viz.page.jobs.presence import LISTENING_S
 
 pytestmark = pytest.mark.embedded
 

@@ -27,17 +27,17 @@ from tests.fuzz import corpus
 from tests.fuzz.over_http import usual_value
 from tests.fuzz.served import tiny_engine
 from tests.widgets import built
-from viz.page import front_door
-from viz.page.disk import Disk
-from viz.page.documents import Entry
-from viz.page.form import MOST_CHARACTERS, Form
-from viz.page.front_door import MOST_BYTES, FrontDoor
-from viz.page.guarded import NOT_FROM_THE_PAGE, GuardedBlocks
-from viz.page.mcp_messages import McpMessages
-from viz.page.security_headers import SecurityHeaders
-from viz.page.session import LARGEST_BYTES, session_of, to_code
-from viz.page.share_panel import own_draft
-from viz.page.source import EngineSource
+from viz.page.common.disk import Disk
+from viz.page.form.documents import Entry
+from viz.page.form.form import MOST_CHARACTERS, Form
+from viz.page.jobs.loading import EngineSource
+from viz.page.serving import front_door
+from viz.page.serving.front_door import MOST_BYTES, FrontDoor
+from viz.page.serving.mcp_messages import McpMessages
+from viz.page.serving.security_headers import SecurityHeaders
+from viz.page.sharing.session import LARGEST_BYTES, session_of, to_code
+from viz.page.sharing.share_panel import own_draft
+from viz.page.upstream.guarded import NOT_FROM_THE_PAGE, GuardedBlocks
 
 ROOT = Path(__file__).parents[1]
 

@@ -19,13 +19,13 @@ from pine_engine.prompts.inputs import read_comparison
 from tests.runs import THREE, finish
 from tests.tokenizers import letter_tokenizer
 from tests.viz_reading import read_html
-from viz.page.answering import FinishedRun
-from viz.page.bundle import NAME, bundle, write_bundle
-from viz.page.disk import Disk
-from viz.page.reading import first_selection
-from viz.page.session import from_file
-from viz.page.sheets import Files
-from viz.page.told import TriedOrder
+from viz.page.answers.answer_records import TriedOrder
+from viz.page.answers.answering import FinishedRun
+from viz.page.common.disk import Disk
+from viz.page.inside.reading import first_selection
+from viz.page.sharing.bundle import NAME, bundle, write_bundle
+from viz.page.sharing.session import from_file
+from viz.page.sharing.sheets import Files
 
 DATE = datetime.date(2026, 3, 1)
 MOVED = (THREE[2], THREE[0], THREE[1])

@@ -16,13 +16,13 @@ from tests.serving import ServedApp, served_app
 from tests.tokenizers import letter_tokenizer
 from tests.visiting import Page, Question, Visitor
 from tests.widgets import built
-from viz.page.answering import answer
-from viz.page.documents import entries_from
-from viz.page.examples import load_examples
-from viz.page.form import Form
-from viz.page.host_settings import HostSettings
-from viz.page.runs import StopFlag
-from viz.page.source import EngineSource
+from viz.page.answers.answering import answer
+from viz.page.common.host_settings import HostSettings
+from viz.page.form.documents import entries_from
+from viz.page.form.examples import load_examples
+from viz.page.form.form import Form
+from viz.page.jobs.loading import EngineSource
+from viz.page.jobs.run_log import StopFlag
 
 FIRST = load_examples()[0]
 ASKED = Question(

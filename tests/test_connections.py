@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import uvicorn
 
-from viz.page import connections
-from viz.page.addresses import networks_of
-from viz.page.connections import SHARE, limit_connections
+from viz.page.common.addresses import networks_of
+from viz.page.serving import connections
+from viz.page.serving.connections import SHARE, limit_connections
 
 PATIENCE_S = 20.0
 

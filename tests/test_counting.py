@@ -12,15 +12,15 @@ from pine_engine.engine.engine import Engine
 from tests.tokenizers import letter_tokenizer
 from tests.widgets import built
 from viz.page.build import build_page
+from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.counting import planned_jobs, total_html
-from viz.page.data_sets import read_built_in
-from viz.page.documents import MAX_DOCUMENTS, entries_from
-from viz.page.form import Form, TokenCount, form_layout
-from viz.page.host_settings import DEFAULTS, HostSettings
-from viz.page.measuring import Asked, planned_work
-from viz.page.planning import plan_answers, plan_measurement, plan_shuffle, plan_standing
-from viz.page.source import EngineSource, Sources
-from viz.page.speed import Work
+from viz.page.files.data_sets import read_built_in
+from viz.page.form.documents import MAX_DOCUMENTS, entries_from
+from viz.page.form.form import Form, TokenCount, form_layout
+from viz.page.jobs.cost import Work
+from viz.page.jobs.loading import EngineSource, Sources
+from viz.page.measure.measuring import Asked, planned_work
+from viz.page.shuffle.planning import plan_answers, plan_measurement, plan_shuffle, plan_standing
 
 TEXTS = ["red cat", "green", "white hats", "x", "y"]
 

@@ -25,11 +25,11 @@ from starlette.testclient import TestClient
 from tests.serving import ServedApp, served_app
 from tests.visiting import Page, Visitor
 from tests.widgets import built
-from viz.page.disk import AGE_S, CLOCK_S, FULL, SESSIONS, USED_S, Disk, DiskFullError, is_disk_full
-from viz.page.failures import explain
-from viz.page.own_folder import PREFIX, own_folder
-from viz.page.private_folder import folders_held
-from viz.page.upload_door import UploadDoor
+from viz.page.common.disk import AGE_S, CLOCK_S, FULL, SESSIONS, USED_S, Disk, DiskFullError, is_disk_full
+from viz.page.common.failures import explain
+from viz.page.common.own_folder import PREFIX, own_folder
+from viz.page.common.private_folder import folders_held
+from viz.page.serving.upload_door import UploadDoor
 
 ROOT = Path(__file__).parents[1]
 MB = 1_000_000
@@ -191,7 +191,7 @@ def test_a_file_that_cannot_be_written_for_a_visitor_is_the_same_sentence() -> N
 HOLDS = """
 import sys, time
 from pathlib import Path
-from viz.page.own_folder import own_folder
+from viz.page.common.own_folder import own_folder
 with own_folder(Path(sys.argv[1])) as folder:
     (folder / "upload").write_text("a secret")
     print(folder, flush=True)

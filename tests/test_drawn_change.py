@@ -12,13 +12,13 @@ from pine_engine.methods.table import METHODS
 from tests.runs import finish
 from tests.tokenizers import letter_tokenizer
 from tests.viz_reading import HOSTILE, Element, assert_harmless, read_html
-from viz.change import AnswerTokens
-from viz.page.answering import FinishedRun
-from viz.page.documents import entries_from, move
-from viz.page.drawn_change import chosen_other, draw_change, other_orders
-from viz.page.reading import bounds_of, first_selection, query_of_step
-from viz.page.selection import Selection
-from viz.page.told import TriedOrder, answer_tokens
+from viz.figures.change import AnswerTokens
+from viz.page.answers.answer_records import TriedOrder, answer_tokens
+from viz.page.answers.answering import FinishedRun
+from viz.page.form.documents import entries_from, move
+from viz.page.inside.drawn_change import chosen_other, draw_change, other_orders
+from viz.page.inside.reading import bounds_of, first_selection, query_of_step
+from viz.page.inside.selection import Selection
 
 THREE = entries_from([("Varo", "red"), ("Senna", "green"), ("Orm", "white")])
 STEPS = 4

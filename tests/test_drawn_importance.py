@@ -13,14 +13,14 @@ from pine_engine.methods.table import METHODS
 from tests.runs import finish
 from tests.tokenizers import letter_tokenizer
 from tests.viz_reading import HOSTILE, Element, assert_harmless, read_html
-from viz.identity import document_segment
-from viz.importance import most_decisive, normalise, spread
-from viz.page import documents
-from viz.page.answering import FinishedRun
-from viz.page.documents import entries_from
-from viz.page.drawn_importance import draw_importance
-from viz.page.reading import bounds_of, first_selection, query_of_step
-from viz.page.selection import Query, Selection
+from viz.drawing.identity import document_segment
+from viz.figures.importance import most_decisive, normalise, spread
+from viz.page.answers.answering import FinishedRun
+from viz.page.form import documents
+from viz.page.form.documents import entries_from
+from viz.page.inside.drawn_importance import draw_importance
+from viz.page.inside.reading import bounds_of, first_selection, query_of_step
+from viz.page.inside.selection import Query, Selection
 
 THREE = entries_from([("Varo", "red"), ("Senna", "green cat"), ("Orm", "white")])
 STEPS = 4

@@ -14,14 +14,14 @@ from tests.runs import THREE, finish
 from tests.tokenizers import letter_tokenizer
 from tests.viz_reading import HOSTILE, Element, assert_harmless, read_html, table_cells
 from tests.worked_matrices import EXAMPLES, read_matrix
-from viz.masks import mask_states
-from viz.page import documents
-from viz.page.answering import FinishedRun
-from viz.page.documents import entries_from
-from viz.page.drawn_masks import ALWAYS, draw_masks, segment_mask, token_mask
-from viz.page.reading import bounds_of, first_selection, longest_suffix, plan_of, query_choices
-from viz.page.selection import Query, Selection
-from viz.token_masks import TOKEN_LIMIT, token_states
+from viz.figures.masks import mask_states
+from viz.figures.token_masks import TOKEN_LIMIT, token_states
+from viz.page.answers.answering import FinishedRun
+from viz.page.form import documents
+from viz.page.form.documents import entries_from
+from viz.page.inside.drawn_masks import ALWAYS, draw_masks, segment_mask, token_mask
+from viz.page.inside.reading import bounds_of, first_selection, longest_suffix, plan_of, query_choices
+from viz.page.inside.selection import Query, Selection
 
 
 @pytest.fixture(scope="module")

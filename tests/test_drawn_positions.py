@@ -14,11 +14,12 @@ from tests.runs import THREE, finish
 from tests.tokenizers import letter_tokenizer
 from tests.viz_reading import HOSTILE, Element, assert_harmless, read_html, table_cells
 from tests.worked_matrices import read_matrix
-from viz.importance import most_decisive, spread
-from viz.page import documents
-from viz.page.answering import FinishedRun
-from viz.page.documents import entries_from
-from viz.page.drawn_positions import (
+from viz.drawing.tokens import visible_text
+from viz.figures.importance import most_decisive, spread
+from viz.page.answers.answering import FinishedRun
+from viz.page.form import documents
+from viz.page.form.documents import entries_from
+from viz.page.inside.drawn_positions import (
     MOST_KEYS,
     MOST_QUERIES,
     Place,
@@ -28,10 +29,15 @@ from viz.page.drawn_positions import (
     shown_queries,
     view_of,
 )
-from viz.page.reading import bounds_of, longest_suffix, plan_of
-from viz.page.running_example import LAYOUT, SHOWN, example_positions, example_view, running_example_html
-from viz.page.selection import Query, Selection
-from viz.tokens import visible_text
+from viz.page.inside.reading import bounds_of, longest_suffix, plan_of
+from viz.page.inside.selection import Query, Selection
+from viz.page.lesson.running_example import (
+    LAYOUT,
+    SHOWN,
+    example_positions,
+    example_view,
+    running_example_html,
+)
 
 
 @pytest.fixture(scope="module")

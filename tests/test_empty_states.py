@@ -5,7 +5,7 @@ import pytest
 
 from tests.viz_reading import HOSTILE, assert_harmless, read_html
 from tests.widgets import whole_page
-from viz.markup import empty_panel
+from viz.drawing.markup import empty_panel
 
 EXPECTED = {
     "shuffle-table": "shuffle",

@@ -27,11 +27,11 @@ from pine_engine.prompts.inputs import DataRow
 from pine_engine.prompts.layout import TokenLayout
 from tests.running import one_run
 from tests.tokenizers import letter_tokenizer
-from viz.page.answering import answer
-from viz.page.documents import entries_from
-from viz.page.form import Form
-from viz.page.running import run_with_engine
-from viz.page.source import EngineSource
+from viz.page.answers.answering import answer
+from viz.page.form.documents import entries_from
+from viz.page.form.form import Form
+from viz.page.jobs.loading import EngineSource
+from viz.page.jobs.running import run_with_engine
 
 LAYOUT = TokenLayout((5, 9, 60), ((11, 12, 13, 14), (21, 22), (31, 32, 33)), (51, 52, 53))
 OTHERS = [LAYOUT.reorder([1, 2, 0]), TokenLayout((5,), ((61, 62), (63,)), (64,))]

@@ -9,7 +9,7 @@ import pytest
 from gradio.state_holder import SessionState
 
 from tests.widgets import built
-from viz.page.frugal import FrugalBlocks
+from viz.page.upstream.frugal import FrugalBlocks
 
 Widgets = tuple[gr.HTML, gr.Button, gr.State, gr.HTML]
 

@@ -18,11 +18,11 @@ from pine_engine.errors import InputError, ModelError, PineError
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.measure import choose
 from tests.tokenizers import letter_tokenizer
-from viz.page import gpu
-from viz.page.documents import entries_from
-from viz.page.form import Form, form_layout
-from viz.page.planning import plan_answers, plan_measurement, plan_shuffle, plan_standing
-from viz.page.speed import Speed, Work, planned
+from viz.page.form.documents import entries_from
+from viz.page.form.form import Form, form_layout
+from viz.page.jobs import zerogpu as gpu
+from viz.page.jobs.cost import Speed, Work, planned
+from viz.page.shuffle.planning import plan_answers, plan_measurement, plan_shuffle, plan_standing
 
 FORM = Form(
     "retrieval_qa",
@@ -41,7 +41,7 @@ def engine(tiny_llama: Callable) -> Engine:
 
 def test_a_folder_that_happens_to_be_called_spaces_is_not_taken_for_the_package(tmp_path: Path) -> None:
     (tmp_path / "spaces").mkdir()
-    code = "import viz.page.gpu; print(viz.page.gpu.IS_LENT)"
+    code = "import viz.page.jobs.zerogpu; print(viz.page.jobs.zerogpu.IS_LENT)"
     path = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[1])])
     done = subprocess.run(
         [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from viz.page.host_settings import (
+from viz.page.common.host_settings import (
     PUBLIC_SECONDS,
     HostSettings,
     allowed_models,
@@ -80,7 +80,7 @@ def test_a_value_that_cannot_be_is_named_with_what_is_expected(
 
 
 def test_the_documented_table_is_the_table(tmp_path: Path) -> None:
-    """If not: python -m viz.page.host_settings docs/hosting.md."""
+    """If not: python -m viz.page.common.host_settings docs/hosting.md."""
     copy = tmp_path / "hosting.md"
     copy.write_text(HOSTING.read_text(encoding="utf-8"), encoding="utf-8")
     write_into(copy)

@@ -28,17 +28,17 @@ from starlette.testclient import TestClient
 from pine_engine.errors import ModelError, PineError
 from tests.serving import ServedApp, served_app
 from tests.tokenizers import letter_tokenizer
-from viz.page.health import add_health, version
-from viz.page.line import Line
-from viz.page.runs import Runs
-from viz.page.source import EngineSource, Sources
+from viz.page.jobs.loading import EngineSource, Sources
+from viz.page.jobs.queue import Line
+from viz.page.jobs.run_log import Runs
+from viz.page.serving.health import add_health, version
 
 ROOT = Path(__file__).parents[1]
 
 
 TOLD_IN_A_THREAD = """
 import signal, sys, threading, time
-from viz.page.shutdown import end_signal, wait_for_end
+from viz.page.serving.shutdown import end_signal, wait_for_end
 
 told = end_signal()
 def receive():
@@ -61,8 +61,8 @@ def test_a_signal_is_heard_in_whatever_thread_it_comes() -> None:
 A_LONG_LAYER = """
 import time
 import gradio as gr
-from viz.page.runs import Runs
-from viz.page.shutdown import end_process, end_signal, shut_down, wait_for_end
+from viz.page.jobs.run_log import Runs
+from viz.page.serving.shutdown import end_process, end_signal, shut_down, wait_for_end
 
 runs = Runs()
 def read_prompt():

@@ -10,12 +10,12 @@ from pine_engine.engine.engine import Engine
 from tests.tokenizers import letter_tokenizer
 from tests.viz_reading import HOSTILE, assert_harmless, read_html
 from tests.widgets import built
-from viz.page import documents
-from viz.page.answering import FinishedRun, answer
-from viz.page.documents import entries_from
-from viz.page.form import Form
-from viz.page.inside_panel import TABS, _chosen, _shown, build_inside, drawing, wire_inside
-from viz.page.reading import (
+from viz.page.answers.answering import FinishedRun, answer
+from viz.page.form import documents
+from viz.page.form.documents import entries_from
+from viz.page.form.form import Form
+from viz.page.inside.inside_panel import TABS, _chosen, _shown, build_inside, drawing, wire_inside
+from viz.page.inside.reading import (
     bounds_of,
     first_selection,
     longest_suffix,
@@ -25,7 +25,7 @@ from viz.page.reading import (
     summary_html,
     turned,
 )
-from viz.page.selection import Query, Selection
+from viz.page.inside.selection import Query, Selection
 
 THREE = entries_from([("Varo", "red cat"), ("Senna", "green"), ("Orm", "white hats")])
 NAMES = [name for name, _ in TABS]

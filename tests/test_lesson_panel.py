@@ -15,14 +15,17 @@ from tests.test_viz_lesson import addresses
 from tests.tokenizers import letter_tokenizer
 from tests.viz_reading import HOSTILE, Element, read_html
 from tests.widgets import built
-from viz.glossary import PAPER
-from viz.importance import normalise
-from viz.lesson import lesson
-from viz.page.answering import FinishedRun, answer
-from viz.page.documents import entries_from
-from viz.page.form import Form
-from viz.page.lesson_panel import build_lesson, lesson_file, lesson_html, wire_lesson
-from viz.page.lessons import (
+from viz.cards.glossary import PAPER
+from viz.cards.lesson import lesson
+from viz.figures.importance import normalise
+from viz.page.answers.answer_records import TriedOrder
+from viz.page.answers.answering import FinishedRun, answer
+from viz.page.answers.recordings import Recording, lesson_recording
+from viz.page.form.documents import entries_from
+from viz.page.form.form import Form
+from viz.page.inside.reading import first_selection
+from viz.page.lesson.lesson_panel import build_lesson, lesson_file, lesson_html, wire_lesson
+from viz.page.lesson.lessons import (
     answers_in_two_orders,
     document_texts,
     exchange_of_two,
@@ -30,9 +33,6 @@ from viz.page.lessons import (
     lesson_document,
     lesson_steps,
 )
-from viz.page.reading import first_selection
-from viz.page.recordings import Recording, lesson_recording
-from viz.page.told import TriedOrder
 
 TEXTS = [("Varo", "red"), (HOSTILE[0], HOSTILE[4]), ("", "a white one")]
 

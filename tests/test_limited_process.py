@@ -15,7 +15,7 @@ from pine_engine.errors import Cancelled, InputError
 from pine_engine.evaluation.examples import read_examples
 from pine_engine.prompts.document_files import read_documents
 from tests import apart
-from viz.page.limited_process import LimitError, Limits, compute_apart
+from viz.page.files.limited_process import LimitError, Limits, compute_apart
 
 MB = 1_000_000
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits memory")

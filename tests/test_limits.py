@@ -11,17 +11,17 @@ from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from tests.tokenizers import letter_tokenizer
 from tests.widgets import built
-from viz.page import documents
-from viz.page.data_sets import read_built_in
-from viz.page.documents import entries_from
-from viz.page.form import Form, form_layout
-from viz.page.host_settings import DEFAULTS, HostSettings
-from viz.page.limits import LONGEST_TEXT
-from viz.page.measuring import Asked, measure_rows
-from viz.page.orders import number_of_orders, orders_sentence, tries_all
-from viz.page.shuffling import orders_for, shuffle
-from viz.page.source import EngineSource
-from viz.page.standing import stand
+from viz.page.common.host_settings import DEFAULTS, HostSettings
+from viz.page.files.data_sets import read_built_in
+from viz.page.form import documents
+from viz.page.form.documents import entries_from
+from viz.page.form.form import Form, form_layout
+from viz.page.form.limits import LONGEST_TEXT
+from viz.page.form.orders import number_of_orders, orders_sentence, tries_all
+from viz.page.jobs.loading import EngineSource
+from viz.page.measure.measuring import Asked, measure_rows
+from viz.page.shuffle.shuffling import orders_for, shuffle
+from viz.page.sweep.sweeping import stand
 
 TEXTS = ["red cat", "green hat", "white mat"]
 LIMITED = HostSettings(

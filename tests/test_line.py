@@ -11,11 +11,11 @@ from pine_engine.engine.engine import Engine
 from pine_engine.errors import PineError
 from tests.running import one_run
 from tests.tokenizers import letter_tokenizer
-from viz.page.line import Line, Place
-from viz.page.presence import Visitor
-from viz.page.running import run_with_engine
-from viz.page.runs import StopFlag
-from viz.page.source import EngineSource
+from viz.page.jobs.loading import EngineSource
+from viz.page.jobs.presence import Visitor
+from viz.page.jobs.queue import Line, Place
+from viz.page.jobs.run_log import StopFlag
+from viz.page.jobs.running import run_with_engine
 
 
 @pytest.fixture(scope="module")

@@ -22,10 +22,18 @@ from tests.running import one_run
 from tests.tokenizers import letter_tokenizer
 from tests.viz_reading import HOSTILE, assert_harmless, read_html, table_cells
 from tests.widgets import built
-from viz.chart import Across, Series
-from viz.measured import MeasuredRow, MeasuredTable, SlotCurve, in_short, measured_tables, slot_picture
-from viz.page import measuring
-from viz.page.data_sets import (
+from viz.figures.chart import Across, Series
+from viz.figures.measured import (
+    MeasuredRow,
+    MeasuredTable,
+    SlotCurve,
+    in_short,
+    measured_tables,
+    slot_picture,
+)
+from viz.page.common.disk import Disk
+from viz.page.common.host_settings import DEFAULTS, HostSettings
+from viz.page.files.data_sets import (
     MOST_ROWS,
     OWN,
     DataSet,
@@ -38,19 +46,18 @@ from viz.page.data_sets import (
     usual_orders,
     wrapped_for,
 )
-from viz.page.disk import Disk
-from viz.page.host_settings import DEFAULTS, HostSettings
-from viz.page.measure_panel import build_measure, chosen_rows, read_asked
-from viz.page.measured_files import remove_measured, write_measured
-from viz.page.measuring import Asked, MeasureView, measure_rows, work_of, work_sentence
-from viz.page.method_boxes import OFFERED, WRAPPED, wrapped_choices
-from viz.page.planning import plan_measurement
-from viz.page.reading_files import FileReader, without_words
-from viz.page.running import run_with_engine
-from viz.page.runs import Runs, StopFlag
-from viz.page.source import EngineSource
-from viz.page.speed import in_words
-from viz.page.tabulating import slot_curves, tabulate
+from viz.page.files.reading_files import FileReader, without_words
+from viz.page.form.method_boxes import OFFERED, WRAPPED, wrapped_choices
+from viz.page.jobs.cost import in_words
+from viz.page.jobs.loading import EngineSource
+from viz.page.jobs.run_log import Runs, StopFlag
+from viz.page.jobs.running import run_with_engine
+from viz.page.measure import measuring
+from viz.page.measure.measure_panel import build_measure, chosen_rows, read_asked
+from viz.page.measure.measured_files import remove_measured, write_measured
+from viz.page.measure.measuring import Asked, MeasureView, measure_rows, work_of, work_sentence
+from viz.page.measure.tabulating import slot_curves, tabulate
+from viz.page.shuffle.planning import plan_measurement
 
 SETS = [name for _, name in built_in_choices()]
 

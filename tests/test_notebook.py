@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from viz.importance import normalise, select_importance
-from viz.standalone import drawn_numbers
+from viz.export.standalone import drawn_numbers
+from viz.figures.importance import normalise, select_importance
 
 NOTEBOOK = Path(__file__).parents[1] / "docs" / "notebook.ipynb"
 CELLS: list[dict[str, Any]] = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]

@@ -6,7 +6,7 @@ import pytest
 from starlette.routing import BaseRoute, Mount
 
 from tests.widgets import whole_page
-from viz.page.open_routes import OPEN
+from viz.page.serving.open_routes import OPEN
 
 CLOSED = {
     "component_server": "runs methods of components, and prints what it is sent",

@@ -21,19 +21,19 @@ from tests.running import one_run
 from tests.tokenizers import letter_tokenizer
 from tests.viz_reading import HOSTILE, assert_harmless
 from tests.widgets import built
-from viz.answers import answer_grid
-from viz.page import documents
-from viz.page.answering import FinishedRun, RunView, answer
-from viz.page.cards import stopped_cards, waiting_cards
+from viz.cards.answers import answer_grid
+from viz.page.answers.answering import FinishedRun, RunView, answer
+from viz.page.answers.cards import stopped_cards, waiting_cards
+from viz.page.answers.workspace import instruction_for
+from viz.page.common.failures import explain, notice
 from viz.page.counting import total_html
-from viz.page.documents import MAX_DOCUMENTS, Entry, build_editor, entries_from, paste, split_pasted
-from viz.page.examples import load_examples
-from viz.page.failures import explain, notice
-from viz.page.form import Form, count_tokens, form_layout, read_form
-from viz.page.running import run_with_engine
-from viz.page.runs import StopFlag
-from viz.page.source import EngineSource
-from viz.page.workspace import instruction_for
+from viz.page.form import documents
+from viz.page.form.documents import MAX_DOCUMENTS, Entry, build_editor, entries_from, paste, split_pasted
+from viz.page.form.examples import load_examples
+from viz.page.form.form import Form, count_tokens, form_layout, read_form
+from viz.page.jobs.loading import EngineSource
+from viz.page.jobs.run_log import StopFlag
+from viz.page.jobs.running import run_with_engine
 
 THREE = entries_from([("Varo", "red"), ("Senna", "green"), ("Orm", "white")])
 

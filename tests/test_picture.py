@@ -4,8 +4,8 @@ import json
 import math
 
 from tests.viz_reading import HOSTILE, assert_harmless, read_html
-from viz.glossary import TERMS, explanations_html, glossary_html, term
-from viz.picture import Numbers, pick, picture, switch
+from viz.cards.glossary import TERMS, explanations_html, glossary_html, term
+from viz.drawing.picture import Numbers, pick, picture, switch
 
 
 def numbers_in(html: str) -> dict:

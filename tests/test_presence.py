@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from viz.page import presence as module
-from viz.page.presence import CALLER, LISTENING_S, Presence, PresenceMiddleware, Visitor
+from viz.page.jobs import presence as module
+from viz.page.jobs.presence import CALLER, LISTENING_S, Presence, PresenceMiddleware, Visitor
 
 
 @pytest.fixture

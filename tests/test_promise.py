@@ -10,10 +10,10 @@ from pine_engine.console import terminal
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.promise import LENGTHS, TRIED, changes_by_order
 from tests.families import FAMILIES, make
-from viz.page.documents import entries_from
-from viz.page.form import Form
-from viz.page.shuffling import caption_of
-from viz.page.source import EngineSource
+from viz.page.form.documents import entries_from
+from viz.page.form.form import Form
+from viz.page.jobs.loading import EngineSource
+from viz.page.shuffle.shuffling import caption_of
 
 
 class KnowsItsPlace(nn.Module):

@@ -18,17 +18,17 @@ from pine_engine.prompts.tasks import get_task
 from tests.serving import served_app
 from tests.tokenizers import letter_tokenizer
 from tests.widgets import built
-from viz.page.answering import answer
-from viz.page.data_sets import OWN, built_in_choices, read_built_in
-from viz.page.documents import Entry, entries_from
-from viz.page.examples import Example, load_examples
-from viz.page.form import Form
-from viz.page.host_settings import HostSettings
-from viz.page.measuring import Asked
-from viz.page.read_only import NOTE, check_rows_shipped, check_shipped
-from viz.page.session import session_of, to_code
-from viz.page.source import EngineSource
-from viz.page.standing import stand
+from viz.page.answers.answering import answer
+from viz.page.common.host_settings import HostSettings
+from viz.page.files.data_sets import OWN, built_in_choices, read_built_in
+from viz.page.form.documents import Entry, entries_from
+from viz.page.form.examples import Example, load_examples
+from viz.page.form.form import Form
+from viz.page.form.read_only import NOTE, check_rows_shipped, check_shipped
+from viz.page.jobs.loading import EngineSource
+from viz.page.measure.measuring import Asked
+from viz.page.sharing.session import session_of, to_code
+from viz.page.sweep.sweeping import stand
 
 READ_ONLY = HostSettings(read_only=True)
 EXAMPLES = load_examples()

@@ -20,12 +20,12 @@ from pine_engine.prompts.prompt import Document
 from tests import apart
 from tests.fuzz.corpus import PDF_BOMB, PDF_OF_COMMENTS
 from tests.serving import ServedApp, served_app
-from viz.page import reading_files
-from viz.page.documents import MAX_DOCUMENTS
-from viz.page.limited_process import Limits
-from viz.page.presence import Visitor
-from viz.page.reading_files import FileReader, without_words
-from viz.page.runs import SHUTTING_DOWN, Runs
+from viz.page.files import reading_files
+from viz.page.files.limited_process import Limits
+from viz.page.files.reading_files import FileReader, without_words
+from viz.page.form.documents import MAX_DOCUMENTS
+from viz.page.jobs.presence import Visitor
+from viz.page.jobs.run_log import SHUTTING_DOWN, Runs
 
 MB = 1_000_000
 SHORT = Limits(cpu_s=1)

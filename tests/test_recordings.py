@@ -14,17 +14,17 @@ from pine_engine.engine.engine import Engine
 from pine_engine.methods.table import METHODS
 from tests.tokenizers import letter_tokenizer
 from viz.page import record as record_command
-from viz.page.answering import answer
-from viz.page.documents import entries_from
-from viz.page.form import Form
-from viz.page.record import example_form, record, recorded_sentence
-from viz.page.recordings import (
+from viz.page.answers.answering import answer
+from viz.page.answers.recordings import (
     LESSON_RECORDING,
     Recording,
     lesson_recording,
     read_recording,
     write_recording,
 )
+from viz.page.form.documents import entries_from
+from viz.page.form.form import Form
+from viz.page.record import example_form, record, recorded_sentence
 
 MOST_BYTES = 600_000
 DATE = datetime.date(2026, 3, 1)

@@ -40,7 +40,7 @@ from pine_engine.evaluation.summary.summarize import summarize
 from pine_engine.molecules.rows import PROPERTIES
 from tests.records import SWAPS, judged, run_info, sweep, swept
 from tests.viz_reading import HOSTILE, Element, read_html
-from viz.report import Report, ReportPart, ReportTable, escape_markdown, report_markdown, report_page
+from viz.export.report import Report, ReportPart, ReportTable, escape_markdown, report_markdown, report_page
 
 QA_METHODS = ("vanilla", "nia", "pine")
 STYLES = (Path(cli.__file__).parents[2] / "assets" / "figures.css").read_text(encoding="utf-8")
@@ -972,7 +972,7 @@ def test_a_folder_without_a_run_and_one_without_records_are_told(tmp_path: Path)
 
 
 def test_a_report_needs_viz_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "viz.report", None)
+    monkeypatch.setitem(sys.modules, "viz.export.report", None)
     with pytest.raises(InputError, match="drawn by `viz`, which is not installed with pine_engine alone"):
         draw([Part("p")], made="now")
 

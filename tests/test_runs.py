@@ -15,17 +15,17 @@ from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from tests.running import one_run
 from tests.tokenizers import letter_tokenizer
-from viz.page.answering import answer
-from viz.page.documents import entries_from
-from viz.page.form import Form
-from viz.page.line import Line
-from viz.page.measuring import work_of
-from viz.page.running import run_with_engine
-from viz.page.runs import Runs, StopFlag
-from viz.page.shuffling import shuffle
-from viz.page.source import EngineSource
-from viz.page.speed import Speed, Work, in_words, planned
-from viz.page.standing import stand
+from viz.page.answers.answering import answer
+from viz.page.form.documents import entries_from
+from viz.page.form.form import Form
+from viz.page.jobs.cost import Speed, Work, in_words, planned
+from viz.page.jobs.loading import EngineSource
+from viz.page.jobs.queue import Line
+from viz.page.jobs.run_log import Runs, StopFlag
+from viz.page.jobs.running import run_with_engine
+from viz.page.measure.measuring import work_of
+from viz.page.shuffle.shuffling import shuffle
+from viz.page.sweep.sweeping import stand
 
 SENTINEL = "xylophone"
 FORM = Form(

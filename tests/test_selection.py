@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from viz.page.selection import Bounds, Query, Selection
-from viz.picture import pick
+from viz.drawing.picture import pick
+from viz.page.inside.selection import Bounds, Query, Selection
 
 BOUNDS = Bounds(("vanilla", "pine"), num_layers=3, num_heads=2, num_documents=4, num_suffix=10)
 START = Selection("pine", Query("suffix", 5), layer=1, head=0)

@@ -16,12 +16,20 @@ from app import build_app
 from pine_engine.errors import InputError
 from pine_engine.prompts.tasks import TASKS
 from tests.widgets import built
-from viz.page.documents import MAX_DOCUMENTS, Entry
-from viz.page.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form
-from viz.page.method_boxes import OFFERED
-from viz.page.session import LARGEST_BYTES, Session, from_code, from_file, session_of, to_code, to_json
-from viz.page.share_panel import opened_sentence, own_draft
-from viz.page.source import EngineSource
+from viz.page.form.documents import MAX_DOCUMENTS, Entry
+from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form
+from viz.page.form.method_boxes import OFFERED
+from viz.page.jobs.loading import EngineSource
+from viz.page.sharing.session import (
+    LARGEST_BYTES,
+    Session,
+    from_code,
+    from_file,
+    session_of,
+    to_code,
+    to_json,
+)
+from viz.page.sharing.share_panel import opened_sentence, own_draft
 
 FORM = Form(
     "retrieval_qa", "Why?", "", ("vanilla", "pine"), 48, (Entry(1, "Sun", "It shines."), Entry(0, "", "x"))

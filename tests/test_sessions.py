@@ -6,10 +6,10 @@ import gradio as gr
 import pytest
 
 from tests.widgets import built
-from viz.page import sessions
-from viz.page.guarded import GuardedBlocks
-from viz.page.presence import Presence
-from viz.page.sessions import KEPT, KEPT_NEW, NEW_S, Sessions, lets_go
+from viz.page.jobs.presence import Presence
+from viz.page.serving import sessions
+from viz.page.serving.sessions import KEPT, KEPT_NEW, NEW_S, Sessions, lets_go
+from viz.page.upstream.guarded import GuardedBlocks
 
 Kept = tuple[Sessions, Presence, gr.State, list[object]]
 """The sessions, who is there, a state of each session, and what was deleted of it."""

@@ -17,20 +17,20 @@ from pine_engine.methods.table import METHODS
 from tests.tokenizers import letter_tokenizer
 from tests.viz_reading import HOSTILE, assert_harmless, read_html, table_cells
 from tests.widgets import built
-from viz.page import documents, orders
-from viz.page.answering import FinishedRun
-from viz.page.disk import Disk
-from viz.page.documents import MAX_DOCUMENTS, entries_from
-from viz.page.examples import load_examples
-from viz.page.form import Form, form_layout
-from viz.page.host_settings import DEFAULTS
-from viz.page.orders import with_controls
-from viz.page.runs import StopFlag
-from viz.page.sheets import Files, form_comparison, remove_files, sheet_of, write_files
-from viz.page.shuffle_panel import build_shuffle, wire_shuffle
-from viz.page.shuffling import Outcome, orders_for, shuffle, try_orders
-from viz.page.source import EngineSource, Sources
-from viz.page.workspace import build_workspace
+from viz.page.answers.answering import FinishedRun
+from viz.page.answers.workspace import build_workspace
+from viz.page.common.disk import Disk
+from viz.page.common.host_settings import DEFAULTS
+from viz.page.form import documents, orders
+from viz.page.form.documents import MAX_DOCUMENTS, entries_from
+from viz.page.form.examples import load_examples
+from viz.page.form.form import Form, form_layout
+from viz.page.form.orders import with_controls
+from viz.page.jobs.loading import EngineSource, Sources
+from viz.page.jobs.run_log import StopFlag
+from viz.page.sharing.sheets import Files, form_comparison, remove_files, sheet_of, write_files
+from viz.page.shuffle.shuffle_panel import build_shuffle, wire_shuffle
+from viz.page.shuffle.shuffling import Outcome, orders_for, shuffle, try_orders
 
 THREE = entries_from([("Varo", "red"), ("Senna", "green"), ("Orm", "white")])
 B_A_C = documents.move(THREE, 0, 1)

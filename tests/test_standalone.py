@@ -5,8 +5,8 @@ import io
 import json
 
 from tests.viz_reading import HOSTILE, read_html
-from viz.picture import Numbers, picture, switch
-from viz.standalone import as_csv, drawn_numbers, pictures_page, still
+from viz.drawing.picture import Numbers, picture, switch
+from viz.export.standalone import as_csv, drawn_numbers, pictures_page, still
 
 
 def test_a_still_picture_selects_nothing() -> None:

@@ -7,8 +7,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.testclient import TestClient
 
-from viz.page.host_settings import HostSettings
-from viz.page.trusted_hosts import TrustedHosts
+from viz.page.common.host_settings import HostSettings
+from viz.page.serving.trusted_hosts import TrustedHosts
 
 STRANGER = ("203.0.113.9", 1234)
 LOCAL = ("127.0.0.1", 1234)

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.viz_reading import HOSTILE, assert_harmless, read_html
-from viz.answers import AnswerCard, AnswerState, Reading, answer_card, answer_grid, answer_status
+from viz.cards.answers import AnswerCard, AnswerState, Reading, answer_card, answer_grid, answer_status
 
 
 def card(state: AnswerState = "waiting", **changes: object) -> AnswerCard:

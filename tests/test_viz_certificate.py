@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.viz_reading import HOSTILE, read_html, table_cells
-from viz.certificate import CertifiedMethod, Sheet, certificate_page
+from viz.cards.certificate import CertifiedMethod, Sheet, certificate_page
 
 STYLES = (Path(__file__).parents[1] / "assets" / "figures.css").read_text(encoding="utf-8")
 

@@ -11,7 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.viz_reading import HOSTILE, Element, assert_harmless, read_html, table_cells
-from viz.change import (
+from viz.cards.change_answers import TOKEN_LIMIT, answers_picture
+from viz.drawing.identity import PREFIX, SUFFIX, document_segment
+from viz.drawing.numbers import format_percent
+from viz.figures.change import (
     AnswerTokens,
     attention_at,
     carried_by,
@@ -19,10 +22,7 @@ from viz.change import (
     shares,
     word_diff,
 )
-from viz.change_answers import TOKEN_LIMIT, answers_picture
-from viz.change_bars import carriers_picture, difference_picture, likely_tokens
-from viz.identity import PREFIX, SUFFIX, document_segment
-from viz.numbers import format_percent
+from viz.figures.change_bars import carriers_picture, difference_picture, likely_tokens
 
 
 def told(

@@ -14,7 +14,7 @@ from pine_engine.debias.table import WRAPPERS
 from pine_engine.evaluation.summary.method_names import method_mark
 from pine_engine.methods.table import METHODS
 from tests.viz_reading import HOSTILE, Element, assert_harmless, read_html
-from viz.chart import (
+from viz.figures.chart import (
     SMALLEST_TEXT,
     Across,
     Area,

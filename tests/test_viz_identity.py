@@ -1,6 +1,6 @@
 """Identities: one per document, the same everywhere, told apart without colour."""
 
-from viz.identity import (
+from viz.drawing.identity import (
     DECODED,
     PREFIX,
     SUFFIX,

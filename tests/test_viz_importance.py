@@ -9,9 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.viz_reading import HOSTILE, Element, assert_harmless, read_html, table_cells
-from viz.heads import ROOMY, head_strip
-from viz.identity import DECODED, PREFIX, document_segment, ink_on
-from viz.importance import (
+from viz.drawing.identity import DECODED, PREFIX, document_segment, ink_on
+from viz.drawing.levels import TOP_LEVEL, Scale
+from viz.drawing.numbers import format_difference, format_value, plain_values
+from viz.drawing.ramps import CIVIDIS, ramp_color
+from viz.drawing.tokens import Token
+from viz.figures.heads import ROOMY, head_strip
+from viz.figures.importance import (
     Normalisation,
     attention_caption,
     attention_shares,
@@ -22,17 +26,13 @@ from viz.importance import (
     select_importance,
     spread,
 )
-from viz.importance_matrix import (
+from viz.figures.importance_matrix import (
     NUMBERED_COLUMNS,
     ROW_LIMIT,
     attention_picture,
     importance_picture,
     written_picture,
 )
-from viz.levels import TOP_LEVEL, Scale
-from viz.numbers import format_difference, format_value, plain_values
-from viz.ramps import CIVIDIS, ramp_color
-from viz.tokens import Token
 
 NAN = np.nan
 MATRIX = np.array([[NAN, 0.5, 1.5], [0.0, NAN, 0.25], [3.0, 1.0, NAN]], dtype=np.float32)

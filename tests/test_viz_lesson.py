@@ -3,9 +3,8 @@
 import pytest
 
 from tests.viz_reading import HOSTILE, Element, read_html
-from viz.glossary import PAPER
-from viz.identity import document_segment
-from viz.lesson import (
+from viz.cards.glossary import PAPER
+from viz.cards.lesson import (
     OrderAnswer,
     Part,
     QuizEntry,
@@ -16,6 +15,7 @@ from viz.lesson import (
     orders_picture,
     quiz,
 )
+from viz.drawing.identity import document_segment
 
 HEADINGS = ("First", "Second", "Third")
 STEPS = tuple(

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from tests.viz_reading import HOSTILE, Element, assert_harmless, read_html, table_cells
-from viz.identity import PREFIX, SUFFIX, document_segment, prompt_segments
-from viz.masks import (
+from viz.drawing.identity import PREFIX, SUFFIX, document_segment, prompt_segments
+from viz.drawing.picture import pick
+from viz.drawing.tokens import Token
+from viz.figures.masks import (
     ALLOWED,
     CAUSAL,
     MASKED,
@@ -18,9 +20,7 @@ from viz.masks import (
     mask_states,
     row_sentence,
 )
-from viz.picture import pick
-from viz.token_masks import TOKEN_LIMIT, TokenMask, token_mask_picture, token_states, window_sentence
-from viz.tokens import Token
+from viz.figures.token_masks import TOKEN_LIMIT, TokenMask, token_mask_picture, token_states, window_sentence
 
 SEGMENTS = prompt_segments([0, 1, 2])
 CLASSES = {MASKED: "pine-masked", ALLOWED: "pine-allowed", CAUSAL: "pine-causal"}

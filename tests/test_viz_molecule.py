@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tests.viz_reading import HOSTILE, assert_harmless, read_html
-from viz.molecule import LONGEST, molecule_svg
+from viz.cards.molecule import LONGEST, molecule_svg
 
 PAGES = ((1.0, 1.0, 1.0), (0.043, 0.059, 0.098))
 """Backgrounds of the page, light and dark."""
@@ -68,5 +68,5 @@ def test_a_missing_rdkit_is_said_with_the_way_to_install_it(monkeypatch: pytest.
 
 
 def test_rdkit_is_not_loaded_before_something_is_drawn() -> None:
-    code = "import sys, viz.molecule; sys.exit('rdkit' in sys.modules)"
+    code = "import sys, viz.cards.molecule; sys.exit('rdkit' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

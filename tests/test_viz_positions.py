@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 from tests.viz_reading import HOSTILE, assert_harmless, read_html, table_cells
-from viz.head_orders import HeadGroup, distinct_orders, head_groups, order_numbers, order_strip
-from viz.identity import DECODED, PREFIX, SUFFIX, document_segment
-from viz.picture import pick
-from viz.positions import (
+from viz.drawing.identity import DECODED, PREFIX, SUFFIX, document_segment
+from viz.drawing.picture import pick
+from viz.drawing.ramps import BLUES, CIVIDIS, ramp_color
+from viz.drawing.tokens import Token
+from viz.figures.head_orders import HeadGroup, distinct_orders, head_groups, order_numbers, order_strip
+from viz.figures.positions import (
     MASKED,
     View,
     document_grid,
@@ -21,8 +23,7 @@ from viz.positions import (
     tied_documents,
     view_text,
 )
-from viz.ramps import BLUES, CIVIDIS, ramp_color
-from viz.rulers import (
+from viz.figures.rulers import (
     MethodView,
     axis_ticks,
     method_numbers,
@@ -31,7 +32,6 @@ from viz.rulers import (
     ruler_lanes,
     ruler_numbers,
 )
-from viz.tokens import Token
 
 _ = MASKED
 # The paper's running example (specification 6.1), PINE, 1-based.

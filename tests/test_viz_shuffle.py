@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.viz_reading import HOSTILE, assert_harmless, read_html, table_cells
-from viz.shuffle import (
+from viz.figures.shuffle import (
     FirstDifference,
     ShuffleCell,
     ShuffleColumn,
@@ -16,7 +16,7 @@ from viz.shuffle import (
     total_of,
     verdict_line,
 )
-from viz.spread import spread_picture, spread_strips
+from viz.figures.spread import spread_picture, spread_strips
 
 COLUMNS = [ShuffleColumn("vanilla", "Vanilla", False), ShuffleColumn("pine", "PINE", True)]
 PARIS = ShuffleCell("Paris.", True, None, 0.0, True, -1.5)

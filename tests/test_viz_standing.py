@@ -11,11 +11,7 @@ from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from tests.tokenizers import letter_tokenizer
 from tests.viz_reading import HOSTILE, Element, assert_harmless, read_html
-from viz.page.documents import entries_from, move
-from viz.page.form import Form, form_layout
-from viz.page.standing import StandingView, stand
-from viz.page.standing_panel import compared_methods, document_choices, work_sentence
-from viz.standing import (
+from viz.figures.position_sweep import (
     Effects,
     Standing,
     Sweep,
@@ -24,6 +20,10 @@ from viz.standing import (
     standing_caption,
     standing_picture,
 )
+from viz.page.form.documents import entries_from, move
+from viz.page.form.form import Form, form_layout
+from viz.page.sweep.sweep_panel import compared_methods, document_choices, work_sentence
+from viz.page.sweep.sweeping import StandingView, stand
 
 SWEEP = Sweep(
     1,

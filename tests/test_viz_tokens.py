@@ -1,7 +1,7 @@
 """Tokens: what is written for a token, and which of many are shown."""
 
-from viz.identity import PREFIX, SUFFIX, document_segment
-from viz.tokens import Token, segment_runs, shorten, token_window, visible_text
+from viz.drawing.identity import PREFIX, SUFFIX, document_segment
+from viz.drawing.tokens import Token, segment_runs, shorten, token_window, visible_text
 
 
 def test_blanks_and_control_characters_become_visible() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.widgets import built
-from viz.page.whole import WholeBlocks
+from viz.page.upstream.whole import WholeBlocks
 
 UPDATES = st.one_of(
     st.text(max_size=3),

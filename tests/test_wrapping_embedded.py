@@ -12,7 +12,7 @@ from pine_engine.evaluation.examples import Example, read_examples
 from pine_engine.evaluation.measure import measure
 from pine_engine.evaluation.records import Key, Record
 from pine_engine.prompts.inputs import DocumentInput
-from viz.page.data_sets import FOLDER
+from viz.page.files.data_sets import FOLDER
 
 pytestmark = [pytest.mark.embedded, pytest.mark.timeout(600)]
 

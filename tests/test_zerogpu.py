@@ -17,8 +17,8 @@ from pine_engine.evaluation.examples import Example
 from tests.serving import ServedApp, served_app
 from tests.tokenizers import letter_tokenizer
 from viz.page.api import USUAL_ORDERS, Told, _compare, _form, _measure, _shuffle
-from viz.page.data_sets import DataSet
-from viz.page.host_settings import DEFAULTS
+from viz.page.common.host_settings import DEFAULTS
+from viz.page.files.data_sets import DataSet
 
 STAND_IN = Path(__file__).parent / "zerogpu"
 QUESTION = "Who has the key to the boat shed?"

@@ -95,7 +95,7 @@ class Page:
         return [self.components[one].get("value") for one in event["inputs"]]
 
     def form(self, event: dict[str, Any], asked: Question) -> list[Any]:
-        """The inputs of Run, filled in; they are in the order of viz.page.form.read_form."""
+        """The inputs of Run, filled in; they are in the order of viz.page.form.form.read_form."""
         values = self.values(event)
         texts = [
             index for index, one in enumerate(event["inputs"]) if self._label(one).startswith("Text of the")

@@ -17,7 +17,7 @@ from pine_engine.evaluation.report.tables import Part
 from pine_engine.prompts.inputs import read_text
 
 if TYPE_CHECKING:
-    from viz.report import Report
+    from viz.export.report import Report
 
 TITLE = "Does the order of the documents change the answer? What was measured"
 
@@ -55,8 +55,8 @@ def make_report(
 def draw(parts: Sequence[Part], *, made: str) -> "Report":
     """The parts as viz takes them. Raises InputError where viz is not installed."""
     try:
-        from viz.chart import Across, Area, Series
-        from viz.report import Report, ReportCurve, ReportPart, ReportTable
+        from viz.export.report import Report, ReportCurve, ReportPart, ReportTable
+        from viz.figures.chart import Across, Area, Series
     except ImportError as error:
         raise InputError(
             "a report is drawn by `viz`, which is not installed with pine_engine alone; run the command in a "
@@ -102,9 +102,9 @@ def draw(parts: Sequence[Part], *, made: str) -> "Report":
 
 def report_files(drawn: "Report") -> dict[str, str]:
     """The content of each file of a report, by its name."""
-    import viz.report as drawing
+    import viz.export.report as drawing
 
-    styles = read_text(Path(drawing.__file__).parents[1] / "assets" / "figures.css")
+    styles = read_text(Path(drawing.__file__).parents[2] / "assets" / "figures.css")
     return {
         PAGE: drawing.report_page(drawn, styles=styles),
         MARKDOWN: drawing.report_markdown(drawn),

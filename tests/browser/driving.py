@@ -5,7 +5,7 @@ from pathlib import Path
 
 from playwright.sync_api import Frame, Locator, Page, expect
 
-from viz.page.examples import Example, load_examples
+from viz.page.form.examples import Example, load_examples
 
 EXAMPLES = load_examples()
 DEFAULT = EXAMPLES[0]

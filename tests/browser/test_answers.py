@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.driving import DEFAULT, SELECTION, control, cut_off
 from tests.browser.test_accessibility import violations
-from viz.change import word_diff
+from viz.figures.change import word_diff
 
 pytestmark = pytest.mark.embedded
 

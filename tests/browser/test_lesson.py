@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from viz.page.lesson_panel import lesson_file
+from viz.page.lesson.lesson_panel import lesson_file
 
 
 @pytest.fixture(scope="module")

@@ -27,10 +27,10 @@ from tests.browser.driving import (
 )
 from tests.fuzz.corpus import PAYLOADS, pdf_of
 from tests.serving import ServedApp
-from viz.page.documents import Entry
-from viz.page.form import Form
-from viz.page.orders import ALL_ORDERS_UP_TO, DEFAULT_ORDERS
-from viz.page.session import session_of, to_code
+from viz.page.form.documents import Entry
+from viz.page.form.form import Form
+from viz.page.form.orders import ALL_ORDERS_UP_TO, DEFAULT_ORDERS
+from viz.page.sharing.session import session_of, to_code
 
 pytestmark = pytest.mark.embedded
 

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.browser.driving import SHORT, control, open_tab, picture, save
-from viz.numbers import format_value
+from viz.drawing.numbers import format_value
 
 pytestmark = pytest.mark.embedded
 

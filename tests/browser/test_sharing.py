@@ -23,9 +23,9 @@ from tests.browser.driving import (
     wait_for_model,
 )
 from tests.serving import ServedApp
-from viz.page.documents import Entry
-from viz.page.form import Form
-from viz.page.session import session_of, to_code
+from viz.page.form.documents import Entry
+from viz.page.form.form import Form
+from viz.page.sharing.session import session_of, to_code
 
 pytestmark = pytest.mark.embedded
 

@@ -91,12 +91,12 @@ FORMS = st.fixed_dictionaries(
 
 def throw_forms(doors: Doors, count: int, seed: int, tally: Tally) -> None:
     """Forms that are run, and all pictures of every fifth run."""
-    from viz.page.answering import answer
-    from viz.page.cards import Shown, accepted_answers, shown_html
-    from viz.page.documents import entries_from
-    from viz.page.form import count_tokens, read_form
-    from viz.page.inside_panel import TABS, drawing
-    from viz.page.reading import first_selection
+    from viz.page.answers.answering import answer
+    from viz.page.answers.cards import Shown, accepted_answers, shown_html
+    from viz.page.form.documents import entries_from
+    from viz.page.form.form import count_tokens, read_form
+    from viz.page.inside.inside_panel import TABS, drawing
+    from viz.page.inside.reading import first_selection
 
     for number, given in enumerate(corpus.draws(FORMS, count, seed)):
 
@@ -125,8 +125,8 @@ def throw_forms(doors: Doors, count: int, seed: int, tally: Tally) -> None:
 
 def throw_links(doors: Doors, count: int, seed: int, tally: Tally) -> None:
     """Codes of links and of drafts."""
-    from viz.page.session import from_code, to_code
-    from viz.page.share_panel import own_draft
+    from viz.page.sharing.session import from_code, to_code
+    from viz.page.sharing.share_panel import own_draft
 
     for number, code in enumerate(corpus.draws(corpus.CODES, count, seed)):
         read = own_draft if number % 3 == 0 else from_code
@@ -137,13 +137,13 @@ def throw_files(doors: Doors, count: int, seed: int, tally: Tally) -> None:
     """Files as documents, as rows to measure, as sessions, and as sources of data sets."""
     from pine_engine.data.readers import read_csv, read_json_lines, read_json_list
     from pine_engine.prompts.document_files import read_documents
-    from viz.page.data_sets import read_set
-    from viz.page.documents import MAX_DOCUMENTS, entries_from
-    from viz.page.limited_process import Limits
-    from viz.page.reading_files import FileReader, without_words
-    from viz.page.runs import Runs
-    from viz.page.session import from_file
-    from viz.page.upload import add_documents
+    from viz.page.files.data_sets import read_set
+    from viz.page.files.limited_process import Limits
+    from viz.page.files.reading_files import FileReader, without_words
+    from viz.page.form.documents import MAX_DOCUMENTS, entries_from
+    from viz.page.form.upload import add_documents
+    from viz.page.jobs.run_log import Runs
+    from viz.page.sharing.session import from_file
 
     most = MAX_DOCUMENTS + 1
     reader = FileReader(Runs(), Limits(cpu_s=1))

@@ -108,8 +108,8 @@ def check_sentence(said: Any) -> bool:
 def served_page(engine: "Engine") -> Iterator[Page]:
     """Serves the page on a free port of this machine until the block is left."""
     import app
-    from viz.page.host_settings import DEFAULTS
-    from viz.page.source import EngineSource
+    from viz.page.common.host_settings import DEFAULTS
+    from viz.page.jobs.loading import EngineSource
 
     source = EngineSource(lambda: engine, "the tiny model")
     blocks = app.build_app(source)

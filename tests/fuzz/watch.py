@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from viz.page.limited_process import SERVE
+from viz.page.files.limited_process import SERVE
 
 ROOT = Path(__file__).parents[2]
 

@@ -19,25 +19,25 @@ from pydantic import ValidationError, validate_call
 
 from pine_engine.errors import InputError
 from pine_engine.methods.table import get_methods
-from viz.page.data_sets import DataSet, read_brought
-from viz.page.documents import entries_from
-from viz.page.failures import explain, first_problem
-from viz.page.form import Form, form_layout
-from viz.page.gpu import compute
-from viz.page.host_settings import HostSettings
-from viz.page.limits import check_rows
-from viz.page.presence import listener, stop_if_left, visitor, while_there
-from viz.page.reading_files import FileReader, without_words
-from viz.page.running import MODEL_EVENT, WAIT_S
-from viz.page.runs import Run
-from viz.page.source import Sources
-from viz.page.speed import Work
+from viz.page.common.failures import explain, first_problem
+from viz.page.common.host_settings import HostSettings
+from viz.page.files.data_sets import DataSet, read_brought
+from viz.page.files.reading_files import FileReader, without_words
+from viz.page.form.documents import entries_from
+from viz.page.form.form import Form, form_layout
+from viz.page.form.limits import check_rows
+from viz.page.jobs.cost import Work
+from viz.page.jobs.loading import Sources
+from viz.page.jobs.presence import listener, stop_if_left, visitor, while_there
+from viz.page.jobs.run_log import Run
+from viz.page.jobs.running import MODEL_EVENT, WAIT_S
+from viz.page.jobs.zerogpu import compute
 
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
     from pine_engine.engine.engine import Engine
     from pine_engine.engine.events import RunResult
     from pine_engine.evaluation.records import Record
-    from viz.page.measuring import Asked
+    from viz.page.measure.measuring import Asked
 
 TASK = "retrieval_qa"
 REQUEST_ID = "request"
@@ -224,7 +224,7 @@ def _answers(
     trace: bool = False,
 ) -> Generator[Told, None, None]:
     from pine_engine.engine.events import RunDone  # imports torch, as above
-    from viz.page.metering import Meter
+    from viz.page.jobs.metering import Meter
 
     layout = form_layout(form, engine, settings)
     meter = Meter(layout.num_tokens)
@@ -244,8 +244,8 @@ def _shuffle(
 ) -> Generator[Told, None, None]:
     from pine_engine.console.json_reports import verify_report
     from pine_engine.invariance.orders import OrderRow, compare_orders, summarize  # import torch, as above
-    from viz.page.metering import Meter
-    from viz.page.shuffling import orders_for
+    from viz.page.jobs.metering import Meter
+    from viz.page.shuffle.shuffling import orders_for
 
     layout = form_layout(form, engine, settings)
     orders = orders_for(layout.num_documents, count, seed, settings)
@@ -275,7 +275,7 @@ def _measure(
     settings: HostSettings,
 ) -> Generator[Told, None, None]:
     from pine_engine.evaluation.records import Record  # imports torch, as above
-    from viz.page.measuring import measured_events, work_of
+    from viz.page.measure.measuring import measured_events, work_of
 
     asked = _asked(rows, methods, orders, max_new_tokens, settings)
     records: list[Record] = []
@@ -307,7 +307,7 @@ def _asked(
     max_new_tokens: int,
     settings: HostSettings,
 ) -> "Asked":
-    from viz.page.measuring import Asked  # imports torch, as above
+    from viz.page.measure.measuring import Asked  # imports torch, as above
 
     return Asked(
         rows=rows,
@@ -333,19 +333,19 @@ def _data_set(reader: FileReader, rows: list[dict[str, Any]], settings: HostSett
 
 
 def _plan_answers(engine: "Engine", form: Form, settings: HostSettings) -> Work:
-    from viz.page.planning import plan_answers  # imports torch, as above
+    from viz.page.shuffle.planning import plan_answers  # imports torch, as above
 
     return plan_answers(engine, form, settings)
 
 
 def _plan_shuffle(engine: "Engine", form: Form, count: int, seed: int, settings: HostSettings) -> Work:
-    from viz.page.planning import plan_shuffle  # imports torch, as above
+    from viz.page.shuffle.planning import plan_shuffle  # imports torch, as above
 
     return plan_shuffle(engine, form, count=count, seed=seed, controls=False, settings=settings)
 
 
 def _plan_measurement(engine: "Engine", settings: HostSettings, **rows: Any) -> Work:
-    from viz.page.planning import plan_measurement  # imports torch, as above
+    from viz.page.shuffle.planning import plan_measurement  # imports torch, as above
 
     asked = _asked(**rows, settings=settings)
     return plan_measurement(engine, asked.examples, asked.settings(settings))

@@ -6,34 +6,34 @@ from typing import Any
 
 import gradio as gr
 
-from viz.glossary import explanations_html, glossary_html
-from viz.markup import empty_panel
+from viz.cards.glossary import explanations_html, glossary_html
+from viz.drawing.markup import empty_panel
+from viz.page.answers.cards import Shown
+from viz.page.answers.choosing import wire_choices
+from viz.page.answers.workspace import build_workspace, wire_scores, wire_workspace
 from viz.page.api import add_api
-from viz.page.cards import Shown
-from viz.page.choosing import wire_choices
+from viz.page.common.disk import Disk
+from viz.page.common.failures import notice
+from viz.page.common.host_settings import HostSettings
+from viz.page.common.keys import keys_html
+from viz.page.common.private_folder import folders_held
 from viz.page.counting import wire_counting
-from viz.page.disk import Disk
-from viz.page.download_panel import wire_download
-from viz.page.examples import load_examples
-from viz.page.failures import notice
-from viz.page.guarded import GuardedBlocks
-from viz.page.host_settings import HostSettings
-from viz.page.inside_panel import build_inside, wire_inside
-from viz.page.keys import keys_html
-from viz.page.lesson_panel import build_lesson, lesson_html, wire_lesson
-from viz.page.library import Choice
-from viz.page.measure_panel import build_measure, wire_measure
-from viz.page.model_panel import build_models, build_toggle, wire_models
-from viz.page.private_folder import folders_held
-from viz.page.read_only import NOTE, freeze
-from viz.page.reading_files import FileReader
-from viz.page.running import MODEL_EVENT, PRIVATE_EVENT, STATE_EVENT
-from viz.page.sessions import lets_go
-from viz.page.share_panel import build_share, wire_share
-from viz.page.shuffle_panel import build_shuffle, wire_shuffle
-from viz.page.source import Sources, Status
-from viz.page.standing_panel import build_standing, wire_standing
-from viz.page.workspace import build_workspace, wire_scores, wire_workspace
+from viz.page.files.reading_files import FileReader
+from viz.page.form.examples import load_examples
+from viz.page.form.read_only import NOTE, freeze
+from viz.page.inside.inside_panel import build_inside, wire_inside
+from viz.page.jobs.loading import Sources, Status
+from viz.page.jobs.model_pool import Choice
+from viz.page.jobs.running import MODEL_EVENT, PRIVATE_EVENT, STATE_EVENT
+from viz.page.lesson.lesson_panel import build_lesson, lesson_html, wire_lesson
+from viz.page.measure.measure_panel import build_measure, wire_measure
+from viz.page.models.model_panel import build_models, build_toggle, wire_models
+from viz.page.serving.sessions import lets_go
+from viz.page.sharing.download_panel import wire_download
+from viz.page.sharing.share_panel import build_share, wire_share
+from viz.page.shuffle.shuffle_panel import build_shuffle, wire_shuffle
+from viz.page.sweep.sweep_panel import build_standing, wire_standing
+from viz.page.upstream.guarded import GuardedBlocks
 
 TITLE = "PINE Explorer"
 QUESTION = "Does the order of the documents change a language model’s answer, and why?"
@@ -157,12 +157,14 @@ def _recorded_run(shown: Shown) -> Any:
     """The run behind the first example's recorded answers, for a page that shows them."""
     if not shown.recorded:
         return gr.skip()
-    from viz.page.recordings import lesson_recording  # imports torch; the page is served before
+    from viz.page.answers.recordings import lesson_recording  # imports torch; the page is served before
 
     return lesson_recording().run
 
 
 def _running_example() -> str:
-    from viz.page.running_example import running_example_html  # imports torch; the page is served before
+    from viz.page.lesson.running_example import (
+        running_example_html,  # imports torch; the page is served before
+    )
 
     return running_example_html()

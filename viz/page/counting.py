@@ -5,21 +5,21 @@ from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
-from viz.page.failures import explain, notice
-from viz.page.form import Form, TokenCount, count_tokens, read_form
-from viz.page.host_settings import DEFAULTS, HostSettings
-from viz.page.limits import too_long
-from viz.page.orders import number_of_orders, with_controls
-from viz.page.running import PRIVATE_EVENT
-from viz.page.shuffle_panel import ShufflePanel
-from viz.page.source import Sources
-from viz.page.speed import Work, planned
-from viz.page.standing_panel import StandingPanel, compared_methods
-from viz.page.workspace import Workspace
+from viz.page.answers.workspace import Workspace
+from viz.page.common.failures import explain, notice
+from viz.page.common.host_settings import DEFAULTS, HostSettings
+from viz.page.form.form import Form, TokenCount, count_tokens, read_form
+from viz.page.form.limits import too_long
+from viz.page.form.orders import number_of_orders, with_controls
+from viz.page.jobs.cost import Work, planned
+from viz.page.jobs.loading import Sources
+from viz.page.jobs.running import PRIVATE_EVENT
+from viz.page.shuffle.shuffle_panel import ShufflePanel
+from viz.page.sweep.sweep_panel import StandingPanel, compared_methods
 
 if TYPE_CHECKING:  # imports torch, which would keep the page waiting
     from pine_engine.engine.engine import Engine
-    from viz.page.library import Choice
+    from viz.page.jobs.model_pool import Choice
 
 
 def total_html(count: TokenCount, max_new_tokens: int, settings: HostSettings = DEFAULTS) -> str:

@@ -13,20 +13,20 @@ from pathlib import Path
 from pine_engine.engine.engine import Engine
 from pine_engine.invariance.orders import orders_to_try
 from pine_engine.prompts.tasks import get_task
-from viz.page.answering import FinishedRun, answer
-from viz.page.documents import entries_from
-from viz.page.examples import Example, load_examples
-from viz.page.form import Form
-from viz.page.method_boxes import DEFAULT_METHODS
-from viz.page.recorded_answers import (
+from viz.page.answers.answering import FinishedRun, answer
+from viz.page.answers.recorded_answers import (
     ANSWERS_FILE,
     RecordedAnswer,
     RecordedAnswers,
     fingerprint,
     write_answers,
 )
-from viz.page.recordings import LESSON_RECORDING, Recording, write_recording
-from viz.page.shuffling import shuffle, try_orders
+from viz.page.answers.recordings import LESSON_RECORDING, Recording, write_recording
+from viz.page.form.documents import entries_from
+from viz.page.form.examples import Example, load_examples
+from viz.page.form.form import Form
+from viz.page.form.method_boxes import DEFAULT_METHODS
+from viz.page.shuffle.shuffling import shuffle, try_orders
 
 EXAMPLE = "Who has the key? (3 documents)"
 METHODS = ("vanilla", "nia", "pcw", "sp", "pine")

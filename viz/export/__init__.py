@@ -1,0 +1,1 @@
+"""Pages that stand alone: downloaded runs and reports."""

@@ -1,0 +1,1 @@
+"""Figures, one a file: plain data in, escaped HTML and SVG out."""

@@ -1,0 +1,143 @@
+"""Two answers compared, token by token and word by word; change_answers.py and change_bars.py draw it."""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viz.drawing.identity import PREFIX, SUFFIX, Segment
+from viz.drawing.numbers import format_percent
+from viz.drawing.tokens import shorten, visible_text
+
+FloatArray = NDArray[np.float32]
+
+TOKEN_WIDTH = 24
+"""Longest token, in characters, that is written in full."""
+
+# A word or a sign, with the blanks behind it. Chinese and Japanese put no blanks between words: sign by sign.
+_WORD = re.compile(r"(?:[^\W\u2e80-\u9fff]+|\S)\s*|^\s+")
+
+
+@dataclass(frozen=True)
+class AnswerTokens:
+    """One answer, token by token.
+
+    label: whose answer it is, such as "PINE". text: all of it; a character may span tokens. token_ids,
+    tokens, logprobs: each generated token, its text and its log-probability in nats. alternatives: for each
+    of them the most likely ones with their log-probabilities, the most likely first. attention: float32
+    (tokens, 1 + D + 1), share of the attention paid to the prefix, each document and the suffix while the
+    token was written, mean over layers and heads. documents: D segments in the order of the input.
+    """
+
+    label: str
+    text: str
+    token_ids: tuple[int, ...]
+    tokens: tuple[str, ...]
+    logprobs: tuple[float, ...]
+    alternatives: tuple[tuple[tuple[str, float], ...], ...]
+    attention: FloatArray
+    documents: tuple[Segment, ...]
+
+    def __post_init__(self) -> None:
+        assert len(self.token_ids) == len(self.tokens) == len(self.logprobs) == len(self.alternatives)
+        assert self.attention.shape == (len(self.tokens), len(self.documents) + 2)
+
+    def probability(self, step: int) -> float:
+        """Probability of one token, from 0, when it was written."""
+        return math.exp(self.logprobs[step])
+
+    def written(self, step: int) -> str:
+        """What the answer has at a step, from 0, in words."""
+        if step >= len(self.tokens):
+            return f"{self.label} had ended"
+        return f"{self.label} writes {quoted(self.tokens[step])} ({format_percent(self.probability(step))})"
+
+
+@dataclass(frozen=True)
+class WordRun:
+    """Neighbouring words of an answer, each with the blanks behind it.
+
+    changed: the other answer does not have them here.
+    """
+
+    words: tuple[str, ...]
+    changed: bool
+
+
+def quoted(text: str) -> str:
+    """A token in a sentence: blanks made visible, cut if it is long."""
+    return f"\u201c{shorten(visible_text(text), TOKEN_WIDTH)}\u201d"
+
+
+def is_reordered(answers: Sequence[AnswerTokens]) -> bool:
+    """True if the answers had the documents in different orders."""
+    return len({answer.documents for answer in answers}) > 1
+
+
+def word_diff(left: str, right: str) -> tuple[tuple[WordRun, ...], tuple[WordRun, ...]]:
+    """Both texts as runs of words that they share and words that only one has; blanks do not count."""
+    ours, theirs = _WORD.findall(left), _WORD.findall(right)
+    matcher = SequenceMatcher(
+        None, [word.strip() for word in ours], [word.strip() for word in theirs], autojunk=False
+    )
+    runs: tuple[list[WordRun], list[WordRun]] = ([], [])
+    for kind, first, stop, other_first, other_stop in matcher.get_opcodes():
+        for side, words in zip(runs, (ours[first:stop], theirs[other_first:other_stop]), strict=True):
+            if words:
+                side.append(WordRun(tuple(words), kind != "equal"))
+    return tuple(runs[0]), tuple(runs[1])
+
+
+def first_difference(left: AnswerTokens, right: AnswerTokens) -> int | None:
+    """The first token, from 0, in which the answers differ, one may have ended there; None if in none."""
+    if left.token_ids == right.token_ids:
+        return None
+    pairs = enumerate(zip(left.token_ids, right.token_ids, strict=False))
+    shorter = min(len(left.token_ids), len(right.token_ids))
+    return next((index for index, (ours, theirs) in pairs if ours != theirs), shorter)
+
+
+def probability_gaps(left: AnswerTokens, right: AnswerTokens) -> FloatArray:
+    """|Difference| of the log-probabilities of two equal answers, float32 (tokens,), in nats."""
+    assert left.token_ids == right.token_ids
+    return np.abs(np.subtract(left.logprobs, right.logprobs)).astype(np.float32)
+
+
+def shares(attention: FloatArray, *, with_prefix: bool) -> FloatArray:
+    """Attention (..., 1 + D + 1) as it is, or without its first column as shares of what remains.
+
+    Returns float32 (..., 1 + D + 1) or (..., D + 1); a row with nothing but the prefix becomes zeros.
+    """
+    if with_prefix:
+        return attention
+    rest = attention[..., 1:]
+    sums = rest.sum(axis=-1, keepdims=True, dtype=np.float64)
+    return np.asarray(rest / np.where(sums == 0, 1, sums), dtype=np.float32)
+
+
+def attention_at(answer: AnswerTokens, step: int, *, with_prefix: bool) -> dict[Segment, float] | None:
+    """Share of attention of each part of the prompt while one token, from 0, was written.
+
+    None if the answer had ended before it.
+    """
+    if step >= len(answer.tokens):
+        return None
+    return _by_part(answer, shares(answer.attention[step], with_prefix=with_prefix))
+
+
+def carried_by(answer: AnswerTokens, *, with_prefix: bool) -> dict[Segment, float] | None:
+    """Mean of these shares over all tokens of an answer; None if it has none."""
+    if not answer.tokens:
+        return None
+    each = shares(answer.attention, with_prefix=with_prefix)
+    return _by_part(answer, each.mean(axis=0, dtype=np.float64).astype(np.float32))
+
+
+def _by_part(answer: AnswerTokens, values: FloatArray) -> dict[Segment, float]:
+    """values: (1 + D + 1,), or (D + 1,) without the prefix."""
+    parts = (PREFIX, *answer.documents, SUFFIX)[-len(values) :]
+    return dict(zip(parts, values.tolist(), strict=True))

@@ -1,0 +1,1 @@
+"""The answers side by side."""

@@ -1,0 +1,166 @@
+"""A run, seen from the page: a form goes in, answer cards that grow come out.
+
+Imports the engine and with it torch: the page imports this once the model is there.
+"""
+
+import time
+from collections.abc import Generator
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+from pine_engine.engine.engine import Engine
+from pine_engine.engine.events import (
+    AnswerDone,
+    Event,
+    PrefillDone,
+    PrefillProgress,
+    RunDone,
+    RunResult,
+    TokenDecoded,
+)
+from pine_engine.methods.table import METHODS
+from viz.cards.answers import AnswerCard
+from viz.figures.change import AnswerTokens
+from viz.page.answers.answer_records import TriedOrder, answer_tokens
+from viz.page.answers.cards import waiting_cards
+from viz.page.common.host_settings import DEFAULTS, HostSettings
+from viz.page.form.form import Form, form_layout
+from viz.page.jobs.cost import Work
+from viz.page.jobs.metering import Meter
+
+REDRAW_S = 0.1
+"""Shortest time between two redraws, in seconds: more often than this nobody sees."""
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """What the pictures need of a finished run; one visitor's, kept in the session.
+
+    order: identity of the document in each slot. titles: per slot, may be empty. prompt_tokens: text
+    of each prompt token. told: the answers token by token, by method. tried: the same documents in the
+    other orders that were tried. recorded: a sentence on when and with what model it was recorded; empty if
+    it was computed now. form: what was asked; None for a recorded run. address: what the model is loaded by.
+    """
+
+    result: RunResult
+    order: tuple[int, ...]
+    titles: tuple[str, ...]
+    prompt_tokens: tuple[str, ...]
+    told: dict[str, AnswerTokens]
+    model: str
+    dtype: str
+    tried: tuple[TriedOrder, ...] = ()
+    recorded: str = ""
+    form: Form | None = None
+    address: str = ""
+
+    @property
+    def answer_tokens(self) -> dict[str, tuple[str, ...]]:
+        """Text of each answer token, by method."""
+        return {method: answer.tokens for method, answer in self.told.items()}
+
+
+@dataclass(frozen=True)
+class RunView:
+    """What the page shows of a run: the cards, a status sentence, and at the end the finished run.
+
+    done: the work so far.
+    """
+
+    cards: tuple[AnswerCard, ...]
+    sentence: str
+    finished: FinishedRun | None = None
+    done: Work | None = None
+
+
+def advance(card: AnswerCard, event: Event) -> AnswerCard:
+    """The card after one more event of its method."""
+    match event:
+        case PrefillProgress(layers_done=done, num_layers=total):
+            return replace(card, state="reading", layers_done=done, num_layers=total)
+        case PrefillDone(seconds=seconds):
+            # It waits for the others: all answers are written together.
+            return replace(card, state="waiting", prefill_s=seconds)
+        case TokenDecoded(step=step, text=text):
+            return replace(card, state="writing", num_tokens=step + 1, text=text)
+        case AnswerDone(answer=answer):
+            return replace(
+                card,
+                state="finished",
+                text=answer.text,
+                num_tokens=len(answer.token_ids),
+                prefill_s=answer.prefill_s,
+                decode_s_per_token=answer.decode_s_per_token,
+                finish_reason=answer.finish_reason,
+            )
+        case RunDone():
+            return card
+
+
+def finished_cards(run: FinishedRun) -> tuple[AnswerCard, ...]:
+    """The cards of a run that is over."""
+    cards = waiting_cards(tuple(run.result.answers))
+    return tuple(advance(card, AnswerDone(run.result.answers[card.method])) for card in cards)
+
+
+def method_of(event: Event) -> str | None:
+    """The method an event is about; None for the end of the run."""
+    if isinstance(event, RunDone):
+        return None
+    return event.answer.method if isinstance(event, AnswerDone) else event.method
+
+
+def progress_sentence(event: Event) -> str:
+    """One line on what the engine is doing."""
+    match event:
+        case PrefillProgress(method=method, layers_done=done, num_layers=total):
+            return f"{METHODS[method].label} reads the prompt: layer {done} of {total}"
+        case PrefillDone(method=method):
+            return f"{METHODS[method].label} has read the prompt"
+        case _:
+            return "Writing the answers"
+
+
+def answer(engine: Engine, form: Form, settings: HostSettings = DEFAULTS) -> Generator[RunView, None, None]:
+    """Runs the form; closing the generator stops the model. The last view has the finished run.
+
+    settings: what the host allows. Raises InputError if the form cannot be run.
+    """
+    layout = form_layout(form, engine, settings)
+    cards = {card.method: card for card in waiting_cards(form.methods)}
+    meter = Meter(layout.num_tokens)
+    events = engine.generate(layout, methods=form.methods, max_new_tokens=form.max_new_tokens, trace=True)
+    began = drawn = time.monotonic()
+    with closing(events):
+        for event in events:
+            meter.see(event)
+            method = method_of(event)
+            if method is None:
+                continue
+            cards[method] = advance(cards[method], event)
+            if time.monotonic() - drawn >= REDRAW_S:
+                drawn = time.monotonic()
+                yield RunView(tuple(cards.values()), progress_sentence(event), done=meter.work)
+    assert isinstance(event, RunDone)
+    meter.finish(event.result)
+    seconds = time.monotonic() - began
+    sentence = f"Done: {layout.num_tokens:,} prompt tokens, {seconds:.1f} s in all, by {engine.model_name}."
+    yield RunView(tuple(cards.values()), sentence, finish_run(engine, form, event.result), meter.work)
+
+
+def finish_run(engine: Engine, form: Form, result: RunResult) -> FinishedRun:
+    """What the pictures need of the form's run, which was traced."""
+    return FinishedRun(
+        result=result,
+        order=form.order,
+        titles=tuple(map(form.title, form.entries)),
+        prompt_tokens=tuple(engine.decode_tokens(result.layout.ids)),
+        told={
+            method: answer_tokens(engine.decode_tokens, result, method, form.order, METHODS[method].label)
+            for method in result.answers
+        },
+        model=engine.model_name,
+        dtype=engine.dtype,
+        form=form,
+        address=engine.address,
+    )

@@ -1,0 +1,67 @@
+"""Answer cards before, during and after a run, and what the task reads in the answers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pine_engine.methods.table import METHODS
+from pine_engine.prompts.tasks import Task, get_task
+from viz.cards.answers import AnswerCard, Reading, answer_grid
+from viz.page.answers.drawings import draw_finding
+from viz.page.common.failures import notice
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The cards on the page, and the task whose answers they hold; kept in the session.
+
+    recorded: when and with what the answers were recorded; empty if they are computed here.
+    """
+
+    cards: tuple[AnswerCard, ...]
+    task: str
+    recorded: str = ""
+
+
+def waiting_cards(methods: Sequence[str]) -> tuple[AnswerCard, ...]:
+    """Cards of methods that have not begun."""
+    rows = [METHODS[name] for name in methods]
+    return tuple(AnswerCard(row.name, row.label, row.meaning, row.promises_invariance) for row in rows)
+
+
+def stopped_cards(cards: Sequence[AnswerCard]) -> tuple[AnswerCard, ...]:
+    """The cards after Stop: those that were not finished say so, and keep their text."""
+    return tuple(card if card.state == "finished" else replace(card, state="stopped") for card in cards)
+
+
+def accepted_answers(typed: str | None) -> tuple[str, ...]:
+    """The accepted answers, one a line; empty lines are none."""
+    return tuple(filter(None, (line.strip() for line in (typed or "").splitlines())))
+
+
+def shown_html(shown: Shown, accepted: Sequence[str] = ()) -> str:
+    """HTML of the cards; the finished ones say what the task reads in them, and how it scores.
+
+    Above recorded ones it says so.
+
+    accepted: the answers that are right, none if nothing is to be scored.
+    """
+    task = get_task(shown.task)
+    model = f"the model in assets/{task.model}" if task.model else ""
+    cards = [replace(card, model=model) for card in shown.cards]
+    about = notice(f"{shown.recorded}.") if shown.recorded else ""
+    return about + answer_grid(
+        [
+            replace(card, reading=read_answer(task, card.text, accepted))
+            if card.state == "finished"
+            else card
+            for card in cards
+        ]
+    )
+
+
+def read_answer(task: Task, text: str, accepted: Sequence[str]) -> Reading:
+    """What the task reads in a whole answer, and its score if any answers are accepted."""
+    parsed = task.parse(text)
+    score = task.score(text, accepted) if accepted else None
+    drawn = draw_finding(task.drawn_as, parsed)
+    return Reading(parsed, task.nouns.finding, score, drawn.html, drawn.remark)

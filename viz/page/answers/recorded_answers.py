@@ -1,0 +1,87 @@
+"""Answers to the examples, recorded: the page shows them before a model has been loaded.
+
+Needs no torch, unlike the recorded runs of viz/page/answers/recordings.py.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+from viz.cards.answers import AnswerCard
+from viz.page.answers.cards import Shown, waiting_cards
+from viz.page.form.examples import Example
+
+ANSWERS_FILE = Path(__file__).parents[3] / "assets" / "recorded" / "answers.json"
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class RecordedAnswer(_Record):
+    """One method's answer. num_tokens: its length in tokens. finish_reason: "stop" or "length"."""
+
+    method: str
+    text: str
+    num_tokens: int
+    finish_reason: str
+
+
+class RecordedAnswers(_Record):
+    """The answers to one example. asked: `fingerprint` of the example. recorded: when, and with what."""
+
+    asked: str
+    recorded: str
+    answers: tuple[RecordedAnswer, ...]
+
+
+_FILE = TypeAdapter(dict[str, RecordedAnswers])
+
+
+def fingerprint(example: Example) -> str:
+    """Of all that a model is given of an example: another one after any change of it."""
+    given = example.model_dump_json(include={"task", "question", "documents", "instruction"})
+    return sha256(given.encode("utf-8")).hexdigest()
+
+
+def write_answers(recorded: Mapping[str, RecordedAnswers], file: Path) -> None:
+    """Writes the answers to the examples of these names."""
+    file.write_bytes(_FILE.dump_json(dict(recorded), indent=1) + b"\n")
+
+
+@cache
+def recorded_answers(file: Path = ANSWERS_FILE) -> Mapping[str, RecordedAnswers]:
+    """The answers in a file, by the name of the example; `make record` makes the app's anew.
+
+    Raises pydantic.ValidationError if the file is malformed.
+    """
+    return _FILE.validate_json(file.read_bytes())
+
+
+def first_shown(example: Example, methods: Sequence[str]) -> Shown:
+    """The cards of an example before anything was run: what was recorded, or cards that wait."""
+    cards = waiting_cards(methods)
+    recorded = recorded_answers().get(example.name)
+    if recorded is None or recorded.asked != fingerprint(example):
+        return Shown(cards, example.task)
+    answers = {answer.method: answer for answer in recorded.answers}
+    return Shown(
+        tuple(_answered(card, answers[card.method]) if card.method in answers else card for card in cards),
+        example.task,
+        recorded.recorded,
+    )
+
+
+def _answered(card: AnswerCard, answer: RecordedAnswer) -> AnswerCard:
+    return replace(
+        card,
+        state="finished",
+        text=answer.text,
+        num_tokens=answer.num_tokens,
+        finish_reason=answer.finish_reason,
+        recorded=True,
+    )

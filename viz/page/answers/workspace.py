@@ -1,0 +1,247 @@
+"""The main job: documents and question on the left, one answer per method on the right."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import gradio as gr
+
+from pine_engine.prompts.tasks import TASKS, get_task
+from viz.cards.answers import AnswerCard
+from viz.page.answers.cards import Shown, accepted_answers, shown_html, stopped_cards, waiting_cards
+from viz.page.answers.recorded_answers import first_shown
+from viz.page.common.failures import notice
+from viz.page.common.host_settings import DEFAULTS, HostSettings
+from viz.page.common.words import documents_heading, question_words
+from viz.page.files.reading_files import FileReader
+from viz.page.form.documents import Editor, build_editor, entries_from, wire_editor
+from viz.page.form.examples import Example
+from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form, read_form
+from viz.page.form.method_boxes import DEFAULT_METHODS, build_method_boxes
+from viz.page.form.splitting_panel import SplittingPanel, build_splitting, wire_splitting
+from viz.page.form.upload import wire_upload
+from viz.page.jobs.cost import Work
+from viz.page.jobs.jobs import Job, JobBar, Updates, Views, build_bar, build_buttons, wire_job
+from viz.page.jobs.loading import Sources
+from viz.page.jobs.running import PRIVATE_EVENT
+
+if TYPE_CHECKING:  # imports torch, which would keep the page waiting
+    from pine_engine.engine.engine import Engine
+    from viz.page.answers.answering import RunView
+
+DEFAULT_LENGTH = 48
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """The widgets of the main job.
+
+    accepted: the answers that are right, one a line. finished: state, the last finished run or None. shown:
+    state, the cards of the answers.
+    """
+
+    example: gr.Dropdown
+    note: gr.HTML
+    task: gr.Dropdown
+    question: gr.Textbox
+    instruction: gr.Textbox
+    accepted: gr.Textbox
+    splitting: SplittingPanel
+    heading: gr.HTML
+    editor: Editor
+    total: gr.HTML
+    methods: gr.CheckboxGroup
+    length: gr.Slider
+    bar: JobBar
+    answers: gr.HTML
+    finished: gr.State
+    shown: gr.State
+
+    @property
+    def inputs(self) -> list[Any]:
+        """What read_form needs, in its order."""
+        return [
+            self.task,
+            self.question,
+            self.instruction,
+            self.methods,
+            self.length,
+            *self.editor.inputs,
+        ]
+
+
+def instruction_for(task: str, current: str) -> str:
+    """The instruction to show for a task: the task's own, unless the visitor has written another."""
+    is_a_default = current in {row.instruction for row in TASKS.values()}
+    return get_task(task).instruction if is_a_default or not current.strip() else current
+
+
+def build_workspace(examples: Sequence[Example], settings: HostSettings = DEFAULTS) -> Workspace:
+    """Makes the widgets, filled with the first example. settings: what the host allows."""
+    longest = min(MAX_NEW_TOKENS, settings.most_new_tokens)
+    first = examples[0]
+    task_row = get_task(first.task)
+    nouns = task_row.nouns
+    with gr.Row(elem_id="workspace"):
+        with gr.Column(elem_id="ask", scale=5, min_width=320):
+            with gr.Row(elem_classes="page-row"):
+                example = gr.Dropdown(
+                    [example.name for example in examples],
+                    value=first.name,
+                    label="Example",
+                    elem_id="example",
+                    min_width=190,
+                    scale=3,
+                )
+                task = gr.Dropdown(
+                    [(row.label, row.name) for row in TASKS.values()],
+                    value=first.task,
+                    label="Kind of question",
+                    elem_id="task",
+                    min_width=190,
+                    scale=2,
+                )
+            note = gr.HTML(notice(first.note, kind="note"), elem_id="example-note")
+            splitting = build_splitting(first.task)
+            question = gr.Textbox(
+                first.question,
+                lines=1,
+                max_lines=4,
+                visible=task_row.needs_question,
+                elem_id="question",
+                **question_words(nouns),
+            )
+            with gr.Row(elem_classes="page-row page-documents-head"):
+                heading = gr.HTML(documents_heading(nouns), min_width=80)
+                total = gr.HTML("", elem_id="total", min_width=160)
+            editor = build_editor(
+                entries_from([(doc.title, doc.text) for doc in first.documents]),
+                nouns,
+                settings.most_documents,
+            )
+            with gr.Accordion("Instruction to the model", open=False):
+                instruction = gr.Textbox(
+                    first.instruction or task_row.instruction,
+                    label="Instruction",
+                    info="Comes before the documents. Emptied, the usual instruction of the task is used.",
+                    lines=3,
+                    max_lines=10,
+                    elem_id="instruction",
+                )
+            with gr.Accordion("Score the answers", open=False):
+                accepted = gr.Textbox(
+                    "\n".join(first.answers),
+                    label="Accepted answers",
+                    info="One a line. Finished answers are scored by the rule of the task, also after the "
+                    "run. Emptied, nothing is scored.",
+                    lines=2,
+                    max_lines=8,
+                    elem_id="accepted",
+                )
+        with gr.Column(elem_id="answer", scale=7, min_width=320):
+            methods = build_method_boxes("methods")
+            with gr.Row(elem_classes="page-row page-run-bar"):
+                length = gr.Slider(
+                    MIN_NEW_TOKENS,
+                    longest,
+                    value=min(DEFAULT_LENGTH, longest),
+                    step=8,
+                    label="Answer length (tokens)",
+                    elem_id="length",
+                    scale=2,
+                    min_width=290,
+                )
+                buttons = build_buttons("Run", run_id="run", stop_id="stop", min_width=120)
+            bar = build_bar(buttons, "Press Run to get one answer per method.", status_id="run-status")
+            shown = first_shown(first, DEFAULT_METHODS)
+            answers = gr.HTML(shown_html(shown, first.answers), elem_id="answers")
+    return Workspace(
+        example=example,
+        note=note,
+        task=task,
+        question=question,
+        instruction=instruction,
+        accepted=accepted,
+        splitting=splitting,
+        heading=heading,
+        editor=editor,
+        total=total,
+        methods=methods,
+        length=length,
+        bar=bar,
+        answers=answers,
+        finished=gr.State(None),
+        shown=gr.State(shown),
+    )
+
+
+def wire_workspace(
+    page: Workspace, sources: Sources, chosen: gr.State, settings: HostSettings, reader: FileReader
+) -> Any:
+    """Connects the widgets; returns the event of a run, so that others can follow it.
+
+    chosen: see wire_job. reader: of the visitors' files.
+    """
+    wire_editor(page.editor, page.task)
+    if not settings.read_only:
+        wire_upload(page.editor, page.task, reader)
+        wire_splitting(page.splitting, page)
+    return _wire_run(page, sources, chosen, settings)
+
+
+def show(page: Workspace, cards: tuple[AnswerCard, ...], task: str) -> dict[Any, Any]:
+    """Updates that show these cards of a task's answers, not scored yet."""
+    shown = Shown(cards, task)
+    return {page.answers: shown_html(shown), page.shown: shown}
+
+
+def wire_scores(page: Workspace, runs: Sequence[Any]) -> None:
+    """Scores the answers whenever the accepted ones change, and after each of the events of a run."""
+
+    def score(shown: Shown, accepted: str | None) -> str:
+        return shown_html(shown, accepted_answers(accepted))
+
+    inputs = [page.shown, page.accepted]
+    page.accepted.change(score, inputs, page.answers, trigger_mode="always_last", **PRIVATE_EVENT)
+    for event in runs:
+        event.then(score, inputs, page.answers, **PRIVATE_EVENT)
+
+
+def _wire_run(page: Workspace, sources: Sources, chosen: gr.State, settings: HostSettings) -> Any:
+    def begin(*values: Any) -> Job:
+        form = read_form(*values)
+        cards = waiting_cards(form.methods)
+
+        def show_view(view: "RunView") -> Updates:
+            nonlocal cards
+            cards = view.cards
+            finished = {} if view.finished is None else {page.finished: view.finished}
+            return show(page, cards, form.task) | finished
+
+        return Job(
+            what="compare",
+            methods=form.methods,
+            work=partial(_answer, form=form, settings=settings),
+            plan=partial(_plan, form=form, settings=settings),
+            show=show_view,
+            task=lambda: form.task,
+            cleared=show(page, cards, form.task),
+            kept="What was written so far is kept.",
+            after_stop=lambda: show(page, stopped_cards(cards), form.task),
+        )
+
+    outputs = [page.answers, page.shown, page.finished]
+    return wire_job(page.bar, begin, page.inputs, outputs, sources, chosen)
+
+
+def _answer(engine: "Engine", form: Form, settings: HostSettings) -> Views:
+    from viz.page.answers.answering import answer  # imports torch, which is there by now
+
+    return answer(engine, form, settings)
+
+
+def _plan(engine: "Engine", form: Form, settings: HostSettings) -> Work:
+    from viz.page.shuffle.planning import plan_answers  # imports torch, as above
+
+    return plan_answers(engine, form, settings)

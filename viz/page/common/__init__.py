@@ -1,0 +1,1 @@
+"""What all parts of the page stand on: settings of the host, failures, room, names."""

@@ -1,0 +1,39 @@
+"""What the page says when something fails: one sentence for the reader, the traceback for the log."""
+
+import logging
+
+from markupsafe import Markup
+from pydantic import ValidationError
+
+from pine_engine.errors import PineError
+from viz.page.common.disk import FULL, is_disk_full
+
+log = logging.getLogger(__name__)
+
+
+def explain(error: Exception) -> str:
+    """The sentence for the reader; anything but a PineError is our mistake and is logged in full."""
+    if isinstance(error, PineError):
+        sentence = str(error)
+        return sentence[:1].upper() + sentence[1:]
+    if is_disk_full(error):
+        log.warning("the disk is full")
+        return FULL
+    log.error("a callback failed", exc_info=error)
+    return (
+        f"Something went wrong inside the app ({type(error).__name__}); what you typed is kept. "
+        "Try again, or look into the log of the server."
+    )
+
+
+def first_problem(error: ValidationError) -> str:
+    """The first of its problems in words: the field, and what is wrong with it."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    field = ".".join(map(str, first["loc"]))
+    return f"{field or 'the whole'}: {first['msg'].lower()}"
+
+
+def notice(sentence: str, *, kind: str = "status") -> str:
+    """HTML of a status line, or of an error line for kind "error"; the sentence is escaped."""
+    role = "alert" if kind == "error" else "status"
+    return str(Markup('<p class="page-notice page-notice-{}" role="{}">{}</p>').format(kind, role, sentence))

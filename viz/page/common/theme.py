@@ -1,0 +1,46 @@
+"""The look of the page: system fonts, calm greys, one accent colour; nothing is fetched."""
+
+from pathlib import Path
+
+import gradio as gr
+
+ASSETS = Path(__file__).parents[3] / "assets"
+
+STYLESHEETS = (ASSETS / "figures.css", ASSETS / "style.css")
+
+SCRIPTS = ("pictures.js", "lesson.js")
+"""Of assets; a saved lesson holds them too."""
+
+PAGE_SCRIPTS = ("clone.js", "events.js", "answers.js", "projector.js", "sharing.js", "typing.js", "keys.js")
+"""Of assets, for the page alone."""
+
+_SANS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "Noto Sans", "sans-serif")
+_MONO = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace")
+
+
+def page_head() -> str:
+    """HTML for the head of the page: its scripts, in the page itself."""
+    scripts = [(ASSETS / name).read_text(encoding="utf-8") for name in (*SCRIPTS, *PAGE_SCRIPTS)]
+    return "".join(f"<script>{script}</script>" for script in scripts)
+
+
+def page_theme() -> gr.themes.Base:
+    """The theme to launch with."""
+    return gr.themes.Default(
+        primary_hue=gr.themes.colors.indigo,
+        secondary_hue=gr.themes.colors.indigo,
+        neutral_hue=gr.themes.colors.slate,
+        text_size=gr.themes.sizes.text_md,
+        radius_size=gr.themes.sizes.radius_md,
+        spacing_size=gr.themes.sizes.spacing_md,
+        font=list(_SANS),
+        font_mono=list(_MONO),
+    ).set(
+        body_background_fill="*neutral_50",
+        body_text_color_subdued="*neutral_600",
+        body_text_color_subdued_dark="*neutral_400",
+        block_shadow="none",
+        block_label_background_fill="transparent",
+        button_primary_background_fill="*primary_600",
+        button_primary_background_fill_hover="*primary_700",
+    )

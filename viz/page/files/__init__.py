@@ -1,0 +1,1 @@
+"""Visitors' files: read in a process of their own, within limits."""

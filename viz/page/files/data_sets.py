@@ -1,0 +1,124 @@
+"""Sets of rows that can be measured: small ones of our own, and those that a visitor brings."""
+
+import hashlib
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from pine_engine.debias.measured import MeasuredMethod
+from pine_engine.errors import InputError
+from pine_engine.evaluation.examples import Example, read_examples
+from pine_engine.prompts.tasks import TASKS, Task, get_task
+from viz.page.common.theme import ASSETS
+from viz.page.files.reading_files import FileReader
+
+View = TypeVar("View")
+
+FOLDER = ASSETS / "measure"
+
+OWN = "own"
+"""Stands for the rows that the visitor brings, where a set is chosen by name."""
+
+MOST_ROWS = 200
+"""Rows of a file that are read: the page measures small sets."""
+
+SINGLE_ORDERS = ("as-is", "reversed", "gold-first", "gold-last", "shuffled:0")
+SEVERAL_ORDERS = ("gold-all", "all", "swapped", "segments-swapped", "labels-swapped")
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """Rows of one task. name: of the file. sha256: of its bytes."""
+
+    name: str
+    sha256: str
+    examples: tuple[Example, ...]
+
+    @property
+    def task(self) -> Task:
+        """The one task of all rows."""
+        return get_task(self.examples[0].task)
+
+
+def built_in_choices(folder: Path = FOLDER) -> list[tuple[str, str]]:
+    """(label, name) of the sets that come with the page, in the order of the tasks."""
+    files = {file.stem: file for file in folder.glob("*.jsonl")}
+    return [
+        (f"{row.label} ({_count(files[name])} rows)", name) for name, row in TASKS.items() if name in files
+    ]
+
+
+def read_built_in(name: str, folder: Path = FOLDER) -> DataSet:
+    """The set of that name."""
+    return read_set(folder / f"{name}.jsonl")
+
+
+def read_set(file: Path) -> DataSet:
+    """The rows of a JSONL or CSV file of our own, at most MOST_ROWS, which must be of one task.
+
+    Raises InputError that names the file and the line that cannot be read.
+    """
+    return _data_set(file, read_examples(file, MOST_ROWS))
+
+
+def read_brought(
+    reader: FileReader, file: Path, *, what: str, say: Callable[[str], View]
+) -> Generator[View, None, DataSet]:
+    """The same of a file that a visitor or a caller brings; arguments, words and errors as FileReader has."""
+    examples = yield from reader.read(read_examples, file, MOST_ROWS, what=what, files=[file], say=say)
+    return _data_set(file, examples)
+
+
+def _data_set(file: Path, examples: Sequence[Example]) -> DataSet:
+    tasks = list(dict.fromkeys(example.task for example in examples))
+    if len(tasks) > 1:
+        raise InputError(f"the file {file.name} has rows of {' and '.join(tasks)}; give a file for each")
+    return DataSet(file.name, hashlib.sha256(file.read_bytes()).hexdigest(), tuple(examples))
+
+
+def orders_for(rows: DataSet) -> list[str]:
+    """The names of the orders that at least one of the rows can be brought into."""
+    from pine_engine.evaluation.arrangements import check_arrangements  # imports torch
+
+    fitting = []
+    for name in (*SINGLE_ORDERS, *SEVERAL_ORDERS):
+        try:
+            check_arrangements([name], rows.examples)
+        except InputError:
+            continue
+        fitting.append(name)
+    return fitting
+
+
+def wrapped_for(rows: DataSet, offered: Iterable[MeasuredMethod], most_orders: int) -> list[str]:
+    """The names of those that can say something of at least one row, in no more orders of it than that."""
+    from pine_engine.evaluation.settings import choose, most_visited  # imports torch
+
+    fitting = []
+    for method in offered:
+        try:
+            choose(rows.examples, methods=[method.name])
+        except InputError:
+            continue
+        if most_visited(method, rows.examples) <= most_orders:
+            fitting.append(method.name)
+    return fitting
+
+
+def usual_orders(fitting: list[str]) -> list[str]:
+    """The orders to begin with: those that show a bias best."""
+    if "swapped" in fitting:
+        return ["as-is", "swapped"]
+    return ["gold-all"] if "gold-all" in fitting else ["as-is", "reversed"]
+
+
+def orders_meaning(names: list[str]) -> str:
+    """What the chosen orders mean, in words."""
+    from pine_engine.evaluation.arrangements import ORDERS  # imports torch
+
+    return "; ".join(f"{name}: {ORDERS[name]}" for name in names if name in ORDERS)
+
+
+def _count(file: Path) -> int:
+    return sum(bool(line.strip()) for line in file.read_text(encoding="utf-8").splitlines())

@@ -1,0 +1,49 @@
+"""The examples a visitor can pick, read from assets/examples.json and checked."""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, field_validator
+
+from pine_engine.prompts.tasks import get_task
+from viz.page.form.documents import MAX_DOCUMENTS
+
+EXAMPLES_FILE = Path(__file__).parents[3] / "assets" / "examples.json"
+
+Line = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ExampleDocument(_Record):
+    """One document of an example; the title may be empty."""
+
+    text: Line
+    title: str = ""
+
+
+class Example(_Record):
+    """One example. instruction: empty for the task's own. note: what to watch for, one sentence.
+
+    answers: those that are right, none if there is nothing to score.
+    """
+
+    name: Line
+    task: Line
+    question: str
+    documents: Annotated[tuple[ExampleDocument, ...], Field(min_length=2, max_length=MAX_DOCUMENTS)]
+    instruction: str = ""
+    note: str = ""
+    answers: tuple[Line, ...] = ()
+
+    @field_validator("task")
+    @classmethod
+    def _known_task(cls, name: str) -> str:
+        return get_task(name).name
+
+
+def load_examples(file: Path = EXAMPLES_FILE) -> tuple[Example, ...]:
+    """The examples of a file, in its order. Raises pydantic.ValidationError if the file is malformed."""
+    return TypeAdapter(tuple[Example, ...]).validate_json(file.read_bytes())

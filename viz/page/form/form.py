@@ -1,0 +1,150 @@
+"""What a visitor asks: the values of the form as one record, and the tokens they become."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pine_engine.errors import InputError
+from pine_engine.methods.table import METHODS
+from pine_engine.prompts.layout import TokenLayout
+from pine_engine.prompts.prompt import Document, Prompt
+from pine_engine.prompts.tasks import Task, get_task
+from viz.drawing.identity import document_letter
+from viz.page.common.host_settings import DEFAULTS, HostSettings
+from viz.page.common.words import capital
+from viz.page.form.documents import Entries, Entry, read
+from viz.page.form.limits import check_form, check_prompt
+
+if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
+    from pine_engine.engine.engine import Engine
+
+MIN_NEW_TOKENS = 8
+MAX_NEW_TOKENS = 256
+
+MOST_CHARACTERS = 500_000
+"""Of all texts of a form together; it takes seconds to count the tokens of so many."""
+
+_PLACES = {name: place for place, name in enumerate(METHODS)}
+
+
+@dataclass(frozen=True)
+class Form:
+    """One question over documents, as typed. max_new_tokens: longest answer, in tokens."""
+
+    task: str
+    question: str
+    instruction: str
+    methods: tuple[str, ...]
+    max_new_tokens: int
+    entries: Entries
+
+    @property
+    def row(self) -> Task:
+        """The task."""
+        return get_task(self.task)
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The identity of the document in each slot."""
+        return tuple(entry.identity for entry in self.entries)
+
+    def title(self, entry: Entry) -> str:
+        """The title of a document; "" where those of the task have none, whatever the hidden field holds."""
+        return entry.title.strip() if self.row.nouns.title else ""
+
+    def check(self) -> None:
+        """Raises InputError with a sentence about the first thing that is missing."""
+        nouns = self.row.nouns
+        check_size(self.entries, self.question, self.instruction)
+        if not self.entries:
+            raise InputError(f"There are no {nouns.documents}; add at least one.")
+        for entry in self.entries:
+            if not entry.text.strip():
+                name = capital(nouns.named(document_letter(entry.identity)))
+                raise InputError(f"{name} is empty; write some text or remove it.")
+        if self.row.needs_question and not self.question.strip():
+            raise InputError(f"There is no {nouns.question}; write one.")
+        if not self.methods:
+            raise InputError("No method is chosen; tick at least one.")
+
+
+def check_size(entries: Entries, *others: str) -> None:
+    """Raises InputError if these texts have more than MOST_CHARACTERS together."""
+    texts = (*others, *(text for entry in entries for text in (entry.title, entry.text)))
+    if (count := sum(map(len, texts))) > MOST_CHARACTERS:
+        raise InputError(
+            f"The texts have {count:,} characters in all, and {MOST_CHARACTERS:,} can be read here; shorten "
+            "or remove some."
+        )
+
+
+def read_form(
+    task: str,
+    question: str,
+    instruction: str,
+    methods: Sequence[str],
+    max_new_tokens: float,
+    *editor_values: Any,
+) -> Form:
+    """The form from the values of its widgets, in the order of `Workspace.inputs`.
+
+    Methods are run and shown in the order of their table, in whatever order they were ticked.
+    """
+    return Form(
+        task=task,
+        question=question or "",
+        instruction=instruction or "",
+        methods=tuple(sorted(methods, key=_PLACES.__getitem__)),
+        max_new_tokens=int(max_new_tokens),
+        entries=read(*editor_values),
+    )
+
+
+def form_layout(form: Form, engine: "Engine", settings: HostSettings = DEFAULTS) -> TokenLayout:
+    """The tokens of the form's prompt, documents in the order of the slots.
+
+    The prompt is written with the documents in the order of their letters and then reordered, so that a
+    letter inside the prompt is the letter on the card.
+    Raises InputError for what is missing, and for what is more than the host allows.
+    """
+    form.check()
+    check_form(form, settings)
+    lettered = sorted(form.entries, key=lambda entry: entry.identity)
+    layout = engine.tokenize(_prompt(form, lettered, engine.tokenizer))
+    check_prompt(layout, settings)
+    return layout.reorder(form.order)
+
+
+@dataclass(frozen=True)
+class TokenCount:
+    """Lengths in tokens. documents: per slot, None for an empty one. total: the whole prompt."""
+
+    documents: tuple[int | None, ...]
+    total: int
+    max_context: int
+
+
+def count_tokens(form: Form, engine: "Engine") -> TokenCount:
+    """How long the prompt is, also where it is unfinished or longer than the context.
+
+    Raises InputError for texts that are too long to be counted.
+    """
+    check_size(form.entries, form.question, form.instruction)
+    filled = [entry for entry in form.entries if entry.text.strip()]
+    shown = filled or [Entry(0, "", ".")]
+    question = form.question if form.question.strip() else "?"
+    prompt = _prompt(replace(form, question=question), shown, engine.tokenizer)
+    layout = engine.tokenize(prompt)
+    lengths = iter(layout.lengths.tolist())
+    documents = tuple(next(lengths) if entry.text.strip() else None for entry in form.entries)
+    total = layout.num_tokens - (0 if filled else int(layout.lengths.sum()))
+    return TokenCount(documents, total, engine.max_context)
+
+
+def _prompt(form: Form, entries: Sequence[Entry], tokenizer: Any) -> Prompt:
+    return form.row.prompt(
+        tokenizer,
+        question=form.question,
+        documents=[Document(entry.text, form.title(entry)) for entry in entries],
+        instruction=form.instruction,
+    )

@@ -1,0 +1,79 @@
+"""A page for looking: visitors run, shuffle and select what comes with it, and enter nothing of their own."""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import gradio as gr
+
+from pine_engine.errors import InputError
+from pine_engine.evaluation.examples import Example as Row
+from pine_engine.prompts.tasks import get_task
+from viz.page.files.data_sets import OWN, built_in_choices, read_built_in
+from viz.page.form.examples import Example, load_examples
+from viz.page.upstream.guarded import GuardedBlocks
+
+if TYPE_CHECKING:  # the form is checked with what stands here
+    from viz.page.form.form import Form
+
+NOTE = (
+    "This page is a demonstration: it runs the examples that come with it. To ask about documents of your "
+    "own, run the page on a machine of yours."
+)
+
+REFUSAL = f"{NOTE} Nothing was run: choose an example, and leave its texts as they are."
+
+NO_FILES = f"{NOTE} No file was read."
+
+HIDDEN = {
+    *("add-document", "add-files", "clear-documents", "paste-panel", "splitting"),
+    *("open-session", "measure-upload"),
+}
+"""Ids of what serves only to enter something."""
+
+
+def check_shipped(form: "Form") -> None:
+    """Raises InputError for anything but documents of one example, in any order and number."""
+    if not any(_is_of(form, example) for example in load_examples()):
+        raise InputError(REFUSAL)
+
+
+def check_reference(answer: str, form: "Form") -> None:
+    """Raises InputError for a reference answer that is not one of the example's own."""
+    own = {answer for example in load_examples() if _is_of(form, example) for answer in example.answers}
+    if answer and answer not in own:
+        raise InputError(REFUSAL)
+
+
+def check_rows_shipped(rows: tuple[Row, ...]) -> None:
+    """Raises InputError for rows that are not of the sets that come with the page."""
+    names = {name for _, name in built_in_choices()}
+    shipped = {row.id: row for name in names for row in read_built_in(name).examples}
+    if any(shipped.get(row.id) != row for row in rows):
+        raise InputError(f"{NOTE} Nothing was measured: choose one of its sets of rows.")
+
+
+def freeze(page: GuardedBlocks) -> None:
+    """Closes the fields of a page that was built and its door for files; hides what serves only to enter."""
+    page.no_files = NO_FILES
+    for block in page.blocks.values():
+        name = getattr(block, "elem_id", None)
+        if isinstance(block, gr.Textbox) or (isinstance(block, gr.Dropdown) and name == "task"):
+            block.interactive = False
+        if name in HIDDEN:
+            block.visible = False
+        if isinstance(block, gr.Dropdown) and name == "measure-rows":
+            block.choices = [choice for choice in block.choices if choice[1] != OWN]
+
+
+def _is_of(form: "Form", example: Example) -> bool:
+    usual = get_task(example.task).instruction
+    titled = Counter((document.title, document.text) for document in example.documents)
+    titled += Counter(("", document.text) for document in example.documents)
+    asked = Counter((form.title(entry), entry.text) for entry in form.entries)
+    texts = Counter(entry.text for entry in form.entries)
+    return (
+        (form.task, form.question.strip()) == (example.task, example.question.strip())
+        and form.instruction.strip() in ("", usual.strip(), example.instruction.strip())
+        and asked <= titled
+        and texts <= Counter(document.text for document in example.documents)
+    )

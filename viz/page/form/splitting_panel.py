@@ -1,0 +1,262 @@
+"""A math problem in one text, cut into the form: what stands before its conditions, these, the question."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import gradio as gr
+
+from pine_engine.errors import InputError
+from pine_engine.prompts.math_premises import Premises, cut_sentences, split_problem, split_sentences
+from pine_engine.prompts.tasks import get_task
+from viz.drawing.markup import render
+from viz.drawing.tokens import shorten
+from viz.page.common.failures import explain, notice
+from viz.page.form.documents import MAX_DOCUMENTS, Entries, entries_from, read, write
+from viz.page.jobs.running import PRIVATE_EVENT, STATE_EVENT
+
+if TYPE_CHECKING:
+    from viz.page.answers.workspace import Workspace  # which these widgets are a part of
+
+LONGEST_PROBLEM = 20_000
+"""In characters; a problem has a few hundred."""
+
+SENTENCE_LENGTH = 60
+"""Longest sentence, in characters, that a choice shows whole."""
+
+
+@dataclass(frozen=True)
+class Content:
+    """What the form holds and a split replaces. accepted: the answers that are right, as typed."""
+
+    instruction: str
+    question: str
+    entries: Entries
+    accepted: str = ""
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """What a split has taken out of the form, and what it has put there."""
+
+    before: Content
+    after: Content
+
+
+@dataclass(frozen=True)
+class SplittingPanel:
+    """The widgets.
+
+    sentences: state, those of the problem that was split. cut: state, places of the first and last condition
+    in the form. replaced: state, for Undo.
+    """
+
+    accordion: gr.Accordion
+    problem: gr.Textbox
+    split: gr.Button
+    undo: gr.Button
+    message: gr.HTML
+    preview: gr.HTML
+    bounds: gr.Row
+    first: gr.Dropdown
+    last: gr.Dropdown
+    sentences: gr.State
+    cut: gr.State
+    replaced: gr.State
+
+
+def build_splitting(task: str) -> SplittingPanel:
+    """Makes the widgets, shown if the task can use them."""
+    with gr.Accordion(
+        "Split a problem", open=False, visible=get_task(task).splits, elem_id="splitting"
+    ) as accordion:
+        problem = gr.Textbox(
+            label="A problem in one text",
+            info="Sentences with numbers become conditions that may change places; what stands before them "
+            "goes to the instruction. Correct the cut below it, or the parts in the form.",
+            placeholder="Ana runs a stall. She sells 12 loaves at 3 euros. ... How much does she earn?",
+            lines=4,
+            max_lines=12,
+            elem_id="problem",
+        )
+        with gr.Row(elem_classes="page-row"):
+            split = gr.Button("Split", size="sm", elem_id="split-problem")
+            undo = gr.Button("Undo", size="sm", interactive=False, elem_id="undo-split")
+        message = gr.HTML("", elem_id="splitting-message", elem_classes="page-message")
+        preview = gr.HTML("", elem_id="split-preview")
+        with gr.Row(visible=False, elem_classes="page-row") as bounds:
+            first = gr.Dropdown([], label="First condition", elem_id="first-condition", min_width=140)
+            last = gr.Dropdown([], label="Last condition", elem_id="last-condition", min_width=140)
+    return SplittingPanel(
+        accordion=accordion,
+        problem=problem,
+        split=split,
+        undo=undo,
+        message=message,
+        preview=preview,
+        bounds=bounds,
+        first=first,
+        last=last,
+        sentences=gr.State(()),
+        cut=gr.State(None),
+        replaced=gr.State(None),
+    )
+
+
+def content_of(parts: Premises, most: int = MAX_DOCUMENTS) -> Content:
+    """What the form holds for a problem that was cut.
+
+    Raises InputError if it has no conditions, more than the page holds, or nothing after them.
+    """
+    row = parts.row("problem")
+    if len(row.documents) > most:
+        raise InputError(
+            f"this cut has {len(row.documents)} conditions, and the page holds {most}; choose fewer"
+        )
+    if not row.question:
+        raise InputError("nothing is left for the question; choose an earlier last condition")
+    documents = [(document.title, document.text) for document in row.documents]
+    return Content(row.prefix, row.question, entries_from(documents))
+
+
+def remember(replaced: Replaced | None, before: Content, after: Content) -> Replaced:
+    """What Undo brings back: what was there before the first of several cuts, if nothing was typed since."""
+    if replaced is not None and replaced.after == before:
+        return replace(replaced, after=after)
+    return Replaced(before, after)
+
+
+def replaced_sentence(replaced: Replaced) -> str:
+    """What is in the form now, and what comes back with Undo."""
+    now, then = len(replaced.after.entries), len(replaced.before.entries)
+    return (
+        f"Put into the form: the instruction, {_conditions(now)} and the question. They replaced "
+        f"{_conditions(then)}, a question, an instruction and the accepted answers, which Undo brings back."
+    )
+
+
+def preview_html(parts: Premises) -> str:
+    """HTML of the problem with its parts marked."""
+    return render("split_preview.html", parts=parts)
+
+
+def sentence_choices(sentences: Sequence[str]) -> list[tuple[str, int]]:
+    """Choices of a sentence: its number with its beginning, and its place; the last one is the question's."""
+    return [
+        (f"{place + 1}: {shorten(' '.join(sentence.split()), SENTENCE_LENGTH)}", place)
+        for place, sentence in enumerate(sentences[:-1])
+    ]
+
+
+def wire_splitting(panel: SplittingPanel, page: "Workspace") -> None:
+    """Connects the widgets."""
+    page.task.change(
+        lambda task: gr.update(visible=get_task(task).splits), page.task, panel.accordion, **PRIVATE_EVENT
+    )
+    form = [page.instruction, page.question, page.accepted, *page.editor.inputs]
+    written = [page.instruction, page.question, page.accepted, *page.editor.outputs]
+
+    def held(instruction: str, question: str, accepted: str, *editor_values: Any) -> Content:
+        return Content(instruction or "", question or "", read(*editor_values), accepted or "")
+
+    def fill(task: str, before: Content, after: Content) -> dict[Any, Any]:
+        updates = write(page.editor, before.entries, after.entries, get_task(task).nouns)
+        return updates | {
+            page.instruction: after.instruction,
+            page.question: after.question,
+            page.accepted: after.accepted,
+        }
+
+    def put(task: str, parts: Premises, replaced: Replaced | None, before: Content) -> dict[Any, Any]:
+        try:
+            after = content_of(parts, page.editor.most)
+        except InputError as error:
+            return {panel.message: notice(explain(error), kind="error"), panel.preview: preview_html(parts)}
+        replaced = remember(replaced, before, after)
+        return fill(task, before, after) | {
+            panel.preview: preview_html(parts),
+            panel.replaced: replaced,
+            panel.undo: gr.update(value="Undo", interactive=True),
+            panel.message: notice(replaced_sentence(replaced)),
+        }
+
+    def split(task: str, problem: str, replaced: Replaced | None, *values: Any) -> dict[Any, Any]:
+        if len(problem or "") > LONGEST_PROBLEM:
+            sentence = (
+                f"The problem has {len(problem):,} characters, more than {LONGEST_PROBLEM:,}; shorten it."
+            )
+            return {panel.message: notice(sentence, kind="error")}
+        sentences = split_sentences(problem or "")
+        if len(sentences) < 2:
+            sentence = "There is nothing to split; paste a problem of several sentences first."
+            return {panel.message: notice(sentence, kind="error")}
+        parts = split_problem(problem)
+        start = sum(len(text) <= len(parts.prefix) for text in accumulate(sentences))
+        choices = sentence_choices(sentences)
+        stop = max(start, start + len(parts.premises) - 1)
+        return put(task, parts, replaced, held(*values)) | {
+            panel.sentences: sentences,
+            panel.cut: (start, stop),
+            panel.bounds: gr.update(visible=True),
+            panel.first: gr.update(choices=choices, value=start if parts.premises else None),
+            panel.last: gr.update(choices=choices, value=stop if parts.premises else None),
+        }
+
+    outputs = [panel.message, panel.preview, panel.replaced, panel.undo, *written]
+    panel.split.click(
+        split,
+        [page.task, panel.problem, panel.replaced, *form],
+        [*outputs, panel.sentences, panel.cut, panel.bounds, panel.first, panel.last],
+        trigger_mode="once",
+        **STATE_EVENT,
+    )
+
+    def cut(
+        task: str,
+        sentences: Sequence[str],
+        first: int | None,
+        last: int | None,
+        there: tuple[int, int] | None,
+        replaced: Replaced | None,
+        *values: Any,
+    ) -> Any:
+        if first is None or last is None:
+            return {panel.message: notice("Choose the first and the last condition.")}
+        if (first, last) == there:
+            return gr.skip()  # gradio tells some choices twice
+        if last < first:
+            return {panel.message: notice("The last condition stands before the first one.", kind="error")}
+        parts = cut_sentences(sentences, range(first, last + 1))
+        return put(task, parts, replaced, held(*values)) | {panel.cut: (first, last)}
+
+    gr.on(
+        [panel.first.input, panel.last.input],
+        cut,
+        [page.task, panel.sentences, panel.first, panel.last, panel.cut, panel.replaced, *form],
+        [*outputs, panel.cut],
+        **STATE_EVENT,
+    )
+
+    def undo(task: str, label: str, replaced: Replaced | None, *values: Any) -> Any:
+        if replaced is None:
+            return gr.skip()
+        now = held(*values)
+        other = "Redo" if label == "Undo" else "Undo"
+        return fill(task, now, replaced.before) | {
+            panel.replaced: Replaced(now, replaced.before),
+            panel.undo: gr.update(value=other),
+            panel.message: notice(f"Brought back what was there before; {other} exchanges both again."),
+        }
+
+    panel.undo.click(
+        undo,
+        [page.task, panel.undo, panel.replaced, *form],
+        [panel.message, panel.replaced, panel.undo, *written],
+        trigger_mode="once",
+        **STATE_EVENT,
+    )
+
+
+def _conditions(count: int) -> str:
+    return f"{count} condition{'s' if count != 1 else ''}"

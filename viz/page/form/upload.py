@@ -1,0 +1,94 @@
+"""Documents from the visitor's own files, put behind those that are there."""
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from pine_engine.errors import Cancelled, InputError
+from pine_engine.prompts.document_files import read_documents
+from pine_engine.prompts.prompt import Document
+from pine_engine.prompts.tasks import get_task
+from viz.page.common.failures import explain, notice
+from viz.page.files.reading_files import FileReader
+from viz.page.form.documents import MAX_DOCUMENTS, Editor, Entries, Entry, read, without_empty, write
+from viz.page.form.form import check_size
+from viz.page.jobs.running import STATE_EVENT
+
+
+def add_documents(entries: Entries, documents: Sequence[Document], most: int = MAX_DOCUMENTS) -> Entries:
+    """The entries with the documents in place of empty cards and after the filled ones.
+
+    Raises InputError with the numbers if that makes more, or longer texts, than the page holds; how many
+    documents the files have in all is not known then.
+    """
+    kept = without_empty(entries)
+    if len(kept) + len(documents) > most:
+        there = f", and {len(kept)} are there already" if kept else ""
+        raise InputError(
+            f"the files have more documents than fit: the page holds {most}{there}. "
+            "Nothing was added; give a part of them, or remove some"
+        )
+    first = len(kept)
+    added = (Entry(first + index, document.title, document.text) for index, document in enumerate(documents))
+    after = (*kept, *added)
+    check_size(after)
+    return after
+
+
+@dataclass(frozen=True)
+class Brought:
+    """The documents that were read of a visitor's files."""
+
+    documents: tuple[Document, ...]
+    paths: Sequence[Path]
+
+
+def wire_upload(editor: Editor, task: gr.Dropdown, reader: FileReader) -> None:
+    """Connects the button for files. task: says what documents are called."""
+    button = editor.files
+
+    brought = gr.State(None)
+
+    def upload(files: list[str] | None) -> Generator[dict[Any, Any], None, None]:
+        paths = [Path(file) for file in files or ()]
+        try:
+            documents = yield from reader.read(
+                read_documents,
+                paths,
+                editor.most + 1,  # one more than there is room for says enough
+                what="read documents",
+                files=paths,
+                say=lambda sentence: {editor.message: notice(sentence)},
+            )
+        except Cancelled:
+            return
+        except Exception as error:
+            yield {editor.message: notice(explain(error), kind="error"), button: None, brought: None}
+        else:
+            yield {brought: Brought(tuple(documents), paths), button: None}
+
+    # What was typed while the files were read is there by now.
+    def put(given: Brought | None, task: str, *values: Any) -> Any:
+        if given is None:
+            return gr.skip()
+        try:
+            before = read(*values)
+            after = add_documents(before, given.documents, editor.most)
+        except InputError as error:
+            return {editor.message: notice(explain(error), kind="error"), brought: None}
+        updates = write(editor, before, after, get_task(task).nouns)
+        said = added_sentence(len(given.documents), given.paths)
+        return updates | {editor.message: said, brought: None}
+
+    button.upload(upload, button, [button, brought, editor.message], trigger_mode="once", **STATE_EVENT).then(
+        put, [brought, task, *editor.inputs], [brought, *editor.outputs], **STATE_EVENT
+    )
+
+
+def added_sentence(count: int, paths: Sequence[Path]) -> str:
+    """HTML: how much was added, from where."""
+    source = paths[0].name if len(paths) == 1 else f"{len(paths)} files"
+    return notice(f"Added {count} document{'s' if count != 1 else ''} from {source}.")

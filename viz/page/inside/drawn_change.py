@@ -1,0 +1,107 @@
+"""Tab "What changed": two answers beside each other, and the documents that carried them."""
+
+from dataclasses import dataclass, replace
+
+from pine_engine.methods.table import METHODS
+from viz.cards.change_answers import answers_picture
+from viz.drawing.picture import switch
+from viz.drawing.tokens import shorten
+from viz.figures.change import AnswerTokens
+from viz.figures.change_bars import carriers_picture, difference_picture
+from viz.page.answers.answering import FinishedRun
+from viz.page.common.failures import notice
+from viz.page.inside.reading import query_of_step, step_of
+from viz.page.inside.selection import Selection
+
+ORDER_WIDTH = 16
+"""Longest name of an order, in characters, that a button says in full."""
+
+
+@dataclass(frozen=True)
+class Other:
+    """An answer that the selected one can be compared with.
+
+    key: how Selection.other names it. button: what its button says.
+    """
+
+    key: str
+    button: str
+    answer: AnswerTokens
+
+
+def draw_change(run: FinishedRun, selection: Selection) -> str:
+    """HTML: the selected method's answer against another method's or another order's."""
+    methods, orders = other_methods(run, selection.method), other_orders(run, selection.method)
+    other = chosen_other(run, selection)
+    left = run.told[selection.method]
+    if other and other.key in {order.key for order in orders}:
+        left = replace(left, label=f"{left.label} (as run)")
+    answers = [left] if other is None else [left, other.answer]
+    pictures = [
+        answers_picture(
+            answers,
+            dtype=run.dtype,
+            queries=[str(query_of_step(run, step)) for step in range(len(left.tokens))],
+            chosen=step_of(run, selection.query),
+        ),
+        switch(
+            "Attention on the prefix (SYS)",
+            [("shown", {"with_prefix": True}), ("left out", {"with_prefix": False})],
+            "shown" if selection.with_prefix else "left out",
+        ),
+        *(
+            difference_picture(left, right, dtype=run.dtype, with_prefix=selection.with_prefix)
+            for right in answers[1:]
+        ),
+        carriers_picture(answers, dtype=run.dtype, with_prefix=selection.with_prefix),
+    ]
+    return _switches(run, methods, orders, other) + "".join(pictures)
+
+
+def other_methods(run: FinishedRun, method: str) -> list[Other]:
+    """The answers of the run's other methods."""
+    return [
+        Other(f"method:{name}", METHODS[name].label, told)
+        for name, told in run.told.items()
+        if name != method
+    ]
+
+
+def other_orders(run: FinishedRun, method: str) -> list[Other]:
+    """The method's answers to the other orders that were tried."""
+    found = []
+    for index, tried in enumerate(run.tried):
+        if tried.order == run.order or method not in tried.told:
+            continue
+        # Of long orders the names may be cut alike; their numbers differ.
+        name = f"{index + 1}: {shorten(tried.label, ORDER_WIDTH)}"
+        label = f"{METHODS[method].label} (order {name})"
+        found.append(Other(f"order:{index}", name, replace(tried.told[method], label=label)))
+    return found
+
+
+def chosen_other(run: FinishedRun, selection: Selection) -> Other | None:
+    """The answer to compare with: the selected one, else the first that differs, methods before orders.
+
+    Where all are alike, the first; None where the run has a single answer.
+    """
+    methods, orders = other_methods(run, selection.method), other_orders(run, selection.method)
+    ids = run.told[selection.method].token_ids
+    differing = [[other for other in kind if other.answer.token_ids != ids] for kind in (methods, orders)]
+    chosen = [other for other in methods + orders if other.key == selection.other]
+    preferred = [*chosen, *differing[0], *methods, *differing[1], *orders]
+    return preferred[0] if preferred else None
+
+
+def _switches(run: FinishedRun, methods: list[Other], orders: list[Other], other: Other | None) -> str:
+    chosen = other.button if other else ""
+    html = _switch("Compare with", methods, chosen) + _switch(
+        "Or with the same method, order", orders, chosen
+    )
+    if orders or len(run.order) == 1:
+        return html
+    return html + notice("Press Shuffle above to compare orders.")
+
+
+def _switch(label: str, others: list[Other], chosen: str) -> str:
+    return switch(label, [(other.button, {"other": other.key}) for other in others], chosen) if others else ""

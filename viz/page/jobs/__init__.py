@@ -1,0 +1,1 @@
+"""Work that takes long: its queue, the loaded models, progress, Stop, and who still listens."""

@@ -1,0 +1,152 @@
+"""A job of the page: a button that starts work on the model, Stop beside it, and how far it is."""
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import gradio as gr
+
+from viz.page.common.failures import notice
+from viz.page.jobs.cost import Work
+from viz.page.jobs.loading import Sources
+from viz.page.jobs.run_log import StopFlag
+from viz.page.jobs.running import MODEL_EVENT, PRIVATE_EVENT, run_with_engine
+from viz.page.jobs.zerogpu import compute
+
+if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
+    from pine_engine.engine.engine import Engine
+    from viz.page.jobs.model_pool import Choice
+
+Updates = dict[Any, Any]
+"""New values of widgets, as gradio takes them."""
+
+
+class View(Protocol):
+    """What a job tells: how far it is, in words, and whatever its panel shows."""
+
+    @property
+    def sentence(self) -> str:
+        """How far it is."""
+
+    @property
+    def done(self) -> Work | None:
+        """The work so far; None where that is not known."""
+
+
+Views = Generator[View, None, None]
+
+
+@dataclass(frozen=True)
+class JobBar:
+    """The widgets that every job has. estimate: how long it takes. stopping: state, whether Stop was told."""
+
+    run: gr.Button
+    stop: gr.Button
+    estimate: gr.HTML
+    status: gr.HTML
+    stopping: gr.State
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What a press of the button asks for.
+
+    what, methods: as the log has them. work: does it on an engine; closing it stops the model. It and its
+    views can be pickled: a function of a module with plain data, see gpu.py. plan: how much work that is.
+    show: what a view of it changes on the page. keep: called with a view once it is shown, which Stop may
+    prevent. task: finds the name of the task whose model does it; what it raises is told like any failure.
+    cleared: shown at once. kept: a sentence on what stays when it is stopped. after_stop: what else is then
+    shown. end: what is shown last, also after Stop and after a failure.
+    """
+
+    what: str
+    methods: Sequence[str]
+    work: Callable[["Engine"], Views]
+    plan: Callable[["Engine"], Work]
+    show: Callable[[Any], Updates]
+    task: Callable[[], str]
+    cleared: Updates
+    kept: str
+    keep: Callable[[Any], None] = lambda view: None
+    after_stop: Callable[[], Updates] = dict
+    end: Callable[[], Updates] = dict
+
+
+def build_buttons(
+    label: str, *, run_id: str, stop_id: str, min_width: int = 200
+) -> tuple[gr.Button, gr.Button]:
+    """Makes the button that starts a job, and Stop; min_width: of the first, in pixels."""
+    run = gr.Button(label, variant="primary", elem_id=run_id, scale=3, min_width=min_width)
+    stop = gr.Button(
+        "Stop", variant="stop", elem_id=stop_id, elem_classes="page-job-stop", interactive=False, min_width=80
+    )
+    return run, stop
+
+
+def build_bar(buttons: tuple[gr.Button, gr.Button], sentence: str, *, status_id: str) -> JobBar:
+    """Makes the two sentences below the buttons, and puts them together."""
+    with gr.Row(elem_classes="page-row page-told"):
+        status = gr.HTML(notice(sentence), elem_id=status_id, elem_classes="page-job-status", min_width=0)
+        estimate = gr.HTML("", elem_id=f"{status_id}-estimate", min_width=0)
+    return JobBar(*buttons, estimate, status, gr.State(StopFlag()))
+
+
+def wire_job(
+    bar: JobBar,
+    begin: Callable[..., Job],
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    sources: Sources,
+    chosen: gr.State,
+) -> Any:
+    """Connects the buttons; returns the event, so that others can follow it.
+
+    begin: called with the values of inputs at each press. outputs: all widgets that its job updates. chosen:
+    the Choice of a model, or None.
+    """
+
+    def idle(html: str) -> Updates:
+        return {bar.status: html, bar.stop: gr.update(interactive=False)}
+
+    def run(stop: StopFlag, choice: "Choice | None", *values: Any) -> Generator[Updates, None, None]:
+        job = begin(*values)
+        current = sources.runs.new(job.what, job.methods, stop)
+
+        def views(engine: "Engine") -> Generator[Updates, None, None]:
+            sentence = ""
+            with closing(compute(engine, job.work, plan=job.plan)) as told:
+                for view in told:
+                    sentence, current.done = view.sentence, view.done or current.done
+                    yield {bar.status: notice(sentence)} | job.show(view)
+                    job.keep(view)
+            yield idle(notice(sentence))
+
+        yield {bar.status: notice("Starting"), bar.stop: gr.update(interactive=True)} | job.cleared
+        yield from run_with_engine(
+            lambda: sources.lease(job.task(), choice),
+            views,
+            line=sources.line,
+            runs=sources.runs,
+            run=current,
+            say=lambda sentence: {bar.status: notice(sentence)},
+            fail=lambda sentence: idle(notice(sentence, kind="error")),
+            stopped=lambda why: idle(notice(f"{why} {job.kept}")) | job.after_stop(),
+        )
+        if last := job.end():
+            yield last
+
+    def stop(flag: StopFlag) -> Any:
+        flag.requested = True
+        return gr.update(interactive=False)
+
+    bar.stop.click(stop, bar.stopping, bar.stop, **PRIVATE_EVENT)
+    return bar.run.click(
+        run,
+        [bar.stopping, chosen, *inputs],
+        [bar.status, bar.stop, *outputs],
+        show_progress="minimal",
+        show_progress_on=bar.status,
+        api_visibility="private",
+        **MODEL_EVENT,
+    )

@@ -1,0 +1,230 @@
+"""The models that visitors chose: each is loaded once for all, and put away when another needs the room.
+
+A run keeps the model it began on, and a visitor the one he chose, whatever others choose. What was put away
+is loaded again when it is next needed. The model that the page was started with always stays.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pine_engine.errors import InputError, ModelError
+from pine_engine.models.embedded import Progress
+from pine_engine.models.listing import LoadableModel, describe
+from pine_engine.models.load import Dtype, fetch, known_dtype
+from pine_engine.models.resources import free_memory, in_words, release_memory
+from viz.page.jobs.loading import EngineSource, Status
+
+if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
+    from pine_engine.engine.engine import Engine
+
+WAIT_S = 0.5
+"""Seconds after which a load that waits for another one hears whether it was given up."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A model and its precision. name: what `pine_engine.models.load.load` takes, or how it is shown."""
+
+    name: str
+    dtype: Dtype = "float32"
+
+
+@dataclass
+class _Shelved:
+    """A model on the shelf. users: runs and visitors that have it or wait for it now. bytes: it needs."""
+
+    source: EngineSource
+    users: int = 0
+    used: float = field(default_factory=time.monotonic)
+    bytes: int = 0
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.users and self.source.status.stage == "ready"
+
+
+class Library:
+    """All models of a page but those that tasks bring along.
+
+    host, main: what the page was started with. load: makes an engine. device: where, in torch's names.
+    allowed: what visitors may choose beside the host's model; None for any. describe, fetch and free: see
+    listing, load and resources of pine_engine.models. Of the paths that the host named, visitors see the last
+    part.
+    """
+
+    def __init__(
+        self,
+        host: Choice,
+        main: EngineSource,
+        *,
+        load: "Callable[[Choice, Progress], Engine]",
+        device: str = "cpu",
+        allowed: Collection[str] | None = None,
+        describe: Callable[[str], LoadableModel] = describe,
+        fetch: Callable[[str, Progress], None] = fetch,
+        free: Callable[[str], int] = free_memory,
+    ) -> None:
+        self.host = Choice(shown(host.name), host.dtype)
+        self.main = main
+        self.device = device
+        self._named = {shown(name): name for name in (host.name, *(allowed or ()))}
+        self.allowed = None if allowed is None else tuple(self._named)
+        self._load_engine = load
+        self._describe = describe
+        self._fetch = fetch
+        self._free = free
+        self._shelf: dict[Choice, _Shelved] = {}
+        self._lock = threading.Lock()
+        self._loading = threading.Lock()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the host's model is there, or failed; before that nothing else is looked at or loaded.
+
+        It comes first for all. And transformers cannot be imported by two threads at once: it replaces its
+        own module when it is done, and a thread that waited for the old one finds nothing in it.
+        """
+        return self.main.status.stage != "loading"
+
+    def choice(self, name: str, dtype: str) -> Choice:
+        """What a visitor chose. Raises PineError for what he may not choose, and looks at nothing for it."""
+        name = name.strip()
+        if self.allowed is not None and name not in self.allowed:
+            raise InputError(
+                f"This page answers with the models that its host allows: {', '.join(self.allowed)}. "
+                "Choose one of them, or run the page on your own machine."
+            )
+        return Choice(name, known_dtype(dtype))
+
+    def about(self, choice: Choice) -> LoadableModel:
+        """What is known of the model before it is loaded. Raises ModelError as `describe` does."""
+        choice = self.choice(choice.name, choice.dtype)
+        return replace(self._describe(self._named.get(choice.name, choice.name)), name=choice.name)
+
+    def free(self) -> int:
+        """Bytes of memory that a model can take where the page computes, others being put away."""
+        with self._lock:
+            return self._free(self.device) + sum(held.bytes for held in self._shelf.values() if held.is_idle)
+
+    @contextmanager
+    def lease(self, choice: Choice) -> Iterator[EngineSource]:
+        """The source of the model, being loaded if it is not there; until the block is left it stays.
+
+        A load for which nobody waits any more is given up. Raises PineError as `choice` does.
+        """
+        choice = self.choice(choice.name, choice.dtype)
+        if choice == self.host:
+            yield self.main
+            return
+        with self._lock:
+            held = self._shelf.get(choice) or self._put_on_shelf(choice)
+            held.users += 1
+        held.source.start()
+        try:
+            yield held.source
+        finally:
+            with self._lock:
+                held.users -= 1
+                held.used = time.monotonic()
+                if not held.users and held.source.status.stage == "loading":
+                    held.source.give_up()
+                    self._take_off(choice, held)
+
+    def loaded(self, choice: Choice) -> "Engine | None":
+        """The engine if it is there; nothing is loaded for it. Raises PineError if the host's failed."""
+        source = self._source(choice)
+        return source.wait(0) if source else None
+
+    def status(self, choice: Choice) -> Status:
+        """How far the model is."""
+        source = self._source(choice)
+        if source is None:
+            sentence = (
+                f"{choice.name} · {choice.dtype} was put away to make room; Run loads it again, or choose "
+                "another model."
+            )
+            return Status("away", sentence)
+        return source.status
+
+    def _source(self, choice: Choice) -> EngineSource | None:
+        if choice == self.host:
+            return self.main
+        held = self._shelf.get(choice)
+        return held.source if held else None
+
+    def _put_on_shelf(self, choice: Choice) -> _Shelved:
+        def load() -> "Engine":
+            try:
+                return self._load(choice, held)
+            except Exception:
+                with self._lock:
+                    self._take_off(choice, held)  # so that the next who wants it may try again
+                raise
+
+        held = _Shelved(EngineSource(load, choice.name, for_all=False))
+        self._shelf[choice] = held
+        return held
+
+    def _take_off(self, choice: Choice, held: _Shelved) -> None:
+        if self._shelf.get(choice) is held:
+            del self._shelf[choice]
+
+    def _load(self, choice: Choice, held: _Shelved) -> "Engine":
+        report = held.source.report
+        while not self.is_open:
+            report(0.0, "waiting until the model of this page is loaded")
+            time.sleep(WAIT_S)
+        model, name = self.about(choice), self._named.get(choice.name, choice.name)
+        if not model.supported:
+            raise ModelError(f"{choice.name} cannot be used: {model.reason}")
+        if model.memory_bytes(choice.dtype) > (free := self.free()):
+            raise ModelError(too_large(model, choice.dtype, free, self.device))
+        self._fetch(name, report)
+        while not self._loading.acquire(timeout=WAIT_S):
+            report(1.0, "waiting until another model is loaded")
+        try:
+            self._make_room(model, choice.dtype)
+            report(1.0, "reading the weights")
+            engine = self._load_engine(Choice(name, choice.dtype), report)
+            held.bytes = model.memory_bytes(choice.dtype)
+            return engine
+        finally:
+            self._loading.release()
+
+    def _make_room(self, model: LoadableModel, dtype: Dtype) -> None:
+        """Puts away what nobody uses, the longest unused first, until the model fits.
+
+        Raises ModelError with the numbers if it does not.
+        """
+        while model.memory_bytes(dtype) > (free := self._free(self.device)):
+            with self._lock:
+                idle = {choice: held for choice, held in self._shelf.items() if held.is_idle}
+                if not idle:
+                    raise ModelError(too_large(model, dtype, free, self.device))
+                del self._shelf[min(idle, key=lambda choice: idle[choice].used)]
+                idle.clear()
+            release_memory(self.device)
+
+
+def shown(name: str) -> str:
+    """What visitors see of a model that the host named: of a path only its end."""
+    path = Path(name)
+    is_path = path.is_absolute() or name.startswith((".", "~")) or path.suffix == ".gguf"
+    return path.name if is_path else name
+
+
+def too_large(model: LoadableModel, dtype: Dtype, free: int, device: str) -> str:
+    """Why a model is not loaded, with the numbers and what would work."""
+    needed, halved = model.memory_bytes(dtype), model.memory_bytes("bfloat16")
+    advice = "choose a smaller model"
+    if halved < needed and halved <= free:
+        advice = f"choose bfloat16, for which it needs {in_words(halved)}"
+    return (
+        f"{model.name} needs about {in_words(needed)} of memory in {dtype}, and {in_words(free)} are free on "
+        f"{device}; {advice}"
+    )

@@ -1,0 +1,219 @@
+"""Who is there: the pages that are open, who listens for an answer, and callers over MCP.
+
+gradio computes an answer whether or not anybody waits for it. The server knows: every connection passes here.
+"""
+
+import re
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from urllib.parse import parse_qs
+
+import gradio as gr
+from gradio.context import LocalContext
+
+from pine_engine.errors import Cancelled
+from viz.page.common.addresses import sender_of
+from viz.page.common.asgi import App, Receive, Scope, Send, without_headers
+
+Item = TypeVar("Item")
+
+LISTENING_S = 10.0
+"""Seconds for which an answer is computed while nobody listens: a caller asks first, and then listens."""
+
+CALLER = b"x-pine-caller"
+"""Header with which gradio's MCP server passes on, to this same process, for whom it calls."""
+
+HEARTBEAT = re.compile(r"/gradio_api/heartbeat/(?P<name>[^/]+)/?")
+ANSWER = re.compile(r"/gradio_api/call/(?:v2/)?[^/]+/(?P<name>[^/]+)/?")
+ANSWERS = re.compile(r"/gradio_api/queue/data/?")
+MCP = re.compile(r"/gradio_api/mcp(/.*)?")
+
+
+@dataclass(frozen=True)
+class Visitor:
+    """For whom something is computed. page: the session of an open page, "" for a script."""
+
+    address: str = ""
+    page: str = ""
+
+    @property
+    def name(self) -> str:
+        """The same for everything that he asks; scripts are told apart by their addresses alone."""
+        return self.page or self.address
+
+
+class Presence:
+    """Counts the connections that are open now, by session and by event.
+
+    It is written in the thread of the server and read in those that compute.
+    """
+
+    def __init__(self) -> None:
+        self._pages: Counter[str] = Counter()
+        self._listeners: Counter[str] = Counter()
+        self._heard: dict[str, float] = {}
+        self._callers: dict[str, str] = {}
+
+    def has_page(self, session: str | None) -> bool:
+        """Whether the page of a session is open in a browser."""
+        return bool(session) and session in self._pages
+
+    def seconds_unheard(self, event: Any) -> float:
+        """For how long nobody has listened for the answer of an event of gradio's queue."""
+        names = (event.session_hash, event._id)
+        if any(name in self._listeners for name in names):
+            return 0.0
+        since = max(event.enqueue_time, *(self._heard.get(name, 0.0) for name in names))
+        return float(time.monotonic() - since)
+
+    def is_there(self, event: Any) -> bool:
+        """Whether somebody waits for the answer of an event."""
+        caller = event.request.headers.get(CALLER.decode())
+        if caller is not None and caller not in self._callers:
+            return False
+        return bool(event.alive) and self.seconds_unheard(event) <= LISTENING_S
+
+    def visitor(self, request: gr.Request | None) -> Visitor:
+        """Who has sent a request; nobody in particular for None."""
+        client = getattr(request, "client", None)  # one that gradio makes itself has none
+        if request is None or client is None:
+            return Visitor()
+        caller = self._callers.get(request.headers.get(CALLER.decode(), ""))
+        if caller is not None:
+            return Visitor(caller)
+        session = request.session_hash or ""
+        return Visitor(sender_of(client.host), session if self.has_page(session) else "")
+
+    @contextmanager
+    def page(self, session: str) -> Iterator[None]:
+        """The page is open while the block goes on."""
+        with _counted(self._pages, session):
+            yield
+
+    @contextmanager
+    def listening(self, name: str) -> Iterator[None]:
+        """Somebody listens for the answers of a session, or of an event, while the block goes on."""
+        try:
+            with _counted(self._listeners, name):
+                yield
+        finally:
+            now = time.monotonic()
+            self._heard = {one: at for one, at in self._heard.items() if now - at <= LISTENING_S} | {
+                name: now
+            }
+
+    @contextmanager
+    def calling(self, address: str) -> Iterator[str]:
+        """Somebody of that address calls over MCP while the block goes on; gives a name for him."""
+        name = secrets.token_hex(16)
+        self._callers[name] = address
+        try:
+            yield name
+        finally:
+            del self._callers[name]
+
+    def knows(self, caller: str) -> bool:
+        """Whether that is the name of somebody who calls over MCP now."""
+        return caller in self._callers
+
+
+class PresenceMiddleware:
+    """ASGI middleware that tells presence of every connection."""
+
+    def __init__(self, app: App, presence: Presence) -> None:
+        self._app, self._presence = app, presence
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes the request on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        path, presence = scope["path"], self._presence
+        if not any(
+            name == CALLER and presence.knows(value.decode("latin-1")) for name, value in scope["headers"]
+        ):
+            scope = without_headers(scope, CALLER)
+        if found := HEARTBEAT.fullmatch(path):
+            with presence.page(found["name"]):
+                await self._app(scope, receive, send)
+        elif scope["method"] == "GET" and (listener := _listener(scope)):
+            with presence.listening(listener):
+                await self._app(scope, receive, send)
+        elif MCP.fullmatch(path):
+            await self._call(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
+        address = sender_of(scope["client"][0]) if scope.get("client") else ""
+        with self._presence.calling(address) as name:
+            scope = scope | {"headers": [*scope["headers"], (CALLER, name.encode())]}
+            await self._app(scope, receive, send)
+
+
+def _listener(scope: Scope) -> str | None:
+    """For which session or event a request listens; None if it is no such request."""
+    if found := ANSWER.fullmatch(scope["path"]):
+        return found["name"]
+    if ANSWERS.fullmatch(scope["path"]):
+        return next(iter(parse_qs(scope["query_string"].decode("latin-1")).get("session_hash", ())), None)
+    return None
+
+
+@contextmanager
+def _counted(counter: Counter[str], name: str) -> Iterator[None]:
+    counter[name] += 1
+    try:
+        yield
+    finally:
+        counter[name] -= 1
+        if not counter[name]:
+            del counter[name]
+
+
+def visitor() -> Visitor:
+    """For whom this thread answers; nobody in particular outside an event."""
+    page: Any = LocalContext.blocks.get(None)
+    return Visitor() if page is None else page.presence.visitor(LocalContext.request.get(None))
+
+
+def listener() -> Callable[[], bool]:
+    """Says, in any thread, whether somebody listens for what this thread answers; yes outside an event."""
+    page: Any = LocalContext.blocks.get(None)
+    event = _event(page)
+    return (lambda: True) if event is None else lambda: page.presence.seconds_unheard(event) == 0.0
+
+
+def visitor_left() -> bool:
+    """True once nobody waits for the answer any more that this thread computes. False outside an event.
+
+    gradio itself looks only between two yields, and closes a generator in the thread that serves everybody.
+    """
+    page: Any = LocalContext.blocks.get(None)
+    event = _event(page)
+    return event is not None and not page.presence.is_there(event)
+
+
+def _event(page: Any) -> Any:
+    """The event of gradio's queue that this thread answers; None if it answers none."""
+    event_id = LocalContext.event_id.get(None)
+    return page._queue.event_ids_to_events.get(event_id) if page and event_id else None
+
+
+def stop_if_left() -> None:
+    """Raises Cancelled once the visitor has left."""
+    if visitor_left():
+        raise Cancelled("the visitor has left")
+
+
+def while_there(items: Generator[Item, None, None]) -> Generator[Item, None, None]:
+    """The items until the visitor leaves; then closes them and raises Cancelled."""
+    with closing(items):
+        for item in items:
+            stop_if_left()
+            yield item

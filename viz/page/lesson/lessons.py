@@ -1,0 +1,423 @@
+"""The lesson's text, and its pictures drawn from a run: the recorded one, or the class's own.
+
+Imports torch through the plan, as the pictures of a run do; no model is needed.
+"""
+
+import math
+from collections.abc import Callable
+from functools import cache
+from itertools import zip_longest
+
+from markupsafe import Markup
+
+from pine_engine.methods.table import METHODS
+from viz.cards.glossary import term
+from viz.cards.lesson import (
+    OrderAnswer,
+    Part,
+    QuizEntry,
+    Step,
+    lesson,
+    lesson_page,
+    orders_picture,
+    quiz,
+)
+from viz.drawing.identity import Segment, document_letter
+from viz.drawing.picture import beside, picture
+from viz.export.standalone import still
+from viz.figures.change import AnswerTokens
+from viz.figures.importance import importance_caption, place_name, select_importance
+from viz.figures.importance_matrix import importance_picture
+from viz.figures.masks import mask_picture
+from viz.figures.positions import position_table, table_numbers, view_text
+from viz.figures.rulers import position_ruler, ruler_numbers
+from viz.figures.shuffle import shuffle_table
+from viz.page.answers.answer_records import TriedOrder
+from viz.page.answers.answering import FinishedRun
+from viz.page.answers.recordings import Recording, lesson_recording
+from viz.page.common.theme import ASSETS, SCRIPTS
+from viz.page.inside.drawn_masks import segment_mask
+from viz.page.inside.drawn_positions import shown_place, view_of
+from viz.page.inside.reading import first_selection, plan_of, query_of_step, ranked_trace, run_documents
+from viz.page.inside.selection import Query
+from viz.page.lesson.running_example import example_positions, example_tokens
+
+TITLE = "Why the order of the documents matters, and how PINE removes it"
+EIGHT_TOKENS = "The paper’s running example of eight tokens, with the rankings the paper states; no model."
+
+
+@cache
+def live_lesson_html() -> str:
+    """HTML of the lesson for the page, drawn from the recording."""
+    return lesson(lesson_steps(lesson_recording()), is_live=True)
+
+
+def lesson_document(own: FinishedRun | None) -> str:
+    """A whole HTML document with the lesson, drawn from the class's own run as far as it can tell.
+
+    own: the last run; None, and whatever it lacks, is shown from the recording.
+    """
+    recording = lesson_recording()
+    about = recording.run.recorded if own is None else f"With a run of your own: {source_of(own)}"
+    return lesson_page(
+        lesson_steps(recording, own),
+        title=TITLE,
+        about=f"{about}. This page works offline.",
+        styles=(ASSETS / "figures.css").read_text(encoding="utf-8"),
+        scripts=[(ASSETS / name).read_text(encoding="utf-8") for name in SCRIPTS],
+    )
+
+
+def lesson_steps(recording: Recording, own: FinishedRun | None = None) -> tuple[Step, ...]:
+    """The eight steps. own: is shown in place of the recorded run wherever it has what a picture needs."""
+    run = own or recording.run
+    with_vanilla = run if "vanilla" in run.told else recording.run
+    with_pine = run if "pine" in run.told and len(run.order) > 1 else recording.run
+    return (
+        _bias(run, "") if answers_in_two_orders(run) and own else _bias(recording.run, recording.question),
+        _mask(run),
+        _rope(with_vanilla),
+        _both_ways(run),
+        _importance(with_pine),
+        _places(with_pine),
+        _proof(recording),
+        _quiz(run if exchange_of_two(run) else recording.run, recording),
+    )
+
+
+def source_of(run: FinishedRun) -> str:
+    """Whose numbers a picture shows: when it was recorded, or with what it was computed."""
+    return run.recorded or f"{run.model}, {run.dtype}"
+
+
+# The steps ---------------------------------------------------------------------------------------------
+
+
+def _bias(run: FinishedRun, question: str) -> Step:
+    return Step(
+        "bias",
+        "The order changes the answer",
+        (
+            Part(
+                "A language model reads a few documents and a question. Then it reads the same documents in "
+                "another order. Nothing else is different, and yet the answer may be. This is position bias: "
+                "where a text stands counts, and not only what it says.",
+                orders_picture(
+                    document_texts(run),
+                    answers_in_two_orders(run),
+                    method=METHODS["vanilla"].label,
+                    question=question,
+                ),
+                source_of(run),
+            ),
+        ),
+        "section 1",
+        ("change", "What changed"),
+    )
+
+
+def _mask(run: FinishedRun) -> Step:
+    return Step(
+        "mask",
+        "Where it comes from: who may read whom",
+        (
+            Part(
+                Markup(
+                    "A model reads from left to right: a {token} may look back but never ahead. This rule "
+                    "is the {mask}. So the last document has read all the others, and the first has read "
+                    "none of them. NIA is a test: no document may read another, but each still stands at its "
+                    "place in the line. If the answer still depends on the order, the mask is not the only "
+                    "cause."
+                ).format(token=term("token"), mask=term("mask")),
+                _masks(run, "vanilla", "nia"),
+                source_of(run),
+            ),
+        ),
+        "section 3.2",
+        ("masks", "Masks"),
+    )
+
+
+def _rope(run: FinishedRun) -> Step:
+    return Step(
+        "rope",
+        "Where it comes from: how far away",
+        (
+            Part(
+                Markup(
+                    "The model also counts. Every token gets a number, its {position}, and RoPE turns "
+                    "numbers into distances. What stands near the reader is read differently from what "
+                    "stands far away, and often weighs more. So even where the mask treats all documents "
+                    "alike, another order is another distance."
+                ).format(position=term("position")),
+                _ruler(run, run, "vanilla"),
+                source_of(run),
+            ),
+        ),
+        "section 3.2",
+        ("positions", "Positions"),
+    )
+
+
+def _both_ways(run: FinishedRun) -> Step:
+    return Step(
+        "both-ways",
+        "The cure, first part: read in both directions",
+        (
+            Part(
+                "PINE lets every document read all the others, also those that come later. Inside a document "
+                "the model still reads from left to right, or its words would lose their order. Now no "
+                "document is better off because of the mask. But at which positions do the others stand?",
+                _masks(run, "vanilla", "pine"),
+                source_of(run),
+            ),
+        ),
+        "section 3.3",
+        ("masks", "Masks"),
+    )
+
+
+def _importance(run: FinishedRun) -> Step:
+    return Step(
+        "importance",
+        "The cure, second part: what matters to whom?",
+        (
+            Part(
+                Markup(
+                    "PINE asks the model itself. With all positions switched off, how much {attention} does "
+                    "one document pay to another? That, per token of the other, is its {importance}. Every "
+                    "{layer} and every {head} has its own opinion; here is one of them."
+                ).format(
+                    attention=term("attention"),
+                    importance=term("importance"),
+                    layer=term("layer"),
+                    head=term("head"),
+                ),
+                _importances(run, run),
+                source_of(run),
+            ),
+        ),
+        "section 3.3",
+        ("importance", "Importance"),
+    )
+
+
+def _places(run: FinishedRun) -> Step:
+    tokens = example_tokens()
+    positions, query_positions = example_positions(METHODS["pine"])
+    label = "The position each key takes for each query under PINE"
+    table = picture(
+        position_table(positions, query_positions, tokens, tokens, label=label),
+        name="lesson-places",
+        caption=f"{label}, rows being queries; 1 is the first position.",
+        numbers=table_numbers(positions, query_positions, tokens, tokens),
+    )
+    return Step(
+        "places",
+        "The cure, third part: new places",
+        (
+            Part(
+                "Now every reader sees the documents in an order of its own: what matters most to it stands "
+                "nearest. Its own document always comes last, which is nearest of all. Compare the rows: the "
+                "same document has another position for another reader.",
+                table,
+                EIGHT_TOKENS,
+            ),
+            Part(
+                "And this is what the end of the question sees in a real run.",
+                _ruler(run, run, "pine"),
+                source_of(run),
+            ),
+        ),
+        "section 3.3",
+        ("positions", "Positions"),
+    )
+
+
+def _proof(recording: Recording) -> Step:
+    run = recording.run
+
+    def both(text: str, draw: Callable[[FinishedRun], str]) -> Part:
+        return Part(text, beside(draw(run), draw(recording.exchanged)), source_of(run))
+
+    return Step(
+        "proof",
+        "Why the order can no longer matter: three sentences",
+        (
+            both(
+                "One: every document is read together with the same set of others, whichever came first.",
+                lambda one: _masks(one, "pine"),
+            ),
+            both(
+                "Two: importance is measured without positions, so it cannot know who came first; the rows "
+                "and columns change places, and their numbers go with them.",
+                lambda one: _importances(one, run),
+            ),
+            both(
+                "Three: the new places depend on importance alone, so the order of entry comes in nowhere, "
+                "and what leaves one layer for the next is the same in both orders, up to the answer.",
+                lambda one: _ruler(one, run, "pine"),
+            ),
+        ),
+        "section 3.3, Lemma 1 and Theorem 1",
+        ("positions", "Positions"),
+    )
+
+
+def _quiz(run: FinishedRun, recording: Recording) -> Step:
+    other = exchange_of_two(run)
+    assert other is not None
+    letters = " and ".join(exchanged_letters(run, other))
+    # The table of all orders would give the answers away, so it comes with them.
+    table = shuffle_table(recording.columns, recording.rows, caption=recording.caption)
+    return Step(
+        "quiz",
+        "Guess first: who keeps the answer? And what does it cost?",
+        (
+            Part(
+                "You have seen what each part does. PCW and SP close the mask as NIA does, and let all "
+                "documents share the same positions. Guess for each method, then look.",
+                quiz(
+                    f"Which of these methods keeps its answer when documents {letters} change places?",
+                    quiz_entries(run, other),
+                    afterwards=still(table) if run is recording.run else "",
+                ),
+                source_of(run),
+            ),
+            Part(
+                "What it costs: every document reads every other one, first to rank and then to read, and "
+                "twice as many documents are four times as many pairs. Compared with the plain model we "
+                "measured about 1.2x the time for 2 documents, and about 2.2x the time to read the prompt "
+                "for 20."
+            ),
+            Part(
+                "When not to use it: you must know which parts may change places. The steps of a recipe or "
+                "the messages of a chat may not; there the order means something."
+            ),
+            Part(
+                "What it cannot do: the model knows no more than before. A wrong answer becomes the same "
+                "wrong answer in every order: the luck is gone, the mistakes are not."
+            ),
+        ),
+        "sections 4.5 and 5",
+    )
+
+
+# What a run tells --------------------------------------------------------------------------------------
+
+
+def document_texts(run: FinishedRun) -> list[tuple[Segment, str]]:
+    """The documents with their texts as the model read them, by letter."""
+    layout = run.result.layout
+    texts = [
+        (segment, "".join(run.prompt_tokens[layout.document_slice(slot)]).strip())
+        for slot, segment in enumerate(run_documents(run))
+    ]
+    return sorted(texts, key=lambda text: text[0].label)
+
+
+def answers_in_two_orders(run: FinishedRun) -> tuple[OrderAnswer, ...]:
+    """Vanilla's answer in the run's order, and in the order whose answer leaves it first.
+
+    Empty if vanilla was not run, or in no other order.
+    """
+    told = run.told.get("vanilla")
+    others = [tried.told["vanilla"] for tried in _others(run) if "vanilla" in tried.told]
+    if told is None or not others:
+        return ()
+    other = min(others, key=lambda other: _parting(told, other))
+    return tuple(OrderAnswer(one.documents, one.text) for one in (told, other))
+
+
+def _parting(left: AnswerTokens, right: AnswerTokens) -> float:
+    """Index of the first token in which two answers differ; infinite if they are the same."""
+    pairs = enumerate(zip_longest(left.token_ids, right.token_ids))
+    return next((index for index, (one, other) in pairs if one != other), math.inf)
+
+
+def exchange_of_two(run: FinishedRun) -> TriedOrder | None:
+    """An order tried in which just two documents have changed places; None if there is none.
+
+    The first and the third if that was tried: nothing else moves so far and leaves one between.
+    """
+    exchanges = [tried for tried in _others(run) if len(_moved(run, tried)) == 2]
+    return next(
+        (tried for tried in exchanges if _moved(run, tried) == [0, 2]), exchanges[0] if exchanges else None
+    )
+
+
+def exchanged_letters(run: FinishedRun, tried: TriedOrder) -> tuple[str, str]:
+    """The letters of the two documents that have changed places."""
+    left, right = _moved(run, tried)
+    return document_letter(run.order[left]), document_letter(run.order[right])
+
+
+def quiz_entries(run: FinishedRun, tried: TriedOrder) -> list[QuizEntry]:
+    """What each method did when two documents changed places."""
+    return [
+        QuizEntry(
+            method,
+            METHODS[method].label,
+            told.text,
+            tried.told[method].text,
+            told.token_ids == tried.told[method].token_ids,
+        )
+        for method, told in run.told.items()
+        if method in tried.told
+    ]
+
+
+def _others(run: FinishedRun) -> list[TriedOrder]:
+    return [tried for tried in run.tried if tried.order != run.order]
+
+
+def _moved(run: FinishedRun, tried: TriedOrder) -> list[int]:
+    """Slots whose document is another."""
+    return [
+        slot for slot, (one, other) in enumerate(zip(run.order, tried.order, strict=True)) if one != other
+    ]
+
+
+# Pictures ----------------------------------------------------------------------------------------------
+
+
+def _masks(run: FinishedRun, *methods: str) -> str:
+    masks = [segment_mask(run, method) for method in methods]
+    return mask_picture(masks, reference=masks[0] if len(masks) > 1 else None, name="lesson-masks")
+
+
+def _ruler(run: FinishedRun, chosen_in: FinishedRun, method: str) -> str:
+    """What the last token of the question sees. chosen_in: the run whose most decisive head is taken."""
+    place = shown_place(chosen_in, first_selection(chosen_in))
+    view = view_of(run, plan_of(run, method), query_of_step(run, 0), place)
+    assert view is not None
+    where = f", {place_name(place.layer, place.head)}" if view.importance is not None else ""
+    order = " ".join(map(document_letter, run.order))
+    return picture(
+        position_ruler(view),
+        name="lesson-ruler",
+        caption=f"{METHODS[method].label}{where}, documents entered as {order}. {view_text(view)}",
+        numbers=ruler_numbers(view),
+    )
+
+
+def _importances(run: FinishedRun, chosen_in: FinishedRun) -> str:
+    trace, place = ranked_trace(run, "pine"), shown_place(chosen_in, first_selection(chosen_in))
+    assert trace is not None and trace.document_importance is not None
+    documents = run_documents(run)
+    return still(
+        importance_picture(
+            select_importance(trace.document_importance, place.layer, place.head),
+            documents,
+            queries=[str(Query("document", slot)) for slot in range(len(documents))],
+            caption=importance_caption(
+                method=METHODS[trace.method].label,
+                layer=place.layer,
+                head=place.head,
+                normalisation="share",
+                dtype=run.dtype,
+            ),
+            normalisation="share",
+            selected=None,
+        )
+    )

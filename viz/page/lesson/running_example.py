@@ -1,0 +1,152 @@
+"""The paper's running example: eight tokens, five methods, no model.
+
+One system token, three documents of two tokens, one decoded token; the rankings are those the paper
+states (specification 6.1). Numbers are shown from 1, as in the paper's figure. Imports torch through
+the plan.
+"""
+
+from functools import cache
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pine_engine.methods.plan import AttentionPlan, build_plan, position_matrix, starts_from_ranking
+from pine_engine.methods.table import METHODS, Method
+from pine_engine.prompts.layout import TokenLayout
+from viz.drawing.identity import DECODED, PREFIX, Segment, document_segment
+from viz.drawing.markup import render
+from viz.drawing.picture import Numbers, picture
+from viz.drawing.tokens import Token
+from viz.figures.masks import SegmentMask, mask_picture, mask_states
+from viz.figures.positions import MASKED, View, position_table
+from viz.figures.rulers import MethodView, method_numbers, method_rulers
+
+SHOWN = ("vanilla", "nia", "pcw", "sp", "pine")
+LAYOUT = TokenLayout(prefix=(0,), documents=((1, 2), (3, 4), (5, 6)), suffix=(7,))
+
+# Documents by importance, the most important first. For a document the first is always itself.
+DOCUMENT_RANKINGS = ((0, 1, 2), (1, 2, 0), (2, 0, 1))
+DECODED_RANKING = (1, 2, 0)
+
+
+def example_plan(method: Method) -> AttentionPlan:
+    """The method's plan for the eight tokens."""
+    return build_plan(method, LAYOUT)
+
+
+def example_positions(method: Method) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The positions each query gives to each key, (8, 8), and its own, (8,); from 1, MASKED where blank."""
+    plan = example_plan(method)
+    document_starts, suffix_starts = _starts(plan)
+    positions = position_matrix(plan, document_starts, suffix_starts[None]).numpy()
+    return np.where(positions == MASKED, MASKED, positions + 1), plan.query_positions().numpy() + 1
+
+
+def _starts(plan: AttentionPlan) -> tuple[torch.Tensor, torch.Tensor]:
+    """Where each document starts as seen from each document, (3, 3), and from the decoded token, (3,)."""
+    if plan.document_starts is not None and plan.suffix_document_starts is not None:
+        return plan.document_starts, plan.suffix_document_starts
+    lengths = torch.from_numpy(LAYOUT.lengths)
+    return (
+        starts_from_ranking(torch.tensor(DOCUMENT_RANKINGS), lengths, LAYOUT.documents_end),
+        starts_from_ranking(torch.tensor(DECODED_RANKING), lengths, LAYOUT.documents_end),
+    )
+
+
+def example_tokens() -> list[Token]:
+    """The eight tokens with the names the paper gives them, in letters."""
+    documents = [
+        Token(f"{segment.label}{place}", segment, offset)
+        for segment in map(document_segment, range(LAYOUT.num_documents))
+        for offset, place in enumerate("₁₂")
+    ]
+    return [Token("SYS", PREFIX, 0), *documents, Token("OUT", DECODED, 0)]
+
+
+def example_view(method: Method, query: int) -> View:
+    """What one of the eight tokens sees under a method, in positions from 1."""
+    plan, token = example_plan(method), example_tokens()[query]
+    document_starts, suffix_starts = _starts(plan)
+    own = token.segment.document
+    starts = suffix_starts.numpy()
+    if own is not None:
+        starts = np.where(plan.visible[own].numpy(), document_starts[own].numpy(), MASKED)
+    elif token.segment == PREFIX:
+        starts = np.full(LAYOUT.num_documents, MASKED)
+    return View(
+        query=f"token {token.text}",
+        segment=token.segment,
+        label=token.text,
+        query_position=int(plan.query_positions()[query]),
+        prefix_length=LAYOUT.prefix_length,
+        documents=tuple(map(document_segment, range(LAYOUT.num_documents))),
+        lengths=LAYOUT.lengths,
+        starts=starts,
+        own_document=own,
+        first_position=1,
+    )
+
+
+@cache
+def running_example_html() -> str:
+    """HTML of the example: who sees whom by document, at which position by token, and a ruler per query."""
+    methods = [METHODS[name] for name in SHOWN]
+    tokens = example_tokens()
+    return render(
+        "running_example.html",
+        masks=_masks_picture(methods),
+        positions=_positions_picture(methods, tokens),
+        rulers=[(token, _ruler_picture(methods, query)) for query, token in enumerate(tokens)],
+    )
+
+
+def _masks_picture(methods: list[Method]) -> str:
+    segments: tuple[Segment, ...] = (PREFIX, *map(document_segment, range(LAYOUT.num_documents)), DECODED)
+    masks = [
+        SegmentMask(
+            method.label,
+            segments,
+            mask_states(example_plan(method).visible.numpy()),
+            scale="" if method.divided == "nothing" else f"\u00d71/{LAYOUT.num_documents}",
+        )
+        for method in methods
+    ]
+    return mask_picture(masks, reference=masks[0], name="example-masks")
+
+
+def _positions_picture(methods: list[Method], tokens: list[Token]) -> str:
+    tables, rows = [], []
+    for method in methods:
+        positions, places = example_positions(method)
+        tables.append(
+            position_table(positions, places, tokens, tokens, title=method.label, label=method.meaning)
+        )
+        rows += [
+            (method.label, token.text, int(place), *(None if k == MASKED else int(k) for k in row))
+            for token, place, row in zip(tokens, places, positions, strict=True)
+        ]
+    return picture(
+        render("example_positions.html", tables=tables),
+        name="example-positions",
+        title="The position each query token gives each key token",
+        caption="Eight tokens, counted from 1 as in the paper: one system token, three documents of two "
+        "tokens, one decoded token. PINE\u2019s orders are those the paper states; hatched is masked.",
+        numbers=Numbers(
+            ("method", "query", "query\u2019s position", *(token.text for token in tokens)), tuple(rows)
+        ),
+        readout="Point at a cell to read it.",
+    )
+
+
+def _ruler_picture(methods: list[Method], query: int) -> str:
+    rows = [MethodView(method.label, example_view(method, query)) for method in methods]
+    name = example_tokens()[query].text
+    return picture(
+        method_rulers(rows),
+        name=f"example-ruler-{query + 1}",
+        caption=f"Where token {name} sees the documents, on one position axis counted from 1, a row per "
+        "method; documents stacked above each other share positions.",
+        numbers=method_numbers(rows),
+        readout="Point at a document to read its positions.",
+    )

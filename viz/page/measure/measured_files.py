@@ -1,0 +1,51 @@
+"""What was measured as two files: the records, which `report` and other programs read, and a report to show.
+
+Imports torch, like measuring.py.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pine_engine.cli.report import draw, report_files
+from pine_engine.evaluation.report.parts import report_parts
+from viz.page.common.private_folder import remove_folder
+from viz.page.measure.measuring import Measured
+
+RECORDS, REPORT = "records.jsonl", "report.html"
+
+
+@dataclass(frozen=True)
+class MeasuredFiles:
+    """Where the files of one measurement lie; nothing else is in the folder. has_report: there is one."""
+
+    folder: Path
+    has_report: bool
+
+    @property
+    def records(self) -> Path:
+        """JSONL, one record a line."""
+        return self.folder / RECORDS
+
+    @property
+    def report(self) -> Path:
+        """HTML, one file that needs nothing else."""
+        return self.folder / REPORT
+
+
+def write_measured(measured: Measured, folder: Path) -> MeasuredFiles:
+    """Writes the files into a folder that is theirs alone.
+
+    There is no report before one row is done with every method in every order.
+    """
+    lines = (record.model_dump_json() + "\n" for record in measured.records)
+    (folder / RECORDS).write_text("".join(lines), encoding="utf-8")
+    run = measured.run
+    if run is not None:
+        page = report_files(draw(report_parts([run]), made=measured.info.started))[REPORT]
+        (folder / REPORT).write_text(page, encoding="utf-8")
+    return MeasuredFiles(folder, run is not None)
+
+
+def remove_measured(files: MeasuredFiles | None) -> None:
+    """Removes the files."""
+    remove_folder(files.folder if files else None)

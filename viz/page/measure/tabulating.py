@@ -1,0 +1,188 @@
+"""Records as the page shows them while they come: means by method and order, and by slot of the answer."""
+
+from collections.abc import Collection, Iterable, Sequence
+from statistics import fmean
+
+import numpy as np
+
+from pine_engine.debias.measured import measured_method
+from pine_engine.evaluation.records import Key, Record
+from pine_engine.evaluation.report.tables import scale
+from pine_engine.evaluation.summary.grid import make_grid
+from pine_engine.evaluation.summary.method_names import method_label, method_mark, promises_invariance
+from pine_engine.evaluation.summary.slots import BySlot, by_slot, is_alike
+from pine_engine.evaluation.summary.summarize import KINDS, Summary
+from pine_engine.evaluation.summary.verdicts import Kind, differ, is_read, number
+from pine_engine.prompts.tasks import get_task
+from viz.figures.chart import Across, Series
+from viz.figures.measured import MeasuredRow, MeasuredTable, SlotCurve
+
+TITLES: dict[Kind, str] = {
+    "generated": "Accepted answers",
+    "chosen": "Accepted choices: the most likely of those that the task knows",
+    "logprob": "How likely the accepted answer is (log-probability, nats)",
+}
+
+CURVE_KINDS: tuple[Kind, ...] = ("logprob", "generated", "chosen")
+"""What the curve shows, the first that was measured: log-probabilities tell small changes."""
+
+Y_TITLES: dict[Kind, str] = {
+    "generated": "accepted answers, %",
+    "chosen": "accepted choices, %",
+    "logprob": "log-probability, nats",
+}
+
+
+def tabulate(
+    records: Sequence[Record], planned: Collection[Key], summary: Summary | None = None
+) -> list[MeasuredTable]:
+    """A table for each kind of number that was measured.
+
+    planned: the keys of all records that there will be. summary: of all records, for the intervals.
+    """
+    orders = tuple(dict.fromkeys(order for _, _, order in planned))
+    methods = tuple(dict.fromkeys(method for _, method, _ in planned))
+    measured = [kind for kind in KINDS if any(_has(record, kind) for record in records)]
+    return [
+        MeasuredTable(
+            title=TITLES[kind],
+            is_share=kind != "logprob",
+            orders=orders,
+            rows=tuple(
+                _row(records, method, kind, orders, summary) for method in methods if _says(method, kind)
+            ),
+        )
+        for kind in measured
+    ]
+
+
+def of_whole_examples(records: Sequence[Record], planned: Collection[Key]) -> list[Record]:
+    """The records of the examples that are done with every method in every order."""
+    done = {record.key for record in records}
+    missing = {key[0] for key in planned if key not in done}
+    return [record for record in records if record.example not in missing]
+
+
+def slot_curves(records: Sequence[Record], planned: Collection[Key], setting: str) -> list[SlotCurve]:
+    """The curves over the slots of the document with the answer, one for each number of documents.
+
+    Over the examples that are done, so that all lines are over the same ones.
+    planned: the keys of all records that there will be. None of fewer than two slots.
+    """
+    whole = of_whole_examples(records, planned)
+    kinds = (kind for kind in CURVE_KINDS if any(number(record, kind) is not None for record in whole))
+    kind = next(kinds, None)
+    if kind is None:
+        return []
+    found = {
+        method: {table.num_documents: table for table in by_slot(columns, kind)}
+        for method, columns in make_grid(whole).columns.items()
+        if _says(method, kind)
+    }
+    curves = []
+    for size in sorted({size for tables in found.values() for size in tables}):
+        tables = {
+            method: of_size[size]
+            for method, of_size in found.items()
+            if size in of_size and of_size[size].read.any()
+        }
+        slots = tuple(sorted({slot for table in tables.values() for slot in table.slots}))
+        levels = (_level(method, table, kind) for method, table in tables.items())
+        if len(slots) > 1:
+            curves.append(
+                SlotCurve(
+                    y_title=Y_TITLES[kind],
+                    setting=setting,
+                    num_documents=size,
+                    slots=slots,
+                    lines=tuple(_line(method, table, slots, kind) for method, table in tables.items()),
+                    levels=tuple(level for level in levels if level is not None),
+                )
+            )
+    return curves
+
+
+def _line(method: str, table: BySlot, slots: Sequence[int], kind: Kind) -> Series:
+    means = {slot: scale(kind) * mean for slot, mean in _means(table).items()}
+    return Series(method_label(method), tuple(means.get(slot) for slot in slots), method_mark(method))
+
+
+def _means(table: BySlot) -> dict[int, float]:
+    """By slot, where any answer can be read."""
+    means = np.nanmean(table.values, axis=0).tolist()
+    read = np.asarray(table.read.any(axis=0))
+    return {slot: mean for slot, mean, shown in zip(table.slots, means, read, strict=True) if shown}
+
+
+def _level(method: str, table: BySlot, kind: Kind) -> Across | None:
+    """What the method has on shuffled documents, None if none can be read, or it has that in every slot."""
+    if not table.shuffles_read.any():
+        return None
+    shuffled = float(np.nanmean(table.shuffled))
+    if is_alike(_means(table).values(), shuffled):
+        return None
+    return Across(f"{method_label(method)}, shuffled", scale(kind) * shuffled, method_mark(method))
+
+
+def _says(method: str, kind: Kind) -> bool:
+    """Whether a method has such numbers; a wrapper may be about answers alone, or about choices."""
+    measured = measured_method(method)
+    return {
+        "generated": measured.writes,
+        "chosen": measured.weighs_choices,
+        "logprob": measured.weighs_answers,
+    }[kind]
+
+
+def _has(record: Record, kind: Kind) -> bool:
+    """True if there is such an answer, also where nothing says whether it is right."""
+    return record.text is not None if kind == "generated" else number(record, kind) is not None
+
+
+def _row(
+    records: Sequence[Record], method: str, kind: Kind, orders: Sequence[str], summary: Summary | None
+) -> MeasuredRow:
+    own = [record for record in records if record.method == method]
+    estimate = next(
+        (
+            measure.mean
+            for task in (summary.tasks if summary else ())
+            for one in task.methods
+            if one.method == method and (measure := one.measure(kind)) is not None and measure.is_read
+        ),
+        None,
+    )
+    compared, changed = _changes(own, kind)
+    answered = [record for record in own if kind != "logprob" and _has(record, kind)]
+    return MeasuredRow(
+        label=method_label(method),
+        promises_invariance=promises_invariance(method),
+        values=tuple(
+            _mean((record for record in own if record.arrangement == order), kind) for order in orders
+        ),
+        mean=estimate.mean if estimate else _mean(own, kind),
+        interval=estimate.interval if estimate else None,
+        changed=None if kind == "logprob" else changed,
+        compared=compared,
+        unread=sum(not is_read(record, kind, get_task(record.task)) for record in answered),
+        answered=len(answered),
+    )
+
+
+def _mean(records: Iterable[Record], kind: Kind) -> float | None:
+    """The mean of the records that have such a number, None if none has, or none can be read."""
+    found = [(value, record) for record in records if (value := number(record, kind)) is not None]
+    if not any(is_read(record, kind, get_task(record.task)) for _, record in found):
+        return None
+    return fmean(value for value, _ in found)
+
+
+def _changes(records: Sequence[Record], kind: Kind) -> tuple[int, int]:
+    """Of one method: examples answered legibly in several orders, and those with several answers."""
+    answered: dict[str, list[Record]] = {}
+    for record in records:
+        if _has(record, kind):
+            answered.setdefault(record.example, []).append(record)
+    several = [found for found in answered.values() if len(found) > 1]
+    changed = [differ(found, kind, get_task(found[0].task)) for found in several]
+    return sum(one is not None for one in changed), sum(one is True for one in changed)

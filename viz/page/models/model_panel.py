@@ -1,0 +1,156 @@
+"""The model picker: what can be loaded here, what it needs, how far loading is, and why it is refused."""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+import gradio as gr
+
+from pine_engine.models.listing import BYTES
+from viz.page.common.failures import explain, notice
+from viz.page.jobs.jobs import JobBar, Updates, build_bar, build_buttons
+from viz.page.jobs.model_pool import WAIT_S, Choice, Library
+from viz.page.jobs.run_log import StopFlag
+from viz.page.jobs.running import PRIVATE_EVENT, STATE_EVENT
+from viz.page.models.offered import facts_html, offered
+
+OPEN, CLOSE = "Choose a model", "Close"
+
+
+@dataclass(frozen=True)
+class ModelPanel:
+    """The widgets.
+
+    toggle: shows and hides the body. chosen: state, the Choice of the visitor; None for the host's model.
+    """
+
+    toggle: gr.Button
+    body: gr.Column
+    model: gr.Dropdown
+    dtype: gr.Radio
+    facts: gr.HTML
+    bar: JobBar
+    chosen: gr.State
+
+
+def build_toggle() -> gr.Button:
+    """Makes the button that shows the picker."""
+    return gr.Button(OPEN, size="sm", elem_id="choose-model", scale=0, min_width=130)
+
+
+def build_models(toggle: gr.Button, library: Library) -> ModelPanel:
+    """Makes the widgets, hidden."""
+    host = library.host
+    own = "" if library.allowed is not None else " or the id of one on the hub, a folder, or a GGUF file"
+    with gr.Column(visible=False, elem_id="model-picker", elem_classes="page-section") as body:
+        with gr.Row(elem_classes="page-row"):
+            model = gr.Dropdown(
+                list(library.allowed or [host.name]),
+                value=host.name,
+                label="Model",
+                info=f"For you alone; others keep theirs. One of the list{own}.",
+                allow_custom_value=library.allowed is None,
+                elem_id="model",
+                scale=4,
+                min_width=280,
+            )
+            dtype = gr.Radio(
+                list(BYTES),
+                value=host.dtype,
+                label="Precision",
+                info="Fewer bits need less memory.",
+                elem_id="dtype",
+                scale=2,
+                min_width=260,
+            )
+        facts = gr.HTML("", elem_id="model-facts")
+        with gr.Row(elem_classes="page-row"):
+            buttons = build_buttons("Load", run_id="load-model", stop_id="stop-loading", min_width=120)
+        bar = build_bar(buttons, "", status_id="load-status")
+    return ModelPanel(
+        toggle=toggle, body=body, model=model, dtype=dtype, facts=facts, bar=bar, chosen=gr.State(None)
+    )
+
+
+def wire_models(panel: ModelPanel, library: Library, ready: gr.State) -> None:
+    """Connects the widgets. ready: state that changes when a model has been loaded."""
+
+    def facts(name: str | None, dtype: str) -> str:
+        if not library.is_open:
+            return notice("What models need is shown once the model of this page is there.")
+        try:
+            return facts_html(library, library.choice(name or "", dtype))
+        except Exception as error:
+            return notice(explain(error), kind="error")
+
+    def toggle(label: str, name: str | None, dtype: str) -> dict[Any, Any]:
+        if label == CLOSE:
+            return {panel.toggle: OPEN, panel.body: gr.update(visible=False)}
+        return {panel.toggle: CLOSE, panel.body: gr.update(visible=True)} | listed(name, dtype)
+
+    def listed(name: str | None, dtype: str) -> dict[Any, Any]:
+        choices = {panel.model: gr.update(choices=offered(library))} if library.is_open else {}
+        return choices | {panel.facts: facts(name, dtype)}
+
+    def refresh(label: str, name: str | None, dtype: str) -> Any:
+        return gr.skip() if label == OPEN else listed(name, dtype)
+
+    asked = [panel.model, panel.dtype]
+    panel.toggle.click(
+        toggle,
+        [panel.toggle, *asked],
+        [panel.toggle, panel.body, panel.model, panel.facts],
+        trigger_mode="once",
+        **PRIVATE_EVENT,
+    )
+    ready.change(refresh, [panel.toggle, *asked], [panel.model, panel.facts], **PRIVATE_EVENT)
+    gr.on(
+        [panel.model.input, panel.dtype.input],
+        facts,
+        asked,
+        panel.facts,
+        trigger_mode="always_last",
+        **PRIVATE_EVENT,
+    )
+
+    def ended(html: str) -> Updates:
+        return {panel.bar.status: html, panel.bar.stop: gr.update(interactive=False)}
+
+    def load(stop: StopFlag, name: str | None, dtype: str) -> Generator[Updates, None, None]:
+        stop.requested = False
+        yield {panel.bar.status: notice("Starting"), panel.bar.stop: gr.update(interactive=True)}
+        try:
+            choice = library.choice(name or "", dtype)
+            with library.lease(choice) as source:
+                while not stop.requested and source.wait(WAIT_S) is None:
+                    yield {panel.bar.status: notice(source.status.sentence)}
+            if stop.requested:
+                yield ended(notice("Stopped. You keep the model that you had."))
+                return
+            yield ended(notice(loaded_sentence(choice))) | {
+                panel.chosen: choice,
+                panel.facts: facts(choice.name, choice.dtype),
+            }
+        except Exception as error:
+            said = explain(error).rstrip(".")
+            yield ended(notice(f"{said}. You keep the model that you had.", kind="error"))
+
+    def stop(flag: StopFlag) -> Any:
+        flag.requested = True
+        return gr.update(interactive=False)
+
+    panel.bar.stop.click(stop, panel.bar.stopping, panel.bar.stop, **PRIVATE_EVENT)
+    panel.bar.run.click(
+        load,
+        [panel.bar.stopping, *asked],
+        [panel.bar.status, panel.bar.stop, panel.chosen, panel.facts],
+        trigger_mode="once",
+        **STATE_EVENT,
+    )
+
+
+def loaded_sentence(choice: Choice) -> str:
+    """What is said once the model is there."""
+    return (
+        f"Your next runs are by {choice.name} in {choice.dtype}. What was run before keeps its model’s name."
+    )

@@ -1,0 +1,1 @@
+"""Links and files that carry a run away."""

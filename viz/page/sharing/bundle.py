@@ -1,0 +1,236 @@
+"""Everything of a finished run as one ZIP. Imports torch, as the pictures do."""
+
+import datetime
+import io
+import json
+import shlex
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pine_engine.console.json_reports import traced
+from pine_engine.invariance.certificate import FILE_NAME, REPEAT_COMMAND, installed_version
+from pine_engine.methods.table import METHODS
+from viz.drawing.identity import document_letter
+from viz.drawing.picture import Numbers
+from viz.export.standalone import as_csv, drawn_numbers, pictures_page
+from viz.page.answers.answering import FinishedRun
+from viz.page.common.theme import ASSETS
+from viz.page.form.documents import entries_from
+from viz.page.form.form import Form
+from viz.page.inside.inside_panel import TABS, drawing
+from viz.page.inside.selection import Selection, as_picks
+from viz.page.sharing.session import session_of, to_json
+from viz.page.sharing.sheets import Files, form_comparison
+
+NAME = "pine-explorer-run.zip"
+
+MOST_BYTES = 40_000_000
+"""Of all files together, before they are packed; what is too much is left out, and README.txt says so."""
+
+_EARLIEST = (1980, 1, 1, 0, 0, 0)
+"""Time of every file in the ZIP: the same run gives the same bytes."""
+
+_ABOUT = {
+    "README.txt": "this file",
+    "session.json": "what was entered; the page takes it under \u201cOpen session\u201d",
+    "input.json": "the question and the documents, for the command below",
+    "answers.json": "the answers: text, tokens, log-probabilities in nats, seconds",
+    "answers.csv": "the tokens of all answers, a row each",
+    "orders.csv": "the answers in every order that was tried",
+    "report.json": "how the last token of the prompt sees each document, by method, layer and head",
+    "pictures.html": "the pictures, with their numbers; opens without a network",
+    FILE_NAME: f"the certificate of the shuffle; `{REPEAT_COMMAND}` checks it",
+    "certificate.html": "the certificate to print",
+    "numbers/": "the numbers of each picture, as CSV and JSON",
+}
+
+
+def write_bundle(
+    run: FinishedRun, selection: Selection, *, accepted: str, certificate: Files | None, folder: Path
+) -> Path:
+    """Writes the ZIP into a folder that is its alone."""
+    content = bundle(
+        run,
+        selection,
+        accepted=accepted,
+        certificate=certificate,
+        date=datetime.datetime.now(datetime.UTC).date(),
+    )
+    file = folder / NAME
+    file.write_bytes(content)
+    return file
+
+
+def bundle(
+    run: FinishedRun,
+    selection: Selection,
+    *,
+    accepted: str,
+    certificate: Files | None,
+    date: datetime.date,
+    most_bytes: int = MOST_BYTES,
+) -> bytes:
+    """The ZIP of a run that was computed here.
+
+    selection: what its pictures show. accepted: the answers that are right, one a line. certificate: of the
+    last shuffle; taken where the run is its own. most_bytes: of all files together.
+    """
+    assert run.form is not None, "a recorded run has no form"
+    kept: dict[str, bytes] = {}
+    left_out = []
+    for name, content in _files(run, run.form, selection, accepted, certificate):
+        if sum(map(len, kept.values())) + len(content) <= most_bytes:
+            kept[name] = content
+        else:
+            left_out.append(name)
+    readme = _readme(run, run.form, list(kept), left_out, date)
+    return _zipped({"README.txt": readme.encode()} | kept)
+
+
+def _files(
+    run: FinishedRun, form: Form, selection: Selection, accepted: str, certificate: Files | None
+) -> Iterator[tuple[str, bytes]]:
+    """Names and contents, what matters most first."""
+    session = session_of(form, accepted=accepted, ran=True, selection=as_picks(selection))
+    yield "session.json", to_json(session).encode()
+    yield "input.json", form_comparison(_by_slot(form)).model_dump_json(indent=2).encode()
+    yield "answers.json", _json(_answers(run))
+    yield "answers.csv", as_csv(_tokens(run)).encode()
+    if run.tried:
+        yield "orders.csv", as_csv(_orders(run)).encode()
+    if run.tried and certificate is not None:
+        yield FILE_NAME, certificate.certificate.read_bytes()
+        yield "certificate.html", certificate.page.read_bytes()
+    drawn = [(label, drawing(tab)(run, selection)) for tab, label in TABS]
+    yield "pictures.html", _pictures(run, drawn).encode()
+    for each in (numbers for _, html in drawn for numbers in drawn_numbers(html)):
+        yield f"numbers/{each.name}.csv", as_csv(each.numbers).encode()
+        columns = {"name": each.name, "caption": each.caption, "columns": each.numbers.columns}
+        yield f"numbers/{each.name}.json", _json(columns | {"rows": each.numbers.rows})
+    yield "report.json", _json({"model": run.model, "dtype": run.dtype, **traced(run.result)})
+
+
+def _by_slot(form: Form) -> Form:
+    """The form with its documents lettered in the order of their slots."""
+    return replace(form, entries=entries_from([(entry.title, entry.text) for entry in form.entries]))
+
+
+def _answers(run: FinishedRun) -> dict[str, Any]:
+    return {
+        "model": run.model,
+        "dtype": run.dtype,
+        "answers": [
+            {
+                "method": method,
+                "text": answer.text,
+                "finish_reason": answer.finish_reason,
+                "prefill_s": answer.prefill_s,
+                "decode_s_per_token": answer.decode_s_per_token,
+                "tokens": [
+                    {
+                        "id": token,
+                        "text": text,
+                        "logprob": logprob,
+                        "alternatives": [{"text": other, "logprob": value} for other, value in others],
+                    }
+                    for token, text, logprob, others in zip(
+                        answer.token_ids,
+                        run.told[method].tokens,
+                        answer.logprobs,
+                        run.told[method].alternatives,
+                        strict=True,
+                    )
+                ],
+            }
+            for method, answer in run.result.answers.items()
+        ],
+    }
+
+
+def _tokens(run: FinishedRun) -> Numbers:
+    return Numbers(
+        ("method", "token", "text", "token id", "log-probability (nats)"),
+        tuple(
+            (method, step + 1, text, token, logprob)
+            for method, told in run.told.items()
+            for step, (text, token, logprob) in enumerate(
+                zip(told.tokens, told.token_ids, told.logprobs, strict=True)
+            )
+        ),
+    )
+
+
+def _orders(run: FinishedRun) -> Numbers:
+    return Numbers(
+        ("order", "method", "answer"),
+        tuple((tried.label, method, told.text) for tried in run.tried for method, told in tried.told.items()),
+    )
+
+
+def _pictures(run: FinishedRun, drawn: list[tuple[str, str]]) -> str:
+    return pictures_page(
+        drawn,
+        title="The pictures of a run",
+        about=f"{run.model}, {run.dtype}. This page works offline.",
+        styles=(ASSETS / "figures.css").read_text(encoding="utf-8"),
+        scripts=[(ASSETS / "pictures.js").read_text(encoding="utf-8")],
+    )
+
+
+def _readme(run: FinishedRun, form: Form, names: list[str], left_out: list[str], date: datetime.date) -> str:
+    """What the ZIP holds, what it was computed with, and how to compute it again."""
+    listed = {name.partition("/")[0] + "/" if "/" in name else name for name in ["README.txt", *names]}
+    order = " ".join(map(document_letter, run.order))
+    lines = [
+        "PINE Explorer: everything of one run",
+        "",
+        f"Model      {run.model}",
+        f"Numbers    {run.dtype}",
+        f"Program    PINE Explorer {installed_version('pine-explorer')}",
+        f"Date       {date.isoformat()} (UTC), of this ZIP",
+        f"Documents  {len(run.order)}, as {order}",
+        f"Methods    {', '.join(METHODS[name].label for name in run.result.answers)}",
+        "",
+        "Files",
+        *(f"  {name:<17}  {about}" for name, about in _ABOUT.items() if name in listed),
+        "",
+        "To compute the answers again, in this folder, with PINE Explorer installed:",
+        f"  {_command(run, form)}",
+    ]
+    if form.row.has_letters and list(run.order) != sorted(run.order):
+        lines.append(
+            "  It letters the documents in the order of their slots, here they were moved after that."
+        )
+    if left_out:
+        most = f"{MOST_BYTES / 1e6:.0f} MB"
+        lines += ["", f"Left out, because all files together may have {most}: {', '.join(left_out)}"]
+    return "\n".join(lines) + "\n"
+
+
+def _command(run: FinishedRun, form: Form) -> str:
+    return shlex.join(
+        [
+            *("python", "-m", "pine_engine", "compare", "input.json"),
+            *("--methods", ",".join(form.methods)),
+            *("--max-new-tokens", str(form.max_new_tokens)),
+            *("--model", run.address),
+            *("--dtype", run.dtype),
+        ]
+    )
+
+
+def _json(content: Mapping[str, Any]) -> bytes:
+    return json.dumps(content, ensure_ascii=False, allow_nan=False, indent=1).encode() + b"\n"
+
+
+def _zipped(files: Mapping[str, bytes]) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, content in files.items():
+            info = zipfile.ZipInfo(name, _EARLIEST)
+            info.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(info, content)
+    return packed.getvalue()

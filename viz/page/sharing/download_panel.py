@@ -1,0 +1,91 @@
+"""The button that hands out everything of the last run as one ZIP."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import gradio as gr
+
+from viz.page.common.disk import Disk
+from viz.page.common.failures import explain
+from viz.page.common.private_folder import remove_folder
+from viz.page.inside.selection import Selection, as_picks
+from viz.page.jobs.running import PRIVATE_EVENT
+
+if TYPE_CHECKING:  # importing them imports torch, which would keep the page waiting
+    from viz.page.answers.answering import FinishedRun
+    from viz.page.sharing.sheets import Files
+
+CLICK_FILE = "() => document.querySelector('#run-file').click()"
+"""The ZIP is made when it is asked for; a hidden button then hands it to the browser."""
+
+
+@dataclass(frozen=True)
+class DownloadPanel:
+    """The widgets. file: hidden, holds the ZIP made last. folder: state, where that lies, or None."""
+
+    button: gr.Button
+    file: gr.DownloadButton
+    folder: gr.State
+
+
+def build_download() -> DownloadPanel:
+    """Makes the widgets; there is nothing to hand out yet."""
+    return DownloadPanel(
+        button=gr.Button(
+            "Download run", size="sm", elem_id="download-run", scale=0, min_width=130, interactive=False
+        ),
+        file=gr.DownloadButton("Run", visible="hidden", elem_id="run-file"),
+        folder=gr.State(None, delete_callback=remove_folder),
+    )
+
+
+def wire_download(
+    panel: DownloadPanel,
+    *,
+    finished: gr.State,
+    selection: gr.State,
+    accepted: gr.Textbox,
+    certificate: gr.State,
+    run_events: Sequence[Any],
+    disk: Disk,
+) -> None:
+    """Connects the button. The states are those of the last run; run_events: what writes `finished`."""
+
+    def offer(run: "FinishedRun | None") -> Any:
+        return gr.update(interactive=run is not None and run.form is not None)
+
+    for event in run_events:
+        event.then(offer, finished, panel.button, **PRIVATE_EVENT)
+
+    def make(
+        run: "FinishedRun | None",
+        selection: Selection | None,
+        accepted: str | None,
+        certificate: "Files | None",
+        before: Path | None,
+    ) -> tuple[str, Path]:
+        if run is None or run.form is None:
+            raise gr.Error("There is no run of your own to download; press Run.", print_exception=False)
+        from viz.page.inside.reading import bounds_of, first_selection
+        from viz.page.sharing.bundle import write_bundle  # imports torch, which has made the run
+
+        remove_folder(before)
+        # A run that has just ended may not be the one that the selection is of.
+        shown = first_selection(run).picked(as_picks(selection), bounds_of(run))
+        try:
+            file = write_bundle(
+                run, shown, accepted=accepted or "", certificate=certificate, folder=disk.new_folder()
+            )
+        except Exception as error:
+            raise gr.Error(explain(error), print_exception=False) from error
+        return str(file), file.parent
+
+    panel.button.click(
+        make,
+        [finished, selection, accepted, certificate, panel.folder],
+        [panel.file, panel.folder],
+        trigger_mode="once",
+        **PRIVATE_EVENT,
+    ).success(None, None, None, js=CLICK_FILE, **PRIVATE_EVENT)

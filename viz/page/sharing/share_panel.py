@@ -1,0 +1,262 @@
+"""Sharing: a link or a file with all that was entered and chosen, and the draft that outlives a reload."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from pine_engine.errors import InputError
+from viz.page.answers.cards import Shown, waiting_cards
+from viz.page.answers.choosing import filled, filled_widgets
+from viz.page.answers.workspace import Workspace
+from viz.page.common.failures import explain, notice
+from viz.page.common.host_settings import HostSettings
+from viz.page.form.documents import read
+from viz.page.form.form import read_form
+from viz.page.form.read_only import check_shipped
+from viz.page.inside.inside_panel import TABS, InsidePanel
+from viz.page.inside.selection import Selection, as_picks
+from viz.page.jobs.running import PRIVATE_EVENT, STATE_EVENT
+from viz.page.sharing.download_panel import DownloadPanel, build_download
+from viz.page.sharing.session import LONGEST_LINK, Session, from_code, from_file, session_of, to_code, to_json
+
+ASK = "(...values) => window.pineSharing.{}(...values)"
+"""Calls a function of assets/sharing.js."""
+
+
+@dataclass(frozen=True)
+class SharePanel:
+    """The widgets.
+
+    handed: what the browser is to take, never shown. again: whether the opened session had answers. keep:
+    never shown, pressed by assets/typing.js when a visitor pauses. linked, draft: never shown; codes of the
+    session in the page's address, and of what was entered last, which assets/sharing.js reads and keeps.
+    kept: whether this browser keeps a draft.
+    """
+
+    copy: gr.Button
+    save: gr.Button
+    open: gr.UploadButton
+    link: gr.Textbox
+    message: gr.HTML
+    handed: gr.Textbox
+    again: gr.Checkbox
+    keep: gr.Button
+    linked: gr.Textbox
+    draft: gr.Textbox
+    kept: gr.HTML
+    download: DownloadPanel
+
+
+def build_share() -> SharePanel:
+    """Makes the widgets."""
+    with gr.Row(elem_classes="page-row page-share"):
+        copy = gr.Button("Copy link", size="sm", elem_id="copy-link", scale=0, min_width=110)
+        save = gr.Button("Save session", size="sm", elem_id="save-session", scale=0, min_width=120)
+        opening = gr.UploadButton(
+            "Open session",
+            file_types=[".json"],
+            size="sm",
+            elem_id="open-session",
+            scale=0,
+            min_width=120,
+        )
+        download = build_download()
+        with gr.Column(elem_classes="page-told", min_width=200):
+            message = gr.HTML(
+                '<p class="page-caption">The link and the files hold all that you typed. After a run, '
+                "“Download run” gives everything of it as one ZIP.</p>",
+                elem_id="share-message",
+            )
+            kept = gr.HTML("", elem_id="draft-kept")
+    link = gr.Textbox("", label="Link", visible=False, interactive=False, max_lines=1, elem_id="link")
+    return SharePanel(
+        copy=copy,
+        save=save,
+        open=opening,
+        link=link,
+        message=message,
+        handed=gr.Textbox("", visible=False),
+        again=gr.Checkbox(False, visible=False),
+        keep=gr.Button(visible="hidden", elem_id="keep-draft"),
+        linked=gr.Textbox("", visible=False),
+        draft=gr.Textbox("", visible=False),
+        kept=kept,
+        download=download,
+    )
+
+
+def own_draft(code: object) -> Session:
+    """The session in a draft, which may be anything. Raises InputError for one of another version."""
+    try:
+        return from_code(str(code))
+    except InputError as error:
+        raise InputError("Your draft is of another version of this page, and cannot be opened.") from error
+
+
+def opened_sentence(where: str, session: Session) -> str:
+    """What is said of an opened session. Its model is only named: a link makes nobody's machine load one."""
+    sentence = f"Opened from {where}."
+    if not session.model:
+        return sentence
+    return f"{sentence} Its answers were by {session.model}; yours are by the model named at the top."
+
+
+def wire_share(
+    panel: SharePanel, page: Workspace, inside: InsidePanel, blocks: gr.Blocks, settings: HostSettings
+) -> Any:
+    """Connects the widgets; returns the event after which all that the page was opened with is there.
+
+    blocks: the page, which may be opened with a session. settings: what the host allows.
+    """
+    _wire_handing_out(panel, page, inside)
+    opened = _wire_opening(panel, page, inside, blocks, settings)
+
+    def keep(accepted: str | None, *values: Any) -> str:
+        try:
+            return to_code(session_of(read_form(*values), accepted=accepted or ""))
+        except InputError:
+            return ""  # the draft before it stays, which is better than none; Save says what is wrong
+
+    # Not at each change of each widget: with so many, typing would wait for it.
+    gr.on(
+        [panel.keep.click, page.editor.written.change, page.task.change],
+        keep,
+        [page.accepted, *page.inputs],
+        panel.draft,
+        trigger_mode="always_last",
+        **PRIVATE_EVENT,
+    ).success(None, panel.draft, panel.kept, js=ASK.format("keep"), **PRIVATE_EVENT)
+    return opened
+
+
+def _wire_handing_out(panel: SharePanel, page: Workspace, inside: InsidePanel) -> None:
+    inputs = [page.accepted, page.finished, inside.selection, inside.tab, *page.inputs]
+
+    def session(
+        accepted: str | None, run: Any, selection: Selection | None, tab: str, *values: Any
+    ) -> Session:
+        is_own = run is not None and not run.recorded
+        return session_of(
+            read_form(*values),
+            accepted=accepted or "",
+            ran=is_own,
+            model=f"{run.model} in {run.dtype}" if is_own else "",
+            selection=as_picks(selection),
+            tab=tab,
+        )
+
+    def link(*values: Any) -> dict[Any, Any]:
+        try:
+            code = to_code(session(*values))
+            if len(code) > LONGEST_LINK:
+                raise InputError(
+                    f"This is too long for a link: {len(code):,} characters, at most {LONGEST_LINK:,}. "
+                    "Press “Save session” and pass the file on."
+                )
+        except Exception as error:
+            said = notice(explain(error), kind="error")
+            return {panel.handed: "", panel.link: gr.update(visible=False), panel.message: said}
+        return {panel.handed: code, panel.link: gr.update(visible=True)}
+
+    panel.copy.click(link, inputs, [panel.handed, panel.link, panel.message], **PRIVATE_EVENT).success(
+        None,
+        [panel.handed, panel.message],
+        [panel.link, panel.message],
+        js=ASK.format("copy"),
+        **PRIVATE_EVENT,
+    )
+
+    def file(*values: Any) -> dict[Any, Any]:
+        try:
+            return {panel.handed: to_json(session(*values)), panel.message: ""}
+        except Exception as error:
+            return {panel.handed: "", panel.message: notice(explain(error), kind="error")}
+
+    panel.save.click(file, inputs, [panel.handed, panel.message], **PRIVATE_EVENT).success(
+        None, panel.handed, None, js=ASK.format("save"), **PRIVATE_EVENT
+    )
+
+
+def _wire_opening(
+    panel: SharePanel, page: Workspace, inside: InsidePanel, blocks: gr.Blocks, settings: HostSettings
+) -> Any:
+    def fill(session: Session, note: str, values: tuple[Any, ...]) -> dict[Any, Any]:
+        if settings.read_only:
+            check_shipped(session.form)
+        tab = session.tab if session.tab in dict(TABS) else TABS[0][0]
+        length = min(session.max_new_tokens, settings.most_new_tokens)
+        if length < session.max_new_tokens:
+            note += f" Answers have {length} tokens here at most, not {session.max_new_tokens}."
+        return filled(
+            page,
+            read(*values),
+            session.entries,
+            task=session.task,
+            question=session.question,
+            instruction=session.instruction,
+            accepted=session.accepted,
+            note=note,
+            shown=Shown(waiting_cards(session.methods), session.task),
+        ) | {
+            page.example: None,
+            page.methods: list(session.methods),
+            page.length: length,
+            inside.wanted: session.selection,
+            inside.tabs: gr.update(selected=tab),
+            inside.tab: tab,
+            panel.again: session.ran,
+        }
+
+    def failed(error: Exception) -> dict[Any, Any]:
+        return {panel.message: notice(explain(error), kind="error"), panel.again: False}
+
+    def restore(linked: str | None, draft: str | None, *values: Any) -> Any:
+        opened = {page.editor.opened: True}
+        values = (*values[:-1], True)
+        try:
+            if linked:
+                session = from_code(linked)
+                return opened | fill(session, opened_sentence("a link", session), values)
+            if draft:
+                return opened | fill(own_draft(draft), "Your draft, as you left it in this browser.", values)
+        except Exception as error:
+            return opened | failed(error)
+        return opened | {panel.again: False}
+
+    def open_file(file: str | None, *values: Any) -> dict[Any, Any]:
+        if file is None:
+            return failed(InputError("no file was given; choose a saved session")) | {panel.open: None}
+        try:
+            session = from_file(Path(file))
+            opened = fill(session, opened_sentence(Path(file).name, session), values)
+        except Exception as error:
+            return failed(error) | {panel.open: None}
+        return opened | {panel.open: None, panel.message: ""}
+
+    widgets = [
+        page.example,
+        *filled_widgets(page),
+        page.editor.opened,
+        page.methods,
+        page.length,
+        inside.wanted,
+        inside.tabs,
+        inside.tab,
+        panel.again,
+        panel.message,
+    ]
+    loaded = blocks.load(
+        restore,
+        [panel.linked, panel.draft, *page.editor.inputs],
+        widgets,
+        js=ASK.format("begin"),
+        **STATE_EVENT,
+    )
+    uploaded = panel.open.upload(
+        open_file, [panel.open, *page.editor.inputs], [*widgets, panel.open], **STATE_EVENT
+    )
+    for event in (loaded, uploaded):
+        event.success(None, panel.again, panel.kept, js=ASK.format("opened"), **PRIVATE_EVENT)
+    return loaded

@@ -1,0 +1,1 @@
+"""The same documents in other orders."""

@@ -1,0 +1,244 @@
+"""The shuffle: the same question under one order of the documents after the other."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import gradio as gr
+
+from pine_engine.prompts.tasks import Nouns, get_task
+from viz.drawing.markup import empty_panel
+from viz.figures.shuffle import shuffle_table
+from viz.page.answers.workspace import Workspace, show
+from viz.page.common.disk import Disk
+from viz.page.common.failures import notice
+from viz.page.common.host_settings import HostSettings
+from viz.page.form.documents import DOCUMENTS
+from viz.page.form.form import Form, read_form
+from viz.page.form.orders import DEFAULT_ORDERS, SAMPLED_AT_MOST, orders_sentence, tries_all, with_controls
+from viz.page.jobs.cost import Work
+from viz.page.jobs.jobs import Job, JobBar, Updates, Views, build_bar, build_buttons, wire_job
+from viz.page.jobs.loading import Sources
+from viz.page.jobs.running import PRIVATE_EVENT
+
+if TYPE_CHECKING:  # imports torch, which would keep the page waiting
+    from pine_engine.engine.engine import Engine
+    from viz.page.sharing.sheets import Files
+    from viz.page.shuffle.shuffling import Outcome, ShuffleView
+
+WHAT_WILL_BE = (
+    "Here will be a row for every order of the documents, with each method’s answer, and whether it is the "
+    "answer to the order as entered."
+)
+
+
+@dataclass(frozen=True)
+class ShufflePanel:
+    """The widgets of the shuffle.
+
+    many: state, whether only a sample of the orders is tried. kept: state, the files of the certificate that
+    is offered, or None.
+    """
+
+    bar: JobBar
+    controls: gr.Checkbox
+    sample: gr.Row
+    count: gr.Slider
+    seed: gr.Number
+    table: gr.HTML
+    spread: gr.HTML
+    offer: gr.Row
+    certificate: gr.DownloadButton
+    sheet: gr.DownloadButton
+    many: gr.State
+    kept: gr.State
+
+
+def button_label(nouns: Nouns) -> str:
+    """What is written on the button that shuffles."""
+    return f"Shuffle the {nouns.documents}"
+
+
+def build_shuffle(num_documents: int, most_orders: int) -> ShufflePanel:
+    """Makes the widgets. num_documents: how many the editor shows at first. most_orders: the host's limit."""
+    first = min(DEFAULT_ORDERS, most_orders)
+    many = not tries_all(num_documents, most_orders)
+    with gr.Column(elem_id="shuffle-section", elem_classes="page-section"):
+        gr.HTML(
+            "<h2>Shuffle</h2><p>Every order is computed from scratch. A method that depends on the order "
+            "changes its answer; one that does not must repeat it, with a logit difference of 0.0.</p>"
+        )
+        with gr.Row(elem_classes="page-row page-shuffle-bar"):
+            buttons = build_buttons(button_label(DOCUMENTS), run_id="shuffle", stop_id="stop-shuffle")
+            controls = gr.Checkbox(
+                not many,
+                label="with controls",
+                info="Also run what must be able to change, so that you see the check can fail.",
+                elem_id="with-controls",
+                container=False,
+                min_width=220,
+            )
+            with gr.Row(visible=many, elem_classes="page-row") as sample:
+                count = gr.Slider(
+                    2,
+                    min(SAMPLED_AT_MOST, most_orders),
+                    value=first,
+                    step=1,
+                    label="Orders to try",
+                    elem_id="orders",
+                    min_width=160,
+                )
+                seed = gr.Number(
+                    0, label="Seed of the random orders", precision=0, elem_id="seed", min_width=120
+                )
+        sentence = orders_sentence(num_documents, first, 0, most_orders)
+        bar = build_bar(buttons, sentence, status_id="shuffle-status")
+        table = gr.HTML(
+            empty_panel(WHAT_WILL_BE, press="shuffle", label="Try the orders"), elem_id="shuffle-table"
+        )
+        spread = gr.HTML("", elem_id="shuffle-spread")
+        with gr.Row(visible=False, elem_classes="page-row", elem_id="certificate-offer") as offer:
+            certificate = gr.DownloadButton(
+                "Certificate (JSON)", elem_id="certificate", size="sm", min_width=160
+            )
+            sheet = gr.DownloadButton(
+                "Certificate to print", elem_id="certificate-page", size="sm", min_width=160
+            )
+            gr.HTML(
+                '<p class="page-caption">So that somebody else can repeat this shuffle with one command, '
+                "which they name. Both files contain everything you typed: the question, the instruction and "
+                "all documents.</p>"
+            )
+    return ShufflePanel(
+        bar=bar,
+        controls=controls,
+        sample=sample,
+        count=count,
+        seed=seed,
+        table=table,
+        spread=spread,
+        offer=offer,
+        certificate=certificate,
+        sheet=sheet,
+        many=gr.State(many),
+        kept=gr.State(None, delete_callback=_forget),
+    )
+
+
+def wire_shuffle(
+    panel: ShufflePanel,
+    page: Workspace,
+    sources: Sources,
+    chosen: gr.State,
+    settings: HostSettings,
+    disk: Disk,
+) -> Any:
+    """Connects the widgets; returns the event of a shuffle, which ends as a run with other orders tried.
+
+    chosen: see wire_job.
+    """
+
+    def announce(
+        identities: Sequence[int], task: str, count: int, seed: int | None, were_many: bool
+    ) -> dict[Any, Any]:
+        many = not tries_all(len(identities), settings.most_orders)
+        nouns = get_task(task).nouns
+        sentence = orders_sentence(len(identities), count, seed or 0, settings.most_orders, nouns)
+        updates: dict[Any, Any] = {
+            panel.sample: gr.update(visible=many),
+            panel.bar.run: gr.update(value=button_label(nouns)),
+            panel.bar.status: notice(sentence),
+            panel.many: many,
+        }
+        # Only here, so that what a visitor has chosen stays while documents are edited.
+        return updates if many == were_many else updates | {panel.controls: not many}
+
+    gr.on(
+        [page.editor.identities.change, page.task.change, panel.count.change, panel.seed.change],
+        announce,
+        [page.editor.identities, page.task, panel.count, panel.seed, panel.many],
+        [panel.bar.run, panel.sample, panel.bar.status, panel.many, panel.controls],
+        **PRIVATE_EVENT,
+    )
+
+    def hand_over(outcome: "Outcome", task: str) -> dict[Any, Any]:
+        from viz.page.answers.answering import finished_cards  # these import torch, which is there by now
+        from viz.page.sharing.sheets import write_files
+
+        files = write_files(outcome.certificate, disk.new_folder())
+        return {
+            page.finished: outcome.finished,
+            page.bar.status: notice("The answers in the order as entered, from the shuffle."),
+            panel.kept: files,
+            panel.offer: gr.update(visible=True),
+            panel.certificate: str(files.certificate),
+            panel.sheet: str(files.page),
+        } | show(page, finished_cards(outcome.finished), task)
+
+    def begin(kept: "Files | None", count: float, seed: float | None, controls: bool, *values: Any) -> Job:
+        form = read_form(*values)
+        outcome: Outcome | None = None
+        _forget(kept)
+
+        def show_view(view: "ShuffleView") -> Updates:
+            shown = {panel.table: view.table, panel.spread: view.spread}
+            return {widget: html for widget, html in shown.items() if html is not None}
+
+        def keep(view: "ShuffleView") -> None:
+            nonlocal outcome
+            outcome = view.outcome or outcome
+
+        asked: dict[str, Any] = {
+            "form": form,
+            "count": int(count),
+            "seed": int(seed or 0),
+            "controls": controls,
+            "settings": settings,
+        }
+        return Job(
+            what="shuffle",
+            methods=with_controls(form.methods) if controls else form.methods,
+            work=partial(_shuffle, **asked),
+            plan=partial(_plan, **asked),
+            show=show_view,
+            keep=keep,
+            task=lambda: form.task,
+            cleared={
+                panel.table: shuffle_table([], []),
+                panel.spread: "",
+                panel.offer: gr.update(visible=False),
+                panel.kept: None,
+            },
+            kept="The orders tried so far are kept.",
+            end=lambda: hand_over(outcome, form.task) if outcome else {},
+        )
+
+    shown = [panel.table, panel.spread, panel.offer, panel.certificate, panel.sheet, panel.kept]
+    answers = [page.finished, page.answers, page.shown, page.bar.status]
+    inputs = [panel.kept, panel.count, panel.seed, panel.controls, *page.inputs]
+    return wire_job(panel.bar, begin, inputs, [*shown, *answers], sources, chosen)
+
+
+def _shuffle(
+    engine: "Engine", form: Form, count: int, seed: int, controls: bool, settings: HostSettings
+) -> Views:
+    from viz.page.shuffle.shuffling import shuffle  # imports torch, which is there by now
+
+    return shuffle(engine, form, count=count, seed=seed, controls=controls, settings=settings)
+
+
+def _plan(
+    engine: "Engine", form: Form, count: int, seed: int, controls: bool, settings: HostSettings
+) -> Work:
+    from viz.page.shuffle.planning import plan_shuffle  # imports torch, as above
+
+    return plan_shuffle(engine, form, count=count, seed=seed, controls=controls, settings=settings)
+
+
+def _forget(files: "Files | None") -> None:
+    """Removes the certificate of an earlier shuffle, also when the page is closed."""
+    if files is not None:
+        from viz.page.sharing.sheets import remove_files  # imports torch, which has made the certificate
+
+        remove_files(files)

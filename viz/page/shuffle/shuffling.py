@@ -1,0 +1,216 @@
+"""The shuffle, seen from the page: a form goes in, a table and a picture that grow order by order come out.
+
+Nothing is remembered between orders: every one is computed anew. Imports torch, like answering.py.
+"""
+
+import time
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+from pine_engine.engine.engine import Engine
+from pine_engine.engine.events import RunResult
+from pine_engine.invariance.certificate import Certificate, certify, logits_sha256
+from pine_engine.invariance.orders import OrderCell, OrderRow, compare_orders, orders_to_try
+from pine_engine.methods.table import METHODS, get_methods
+from viz.drawing.identity import document_letter
+from viz.figures.shuffle import FirstDifference, ShuffleCell, ShuffleColumn, ShuffleRow, shuffle_table
+from viz.figures.spread import spread_picture
+from viz.page.answers.answer_records import TriedOrder, answer_tokens
+from viz.page.answers.answering import REDRAW_S, FinishedRun, finish_run, progress_sentence
+from viz.page.common.host_settings import DEFAULTS, HostSettings
+from viz.page.form.form import Form, form_layout
+from viz.page.form.limits import check_orders
+from viz.page.form.orders import tries_all, with_controls
+from viz.page.jobs.cost import Work
+from viz.page.jobs.metering import Meter
+from viz.page.sharing.sheets import form_comparison
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a shuffle leaves: the run as entered, with the other orders that were tried, and a certificate."""
+
+    finished: FinishedRun
+    certificate: Certificate
+
+
+@dataclass(frozen=True)
+class ShuffleView:
+    """What the page shows of a shuffle. table, spread: HTML, None where it has not changed.
+
+    outcome: of the orders tried so far; None where it has not changed. done: the work so far.
+    """
+
+    sentence: str
+    table: str | None = None
+    spread: str | None = None
+    outcome: Outcome | None = None
+    done: Work | None = None
+
+
+def orders_for(
+    num_documents: int, count: int, seed: int, settings: HostSettings = DEFAULTS
+) -> list[tuple[int, ...]]:
+    """The orders to try, the one as entered first: all of few documents, a seeded sample of many.
+
+    Raises InputError if count is less than 1, or more than the host allows.
+    """
+    if tries_all(num_documents, settings.most_orders):
+        return orders_to_try(num_documents)
+    check_orders(count, settings)
+    return orders_to_try(num_documents, count - 1, seed)
+
+
+def shuffle(
+    engine: Engine,
+    form: Form,
+    *,
+    count: int,
+    seed: int,
+    controls: bool,
+    settings: HostSettings = DEFAULTS,
+) -> Generator[ShuffleView, None, None]:
+    """Runs the form under one order after the other; closing the generator stops the model.
+
+    count, seed: how many orders and which, where there are too many documents for all of them. controls:
+    also run the methods that must be able to change. settings: what the host allows. Raises InputError if
+    the form cannot be run.
+    """
+    layout = form_layout(form, engine, settings)
+    if controls:
+        form = replace(form, methods=with_controls(form.methods))
+    orders = orders_for(layout.num_documents, count, seed, settings)
+    meter = Meter(layout.num_tokens)
+    identities = [_identities(form, order) for order in orders]
+    columns, caption = columns_of(form), caption_of(engine, form)
+    rows: list[ShuffleRow] = []
+    cells: list[dict[str, OrderCell]] = []
+    tried: list[TriedOrder] = []
+    began = drawn = time.monotonic()
+    results = compare_orders(
+        engine,
+        layout,
+        methods=form.methods,
+        orders=orders,
+        max_new_tokens=form.max_new_tokens,
+        trace=True,
+    )
+    yield ShuffleView(f"Order 1 of {len(orders)}", shuffle_table(columns, rows, caption=caption), "")
+    with closing(results):
+        for item in results:
+            if isinstance(item, OrderRow):
+                meter.finish(item.result)
+                if not cells:
+                    hashes = logits_sha256(item.result)
+                    # Logits of a long answer take more memory than all the rest.
+                    finished = finish_run(engine, form, replace(item.result, logits={}))
+                else:
+                    tried.append(_tried(engine, item.result, identities[len(cells)]))
+                cells.append(item.cells)
+                rows.append(_row(engine, form, item, cells[0]))
+                certificate = certify(
+                    engine,
+                    form_comparison(form),
+                    orders=identities[: len(cells)],
+                    cells=cells,
+                    hashes=hashes,
+                    seed=None if tries_all(layout.num_documents, settings.most_orders) else seed,
+                    max_new_tokens=form.max_new_tokens,
+                    traced=True,
+                )
+                yield ShuffleView(
+                    f"Order {len(rows)} done",
+                    shuffle_table(columns, rows, caption=caption),
+                    spread_picture(columns, rows, context=f"{engine.model_name}, {engine.dtype}"),
+                    Outcome(replace(finished, tried=tuple(tried)), certificate),
+                    meter.work,
+                )
+                continue
+            meter.see(item)
+            if time.monotonic() - drawn >= REDRAW_S:
+                drawn = time.monotonic()
+                sentence = f"Order {len(rows) + 1} of {len(orders)}: {progress_sentence(item)}"
+                yield ShuffleView(sentence, done=meter.work)
+    yield ShuffleView(f"Done: {len(rows)} orders in {time.monotonic() - began:.1f} s.")
+
+
+def try_orders(
+    engine: Engine, form: Form, orders: Sequence[Sequence[int]]
+) -> tuple[tuple[ShuffleColumn, ...], tuple[ShuffleRow, ...], str]:
+    """What `shuffle_table` draws of these orders of the form's documents: columns, rows and caption.
+
+    Raises InputError if the form cannot be run.
+    """
+    events = compare_orders(
+        engine,
+        form_layout(form, engine),
+        methods=form.methods,
+        orders=orders,
+        max_new_tokens=form.max_new_tokens,
+    )
+    tried = [event for event in events if isinstance(event, OrderRow)]
+    rows = tuple(_row(engine, form, row, tried[0].cells) for row in tried)
+    return columns_of(form), rows, caption_of(engine, form)
+
+
+def columns_of(form: Form) -> tuple[ShuffleColumn, ...]:
+    """A column for each of the form's methods."""
+    return tuple(
+        ShuffleColumn(row.name, row.label, row.promises_invariance) for row in get_methods(form.methods)
+    )
+
+
+def caption_of(engine: Engine, form: Form) -> str:
+    """What a table of orders compares, in words."""
+    caveat = f"{engine.caveat} " if engine.caveat else ""
+    return (
+        f"{caveat}{engine.model_name}, {engine.dtype} on {engine.device}, greedy decoding, at most "
+        f"{form.max_new_tokens} tokens. Every row is computed anew and compared with the first; Δ logit is "
+        "the largest over the question and the answer up to the first token that differs; the "
+        "log-probability is that of the method's own answer in the first row."
+    )
+
+
+def _identities(form: Form, order: Sequence[int]) -> tuple[int, ...]:
+    """The identity of the document at each place, of an order of the form's slots."""
+    return tuple(form.order[place] for place in order)
+
+
+def _tried(engine: Engine, result: RunResult, order: tuple[int, ...]) -> TriedOrder:
+    return TriedOrder(
+        order=order,
+        label=" ".join(map(document_letter, order)),
+        told={
+            method: answer_tokens(engine.decode_tokens, result, method, order, METHODS[method].label)
+            for method in result.answers
+        },
+    )
+
+
+def _row(engine: Engine, form: Form, row: OrderRow, reference: dict[str, OrderCell]) -> ShuffleRow:
+    return ShuffleRow(
+        order=_identities(form, row.order),
+        cells={
+            method: ShuffleCell(
+                text=cell.answer.text,
+                same=cell.first_difference is None,
+                first_difference=_first_difference(engine, cell, reference[method]),
+                max_abs_logit_diff=cell.max_abs_logit_diff,
+                bitwise_equal=cell.bitwise_equal,
+                logprob=cell.reference_logprob,
+            )
+            for method, cell in row.cells.items()
+        },
+    )
+
+
+def _first_difference(engine: Engine, cell: OrderCell, reference: OrderCell) -> FirstDifference | None:
+    index = cell.first_difference
+    if index is None:
+        return None
+
+    def token_at(ids: tuple[int, ...]) -> str | None:
+        return engine.decode_tokens([ids[index]])[0] if index < len(ids) else None
+
+    return FirstDifference(index, token_at(cell.answer.token_ids), token_at(reference.answer.token_ids))

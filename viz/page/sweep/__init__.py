@@ -1,0 +1,1 @@
+"""One document in every slot: where the answer stands."""

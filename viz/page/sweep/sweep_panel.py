@@ -1,0 +1,169 @@
+"""Where the answer stands: one document goes through all slots, the question and the answer stay."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import gradio as gr
+
+from pine_engine.methods.table import METHODS
+from pine_engine.prompts.tasks import Nouns, get_task
+from viz.drawing.identity import document_letter
+from viz.drawing.markup import empty_panel
+from viz.page.answers.workspace import Workspace
+from viz.page.common.failures import notice
+from viz.page.common.host_settings import HostSettings
+from viz.page.common.words import capital
+from viz.page.form.documents import DOCUMENTS
+from viz.page.form.form import Form, read_form
+from viz.page.form.method_boxes import DEFAULT_METHODS
+from viz.page.jobs.cost import Work
+from viz.page.jobs.jobs import Job, JobBar, Updates, Views, build_bar, build_buttons, wire_job
+from viz.page.jobs.loading import Sources
+from viz.page.jobs.running import PRIVATE_EVENT
+
+if TYPE_CHECKING:  # imports torch, which would keep the page waiting
+    from pine_engine.engine.engine import Engine
+    from viz.page.sweep.sweeping import StandingView
+
+ALWAYS_COMPARED = ("vanilla", "nia")
+"""What vanilla does is taken apart by setting NIA beside it."""
+
+NOTHING_YET = "No document has been moved yet."
+WHAT_WILL_BE = (
+    "Here will be a line for every method: how likely it finds the answer with the document in the first "
+    "slot, the second, and so on."
+)
+
+
+@dataclass(frozen=True)
+class StandingPanel:
+    """The widgets."""
+
+    document: gr.Dropdown
+    answer: gr.Textbox
+    bar: JobBar
+    pictures: gr.HTML
+
+
+def compared_methods(ticked: Sequence[str]) -> tuple[str, ...]:
+    """The ticked methods, and vanilla and NIA, in the order of the table of methods."""
+    return tuple(name for name in METHODS if name in (*ticked, *ALWAYS_COMPARED))
+
+
+def work_sentence(num_documents: int, ticked: Sequence[str], nouns: Nouns = DOCUMENTS) -> str:
+    """What is computed, in words."""
+    if num_documents < 2:
+        return f"There is one slot only; add {nouns.a_document}."
+    methods = compared_methods(ticked)
+    added = [METHODS[name].label for name in methods if name not in ticked]
+    note = f" ({' and '.join(added)} added to the ticked ones)" if added else ""
+    prompts = num_documents * len(methods)
+    return f"{num_documents} slots × {len(methods)} methods{note}: {prompts} prompts to read."
+
+
+def document_choices(identities: Sequence[int], nouns: Nouns = DOCUMENTS) -> list[tuple[str, int]]:
+    """Choices of the document to move: what is shown, and its identity."""
+    return [(capital(nouns.named(document_letter(identity))), identity) for identity in sorted(identities)]
+
+
+def build_standing(num_documents: int) -> StandingPanel:
+    """Makes the widgets. num_documents: how many the editor shows at first."""
+    with gr.Column(elem_id="standing-section", elem_classes="page-section"):
+        gr.HTML(
+            "<h2>Where the answer stands</h2><p>One document goes through all slots; the others keep their "
+            "order. In each slot every method says how likely it finds the same answer, so a line that is "
+            "not flat is position bias. Vanilla and NIA are always compared: under NIA documents do not see "
+            "each other, so its line shows what positions (RoPE) do alone, and what vanilla does beyond "
+            "that is causal attention.</p>"
+        )
+        with gr.Row(elem_classes="page-row"):
+            document = gr.Dropdown(
+                document_choices(range(num_documents)),
+                value=0,
+                label="Document to move",
+                elem_id="standing-document",
+                scale=1,
+                min_width=160,
+            )
+            answer = gr.Textbox(
+                "",
+                label="Reference answer",
+                info="Left empty, it is PINE’s answer, which is the same in every order and favours no slot.",
+                lines=1,
+                max_lines=3,
+                elem_id="standing-answer",
+                scale=4,
+                min_width=260,
+            )
+        with gr.Row(elem_classes="page-row"):
+            buttons = build_buttons("Move the document", run_id="standing-run", stop_id="standing-stop")
+        bar = build_bar(buttons, work_sentence(num_documents, DEFAULT_METHODS), status_id="standing-status")
+        pictures = gr.HTML(
+            empty_panel(WHAT_WILL_BE, press="standing-run", label="Move the document"),
+            elem_id="standing-pictures",
+        )
+    return StandingPanel(document, answer, bar, pictures)
+
+
+def wire_standing(
+    panel: StandingPanel, page: Workspace, sources: Sources, chosen: gr.State, settings: HostSettings
+) -> Any:
+    """Connects the widgets; returns the event of a job. chosen: see wire_job."""
+
+    def announce(
+        identities: Sequence[int], task: str, ticked: Sequence[str], chosen: int | None
+    ) -> dict[Any, Any]:
+        nouns = get_task(task).nouns
+        kept = chosen if chosen in identities else min(identities, default=None)
+        return {
+            panel.document: gr.update(
+                choices=document_choices(identities, nouns),
+                value=kept,
+                label=f"{capital(nouns.document)} to move",
+            ),
+            panel.bar.run: gr.update(value=f"Move the {nouns.document}"),
+            panel.bar.status: notice(work_sentence(len(identities), ticked, nouns)),
+        }
+
+    gr.on(
+        [page.editor.identities.change, page.task.change, page.methods.change],
+        announce,
+        [page.editor.identities, page.task, page.methods, panel.document],
+        [panel.document, panel.bar.run, panel.bar.status],
+        **PRIVATE_EVENT,
+    )
+
+    def begin(document: int | None, answer: str | None, *values: Any) -> Job:
+        form = read_form(*values)
+        form = replace(form, methods=compared_methods(form.methods))
+
+        def show_view(view: "StandingView") -> Updates:
+            return {} if view.pictures is None else {panel.pictures: view.pictures}
+
+        return Job(
+            what="standing",
+            methods=form.methods,
+            work=partial(_stand, form=form, document=document or 0, answer=answer or "", settings=settings),
+            plan=partial(_plan, form=form, answer=answer or "", settings=settings),
+            show=show_view,
+            task=lambda: form.task,
+            cleared={panel.pictures: empty_panel(NOTHING_YET)},
+            kept="The slots computed so far are kept.",
+        )
+
+    inputs = [panel.document, panel.answer, *page.inputs]
+    return wire_job(panel.bar, begin, inputs, [panel.pictures], sources, chosen)
+
+
+def _stand(engine: "Engine", form: Form, document: int, answer: str, settings: HostSettings) -> Views:
+    from viz.page.sweep.sweeping import stand  # imports torch, which is there by now
+
+    return stand(engine, form, document=document, answer=answer, settings=settings)
+
+
+def _plan(engine: "Engine", form: Form, answer: str, settings: HostSettings) -> Work:
+    from viz.page.shuffle.planning import plan_standing  # imports torch, as above
+
+    return plan_standing(engine, form, answer=answer, settings=settings)

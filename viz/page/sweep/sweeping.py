@@ -1,0 +1,119 @@
+"""Where the answer stands, seen from the page: a form goes in, lines that grow slot by slot come out.
+
+Nothing is remembered between slots: every one is computed anew. Imports torch, like answering.py.
+"""
+
+import time
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+from pine_engine.engine.engine import Engine
+from pine_engine.engine.events import RunDone
+from pine_engine.errors import InputError
+from pine_engine.invariance.position_sweep import SlotScored, order_effects, sweep_document
+from pine_engine.methods.table import METHODS, get_methods
+from viz.drawing.identity import document_letter
+from viz.drawing.picture import beside
+from viz.figures.position_sweep import Effects, Standing, Sweep, effects_picture, standing_picture
+from viz.page.answers.answering import REDRAW_S, progress_sentence
+from viz.page.common.host_settings import DEFAULTS, HostSettings
+from viz.page.form.form import Form, form_layout
+from viz.page.form.limits import check_orders
+from viz.page.form.read_only import check_reference
+from viz.page.jobs.cost import Work
+from viz.page.jobs.metering import Meter
+
+REFERENCE_METHOD = "pine"
+"""Whose answer is followed where the visitor gives none: one that no slot favours."""
+
+
+@dataclass(frozen=True)
+class StandingView:
+    """What the page shows. pictures: HTML, None where they have not changed. done: the work so far."""
+
+    pictures: str | None
+    sentence: str
+    done: Work | None = None
+
+
+def stand(
+    engine: Engine, form: Form, *, document: int, answer: str, settings: HostSettings = DEFAULTS
+) -> Generator[StandingView, None, None]:
+    """Moves a document through all slots; closing the generator stops the model.
+
+    form: its methods are compared, vanilla and NIA among them. document: its identity. answer: "" for what
+    PINE answers. settings: what the host allows.
+    Raises InputError if the form cannot be run.
+    """
+    layout = form_layout(form, engine, settings)
+    check_orders(layout.num_documents, settings)
+    if settings.read_only:
+        check_reference(answer.strip(), form)
+    if layout.num_documents < 2:
+        raise InputError("There is one document only; add another, so that it can move.")
+    if document not in form.order:
+        raise InputError(f"There is no document {document_letter(document)} any more; choose another.")
+    began = drawn = time.monotonic()
+    answer = answer.strip()
+    meter = Meter(layout.num_tokens)
+    if not answer:
+        events = engine.generate(layout, methods=[REFERENCE_METHOD], max_new_tokens=form.max_new_tokens)
+        with closing(events):
+            for event in events:
+                meter.see(event)
+                if isinstance(event, RunDone):
+                    meter.finish(event.result)
+                    answer = event.result.answers[REFERENCE_METHOD].text.strip()
+                elif time.monotonic() - drawn >= REDRAW_S:
+                    drawn = time.monotonic()
+                    yield StandingView(None, f"The reference answer: {progress_sentence(event)}")
+    if not answer:
+        label = METHODS[REFERENCE_METHOD].label
+        raise InputError(f"{label} answers with nothing; write a reference answer.")
+
+    slots = layout.num_documents
+    setting = f"{engine.model_name}, {engine.dtype} on {engine.device}"
+    scored: list[SlotScored] = []
+    done, scoring = replace(meter.work, orders=0), time.monotonic()
+    results = sweep_document(
+        engine, layout, document=form.order.index(document), answer=answer, methods=form.methods
+    )
+    yield StandingView(None, f"Slot 1 of {slots}")
+    with closing(results):
+        for item in results:
+            if isinstance(item, SlotScored):
+                scored.append(item)
+                count = len(form.methods)
+                spent, scoring = time.monotonic() - scoring, time.monotonic()
+                done += Work(count, count * layout.num_tokens, orders=1, read_s=spent)
+                sweep = Sweep(document, answer, setting, _standings(form.methods, scored, slots))
+                yield StandingView(standing_picture(sweep), f"Slot {len(scored)} done", done)
+            elif time.monotonic() - drawn >= REDRAW_S:
+                drawn = time.monotonic()
+                yield StandingView(None, f"Slot {len(scored) + 1} of {slots}: {progress_sentence(item)}")
+    pictures = beside(standing_picture(sweep), effects_picture(sweep, _effects(sweep)))
+    seconds = time.monotonic() - began
+    yield StandingView(pictures, f"Done: {slots} slots in {seconds:.1f} s. Reference answer: “{answer}”")
+
+
+def _standings(methods: Sequence[str], scored: Sequence[SlotScored], slots: int) -> tuple[Standing, ...]:
+    marks = {name: index for index, name in enumerate(METHODS)}
+    missing = (None,) * (slots - len(scored))
+    return tuple(
+        Standing(
+            method=row.name,
+            label=row.label,
+            values=(*(item.scores[row.name].total for item in scored), *missing),
+            mark=marks[row.name],
+        )
+        for row in get_methods(methods)
+    )
+
+
+def _effects(sweep: Sweep) -> Effects:
+    vanilla, nia = (
+        next(one.known for one in sweep.standings if one.method == name) for name in ("vanilla", "nia")
+    )
+    effects = order_effects(vanilla, nia)
+    return Effects(total=effects.total, rope=effects.rope, causal=effects.causal)

@@ -1,0 +1,116 @@
+"""Blocks whose failures are a sentence for the visitor; the log has tracebacks of our own mistakes alone."""
+
+import logging
+import math
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import gradio as gr
+from markupsafe import escape
+
+from pine_engine.errors import InputError
+from viz.page.common.disk import Disk
+from viz.page.common.failures import explain
+from viz.page.jobs.presence import Presence
+from viz.page.upstream.frugal import FrugalBlocks
+from viz.page.upstream.whole import WholeBlocks
+
+log = logging.getLogger(__name__)
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+NOT_FROM_THE_PAGE = "This page did not send what was received; reload it and try again."
+
+
+class GuardedBlocks(FrugalBlocks, WholeBlocks):
+    """Blocks that are called by anybody, with anything.
+
+    gradio hides a failure from the visitor and writes its traceback into the log, also where a visitor's
+    program sent nonsense to a private event, so that a log can be filled and a mistake of ours be missed.
+
+    presence: who is there, once the page is served. disk: told which uploads an event has read. no_files: why
+    this page takes none; "" where it does. gradio reads a file, to copy it, before the function is called.
+    """
+
+    disk: Disk
+    no_files: str = ""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.presence = Presence()
+
+    async def preprocess_data(
+        self, block_fn: Any, inputs: list[Any], *arguments: Any, **options: Any
+    ) -> list[Any]:
+        """The values that a function gets. Raises gr.Error for those that no page sends."""
+        try:
+            refuse_impossible(inputs)
+            if self.no_files and any(isinstance(block, gr.UploadButton) for block in block_fn.inputs):
+                raise InputError(self.no_files)
+            values: list[Any] = await super().preprocess_data(block_fn, inputs, *arguments, **options)
+            refuse_lists(block_fn.inputs, values)
+            return values
+        except gr.Error as error:  # gradio's own, such as for a number beyond a slider; it quotes the value
+            raise gr.Error(str(escape(error.message)), print_exception=False) from error
+        except InputError as error:
+            raise gr.Error(str(escape(explain(error))), print_exception=False) from error
+        except Exception as error:
+            log.warning("%s was not called by the page: %s", block_fn.name, type(error).__name__)
+            raise gr.Error(NOT_FROM_THE_PAGE, print_exception=False) from error
+
+    async def process_api(
+        self, block_fn: Any, inputs: list[Any], *arguments: Any, **options: Any
+    ) -> dict[str, Any]:
+        """As gradio does it. Raises gr.Error alone, as HTML, which the page shows, and the log does not."""
+        goes_on = False
+        try:
+            refuse_impossible(getattr(options.get("event_data"), "_data", None))
+            answer: dict[str, Any] = await super().process_api(block_fn, inputs, *arguments, **options)
+            goes_on = answer.get("is_generating", False)
+            return answer
+        except gr.Error as error:
+            error.print_exception = False
+            raise
+        except Exception as error:
+            raise gr.Error(str(escape(explain(error))), print_exception=False) from error
+        finally:
+            if not goes_on:
+                self.disk.was_read(paths_in(inputs))
+
+
+def paths_in(values: Sequence[Any]) -> Iterator[str]:
+    """Paths of the files among the values that a page sends: of a button for one file, or for several."""
+    for value in values:
+        for file in value if isinstance(value, list) else [value]:
+            match file:
+                case {"path": str(path)}:
+                    yield path
+
+
+def refuse_lists(blocks: Sequence[Any], values: Sequence[Any]) -> None:
+    """Raises InputError for a list in place of the one choice of a dropdown, which gradio lets through."""
+    for block, value in zip(blocks, values, strict=False):
+        if isinstance(block, gr.Dropdown) and not block.multiselect and isinstance(value, list):
+            raise InputError(f"{block.label}: several were chosen; choose one")
+
+
+def refuse_impossible(value: Any) -> None:
+    """Raises InputError if a number in the value is NaN or infinite, a text is no Unicode, or a file is to be
+    fetched from elsewhere.
+    """
+    match value:
+        case str() if not value.isascii() and _SURROGATE.search(value):
+            raise InputError("a text holds half of a surrogate pair, which is no character; remove it")
+        case float() if not math.isfinite(value):
+            raise InputError(f"{value} was given for a number; give a finite one")
+        case {"path": str(path)} if path.strip().lower().startswith(("http:", "https:")):
+            raise InputError("a file cannot be fetched from an address; upload it")
+        case {"path": str(path)} if "\0" in path:
+            raise InputError("a path holds a NUL, which no path has; upload the file")
+        case dict():
+            for item in (*value, *value.values()):
+                refuse_impossible(item)
+        case list():
+            for item in value:
+                refuse_impossible(item)
