@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # imported in the fixtures, so that tests of figures alone ne
     import torch
     from transformers import LlamaForCausalLM
 
-    from tests.commands import Run, Steps
+    from tests.support.commands import Run, Steps
 
 # The suite runs offline. Set before anything imports huggingface_hub, which reads it only then.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -83,7 +83,7 @@ def tiny_llama() -> "Callable[..., LlamaForCausalLM]":
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory, tiny_llama: "Callable[..., LlamaForCausalLM]") -> Path:
     """Folder of a tiny model whose tokens are letters; it reads 700 of them. Nobody writes into it."""
-    from tests.tokenizers import letter_tokenizer
+    from tests.support.tokenizers import letter_tokenizer
 
     folder = tmp_path_factory.mktemp("models") / "tiny"
     tiny_llama(max_context=700, head_dim=32).save_pretrained(folder)
@@ -94,7 +94,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory, tiny_llama: "Callable[..., Ll
 @pytest.fixture
 def pine(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> "Run":
     """Runs a verb of the command line in this process."""
-    from tests.commands import verb_runner
+    from tests.support.commands import verb_runner
 
     return verb_runner(capfd, monkeypatch)
 
@@ -103,7 +103,7 @@ def pine(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 def steps(monkeypatch: pytest.MonkeyPatch) -> "Steps":
     """What progress bars of verbs are told, in place of showing it."""
     from pine_engine.console import terminal
-    from tests.commands import Steps
+    from tests.support.commands import Steps
 
     steps = Steps()
     monkeypatch.setattr(terminal, "progress", steps.progress)
@@ -114,6 +114,6 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> "Steps":
 def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """What can be known before must be said before a model is loaded."""
     from pine_engine.console import terminal
-    from tests.commands import load_nothing
+    from tests.support.commands import load_nothing
 
     monkeypatch.setattr(terminal, "load", load_nothing)

@@ -34,7 +34,7 @@ from pine_engine.debias.run import plan_debias
 from pine_engine.models.load import known_dtype, resolve
 from pine_engine.prompts.inputs import LabelledComparison
 from pine_engine.prompts.prompt import Piece, segment_text
-from tests.tokenizers import letter_tokenizer
+from tests.support.tokenizers import letter_tokenizer
 
 LAYOUT = TokenLayout((5, 9), ((11, 12), (21,)), (51,))
 TASK = TASKS["retrieval_qa"]

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
 
 from tests.browser.driving import RUN_MS, SELECTION, SHORT, control, pick, set_length, wait_for_model
-from tests.serving import ServedApp, served_app
+from tests.support.serving import ServedApp, served_app
 
 FLAGS = (
     "--no-sandbox",

@@ -10,7 +10,7 @@ from playwright.sync_api import Frame, Page, expect
 
 from tests.browser.conftest import OpenPage
 from tests.browser.driving import DEFAULT, RUN_MS, SHORT, pick, run, set_length, text, wait_for_model
-from tests.serving import ServedApp
+from tests.support.serving import ServedApp
 
 pytestmark = pytest.mark.embedded
 

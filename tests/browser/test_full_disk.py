@@ -5,7 +5,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, expect
 
 from tests.browser.driving import give, text
-from tests.serving import served_app
+from tests.support.serving import served_app
 
 TYPED = "A lamp was lit."
 

@@ -26,7 +26,7 @@ from tests.browser.driving import (
     wait_for_model,
 )
 from tests.fuzz.corpus import PAYLOADS, pdf_of
-from tests.serving import ServedApp
+from tests.support.serving import ServedApp
 from viz.page.form.documents import Entry
 from viz.page.form.form import Form
 from viz.page.form.orders import ALL_ORDERS_UP_TO, DEFAULT_ORDERS

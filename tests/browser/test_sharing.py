@@ -22,7 +22,7 @@ from tests.browser.driving import (
     text,
     wait_for_model,
 )
-from tests.serving import ServedApp
+from tests.support.serving import ServedApp
 from viz.page.form.documents import Entry
 from viz.page.form.form import Form
 from viz.page.sharing.session import session_of, to_code

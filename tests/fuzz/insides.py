@@ -19,7 +19,7 @@ from tests.fuzz.served import Doors
 
 def _tokenizers() -> list[tuple[str, Any]]:
     from pine_engine.models.embedded import find_embedded_gguf, prepare_embedded
-    from tests.tokenizers import byte_tokenizer, letter_tokenizer, sentencepiece_tokenizer
+    from tests.support.tokenizers import byte_tokenizer, letter_tokenizer, sentencepiece_tokenizer
 
     control = [name for name in corpus.CONTROL if len(name) > 1]  # the others stand for blanks and bytes
     tokenizers = [

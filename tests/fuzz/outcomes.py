@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pine_engine.errors import PineError
-from tests.viz_reading import assert_harmless
+from tests.support.viz_reading import assert_harmless
 
 PATIENCE_S = 120.0
 """What one input may take on a busy machine; all but packed PDFs need far less."""

@@ -24,7 +24,7 @@ def tiny_engine() -> "Engine":
     from transformers import LlamaConfig, LlamaForCausalLM
 
     from pine_engine.engine.engine import Engine
-    from tests.tokenizers import byte_tokenizer
+    from tests.support.tokenizers import byte_tokenizer
 
     tokenizer = byte_tokenizer()
     torch.manual_seed(0)

@@ -1,0 +1,80 @@
+"""`bench`: times and ratios, sweeps and profiles."""
+
+from pathlib import Path
+
+import pytest
+
+from pine_engine.benchmark import speed as benchmark
+from tests.support.commands import Run, Steps, assert_refused
+
+
+def test_bench_prints_times_and_ratios_and_announces_as_many_steps_as_it_takes(
+    pine: Run, tiny: Path, steps: Steps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(benchmark, "peak_memory", lambda *_: 123.4)
+    sizes = ["--documents", 3, "--document-tokens", 5, "--new-tokens", 3, "--repeats", 2]
+    outcome = pine("bench", *sizes, "--methods", "vanilla,pine", "--model", tiny, "--json")
+    assert (outcome.status, outcome.stderr) == (0, "")
+    assert steps.announced == [len(steps.taken)]
+    printed = outcome.json
+    assert list(printed) == ["n", "documents", "dtype", "stock", "methods", "together"]
+    assert (printed["n"], printed["documents"], printed["dtype"]) == (30 + 15 + 28, 3, "float32")
+    assert list(printed["stock"]) == ["prefill_s", "decode_s_per_token", "peak_rss_mb"]
+    assert list(printed["methods"]) == ["vanilla", "pine"]
+    for values in printed["methods"].values():
+        assert list(values) == [
+            "prefill_s", "decode_s_per_token", "prefill_ratio", "decode_ratio", "end_to_end_ratio",
+            "peak_rss_mb", "memory_over_stock_mb",
+        ]  # fmt: skip
+        assert values.pop("memory_over_stock_mb") == 0
+        assert all(value > 0 for value in values.values())
+    assert list(printed["together"]) == ["methods", "decode_s_per_step", "decode_ratio"]
+    assert printed["together"]["methods"] == ["vanilla", "pine"]
+
+
+SMALL = ["--model", "random:tiny", "--documents", 4, "--document-tokens", 20, "--new-tokens", 3]
+
+
+def test_bench_sweeps_over_sizes(pine: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(benchmark, "peak_memory", lambda *_: 123.4)
+    options = [*SMALL, "--methods", "pine", "--repeats", 1, "--trace"]
+    printed = pine("bench", *options, "--sweep", "documents", "--sizes", "2,5", "--json").json
+    assert list(printed) == ["sweep", "points"]
+    assert printed["sweep"] == "documents"
+    assert [(point["documents"], point["n"]) for point in printed["points"]] == [(2, 138), (5, 138)]
+    assert all(point["methods"]["pine"]["trace_prefill_ratio"] > 0 for point in printed["points"])
+    table = pine("bench", *options, "--sweep", "tokens", "--sizes", "130").stdout
+    assert "118" in table and "traced" in table  # 30 + 3 x 20 + 28
+
+
+def test_bench_profiles_where_time_goes(pine: Run) -> None:
+    printed = pine("bench", *SMALL, "--methods", "pine", "--profile", "--json").json
+    assert [(profile["method"], profile["part"]) for profile in printed["profiles"]] == [
+        ("pine", "prefill"),
+        ("pine", "decode"),
+    ]
+    for profile in printed["profiles"]:
+        shares = {place["where"]: place["share"] for place in profile["places"]}
+        assert sum(shares.values()) == pytest.approx(1)
+        assert {"linear layers", "rest of the model", "attention.suffix_weights"} <= set(shares)
+    prefill, decode = ({place["where"] for place in profile["places"]} for profile in printed["profiles"])
+    assert "attention.document_importance" in prefill - decode
+    table = pine("bench", *SMALL, "--methods", "pine", "--profile").stdout
+    assert "linear layers" in table and "%" in table
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--sweep", "documents", "--sizes", "2,x"],
+         "the sizes '2,x' are not numbers; give whole numbers separated by commas, such as 2,5,10"),
+        (["--sweep", "documents", "--sizes", "500"],
+         "a sweep over documents cannot have the size 500: with 2 documents of 200 tokens it leaves 500 "
+         "documents of 0 tokens; give other --sizes, or other --documents and --document-tokens"),
+        (["--sizes", "2,5"], "--sizes belong to a sweep; give --sweep tokens or --sweep documents"),
+    ],
+    ids=["no number", "too many", "no sweep"],
+)  # fmt: skip
+@pytest.mark.usefixtures("no_model")
+def test_bench_refuses_sizes_it_cannot_use(pine: Run, options: list[str], sentence: str) -> None:
+    assert_refused(pine("bench", *options), sentence)

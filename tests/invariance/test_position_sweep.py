@@ -1,0 +1,130 @@
+"""A document moved through all slots: scores are those of Engine.score, promises kept to the last bit."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import LlamaForCausalLM
+
+from pine_engine.engine.engine import Engine
+from pine_engine.engine.events import PrefillProgress
+from pine_engine.errors import InputError
+from pine_engine.invariance.position_sweep import SlotScored, moved_order, order_effects, sweep_document
+from pine_engine.methods.table import METHODS
+from pine_engine.prompts.layout import TokenLayout
+from tests.support.tokenizers import letter_tokenizer
+
+LAYOUT = TokenLayout(tuple(range(60, 73)), ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35)), (51, 52, 53))
+ANSWER = "hello"
+
+
+@pytest.fixture(scope="module")
+def engine(tiny_llama: Callable[..., LlamaForCausalLM]) -> Engine:
+    return Engine(tiny_llama(head_dim=32), letter_tokenizer())
+
+
+def sweep(engine: Engine, document: int = 1, methods: list[str] | None = None) -> list[SlotScored]:
+    events = sweep_document(engine, LAYOUT, document=document, answer=ANSWER, methods=methods or [*METHODS])
+    return [event for event in events if isinstance(event, SlotScored)]
+
+
+@given(st.data())
+def test_the_document_goes_where_it_is_asked_and_the_others_keep_their_order(data: st.DataObject) -> None:
+    count = data.draw(st.integers(1, 8))
+    document, slot = (data.draw(st.integers(0, count - 1)) for _ in range(2))
+    order = moved_order(count, document, slot)
+    assert order[slot] == document
+    assert [index for index in order if index != document] == sorted({*range(count)} - {document})
+
+
+def test_every_slot_has_the_scores_of_the_reordered_prompt(engine: Engine) -> None:
+    slots = sweep(engine, 2)
+    assert [(item.slot, item.order) for item in slots] == [(0, (2, 0, 1)), (1, (0, 2, 1)), (2, (0, 1, 2))]
+    for item in slots:
+        expected = engine.score(LAYOUT.reorder(item.order), [ANSWER], methods=[*METHODS])
+        assert item.scores == {method: score for method, (score,) in expected.items()}
+        assert all(len(score.logprobs) == len(ANSWER) for score in item.scores.values())
+
+
+@pytest.mark.parametrize("document", [0, 1, 2])
+def test_scores_stay_to_the_last_bit_where_that_is_promised_and_move_elsewhere(
+    engine: Engine, document: int
+) -> None:
+    slots = sweep(engine, document)
+    kept = {method for method in METHODS if len({item.scores[method].logprobs for item in slots}) == 1}
+    assert kept == {row.name for row in METHODS.values() if row.promises_invariance}
+    for method in ("vanilla", "nia"):
+        totals = [item.scores[method].total for item in slots]
+        assert max(totals) - min(totals) > 1e-3
+
+
+def test_progress_names_the_method_and_a_slot_ends_with_its_scores(engine: Engine) -> None:
+    events = list(sweep_document(engine, LAYOUT, document=0, answer=ANSWER, methods=["vanilla", "pine"]))
+    told = [event.method if isinstance(event, PrefillProgress) else event.slot for event in events]
+    layers = engine.num_layers
+    assert told == [name for slot in range(3) for name in (*["vanilla"] * layers, *["pine"] * layers, slot)]
+
+
+@pytest.mark.parametrize("last", [2, 3, 4, 5, 9])
+def test_closing_stops_within_one_layer(engine: Engine, last: int) -> None:
+    """Two layers read the prompt and two the answer, per method; the model is held in one of them."""
+    begun: list[None] = []
+    reached, released = threading.Event(), threading.Event()
+
+    def hold(*_: object) -> None:
+        begun.append(None)
+        if len(begun) == last:
+            reached.set()
+            assert released.wait(20)
+
+    hooks = [layer.register_forward_pre_hook(hold) for layer in engine.wirings[0].network.model.layers]
+    events = sweep_document(engine, LAYOUT, document=0, answer=ANSWER, methods=["vanilla", "pine"])
+    next(events)
+    assert reached.wait(20)
+    release = threading.Timer(0.3, released.set)  # by then close() has said that nobody listens any more
+    release.start()
+    events.close()
+    for hook in hooks:
+        hook.remove()
+    assert len(begun) == last
+
+
+def test_what_cannot_be_run_is_said_at_once(engine: Engine) -> None:
+    with pytest.raises(InputError, match="there is no document 3; give 0 to 2"):
+        sweep_document(engine, LAYOUT, document=3, answer=ANSWER)
+    with pytest.raises(InputError, match="no document -1"):
+        sweep_document(engine, LAYOUT, document=-1, answer=ANSWER)
+    with pytest.raises(InputError, match="the answer '' has no tokens"):
+        sweep_document(engine, LAYOUT, document=0, answer="")
+    with pytest.raises(InputError, match="the prompt has 27 tokens and the answer may take 500"):
+        sweep_document(engine, LAYOUT, document=0, answer="a" * 500)
+    with pytest.raises(InputError, match="none"):
+        sweep_document(engine, LAYOUT, document=0, answer=ANSWER, methods=["none"])
+
+
+def test_effects_by_hand() -> None:
+    effects = order_effects([-4.0, -6.0, -2.0], [-5.0, -5.0, -3.5])
+    assert effects.total == (0.0, -2.0, 2.0)
+    assert effects.rope == (-0.5, -0.5, 1.0)
+    assert effects.causal == (0.5, -1.5, 1.0)
+
+
+SCORES = st.floats(-500, 0).map(lambda value: round(value, 3))
+
+
+@given(st.lists(st.tuples(SCORES, SCORES), min_size=1, max_size=20))
+def test_both_effects_add_up_to_vanilla_and_neither_has_a_mean(pairs: list[tuple[float, float]]) -> None:
+    vanilla, nia = zip(*pairs, strict=True)
+    effects = order_effects(vanilla, nia)
+    added = [rope + causal for rope, causal in zip(effects.rope, effects.causal, strict=True)]
+    assert added == pytest.approx(effects.total, abs=1e-9)
+    for part in (effects.total, effects.rope, effects.causal):
+        assert sum(part) == pytest.approx(0, abs=1e-9)
+
+
+def test_without_causal_attention_all_of_vanilla_is_rope() -> None:
+    effects = order_effects([-4.0, -6.0, -2.0], [-5.0, -7.0, -3.0])
+    assert effects.causal == (0.0, 0.0, 0.0)
+    assert effects.rope == effects.total

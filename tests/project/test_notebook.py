@@ -1,0 +1,61 @@
+"""The notebook of docs/ runs, and what it shows is what was computed."""
+
+import contextlib
+import io
+import json
+import re
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from viz.export.standalone import drawn_numbers
+from viz.figures.importance import normalise, select_importance
+
+NOTEBOOK = Path(__file__).parents[2] / "docs" / "notebook.ipynb"
+CELLS: list[dict[str, Any]] = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
+CODE = ["".join(cell["source"]) for cell in CELLS if cell["cell_type"] == "code"]
+
+
+def displays(shown: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Puts a stand-in for IPython.display in place: what is displayed goes into `shown`."""
+    module = ModuleType("IPython.display")
+    module.HTML = lambda data: SimpleNamespace(data=data)
+    module.display = lambda html: shown.append(html.data)
+    monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
+    monkeypatch.setitem(sys.modules, "IPython.display", module)
+
+
+@pytest.mark.embedded
+def test_the_notebook_runs(embedded_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    displays(shown, monkeypatch)
+    monkeypatch.chdir(NOTEBOOK.parent)  # where Jupyter runs it
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    names: dict[str, Any] = {}
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        for number, code in enumerate(CODE):
+            shorter = code.replace("max_new_tokens=16", "max_new_tokens=8")
+            exec(compile(shorter, f"cell {number}", "exec"), names)
+
+    lines = printed.getvalue()
+    assert re.search(r"^vanilla: [2-6] different answers in 6 orders", lines, re.MULTILINE)
+    assert "pine: 1 different answers in 6 orders, logits differ by at most 0\n" in lines
+    head, masks, importance = shown
+    assert ".pine-figure" in head
+    assert [numbers.name for numbers in drawn_numbers(masks)] == ["masks"]
+    [drawn] = drawn_numbers(importance)
+    trace = names["run"].traces["pine"]
+    values = select_importance(trace.document_importance, names["layer"], names["head"])
+    expected = normalise(values, "share")
+    found = [value for row in drawn.numbers.rows for value in row if isinstance(value, float)]
+    assert set(np.float32(found)) >= set(expected[~np.isnan(expected)])
+
+
+def test_nothing_of_a_machine_is_stored_in_it() -> None:
+    assert all(not cell["outputs"] and cell["execution_count"] is None for cell in CELLS if "outputs" in cell)
+    assert re.findall(r"""["'](?:/|~|[A-Z]:\\)[^"']*["']""", "\n".join(CODE)) == []

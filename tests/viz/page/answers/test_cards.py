@@ -1,0 +1,247 @@
+"""Finished answers on the page: what the task reads in them, how they score, what the form is called."""
+
+import sys
+from dataclasses import replace
+from types import SimpleNamespace
+
+import gradio as gr
+import pytest
+
+import app
+from pine_engine.extras import how_to_install
+from pine_engine.prompts.tasks import TASKS, get_task
+from tests.support.running import one_run
+from tests.support.viz_reading import HOSTILE, assert_harmless, read_html
+from tests.support.widgets import built
+from viz.page.answers import choosing
+from viz.page.answers.cards import Shown, accepted_answers, shown_html, stopped_cards, waiting_cards
+from viz.page.answers.workspace import Workspace, build_workspace
+from viz.page.common.theme import ASSETS
+from viz.page.form import documents
+from viz.page.form.documents import Entry, build_editor, entries_from, header_html
+from viz.page.form.examples import load_examples
+from viz.page.form.form import Form
+from viz.page.jobs.loading import EngineSource, Sources
+from viz.page.jobs.running import run_with_engine
+
+TWO = entries_from([("Varo", "red"), ("Senna", "green")])
+
+
+def shown(text: str, task: str) -> Shown:
+    (card,) = waiting_cards(["pine"])
+    return Shown((replace(card, state="finished", text=text),), task)
+
+
+def readings(html: str) -> list[str]:
+    return [" ".join(found.text.split()) for found in read_html(html).with_class("pine-reading")]
+
+
+@pytest.mark.parametrize(
+    ("task", "text", "accepted", "said"),
+    [
+        ("judge_pair", "A is right. [[A]]", "A", "verdict reads as A ✓ accepted"),
+        ("judge_pair", "A is right. [[A]]", "B", "verdict reads as A ✗ not accepted"),
+        ("judge_pair", "Both are good.", "B", "no verdict found ◐ 0.5 points"),
+        ("judge_pair", "Both are good.", "", "no verdict found"),
+        ("math_reasoning", "35 - 10.\nAnswer: 25.", "25", "number reads as 25 ✓ accepted"),
+        ("math_reasoning", "It is 25.", "25", "no number found ✗ not accepted"),
+        ("retrieval_qa", "It is in Brenholt.", "Oldingen\n\nBrenholt", "✓ accepted"),
+        ("retrieval_qa", "It is in Kessau.", "Oldingen\nBrenholt", "✗ not accepted"),
+        ("kv_retrieval", ' "4711",\nand more', "4711", "value reads as 4711 ✓ accepted"),
+    ],
+)
+def test_the_task_reads_and_scores_a_finished_answer(task: str, text: str, accepted: str, said: str) -> None:
+    assert readings(shown_html(shown(text, task), accepted_answers(accepted))) == [said]
+
+
+def test_nothing_is_read_before_the_end() -> None:
+    (card,) = shown("[[A]]", "judge_pair").cards
+    unfinished = (*stopped_cards([replace(card, state="writing")]), replace(card, state="writing"))
+    assert readings(shown_html(Shown(unfinished, "judge_pair"), ["A"])) == []
+
+
+def test_empty_lines_accept_nothing() -> None:
+    assert accepted_answers("  one two \r\n\n \nthree") == ("one two", "three")
+    assert accepted_answers(" \n") == accepted_answers("") == accepted_answers(None) == ()
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize("task", TASKS)
+def test_hostile_answers_are_read_as_text(task: str, text: str) -> None:
+    assert_harmless(shown_html(shown(f"Answer {text} 7", task), [text]))
+
+
+# What the parts of the form are called
+
+
+@pytest.fixture(scope="module")
+def page() -> Workspace:
+    def build() -> Workspace:
+        with gr.Blocks():
+            return build_workspace(load_examples())
+
+    return built(build)
+
+
+def test_a_judge_compares_answers_of_assistants(page: Workspace) -> None:
+    updates = choosing.renamed(page, "judge_pair", TWO, {})
+    card = page.editor.cards[1]
+    assert updates[page.heading]["value"] == "<h3>Answers to compare</h3>"
+    assert updates[page.question]["label"] == "User’s question"
+    assert updates[card.text]["label"] == "Text of the answer in slot 2"
+    assert updates[card.title]["visible"] is False
+    assert "Answer of assistant B" in read_html(updates[card.header]["value"]).text
+    assert updates[page.editor.add]["value"] == "Add an answer"
+
+
+def test_a_value_has_a_key(page: Workspace) -> None:
+    updates = choosing.renamed(page, "kv_retrieval", TWO, {})
+    card = page.editor.cards[0]
+    assert updates[card.title]["label"] == "Key of the value in slot 1"
+    assert updates[card.title]["visible"] is True
+    assert updates[page.question]["label"] == "Key"
+    assert choosing.renamed(page, "molecule_generation", TWO, {})[page.question]["visible"] is False
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_new_names_touch_nothing_that_was_typed(task: str, page: Workspace) -> None:
+    updates = choosing.renamed(page, task, TWO, {})
+    typed = [*page.editor.inputs, page.editor.pasted, page.question, page.instruction, page.accepted]
+    assert page.editor.cards[0].text in updates and page.question in updates
+    assert [widget for widget in typed if "value" in (updates.get(widget) or {})] == []
+
+
+def test_an_example_brings_values_and_names_at_once(page: Workspace) -> None:
+    judge = get_task("judge_pair").nouns
+    after = entries_from([("", "18"), ("", "24")])
+    values = documents.write(page.editor, TWO, after, judge) | {page.question: "How many?"}
+    updates = choosing.renamed(page, "judge_pair", after, values)
+    first = page.editor.cards[0]
+    assert (updates[first.text]["value"], updates[first.text]["label"]) == (
+        "18",
+        "Text of the answer in slot 1",
+    )
+    assert "Answer of assistant A" in read_html(updates[first.header]["value"]).text
+    assert updates[page.question]["value"] == "How many?"
+    assert updates[page.editor.identities] == (0, 1)
+
+
+def test_a_moved_answer_stays_that_of_its_assistant() -> None:
+    def build() -> documents.Editor:
+        with gr.Blocks():
+            return build_editor(TWO)
+
+    editor, judge = built(build), get_task("judge_pair").nouns
+    updates = documents.write(editor, TWO, documents.move(TWO, 0, 1), judge)
+    assert "Answer of assistant B" in read_html(updates[editor.cards[0].header]).text
+
+
+def test_names_in_a_head_are_those_of_its_document() -> None:
+    assert "Answer of assistant C" in header_html(2, 0, get_task("judge_pair").nouns)
+    assert "page-card-name" not in header_html(2, 0)
+
+
+def test_a_hidden_title_is_not_read() -> None:
+    entry = Entry(0, " Varo ", "red")
+    asked = Form("retrieval_qa", "q", "", ("pine",), 8, (entry,))
+    assert asked.title(entry) == "Varo"
+    assert replace(asked, task="math_reasoning").title(entry) == ""
+
+
+def test_what_is_missing_is_called_by_its_name() -> None:
+    asked = Form("judge_pair", "q", "", ("pine",), 8, (Entry(1, "", " "), Entry(0, "", "x")))
+    with pytest.raises(Exception, match="^Answer of assistant B is empty; write some text or remove it.$"):
+        asked.check()
+    with pytest.raises(Exception, match="^There are no answers to compare; add at least one.$"):
+        replace(asked, entries=()).check()
+    with pytest.raises(Exception, match="^There is no key; write one.$"):
+        replace(asked, task="kv_retrieval", entries=TWO, question="").check()
+
+
+# Examples
+
+
+def test_every_task_with_an_answer_to_score_has_an_example_that_says_it() -> None:
+    scored = {example.task for example in load_examples() if example.answers}
+    assert {"retrieval_qa", "judge_pair", "math_reasoning"} <= scored
+
+
+@pytest.mark.parametrize(
+    "example", [e for e in load_examples() if e.answers], ids=lambda example: example.name
+)
+def test_the_accepted_answers_of_an_example_can_be_scored(example) -> None:
+    task = get_task(example.task)
+    said = {"judge_pair": "[[{}]]", "math_reasoning": "Answer: {}"}.get(example.task, "{}")
+    assert [task.score(said.format(answer), example.answers) for answer in example.answers] == [1.0] * len(
+        example.answers
+    )
+    assert task.score("none of them", example.answers) < 1
+
+
+# Molecules
+
+
+def test_a_molecule_is_drawn_with_its_smiles_as_text() -> None:
+    pytest.importorskip("rdkit")
+    html = shown_html(shown("CC(=O)C", "qm9"))
+    (drawing,) = read_html(html).with_class("pine-sketch")
+    assert [child.tag for child in drawing.children] == ["svg"]
+    assert read_html(html).with_class("pine-answer-text")[0].text == "CC(=O)C"
+    assert "Answered by the model in assets/molecules." in html
+    assert "Answered by" not in shown_html(shown("CC(=O)C", "molecule_generation"))
+
+
+@pytest.mark.parametrize("text", ["C1CC", "Ethanol is", "C" * 500])
+def test_what_is_no_molecule_is_said_and_not_drawn(text: str) -> None:
+    pytest.importorskip("rdkit")
+    html = shown_html(shown(text, "qm9"))
+    assert not read_html(html).with_class("pine-sketch")
+    assert readings(html)[0].endswith("no valid molecule")
+    assert readings(shown_html(shown(" ", "qm9"))) == ["no molecule found"]
+
+
+def test_without_rdkit_the_card_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rdkit", None)
+    monkeypatch.setitem(sys.modules, "rdkit.Chem", None)
+    (said,) = readings(shown_html(shown("CO", "qm9")))
+    assert said == f"not drawn: RDKit is not installed; {how_to_install('rdkit')}"
+
+
+# Models of tasks
+
+
+def test_a_model_of_a_task_is_loaded_when_it_is_first_asked_and_once() -> None:
+    loaded: list[str] = []
+
+    def source(name: str) -> EngineSource:
+        def load() -> SimpleNamespace:
+            loaded.append(name)
+            return SimpleNamespace(model_name=name, dtype="float32", device="cpu", max_context=9, caveat=None)
+
+        return EngineSource(load, name)
+
+    sources = Sources(source("main"), {"molecules": source("own")})
+    assert sources.of("judge_pair") is sources.main and loaded == []
+    assert sources.now("judge_pair") is None  # nobody has started it
+    assert sources.now("qm9").model_name == "own"
+    assert sources.now("qm9") is sources.now("qm9") and sources.of("qm9") is sources.of("qm9")
+    assert loaded == ["own"]
+
+
+def test_a_model_that_is_not_there_is_said() -> None:
+    sources = Sources(EngineSource(lambda: None, "main"))
+    (said,) = run_with_engine(
+        lambda: sources.lease("qm9"),
+        lambda _: pytest.fail("there is no engine to work with"),
+        **one_run(),
+        say=str,
+        fail=str,
+        stopped=str,
+    )
+    assert said == "The model molecules, which answers this kind of question, is not there."
+
+
+def test_the_app_brings_the_models_of_all_tasks() -> None:
+    own = app.own_sources("cpu")
+    assert set(own) == {row.model for row in TASKS.values() if row.model} == {"molecules"}
+    assert (ASSETS / "molecules" / "model.safetensors").is_file()

@@ -1,0 +1,63 @@
+"""Recorded answers: they are of the examples as these are now, and the page says that they are recorded."""
+
+import datetime
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pine_engine.engine.engine import Engine
+from tests.support.tokenizers import letter_tokenizer
+from viz.page.answers.cards import shown_html
+from viz.page.answers.recorded_answers import fingerprint, first_shown, recorded_answers, write_answers
+from viz.page.answers.recordings import lesson_recording
+from viz.page.form.examples import load_examples
+from viz.page.form.method_boxes import DEFAULT_METHODS
+from viz.page.record import record_answers
+
+EXAMPLES = load_examples()
+DATE = datetime.date(2026, 3, 1)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_every_example_was_recorded_as_it_is_now(example) -> None:
+    recorded = recorded_answers()[example.name]
+    assert recorded.asked == fingerprint(example), "an example was changed: run `make record`"
+    assert [answer.method for answer in recorded.answers] == DEFAULT_METHODS
+
+
+def test_the_pictures_are_of_the_answers_on_the_cards() -> None:
+    recording = lesson_recording()
+    assert recording.example == EXAMPLES[0].name
+    cards = first_shown(EXAMPLES[0], DEFAULT_METHODS).cards
+    assert {card.method: card.text for card in cards} == {
+        method: recording.run.result.answers[method].text for method in DEFAULT_METHODS
+    }
+
+
+def test_what_is_recorded_is_read_back(tiny_llama: Callable, tmp_path: Path) -> None:
+    engine = Engine(tiny_llama(max_context=2048), letter_tokenizer(), name="tiny", revision="r7")
+    recorded = record_answers(engine, EXAMPLES[0], date=DATE)
+    assert recorded.recorded == (
+        "Recorded on 1 March 2026 with tiny (revision r7), float32, with at most 24 tokens each"
+    )
+    assert {answer.num_tokens for answer in recorded.answers} == {24}
+    file = tmp_path / "answers.json"
+    write_answers({"Keys": recorded}, file)
+    assert recorded_answers(file) == {"Keys": recorded}
+
+
+def test_a_recording_says_that_it_is_one() -> None:
+    shown = first_shown(EXAMPLES[0], DEFAULT_METHODS)
+    html = shown_html(shown)
+    assert html.count(">recorded<") == len(DEFAULT_METHODS)
+    assert f"{shown.recorded}.</p>" in html
+
+
+@pytest.mark.parametrize(
+    "changed", [{"question": "Who?"}, {"documents": EXAMPLES[0].documents[1:]}, {"name": "Another"}]
+)
+def test_another_question_has_cards_that_wait(changed: dict) -> None:
+    shown = first_shown(EXAMPLES[0].model_copy(update=changed), DEFAULT_METHODS)
+    assert not shown.recorded
+    assert {card.state for card in shown.cards} == {"waiting"}

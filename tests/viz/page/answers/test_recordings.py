@@ -1,0 +1,160 @@
+"""Recordings: what was written is read back, and the one of the app shows what the lesson says."""
+
+import dataclasses
+import datetime
+from collections.abc import Callable, Mapping
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pine_engine.engine.engine import Engine
+from pine_engine.methods.table import METHODS
+from tests.support.tokenizers import letter_tokenizer
+from viz.page import record as record_command
+from viz.page.answers.answering import answer
+from viz.page.answers.recordings import (
+    LESSON_RECORDING,
+    Recording,
+    lesson_recording,
+    read_recording,
+    write_recording,
+)
+from viz.page.form.documents import entries_from
+from viz.page.form.form import Form
+from viz.page.record import example_form, record, recorded_sentence
+
+MOST_BYTES = 600_000
+DATE = datetime.date(2026, 3, 1)
+HALF_PRECISION = {"rtol": 2.0**-11, "atol": 2.0**-24}
+"""float16: 11 significant bits, and steps of 2^-24 below its smallest normal number."""
+
+
+@pytest.fixture(scope="module")
+def engine(tiny_llama: Callable) -> Engine:
+    return Engine(tiny_llama(max_context=1024), letter_tokenizer(), name="tiny", revision="r7")
+
+
+@pytest.fixture(scope="module")
+def recording(engine: Engine) -> Recording:
+    entries = entries_from([("Varo", "red"), ("Senna", "green"), ("", "a white one")])
+    form = Form("retrieval_qa", "Which is green?", "Answer.", ("vanilla", "sp", "pine"), 3, entries)
+    return record(engine, form, example="Islands", date=DATE)
+
+
+def assert_alike(left: Any, right: Any, name: str = "") -> int:
+    """Fails unless two values agree, decimals to half precision; returns how many arrays were compared."""
+    if isinstance(left, np.ndarray):
+        assert (left.dtype, left.shape) == (right.dtype, right.shape), name
+        if np.issubdtype(left.dtype, np.integer) or name.endswith("_importance"):
+            np.testing.assert_array_equal(left, right, err_msg=name)
+        else:
+            np.testing.assert_allclose(left, right, **HALF_PRECISION, err_msg=name)
+        return 1
+    assert type(left) is type(right), name
+    if dataclasses.is_dataclass(left):
+        parts = [field.name for field in dataclasses.fields(left)]
+        return sum(assert_alike(getattr(left, part), getattr(right, part), part) for part in parts)
+    if isinstance(left, Mapping):
+        assert list(left) == list(right), name
+        return sum(assert_alike(left[key], right[key], name) for key in left)
+    if isinstance(left, tuple):
+        assert len(left) == len(right), name
+        return sum(assert_alike(one, other, name) for one, other in zip(left, right, strict=True))
+    assert left == right, name
+    return 0
+
+
+def test_a_recording_is_read_back_as_it_was_written(recording: Recording, tmp_path: Path) -> None:
+    write_recording(recording, tmp_path / "run.npz")
+    # Three traces and that of the exchange, and the attention of three answers in six orders.
+    assert assert_alike(recording, read_recording(tmp_path / "run.npz")) > 18
+
+
+def test_a_record_that_a_file_may_not_have_is_refused(recording: Recording, tmp_path: Path) -> None:
+    strange = dataclasses.replace(recording, caption=METHODS["pine"])
+    with pytest.raises(AssertionError, match="Method is not among"):
+        write_recording(strange, tmp_path / "run.npz")
+
+
+def test_a_run_says_when_and_with_what_it_was_recorded(engine: Engine, recording: Recording) -> None:
+    sentence = "Recorded on 1 March 2026 with tiny (revision r7), float32"
+    assert recorded_sentence(engine, DATE) == sentence
+    assert recording.run.recorded == recording.exchanged.recorded == sentence
+    assert recording.caption.startswith(sentence)
+
+
+def test_a_run_that_was_not_recorded_says_nothing(engine: Engine) -> None:
+    form = Form("retrieval_qa", "Who?", "", ("vanilla",), 2, entries_from([("", "one"), ("", "two")]))
+    *_, last = answer(engine, form)
+    assert last.finished is not None and last.finished.recorded == ""
+
+
+def test_all_orders_are_recorded(recording: Recording) -> None:
+    orders = list(permutations(range(3)))
+    assert [row.order for row in recording.rows] == orders
+    assert [recording.run.order, *(tried.order for tried in recording.run.tried)] == orders
+    assert recording.exchanged.order == (2, 1, 0)
+    assert list(recording.exchanged.told) == ["pine"]
+
+
+# The recording that comes with the app
+
+
+def test_the_lesson_has_a_small_recording_of_the_embedded_model() -> None:
+    assert LESSON_RECORDING.stat().st_size <= MOST_BYTES
+    run = lesson_recording().run
+    assert list(run.told) == ["vanilla", "nia", "pcw", "sp", "pine"]
+    assert run.model == "SmolLM2-135M-Instruct" and run.dtype == "float32"
+    assert "SmolLM2-135M-Instruct" in run.recorded and "float32" in run.recorded and " 20" in run.recorded
+
+
+def test_in_the_recording_vanilla_moves_and_pine_stays() -> None:
+    recording = lesson_recording()
+    assert [row.order for row in recording.rows] == list(permutations(range(3)))
+    texts = {
+        column.method: {row.cells[column.method].text for row in recording.rows}
+        for column in recording.columns
+    }
+    assert len(texts["vanilla"]) > 1 and len(texts["nia"]) > 1
+    for column in recording.columns:
+        if column.promises_invariance:
+            assert len(texts[column.method]) == 1
+            assert all(row.cells[column.method].bitwise_equal for row in recording.rows)
+
+
+def test_table_and_answers_of_the_recording_tell_the_same() -> None:
+    recording = lesson_recording()
+    run = recording.run
+    by_order = {run.order: run.told} | {tried.order: tried.told for tried in run.tried}
+    for row in recording.rows:
+        for method, cell in row.cells.items():
+            assert by_order[row.order][method].text == cell.text
+            assert (by_order[row.order][method].token_ids == run.told[method].token_ids) == cell.same
+
+
+def test_the_recorded_run_is_of_an_example_that_the_page_has() -> None:
+    recording = lesson_recording()
+    form = example_form(recording.example)
+    assert recording.example == record_command.EXAMPLE and recording.question == form.question
+    layout = recording.run.result.layout
+    for slot, entry in enumerate(form.entries):
+        tokens = recording.run.prompt_tokens[layout.document_slice(slot)]
+        assert entry.text in "".join(tokens)
+
+
+@pytest.mark.embedded
+def test_the_embedded_model_still_answers_as_recorded(embedded_folder: Path) -> None:
+    """If not: make record."""
+    run = lesson_recording().run
+    *_, last = answer(Engine.load(), example_form(lesson_recording().example))
+    assert last.finished is not None
+    assert {method: told.token_ids for method, told in last.finished.told.items()} == {
+        method: told.token_ids for method, told in run.told.items()
+    }
+    recorded, computed = run.result.traces["pine"], last.finished.result.traces["pine"]
+    assert recorded.suffix_importance is not None and computed.suffix_importance is not None
+    # Machines round differently; a change of what is computed is larger by far.
+    np.testing.assert_allclose(recorded.suffix_importance, computed.suffix_importance, rtol=1e-2, atol=1e-4)

@@ -1,0 +1,343 @@
+"""Files of visitors: what stays on the disk, for how long, and what is said when there is no room."""
+
+import asyncio
+import errno
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import gradio as gr
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from tests.support.serving import ServedApp, served_app
+from tests.support.visiting import Page, Visitor
+from tests.support.widgets import built
+from viz.page.common.disk import AGE_S, CLOCK_S, FULL, SESSIONS, USED_S, Disk, DiskFullError, is_disk_full
+from viz.page.common.failures import explain
+from viz.page.common.own_folder import PREFIX, own_folder
+from viz.page.common.private_folder import folders_held
+from viz.page.serving.upload_door import UploadDoor
+
+ROOT = Path(__file__).parents[4]
+MB = 1_000_000
+
+
+def uploaded(folder: Path, name: str, size: int = 10, *, seconds_ago: float = 0) -> Path:
+    """A file as gradio leaves it after an upload, in a folder of its content's."""
+    file = folder / name / "notes.txt"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"x" * size)
+    make_older(file.parent, seconds_ago)
+    return file
+
+
+def make_older(path: Path, seconds: float) -> None:
+    changed = time.time() - seconds
+    os.utime(path, (changed, changed))
+
+
+# what stays
+
+
+def test_what_was_uploaded_goes_once_everybody_who_uploaded_it_has_read_it(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, MB)
+    file, other = uploaded(tmp_path, "a"), uploaded(tmp_path, "b")
+    disk.arrived([str(file)])
+    disk.arrived([str(file), str(other)])
+    disk.was_read([str(file)])
+    assert file.exists()
+    disk.was_read([str(file), str(tmp_path / "nothing"), __file__])
+    assert not file.parent.exists() and other.exists() and Path(__file__).exists()
+
+
+def test_what_a_broken_upload_leaves_goes_and_what_another_writes_stays(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, MB)
+    left, written = tmp_path / "tmpleft", tmp_path / "tmpwritten"
+    left.touch()
+    make_older(left, 2 * CLOCK_S)
+    with disk.upload(10):
+        with disk.upload(10):
+            written.touch()
+        assert not left.exists() and written.exists()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_old_goes_unless_a_session_holds_it(tmp_path: Path) -> None:
+    held: list[Path] = []
+    disk = Disk(tmp_path, MB, held=lambda: held)
+    old, young = uploaded(tmp_path, "old", seconds_ago=AGE_S + 1), uploaded(tmp_path, "young")
+    certificate, forgotten, new = (disk.new_folder() for _ in range(3))
+    held.append(certificate)
+    for folder in (certificate, forgotten):
+        make_older(folder, AGE_S + 1)
+    disk.sweep()
+    assert [path.exists() for path in (old, young)] == [False, True]
+    assert set((tmp_path / SESSIONS).iterdir()) == {certificate, new}
+
+
+def test_a_folder_is_held_as_long_as_a_state_of_a_session_has_it(tmp_path: Path) -> None:
+    def build() -> tuple[gr.Blocks, gr.State, gr.State]:
+        with gr.Blocks(analytics_enabled=False) as page:
+            states = gr.State(None), gr.State(None)
+            page.queue()
+        return page, *states
+
+    page, folder, files = built(build)
+    session = page.state_holder["visitor"]
+    session[folder._id] = tmp_path / "one"
+    session[files._id] = SimpleNamespace(folder=tmp_path / "two")
+    assert set(folders_held(page)) == {tmp_path / "one", tmp_path / "two"}
+    page.state_holder.session_data.pop("visitor")
+    assert list(folders_held(page)) == []
+
+
+# how much
+
+
+def test_the_oldest_that_nobody_uses_goes_first_and_then_nothing_more_is_taken(tmp_path: Path) -> None:
+    held = Disk(tmp_path, MB).new_folder()
+    (held / "certificate.html").write_bytes(b"x" * 300_000)
+    make_older(held, 9 * USED_S)
+    oldest, older = (uploaded(tmp_path, f"{n}", 300_000, seconds_ago=n * USED_S) for n in (5, 4))
+    disk = Disk(tmp_path, MB, held=lambda: [held])
+    with disk.upload(200_000):
+        disk.make_room()
+        assert not oldest.exists() and older.exists()
+        with disk.upload(300_000):
+            disk.make_room()
+            assert not older.exists()
+            with disk.upload(300_000), pytest.raises(DiskFullError, match="may take 1 MB of the host's disk"):
+                disk.make_room()
+    assert held.exists()
+    fresh = uploaded(tmp_path, "fresh", 600_000)
+    with disk.upload(300_000), pytest.raises(DiskFullError):
+        Disk(tmp_path, 800_000, held=lambda: [held]).make_room()
+    assert fresh.exists()
+
+
+def test_small_files_count_as_what_they_take(tmp_path: Path) -> None:
+    for number in range(20):
+        uploaded(tmp_path, str(number), 1)
+    with pytest.raises(DiskFullError):
+        Disk(tmp_path, 100_000).make_room()
+
+
+# before gradio
+
+
+def door(tmp_path: Path, answer: Callable[[Request], Any], most_bytes: float = MB) -> TestClient:
+    async def upload(request: Request) -> Response:
+        return await answer(request)
+
+    class App(Starlette):
+        def get_blocks(self) -> Any:
+            return SimpleNamespace(disk=Disk(tmp_path, most_bytes), no_files="")
+
+    app = App(routes=[Route("/gradio_api/upload", upload, methods=["POST"])])
+    app.add_middleware(UploadDoor)
+    return TestClient(app)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_disk_that_fills_up_meanwhile_is_a_sentence_and_leaves_nothing(number: int, tmp_path: Path) -> None:
+    async def fails(request: Request) -> Response:
+        (tmp_path / "tmppart").touch()
+        async for _ in request.stream():
+            raise OSError(number, os.strerror(number))
+        raise AssertionError
+
+    refused = door(tmp_path, fails).post("/gradio_api/upload", content=b"x" * 1000)
+    assert (refused.status_code, refused.text) == (507, FULL)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_upload_without_room_is_never_read(tmp_path: Path) -> None:
+    async def fails(_: Request) -> Response:
+        pytest.fail("gradio was asked")
+
+    client = door(tmp_path, fails)
+    for body in (b"x" * 2 * MB, iter([b"x"])):  # the second does not say how much it is
+        assert client.post("/gradio_api/upload", content=body).status_code == 507
+
+
+def test_other_failures_of_an_upload_are_not_called_a_full_disk(tmp_path: Path) -> None:
+    async def fails(_: Request) -> Response:
+        raise PermissionError(errno.EACCES, "no")
+
+    with pytest.raises(PermissionError):
+        door(tmp_path, fails).post("/gradio_api/upload", content=b"x")
+
+
+def test_a_file_that_cannot_be_written_for_a_visitor_is_the_same_sentence() -> None:
+    assert explain(OSError(errno.ENOSPC, "No space left on device")) == FULL
+    assert not is_disk_full(FileNotFoundError(errno.ENOENT, "no"))
+
+
+# the folder of a process
+
+HOLDS = """
+import sys, time
+from pathlib import Path
+from viz.page.common.own_folder import own_folder
+with own_folder(Path(sys.argv[1])) as folder:
+    (folder / "upload").write_text("a secret")
+    print(folder, flush=True)
+    time.sleep(60)
+"""
+
+
+@contextmanager
+def holder(parent: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    """A process with such a folder, which is killed at the end."""
+    command = [sys.executable, "-c", HOLDS, str(parent)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process, Path(process.stdout.readline().strip())
+        finally:
+            process.kill()
+
+
+def test_what_a_killed_process_left_goes_at_the_next_start_and_a_running_ones_stays(tmp_path: Path) -> None:
+    foreign = tmp_path / f"{PREFIX}foreign"
+    (tmp_path / "elsewhere").mkdir()
+    foreign.symlink_to(tmp_path / "elsewhere")
+    with holder(tmp_path) as (_, running):
+        with holder(tmp_path) as (_, killed):
+            assert (killed / "upload").exists() and killed.stat().st_mode & 0o777 == 0o700
+        assert (killed / "upload").exists()
+        with own_folder(tmp_path) as own:
+            assert not killed.exists()
+            assert (running / "upload").exists()
+        assert not own.exists()
+    assert foreign.is_symlink() and list((tmp_path / "elsewhere").iterdir()) == []
+
+
+# a served page
+
+
+@contextmanager
+def served_in(folder: Path, log: Path, *flags: str) -> Iterator[ServedApp]:
+    """The app, without a model, with its files in a folder."""
+    environment = {"GRADIO_TEMP_DIR": str(folder)}
+    with served_app(log, "--model", "/nowhere", *flags, environment=environment) as app:
+        yield app
+
+
+def files_in(folder: Path) -> list[Path]:
+    """Its files that hold something."""
+    return [path for path in folder.rglob("*") if path.is_file() and path.stat().st_size]
+
+
+def gone(folder: Path) -> bool:
+    """Whether all of them go within some seconds."""
+    deadline = time.monotonic() + 20
+    while files_in(folder) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not files_in(folder)
+
+
+def upload(app: ServedApp, content: bytes) -> httpx.Response:
+    return httpx.post(
+        f"{app.url}gradio_api/upload", files={"files": ("notes.txt", content, "text/plain")}, timeout=60
+    )
+
+
+def break_off(app: ServedApp) -> None:
+    """Sends half of an upload, and closes the connection."""
+    port = httpx.URL(app.url).port
+    half = b'--x\r\nContent-Disposition: form-data; name="files"; filename="a.txt"\r\n\r\n' + b"a" * 200_000
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(
+            b"POST /gradio_api/upload HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 400000\r\n"
+            b"Content-Type: multipart/form-data; boundary=x\r\n\r\n" + half
+        )
+        time.sleep(1)
+
+
+async def read_by_the_page(app: ServedApp, path: str) -> None:
+    """Hands an uploaded file to the button for documents, as a browser does."""
+    async with httpx.AsyncClient(base_url=app.url, timeout=60) as client:
+        page = Page.of((await client.get("/config")).json())
+        visitor = Visitor(client, page)
+        await visitor.open()
+        (event,) = (
+            event
+            for event in page.events
+            for target, kind in event["targets"]
+            if kind == "upload" and page.components[target].get("elem_id") == "add-files"
+        )
+        file = {"path": path, "orig_name": "notes.txt", "meta": {"_type": "gradio.FileData"}}
+        values = [[file], *page.values(event)[1:]]
+        await visitor.send(event, values)
+        for follower in page.after(event):
+            await visitor.send(follower)
+        assert any("notes.txt" in said for said in visitor.seen)
+
+
+def test_nothing_of_a_visitor_stays_on_the_disk(tmp_path: Path) -> None:
+    folder = tmp_path / "files"
+    with served_in(folder, tmp_path / "log") as app, served_in(folder, tmp_path / "other") as other:
+        (path,) = upload(app, b"a document of mine").json()
+        assert len(files_in(folder)) == 1
+        asyncio.run(read_by_the_page(app, path))
+        assert gone(folder), "what was read stays"
+        break_off(app)
+        assert gone(folder), "what was broken off stays"
+        upload(app, b"never read")
+        (others,) = upload(other, b"of a page that runs").json()
+        app.process.kill()
+        app.process.wait()
+        assert len(files_in(folder)) == 2
+        with served_in(folder, tmp_path / "again") as again:
+            assert files_in(folder) == [Path(others)]
+            upload(again, b"never read either")
+        assert files_in(folder) == [Path(others)]
+    assert not files_in(folder)
+    assert "Traceback" not in (tmp_path / "log").read_text()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system with room for 3 MB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=3m", "none", str(folder)]
+    try:
+        mounted = subprocess.run(command, capture_output=True, text=True)
+    except FileNotFoundError:
+        pytest.skip("there is no command mount")
+    if mounted.returncode:
+        pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_an_upload_to_a_full_disk_is_refused_in_a_sentence(small_disk: Path, tmp_path: Path) -> None:
+    with served_in(small_disk, tmp_path / "log") as app:
+        assert upload(app, b"x" * MB).status_code == 200
+        refused = upload(app, b"x" * 5 * MB)
+        assert (refused.status_code, refused.text) == (507, FULL)
+        assert upload(app, b"y" * MB).status_code == 200
+        assert "Traceback" not in app.log.read_text()
+
+
+def test_an_upload_beyond_the_limit_of_all_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    with served_in(tmp_path / "files", tmp_path / "log", "--most-disk-mb", "2") as app:
+        assert upload(app, b"x" * MB).status_code == 200
+        refused = upload(app, b"y" * MB)
+        assert refused.status_code == 507 and "may take 2 MB of the host's disk" in refused.text
+        assert len(files_in(tmp_path / "files")) == 1

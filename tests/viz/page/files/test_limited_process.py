@@ -1,0 +1,96 @@
+"""A process of its own: it answers, or it is ended, and nothing of it stays."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from pine_engine.errors import Cancelled, InputError
+from pine_engine.evaluation.examples import read_examples
+from pine_engine.prompts.document_files import read_documents
+from tests.support import apart
+from viz.page.files.limited_process import LimitError, Limits, compute_apart
+
+MB = 1_000_000
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits memory")
+
+
+def go_on() -> None:
+    """Never ends the process."""
+
+
+def computed(function: Callable[..., Any], *arguments: Any, **limits: Any) -> Any:
+    return compute_apart(function, *arguments, limits=Limits(**limits), look=go_on)
+
+
+def test_it_answers_as_the_function_does() -> None:
+    assert computed(apart.double, 21) == 42
+    with pytest.raises(InputError, match=r"^line 3 is empty$"):
+        computed(apart.refuse, "line 3 is empty")
+
+
+def test_a_mistake_of_ours_is_told_without_its_words() -> None:
+    with pytest.raises(RuntimeError, match=r"(?s)computes fail: KeyError\n.*in fail") as raised:
+        computed(apart.fail, "a word of the file")
+    assert "a word of the file" not in str(raised.value)
+
+
+LIMITED = [
+    ("time", apart.spin, (), {"cpu_s": 0.5}),
+    ("time", time.sleep, (600,), {"wall_s": 0.5}),
+    pytest.param("memory", apart.hold, (300,), {"memory": 100 * MB}, marks=ON_LINUX),
+    ("answer", apart.write_much, (2 * MB,), {"answer": MB}),
+    ("memory", apart.crash, (signal.SIGABRT,), {}),
+    ("died", apart.crash, (signal.SIGSEGV,), {}),
+]
+
+
+@pytest.mark.parametrize(("which", "function", "arguments", "limits"), LIMITED)
+def test_each_limit_is_said(
+    which: str, function: Callable[..., Any], arguments: tuple[Any, ...], limits: dict[str, Any]
+) -> None:
+    with pytest.raises(LimitError) as raised:
+        computed(function, *arguments, **limits)
+    assert raised.value.which == which
+    assert psutil.Process().children() == []
+
+
+@ON_LINUX
+def test_memory_below_the_limit_is_given() -> None:
+    assert computed(apart.hold, 80, memory=100 * MB) == 80 * MB
+
+
+def test_it_ends_with_who_asked(tmp_path: Path) -> None:
+    file = tmp_path / "process"
+
+    def left() -> None:
+        if file.exists():
+            raise Cancelled("the visitor has left")
+
+    with pytest.raises(Cancelled):
+        compute_apart(apart.sleep_as, file, limits=Limits(), look=left)
+    assert not psutil.pid_exists(int(file.read_text()))
+
+
+def test_reading_files_needs_nothing_that_takes_seconds_to_import() -> None:
+    heavy = ("torch", "transformers", "gradio", "numpy", "plotly")
+    for reader in (read_documents, read_examples):
+        assert reader.__module__.startswith("pine_engine")
+        assert computed(apart.imported_for, reader.__module__, heavy) == []
+    control = "pine_engine.methods.plan"
+    assert "torch" in computed(apart.imported_for, control, heavy, memory=10**12)
+
+
+def test_a_program_in_the_folder_is_not_taken_for_a_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pickle.py").write_text("raise SystemExit(3)")
+    monkeypatch.chdir(tmp_path)
+    assert computed(apart.double, 4) == 8
+    assert os.getcwd() == str(tmp_path)

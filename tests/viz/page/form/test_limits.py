@@ -1,0 +1,171 @@
+"""What the host allows: more is refused with the limit and what to do, on the page and in the calls alike."""
+
+from collections.abc import Callable
+from typing import Any
+
+import gradio as gr
+import pytest
+
+from app import build_app
+from pine_engine.engine.engine import Engine
+from pine_engine.errors import InputError
+from tests.support.tokenizers import letter_tokenizer
+from tests.support.widgets import built
+from viz.page.common.host_settings import DEFAULTS, HostSettings
+from viz.page.files.data_sets import read_built_in
+from viz.page.form import documents
+from viz.page.form.documents import entries_from
+from viz.page.form.form import Form, form_layout
+from viz.page.form.limits import LONGEST_TEXT
+from viz.page.form.orders import number_of_orders, orders_sentence, tries_all
+from viz.page.jobs.loading import EngineSource
+from viz.page.measure.measuring import Asked, measure_rows
+from viz.page.shuffle.shuffling import orders_for, shuffle
+from viz.page.sweep.sweeping import stand
+
+TEXTS = ["red cat", "green hat", "white mat"]
+LIMITED = HostSettings(
+    most_documents=3, most_prompt_tokens=900, most_new_tokens=16, most_orders=4, most_rows=2, most_seconds=60
+)
+
+
+@pytest.fixture(scope="module")
+def engine(tiny_llama: Callable) -> Engine:
+    return Engine(tiny_llama(max_context=2048), letter_tokenizer(), name="tiny")
+
+
+def form(texts: list[str] = TEXTS, *, question: str = "Which is green?", max_new_tokens: int = 3) -> Form:
+    entries = entries_from([("", text) for text in texts])
+    return Form("retrieval_qa", question, "Answer.", ("pine",), max_new_tokens, entries)
+
+
+TOO_MUCH = [
+    (form([*TEXTS, "black"]), "There are 4 documents, and this page takes 3; remove some."),
+    (form(max_new_tokens=17), "An answer of 17 tokens was asked for, and this page writes 16 at most"),
+    (
+        form([*TEXTS[:2], "a" * 1000]),
+        "tokens, and this page reads 900 at most; shorten or remove documents.",
+    ),
+    (form([*TEXTS[:2], "a" * (LONGEST_TEXT + 1)]), "The document C has 200,001 characters"),
+    (form(question="a" * (LONGEST_TEXT + 1)), "The question has 200,001 characters"),
+]
+
+
+@pytest.mark.parametrize(("asked", "sentence"), TOO_MUCH)
+def test_too_much_is_refused_with_the_limit(asked: Form, sentence: str, engine: Engine) -> None:
+    with pytest.raises(InputError, match=sentence):
+        form_layout(asked, engine, LIMITED)
+
+
+def test_as_much_as_is_allowed_is_run(engine: Engine) -> None:
+    assert form_layout(form(max_new_tokens=16), engine, LIMITED).num_documents == 3
+
+
+def test_orders_are_limited_where_they_are_tried(engine: Engine) -> None:
+    assert len(orders_for(3, 4, 0, LIMITED)) == 4 and len(orders_for(2, 9, 0, LIMITED)) == 2
+    with pytest.raises(InputError, match="5 orders were asked for, and this page tries 4 at most"):
+        orders_for(3, 5, 0, LIMITED)
+    *_, done = shuffle(engine, form(), count=4, seed=1, controls=False, settings=LIMITED)
+    assert done.sentence.startswith("Done: 4 orders")
+    with pytest.raises(InputError, match="4 orders were asked for, and this page tries 3"):
+        next(
+            stand(engine, form([*TEXTS, "x"]), document=0, answer="so", settings=HostSettings(most_orders=3))
+        )
+
+
+def test_a_sample_is_announced_where_not_all_orders_are_allowed() -> None:
+    assert tries_all(3, 6) and not tries_all(3, 5) and not tries_all(5, 120)
+    assert number_of_orders(3, 2, 6) == 6 and number_of_orders(3, 2, 5) == 2
+    assert orders_sentence(3, 4, 1, 5) == "3 documents: the order as entered and 3 random ones, seed 1."
+
+
+def measured(**changes: Any) -> Asked:
+    values: dict[str, Any] = {"orders": ("as-is",), "limit": 2, "max_new_tokens": 3} | changes
+    rows = read_built_in("retrieval_qa")
+    return Asked(rows=rows, methods=("pine",), generate=True, logprobs=False, **values)
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        (measured(limit=3), "There are 3 rows, and this page measures 2 at most"),
+        (measured(max_new_tokens=17), "this page writes 16 at most"),
+        (measured(orders=("gold-all", "reversed")), "5 orders were asked for, and this page tries 4 at most"),
+    ],
+)
+def test_a_measurement_is_limited(asked: Asked, sentence: str, engine: Engine) -> None:
+    with pytest.raises(InputError, match=sentence):
+        next(measure_rows(engine, asked, LIMITED))
+
+
+def test_a_row_that_is_too_long_is_named(engine: Engine) -> None:
+    asked = measured()
+    with pytest.raises(InputError, match=f"Row {asked.examples[0].id}: The prompt has .* reads 10 at most"):
+        list(measure_rows(engine, asked, HostSettings(most_prompt_tokens=10)))
+
+
+def test_the_editor_takes_no_more_documents_than_are_allowed() -> None:
+    three = form().entries
+    assert documents.add(three, 3) == three and len(documents.add(three, 4)) == 4
+    entries, said = documents.paste(three, "one\n\ntwo", 4)
+    assert len(entries) == 4 and said == "Added 1 document. 1 did not fit: the page holds 4."
+    assert documents.restore(three, documents.Removed(three, 0), 3) == three
+
+
+# the page and the calls as they are built
+
+
+@pytest.fixture(scope="module")
+def page(engine: Engine) -> gr.Blocks:
+    source = EngineSource(lambda: engine, "tiny")
+    source.start()
+    return built(lambda: build_app(source, settings=LIMITED))
+
+
+def call(page: gr.Blocks, name: str) -> Callable[..., dict[str, Any]]:
+    (found,) = [function for function in page.fns.values() if function.api_name == name]
+    return found.fn
+
+
+@pytest.mark.parametrize("name", ["compare", "shuffle", "trace"])
+@pytest.mark.parametrize(("asked", "sentence"), TOO_MUCH)
+def test_the_calls_say_the_same(name: str, asked: Form, sentence: str, page: gr.Blocks) -> None:
+    texts = [entry.text for entry in asked.entries]
+    with pytest.raises(gr.Error, match=sentence) as refused:
+        call(page, name)(asked.question, texts, ["pine"], asked.max_new_tokens)
+    assert refused.value.print_exception is False  # a refusal is no traceback in the log
+
+
+def test_the_calls_limit_orders_and_rows(page: gr.Blocks) -> None:
+    with pytest.raises(gr.Error, match="24 orders were asked for, and this page tries 4 at most"):
+        call(page, "shuffle")("Which?", TEXTS, ["pine"], 3, orders=24)
+    row = {"task": "retrieval_qa", "question": "Who?", "documents": [{"text": "a"}, {"text": "b"}]}
+    rows = [{**row, "id": str(index), "answers": ["a"]} for index in range(3)]
+    with pytest.raises(gr.Error, match="There are 3 rows, and this page measures 2 at most"):
+        call(page, "measure")(rows, ["pine"])
+
+
+def test_what_was_done_before_the_time_was_over_is_answered(engine: Engine) -> None:
+    source = EngineSource(lambda: engine, "tiny")
+    source.start()
+    hurried = built(lambda: build_app(source, settings=HostSettings(most_seconds=1e-9)))
+    with pytest.raises(gr.Error, match="The time limit of 1e-09 s was reached"):
+        call(hurried, "compare")("Which?", TEXTS, ["pine"], 3)
+
+
+def test_widgets_offer_no_more_than_is_allowed(page: gr.Blocks) -> None:
+    widgets = {block.elem_id: block for block in page.blocks.values() if getattr(block, "elem_id", None)}
+    assert widgets["orders"].maximum == 4 and widgets["orders"].value == 4
+    assert widgets["measure-limit"].maximum == 2 and widgets["measure-length"].maximum == 16
+    assert widgets["length"].maximum == widgets["length"].value == 16
+    assert all("10 documents" not in label for label, _ in widgets["example"].choices)
+    assert "3 documents in all" in "".join(
+        block.value for block in page.blocks.values() if isinstance(block, gr.HTML) and block.value
+    )
+
+
+def test_a_page_that_nobody_has_limited_is_as_large_as_it_was() -> None:
+    blocks = built(lambda: build_app(EngineSource(lambda: pytest.fail("not needed"), "none")))
+    widgets = {block.elem_id: block for block in blocks.blocks.values() if getattr(block, "elem_id", None)}
+    found = [widgets[name].maximum for name in ("length", "orders", "measure-limit", "measure-length")]
+    assert found == [256, 24, 200, 500] and DEFAULTS.most_documents == documents.MAX_DOCUMENTS

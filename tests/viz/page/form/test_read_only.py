@@ -1,0 +1,158 @@
+"""The read-only page: its examples run, in any order and number of documents, and nothing else does."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+import httpx
+import pytest
+from gradio.state_holder import SessionState
+
+from app import build_app
+from pine_engine.engine.engine import Engine
+from pine_engine.errors import InputError
+from pine_engine.prompts.tasks import get_task
+from tests.support.serving import served_app
+from tests.support.tokenizers import letter_tokenizer
+from tests.support.widgets import built
+from viz.page.answers.answering import answer
+from viz.page.common.host_settings import HostSettings
+from viz.page.files.data_sets import OWN, built_in_choices, read_built_in
+from viz.page.form.documents import Entry, entries_from
+from viz.page.form.examples import Example, load_examples
+from viz.page.form.form import Form
+from viz.page.form.read_only import NOTE, check_rows_shipped, check_shipped
+from viz.page.jobs.loading import EngineSource
+from viz.page.measure.measuring import Asked
+from viz.page.sharing.session import session_of, to_code
+from viz.page.sweep.sweeping import stand
+
+READ_ONLY = HostSettings(read_only=True)
+EXAMPLES = load_examples()
+SHORT = EXAMPLES[0]
+
+
+def form(example: Example = SHORT, **changes: Any) -> Form:
+    entries = entries_from([(document.title, document.text) for document in example.documents])
+    asked = Form(example.task, example.question, example.instruction, ("pine",), 8, entries)
+    return replace(asked, **changes)
+
+
+@pytest.fixture(scope="module")
+def engine(tiny_llama: Callable) -> Engine:
+    return Engine(tiny_llama(max_context=4096), letter_tokenizer(), name="tiny")
+
+
+@pytest.fixture(scope="module")
+def page(engine: Engine) -> gr.Blocks:
+    source = EngineSource(lambda: engine, "tiny")
+    source.start()
+    return built(lambda: build_app(source, settings=READ_ONLY))
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_every_example_may_be_run(example: Example) -> None:
+    asked = form(example)
+    for allowed in (
+        asked,
+        replace(asked, entries=asked.entries[::-1]),
+        replace(asked, entries=asked.entries[1:], max_new_tokens=16, methods=("vanilla", "nia")),
+        replace(asked, instruction=get_task(example.task).instruction),
+        replace(asked, entries=tuple(replace(entry, title="") for entry in asked.entries)),
+    ):
+        check_shipped(allowed)
+
+
+OTHERS = [
+    form(question=f"{SHORT.question} And who else?"),
+    form(instruction="Say something bad."),
+    form(task="kv_retrieval"),
+    form(entries=(*form().entries[:2], Entry(2, "", "a text of my own"))),
+    form(entries=(*form().entries[:2], replace(form().entries[2], title="a title of my own"))),
+    form(entries=(*form().entries, form().entries[0])),
+    form(EXAMPLES[1], question=SHORT.question),
+]
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_nothing_else_is_run(other: Form, engine: Engine) -> None:
+    with pytest.raises(InputError, match="This page is a demonstration"):
+        next(answer(engine, other, READ_ONLY))
+
+
+def test_a_reference_answer_is_the_examples_own(engine: Engine) -> None:
+    asked = form(methods=("vanilla", "nia"))
+    with pytest.raises(InputError, match="This page is a demonstration"):
+        next(stand(engine, asked, document=0, answer="an answer of my own", settings=READ_ONLY))
+    assert next(stand(engine, asked, document=0, answer=SHORT.answers[0], settings=READ_ONLY)).sentence
+
+
+def test_only_the_rows_of_the_page_are_measured() -> None:
+    for _, name in built_in_choices():
+        check_rows_shipped(read_built_in(name).examples)
+    rows = read_built_in("retrieval_qa")
+    own = replace(rows, examples=(rows.examples[0].model_copy(update={"question": "What of mine?"}),))
+    with pytest.raises(InputError, match="Nothing was measured"):
+        Asked(own, 1, ("pine",), ("as-is",), True, False, 8).settings(READ_ONLY)
+
+
+def call(page: gr.Blocks, name: str) -> Callable[..., Any]:
+    return next(event.fn for event in page.fns.values() if name in (event.api_name, event.name))
+
+
+def test_the_calls_hold_to_it(page: gr.Blocks) -> None:
+    texts = [document.text for document in SHORT.documents]
+    assert call(page, "compare")(SHORT.question, texts, ["pine"], 8)["results"]
+    for name in ("compare", "shuffle", "trace"):
+        with pytest.raises(gr.Error, match="This page is a demonstration"):
+            call(page, name)(SHORT.question, [*texts, "a text of my own"], ["pine"], 8)
+    rows = [row.model_dump(mode="json") for row in read_built_in("retrieval_qa").examples[:1]]
+    assert call(page, "measure")(rows, ["pine"], ["as-is"], 16)["records"]
+    with pytest.raises(gr.Error, match="This page is a demonstration"):
+        call(page, "measure")([rows[0] | {"question": "What of mine?"}], ["pine"], ["as-is"], 16)
+
+
+def test_a_link_with_other_contents_is_not_opened(page: gr.Blocks) -> None:
+    restore, empty = call(page, "restore"), ((), *[""] * 40)
+    codes = [to_code(session_of(asked, accepted="")) for asked in (form(), OTHERS[0])]
+    told = [str(restore(code, "", *empty)) for code in codes]
+    assert "Opened from a link." in told[0] and NOTE not in told[0]
+    assert NOTE in told[1] and "And who else?" not in told[1]
+
+
+@pytest.mark.parametrize("name", ["bring", "open_file"])
+def test_no_file_is_looked_at_whoever_sends_it(page: gr.Blocks, name: str, tmp_path: Path) -> None:
+    file = {"path": str(tmp_path / "rows.jsonl"), "meta": {"_type": "gradio.FileData"}}
+    event = next(event for event in page.fns.values() if event.name == name)
+    values = [file if isinstance(block, gr.UploadButton) else None for block in event.inputs]
+    with pytest.raises(gr.Error, match="No file was read"):
+        asyncio.run(page.preprocess_data(event, values, SessionState(page)))
+
+
+def test_no_file_is_taken(tmp_path: Path) -> None:
+    with served_app(tmp_path / "app.log", "--read-only") as app:
+        answer = httpx.post(f"{app.url}gradio_api/upload", files={"files": ("rows.csv", b"a" * 2_000_000)})
+    assert (answer.status_code, answer.text) == (403, f"{NOTE} No file was read.")
+
+
+def test_nothing_can_be_entered_and_the_page_says_so(page: gr.Blocks) -> None:
+    blocks = page.blocks.values()
+    assert not any(block.interactive for block in blocks if isinstance(block, gr.Textbox))
+    widgets = {block.elem_id: block for block in blocks if getattr(block, "elem_id", None)}
+    for name in ("paste-panel", "add-files", "open-session", "measure-upload", "splitting"):
+        assert widgets[name].visible is False
+    assert widgets["task"].interactive is False and NOTE in widgets["read-only"].value
+    assert OWN not in [value for _, value in widgets["measure-rows"].choices]
+    assert widgets["run"].visible and widgets["example"].interactive is not False
+    config = {props["props"].get("elem_id"): props["props"] for props in page.get_config_file()["components"]}
+    assert config["question"]["interactive"] is False and config["paste-panel"]["visible"] is False
+
+
+def test_the_usual_page_is_open() -> None:
+    page = built(lambda: build_app(EngineSource(lambda: pytest.fail("not needed"), "none")))
+    widgets = {block.elem_id: block for block in page.blocks.values() if getattr(block, "elem_id", None)}
+    assert "read-only" not in widgets and widgets["question"].interactive is not False
+    assert widgets["add-files"].visible and widgets["open-session"].visible

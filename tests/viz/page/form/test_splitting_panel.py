@@ -1,0 +1,97 @@
+"""A problem cut into the form: the parts are those of the cut, and what they replace can be brought back."""
+
+import pytest
+
+from pine_engine.errors import InputError
+from pine_engine.prompts.math_premises import cut_sentences, split_problem, split_sentences
+from pine_engine.prompts.tasks import get_task
+from tests.support.viz_reading import HOSTILE, assert_harmless, read_html
+from viz.page.form.documents import MAX_DOCUMENTS, entries_from
+from viz.page.form.splitting_panel import (
+    Content,
+    Replaced,
+    content_of,
+    preview_html,
+    remember,
+    replaced_sentence,
+    sentence_choices,
+)
+
+PROBLEM = (
+    "Ana runs a small stall at the market. She sells 12 loaves at 3 euros each. She sells 20 rolls at 1 euro "
+    "each. She pays 15 euros for the stall. How many euros does she have left?"
+)
+
+
+def test_a_problem_becomes_the_parts_of_the_form() -> None:
+    content = content_of(split_problem(PROBLEM))
+    assert content.instruction == (
+        get_task("math_reasoning").instruction + "\n\nAna runs a small stall at the market."
+    )
+    assert [entry.text for entry in content.entries] == [
+        "She sells 12 loaves at 3 euros each.",
+        "She sells 20 rolls at 1 euro each.",
+        "She pays 15 euros for the stall.",
+    ]
+    assert content.question == "How many euros does she have left?"
+
+
+def test_a_cut_that_the_form_cannot_hold_is_refused() -> None:
+    sentences = split_sentences(PROBLEM)
+    with pytest.raises(InputError, match="no premises"):
+        content_of(cut_sentences(sentences, range(1, 1)))
+    with pytest.raises(InputError, match="nothing is left for the question"):
+        content_of(cut_sentences(sentences, range(1, len(sentences))))
+    many = [f"A box holds {number} pens. " for number in range(MAX_DOCUMENTS + 1)]
+    with pytest.raises(InputError, match="this cut has 21 conditions, and the page holds 20"):
+        content_of(cut_sentences([*many, "How many?"], range(MAX_DOCUMENTS + 1)))
+
+
+def content(text: str) -> Content:
+    return Content("i", "q", entries_from([("", text)]))
+
+
+def test_undo_goes_back_to_what_was_there_before_several_cuts() -> None:
+    typed, first, second = map(content, ("typed", "first cut", "second cut"))
+    once = remember(None, typed, first)
+    assert remember(once, first, second) == Replaced(typed, second)
+
+
+def test_what_was_typed_after_a_cut_is_what_undo_brings_back() -> None:
+    once = remember(None, content("typed"), content("first cut"))
+    assert remember(once, content("corrected"), content("second cut")) == Replaced(
+        content("corrected"), content("second cut")
+    )
+
+
+def test_what_is_replaced_is_said() -> None:
+    three = Content("", "", entries_from([("", "x")] * 3))
+    assert replaced_sentence(Replaced(three, content("y"))).startswith(
+        "Put into the form: the instruction, 1 condition and the question. They replaced 3 conditions, a"
+    )
+
+
+def test_any_sentence_but_the_last_can_be_a_condition() -> None:
+    choices = sentence_choices(split_sentences(PROBLEM))
+    assert [place for _, place in choices] == [0, 1, 2, 3]
+    assert choices[1][0] == "2: She sells 12 loaves at 3 euros each."
+    assert len(sentence_choices(["word " * 100, "?"])[0][0]) < 70
+
+
+def test_the_preview_marks_the_parts() -> None:
+    root = read_html(preview_html(split_problem(PROBLEM)))
+    assert [name.text for name in root.all("dt")] == [
+        "before",
+        "condition 1",
+        "condition 2",
+        "condition 3",
+        "question",
+    ]
+    assert len(root.with_class("pine-split-premise")) == 3
+    without = read_html(preview_html(split_problem("One has 2 pens. Two have 3. How many?")))
+    assert "before" not in without.text
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_problems_are_previewed_as_text(text: str) -> None:
+    assert_harmless(preview_html(split_problem(f"He has 2 {text}. She has 3 {text}. How many {text}?")))

@@ -1,0 +1,194 @@
+"""The line in front of the model: who waits, what he is told, and that he may leave it."""
+
+import re
+import threading
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, ExitStack
+
+import pytest
+
+from pine_engine.engine.engine import Engine
+from pine_engine.errors import PineError
+from tests.support.running import one_run
+from tests.support.tokenizers import letter_tokenizer
+from viz.page.jobs.loading import EngineSource
+from viz.page.jobs.presence import Visitor
+from viz.page.jobs.queue import Line, Place
+from viz.page.jobs.run_log import StopFlag
+from viz.page.jobs.running import run_with_engine
+
+
+@pytest.fixture(scope="module")
+def source(tiny_llama: Callable) -> EngineSource:
+    engine = Engine(tiny_llama(max_context=64), letter_tokenizer(), name="tiny")
+    source = EngineSource(lambda: engine, "tiny")
+    source.start()
+    assert source.wait(60) is engine
+    return source
+
+
+def views(
+    source: EngineSource, line: Line, stop: StopFlag, words: tuple[str, ...] = ("a", "b")
+) -> Generator[str, None, None]:
+    """A run that says these words, of which the last is not followed by anything."""
+
+    def work(_: Engine) -> Generator[str, None, None]:
+        yield from words
+
+    return run_with_engine(
+        source,
+        work,
+        **one_run(stop, line=line),
+        say=str,
+        fail=lambda text: f"failed: {text}",
+        stopped=str,
+    )
+
+
+def test_they_get_the_model_in_the_order_in_which_they_came(source: EngineSource) -> None:
+    line = Line(2)
+    first, second, third = (views(source, line, StopFlag()) for _ in range(3))
+    assert next(first) == "a"
+    assert next(second) == "Waiting for the model: 1 run before yours."
+    assert next(third) == "Waiting for the model: 2 runs before yours."
+    assert list(first) == ["b"]
+    assert re.fullmatch(r"Waiting for the model: 1 run before yours, about \d+ s\.", next(third))
+    assert list(second) == ["a", "b"] and list(third) == ["a", "b"]
+
+
+@pytest.mark.parametrize("how", ["stop", "close"])
+def test_whoever_waits_may_leave(how: str, source: EngineSource) -> None:
+    line, stop = Line(2), StopFlag()
+    first, second, third = (
+        views(source, line, StopFlag()),
+        views(source, line, stop),
+        views(source, line, StopFlag()),
+    )
+    next(first), next(second), next(third)
+    if how == "stop":
+        stop.requested = True
+        assert list(second) == ["Stopped."]
+    second.close()
+    assert next(third).startswith("Waiting for the model: 1 run before")
+    first.close()
+    assert list(third) == ["a", "b"]
+
+
+def test_a_full_line_says_so_and_has_room_again_later(source: EngineSource) -> None:
+    line = Line(1)
+    with ExitStack() as there:
+        for _ in range(2):
+            there.enter_context(line.join())
+        (said,) = views(source, line, StopFlag())
+        assert (
+            said.startswith("failed: The line for the model is full: 1 wait already")
+            and "What you typed is kept" in said
+        )
+        with pytest.raises(PineError):
+            there.enter_context(line.join())
+    assert list(views(source, line, StopFlag())) == ["a", "b"]
+
+
+def test_one_runs_at_a_time_and_nobody_is_forgotten() -> None:
+    line, inside, most, turns = Line(50), [0], [0], []
+
+    def visit(number: int) -> None:
+        with line.join() as place:
+            while place.wait(0.01):
+                pass
+            inside[0] += 1
+            most[0] = max(most[0], inside[0])
+            turns.append(number)
+            inside[0] -= 1
+
+    threads = [threading.Thread(target=visit, args=(number,)) for number in range(40)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert most == [1] and sorted(turns) == list(range(40))
+
+
+# fairness
+
+PAGES = [Visitor("10.0.0.1", "page a"), Visitor("10.0.0.1", "page b"), Visitor("10.0.0.2", "page c")]
+SCRIPTS = [Visitor("10.0.0.3"), Visitor("10.0.0.4"), Visitor("10.0.0.5"), Visitor("10.0.0.6")]
+
+
+def served(line: Line, places: dict[str, AbstractContextManager[Place]]) -> str:
+    """Lets all that wait have the model in turn; their names in that order."""
+    entered = {name: place.__enter__() for name, place in places.items()}
+    order = ""
+    while entered:
+        name = next(name for name, place in entered.items() if place.wait(0) == 0)
+        del entered[name]
+        places[name].__exit__(None, None, None)
+        order += name
+    return order
+
+
+def test_addresses_take_turns_and_so_do_the_pages_of_one() -> None:
+    line = Line(20)
+    a, b, c = PAGES
+    asked = {"1": a, "2": a, "3": a, "4": b, "5": c, "6": SCRIPTS[0], "7": c}
+    assert served(line, {name: line.join(visitor) for name, visitor in asked.items()}) == "1564723"
+
+
+def test_the_places_that_are_told_are_those_in_which_they_come() -> None:
+    line = Line(20)
+    with ExitStack() as there:
+        places = [there.enter_context(line.join(visitor)) for visitor in (PAGES[0], PAGES[0], PAGES[2])]
+        assert [place.wait(0) for place in places] == [0, 2, 1]
+
+
+def test_whoever_does_not_listen_lets_the_others_pass() -> None:
+    line, is_ready = Line(20), [False]
+    with ExitStack() as there:
+        deaf = there.enter_context(line.join(SCRIPTS[0], lambda: is_ready[0]))
+        assert deaf.wait(0) == 1
+        other = there.enter_context(line.join(PAGES[0]))
+        assert other.wait(0) == 0 and deaf.wait(0) == 2
+        is_ready[0] = True
+        assert deaf.wait(0) == 1
+    with line.join(SCRIPTS[0], lambda: True) as place:
+        assert place.wait(0) == 0
+
+
+@pytest.mark.parametrize("visitor", [PAGES[0], SCRIPTS[0]])
+def test_one_visitor_has_a_share(visitor: Visitor) -> None:
+    line = Line(20, share=3)
+    with ExitStack() as there:
+        for _ in range(3):
+            there.enter_context(line.join(visitor))
+        with pytest.raises(PineError, match="You have 3 runs here already, as many as one page"):
+            there.enter_context(line.join(visitor))
+        there.enter_context(line.join(PAGES[1]))
+        there.enter_context(line.join(SCRIPTS[1]))
+
+
+def test_scripts_leave_half_of_the_places_to_pages() -> None:
+    line = Line(4, share=20)
+    with ExitStack() as there:
+        for script in SCRIPTS[:3]:  # one has the model
+            there.enter_context(line.join(script))
+        with pytest.raises(PineError, match="2 runs of scripts wait already, and the other places are kept"):
+            there.enter_context(line.join(SCRIPTS[3]))
+        for page in PAGES[:2]:
+            there.enter_context(line.join(page))
+
+
+def test_whoever_has_most_of_a_full_line_makes_room() -> None:
+    line = Line(3)
+    greedy, other, third = Visitor("10.0.0.1", "a"), Visitor("10.0.0.2", "b"), Visitor("10.0.0.3", "c")
+    with ExitStack() as there:
+        places = [there.enter_context(line.join(greedy)) for _ in range(4)]
+        assert places[0].wait(0) == 0
+        assert there.enter_context(line.join(other)).wait(0) == 1
+        assert there.enter_context(line.join(third)).wait(0) == 2
+        for place in places[2:]:
+            with pytest.raises(PineError, match="others had fewer runs in it: yours gave up its place"):
+                place.wait(0)
+        assert places[1].wait(0) == 3
+        with pytest.raises(PineError, match="The line for the model is full: 3 wait already"):
+            there.enter_context(line.join(other))  # would have as many as the others
+    assert line.waiting == 0

@@ -1,0 +1,274 @@
+"""What runs in a process ends in time, is counted and logged, without a word that a visitor wrote."""
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Generator
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pine_engine.engine.engine import Engine
+from pine_engine.errors import InputError
+from tests.support.running import one_run
+from tests.support.tokenizers import letter_tokenizer
+from viz.page.answers.answering import answer
+from viz.page.form.documents import entries_from
+from viz.page.form.form import Form
+from viz.page.jobs.cost import Speed, Work, in_words, planned
+from viz.page.jobs.loading import EngineSource
+from viz.page.jobs.queue import Line
+from viz.page.jobs.run_log import Runs, StopFlag
+from viz.page.jobs.running import run_with_engine
+from viz.page.measure.measuring import work_of
+from viz.page.shuffle.shuffling import shuffle
+from viz.page.sweep.sweeping import stand
+
+SENTINEL = "xylophone"
+FORM = Form(
+    task="retrieval_qa",
+    question=f"Where is the {SENTINEL}?",
+    instruction=f"Answer {SENTINEL}.",
+    methods=("vanilla", "pine"),
+    max_new_tokens=3,
+    entries=entries_from([(SENTINEL, f"a {SENTINEL} here"), ("", f"no {SENTINEL}")]),
+)
+
+
+@pytest.fixture(scope="module")
+def engine(tiny_llama: Callable) -> Engine:
+    return Engine(tiny_llama(max_context=1024), letter_tokenizer(), name="tiny")
+
+
+@pytest.fixture(scope="module")
+def source(engine: Engine) -> EngineSource:
+    source = EngineSource(lambda: engine, "tiny")
+    source.start()
+    return source
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> dict:
+    """The one line that was logged."""
+    (record,) = [record for record in caplog.records if record.name == "pine_explorer.runs"]
+    return json.loads(record.getMessage())
+
+
+def told(source: EngineSource, work: Callable, **options: object) -> Generator[object, None, None]:
+    return run_with_engine(source, work, **options, say=str, fail=lambda text: f"failed: {text}", stopped=str)
+
+
+# the log
+
+
+def test_a_run_is_one_line_without_a_word_that_was_written(
+    source: EngineSource, engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    runs = Runs()
+    # A caller may name a method that there is not.
+    run = runs.new("compare", (*FORM.methods, "pride:pine", SENTINEL, f"pride:{SENTINEL}"))
+
+    def work(engine: Engine) -> Generator:
+        for view in answer(engine, FORM):
+            run.done = view.done
+            yield view
+
+    *_, last = told(source, work, line=Line(0), runs=runs, run=run)
+    line = logged(caplog)
+    assert SENTINEL in "".join(engine.decode_tokens(last.finished.result.layout.ids))  # the control
+    assert SENTINEL not in caplog.text
+    assert set(line) == {
+        *("time", "what", "model", "methods", "prompt_tokens", "new_tokens", "orders", "seconds", "outcome")
+    }
+    assert (line["what"], line["model"], line["methods"]) == (
+        "compare", "tiny", ["vanilla", "pine", "pride:pine"]
+    )  # fmt: skip
+    result = last.finished.result
+    assert line["prompt_tokens"] == 2 * result.layout.num_tokens
+    assert line["new_tokens"] == sum(len(answer.token_ids) for answer in result.answers.values())
+    assert (line["orders"], line["outcome"]) == (1, "done") and line["seconds"] > 0
+    assert runs.outcomes == {"done": 1} and runs.open == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome", "counted"),
+    [
+        (InputError(f"document {SENTINEL} is empty"), "refused", "refused"),
+        (ZeroDivisionError("1/0"), "failed: ZeroDivisionError", "failed"),
+    ],
+)
+def test_a_failure_is_logged_by_its_class(
+    error: Exception,
+    outcome: str,
+    counted: str,
+    source: EngineSource,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    def work(_: Engine) -> Generator:
+        yield "began"
+        raise error
+
+    options = one_run()
+    began, said = told(source, work, **options)
+    assert began == "began" and said.startswith("failed: ")
+    assert logged(caplog)["outcome"] == outcome and SENTINEL not in caplog.text
+    assert options["runs"].outcomes == {counted: 1}
+
+
+def test_a_visitor_who_left_is_logged_as_such(source: EngineSource, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    options = one_run()
+    views = told(source, lambda engine: answer(engine, FORM), **options)
+    next(views)
+    assert options["runs"].open == 1
+    views.close()
+    assert logged(caplog)["outcome"] == "left" and options["runs"].open == 0
+
+
+@pytest.mark.parametrize(
+    ("job", "orders"),
+    [
+        (lambda engine: shuffle(engine, FORM, count=2, seed=0, controls=False), 2),
+        (lambda engine: stand(engine, replace(FORM, methods=("vanilla", "nia")), document=0, answer="so"), 2),
+    ],
+    ids=["shuffle", "standing"],
+)
+def test_jobs_say_how_much_work_is_done(job: Callable, orders: int, engine: Engine) -> None:
+    amounts = [view.done for view in job(engine) if view.done is not None]
+    tokens = answer(engine, FORM)
+    *_, alone = tokens
+    last = amounts[-1]
+    assert last.orders == orders and last.prompts == 2 * orders
+    assert last.prompt_tokens == last.prompts * alone.finished.result.layout.num_tokens
+    assert last.read_s > 0 and [one.prompts for one in amounts] == sorted(one.prompts for one in amounts)
+
+
+def test_nothing_measured_is_no_work() -> None:
+    assert work_of([]) == Work()
+
+
+# the end
+
+
+def test_a_run_ends_when_its_time_is_over_and_says_the_limit(
+    source: EngineSource, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    enough = threading.Event()
+
+    def work(_: Engine) -> Generator:
+        yield "first"
+        enough.wait(0.02)
+        yield "second"
+        pytest.fail("the work went on")
+
+    first, said = told(source, work, **one_run(most_seconds=0.01))
+    assert first == "first"
+    assert said.startswith("The time limit of 0.01 s was reached; to get to the end, ask for fewer")
+    assert logged(caplog)["outcome"] == "time over"
+
+
+def test_the_wait_for_the_model_does_not_count(engine: Engine) -> None:
+    loading = threading.Event()
+
+    def load() -> Engine:
+        loading.wait(5)
+        return engine
+
+    source = EngineSource(load, "tiny")
+    source.start()
+    views = told(source, lambda _: iter_once("ran"), **one_run(most_seconds=0.5))
+    assert next(views).startswith("Loading")  # half a second has passed
+    loading.set()
+    assert [view for view in views if not view.startswith("Loading")] == ["ran"]
+
+
+def iter_once(view: str) -> Generator[str, None, None]:
+    yield view
+
+
+def test_a_shutdown_waits_then_tells_and_lets_nothing_begin(source: EngineSource) -> None:
+    runs = Runs()
+    views = told(source, lambda _: endless(), line=Line(0), runs=runs, run=runs.new("compare", ()))
+    assert next(views) == 0
+    assert runs.close(0.01) is False  # it goes on
+    assert list(views) == ["The page is being shut down."]
+    assert runs.wait(0)
+    begun = told(source, lambda _: endless(), line=Line(0), runs=runs, run=runs.new("compare", ()))
+    assert list(begun) == ["The page is being shut down."]
+    assert runs.outcomes == {"shut down": 2}
+    assert runs.close(0) is True
+
+
+def endless() -> Generator[int, None, None]:
+    yield from range(1000)
+    pytest.fail("it went on")
+
+
+def test_a_shutdown_does_not_disturb_a_run_that_ends_in_time(source: EngineSource) -> None:
+    runs = Runs()
+    gate = threading.Event()
+
+    def work(_: Engine) -> Generator:
+        yield "first"
+        gate.wait(5)
+        yield "last"
+
+    views = told(source, work, line=Line(0), runs=runs, run=runs.new("compare", ()))
+    next(views)
+    closed: list[bool] = []
+    closer = threading.Thread(target=lambda: closed.append(runs.close(5)))
+    closer.start()
+    gate.set()
+    with closing(views):
+        assert list(views) == ["last"]
+    closer.join()
+    assert closed == [True] and runs.outcomes == {"done": 1}
+
+
+# how long it takes
+
+
+def test_before_any_run_the_estimate_is_the_work() -> None:
+    work = planned(tokens=100, methods=2, orders=6, new_tokens=48)
+    assert work == Work(prompts=12, prompt_tokens=1200, new_tokens=576, orders=6)
+    assert Speed().estimate(work) == "12 prompts to read, 1,200 tokens in all; up to 576 to write."
+    assert Speed().estimate(planned(tokens=7, methods=1)) == "1 prompt to read, 7 tokens in all."
+
+
+@given(st.integers(1, 10**6), st.integers(1, 10**4), st.floats(0.01, 100), st.floats(0.01, 100))
+def test_work_that_was_done_is_estimated_as_long_as_it_took(
+    prompt_tokens: int, new_tokens: int, read_s: float, seconds: float
+) -> None:
+    done = Work(1, prompt_tokens, new_tokens, 1, read_s, read_s / 2)
+    speed = Speed()
+    speed.learn(done, seconds)
+    assert speed.seconds(done) == pytest.approx(seconds)
+    assert speed.seconds(Work(prompt_tokens=3 * prompt_tokens)) == pytest.approx(2 * seconds)
+    assert speed.estimate(done) == f"Takes at most about {in_words(speed.seconds(done))}."
+    assert speed.estimate(Work(1, prompt_tokens)).startswith("Takes about ")
+
+
+def test_writing_is_not_estimated_from_reading() -> None:
+    speed = Speed()
+    speed.learn(Work(prompts=1, prompt_tokens=10, read_s=1.0), 1.0)
+    assert speed.seconds(planned(tokens=20, methods=1)) == pytest.approx(2)
+    assert "to write" in speed.estimate(planned(tokens=20, methods=1, new_tokens=5))
+
+
+def test_an_old_speed_is_forgotten() -> None:
+    speed = Speed()
+    for _ in range(40):
+        speed.learn(Work(prompt_tokens=10, read_s=1.0), 100.0)
+    for _ in range(20):
+        speed.learn(Work(prompt_tokens=10, read_s=1.0), 1.0)
+    assert speed.seconds(Work(prompt_tokens=10)) == pytest.approx(1)
+
+
+def test_stop_of_an_earlier_run_does_not_end_the_next(source: EngineSource) -> None:
+    assert list(told(source, lambda _: iter_once("ran"), **one_run(StopFlag(requested=True)))) == ["ran"]

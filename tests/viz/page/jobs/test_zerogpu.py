@@ -1,0 +1,221 @@
+"""How work reaches a GPU that is lent: what is asked for it, and what the reader is told when it fails."""
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Generator
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import gradio as gr
+import pytest
+
+from pine_engine.engine.engine import Engine
+from pine_engine.errors import InputError, ModelError, PineError
+from pine_engine.evaluation.examples import Example
+from pine_engine.evaluation.measure import choose
+from tests.support.tokenizers import letter_tokenizer
+from viz.page.form.documents import entries_from
+from viz.page.form.form import Form, form_layout
+from viz.page.jobs import zerogpu as gpu
+from viz.page.jobs.cost import Speed, Work, planned
+from viz.page.shuffle.planning import plan_answers, plan_measurement, plan_shuffle, plan_standing
+
+FORM = Form(
+    "retrieval_qa",
+    "Which is green?",
+    "Answer.",
+    ("vanilla", "pine"),
+    16,
+    entries_from([("Varo", "red"), ("Senna", "green"), ("Orm", "white")]),
+)
+
+
+@pytest.fixture(scope="module")
+def engine(tiny_llama: Callable) -> Engine:
+    return Engine(tiny_llama(max_context=1024), letter_tokenizer(), name="tiny")
+
+
+def test_a_folder_that_happens_to_be_called_spaces_is_not_taken_for_the_package(tmp_path: Path) -> None:
+    (tmp_path / "spaces").mkdir()
+    code = "import viz.page.jobs.zerogpu; print(viz.page.jobs.zerogpu.IS_LENT)"
+    path = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[4])])
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True
+    )
+    assert (done.stdout, done.returncode) == ("False\n", 0), done.stderr
+
+
+@pytest.fixture
+def lent(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The seconds asked for; the work is done here."""
+    asked: list[int] = []
+
+    def compute_lent(place: int, work: Any, seconds: int) -> Generator[Any, None, None]:
+        asked.append(seconds)
+        return gpu._compute_placed(place, work, seconds)
+
+    monkeypatch.setattr(gpu, "IS_LENT", True)
+    monkeypatch.setattr(gpu, "_compute_lent", compute_lent)
+    monkeypatch.setattr(gpu, "_placed", [engine])
+    monkeypatch.setattr(gpu, "_speed", Speed())
+    return asked
+
+
+def count_to(engine: Engine, last: int, error: Exception | None = None) -> Generator[str, None, None]:
+    for number in range(last):
+        yield f"{number} on {engine.model_name}"
+    if error:
+        raise error
+
+
+A_PROMPT = planned(tokens=1, methods=1)
+
+
+def compute(engine: Engine, *, work: Work = A_PROMPT, **asked: Any) -> list[str]:
+    views = gpu.compute(engine, partial(count_to, **asked), plan=lambda engine: work)
+    return list(views)
+
+
+def measured(read_s: float, tokens: int) -> Speed:
+    """The speed after a run that read so many tokens."""
+    speed = Speed()
+    speed.learn(Work(1, tokens, 0, 1, read_s), read_s)
+    return speed
+
+
+def test_elsewhere_work_is_done_here_and_nothing_is_planned(engine: Engine) -> None:
+    assert not gpu.IS_LENT
+    views = gpu.compute(engine, partial(count_to, last=2), plan=pytest.fail)
+    assert list(views) == ["0 on tiny", "1 on tiny"]
+
+
+def test_on_zerogpu_it_goes_through_the_decorated_function(engine: Engine, lent: list[int]) -> None:
+    work = Work(prompts=4, prompt_tokens=2_000, new_tokens=100, orders=1)
+    assert compute(engine, last=2, work=work) == ["0 on tiny", "1 on tiny"]
+    assert lent == [gpu.START_S + 4 + 5]
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (InputError("there is no question; write one"), "There is no question; write one"),
+        (RuntimeError("secret"), "Something went wrong inside the app (RuntimeError);"),
+    ],
+)
+def test_what_fails_there_is_said_as_here(
+    engine: Engine, lent: list[int], error: Exception, sentence: str
+) -> None:
+    with pytest.raises(PineError) as raised:
+        compute(engine, last=1, error=error)
+    assert str(raised.value).startswith(sentence) and "secret" not in str(raised.value)
+
+
+def test_what_zerogpu_says_is_passed_on(
+    engine: Engine, lent: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> Generator[Any, None, None]:
+        raise gr.Error("You have exceeded your quota")
+        yield
+
+    monkeypatch.setattr(gpu, "_compute_lent", refuse)
+    with pytest.raises(PineError, match=r"lends the GPU for 11 s, says: You have exceeded your quota\. What"):
+        compute(engine, last=1)
+
+
+def test_a_model_that_came_later_is_refused(
+    engine: Engine, lent: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu, "_placed", [])
+    with pytest.raises(ModelError, match="tiny was loaded after the start"):
+        compute(engine, last=1)
+    assert lent == []
+
+
+def test_longer_work_asks_for_longer_and_a_guess_is_bounded() -> None:
+    short, long = (planned(tokens=1_000, methods=methods, new_tokens=8) for methods in (1, 7))
+    assert gpu.START_S < gpu.seconds_to_ask(short, Speed()) < gpu.seconds_to_ask(long, Speed())
+    endless = planned(tokens=1_000_000, methods=1)
+    assert gpu.seconds_to_ask(endless, Speed()) == gpu.MOST_S
+
+
+def test_what_was_measured_replaces_the_guess_and_refuses_what_takes_too_long() -> None:
+    work = planned(tokens=10_000, methods=2)
+    fast, slow = measured(1.0, 10_000), measured(40.0, 10_000)
+    assert gpu.seconds_to_ask(work, fast) == gpu.START_S + gpu.MARGIN * 2
+    with pytest.raises(
+        InputError, match=r"take about 80 s, and with a margin \(130 s\) .* than the 120 s for which"
+    ):
+        gpu.seconds_to_ask(work, slow)
+
+
+def test_the_time_on_the_gpu_is_learned_from_work_that_was_done(
+    engine: Engine, lent: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = planned(tokens=4_000, methods=1, new_tokens=40)
+    clock = iter([50.0, 100.0, 103.0, 200.0])
+    monkeypatch.setattr(gpu, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    compute(engine, last=2, work=work)
+    with pytest.raises(PineError):
+        compute(engine, last=0, work=work, error=InputError("no"))
+    assert lent[0] == gpu.START_S + 8 + 2
+    assert gpu._speed.seconds(work) == pytest.approx(3.0)
+
+
+def test_work_is_counted_in_prompts_tokens_and_answers(engine: Engine) -> None:
+    tokens = form_layout(FORM, engine).num_tokens
+    assert plan_answers(engine, FORM) == Work(2, 2 * tokens, 32, 1)
+    shuffled = plan_shuffle(engine, FORM, count=6, seed=0, controls=False)
+    assert shuffled == Work(12, 12 * tokens, 12 * 16, 6)
+    controlled = plan_shuffle(engine, FORM, count=6, seed=0, controls=True)
+    assert controlled.prompts > shuffled.prompts and controlled.orders == 6
+    given = plan_standing(engine, FORM, answer=" green ")
+    assert given == Work(6, 6 * (tokens + len("green")), 0, 3)
+    assert plan_standing(engine, FORM, answer="").new_tokens == 16
+
+
+def test_records_that_are_computed_once_count_once(engine: Engine) -> None:
+    example = Example.model_validate(
+        {
+            "id": "a",
+            "task": "retrieval_qa",
+            "question": "Which?",
+            "documents": [{"text": "red"}, {"text": "green"}],
+            "answers": ["red"],
+        }
+    )
+
+    def plan(*methods: str, generate: bool = True) -> Work:
+        settings = choose(
+            [example],
+            methods=methods,
+            arrangements=["as-is", "reversed"],
+            max_new_tokens=8,
+            generate=generate,
+        )
+        return plan_measurement(engine, [example], settings)
+
+    assert (plan("vanilla").prompts, plan("vanilla").new_tokens) == (2, 16)
+    assert (plan("pine").prompts, plan("pine").new_tokens) == (1, 8)
+    assert plan("pine", generate=False).new_tokens == 0
+
+
+def test_a_fork_waits_for_the_tokenizer(tiny_llama: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    hooks: dict[str, Callable[[], Any]] = {}
+    monkeypatch.setattr("os.register_at_fork", lambda **given: hooks.update(given))
+    engine = Engine(tiny_llama(), letter_tokenizer())
+    engine.allow_forks()
+    hooks["before"]()
+    reading = threading.Thread(target=engine.tokenize_answer, args=("abc",))
+    reading.start()
+    reading.join(0.2)
+    assert reading.is_alive()
+    hooks["after_in_parent"]()
+    reading.join(10)
+    assert not reading.is_alive()
+    hooks["before"]()
+    hooks["after_in_child"]()
+    assert engine.tokenize_answer("abc")

@@ -1,0 +1,142 @@
+"""Visitors of one page who choose models: each has his own, and only what the host allows."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from html import unescape
+from pathlib import Path
+
+import gradio as gr
+import httpx
+import pytest
+
+from app import build_app
+from pine_engine.engine.engine import Engine
+from tests.support.serving import ServedApp, served_app
+from tests.support.tokenizers import letter_tokenizer
+from tests.support.visiting import Page, Question, Visitor
+from tests.support.widgets import built
+from viz.page.answers.answering import answer
+from viz.page.common.host_settings import HostSettings
+from viz.page.form.documents import entries_from
+from viz.page.form.examples import load_examples
+from viz.page.form.form import Form
+from viz.page.jobs.loading import EngineSource
+from viz.page.jobs.run_log import StopFlag
+
+FIRST = load_examples()[0]
+ASKED = Question(
+    "Who has it?", tuple(document.text for document in FIRST.documents), ("vanilla", "pine"), tokens=24
+)
+
+
+@pytest.fixture(scope="module")
+def folders(tiny_llama: Callable, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Two models that read the page's examples, and answer otherwise than each other."""
+    where = tmp_path_factory.mktemp("models")
+    for seed, name in enumerate(("first", "second")):
+        tiny_llama(max_context=4096, head_dim=32, seed=seed).save_pretrained(where / name)
+        letter_tokenizer().save_pretrained(where / name)
+    return {name: where / name for name in ("first", "second")}
+
+
+@pytest.fixture(scope="module")
+def app(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApp]:
+    log = tmp_path_factory.mktemp("app") / "app.log"
+    with served_app(log, "--model", str(folders["first"])) as served:
+        yield served
+
+
+def answers_alone(folder: Path) -> dict[str, str]:
+    """What the model answers, by method."""
+    entries = entries_from([("", text) for text in ASKED.documents])
+    asked = Form(FIRST.task, ASKED.question, "", ASKED.methods, ASKED.tokens, entries)
+    *_, last = answer(Engine.load(str(folder)), asked)
+    return {card.method: card.text.strip() for card in last.cards}
+
+
+@asynccontextmanager
+async def visitors(app: ServedApp, count: int) -> AsyncIterator[tuple[Page, list[Visitor]]]:
+    """So many visitors who have opened the page."""
+    async with httpx.AsyncClient(base_url=app.url, timeout=60) as client:
+        page = Page.of((await client.get("/config")).json())
+        all_of_them = [Visitor(client, page) for _ in range(count)]
+        for visitor in all_of_them:
+            await visitor.open()
+        yield page, all_of_them
+
+
+async def load(page: Page, visitor: Visitor, name: object, dtype: str = "float32") -> str:
+    """All that is said while a model is loaded."""
+    event = page.pressed("load-model")
+    chosen = {"model": str(name), "dtype": dtype}
+    widgets = [page.components[one] for one in event["inputs"]]
+    before = len(visitor.seen)
+    await visitor.send(event, [chosen.get(one.get("elem_id"), one.get("value")) for one in widgets])
+    return unescape("".join(visitor.seen[before:]))
+
+
+def test_visitors_on_two_models_at_once_get_what_each_gives_alone(
+    app: ServedApp, folders: dict[str, Path]
+) -> None:
+    expected = {name: answers_alone(folder) for name, folder in folders.items()}
+    assert expected["first"] != expected["second"]
+
+    async def visit() -> None:
+        async with visitors(app, 3) as (page, (one, two, three)):
+            loaded = await load(page, two, folders["second"])
+            assert f"Your next runs are by {folders['second']} in float32." in loaded
+            for dtype in ("bfloat16", "float16"):  # chosen by another while the two run
+                *runs, other = await asyncio.gather(
+                    one.run(ASKED), two.run(ASKED), load(page, three, folders["second"], dtype)
+                )
+                for (name, texts), heard in zip(expected.items(), runs, strict=True):
+                    assert f"by {name}." in heard.status and heard.by_method == texts
+                assert f"in {dtype}" in other
+
+    asyncio.run(visit())
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        (
+            "no/such-model",
+            "'no/such-model' is not on this machine and the Hugging Face hub cannot be reached",
+        ),
+        ("/no/such/folder", "'/no/such/folder' is not a model; expected a folder that holds one"),
+        ("", "'' is not a model"),
+    ],
+)
+def test_what_cannot_be_loaded_is_said_and_the_model_stays(app: ServedApp, name: str, sentence: str) -> None:
+    async def visit() -> None:
+        async with visitors(app, 1) as (page, (visitor,)):
+            said = await load(page, visitor, name)
+            assert sentence in said and "You keep the model that you had." in said
+            assert "by first." in (await visitor.run(ASKED)).status
+
+    asyncio.run(visit())
+
+
+def test_on_a_public_page_nothing_but_what_is_allowed_can_be_loaded(folders: dict[str, Path]) -> None:
+    secret = str(folders["first"])
+    engine = Engine.load(secret)
+    source = EngineSource(lambda: engine, "first")
+    source.start()
+    settings = HostSettings(model=secret)
+    page = built(lambda: build_app(source, settings=settings, allowed=("org/listed",)))
+    (event,) = (event for event in page.fns.values() if event.name == "load" and event.queue)
+    _, model, dtype = event.inputs
+    assert [name for _, name in model.choices] == ["first", "org/listed"] and not model.allow_custom_value
+    assert secret not in str(page.get_config_file())
+
+    def last_said(name: str) -> str:
+        *_, last = event.fn(StopFlag(), name, dtype.value)
+        return str(last[event.outputs[0]])
+
+    for name in (str(folders["second"]), secret, "/etc/passwd", "org/other", "~/x.gguf", ""):
+        with pytest.raises(gr.Error, match="not in the list of choices"):
+            model.preprocess(name)
+        assert "the models that its host allows: first, org/listed." in last_said(name)
+    assert "&#39;org/listed&#39; is not on this machine" in last_said("org/listed")
+    assert "Your next runs are by first in float32." in last_said("first")

@@ -1,0 +1,150 @@
+"""The served page and scripts that mean no good: people get answers, and nothing is done for nobody."""
+
+import asyncio
+import contextlib
+import json
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+from mcp import ClientSession
+from mcp.client.streamable_http import streamable_http_client
+
+from tests.load import question_of
+from tests.support.attackers import ask_and_never_listen, invent_sessions
+from tests.support.serving import ServedApp, served_app
+from tests.support.visiting import Visitor, compare
+from tests.viz.page.serving.test_holding_up import LONG, visiting
+from viz.page.jobs.presence import LISTENING_S
+
+pytestmark = pytest.mark.embedded
+
+SLOW_S = 30.0
+"""What a few layers and looks take on a machine busy with other work."""
+
+
+@pytest.fixture(scope="module")
+def app(embedded_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApp]:
+    with served_app(tmp_path_factory.mktemp("app") / "app.log") as served:
+        asyncio.run(ask_once(served))  # the model is there
+        yield served
+        assert "Traceback" not in served.log.read_text()
+
+
+async def ask_once(app: ServedApp) -> dict[str, str]:
+    async with visiting(app) as (client, _):
+        return await compare(client, question_of(1))
+
+
+def health(app: ServedApp) -> dict[str, Any]:
+    with urllib.request.urlopen(f"{app.url}health", timeout=10) as response:
+        told: dict[str, Any] = json.load(response)
+    return told
+
+
+def wait_until_idle(app: ServedApp) -> float:
+    """Seconds until nothing runs or waits."""
+    began = time.monotonic()
+    while any(health(app)[name] for name in ("running", "waiting")):
+        assert time.monotonic() - began < LISTENING_S + SLOW_S
+        time.sleep(0.2)
+    return time.monotonic() - began
+
+
+def outcomes(app: ServedApp) -> list[tuple[str, str]]:
+    lines = [json.loads(line) for line in app.log.read_text().splitlines() if line.startswith("{")]
+    return [(line["what"], line["outcome"]) for line in lines]
+
+
+async def run_on_the_page(app: ServedApp) -> str:
+    """What a visitor is told last whose page is open."""
+    async with visiting(app) as (client, page):
+        visitor = Visitor(client, page)
+        async with visitor.here():
+            await visitor.open()
+            return (await visitor.run(question_of(2))).status
+
+
+def test_calls_whose_answers_nobody_fetches_shut_nobody_out(app: ServedApp) -> None:
+    async def attacked() -> tuple[Counter[str], str]:
+        answers: Counter[str] = Counter()
+        async with visiting(app) as (client, _):
+            await ask_and_never_listen(client, answers)
+            return answers, await run_on_the_page(app)
+
+    before = len(outcomes(app))
+    answers, status = asyncio.run(attacked())
+    assert "Done:" in status
+    wait_until_idle(app)
+    ended = Counter(outcomes(app)[before:])
+    assert sum(answers.values()) == 36 and ended["api compare", "done"] == 0
+    assert ended["api compare", "left"] <= 4 and ended["compare", "done"] == 1
+
+
+def test_invented_sessions_cost_little_and_evict_nobody(app: ServedApp) -> None:
+    memory = psutil.Process(app.process.pid).memory_info
+
+    async def attacked() -> tuple[float, str]:
+        async with visiting(app) as (client, page):
+            visitor = Visitor(client, page)
+            async with visitor.here():
+                await visitor.open()
+                await visitor.run(question_of(3))
+                await invent_sessions(client, Counter())
+                before = memory().rss
+                for _ in range(5):
+                    await invent_sessions(client, Counter())
+                grown = (memory().rss - before) / 1e6
+                asked = visitor.shown("shuffle", question_of(3))
+                status = ""
+                async with contextlib.aclosing(asked) as shown:
+                    async for status, _ in shown:
+                        if "Order 1 done" in status:
+                            break
+                return grown, status
+
+    grown, status = asyncio.run(attacked())
+    assert grown < 60
+    assert "Order 1 done" in status
+    wait_until_idle(app)
+
+
+def test_an_assistant_that_hangs_up_is_noticed(app: ServedApp) -> None:
+    async def hang_up() -> None:
+        async with (
+            streamable_http_client(f"{app.url}gradio_api/mcp/") as (read, write, *_),
+            ClientSession(read, write) as session,
+        ):
+            await session.initialize()
+            asked = {"question": LONG.question, "documents": list(LONG.documents), "max_new_tokens": 500}
+            await session.call_tool("shuffle", asked | {"methods": ["vanilla", "pine"], "orders": 6})
+
+    async def call() -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(hang_up(), 8)
+
+    before = len(outcomes(app))
+    asyncio.run(call())
+    wait_until_idle(app)
+    assert outcomes(app)[before:] == [("api shuffle", "left")]
+
+
+@pytest.mark.parametrize("path", ["run/compare", "api/compare"])
+def test_a_call_goes_through_the_line(path: str, app: ServedApp) -> None:
+    data = {"data": ["What?", list(LONG.documents), ["pine"], 4, ""]}
+    answered = httpx.post(f"{app.url}gradio_api/{path}", json=data, timeout=60)
+    assert answered.status_code == 404 and "join the queue" in answered.text
+
+
+def test_what_is_told_of_the_calls_names_whom_each_caller_reached(app: ServedApp) -> None:
+    for host in ("127.0.0.1:1", "localhost:2"):
+        told = httpx.get(f"{app.url}gradio_api/info", headers={"Host": host}, timeout=60)
+        assert f"http://{host}" in told.text
+    told = httpx.get(f"{app.url}gradio_api/info", timeout=60)
+    assert "127.0.0.1:1/" not in told.text and app.url.rstrip("/") in told.text

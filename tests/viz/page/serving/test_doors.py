@@ -1,0 +1,81 @@
+"""The doors of a launched page, together: what a visitor, a stranger and a page of another site are told."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.serving import served_app
+
+NO_MODEL = ("--model", "no-folder-of-this-name")
+"""The page is served all the same, and says so."""
+
+
+@pytest.fixture(scope="module")
+def visitor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    flags = (*NO_MODEL, "--frame-ancestors", "'self' https://school.example")
+    with (
+        served_app(tmp_path_factory.mktemp("doors") / "log", *flags) as app,
+        httpx.Client(base_url=app.url, timeout=60) as client,
+    ):
+        yield client
+
+
+def test_whoever_comes_gets_the_page_and_its_headers(visitor: httpx.Client) -> None:
+    answered = visitor.get("/")
+    assert answered.status_code == 200 and "PINE Explorer" in answered.text
+    assert answered.headers["content-security-policy"].endswith(
+        "frame-ancestors 'self' https://school.example"
+    )
+    assert visitor.get("/config").json()["title"] == "PINE Explorer"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "status", "sentence"),
+    [
+        ("GET", "/", {"Host": "rebound.example"}, 403, "This page is not reached as 'rebound.example'"),
+        ("POST", "/gradio_api/mcp/", {"Host": "rebound.example"}, 403, "This page is not reached as"),
+        ("POST", "/gradio_api/queue/join", {"Origin": "https://evil.example"}, 403, "may not call this one"),
+        ("POST", "/gradio_api/mcp/", {"Origin": "https://evil.example"}, 403, "may not call this one"),
+        ("POST", "/gradio_api/upload", {"Origin": "null"}, 403, "may not call this one"),
+        ("GET", "/config", {"X-Forwarded-For": "198.51.100.7"}, 403, "this request came through a proxy"),
+        ("GET", "/monitoring", {}, 404, "There is nothing at this address"),
+        ("POST", "/gradio_api/process_recording", {}, 404, "There is nothing at this address"),
+        ("POST", "/gradio_api/component_server/", {}, 404, "There is nothing at this address"),
+        ("GET", "/gradio_api/deep_link", {}, 404, "There is nothing at this address"),
+        ("POST", "/gradio_api/mcp/", {}, 400, "This message is no JSON"),
+    ],
+)
+def test_what_nobody_needs_is_refused_in_a_sentence(
+    visitor: httpx.Client, method: str, path: str, headers: dict[str, str], status: int, sentence: str
+) -> None:
+    answered = visitor.request(method, path, headers=headers)
+    assert answered.status_code == status and sentence in answered.json()["detail"]
+    assert "content-security-policy" in answered.headers
+
+
+def test_who_has_no_password_gets_the_form_for_it_alone(tmp_path: Path) -> None:
+    name, password = "ada", "lovelace: x"
+    with (
+        served_app(tmp_path / "log", *NO_MODEL, environment={"PINE_AUTH": f"{name}:{password}"}) as app,
+        httpx.Client(base_url=app.url, timeout=60) as stranger,
+    ):
+        asked = {"data": [], "fn_index": 0, "session_hash": "s"}
+        for method, path in (
+            ("GET", "/config"),
+            ("GET", "/gradio_api/info"),
+            ("POST", "/gradio_api/queue/join"),
+            ("POST", "/gradio_api/run/predict"),
+            ("POST", "/gradio_api/call/compare"),
+        ):
+            json = asked if method == "POST" else None
+            assert stranger.request(method, path, json=json).status_code == 401, path
+        assert stranger.post("/gradio_api/upload", files={"files": ("a.txt", b"a")}).status_code == 401
+        assert stranger.post("/gradio_api/mcp/", json={}).status_code in (404, 405)
+        assert "boat shed" not in stranger.get("/").text
+        login = {"username": name, "password": "guess"}
+        assert stranger.post("/login", data=login).status_code == 400
+        assert stranger.post("/login", data=login | {"password": password}).status_code == 200
+        assert stranger.get("/config").status_code == 200 and "boat shed" in stranger.get("/").text
+        assert password not in app.log.read_text()

@@ -1,0 +1,158 @@
+"""The served page under load, and when visitors leave or stop: nothing hangs or is computed for nobody."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from tests.load import measure, question_of
+from tests.support.serving import ServedApp, served_app
+from tests.support.visiting import LostError, Page, Question, Visitor, compare
+
+pytestmark = pytest.mark.embedded
+
+IDLE_SHARE = 0.4
+"""Of a core: more than a server that waits needs, less than a model that computes."""
+
+MOST_STEPS_S = 10.0
+"""What a few layers of a long prompt take on a machine busy with other work."""
+
+LONG = Question(
+    "What is the password?",
+    tuple(f"{'The lighthouse keeper wrote a letter about the storm. ' * 12}Number {n}." for n in range(3)),
+    ("vanilla", "pine"),
+    256,
+)
+"""Takes long."""
+
+
+@pytest.fixture(scope="module")
+def app(embedded_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApp]:
+    flags = ("--queue-size", "3", "--trusted-hosts", "127.0.0.1,load.test")
+    with served_app(tmp_path_factory.mktemp("app") / "app.log", *flags) as served:
+        asyncio.run(_ask(served))  # the model is there
+        yield served
+        assert "Traceback" not in served.log.read_text()
+
+
+@asynccontextmanager
+async def visiting(app: ServedApp) -> AsyncIterator[tuple[httpx.AsyncClient, Page]]:
+    async with httpx.AsyncClient(base_url=app.url, timeout=60) as client:
+        yield client, Page.of((await client.get("/config")).json())
+
+
+async def _ask(app: ServedApp) -> dict[str, str]:
+    async with visiting(app) as (client, _):
+        return await compare(client, question_of(1))
+
+
+def seconds_until_idle(app: ServedApp) -> float:
+    """Until the server computes no more."""
+    process, began = psutil.Process(app.process.pid), time.monotonic()
+    while time.monotonic() - began < 60:
+        before, at = sum(process.cpu_times()[:2]), time.monotonic()
+        time.sleep(0.5)
+        if sum(process.cpu_times()[:2]) - before < IDLE_SHARE * (time.monotonic() - at):
+            return at - began
+    return 60.0
+
+
+async def leave_a_run(app: ServedApp, words: str) -> None:
+    async with visiting(app) as (client, page):
+        visitor = Visitor(client, page)
+        await visitor.open()
+        async with aclosing(visitor.shown("run", LONG)) as shown:
+            async for status, _ in shown:
+                if words in status:
+                    return
+
+
+async def leave_a_call(app: ServedApp, words: str) -> None:
+    async with visiting(app) as (client, _):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(compare(client, LONG), 3)
+
+
+@pytest.mark.parametrize(
+    ("leave", "words"),
+    [(leave_a_run, "reads the prompt"), (leave_a_run, "Writing"), (leave_a_call, "")],
+)
+def test_nothing_is_computed_for_a_visitor_who_has_left(
+    leave: Callable[[ServedApp, str], Coroutine[Any, Any, None]], words: str, app: ServedApp
+) -> None:
+    asyncio.run(leave(app, words))
+    assert seconds_until_idle(app) < MOST_STEPS_S
+    assert asyncio.run(_ask(app))  # the next one has the model
+
+
+@pytest.mark.parametrize(
+    ("button", "stop", "words"),
+    [
+        ("run", "stop", "Starting"),
+        ("run", "stop", "reads the prompt"),
+        ("run", "stop", "Writing"),
+        ("shuffle", "stop-shuffle", "Order 1 done"),
+    ],
+)
+def test_stop_is_heard_at_every_stage(button: str, stop: str, words: str, app: ServedApp) -> None:
+    asked = question_of(2) if button == "shuffle" else LONG
+
+    async def stopped() -> tuple[str, float]:
+        async with visiting(app) as (client, page):
+            visitor = Visitor(client, page)
+            await visitor.open()
+            pressed = status = ""
+            at = 0.0
+            async for status, _ in visitor.shown(button, asked):
+                if not pressed and words in status:
+                    pressed, at = status, time.monotonic()
+                    await visitor.send(page.pressed(stop))
+            return status, time.monotonic() - at
+
+    status, seconds = asyncio.run(stopped())
+    assert "Stopped" in status and seconds < MOST_STEPS_S
+    assert seconds_until_idle(app) < MOST_STEPS_S
+
+
+def test_who_waits_in_the_line_may_stop_and_the_others_move_up(app: ServedApp) -> None:
+    async def wait() -> list[str]:
+        async with visiting(app) as (client, page):
+            first, second = Visitor(client, page), Visitor(client, page)
+            await first.open()
+            await second.open()
+            heard: list[str] = []
+            async with asyncio.timeout(60), aclosing(first.shown("run", LONG)) as running:
+                async for status, _ in running:
+                    if "reads the prompt" in status:
+                        break
+                async for status, _ in second.shown("run", LONG):
+                    heard.append(status)
+                    if "1 run before yours" in status:
+                        await second.send(page.pressed("stop"))
+            return heard
+
+    heard = asyncio.run(wait())
+    assert "Waiting for the model: 1 run before yours" in " ".join(heard) and "Stopped" in heard[-1]
+    assert seconds_until_idle(app) < MOST_STEPS_S
+
+
+def test_a_page_of_a_server_that_has_ended_says_what_to_do(app: ServedApp) -> None:
+    async def run_unopened() -> None:
+        async with visiting(app) as (client, page):
+            await Visitor(client, page).run(question_of(1))
+
+    with pytest.raises(LostError) as said:
+        asyncio.run(run_unopened())
+    assert "Reload the page; what you typed is kept as a draft" in str(said.value)
+
+
+def test_five_visitors_at_once_each_get_their_own_answers(app: ServedApp) -> None:
+    measured = measure(app.url, app.process.pid, visitors=5, seconds=8, files=app.log.parent)
+    report = asyncio.run(measured)
+    assert report.runs > 0 and report.faults == []

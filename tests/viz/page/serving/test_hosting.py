@@ -1,0 +1,342 @@
+"""A hosted process, as whoever runs it sees it: its health, its full line, its log and its end."""
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from fnmatch import fnmatch
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from gradio_client import Client
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from pine_engine.errors import ModelError, PineError
+from tests.support.serving import ServedApp, served_app
+from tests.support.tokenizers import letter_tokenizer
+from viz.page.jobs.loading import EngineSource, Sources
+from viz.page.jobs.queue import Line
+from viz.page.jobs.run_log import Runs
+from viz.page.serving.health import add_health, version
+
+ROOT = Path(__file__).parents[4]
+
+
+TOLD_IN_A_THREAD = """
+import signal, sys, threading, time
+from viz.page.serving.shutdown import end_signal, wait_for_end
+
+told = end_signal()
+def receive():
+    time.sleep(0.5)
+    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+    time.sleep(60)
+
+threading.Thread(target=receive, daemon=True).start()
+wait_for_end(told)
+print("told")
+"""
+
+
+def test_a_signal_is_heard_in_whatever_thread_it_comes() -> None:
+    command = [sys.executable, "-c", TOLD_IN_A_THREAD]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=True)
+    assert ended.stdout == "told\n"
+
+
+A_LONG_LAYER = """
+import time
+import gradio as gr
+from viz.page.jobs.run_log import Runs
+from viz.page.serving.shutdown import end_process, end_signal, shut_down, wait_for_end
+
+runs = Runs()
+def read_prompt():
+    with runs.watched(runs.new("compare", ())):
+        print("reading", flush=True)
+        time.sleep(90)
+
+with gr.Blocks() as page:
+    gr.on(None, read_prompt, api_name="read", concurrency_limit=None)
+told = end_signal()
+_, address, _ = page.launch(prevent_thread_lock=True, quiet=True)
+print(address, flush=True)
+wait_for_end(told)
+shut_down(page, runs, 1)
+end_process()
+"""
+
+
+def test_a_layer_that_takes_long_does_not_keep_the_process_and_its_visitor_is_told() -> None:
+    command = [sys.executable, "-c", A_LONG_LAYER]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        call = f"{process.stdout.readline().strip()}gradio_api/call/read"
+        event = httpx.post(call, json={"data": []}).json()["event_id"]
+        assert process.stdout.readline() == "reading\n"
+        with httpx.stream("GET", f"{call}/{event}", timeout=30) as answer:
+            process.send_signal(signal.SIGTERM)
+            began = time.monotonic()
+            assert any("The page is being shut down" in line for line in answer.iter_lines())
+        assert process.wait(100) == 0
+        assert time.monotonic() - began < 10  # about 3.5 s; docker kills after 10
+
+
+# health, without a process
+
+
+def watched(load: Callable[[], Any], runs: Runs) -> tuple[Sources, TestClient]:
+    """The sources, and a client of an app that, like gradio's, has an answer to any address."""
+    source = EngineSource(load, "tiny")
+    app = Starlette(routes=[Route("/{path:path}", lambda _: PlainTextResponse("gradio"))])
+    sources = Sources(source, line=Line(3), runs=runs)
+    add_health(app, sources, lambda: 7)
+    return sources, TestClient(app)
+
+
+def test_health_tells_what_the_process_does() -> None:
+    gate = threading.Event()
+
+    class Loaded:
+        model_name, dtype, device, max_context, caveat = "tiny", "float32", "cpu", 10, None
+
+    def load() -> Loaded:
+        gate.wait(5)
+        return Loaded()
+
+    runs = Runs()
+    sources, client = watched(load, runs)
+    sources.main.start()
+    loading = client.get("/health")
+    assert (loading.status_code, loading.json()["status"], loading.json()["model"]) == (503, "loading", None)
+    gate.set()
+    sources.main.wait(5)
+    with pytest.raises(ZeroDivisionError), runs.watched(runs.new("compare", ())):
+        raise ZeroDivisionError
+    with ExitStack() as there:
+        for _ in range(3):
+            there.enter_context(runs.watched(runs.new("compare", ())))
+            there.enter_context(sources.line.join())
+        ready = client.get("/health")
+        told = client.get("/metrics").text
+    assert ready.status_code == 200
+    answer = ready.json()
+    assert answer.pop("uptime_s") >= 0
+    assert answer == {
+        "status": "ready",
+        "model": "tiny",
+        "version": version(),
+        "runs": 1,
+        "running": 1,
+        "failures": 1,
+        "waiting": 2,
+    }
+    assert 'pine_runs_total{outcome="failed"} 1\n' in told
+    assert "pine_ready 1\n" in told and "pine_running 1\n" in told and "pine_waiting 2\n" in told
+    assert "pine_sessions 7\n" in told
+    assert all(re.fullmatch(r"# TYPE \w+ (gauge|counter)|\w+({\w+=\"[\w ]+\"})? [\d.]+", line)
+               for line in told.splitlines())  # fmt: skip
+    assert client.get("/other").text == "gradio"
+
+
+def test_a_model_that_cannot_be_loaded_is_bad_health() -> None:
+    def load() -> None:
+        raise ModelError("model x cannot be found")
+
+    sources, client = watched(load, Runs())
+    sources.main.start()
+    with pytest.raises(PineError, match="x cannot be found"):
+        sources.main.wait(5)
+    failed = client.get("/health")
+    assert (failed.status_code, failed.json()["status"]) == (503, "failed")
+
+
+# the image
+
+
+def instructions() -> list[list[str]]:
+    """Those of the Dockerfile, as words; continued lines are one."""
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
+    return [line.split() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+
+
+def copied() -> list[tuple[Path, str]]:
+    """What the image holds: each file or folder here, and its place there."""
+    pairs = []
+    for name, *words in instructions():
+        if name == "COPY":
+            *sources, target = words
+            pairs += [
+                (ROOT / source, target if source.endswith("/") else f"{target}/{source}")
+                for source in sources
+            ]
+    return pairs
+
+
+def test_the_image_runs_as_a_user_of_its_own_and_is_watched() -> None:
+    found = {name: words for name, *words in instructions()}
+    assert found["USER"] == ["pine"]
+    assert "--uid 1000 pine" in (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    assert json.loads(" ".join(found["CMD"])) == ["python", "app.py"]
+    assert "'/health'" in " ".join(found["HEALTHCHECK"])
+    settings = dict(word.split("=") for name, *words in instructions() if name == "ENV" for word in words)
+    assert settings.items() >= {"PINE_HOST": "0.0.0.0", "PINE_PORT": "7860"}.items()
+    assert found["EXPOSE"] == ["7860"]
+
+
+def arguments() -> dict[str, str]:
+    """Those of the build, with their defaults."""
+    return dict(words[0].split("=", 1) for name, *words in instructions() if name == "ARG")
+
+
+def test_the_base_of_the_image_is_named_by_its_digest() -> None:
+    assert [words for name, *words in instructions() if name == "FROM"] == [["$BASE"]]
+    assert re.fullmatch(r"python:3\.12-slim@sha256:[0-9a-f]{64}", arguments()["BASE"])
+
+
+def test_the_image_installs_what_is_hashed_and_built_from_one_index_at_a_time() -> None:
+    steps = [part for name, *words in instructions() if name == "RUN" for part in " ".join(words).split("&&")]
+    installs = [step.split() for step in steps if "install" in step and "apt-get" not in step]
+    for words in installs:
+        assert words[:2] == ["pip", "install"]
+        assert "--require-hashes" in words
+        assert words[words.index("--only-binary") + 1] == ":all:"
+        assert not [word for word in words if "index" in word or "find-links" in word]
+        assert not [word for word in words[words.index("-r") + 2 :] if not word.startswith("-")]
+    files = [words[words.index("-r") + 1] for words in installs]
+    assert files == ["requirements-torch-$TORCH.txt", "requirements-lock.txt", "requirements-model.txt"]
+    assert arguments()["TORCH"] == "cpu"
+    held = {source.name for source, _ in copied()}
+    assert held >= {file.replace("$TORCH", build) for file in files for build in ("cpu", "cuda")}
+
+
+def test_the_recipe_gives_the_container_no_more_than_it_needs() -> None:
+    page = (ROOT / "docs" / "hosting.md").read_text(encoding="utf-8")
+    (recipe,) = re.findall(r"^    docker run (.*?)\n\n", page, re.DOTALL | re.MULTILINE)
+    words = recipe.replace("\\\n", " ").split()
+    assert {"--read-only", "--memory", "--pids-limit"} <= set(words)
+    given = dict(pairwise(words))
+    assert given["--cap-drop"] == "ALL" and given["--security-opt"] == "no-new-privileges"
+    assert given["--tmpfs"].partition(":")[0] == "/tmp"
+    assert int(given["--stop-timeout"]) >= 15
+
+
+def test_what_the_image_holds_is_there_and_not_kept_from_docker() -> None:
+    ignored, *rules = [
+        line
+        for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+        if line and not line.startswith("#")
+    ]
+    assert ignored == "*"
+    for source, _ in copied():
+        assert source.exists(), source
+        assert any(fnmatch(source.name, rule.removeprefix("!")) for rule in rules if rule.startswith("!"))
+
+
+# a process, from the files of the image
+
+DOCUMENTS = ["red cat", "green hat", "white mat", "black bat"]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Callable) -> Iterator[ServedApp]:
+    folder = tmp_path_factory.mktemp("hosted")
+    tiny_llama(max_context=4096).save_pretrained(folder / "tiny")
+    letter_tokenizer().save_pretrained(folder / "tiny")
+    image = folder / "image"
+    for source, target in copied():
+        copy = shutil.copytree if source.is_dir() else shutil.copy2
+        (image / target).parent.mkdir(parents=True, exist_ok=True)
+        copy(source, image / target)
+    flags = ("--queue-size", "1", "--shutdown-seconds", "0.5", "--model", str(folder / "tiny"))
+    # As in a container that can be written nowhere but in its temporary folder.
+    for name in ("home", "temporary"):
+        (folder / name).mkdir()
+    environment = {
+        "PYTHONPATH": str(image),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "HOME": str(folder / "home"),
+        "XDG_CACHE_HOME": str(folder / "home" / ".cache"),
+        "TMPDIR": str(folder / "temporary"),
+    }
+    with served_app(folder / "app.log", *flags, environment=environment, folder=image) as served:
+        deadline = time.monotonic() + 60
+        while get_health(served)[0] != 200:
+            assert time.monotonic() < deadline, served.log.read_text()
+            time.sleep(0.2)
+        yield served
+
+
+def get_health(app: ServedApp) -> tuple[int, dict[str, Any], float]:
+    """Status, answer and seconds of /health."""
+    began = time.monotonic()
+    try:
+        with urllib.request.urlopen(f"{app.url}health", timeout=10) as response:
+            status, told = response.status, json.load(response)
+    except urllib.error.HTTPError as error:
+        status, told = error.code, json.load(error)
+    return status, told, time.monotonic() - began
+
+
+def wait_for(app: ServedApp, **state: int) -> dict[str, Any]:
+    """What /health says as soon as it says this."""
+    deadline = time.monotonic() + 30
+    while not state.items() <= (told := get_health(app)[1]).items():
+        assert time.monotonic() < deadline, told
+        time.sleep(0.05)
+    return told
+
+
+def test_a_process_under_load_is_watched_refuses_and_ends_cleanly(served: ServedApp) -> None:
+    client = Client(served.url, verbose=False)
+    long = {"documents": DOCUMENTS, "methods": ["pine", "vanilla"], "max_new_tokens": 500}
+    running = client.submit("Which is green?", *long.values(), api_name="/shuffle")
+    wait_for(served, running=1)
+    waiting = client.submit("Which is green?", *long.values(), api_name="/shuffle")
+    wait_for(served, running=1, waiting=1)
+    assert get_health(served)[2] < 1  # while the model runs
+    request = urllib.request.Request(
+        f"{served.url}gradio_api/call/compare",
+        data=json.dumps({"data": ["Which?", DOCUMENTS, ["pine"], 3, ""]}).encode(),
+        headers={"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=10) as response:
+        event_id = json.load(response)["event_id"]
+    with urllib.request.urlopen(f"{request.full_url}/{event_id}", timeout=10) as response:
+        assert "The line for the model is full: 1 wait already" in response.read().decode()
+
+    served.process.send_signal(signal.SIGTERM)
+    began = time.monotonic()
+    ended = [str(job.exception(timeout=30) or job.result()) for job in (running, waiting)]
+    assert served.process.wait(20) == 0
+    assert time.monotonic() - began < 15
+    assert any("The page is being shut down" in said for said in ended)
+    log = served.log.read_text()
+    assert "Traceback" not in log and "green" not in log
+    lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
+    assert [(line["what"], line["outcome"]) for line in lines] == [
+        ("api compare", "refused"),
+        ("api shuffle", "shut down"),
+        ("api shuffle", "shut down"),
+    ]
+
+
+def test_it_wrote_into_no_folder_but_the_temporary_one(served: ServedApp) -> None:
+    folder = served.log.parent
+    assert not list((folder / "home").rglob("*"))
+    image = folder / "image"
+    assert [path for path in image.rglob("*") if not (ROOT / path.relative_to(image)).exists()] == []

@@ -1,0 +1,116 @@
+"""Which sessions the server keeps."""
+
+from types import SimpleNamespace
+
+import gradio as gr
+import pytest
+
+from tests.support.widgets import built
+from viz.page.jobs.presence import Presence
+from viz.page.serving import sessions
+from viz.page.serving.sessions import KEPT, KEPT_NEW, NEW_S, Sessions, lets_go
+from viz.page.upstream.guarded import GuardedBlocks
+
+Kept = tuple[Sessions, Presence, gr.State, list[object]]
+"""The sessions, who is there, a state of each session, and what was deleted of it."""
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, which the test moves on."""
+    now = [1000.0]
+    monkeypatch.setattr(sessions.time, "monotonic", lambda: now[0])
+    return now
+
+
+def build() -> tuple[GuardedBlocks, gr.State, list[object]]:
+    deleted: list[object] = []
+    with GuardedBlocks(analytics_enabled=False) as page:
+        kept = gr.State(None, delete_callback=deleted.append)
+        gr.Textbox("words " * 10_000)
+        page.queue()
+    return page, kept, deleted
+
+
+@pytest.fixture
+def kept_by(clock: list[float]) -> Kept:
+    page, kept, deleted = built(build)
+    holder = Sessions(page.presence)
+    holder.set_blocks(page)
+    return holder, page.presence, kept, deleted
+
+
+def use(holder: Sessions, kept: gr.State, *names: str) -> None:
+    for name in names:
+        holder[name][kept._id] = name
+
+
+def test_invented_sessions_evict_nobody_whose_page_is_open(kept_by: Kept, clock: list[float]) -> None:
+    holder, presence, kept, deleted = kept_by
+    use(holder, kept, "reader")
+    with presence.page("reader"):
+        use(holder, kept, *(f"invented {number}" for number in range(600)))
+        assert len(holder.session_data) == KEPT_NEW + 1
+        clock[0] += NEW_S + 1
+        use(holder, kept, "another")
+        assert len(holder.session_data) == KEPT + 2
+        assert holder["reader"][kept._id] == "reader"
+        assert "invented 0" in deleted and "reader" not in deleted
+    assert "invented 599" in holder and holder["invented 599"][kept._id] == "invented 599"
+
+
+def test_who_has_left_is_kept_until_others_have(kept_by: Kept, clock: list[float]) -> None:
+    holder, presence, kept, deleted = kept_by
+    use(holder, kept, "slept")
+    with presence.page("slept"):
+        pass
+    for number in range(KEPT + 1):
+        clock[0] += NEW_S + 1
+        assert "slept" in holder
+        use(holder, kept, f"visitor {number}")
+    clock[0] += NEW_S + 1
+    use(holder, kept, "one more")
+    assert "slept" not in holder and deleted[0] == "slept"
+
+
+def test_pages_beyond_the_capacity_go_by_how_long_they_were_not_used(
+    kept_by: Kept,
+) -> None:
+    holder, presence, kept, _ = kept_by
+    holder.capacity = 2
+    with presence.page("a"), presence.page("b"), presence.page("c"):
+        use(holder, kept, "a", "b", "c")
+    assert list(holder.session_data) == ["b", "c"]
+
+
+def test_a_session_for_which_something_is_computed_stays(kept_by: Kept, clock: list[float]) -> None:
+    holder, _, kept, _ = kept_by
+    queue = holder.blocks._queue
+    use(holder, kept, "busy")
+    queue.pending_event_ids_session["busy"] = {"event"}
+    queue.event_ids_to_events["event"] = object()
+    clock[0] += NEW_S + 1
+    use(holder, kept, *(f"other {number}" for number in range(200)))
+    assert "busy" in holder
+    del queue.event_ids_to_events["event"]
+    clock[0] += NEW_S + 1
+    use(holder, kept, "one more")
+    assert "busy" not in holder and "busy" not in queue.pending_event_ids_session
+
+
+def test_a_session_costs_next_to_nothing(
+    kept_by: Kept,
+) -> None:
+    holder, _, kept, _ = kept_by
+    use(holder, kept, "new")
+    assert set(holder["new"].config_values) == {kept._id}
+
+
+def test_the_run_of_a_visitor_is_let_go_when_he_leaves() -> None:
+    page, kept, _ = built(build)
+    holder = Sessions(page.presence)
+    holder.set_blocks(page)
+    use(holder, kept, "visitor", "other")
+    lets_go(page, kept)(SimpleNamespace(session_hash="visitor"))
+    lets_go(page, kept)(SimpleNamespace(session_hash="unknown"))
+    assert kept._id not in holder["visitor"].state_data and kept._id in holder["other"].state_data

@@ -1,0 +1,172 @@
+"""Everything of a run as one ZIP: it says what was computed, and its command computes it again."""
+
+import csv
+import datetime
+import io
+import json
+import shlex
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pine_engine.console.json_reports import trace_report
+from pine_engine.engine.engine import Engine
+from pine_engine.prompts.inputs import read_comparison
+from tests.support.runs import THREE, finish
+from tests.support.tokenizers import letter_tokenizer
+from tests.support.viz_reading import read_html
+from viz.page.answers.answer_records import TriedOrder
+from viz.page.answers.answering import FinishedRun
+from viz.page.common.disk import Disk
+from viz.page.inside.reading import first_selection
+from viz.page.sharing.bundle import NAME, bundle, write_bundle
+from viz.page.sharing.session import from_file
+from viz.page.sharing.sheets import Files
+
+DATE = datetime.date(2026, 3, 1)
+MOVED = (THREE[2], THREE[0], THREE[1])
+
+
+@pytest.fixture(scope="module")
+def engine(tiny_llama: Callable) -> Engine:
+    return Engine(tiny_llama(max_context=1024), letter_tokenizer(), name="tiny model")
+
+
+@pytest.fixture(scope="module")
+def run(engine: Engine) -> FinishedRun:
+    return finish(engine, MOVED, methods=("vanilla", "pcw", "pine"), max_new_tokens=8)
+
+
+def packed(run: FinishedRun, **changes: Any) -> dict[str, bytes]:
+    """The files of the ZIP."""
+    options = {"accepted": "Varo\nOrm", "certificate": None, "date": DATE} | changes
+    with zipfile.ZipFile(io.BytesIO(bundle(run, first_selection(run), **options))) as archive:
+        assert archive.testzip() is None
+        names = archive.namelist()
+        assert len(names) == len(set(names))
+        return {name: archive.read(name) for name in names}
+
+
+@pytest.fixture(scope="module")
+def files(run: FinishedRun) -> dict[str, bytes]:
+    return packed(run)
+
+
+def test_the_same_run_gives_the_same_bytes(run: FinishedRun) -> None:
+    one, two, later = (
+        bundle(run, first_selection(run), accepted="", certificate=None, date=date)
+        for date in (DATE, DATE, datetime.date(2026, 3, 2))
+    )
+    assert one == two != later
+
+
+def test_the_session_opens_what_was_run(files: dict[str, bytes], run: FinishedRun, tmp_path: Path) -> None:
+    file = tmp_path / "session.json"
+    file.write_bytes(files["session.json"])
+    session = from_file(file)
+    assert run.form is not None
+    assert session.entries == run.form.entries
+    assert (session.question, session.methods, session.accepted) == (
+        run.form.question,
+        run.form.methods,
+        "Varo\nOrm",
+    )
+    assert session.ran and session.selection["query"] == str(first_selection(run).query)
+
+
+def test_answers_are_those_of_the_engine(files: dict[str, bytes], run: FinishedRun) -> None:
+    told = json.loads(files["answers.json"])
+    assert (told["model"], told["dtype"]) == ("tiny model", "float32")
+    rows = list(csv.DictReader(io.StringIO(files["answers.csv"].decode(), newline="")))
+    for entry in told["answers"]:
+        answer = run.result.answers[entry["method"]]
+        assert entry["text"] == answer.text
+        assert tuple(token["id"] for token in entry["tokens"]) == answer.token_ids
+        assert tuple(token["logprob"] for token in entry["tokens"]) == answer.logprobs
+        own = [row for row in rows if row["method"] == entry["method"]]
+        assert [int(row["token id"]) for row in own] == list(answer.token_ids)
+        assert [float(row["log-probability (nats)"]) for row in own] == list(answer.logprobs)
+    assert [entry["method"] for entry in told["answers"]] == list(run.result.answers)
+    assert "orders.csv" not in files
+
+
+def test_the_report_is_that_of_the_trace(files: dict[str, bytes], engine: Engine, run: FinishedRun) -> None:
+    assert json.loads(files["report.json"]) == json.loads(json.dumps(trace_report(engine, run.result)))
+
+
+def test_the_command_computes_the_answers_again(
+    files: dict[str, bytes], engine: Engine, run: FinishedRun, tmp_path: Path
+) -> None:
+    readme = files["README.txt"].decode()
+    [command] = [line.strip() for line in readme.splitlines() if "pine_engine compare" in line]
+    words = shlex.split(command)
+    assert words[:4] == ["python", "-m", "pine_engine", "compare"]
+    options = dict(zip(words[5::2], words[6::2], strict=True))
+    assert (options["--model"], options["--dtype"]) == ("tiny model", "float32")
+    (tmp_path / words[4]).write_bytes(files[words[4]])
+    again = engine.run(
+        read_comparison(tmp_path / words[4]).tokenize(engine),
+        methods=options["--methods"].split(","),
+        max_new_tokens=int(options["--max-new-tokens"]),
+    )
+    assert {name: answer.token_ids for name, answer in again.answers.items()} == {
+        name: answer.token_ids for name, answer in run.result.answers.items()
+    }
+
+
+def test_pictures_have_their_numbers_beside_them(files: dict[str, bytes]) -> None:
+    page = files["pictures.html"].decode()
+    assert 'data-pick="' not in page
+    headings = [heading.text for heading in read_html(page).all("h2")]
+    assert headings == ["Masks", "Positions", "Importance", "What changed"]
+    tables = [name for name in files if name.startswith("numbers/") and name.endswith(".json")]
+    assert len(tables) >= 8
+    for name in tables:
+        numbers = json.loads(files[name])
+        rows = list(csv.reader(io.StringIO(files[name.replace(".json", ".csv")].decode(), newline="")))
+        assert rows[0] == numbers["columns"] and len(rows) == len(numbers["rows"]) + 1
+
+
+def test_the_readme_names_what_is_there_and_nothing_else(files: dict[str, bytes]) -> None:
+    readme = files["README.txt"].decode()
+    for fact in ("tiny model", "float32", "2026-03-01", "Vanilla, PCW, PINE", "3, as C A B"):
+        assert fact in readme
+    for name in {name.partition("/")[0] for name in files}:
+        assert name in readme
+    assert "certificate" not in readme and "orders.csv" not in readme and "Left out" not in readme
+
+
+def test_a_shuffle_comes_with_its_orders_and_its_certificate(run: FinishedRun, tmp_path: Path) -> None:
+    certificate = Files(tmp_path)
+    certificate.certificate.write_text('{"a": 1}')
+    certificate.page.write_text("<p>page</p>")
+    tried = replace(run, tried=(TriedOrder(run.order, "C A B", run.told),))
+    files = packed(tried, certificate=certificate)
+    assert (files["certificate.json"], files["certificate.html"]) == (b'{"a": 1}', b"<p>page</p>")
+    rows = list(csv.reader(io.StringIO(files["orders.csv"].decode(), newline="")))
+    assert rows[1] == ["C A B", "vanilla", run.told["vanilla"].text]
+    assert "repeat certificate.json" in files["README.txt"].decode()
+    assert "certificate.json" not in packed(run, certificate=certificate)  # it is of an earlier shuffle
+
+
+def test_what_is_too_much_is_left_out_and_said(files: dict[str, bytes], run: FinishedRun) -> None:
+    most = sum(map(len, files.values())) - len(files["README.txt"]) - 1
+    fewer = packed(run, most_bytes=most)
+    assert set(files) - set(fewer) == {"report.json"}
+    assert "Left out" in fewer["README.txt"].decode()
+
+
+def test_nobody_can_guess_where_it_lies(run: FinishedRun, tmp_path: Path) -> None:
+    disk = Disk(tmp_path, 1e9)
+    made = [
+        write_bundle(run, first_selection(run), accepted="", certificate=None, folder=disk.new_folder())
+        for _ in range(2)
+    ]
+    assert {file.name for file in made} == {NAME}
+    names = {file.parent.name for file in made}
+    assert len(names) == 2 and all(len(name) == 32 for name in names)
+    assert made[0].read_bytes() == made[1].read_bytes()

@@ -1,0 +1,176 @@
+"""Sessions: what is saved comes back, and nothing else is taken for one."""
+
+import base64
+import json
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app import build_app
+from pine_engine.errors import InputError
+from pine_engine.prompts.tasks import TASKS
+from tests.support.widgets import built
+from viz.page.form.documents import MAX_DOCUMENTS, Entry
+from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form
+from viz.page.form.method_boxes import OFFERED
+from viz.page.jobs.loading import EngineSource
+from viz.page.sharing.session import (
+    LARGEST_BYTES,
+    Session,
+    from_code,
+    from_file,
+    session_of,
+    to_code,
+    to_json,
+)
+from viz.page.sharing.share_panel import opened_sentence, own_draft
+
+FORM = Form(
+    "retrieval_qa", "Why?", "", ("vanilla", "pine"), 48, (Entry(1, "Sun", "It shines."), Entry(0, "", "x"))
+)
+SESSION = session_of(FORM, accepted="", ran=True, selection={"query": "suffix 3", "layer": None, "head": 2})
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
+
+
+@st.composite
+def forms(draw: st.DrawFn) -> Form:
+    letters = draw(st.permutations(range(draw(st.integers(1, MAX_DOCUMENTS)))))
+    entries = tuple(Entry(letter, draw(texts), draw(texts)) for letter in letters)
+    methods = tuple(draw(st.sets(st.sampled_from(sorted(OFFERED)))))
+    task = draw(st.sampled_from(sorted(TASKS)))
+    return Form(
+        task, draw(texts), draw(texts), methods, draw(st.integers(MIN_NEW_TOKENS, MAX_NEW_TOKENS)), entries
+    )
+
+
+@given(forms(), texts, st.booleans())
+def test_what_is_put_into_a_link_or_a_file_comes_out(form: Form, accepted: str, ran: bool) -> None:
+    session = session_of(form, accepted=accepted, ran=ran, selection={})
+    code = to_code(session)
+    assert from_code(code) == session == Session.model_validate_json(to_json(session))
+    assert set(code) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
+    assert (session.entries, session.accepted) == (form.entries, accepted)
+
+
+def test_a_file_is_read_again(tmp_path: Path) -> None:
+    file = tmp_path / "session.json"
+    file.write_text(to_json(SESSION), encoding="utf-8")
+    assert from_file(file) == SESSION
+    assert json.loads(file.read_text())["documents"][0] == {"letter": 1, "title": "Sun", "text": "It shines."}
+
+
+def test_the_model_of_a_session_is_named_and_nothing_else() -> None:
+    by_other = session_of(FORM, accepted="", ran=True, model="tiny in bfloat16")
+    assert opened_sentence("a link", from_code(to_code(by_other))) == (
+        "Opened from a link. Its answers were by tiny in bfloat16; yours are by the model named at the top."
+    )
+    assert opened_sentence("s.json", SESSION) == "Opened from s.json."
+
+
+def packed(content: Any) -> str:
+    read = content if isinstance(content, bytes) else json.dumps(content).encode()
+    return base64.urlsafe_b64encode(zlib.compress(read, 9)).decode().rstrip("=")
+
+
+def changed(**fields: Any) -> dict[str, Any]:
+    return json.loads(to_json(SESSION)) | fields
+
+
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [
+        ("", "the link is cut off"),
+        ("%%%", "the link is damaged; copy the whole of it"),
+        ("éé", "the link is damaged"),
+        ("abcd", "the link is damaged"),
+        (to_code(SESSION)[:-9], "the link is cut off; copy the whole of it"),
+        (packed(b"\xff\xfe"), "the link is no saved session"),
+        (packed(b"[" * 100_000), "the link is no saved session"),
+        (packed(b" " * (LARGEST_BYTES + 1)), f"the link holds more than {LARGEST_BYTES:,} bytes"),
+        (packed(b" " * 30_000_000), f"the link holds more than {LARGEST_BYTES:,} bytes"),
+        (packed(changed(task="poetry")), "unknown task 'poetry'; choose from: "),
+        (packed(changed(methods=["magic"])), "unknown method 'magic'; choose from: "),
+        (packed(changed(methods="pine")), "no saved session: methods: input should be a valid"),
+        (packed(changed(max_new_tokens=10_000)), "no saved session: max_new_tokens: input should be"),
+        (packed(changed(documents=[])), "no saved session: documents: tuple should have at least 1 item"),
+        (packed(changed(documents=[{"letter": 0}] * 21)), "session: documents: tuple should have at"),
+        (packed(changed(documents=[{"letter": 0}] * 2)), "the letters of 2 documents are not 0 to 1"),
+        (packed(changed(documents=[{"letter": -1}])), "no saved session: documents.0.letter: "),
+        (packed(changed(question=float("nan"))), "no saved session: "),
+        (packed(changed(password="x")), "no saved session: password: extra inputs are not permitted"),
+        (packed(changed(selection={"layer": [1]})), "no saved session: selection.layer"),
+        (packed(changed(version=2)), "no saved session: version: input should be 1"),
+    ],
+)  # fmt: skip
+def test_what_is_no_session_is_refused_with_a_sentence(code: str, sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError) as raised:
+        from_code(code)
+    assert sentence in str(raised.value)
+
+
+@given(st.text(max_size=300))
+def test_no_link_breaks_the_page(code: str) -> None:
+    with pytest.raises(InputError):
+        from_code(code)
+
+
+@given(st.binary(max_size=300))
+def test_no_file_breaks_the_page(content: bytes) -> None:
+    with pytest.raises(InputError):
+        from_code(packed(content))
+
+
+def test_a_draft_that_cannot_be_read_is_not_called_a_link() -> None:
+    assert own_draft(to_code(SESSION)) == SESSION
+    with pytest.raises(InputError, match="Your draft is of another version of this page"):
+        own_draft(packed(changed(version=2)))
+
+
+@pytest.fixture(scope="module")
+def restore() -> Callable[[str | None, str | None], str]:
+    """What the page is told that was opened with the code of a link, of a draft, or with none."""
+    page = built(lambda: build_app(EngineSource(lambda: None, "tiny")))
+    (event,) = (one for one in page.fns.values() if one.name == "restore")
+    return lambda linked, draft: str(event.fn(linked, draft, (), *[""] * 40).values())
+
+
+def test_a_link_comes_before_a_draft_and_a_draft_before_the_example(restore: Callable) -> None:
+    link, draft = (to_code(session_of(replace(FORM, question=one), accepted="")) for one in ("L?", "D?"))
+    assert "L?" in restore(link, draft)
+    assert "D?" not in restore(link, draft)
+    assert "D?" in restore("", draft)
+    for nothing in ("", None):
+        assert "page-notice" not in restore(nothing, nothing)
+
+
+@pytest.mark.parametrize(
+    "sent", ["AAAA", "é" * 9, "9" * 100_000, packed(b"[" * 100_000), packed({"task": 1})]
+)
+def test_whatever_is_sent_is_answered_with_a_sentence(restore: Callable, sent: str) -> None:
+    assert "The link " in restore(sent, "")
+    assert "Your draft is of another version of this page, and cannot be opened." in restore("", sent)
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+    file = tmp_path / "big.json"
+    file.write_bytes(b" " * (LARGEST_BYTES + 1))
+    with pytest.raises(
+        InputError, match=r"^the file big.json has more than 1,000,000 bytes; it is no saved session$"
+    ):
+        from_file(file)
+
+
+def test_what_no_file_can_hold_is_refused() -> None:
+    half = replace(FORM, question="\ud800")
+    with pytest.raises(InputError, match="cannot be saved: question: .* as a unicode string"):
+        session_of(half, accepted="", ran=False, selection={})
+    many = replace(FORM, question="x" * 200_001)
+    with pytest.raises(InputError, match="cannot be saved: question: string should have at most"):
+        session_of(many, accepted="", ran=False, selection={})

@@ -1,0 +1,314 @@
+"""The shuffle of the page: orders, controls, what it hands on, and the files it offers."""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+import numpy as np
+import pytest
+
+from pine_engine.engine.engine import Engine
+from pine_engine.invariance.certificate import read_certificate
+from pine_engine.invariance.orders import ALL_ORDERS_UP_TO, OrderRow, compare_orders
+from pine_engine.methods.table import METHODS
+from tests.support.tokenizers import letter_tokenizer
+from tests.support.viz_reading import HOSTILE, assert_harmless, read_html, table_cells
+from tests.support.widgets import built
+from viz.page.answers.answering import FinishedRun
+from viz.page.answers.workspace import build_workspace
+from viz.page.common.disk import Disk
+from viz.page.common.host_settings import DEFAULTS
+from viz.page.form import documents, orders
+from viz.page.form.documents import MAX_DOCUMENTS, entries_from
+from viz.page.form.examples import load_examples
+from viz.page.form.form import Form, form_layout
+from viz.page.form.orders import with_controls
+from viz.page.jobs.loading import EngineSource, Sources
+from viz.page.jobs.run_log import StopFlag
+from viz.page.sharing.sheets import Files, form_comparison, remove_files, sheet_of, write_files
+from viz.page.shuffle.shuffle_panel import build_shuffle, wire_shuffle
+from viz.page.shuffle.shuffling import Outcome, orders_for, shuffle, try_orders
+
+THREE = entries_from([("Varo", "red"), ("Senna", "green"), ("Orm", "white")])
+B_A_C = documents.move(THREE, 0, 1)
+
+
+def form(
+    entries: documents.Entries = B_A_C,
+    *,
+    methods: tuple[str, ...] = ("vanilla", "pine"),
+    question: str = "Which?",
+) -> Form:
+    return Form("retrieval_qa", question, "Answer.", methods, 3, entries)
+
+
+@pytest.fixture(scope="module")
+def engine(tiny_llama: Callable) -> Engine:
+    return Engine(tiny_llama(max_context=1024, head_dim=32), letter_tokenizer(), name="tiny")
+
+
+@pytest.fixture(scope="module")
+def views(engine: Engine) -> list:
+    return list(shuffle(engine, form(), count=6, seed=0, controls=True))
+
+
+@pytest.fixture(scope="module")
+def outcome(views: list) -> Outcome:
+    return [view.outcome for view in views if view.outcome][-1]
+
+
+def test_the_page_and_the_engine_agree_on_which_orders_are_tried() -> None:
+    assert orders.ALL_ORDERS_UP_TO == ALL_ORDERS_UP_TO
+    assert len(orders_for(3, 2, 0)) == math.factorial(3)
+    assert len(orders_for(8, 6, 0)) == 6 and orders_for(8, 6, 0)[0] == tuple(range(8))
+    assert orders_for(8, 6, 0) == orders_for(8, 6, 0) != orders_for(8, 6, 1)
+    assert orders.orders_sentence(3, 6, 0, 24) == "3 documents: all 6 orders will be tried."
+    assert orders.orders_sentence(8, 6, 4, 24).endswith("and 5 random ones, seed 4.")
+
+
+def test_controls_follow_what_was_chosen_and_promise_nothing() -> None:
+    assert with_controls(["pine"]) == ("pine", "vanilla", "nia", "mask_only", "reassignment_only")
+    assert with_controls(["mask_only", "vanilla"]) == ("mask_only", "vanilla", "nia", "reassignment_only")
+    assert not any(METHODS[name].promises_invariance for name in with_controls([]))
+
+
+def test_without_controls_only_what_was_chosen_runs(engine: Engine) -> None:
+    *_, last = shuffle(engine, form(THREE[:2], methods=("pine",)), count=2, seed=0, controls=False)
+    assert last.sentence.startswith("Done: 2 orders")
+    tables = [
+        view.table
+        for view in shuffle(engine, form(THREE[:2], methods=("pine",)), count=2, seed=0, controls=False)
+        if view.table
+    ]
+    assert len(read_html(tables[-1]).all("thead")[0].all("th")) == 2
+
+
+def test_table_and_picture_grow_by_an_order_and_letters_follow_their_documents(views: list) -> None:
+    tables = [read_html(view.table) for view in views if view.table]
+    assert [len(table.with_class("pine-order")) for table in tables] == list(range(7))
+    dots = [len(read_html(view.spread).all("circle")) for view in views if view.spread is not None]
+    answering = [
+        column for column in table_cells(tables[1].all("table")[0])[0] if "(empty" not in column.text
+    ]
+    assert dots == [len(answering) * orders for orders in range(7)]
+    first_order = tables[-1].with_class("pine-order")[0]
+    assert [badge.text for badge in first_order.with_class("pine-badge")] == ["B", "A", "C"]
+    cells = table_cells(tables[-1].all("table")[0])
+    assert all("max |Δ logit| 0.0, equal to the last bit" in row[1].text for row in cells[1:])
+    assert any("logit| 0.0" not in row[0].text for row in cells[1:])
+    heads = [head.text for head in tables[-1].all("thead")[0].all("th")]
+    assert [head.partition("≡")[0].partition("≠")[0] for head in heads] == [
+        "order", "Vanilla", "PINE", "NIA", "Mask only", "Re-assignment only"
+    ]  # fmt: skip
+    assert "The check can fail: the order changed logits of Vanilla, NIA" in tables[-1].text
+
+
+def test_every_printed_number_is_that_of_the_comparison(
+    engine: Engine, views: list, outcome: Outcome
+) -> None:
+    asked = form(methods=with_controls(("vanilla", "pine")))
+    rows = [
+        event
+        for event in compare_orders(
+            engine,
+            form_layout(asked, engine),
+            methods=asked.methods,
+            orders=orders_for(3, 0, 0),
+            max_new_tokens=3,
+            trace=True,
+        )
+        if isinstance(event, OrderRow)
+    ]
+    spread = next(view.spread for view in reversed(views) if view.spread)
+    numbers = json.loads(read_html(spread).with_class("pine-numbers")[0].text)["rows"]
+    expected = [
+        [METHODS[name].label, cell.reference_logprob, cell.max_abs_logit_diff]
+        for row in rows
+        for name, cell in row.cells.items()
+    ]
+    assert [number[1:] for number in numbers] == expected
+    assert [number[0] for number in numbers[:: len(asked.methods)]] == [
+        " ".join("BAC"[place] for place in row.order) for row in rows
+    ]
+    for result in outcome.certificate.results:
+        cells = [row.cells[result.method] for row in rows]
+        assert result.logprobs == [cell.reference_logprob for cell in cells]
+        assert result.max_abs_logit_diff == max(cell.max_abs_logit_diff for cell in cells)
+        assert result.first_token_ids == list(cells[0].answer.token_ids)
+
+
+def test_it_ends_as_a_run_with_the_other_orders_tried(outcome: Outcome) -> None:
+    run = outcome.finished
+    assert isinstance(run, FinishedRun)
+    assert run.order == (1, 0, 2) and run.titles == ("Senna", "Varo", "Orm")
+    assert set(run.result.traces) == set(with_controls(("vanilla", "pine")))
+    assert run.result.logits == {}
+    assert [tried.order for tried in run.tried] == [(1, 2, 0), (0, 1, 2), (0, 2, 1), (2, 1, 0), (2, 0, 1)]
+    assert run.tried[0].label == "B C A"
+    for tried in run.tried:
+        assert tried.told["pine"].text == run.told["pine"].text
+        assert np.array_equal(tried.told["pine"].logprobs, run.told["pine"].logprobs)
+        assert [segment.label for segment in tried.told["pine"].documents] == tried.label.split()
+    assert any(tried.told["vanilla"].logprobs != run.told["vanilla"].logprobs for tried in run.tried)
+
+
+def test_an_outcome_of_some_orders_is_one_of_these(views: list) -> None:
+    outcomes = [view.outcome for view in views if view.outcome]
+    assert [len(outcome.certificate.orders) for outcome in outcomes] == list(range(1, 7))
+    assert [len(outcome.finished.tried) for outcome in outcomes] == list(range(6))
+
+
+def test_orders_asked_for_are_tried_at_once(engine: Engine) -> None:
+    columns, rows, caption = try_orders(engine, form(), [(0, 1, 2), (2, 0, 1)])
+    assert [column.method for column in columns] == ["vanilla", "pine"]
+    assert [row.order for row in rows] == [(1, 0, 2), (2, 1, 0)]
+    assert rows[1].cells["pine"].bitwise_equal and not rows[1].cells["vanilla"].bitwise_equal
+    assert "tiny, float32 on cpu" in caption
+
+
+# The certificate
+
+
+def test_a_certificate_asks_what_the_form_asked(engine: Engine, outcome: Outcome) -> None:
+    certificate = outcome.certificate
+    lettered = certificate.comparison.tokenize(engine)
+    assert lettered.reorder(certificate.orders[0]) == form_layout(form(), engine)
+    assert certificate.orders[0] == [1, 0, 2] and len(certificate.orders) == 6
+    assert (certificate.seed, certificate.max_new_tokens, certificate.traced) == (None, 3, True)
+    assert certificate.comparison == form_comparison(form())
+
+
+def test_the_seed_is_certified_where_orders_were_drawn(engine: Engine) -> None:
+    five = entries_from([("", f"text {number}") for number in range(5)])
+    *_, view, _ = shuffle(engine, form(five, methods=("pine",)), count=2, seed=7, controls=False)
+    assert view.outcome is not None
+    assert view.outcome.certificate.seed == 7
+    assert [tuple(order) for order in view.outcome.certificate.orders] == orders_for(5, 2, 7)
+
+
+def test_both_files_hold_the_certificate(outcome: Outcome, tmp_path: Path) -> None:
+    disk = Disk(tmp_path, 1e6)
+    files = write_files(outcome.certificate, disk.new_folder())
+    assert read_certificate(files.certificate) == outcome.certificate
+    page = read_html(files.page.read_text(encoding="utf-8"))
+    text = page.text
+    for result in outcome.certificate.results:
+        assert result.logits_sha256 in text and METHODS[result.method].label in text
+    assert outcome.certificate.command in text
+    methods = sheet_of(outcome.certificate).methods
+    cells = [[cell.text for cell in row] for row in table_cells(page.all("table")[0])]
+    assert [row[0] for row in cells] == [f"{method.same} of 6" for method in methods]
+    again = write_files(outcome.certificate, disk.new_folder())
+    assert again.folder != files.folder and files.folder.is_relative_to(tmp_path)
+    remove_files(files)
+    assert not files.folder.exists() and again.certificate.exists()
+    remove_files(None)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_text_stays_text(text: str, engine: Engine, tmp_path: Path) -> None:
+    hostile = entries_from([(text, text), ("", f"plain {text}")])
+    asked = form(hostile, methods=("vanilla",), question=f"q {text}")
+    *_, view, _ = shuffle(engine, asked, count=2, seed=0, controls=False)
+    assert view.outcome is not None and view.table and view.spread
+    assert_harmless(view.table)
+    assert_harmless(view.spread)
+    files = write_files(view.outcome.certificate, tmp_path)
+    assert "<img" not in files.page.read_text() and "<script" not in files.page.read_text()
+    assert read_certificate(files.certificate).comparison.question == f"q {text}"
+
+
+# The page
+
+
+@pytest.fixture(scope="module")
+def event(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The page's shuffle: the function behind its button, and the widgets that it writes."""
+    source = EngineSource(lambda: engine, "tiny")
+    source.start()
+    disk = Disk(tmp_path_factory.mktemp("disk"), 1e6)
+
+    def build() -> Any:
+        with gr.Blocks() as blocks:
+            page, panel = build_workspace(load_examples()), build_shuffle(3, DEFAULTS.most_orders)
+            pressed = wire_shuffle(panel, page, Sources(source), gr.State(None), DEFAULTS, disk)
+        return blocks, pressed, page, panel.bar.run
+
+    blocks, pressed, page, button = built(build)
+    (found,) = [function for function in blocks.fns.values() if (button._id, "click") in function.targets]
+    assert page.finished in found.outputs and callable(pressed.then)
+    return found
+
+
+def press(event: Any, stop: StopFlag, kept: Files | None, controls: bool, entries=B_A_C) -> Any:
+    """Presses Shuffle with these documents."""
+    titles = [entry.title for entry in entries] + [""] * (MAX_DOCUMENTS - len(entries))
+    texts = [entry.text for entry in entries] + [""] * (MAX_DOCUMENTS - len(entries))
+    identities = tuple(entry.identity for entry in entries)
+    values = ("retrieval_qa", "Which?", "Answer.", ["pine"], 3, identities, *titles, *texts)
+    return event.fn(stop, None, kept, 6, 0, controls, *values)
+
+
+def last_values(views: list[dict[Any, Any]]) -> dict[str, Any]:
+    """What each widget shows at the end, by its id; states by the kind of their value."""
+    shown: dict[str, Any] = {}
+    for view in views:
+        for widget, value in view.items():
+            shown[getattr(widget, "elem_id", None) or type(value).__name__] = value
+    return shown
+
+
+def test_the_page_offers_certificate_and_pictures_after_a_shuffle(event: Any) -> None:
+    views = list(press(event, StopFlag(), None, True))
+    began, ended = last_values(views[:1]), last_values(views)
+    assert began["certificate-offer"]["visible"] is False and began["shuffle-spread"] == ""
+    assert ended["certificate-offer"]["visible"] is True
+    assert "Done: 6 orders" in ended["shuffle-status"]
+    assert set(views[-1]) <= set(event.outputs)
+    files = ended["Files"]
+    assert (ended["certificate"], ended["certificate-page"]) == (str(files.certificate), str(files.page))
+    assert len(read_certificate(files.certificate).methods) == 5
+    assert len(ended["FinishedRun"].tried) == 5
+    # The cards above show the run that the pictures are drawn from.
+    cards = read_html(ended["answers"]).with_class("pine-answer")
+    assert [card.attributes["data-state"] for card in cards] == ["finished"] * 5
+    for card, answer in zip(cards, ended["FinishedRun"].result.answers.values(), strict=True):
+        assert card.attributes["data-method"] == answer.method
+        assert answer.text.strip() in card.text
+    # The next shuffle removes what this one offered, before it begins.
+    again = press(event, StopFlag(), files, False)
+    next(again)
+    assert not files.folder.exists()
+    again.close()
+
+
+def test_what_was_tried_before_stop_is_handed_on(event: Any) -> None:
+    stop = StopFlag()
+    views = []
+    for view in press(event, stop, None, False):
+        views.append(view)
+        stop.requested = stop.requested or "Order 2 done" in str(last_values([view]).get("shuffle-status"))
+    ended = last_values(views)
+    assert "Stopped." in ended["shuffle-status"]
+    assert len(read_certificate(ended["Files"].certificate).orders) == 2
+    assert len(ended["FinishedRun"].tried) == 1
+    remove_files(ended["Files"])
+
+
+def test_a_shuffle_stopped_before_its_first_order_hands_on_nothing(event: Any) -> None:
+    stop = StopFlag()
+    views = press(event, stop, None, False)
+    shown = [next(views), next(views)]
+    stop.requested = True
+    ended = last_values([*shown, *views])
+    assert "Stopped." in ended["shuffle-status"] and "FinishedRun" not in ended and "Files" not in ended
+    assert ended["certificate-offer"]["visible"] is False
+
+
+def test_a_shuffle_that_fails_says_so_and_offers_nothing(event: Any) -> None:
+    ended = last_values(list(press(event, StopFlag(), None, True, entries_from([("", " "), ("", "x")]))))
+    assert "Document A is empty" in ended["shuffle-status"]
+    assert ended["certificate-offer"]["visible"] is False and "Files" not in ended

@@ -1,0 +1,347 @@
+"""Bad input at every door: a few hundred of what `python -m tests.fuzz` throws, and what it has found."""
+
+import asyncio
+import contextlib
+import itertools
+import json
+import logging
+import math
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+import pytest
+from starlette.exceptions import HTTPException
+from starlette.responses import PlainTextResponse
+from starlette.testclient import TestClient
+
+import app
+from pine_engine.errors import InputError
+from pine_engine.prompts import pdf
+from pine_engine.prompts.math_premises import split_problem, split_sentences
+from tests.fuzz import corpus
+from tests.fuzz.over_http import usual_value
+from tests.fuzz.served import tiny_engine
+from tests.support.widgets import built
+from viz.page.common.disk import Disk
+from viz.page.form.documents import Entry
+from viz.page.form.form import MOST_CHARACTERS, Form
+from viz.page.jobs.loading import EngineSource
+from viz.page.serving import front_door
+from viz.page.serving.front_door import MOST_BYTES, FrontDoor
+from viz.page.serving.mcp_messages import McpMessages
+from viz.page.serving.security_headers import SecurityHeaders
+from viz.page.sharing.session import LARGEST_BYTES, session_of, to_code
+from viz.page.sharing.share_panel import own_draft
+from viz.page.upstream.guarded import NOT_FROM_THE_PAGE, GuardedBlocks
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_nothing_that_is_thrown_at_the_doors_does_harm() -> None:
+    command = [sys.executable, "-m", "tests.fuzz", "--inputs", "200", "--seed", "1", "--json"]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)}
+    )
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert [failure for kind in report["kinds"] for failure in kind["failures"]] == []
+    assert (report["tracebacks"], report["touched_outside"], report["control_tokens"]) == ([], [], 0)
+    assert done.returncode == 0 and report["inputs"] == 200
+    assert all(kind["inputs"] and kind["refused"] for kind in report["kinds"])
+    assert report["answered"] > 30
+
+
+# what no page sends
+
+
+def answer_of(function: Any, widget: Any, value: Any, event_data: Any = None) -> Any:
+    """What a page with one widget and one function gives when it is called with that value."""
+
+    def page() -> GuardedBlocks:
+        with GuardedBlocks() as blocks:
+            shown = widget()
+            shown.change(function, shown, gr.HTML())
+        assert isinstance(blocks, GuardedBlocks)
+        blocks.disk = Disk(Path(blocks.GRADIO_CACHE), math.inf)
+        return blocks
+
+    blocks = built(page)
+    state = gr.state_holder.SessionState(blocks)
+    called = blocks.process_api(0, [value], state=state, event_data=event_data)
+    return asyncio.run(called)["data"][0]
+
+
+def echo(value: Any) -> str:
+    return f"got {value}"
+
+
+def test_what_a_page_sends_comes_through() -> None:
+    assert answer_of(echo, gr.Textbox, "a") == "got a"
+    assert answer_of(echo, lambda: gr.Slider(1, 9), 3) == "got 3"
+
+
+@pytest.mark.parametrize(
+    ("widget", "value", "sentence"),
+    [
+        (lambda: gr.Slider(1, 9), float("nan"), "Nan was given for a number; give a finite one"),
+        (gr.Number, float("inf"), "Inf was given for a number; give a finite one"),
+        (gr.Textbox, "a\ud800", "A text holds half of a surrogate pair, which is no character; remove it"),
+        (lambda: gr.Dropdown(["a"], label="Kind"), [], "Kind: several were chosen; choose one"),
+        (lambda: gr.Slider(1, 9), 10, "Value 10 is greater than maximum value 9."),
+        (lambda: gr.Slider(1, 9), "x", NOT_FROM_THE_PAGE),
+        (lambda: gr.CheckboxGroup(["a"]), None, NOT_FROM_THE_PAGE),
+        (
+            gr.UploadButton,
+            {"path": "https://example.com/x.txt", "meta": {"_type": "gradio.FileData"}},
+            "A file cannot be fetched from an address; upload it",
+        ),
+    ],
+)
+def test_what_no_page_sends_is_refused_without_a_traceback(
+    widget: Any, value: Any, sentence: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(gr.Error) as raised:
+        answer_of(echo, widget, value)
+    assert raised.value.message.startswith(sentence)
+    assert not raised.value.print_exception
+    assert not any(record.exc_info for record in caplog.records)
+
+
+def test_every_function_of_the_page_answers_who_calls_it_out_of_turn(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """With what the page has at first, and with nothing in any widget."""
+    engine = tiny_engine()
+    page = built(lambda: app.build_app(EngineSource(lambda: engine, "tiny")))
+    called = [
+        index for index, one in page.fns.items() if one.fn is not None and one.api_visibility == "private"
+    ]
+    assert len(called) > 40
+
+    async def call(index: int, *, empty: bool) -> None:
+        data = [None if empty else usual_value(widget) for widget in page.fns[index].inputs]
+        state = gr.state_holder.SessionState(page)
+        with contextlib.suppress(gr.Error):
+            await page.process_api(
+                index,
+                data,
+                state=state,
+                event_data=gr.EventData(None, None),
+                request=gr.Request(query_params={}),
+            )
+
+    for index, empty in itertools.product(called, (False, True)):
+        caplog.clear()
+        asyncio.run(call(index, empty=empty))
+        assert not [record.exc_info for record in caplog.records if record.exc_info], page.fns[index].name
+
+
+def test_a_value_that_is_refused_is_not_shown_as_html() -> None:
+    with pytest.raises(gr.Error) as raised:
+        answer_of(echo, lambda: gr.Dropdown(["a"]), "<img src=x>")
+    assert "&lt;img src=x&gt;" in raised.value.message and "<" not in raised.value.message
+
+
+def test_a_path_with_a_nul_among_the_data_of_an_event_is_refused() -> None:
+    data = gr.EventData(None, {"path": "a\0", "meta": {"_type": "gradio.FileData"}})
+    with pytest.raises(gr.Error, match="A path holds a NUL"):
+        answer_of(echo, gr.Textbox, "a", data)
+
+
+def test_a_mistake_of_ours_is_a_sentence_and_a_traceback_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    def mistaken(value: str) -> str:
+        raise KeyError(value)
+
+    with pytest.raises(gr.Error, match="Something went wrong inside the app .KeyError.") as raised:
+        answer_of(mistaken, gr.Textbox, "a")
+    assert not raised.value.print_exception
+    assert [bool(record.exc_info) for record in caplog.records] == [True]
+
+
+# requests
+
+
+def through_the_door(app: Any, body: bytes = b"", path: str = "/gradio_api/queue/join") -> list[Any]:
+    """What is sent for a request that brings the body in two parts."""
+    sent: list[Any] = []
+    parts = [{"type": "http.request", "body": half, "more_body": True} for half in (body[:9], body[9:])]
+
+    async def receive() -> Any:
+        return parts.pop(0) if parts else {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(FrontDoor(app)({"type": "http", "method": "POST", "path": path}, receive, send))
+    return sent
+
+
+async def reads_all(scope: Any, receive: Any, send: Any) -> None:
+    try:
+        while (await receive()).get("more_body"):
+            pass
+    except HTTPException as error:
+        await send((error.status_code, error.detail))
+    else:
+        await send("read")
+
+
+async def reads_all_aloud(scope: Any, receive: Any, send: Any) -> None:
+    while (await receive()).get("more_body"):
+        pass
+
+
+def test_a_request_is_read_up_to_a_limit() -> None:
+    assert through_the_door(reads_all, b"x" * MOST_BYTES) == ["read"]
+    assert through_the_door(reads_all, b"x" * (MOST_BYTES + 1)) == [
+        (413, "This request has more than 20,000,000 bytes; send less at once.")
+    ]
+    start, body = through_the_door(reads_all_aloud, b"x" * (MOST_BYTES + 1))
+    assert start["status"] == 413 and b"send less at once" in body["body"]
+    assert through_the_door(reads_all, b"x" * (MOST_BYTES + 1), "/gradio_api/upload") == ["read"]
+
+
+def test_a_request_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(front_door, "BODY_S", 0.05)
+    sent: list[Any] = []
+
+    async def never() -> Any:
+        await asyncio.sleep(60)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def reads(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+
+    asyncio.run(FrontDoor(reads)({"type": "http", "method": "POST", "path": "/x"}, never, send))
+    assert sent[0]["status"] == 408 and b"This request did not come within" in sent[1]["body"]
+
+
+def test_whoever_was_heard_may_wait_for_his_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(front_door, "BODY_S", 0.05)
+    parts = [{"type": "http.request", "body": b"", "more_body": False}]
+
+    async def receive() -> Any:
+        if not parts:
+            await asyncio.sleep(0.2)
+        return parts.pop() if parts else {"type": "http.disconnect"}
+
+    heard: list[str] = []
+
+    async def reads(scope: Any, receive: Any, send: Any) -> None:
+        heard.extend([(await receive())["type"], (await receive())["type"]])
+
+    async def send(message: Any) -> None:
+        raise AssertionError
+
+    asyncio.run(FrontDoor(reads)({"type": "http", "method": "GET", "path": "/x"}, receive, send))
+    assert heard == ["http.request", "http.disconnect"]
+
+
+CALL = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"arguments": {"documents": %s}}}'
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        (b"", "is no JSON"),
+        (b"\xff", "is no JSON"),
+        (b"{", "is no JSON"),
+        (CALL % (b"[" * 60 + b"]" * 60), "lists in lists, more than 50 deep"),
+        (CALL % (b'{"a": ' * 100_000 + b"1" + b"}" * 100_000), "lists in lists, more than 50 deep"),
+    ],
+)
+def test_what_no_assistant_sends_is_refused_before_it_is_taken_for_a_call(body: bytes, sentence: str) -> None:
+    def app(scope: Any, receive: Any, send: Any) -> Any:
+        raise AssertionError
+
+    client = TestClient(McpMessages(app))
+    answered = client.post("/gradio_api/mcp/", content=body)
+    assert answered.status_code == 400 and sentence in answered.json()["detail"]
+
+
+def test_a_call_of_an_assistant_goes_through_whole() -> None:
+    async def echo_body(scope: Any, receive: Any, send: Any) -> None:
+        await PlainTextResponse((await receive())["body"])(scope, receive, send)
+
+    body = CALL % json.dumps(["[" * 1000, {"a": [None]}]).encode()
+    client = TestClient(McpMessages(echo_body))
+    assert client.post("/gradio_api/mcp/", content=body).content == body
+    assert client.post("/gradio_api/queue/join", content=b"any").content == b"any"
+
+
+def test_every_answer_has_the_headers() -> None:
+    async def refuses(scope: Any, receive: Any, send: Any) -> None:
+        await PlainTextResponse("no", 403)(scope, receive, send)
+
+    answered = TestClient(SecurityHeaders(refuses, "'self' https://school.example")).get("/")
+    policy = answered.headers["content-security-policy"]
+    assert policy.endswith("; frame-ancestors 'self' https://school.example")
+    assert "default-src 'self'" in policy and "object-src 'none'" in policy and "https://cdn" not in policy
+    assert answered.headers["x-content-type-options"] == "nosniff"
+    assert answered.headers["referrer-policy"] == "same-origin"
+
+
+def test_a_request_that_names_nothing_of_the_page_gets_a_sentence(caplog: pytest.LogCaptureFixture) -> None:
+    async def fails(scope: Any, receive: Any, send: Any) -> None:
+        raise KeyError("<secret>")
+
+    with caplog.at_level(logging.INFO):
+        start, body = through_the_door(fails)
+    assert start["status"] == 400 and b"This request is none that the page makes" in body["body"]
+    assert caplog.messages == ["POST /gradio_api/queue/join could not be answered: KeyError"]
+
+
+# sizes and times
+
+
+def test_texts_that_take_too_long_to_count_are_refused() -> None:
+    half = "x" * (MOST_CHARACTERS // 2)
+    entries = (Entry(0, "", half), Entry(1, "", half))
+    Form("retrieval_qa", "", "", (), 8, (Entry(0, half, half),))
+    with pytest.raises(InputError, match="The texts have 500,001 characters in all, and 500,000 can be read"):
+        Form("retrieval_qa", "?", "", ("pine",), 8, entries).check()
+    with pytest.raises(InputError, match="There is no question"):
+        Form("retrieval_qa", "", "", ("pine",), 8, entries).check()
+
+
+def test_what_could_not_be_opened_again_is_not_saved() -> None:
+    form = Form("retrieval_qa", "?", "", ("pine",), 8, (Entry(0, "", "\x01" * 190_000),))
+    with pytest.raises(InputError, match=f"this cannot be saved: .* bytes, more than {LARGEST_BYTES:,}"):
+        to_code(session_of(form, accepted=""))
+
+
+@pytest.mark.parametrize("draft", [7, {"a": 1}, ["x"], True])
+def test_a_draft_that_is_no_text_is_not_opened(draft: object) -> None:
+    with pytest.raises(InputError, match="Your draft is of another version"):
+        own_draft(draft)
+
+
+def test_a_long_problem_is_split_in_seconds() -> None:
+    text = "Mr. " * 15_000
+    began = time.thread_time()
+    assert split_problem(text).reassemble() == text
+    assert time.thread_time() - began < 5
+    assert split_sentences("He met Prof. Ek. Then xprof. Ek left.") == (
+        "He met Prof. Ek. ",
+        "Then xprof. ",
+        "Ek left.",
+    )
+
+
+def test_a_small_pdf_whose_pages_take_minutes_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pdf, "MAX_SECONDS", 0.2)
+    file = tmp_path / "bomb.pdf"
+    file.write_bytes(corpus.PDF)
+    assert pdf.read_pdf(file) == "hello"
+    file.write_bytes(corpus.PDF_OF_BOMBS)
+    assert len(corpus.PDF_OF_BOMBS) < 4_000
+    with pytest.raises(InputError, match="takes more than 0 s to read; give its text as .txt"):
+        pdf.read_pdf(file)

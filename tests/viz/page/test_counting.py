@@ -1,0 +1,123 @@
+"""What is said before a job begins: how many tokens there are, and about how long it takes."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import gradio as gr
+import pytest
+
+from app import all_sources
+from pine_engine.engine.engine import Engine
+from tests.support.tokenizers import letter_tokenizer
+from tests.support.widgets import built
+from viz.page.build import build_page
+from viz.page.common.host_settings import DEFAULTS, HostSettings
+from viz.page.counting import planned_jobs, total_html
+from viz.page.files.data_sets import read_built_in
+from viz.page.form.documents import MAX_DOCUMENTS, entries_from
+from viz.page.form.form import Form, TokenCount, form_layout
+from viz.page.jobs.cost import Work
+from viz.page.jobs.loading import EngineSource, Sources
+from viz.page.measure.measuring import Asked, planned_work
+from viz.page.shuffle.planning import plan_answers, plan_measurement, plan_shuffle, plan_standing
+
+TEXTS = ["red cat", "green", "white hats", "x", "y"]
+
+
+@pytest.fixture(scope="module")
+def engine(tiny_llama: Callable) -> Engine:
+    return Engine(tiny_llama(max_context=2048), letter_tokenizer(), name="tiny")
+
+
+def form(count: int = 3, methods: tuple[str, ...] = ("vanilla", "nia", "pine")) -> Form:
+    entries = entries_from([("", text) for text in TEXTS[:count]])
+    return Form("retrieval_qa", "Which is green?", "Answer.", methods, 5, entries)
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+@pytest.mark.parametrize("controls", [False, True])
+def test_the_estimate_is_of_the_work_that_is_planned(count: int, controls: bool, engine: Engine) -> None:
+    asked = form(count)
+    tokens = form_layout(asked, engine).num_tokens
+    run, shuffled, moved = planned_jobs(asked, tokens, orders=6, controls=controls, settings=DEFAULTS)
+    assert run == plan_answers(engine, asked)
+    assert shuffled == plan_shuffle(engine, asked, count=6, seed=0, controls=controls)
+    with_answer = plan_standing(engine, asked, answer="g")  # the one token of the answer is read as well
+    assert (moved.prompts, moved.orders) == (with_answer.prompts, with_answer.orders)
+    assert moved.prompt_tokens == with_answer.prompt_tokens - moved.prompts
+
+
+def test_a_measurement_is_estimated_from_its_first_rows(engine: Engine) -> None:
+    rows = read_built_in("retrieval_qa")
+    assert len(rows.examples) == 6
+    asked = Asked(rows, 6, ("vanilla", "pine"), ("gold-all",), True, False, 5)
+    exact = plan_measurement(engine, asked.examples, asked.settings())
+    about = planned_work(engine, asked)
+    assert exact.prompts == about.prompts == 6 * (4 + 1)  # PINE needs one order of each
+    assert about.new_tokens == exact.new_tokens
+    assert about.prompt_tokens == pytest.approx(exact.prompt_tokens, rel=0.1)
+
+
+def test_a_prompt_that_the_host_does_not_read_is_said_at_once() -> None:
+    count = TokenCount((10, 20), 60, 1000)
+    assert "60 prompt tokens" in total_html(count, 5)
+    said = total_html(count, 5, HostSettings(most_prompt_tokens=50))
+    assert "The prompt has 60 tokens, and this page reads 50 at most" in said and 'role="alert"' in said
+
+
+# the page
+
+
+@pytest.fixture(scope="module")
+def sources(engine: Engine) -> Sources:
+    source = EngineSource(lambda: engine, "tiny")
+    source.start()
+    return all_sources(source, None, DEFAULTS)
+
+
+@pytest.fixture(scope="module")
+def page(sources: Sources) -> gr.Blocks:
+    return built(lambda: build_page(sources, DEFAULTS))
+
+
+def counted(page: gr.Blocks, asked: Form) -> dict[str, str]:
+    """What the page shows of a form that was typed, by the ids of the widgets."""
+    event = next(event for event in page.fns.values() if event.name == "count")
+    pad = [""] * (MAX_DOCUMENTS - len(asked.entries))
+    titles, texts = [[*(getattr(one, name) for one in asked.entries), *pad] for name in ("title", "text")]
+    values: list[Any] = [asked.task, asked.question, asked.instruction, asked.methods, asked.max_new_tokens]
+    shown = event.fn(None, 6, False, *values, asked.order, *titles, *texts)
+    return {widget.elem_id: html for widget, html in shown.items() if widget.elem_id}
+
+
+def test_the_work_is_said_before_the_first_run_and_the_time_afterwards(
+    page: gr.Blocks, sources: Sources
+) -> None:
+    ids = ["run-status-estimate", "shuffle-status-estimate", "standing-status-estimate"]
+    before = counted(page, form())
+    assert [re.sub(r"[\d,]+ tokens", "n tokens", re.sub("<[^>]+>", "", before[name])) for name in ids] == [
+        "3 prompts to read, n tokens in all; up to 15 to write.",
+        "18 prompts to read, n tokens in all; up to 90 to write.",
+        "9 prompts to read, n tokens in all.",
+    ]
+    with sources.runs.watched(sources.runs.new("compare", ("pine",))) as run:
+        run.model, run.done = "tiny", Work(1, 10, 1, 1, read_s=1.0, write_s=1.0)
+    after = counted(page, form())
+    for name, most in zip(ids, ("at most ", "at most ", ""), strict=True):
+        assert re.search(rf">Takes {most}about [\d,]+ (s|min)\.<", after[name])
+    assert sources.runs.speed("another").seconds(Work(prompt_tokens=1)) is None
+
+
+def test_what_was_broken_off_is_no_measure() -> None:
+    sources = all_sources(EngineSource(lambda: None, "none"), None, DEFAULTS)
+    with sources.runs.watched(sources.runs.new("compare", ("pine",))) as run:
+        run.model, run.done = "tiny", Work(1, 10, 1, 1, read_s=1.0, write_s=1.0)
+        run.stop.requested = True
+        run.over()
+    assert sources.runs.speed("tiny").seconds(Work(prompt_tokens=1)) is None
+
+
+def test_one_listener_counts_for_all(page: gr.Blocks) -> None:
+    """Each listener of a field makes typing into it slower."""
+    assert sum(event.name == "count" for event in page.fns.values()) == 1 + 3  # and after each kind of run

@@ -1,0 +1,459 @@
+"""The page without a browser: its callbacks are ordinary functions."""
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Generator
+from dataclasses import replace
+from pathlib import Path
+
+import gradio as gr
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from pine_engine.engine.engine import Engine
+from pine_engine.engine.events import TokenDecoded
+from pine_engine.errors import InputError, ModelError, PineError
+from pine_engine.methods.table import METHODS
+from tests.support.running import one_run
+from tests.support.tokenizers import letter_tokenizer
+from tests.support.viz_reading import HOSTILE, assert_harmless
+from tests.support.widgets import built
+from viz.cards.answers import answer_grid
+from viz.page.answers.answering import FinishedRun, RunView, answer
+from viz.page.answers.cards import stopped_cards, waiting_cards
+from viz.page.answers.workspace import instruction_for
+from viz.page.common.failures import explain, notice
+from viz.page.counting import total_html
+from viz.page.form import documents
+from viz.page.form.documents import MAX_DOCUMENTS, Entry, build_editor, entries_from, paste, split_pasted
+from viz.page.form.examples import load_examples
+from viz.page.form.form import Form, count_tokens, form_layout, read_form
+from viz.page.jobs.loading import EngineSource
+from viz.page.jobs.run_log import StopFlag
+from viz.page.jobs.running import run_with_engine
+
+THREE = entries_from([("Varo", "red"), ("Senna", "green"), ("Orm", "white")])
+
+
+def form(
+    entries: documents.Entries = THREE,
+    *,
+    task: str = "retrieval_qa",
+    question: str = "Which is green?",
+    methods: tuple[str, ...] = tuple(METHODS),
+    max_new_tokens: int = 3,
+) -> Form:
+    return Form(task, question, "Answer.", methods, max_new_tokens, entries)
+
+
+@pytest.fixture(scope="module")
+def engine(tiny_llama: Callable) -> Engine:
+    return Engine(tiny_llama(max_context=1024), letter_tokenizer(), name="tiny")
+
+
+@pytest.fixture(scope="module")
+def finished(engine: Engine) -> FinishedRun:
+    *_, last = answer(engine, form(documents.move(THREE, 0, 1)))
+    assert last.finished is not None
+    return last.finished
+
+
+# The documents editor
+
+
+def test_a_letter_travels_with_its_document() -> None:
+    moved = documents.move(THREE, 0, 1)
+    assert moved == (Entry(1, "Senna", "green"), Entry(0, "Varo", "red"), Entry(2, "Orm", "white"))
+
+
+@pytest.mark.parametrize(("slot", "step"), [(0, -1), (2, 1), (7, -1)])
+def test_a_document_at_the_edge_stays(slot: int, step: int) -> None:
+    assert documents.move(THREE, slot, step) == THREE
+
+
+def test_letters_close_the_gap_of_a_removed_document() -> None:
+    reordered = (THREE[2], THREE[0], THREE[1])
+    assert documents.remove(reordered, 1) == (Entry(1, "Orm", "white"), Entry(0, "Senna", "green"))
+
+
+@given(st.permutations(range(6)), st.integers(0, 5))
+def test_what_was_removed_comes_back_to_its_place_with_its_letter(letters: list[int], slot: int) -> None:
+    entries = tuple(Entry(letter, "", f"text {letter}") for letter in letters)
+    gone = documents.Removed(entries, slot)
+    assert documents.restore(documents.remove(entries, slot), gone) == entries
+    cleared = documents.Removed(entries, None)
+    assert documents.restore((Entry(0), Entry(1)), cleared) == entries
+    assert documents.restore((Entry(1), Entry(0, "", "new")), cleared) == (*entries, Entry(6, "", "new"))
+
+
+@given(st.permutations(range(6)), st.integers(0, 5), st.integers(0, 4), st.sampled_from([-1, 1]))
+def test_what_was_written_since_stays_when_something_comes_back(
+    letters: list[int], slot: int, moved: int, step: int
+) -> None:
+    entries = tuple(Entry(letter, "", f"text {letter}") for letter in letters)
+    since = documents.move(documents.add(documents.remove(entries, slot)), moved, step)
+    after = documents.restore(since, documents.Removed(entries, slot))
+    assert sorted(entry.identity for entry in after) == list(range(7))
+    assert after[slot].text == entries[slot].text
+    assert [entry.text for entry in (*after[:slot], *after[slot + 1 :])] == [entry.text for entry in since]
+
+
+def test_nothing_comes_back_where_there_is_no_room() -> None:
+    entries = entries_from([("", f"text {number}") for number in range(MAX_DOCUMENTS)])
+    full = documents.add(documents.remove(entries, 3))
+    assert documents.restore(full, documents.Removed(entries, 3)) == full
+
+
+def test_a_full_editor_takes_no_more() -> None:
+    full = entries_from([("", f"text {n}") for n in range(MAX_DOCUMENTS)])
+    assert documents.add(full) == full
+    assert documents.add(full[:-1])[-1] == Entry(MAX_DOCUMENTS - 1)
+
+
+_OPERATIONS = st.one_of(
+    st.just(documents.add),
+    st.builds(
+        lambda slot: lambda entries: documents.remove(entries, slot), st.integers(0, MAX_DOCUMENTS - 1)
+    ),
+    st.builds(
+        lambda slot, step: lambda entries: documents.move(entries, slot, step),
+        st.integers(0, MAX_DOCUMENTS - 1),
+        st.sampled_from([-1, 1]),
+    ),
+)
+
+
+@given(st.lists(_OPERATIONS, max_size=30))
+def test_every_edit_keeps_letters_distinct_and_titles_with_their_texts(operations: list[Callable]) -> None:
+    entries = entries_from([(f"title {n}", f"text {n}") for n in range(5)])
+    for operation in operations:
+        before, entries = entries, operation(entries)
+        assert sorted(entry.identity for entry in entries) == list(range(len(entries)))
+        assert all(entry.title[5:] == entry.text[4:] for entry in entries)
+        assert len({entry.text for entry in before} - {entry.text for entry in entries}) <= 1
+
+
+@pytest.mark.parametrize(
+    ("pasted", "expected"),
+    [
+        ("one\n\ntwo\nlines\n \n\nthree", [("", "one"), ("", "two\nlines"), ("", "three")]),
+        ("first\n\nstill first\n---\nsecond", [("", "first\n\nstill first"), ("", "second")]),
+        ("# Tides\r\nThe Moon\r\n\r\nwind", [("Tides", "The Moon"), ("", "wind")]),
+        ("# only a heading", [("", "# only a heading")]),
+        ("---\n \n---", []),
+    ],
+)
+def test_pasted_text_is_split_at_rules_or_blank_lines(pasted: str, expected: list[tuple[str, str]]) -> None:
+    assert split_pasted(pasted) == expected
+
+
+def test_pasted_documents_take_the_place_of_empty_cards() -> None:
+    entries, sentence = paste((Entry(0), Entry(1, "", "kept"), Entry(2)), "new\n\nnewer")
+    assert entries == (Entry(0, "", "kept"), Entry(1, "", "new"), Entry(2, "", "newer"))
+    assert sentence == "Added 2 documents."
+
+
+def test_what_does_not_fit_is_said() -> None:
+    full = entries_from([("", f"text {n}") for n in range(MAX_DOCUMENTS - 1)])
+    entries, sentence = paste(full, "a\n\nb\n\nc")
+    assert len(entries) == MAX_DOCUMENTS and entries[-1].text == "a"
+    assert sentence == f"Added 1 document. 2 did not fit: the page holds {MAX_DOCUMENTS}."
+    assert paste(THREE, " \n") == (THREE, "There is nothing to add; paste some text first.")
+
+
+def test_a_text_of_megabytes_is_not_taken_apart() -> None:
+    entries, sentence = paste(THREE, "a\n\n" * 200_000)
+    assert entries == THREE
+    assert sentence == (
+        "The text has 600,000 characters, and 500,000 can be taken apart here; paste a part of it."
+    )
+
+
+def test_only_cards_that_change_are_written() -> None:
+    def build() -> documents.Editor:
+        with gr.Blocks():
+            return build_editor(THREE)
+
+    editor = built(build)
+    updates = documents.write(editor, THREE, documents.move(THREE, 1, 1))
+    assert updates[editor.identities] == (0, 2, 1)
+    assert (updates[editor.cards[1].text], updates[editor.cards[2].text]) == ("white", "green")
+    untouched = editor.cards[0]
+    assert not {untouched.group, untouched.header, untouched.title, untouched.text} & updates.keys()
+    removed = documents.write(editor, THREE, documents.remove(THREE, 2))
+    assert removed[editor.cards[2].group]["visible"] is False
+    assert removed[editor.cards[2].text] == ""
+
+
+def test_the_values_of_the_widgets_make_the_form() -> None:
+    titles = ["Senna", "Varo", *[""] * (MAX_DOCUMENTS - 2)]
+    texts = ["green", None, *["left over"] * (MAX_DOCUMENTS - 2)]
+    read = read_form("retrieval_qa", "q", None, ["pine", "sp", "vanilla"], 8.0, (1, 0), *titles, *texts)
+    assert read == Form(
+        "retrieval_qa",
+        "q",
+        "",
+        ("vanilla", "sp", "pine"),
+        8,
+        (Entry(1, "Senna", "green"), Entry(0, "Varo", "")),
+    )
+
+
+# The form and its tokens
+
+
+@pytest.mark.parametrize(
+    ("broken", "sentence"),
+    [
+        (form(()), "There are no documents; add at least one."),
+        (form((Entry(1, "", "x"), Entry(0, "t", " "))), "Document A is empty; write some text or remove it."),
+        (form(question=" "), "There is no question; write one."),
+        (form(methods=()), "No method is chosen; tick at least one."),
+    ],
+)
+def test_what_is_missing_is_said(broken: Form, sentence: str, engine: Engine) -> None:
+    with pytest.raises(InputError) as caught:
+        form_layout(broken, engine)
+    assert str(caught.value) == sentence
+
+
+def test_the_letter_in_the_prompt_is_the_letter_on_the_card(engine: Engine) -> None:
+    asked = form(documents.move(THREE, 0, 1), task="judge_pair")
+    texts = ["".join(engine.decode_tokens(ids)) for ids in form_layout(asked, engine).documents]
+    assert [("Assistant B" in text, "green" in text) for text in texts] == [
+        (True, True),
+        (False, False),
+        (False, False),
+    ]
+    assert "Assistant A" in texts[1] and "red" in texts[1]
+
+
+def test_tokens_are_counted_while_the_form_is_unfinished(engine: Engine) -> None:
+    whole = count_tokens(form(), engine)
+    layout = form_layout(form(), engine)
+    assert whole.documents == tuple(layout.lengths.tolist()) and whole.total == layout.num_tokens
+    partly = count_tokens(form((THREE[0], Entry(1), THREE[2])), engine)
+    assert partly.documents == (whole.documents[0], None, whole.documents[2])
+    assert partly.total == whole.total - whole.documents[1]
+    nothing = count_tokens(form((Entry(0),)), engine)
+    assert nothing.documents == (None,)
+    assert nothing.total == layout.prefix_length + layout.suffix_length
+
+
+def test_a_prompt_beyond_the_context_is_flagged(engine: Engine) -> None:
+    counted = count_tokens(form(), engine)
+    room = counted.max_context - counted.total
+    assert "too long" not in total_html(counted, room)
+    assert "too long" in total_html(counted, room + 1)
+
+
+def test_the_instruction_follows_the_task_unless_it_was_written() -> None:
+    usual = instruction_for("math_reasoning", "")
+    assert usual.startswith("Solve this math problem")
+    assert instruction_for("retrieval_qa", usual).startswith("Write a high-quality")
+    assert instruction_for("retrieval_qa", "Mine.") == "Mine."
+
+
+# Examples
+
+
+def test_the_examples_cover_the_tasks() -> None:
+    examples = load_examples()
+    assert len(examples) >= 6
+    assert {"retrieval_qa", "judge_pair", "math_reasoning", "molecule_generation"} <= {
+        example.task for example in examples
+    }
+    assert len({example.name for example in examples}) == len(examples)
+    ten = next(example for example in examples if len(example.documents) == 10)
+    lengths = [len(document.text.split()) for document in ten.documents]
+    assert all(55 <= length <= 85 for length in lengths), lengths
+
+
+@pytest.mark.parametrize("example", load_examples(), ids=lambda example: example.name)
+def test_every_example_can_be_run(example, engine: Engine) -> None:
+    entries = entries_from([(document.title, document.text) for document in example.documents])
+    asked = Form(example.task, example.question, example.instruction, ("pine",), 8, entries)
+    assert form_layout(asked, engine).num_documents == len(example.documents)
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"task": "riddle"}, "unknown task 'riddle'"),
+        ({"documents": [{"text": "alone"}]}, "at least 2 items"),
+        ({"notes": "typo"}, "Extra inputs are not permitted"),
+    ],
+)
+def test_a_malformed_example_is_refused(change: dict, complaint: str, tmp_path: Path) -> None:
+    example = {
+        "name": "n",
+        "task": "retrieval_qa",
+        "question": "q",
+        "documents": [{"text": "a"}, {"text": "b"}],
+    }
+    file = tmp_path / "examples.json"
+    file.write_text(json.dumps([example]))
+    assert load_examples(file)[0].name == "n"
+    file.write_text(json.dumps([example | change]))
+    with pytest.raises((ValidationError, InputError)) as caught:
+        load_examples(file)
+    assert complaint in str(caught.value)
+
+
+# Failures
+
+
+def test_a_mistake_of_ours_becomes_a_sentence_and_a_logged_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.ERROR):
+        sentence = explain(ZeroDivisionError("1/0"))
+    assert "ZeroDivisionError" in sentence and "what you typed is kept" in sentence
+    assert "Traceback" not in sentence and caplog.records[0].exc_info is not None
+    assert explain(PineError("there is no question")) == "There is no question"
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_text_stays_text(text: str, engine: Engine) -> None:
+    assert_harmless(notice(text, kind="error"))
+    hostile = entries_from([(text, text), ("", f"plain {text}")])
+    *_, last = answer(engine, form(hostile, question=f"q {text}", max_new_tokens=2))
+    assert last.finished is not None
+    assert_harmless(answer_grid(last.cards))
+
+
+# The engine behind the page
+
+
+class _Gate:
+    """A loader that waits until it is let through."""
+
+    def __init__(self, outcome: object) -> None:
+        self.open = threading.Event()
+        self.outcome = outcome
+
+    def __call__(self) -> Engine:
+        self.open.wait(10)
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return self.outcome
+
+
+def test_a_run_waits_for_the_model_and_says_so(engine: Engine) -> None:
+    gate = _Gate(engine)
+    source = EngineSource(gate, "tiny")
+    source.start()
+    assert source.status.stage == "loading" and "Loading tiny" in source.status.sentence
+
+    def work(engine: Engine) -> Generator[str, None, None]:
+        yield f"ran on {engine.model_name}"
+
+    views = run_with_engine(source, work, **one_run(), say=str, fail=str, stopped=str)
+    assert next(views).startswith("Loading tiny")
+    gate.open.set()
+    assert [view for view in views if not view.startswith("Loading")] == ["ran on tiny"]
+    assert source.status.stage == "ready" and "tiny · float32 · cpu" in source.status.sentence
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (ModelError("model x cannot be found"), "Model x cannot be found"),
+        (RuntimeError("secret"), "The model tiny could not be loaded (RuntimeError)."),
+    ],
+)
+def test_a_model_that_cannot_be_loaded_is_a_sentence(error: Exception, sentence: str) -> None:
+    gate = _Gate(error)
+    gate.open.set()
+    source = EngineSource(gate, "tiny")
+    source.start()
+    [said] = run_with_engine(
+        source,
+        lambda _: pytest.fail("there is no engine to work with"),
+        **one_run(),
+        say=str,
+        fail=lambda text: f"failed: {text}",
+        stopped=str,
+    )
+    assert said.startswith(f"failed: {sentence}") and "secret" not in said
+    assert source.status.stage == "failed"
+
+
+class _EndlessEngine:
+    """Stands in for an engine whose answer never ends; says when its generator was closed."""
+
+    def __init__(self, real: Engine) -> None:
+        self.real, self.closed = real, False
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.real, name)
+
+    def generate(self, *args: object, **options: object) -> Generator:
+        try:
+            step = 0
+            while True:
+                yield TokenDecoded("pine", step, 0, "a" * step)
+                step += 1
+        finally:
+            self.closed = True
+
+
+@pytest.mark.parametrize("how", ["stop", "close"])
+def test_ending_a_run_closes_the_engine(how: str, engine: Engine) -> None:
+    endless = _EndlessEngine(engine)
+    source = EngineSource(lambda: endless, "tiny")
+    source.start()
+    asked, stop = form(methods=("pine",)), StopFlag(requested=True)  # of an earlier run, so without effect
+    views: Generator[RunView | str, None, None] = run_with_engine(
+        source,
+        lambda engine: answer(engine, asked),
+        **one_run(stop),
+        say=str,
+        fail=str,
+        stopped=str,
+    )
+    first = next(views)
+    assert isinstance(first, RunView) and first.cards[0].text and not endless.closed
+    if how == "stop":
+        stop.requested = True
+        assert list(views) == ["Stopped."]
+    views.close()
+    assert endless.closed
+
+
+def test_stop_ends_the_wait_for_the_model(engine: Engine) -> None:
+    gate = _Gate(engine)
+    source = EngineSource(gate, "tiny")
+    source.start()
+    stop = StopFlag()
+    views = run_with_engine(
+        source,
+        lambda _: pytest.fail("the work began"),
+        **one_run(stop),
+        say=str,
+        fail=str,
+        stopped=str,
+    )
+    assert next(views).startswith("Loading")
+    stop.requested = True
+    assert list(views) == ["Stopped."]
+    gate.open.set()
+
+
+def test_stop_keeps_what_was_written() -> None:
+    waiting = waiting_cards(["vanilla", "pine"])
+    cards = (replace(waiting[0], state="finished", text="a"), replace(waiting[1], state="writing", text="b"))
+    assert [(card.state, card.text) for card in stopped_cards(cards)] == [("finished", "a"), ("stopped", "b")]
+
+
+def test_a_run_ends_with_every_card_finished(engine: Engine, finished: FinishedRun) -> None:
+    *_, last = answer(engine, form(documents.move(THREE, 0, 1)))
+    assert [card.method for card in last.cards] == list(METHODS)
+    for card in last.cards:
+        assert card.state == "finished"
+        assert card.text == finished.result.answers[card.method].text
+        assert card.num_tokens == len(finished.result.answers[card.method].token_ids)
+    assert finished.order == (1, 0, 2) and finished.titles == ("Senna", "Varo", "Orm")
