@@ -24,6 +24,7 @@ from pine_engine.models.embedded import EMBEDDED_NAME, Progress
 from pine_engine.prompts.tasks import TASKS
 from viz.page.build import build_page
 from viz.page.common.addresses import networks_of
+from viz.page.common.bounds import MOST_MB
 from viz.page.common.host_settings import (
     DEFAULTS,
     HostSettings,
@@ -35,13 +36,13 @@ from viz.page.common.host_settings import (
 )
 from viz.page.common.own_folder import own_folder, write_all_into
 from viz.page.common.theme import STYLESHEETS, page_head, page_theme
-from viz.page.files.file_button import MOST_MB
 from viz.page.jobs import zerogpu
-from viz.page.jobs.loading import EngineSource, Sources
+from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.model_pool import Choice, Library, shown
 from viz.page.jobs.presence import PresenceMiddleware
 from viz.page.jobs.queue import Line
 from viz.page.jobs.run_log import Runs
+from viz.page.jobs.sources import Sources
 from viz.page.serving.connections import limit_connections
 from viz.page.serving.front_door import FrontDoor
 from viz.page.serving.health import add_health

@@ -13,6 +13,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from pine_engine.attention.blocks import BlockLayout
 from pine_engine.methods.plan import starts_from_ranking
 from pine_engine.methods.table import ImportanceKind
+from pine_engine.network.registration import Scoring
 from pine_engine.network.rope import from_pairs
 
 QUERY_CHUNK = 256
@@ -22,14 +23,6 @@ SCORE_BLOCK = 400_000
 """Scores per block of the importance computation; a block of float32 then stays in a core's cache."""
 
 NEGATIVE_INFINITY = float("-inf")
-
-
-@dataclass(frozen=True)
-class Scoring:
-    """How a layer scores: <query, key> times scale; with softcap c then c tanh(score / c) (Gemma 2)."""
-
-    scale: float
-    softcap: float | None = None
 
 
 def copied(rows: Tensor) -> Tensor:

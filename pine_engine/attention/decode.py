@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from pine_engine.attention.arithmetic import (
-    Scoring,
     apply_weights,
     causal_tail,
     document_queries,
@@ -17,6 +16,7 @@ from pine_engine.attention.arithmetic import (
 )
 from pine_engine.attention.recording import record_suffix
 from pine_engine.attention.state import Row
+from pine_engine.network.registration import Scoring
 from pine_engine.network.rope import from_pairs
 
 SUFFIX_SCORES = 4_000_000

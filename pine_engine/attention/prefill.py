@@ -6,18 +6,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from pine_engine.attention.arithmetic import (
-    Scoring,
-    causal_tail,
-    copied,
-    lay_out,
-    positions_of,
-    rank_for_documents,
-)
+from pine_engine.attention.arithmetic import causal_tail, copied, lay_out, positions_of, rank_for_documents
 from pine_engine.attention.decode import attend_continuation
 from pine_engine.attention.kv_cache import DocumentBlocks, LayerCache, new_layer
 from pine_engine.attention.recording import record_asked
 from pine_engine.attention.state import Row
+from pine_engine.network.registration import Scoring
 from pine_engine.network.rope import as_pairs, from_pairs
 from pine_engine.prompts.layout import TokenLayout
 

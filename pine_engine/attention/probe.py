@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from pine_engine.attention.arithmetic import Scoring
 from pine_engine.attention.kv_cache import KVCache
 from pine_engine.attention.prefill import PrefillPass
 from pine_engine.attention.state import Row, input_device, new_state
@@ -15,7 +14,7 @@ from pine_engine.errors import ModelError, one_line
 from pine_engine.methods.plan import build_plan
 from pine_engine.methods.table import METHODS
 from pine_engine.models.support import ADVICE, lengths_of_change, refusal, sliding_window
-from pine_engine.network.registration import Pass, run_pass
+from pine_engine.network.registration import Pass, Scoring, run_pass
 from pine_engine.network.rope import LayerRopes, Rope, from_pairs, possible_ropes
 from pine_engine.network.rowwise import Callers, replace_callers
 from pine_engine.network.wiring import Wiring, hold_frequencies, over_the_same_weights, wire

@@ -2,9 +2,10 @@
 
 from torch import Tensor
 
-from pine_engine.attention.arithmetic import Scoring, attention_weights, tail_mask
+from pine_engine.attention.arithmetic import attention_weights, tail_mask
 from pine_engine.attention.state import PromptState
 from pine_engine.attention.trace import TraceRecorder
+from pine_engine.network.registration import Scoring
 
 
 def record_suffix(

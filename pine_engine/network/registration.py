@@ -9,6 +9,7 @@ Nothing is stored on modules.
 
 from collections.abc import Callable
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 import torch
@@ -17,12 +18,19 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
-from pine_engine.attention.arithmetic import Scoring
 from pine_engine.errors import ModelError
 from pine_engine.network.rowwise import IS_ONE_ROW
 
 NAME = "pine_engine"
 """Name of our attention function in transformers' registry."""
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """How a layer scores: <query, key> times scale; with softcap c then c tanh(score / c) (Gemma 2)."""
+
+    scale: float
+    softcap: float | None = None
 
 
 class Pass(Protocol):

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -13,9 +13,17 @@ from pine_engine.errors import InputError
 from pine_engine.prompts.prompt import Document, Prompt
 from pine_engine.prompts.tasks import get_task
 
-if TYPE_CHECKING:  # reading a file takes no torch, which takes seconds to import
-    from pine_engine.engine.engine import Engine
+if TYPE_CHECKING:
     from pine_engine.prompts.layout import TokenLayout
+
+
+class TextReader(Protocol):
+    """What reads a prompt of text: an engine with a tokenizer."""
+
+    tokenizer: Any
+
+    def tokenize(self, prompt: Prompt) -> "TokenLayout":
+        """The prompt's tokens."""
 
 
 class DocumentInput(BaseModel):
@@ -38,7 +46,7 @@ class Comparison(BaseModel):
     system: str = ""
     task: str = "retrieval_qa"
 
-    def prompt(self, engine: "Engine") -> Prompt:
+    def prompt(self, engine: TextReader) -> Prompt:
         """The text that the model reads. Raises InputError for an empty part or an unknown task."""
         documents = [
             Document(given) if isinstance(given, str) else Document(given.text, given.title)
@@ -52,7 +60,7 @@ class Comparison(BaseModel):
             system=self.system,
         )
 
-    def tokenize(self, engine: "Engine") -> "TokenLayout":
+    def tokenize(self, engine: TextReader) -> "TokenLayout":
         """The prompt's tokens. Raises InputError as prompt does."""
         return engine.tokenize(self.prompt(engine))
 

@@ -23,14 +23,15 @@ from viz.page.common.failures import explain, first_problem
 from viz.page.common.host_settings import HostSettings
 from viz.page.files.data_sets import DataSet, read_brought
 from viz.page.files.reading_files import FileReader, without_words
+from viz.page.form.checks import form_layout
 from viz.page.form.documents import entries_from
-from viz.page.form.form import Form, form_layout
+from viz.page.form.form import Form
 from viz.page.form.limits import check_rows
 from viz.page.jobs.cost import Work
-from viz.page.jobs.loading import Sources
 from viz.page.jobs.presence import listener, stop_if_left, visitor, while_there
 from viz.page.jobs.run_log import Run
 from viz.page.jobs.running import MODEL_EVENT, WAIT_S
+from viz.page.jobs.sources import Sources
 from viz.page.jobs.zerogpu import compute
 
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
@@ -333,19 +334,19 @@ def _data_set(reader: FileReader, rows: list[dict[str, Any]], settings: HostSett
 
 
 def _plan_answers(engine: "Engine", form: Form, settings: HostSettings) -> Work:
-    from viz.page.shuffle.planning import plan_answers  # imports torch, as above
+    from viz.page.answers.answering import plan_answers  # imports torch, as above
 
     return plan_answers(engine, form, settings)
 
 
 def _plan_shuffle(engine: "Engine", form: Form, count: int, seed: int, settings: HostSettings) -> Work:
-    from viz.page.shuffle.planning import plan_shuffle  # imports torch, as above
+    from viz.page.shuffle.shuffling import plan_shuffle  # imports torch, as above
 
     return plan_shuffle(engine, form, count=count, seed=seed, controls=False, settings=settings)
 
 
 def _plan_measurement(engine: "Engine", settings: HostSettings, **rows: Any) -> Work:
-    from viz.page.shuffle.planning import plan_measurement  # imports torch, as above
+    from viz.page.measure.measuring import plan_measurement  # imports torch, as above
 
     asked = _asked(**rows, settings=settings)
     return plan_measurement(engine, asked.examples, asked.settings(settings))

@@ -22,9 +22,10 @@ from viz.page.files.reading_files import FileReader
 from viz.page.form.examples import load_examples
 from viz.page.form.read_only import NOTE, freeze
 from viz.page.inside.inside_panel import build_inside, wire_inside
-from viz.page.jobs.loading import Sources, Status
+from viz.page.jobs.loading import Status
 from viz.page.jobs.model_pool import Choice
 from viz.page.jobs.running import MODEL_EVENT, PRIVATE_EVENT, STATE_EVENT
+from viz.page.jobs.sources import Sources
 from viz.page.lesson.lesson_panel import build_lesson, lesson_html, wire_lesson
 from viz.page.measure.measure_panel import build_measure, wire_measure
 from viz.page.models.model_panel import build_models, build_toggle, wire_models

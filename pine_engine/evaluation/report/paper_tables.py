@@ -6,15 +6,12 @@ from pine_engine.evaluation.report.entries import entries, summaries
 from pine_engine.evaluation.report.findings import SUBJECT
 from pine_engine.evaluation.report.judge_tables import scenario_rows, section_value
 from pine_engine.evaluation.report.published import (
-    CHANGED,
     CHANGED_VERDICTS,
-    FIRST,
     JUDGE_SCORES,
     MOLECULE_ERRORS,
     OVERHEADS,
     PAPER,
     REMARKS,
-    SECOND,
     gains,
     judge_scores,
     published_model,
@@ -24,6 +21,7 @@ from pine_engine.evaluation.report.runs import Run
 from pine_engine.evaluation.report.tables import NONE, Part, Table, measured, task_label
 from pine_engine.evaluation.rewardbench import SUBSETS
 from pine_engine.evaluation.summary.method_names import method_label
+from pine_engine.evaluation.summary.scenarios import CHANGED, FIRST, SECOND
 
 THEIRS = "the paper"
 

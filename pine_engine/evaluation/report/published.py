@@ -8,13 +8,12 @@ figures are not here, since their values are nowhere in print. Accuracies weigh 
 
 from dataclasses import dataclass
 
+from pine_engine.evaluation.summary.scenarios import FIRST, SECOND, SHUFFLED
+
 PAPER = "Wang et al., ICLR 2025, arXiv 2407.01100v3"
 
-FIRST, SECOND, SHUFFLED, ANY = "better answer is A", "better answer is B", "shuffled", "any order"
-"""Where the better answer stands in the paper's tables; without position bias it does not matter."""
-
-BOTH, CHANGED = "mean of A and B", "verdict changes"
-"""What is made of the first two; in the paper only the latter, in Table 4."""
+ANY = "any order"
+"""Where the better answer stands does not matter without position bias."""
 
 LLAMA_8B, LLAMA_70B = "Meta-Llama-3-8B-Instruct", "Meta-Llama-3-70B-Instruct"
 QWEN_7B = "Qwen1.5-7B-Chat"

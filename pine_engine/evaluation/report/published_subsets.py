@@ -3,8 +3,9 @@
 Without PINE on Meta-Llama-3-8B-Instruct, whose subsets as transcribed make other sections than Table 5 has.
 """
 
-from pine_engine.evaluation.report.published import ANY, LLAMA_8B, LLAMA_70B, QWEN_7B, SHUFFLED
+from pine_engine.evaluation.report.published import ANY, LLAMA_8B, LLAMA_70B, QWEN_7B
 from pine_engine.evaluation.rewardbench import SUBSETS
+from pine_engine.evaluation.summary.scenarios import SHUFFLED
 
 # In percent, in the order of SUBSETS: Chat, Chat Hard, Safety, Reasoning.
 

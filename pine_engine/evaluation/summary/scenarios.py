@@ -11,7 +11,6 @@ import numpy as np
 
 from pine_engine.evaluation.arrangements import is_drawn
 from pine_engine.evaluation.records import Record
-from pine_engine.evaluation.report.published import BOTH, CHANGED, FIRST, SECOND, SHUFFLED
 from pine_engine.evaluation.summary.grid import Column
 from pine_engine.evaluation.summary.intervals import Flags
 from pine_engine.evaluation.summary.results import Scenario
@@ -19,6 +18,12 @@ from pine_engine.evaluation.summary.sections import Weights, section_values
 from pine_engine.evaluation.summary.slots import by_gold_slot
 from pine_engine.evaluation.summary.verdicts import differ
 from pine_engine.evaluation.summary.view import View
+
+FIRST, SECOND, SHUFFLED = "better answer is A", "better answer is B", "shuffled"
+"""Where the better answer stands, as in the paper's tables."""
+
+BOTH, CHANGED = "mean of A and B", "verdict changes"
+"""What is made of the first two; in the paper only the latter, in Table 4."""
 
 Placed = dict[int, Record]
 """Of a pair that was judged in both orders, the records by slot of the better answer; else empty."""

@@ -7,10 +7,10 @@ import pytest
 
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.report.judge_tables import scenario_results, subset_results
-from pine_engine.evaluation.report.published import BOTH, CHANGED, FIRST, SECOND, SHUFFLED
 from pine_engine.evaluation.report.runs import Run
 from pine_engine.evaluation.rewardbench import SUBSETS
 from pine_engine.evaluation.summary.results import Measure, Scenario
+from pine_engine.evaluation.summary.scenarios import BOTH, CHANGED, FIRST, SECOND, SHUFFLED
 from pine_engine.evaluation.summary.slots import by_gold_slot
 from pine_engine.evaluation.summary.summarize import summarize
 from pine_engine.evaluation.summary.verdicts import Kind

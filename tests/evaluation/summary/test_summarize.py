@@ -11,18 +11,14 @@ from pine_engine.errors import InputError
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.report.published import (
     ANY,
-    BOTH,
-    CHANGED,
-    FIRST,
     LLAMA_70B,
-    SECOND,
-    SHUFFLED,
     judge_scores,
 )
 from pine_engine.evaluation.report.published_subsets import subset_scores
 from pine_engine.evaluation.rewardbench import find_subset
 from pine_engine.evaluation.summary.intervals import Estimate
 from pine_engine.evaluation.summary.results import ArrangementValue, Measure, MethodSummary
+from pine_engine.evaluation.summary.scenarios import BOTH, CHANGED, FIRST, SECOND, SHUFFLED
 from pine_engine.evaluation.summary.summarize import Summary, TaskSummary, summarize
 from pine_engine.evaluation.summary.verdicts import Kind
 from tests.support.records import SWAPS, judged, sweep, swept

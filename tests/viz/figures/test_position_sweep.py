@@ -20,8 +20,9 @@ from viz.figures.position_sweep import (
     standing_caption,
     standing_picture,
 )
+from viz.page.form.checks import form_layout
 from viz.page.form.documents import entries_from, move
-from viz.page.form.form import Form, form_layout
+from viz.page.form.form import Form
 from viz.page.sweep.sweep_panel import compared_methods, document_choices, work_sentence
 from viz.page.sweep.sweeping import StandingView, stand
 

@@ -11,16 +11,21 @@ from app import all_sources
 from pine_engine.engine.engine import Engine
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.widgets import built
+from viz.page.answers.answering import plan_answers
 from viz.page.build import build_page
+from viz.page.common.bounds import MAX_DOCUMENTS
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.counting import planned_jobs, total_html
 from viz.page.files.data_sets import read_built_in
-from viz.page.form.documents import MAX_DOCUMENTS, entries_from
-from viz.page.form.form import Form, TokenCount, form_layout
+from viz.page.form.checks import form_layout
+from viz.page.form.documents import entries_from
+from viz.page.form.form import Form, TokenCount
 from viz.page.jobs.cost import Work
-from viz.page.jobs.loading import EngineSource, Sources
-from viz.page.measure.measuring import Asked, planned_work
-from viz.page.shuffle.planning import plan_answers, plan_measurement, plan_shuffle, plan_standing
+from viz.page.jobs.loading import EngineSource
+from viz.page.jobs.sources import Sources
+from viz.page.measure.measuring import Asked, plan_measurement, planned_work
+from viz.page.shuffle.shuffling import plan_shuffle
+from viz.page.sweep.sweeping import plan_standing
 
 TEXTS = ["red cat", "green", "white hats", "x", "y"]
 

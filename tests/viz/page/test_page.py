@@ -25,12 +25,14 @@ from viz.cards.answers import answer_grid
 from viz.page.answers.answering import FinishedRun, RunView, answer
 from viz.page.answers.cards import stopped_cards, waiting_cards
 from viz.page.answers.workspace import instruction_for
+from viz.page.common.bounds import MAX_DOCUMENTS
 from viz.page.common.failures import explain, notice
 from viz.page.counting import total_html
 from viz.page.form import documents
-from viz.page.form.documents import MAX_DOCUMENTS, Entry, build_editor, entries_from, paste, split_pasted
+from viz.page.form.checks import form_layout
+from viz.page.form.documents import Entry, build_editor, entries_from, paste, split_pasted
 from viz.page.form.examples import load_examples
-from viz.page.form.form import Form, count_tokens, form_layout, read_form
+from viz.page.form.form import Form, count_tokens, read_form
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.run_log import StopFlag
 from viz.page.jobs.running import run_with_engine

@@ -24,8 +24,9 @@ from viz.figures.change import AnswerTokens
 from viz.page.answers.answer_records import TriedOrder, answer_tokens
 from viz.page.answers.cards import waiting_cards
 from viz.page.common.host_settings import DEFAULTS, HostSettings
-from viz.page.form.form import Form, form_layout
-from viz.page.jobs.cost import Work
+from viz.page.form.checks import form_layout
+from viz.page.form.form import Form
+from viz.page.jobs.cost import Work, planned
 from viz.page.jobs.metering import Meter
 
 REDRAW_S = 0.1
@@ -164,3 +165,9 @@ def finish_run(engine: Engine, form: Form, result: RunResult) -> FinishedRun:
         form=form,
         address=engine.address,
     )
+
+
+def plan_answers(engine: Engine, form: Form, settings: HostSettings = DEFAULTS) -> Work:
+    """The work of one answer per method."""
+    tokens = form_layout(form, engine, settings).num_tokens
+    return planned(tokens=tokens, methods=len(form.methods), new_tokens=form.max_new_tokens)

@@ -23,8 +23,8 @@ from viz.page.form.splitting_panel import SplittingPanel, build_splitting, wire_
 from viz.page.form.upload import wire_upload
 from viz.page.jobs.cost import Work
 from viz.page.jobs.jobs import Job, JobBar, Updates, Views, build_bar, build_buttons, wire_job
-from viz.page.jobs.loading import Sources
 from viz.page.jobs.running import PRIVATE_EVENT
+from viz.page.jobs.sources import Sources
 
 if TYPE_CHECKING:  # imports torch, which would keep the page waiting
     from pine_engine.engine.engine import Engine
@@ -186,7 +186,14 @@ def wire_workspace(
     wire_editor(page.editor, page.task)
     if not settings.read_only:
         wire_upload(page.editor, page.task, reader)
-        wire_splitting(page.splitting, page)
+        wire_splitting(
+            page.splitting,
+            page.editor,
+            task=page.task,
+            question=page.question,
+            instruction=page.instruction,
+            accepted=page.accepted,
+        )
     return _wire_run(page, sources, chosen, settings)
 
 
@@ -242,6 +249,6 @@ def _answer(engine: "Engine", form: Form, settings: HostSettings) -> Views:
 
 
 def _plan(engine: "Engine", form: Form, settings: HostSettings) -> Work:
-    from viz.page.shuffle.planning import plan_answers  # imports torch, as above
+    from viz.page.answers.answering import plan_answers  # imports torch, as above
 
     return plan_answers(engine, form, settings)

@@ -10,8 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
-from viz.page.files.data_sets import MOST_ROWS
-from viz.page.form.documents import MAX_DOCUMENTS
+from viz.page.common.bounds import MAX_DOCUMENTS, MOST_ROWS
 
 PREFIX = "PINE_"
 """Of the environment variable of a setting: PINE_MOST_ROWS is `most_rows`, and so is --most-rows."""

@@ -10,6 +10,7 @@ from pine_engine.debias.measured import MeasuredMethod
 from pine_engine.errors import InputError
 from pine_engine.evaluation.examples import Example, read_examples
 from pine_engine.prompts.tasks import TASKS, Task, get_task
+from viz.page.common.bounds import MOST_ROWS
 from viz.page.common.theme import ASSETS
 from viz.page.files.reading_files import FileReader
 
@@ -19,9 +20,6 @@ FOLDER = ASSETS / "measure"
 
 OWN = "own"
 """Stands for the rows that the visitor brings, where a set is chosen by name."""
-
-MOST_ROWS = 200
-"""Rows of a file that are read: the page measures small sets."""
 
 SINGLE_ORDERS = ("as-is", "reversed", "gold-first", "gold-last", "shuffled:0")
 SEVERAL_ORDERS = ("gold-all", "all", "swapped", "segments-swapped", "labels-swapped")

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import gradio as gr
 
-ENDINGS = (".txt", ".md", ".pdf", ".csv", ".jsonl")
+from viz.page.common.bounds import MOST_MB
 
-MOST_MB = 10
-"""Largest file that is taken, in megabytes; app.py tells gradio."""
+ENDINGS = (".txt", ".md", ".pdf", ".csv", ".jsonl")
 
 
 def limits_html(most: int) -> str:

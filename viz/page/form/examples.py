@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, field_validator
 
 from pine_engine.prompts.tasks import get_task
-from viz.page.form.documents import MAX_DOCUMENTS
+from viz.page.common.bounds import MAX_DOCUMENTS
 
 EXAMPLES_FILE = Path(__file__).parents[3] / "assets" / "examples.json"
 

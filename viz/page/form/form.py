@@ -6,14 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
-from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.prompt import Document, Prompt
 from pine_engine.prompts.tasks import Task, get_task
 from viz.drawing.identity import document_letter
-from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.common.words import capital
 from viz.page.form.documents import Entries, Entry, read
-from viz.page.form.limits import check_form, check_prompt
 
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
     from pine_engine.engine.engine import Engine
@@ -100,21 +97,6 @@ def read_form(
     )
 
 
-def form_layout(form: Form, engine: "Engine", settings: HostSettings = DEFAULTS) -> TokenLayout:
-    """The tokens of the form's prompt, documents in the order of the slots.
-
-    The prompt is written with the documents in the order of their letters and then reordered, so that a
-    letter inside the prompt is the letter on the card.
-    Raises InputError for what is missing, and for what is more than the host allows.
-    """
-    form.check()
-    check_form(form, settings)
-    lettered = sorted(form.entries, key=lambda entry: entry.identity)
-    layout = engine.tokenize(_prompt(form, lettered, engine.tokenizer))
-    check_prompt(layout, settings)
-    return layout.reorder(form.order)
-
-
 @dataclass(frozen=True)
 class TokenCount:
     """Lengths in tokens. documents: per slot, None for an empty one. total: the whole prompt."""
@@ -133,7 +115,7 @@ def count_tokens(form: Form, engine: "Engine") -> TokenCount:
     filled = [entry for entry in form.entries if entry.text.strip()]
     shown = filled or [Entry(0, "", ".")]
     question = form.question if form.question.strip() else "?"
-    prompt = _prompt(replace(form, question=question), shown, engine.tokenizer)
+    prompt = form_prompt(replace(form, question=question), shown, engine.tokenizer)
     layout = engine.tokenize(prompt)
     lengths = iter(layout.lengths.tolist())
     documents = tuple(next(lengths) if entry.text.strip() else None for entry in form.entries)
@@ -141,7 +123,8 @@ def count_tokens(form: Form, engine: "Engine") -> TokenCount:
     return TokenCount(documents, total, engine.max_context)
 
 
-def _prompt(form: Form, entries: Sequence[Entry], tokenizer: Any) -> Prompt:
+def form_prompt(form: Form, entries: Sequence[Entry], tokenizer: Any) -> Prompt:
+    """The text that the model reads for a form with these documents."""
     return form.row.prompt(
         tokenizer,
         question=form.question,

@@ -1,7 +1,6 @@
 """A page for looking: visitors run, shuffle and select what comes with it, and enter nothing of their own."""
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 import gradio as gr
 
@@ -10,10 +9,8 @@ from pine_engine.evaluation.examples import Example as Row
 from pine_engine.prompts.tasks import get_task
 from viz.page.files.data_sets import OWN, built_in_choices, read_built_in
 from viz.page.form.examples import Example, load_examples
+from viz.page.form.form import Form
 from viz.page.upstream.guarded import GuardedBlocks
-
-if TYPE_CHECKING:  # the form is checked with what stands here
-    from viz.page.form.form import Form
 
 NOTE = (
     "This page is a demonstration: it runs the examples that come with it. To ask about documents of your "
@@ -31,13 +28,13 @@ HIDDEN = {
 """Ids of what serves only to enter something."""
 
 
-def check_shipped(form: "Form") -> None:
+def check_shipped(form: Form) -> None:
     """Raises InputError for anything but documents of one example, in any order and number."""
     if not any(_is_of(form, example) for example in load_examples()):
         raise InputError(REFUSAL)
 
 
-def check_reference(answer: str, form: "Form") -> None:
+def check_reference(answer: str, form: Form) -> None:
     """Raises InputError for a reference answer that is not one of the example's own."""
     own = {answer for example in load_examples() if _is_of(form, example) for answer in example.answers}
     if answer and answer not in own:
@@ -65,7 +62,7 @@ def freeze(page: GuardedBlocks) -> None:
             block.choices = [choice for choice in block.choices if choice[1] != OWN]
 
 
-def _is_of(form: "Form", example: Example) -> bool:
+def _is_of(form: Form, example: Example) -> bool:
     usual = get_task(example.task).instruction
     titled = Counter((document.title, document.text) for document in example.documents)
     titled += Counter(("", document.text) for document in example.documents)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gradio as gr
 
@@ -12,12 +12,10 @@ from pine_engine.prompts.math_premises import Premises, cut_sentences, split_pro
 from pine_engine.prompts.tasks import get_task
 from viz.drawing.markup import render
 from viz.drawing.tokens import shorten
+from viz.page.common.bounds import MAX_DOCUMENTS
 from viz.page.common.failures import explain, notice
-from viz.page.form.documents import MAX_DOCUMENTS, Entries, entries_from, read, write
+from viz.page.form.documents import Editor, Entries, entries_from, read, write
 from viz.page.jobs.running import PRIVATE_EVENT, STATE_EVENT
-
-if TYPE_CHECKING:
-    from viz.page.answers.workspace import Workspace  # which these widgets are a part of
 
 LONGEST_PROBLEM = 20_000
 """In characters; a problem has a few hundred."""
@@ -149,28 +147,34 @@ def sentence_choices(sentences: Sequence[str]) -> list[tuple[str, int]]:
     ]
 
 
-def wire_splitting(panel: SplittingPanel, page: "Workspace") -> None:
-    """Connects the widgets."""
-    page.task.change(
-        lambda task: gr.update(visible=get_task(task).splits), page.task, panel.accordion, **PRIVATE_EVENT
-    )
-    form = [page.instruction, page.question, page.accepted, *page.editor.inputs]
-    written = [page.instruction, page.question, page.accepted, *page.editor.outputs]
+def wire_splitting(
+    panel: SplittingPanel,
+    editor: Editor,
+    *,
+    task: gr.Dropdown,
+    question: gr.Textbox,
+    instruction: gr.Textbox,
+    accepted: gr.Textbox,
+) -> None:
+    """Connects the widgets with those of the form."""
+    task.change(lambda task: gr.update(visible=get_task(task).splits), task, panel.accordion, **PRIVATE_EVENT)
+    form = [instruction, question, accepted, *editor.inputs]
+    written = [instruction, question, accepted, *editor.outputs]
 
     def held(instruction: str, question: str, accepted: str, *editor_values: Any) -> Content:
         return Content(instruction or "", question or "", read(*editor_values), accepted or "")
 
     def fill(task: str, before: Content, after: Content) -> dict[Any, Any]:
-        updates = write(page.editor, before.entries, after.entries, get_task(task).nouns)
+        updates = write(editor, before.entries, after.entries, get_task(task).nouns)
         return updates | {
-            page.instruction: after.instruction,
-            page.question: after.question,
-            page.accepted: after.accepted,
+            instruction: after.instruction,
+            question: after.question,
+            accepted: after.accepted,
         }
 
     def put(task: str, parts: Premises, replaced: Replaced | None, before: Content) -> dict[Any, Any]:
         try:
-            after = content_of(parts, page.editor.most)
+            after = content_of(parts, editor.most)
         except InputError as error:
             return {panel.message: notice(explain(error), kind="error"), panel.preview: preview_html(parts)}
         replaced = remember(replaced, before, after)
@@ -206,7 +210,7 @@ def wire_splitting(panel: SplittingPanel, page: "Workspace") -> None:
     outputs = [panel.message, panel.preview, panel.replaced, panel.undo, *written]
     panel.split.click(
         split,
-        [page.task, panel.problem, panel.replaced, *form],
+        [task, panel.problem, panel.replaced, *form],
         [*outputs, panel.sentences, panel.cut, panel.bounds, panel.first, panel.last],
         trigger_mode="once",
         **STATE_EVENT,
@@ -233,7 +237,7 @@ def wire_splitting(panel: SplittingPanel, page: "Workspace") -> None:
     gr.on(
         [panel.first.input, panel.last.input],
         cut,
-        [page.task, panel.sentences, panel.first, panel.last, panel.cut, panel.replaced, *form],
+        [task, panel.sentences, panel.first, panel.last, panel.cut, panel.replaced, *form],
         [*outputs, panel.cut],
         **STATE_EVENT,
     )
@@ -251,7 +255,7 @@ def wire_splitting(panel: SplittingPanel, page: "Workspace") -> None:
 
     panel.undo.click(
         undo,
-        [page.task, panel.undo, panel.replaced, *form],
+        [task, panel.undo, panel.replaced, *form],
         [panel.message, panel.replaced, panel.undo, *written],
         trigger_mode="once",
         **STATE_EVENT,

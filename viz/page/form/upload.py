@@ -11,9 +11,10 @@ from pine_engine.errors import Cancelled, InputError
 from pine_engine.prompts.document_files import read_documents
 from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.tasks import get_task
+from viz.page.common.bounds import MAX_DOCUMENTS
 from viz.page.common.failures import explain, notice
 from viz.page.files.reading_files import FileReader
-from viz.page.form.documents import MAX_DOCUMENTS, Editor, Entries, Entry, read, without_empty, write
+from viz.page.form.documents import Editor, Entries, Entry, read, without_empty, write
 from viz.page.form.form import check_size
 from viz.page.jobs.running import STATE_EVENT
 

@@ -9,9 +9,9 @@ import gradio as gr
 
 from viz.page.common.failures import notice
 from viz.page.jobs.cost import Work
-from viz.page.jobs.loading import Sources
 from viz.page.jobs.run_log import StopFlag
 from viz.page.jobs.running import MODEL_EVENT, PRIVATE_EVENT, run_with_engine
+from viz.page.jobs.sources import Sources
 from viz.page.jobs.zerogpu import compute
 
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting

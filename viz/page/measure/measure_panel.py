@@ -30,8 +30,8 @@ from viz.page.files.reading_files import FileReader
 from viz.page.form.method_boxes import WRAPPED, build_method_boxes, build_wrapped, wrapped_choices
 from viz.page.jobs.cost import Work
 from viz.page.jobs.jobs import Job, JobBar, Updates, Views, build_bar, build_buttons, wire_job
-from viz.page.jobs.loading import Sources
 from viz.page.jobs.running import PRIVATE_EVENT, STATE_EVENT
+from viz.page.jobs.sources import Sources
 
 if TYPE_CHECKING:  # these import torch, which would keep the page waiting
     from pine_engine.engine.engine import Engine
@@ -418,7 +418,7 @@ def _measure(engine: "Engine", values: tuple[Any, ...], settings: HostSettings) 
 
 
 def _plan(engine: "Engine", values: tuple[Any, ...], settings: HostSettings) -> Work:
-    from viz.page.shuffle.planning import plan_measurement  # imports torch, as above
+    from viz.page.measure.measuring import plan_measurement  # imports torch, as above
 
     asked = read_asked(*values)
     return plan_measurement(engine, asked.examples, asked.settings(settings))

@@ -15,7 +15,7 @@ from pine_engine.engine.events import Event
 from pine_engine.engine.streaming import in_thread
 from pine_engine.errors import InputError
 from pine_engine.evaluation.examples import Example
-from pine_engine.evaluation.jobs import planned_keys
+from pine_engine.evaluation.jobs import plan_example, planned_keys
 from pine_engine.evaluation.measure import Measurement
 from pine_engine.evaluation.records import Key, Record, RunInfo
 from pine_engine.evaluation.report.findings import findings
@@ -23,15 +23,15 @@ from pine_engine.evaluation.report.runs import Run, run_labels
 from pine_engine.evaluation.settings import Settings, choose, most_visited
 from pine_engine.evaluation.summary.intervals import FEWEST
 from pine_engine.evaluation.summary.summarize import summarize
+from pine_engine.prompts.tasks import get_task
 from viz.figures.measured import in_short, measured_tables, slot_picture
 from viz.page.answers.answering import progress_sentence
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.files.data_sets import DataSet
 from viz.page.form.limits import check_answer_length, check_orders, check_rows, too_long
 from viz.page.form.read_only import check_rows_shipped
-from viz.page.jobs.cost import Work, in_words
+from viz.page.jobs.cost import Work, in_words, planned
 from viz.page.measure.tabulating import of_whole_examples, slot_curves, tabulate
-from viz.page.shuffle.planning import plan_measurement
 
 BEAT_S = 0.5
 """Seconds after which the page hears something, not more often and not less: answers of several prompts are
@@ -286,3 +286,16 @@ def _beating(beat: Callable[[], None]) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
+
+
+def plan_measurement(engine: Engine, examples: Sequence[Example], settings: Settings) -> Work:
+    """The work of a measurement; what is computed once for several records counts once."""
+    work = Work()
+    for example in examples:
+        longest = settings.max_new_tokens or get_task(example.task).max_new_tokens
+        plan = plan_example(engine, example, settings)
+        for job in plan.jobs:
+            work += planned(tokens=job.layout.num_tokens, methods=1)
+        for line in plan.lines:
+            work += Work(new_tokens=line.num_rows * longest)
+    return work

@@ -7,8 +7,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from viz.page.common.asgi import App, Message, Receive, Scope, Send
-from viz.page.files.file_button import MOST_MB
-from viz.page.form.documents import MAX_DOCUMENTS
+from viz.page.common.bounds import MAX_DOCUMENTS, MOST_MB
 
 log = logging.getLogger(__name__)
 

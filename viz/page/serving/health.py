@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from viz.page.jobs.loading import Sources
+from viz.page.jobs.sources import Sources
 
 PROJECT = Path(__file__).parents[3] / "pyproject.toml"
 

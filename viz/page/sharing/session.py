@@ -10,8 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from pine_engine.errors import InputError
 from pine_engine.prompts.tasks import get_task
+from viz.page.common.bounds import MAX_DOCUMENTS
 from viz.page.common.failures import first_problem
-from viz.page.form.documents import MAX_DOCUMENTS, Entries, Entry
+from viz.page.form.documents import Entries, Entry
 from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form
 from viz.page.form.method_boxes import OFFERED
 

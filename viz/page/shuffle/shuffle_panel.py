@@ -19,8 +19,8 @@ from viz.page.form.form import Form, read_form
 from viz.page.form.orders import DEFAULT_ORDERS, SAMPLED_AT_MOST, orders_sentence, tries_all, with_controls
 from viz.page.jobs.cost import Work
 from viz.page.jobs.jobs import Job, JobBar, Updates, Views, build_bar, build_buttons, wire_job
-from viz.page.jobs.loading import Sources
 from viz.page.jobs.running import PRIVATE_EVENT
+from viz.page.jobs.sources import Sources
 
 if TYPE_CHECKING:  # imports torch, which would keep the page waiting
     from pine_engine.engine.engine import Engine
@@ -231,7 +231,7 @@ def _shuffle(
 def _plan(
     engine: "Engine", form: Form, count: int, seed: int, controls: bool, settings: HostSettings
 ) -> Work:
-    from viz.page.shuffle.planning import plan_shuffle  # imports torch, as above
+    from viz.page.shuffle.shuffling import plan_shuffle  # imports torch, as above
 
     return plan_shuffle(engine, form, count=count, seed=seed, controls=controls, settings=settings)
 

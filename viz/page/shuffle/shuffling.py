@@ -19,10 +19,11 @@ from viz.figures.spread import spread_picture
 from viz.page.answers.answer_records import TriedOrder, answer_tokens
 from viz.page.answers.answering import REDRAW_S, FinishedRun, finish_run, progress_sentence
 from viz.page.common.host_settings import DEFAULTS, HostSettings
-from viz.page.form.form import Form, form_layout
+from viz.page.form.checks import form_layout
+from viz.page.form.form import Form
 from viz.page.form.limits import check_orders
 from viz.page.form.orders import tries_all, with_controls
-from viz.page.jobs.cost import Work
+from viz.page.jobs.cost import Work, planned
 from viz.page.jobs.metering import Meter
 from viz.page.sharing.sheets import form_comparison
 
@@ -214,3 +215,23 @@ def _first_difference(engine: Engine, cell: OrderCell, reference: OrderCell) -> 
         return engine.decode_tokens([ids[index]])[0] if index < len(ids) else None
 
     return FirstDifference(index, token_at(cell.answer.token_ids), token_at(reference.answer.token_ids))
+
+
+def plan_shuffle(
+    engine: Engine,
+    form: Form,
+    *,
+    count: int,
+    seed: int,
+    controls: bool,
+    settings: HostSettings = DEFAULTS,
+) -> Work:
+    """The work of a shuffle, from the arguments of shuffling.shuffle."""
+    layout = form_layout(form, engine, settings)
+    methods = with_controls(form.methods) if controls else form.methods
+    return planned(
+        tokens=layout.num_tokens,
+        methods=len(methods),
+        orders=len(orders_for(layout.num_documents, count, seed, settings)),
+        new_tokens=form.max_new_tokens,
+    )

@@ -20,8 +20,8 @@ from viz.page.form.form import Form, read_form
 from viz.page.form.method_boxes import DEFAULT_METHODS
 from viz.page.jobs.cost import Work
 from viz.page.jobs.jobs import Job, JobBar, Updates, Views, build_bar, build_buttons, wire_job
-from viz.page.jobs.loading import Sources
 from viz.page.jobs.running import PRIVATE_EVENT
+from viz.page.jobs.sources import Sources
 
 if TYPE_CHECKING:  # imports torch, which would keep the page waiting
     from pine_engine.engine.engine import Engine
@@ -164,6 +164,6 @@ def _stand(engine: "Engine", form: Form, document: int, answer: str, settings: H
 
 
 def _plan(engine: "Engine", form: Form, answer: str, settings: HostSettings) -> Work:
-    from viz.page.shuffle.planning import plan_standing  # imports torch, as above
+    from viz.page.sweep.sweeping import plan_standing  # imports torch, as above
 
     return plan_standing(engine, form, answer=answer, settings=settings)

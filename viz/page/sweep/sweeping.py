@@ -18,10 +18,11 @@ from viz.drawing.picture import beside
 from viz.figures.position_sweep import Effects, Standing, Sweep, effects_picture, standing_picture
 from viz.page.answers.answering import REDRAW_S, progress_sentence
 from viz.page.common.host_settings import DEFAULTS, HostSettings
-from viz.page.form.form import Form, form_layout
+from viz.page.form.checks import form_layout
+from viz.page.form.form import Form
 from viz.page.form.limits import check_orders
 from viz.page.form.read_only import check_reference
-from viz.page.jobs.cost import Work
+from viz.page.jobs.cost import Work, planned
 from viz.page.jobs.metering import Meter
 
 REFERENCE_METHOD = "pine"
@@ -117,3 +118,14 @@ def _effects(sweep: Sweep) -> Effects:
     )
     effects = order_effects(vanilla, nia)
     return Effects(total=effects.total, rope=effects.rope, causal=effects.causal)
+
+
+def plan_standing(engine: Engine, form: Form, *, answer: str, settings: HostSettings = DEFAULTS) -> Work:
+    """The work of moving a document through all slots; answer: "" where it is to be written first."""
+    layout = form_layout(form, engine, settings)
+    tokens, given = layout.num_tokens, answer.strip()
+    length = len(engine.tokenize_answer(given)) if given else form.max_new_tokens
+    moving = planned(tokens=tokens + length, methods=len(form.methods), orders=layout.num_documents)
+    if given:
+        return moving
+    return moving + planned(tokens=tokens, methods=1, new_tokens=form.max_new_tokens)

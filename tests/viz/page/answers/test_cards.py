@@ -21,8 +21,9 @@ from viz.page.form import documents
 from viz.page.form.documents import Entry, build_editor, entries_from, header_html
 from viz.page.form.examples import load_examples
 from viz.page.form.form import Form
-from viz.page.jobs.loading import EngineSource, Sources
+from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.running import run_with_engine
+from viz.page.jobs.sources import Sources
 
 TWO = entries_from([("Varo", "red"), ("Senna", "green")])
 

@@ -20,10 +20,10 @@ from pine_engine.prompts.prompt import Document
 from tests.fuzz.corpus import PDF_BOMB, PDF_OF_COMMENTS
 from tests.support import apart
 from tests.support.serving import ServedApp, served_app
+from viz.page.common.bounds import MAX_DOCUMENTS
 from viz.page.files import reading_files
 from viz.page.files.limited_process import Limits
 from viz.page.files.reading_files import FileReader, without_words
-from viz.page.form.documents import MAX_DOCUMENTS
 from viz.page.jobs.presence import Visitor
 from viz.page.jobs.run_log import SHUTTING_DOWN, Runs
 

@@ -14,8 +14,9 @@ from tests.support.widgets import built
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.files.data_sets import read_built_in
 from viz.page.form import documents
+from viz.page.form.checks import form_layout
 from viz.page.form.documents import entries_from
-from viz.page.form.form import Form, form_layout
+from viz.page.form.form import Form
 from viz.page.form.limits import LONGEST_TEXT
 from viz.page.form.orders import number_of_orders, orders_sentence, tries_all
 from viz.page.jobs.loading import EngineSource

@@ -6,7 +6,8 @@ from pine_engine.errors import InputError
 from pine_engine.prompts.math_premises import cut_sentences, split_problem, split_sentences
 from pine_engine.prompts.tasks import get_task
 from tests.support.viz_reading import HOSTILE, assert_harmless, read_html
-from viz.page.form.documents import MAX_DOCUMENTS, entries_from
+from viz.page.common.bounds import MAX_DOCUMENTS
+from viz.page.form.documents import entries_from
 from viz.page.form.splitting_panel import (
     Content,
     Replaced,

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from pine_engine.errors import InputError
 from pine_engine.prompts.prompt import Document
+from viz.page.common.bounds import MAX_DOCUMENTS
 from viz.page.files.file_button import limits_html
-from viz.page.form.documents import MAX_DOCUMENTS, Entry, entries_from
+from viz.page.form.documents import Entry, entries_from
 from viz.page.form.upload import add_documents, added_sentence
 
 DOCUMENTS = st.lists(st.builds(Document, st.text(min_size=1), st.text()), max_size=MAX_DOCUMENTS + 2)

@@ -12,8 +12,9 @@ import pytest
 from pine_engine.errors import InputError, ModelError, PineError
 from pine_engine.models.embedded import Progress
 from pine_engine.models.listing import LoadableModel
-from viz.page.jobs.loading import EngineSource, Sources
+from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.model_pool import Choice, Library, shown
+from viz.page.jobs.sources import Sources
 
 GB = 1_000_000_000
 HOST = Choice("host")

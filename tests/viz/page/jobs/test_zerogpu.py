@@ -18,11 +18,15 @@ from pine_engine.errors import InputError, ModelError, PineError
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.measure import choose
 from tests.support.tokenizers import letter_tokenizer
+from viz.page.answers.answering import plan_answers
+from viz.page.form.checks import form_layout
 from viz.page.form.documents import entries_from
-from viz.page.form.form import Form, form_layout
+from viz.page.form.form import Form
 from viz.page.jobs import zerogpu as gpu
 from viz.page.jobs.cost import Speed, Work, planned
-from viz.page.shuffle.planning import plan_answers, plan_measurement, plan_shuffle, plan_standing
+from viz.page.measure.measuring import plan_measurement
+from viz.page.shuffle.shuffling import plan_shuffle
+from viz.page.sweep.sweeping import plan_standing
 
 FORM = Form(
     "retrieval_qa",

@@ -31,10 +31,10 @@ from viz.figures.measured import (
     measured_tables,
     slot_picture,
 )
+from viz.page.common.bounds import MOST_ROWS
 from viz.page.common.disk import Disk
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.files.data_sets import (
-    MOST_ROWS,
     OWN,
     DataSet,
     built_in_choices,
@@ -55,9 +55,15 @@ from viz.page.jobs.running import run_with_engine
 from viz.page.measure import measuring
 from viz.page.measure.measure_panel import build_measure, chosen_rows, read_asked
 from viz.page.measure.measured_files import remove_measured, write_measured
-from viz.page.measure.measuring import Asked, MeasureView, measure_rows, work_of, work_sentence
+from viz.page.measure.measuring import (
+    Asked,
+    MeasureView,
+    measure_rows,
+    plan_measurement,
+    work_of,
+    work_sentence,
+)
 from viz.page.measure.tabulating import slot_curves, tabulate
-from viz.page.shuffle.planning import plan_measurement
 
 SETS = [name for _, name in built_in_choices()]
 

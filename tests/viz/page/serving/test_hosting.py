@@ -28,9 +28,10 @@ from starlette.testclient import TestClient
 from pine_engine.errors import ModelError, PineError
 from tests.support.serving import ServedApp, served_app
 from tests.support.tokenizers import letter_tokenizer
-from viz.page.jobs.loading import EngineSource, Sources
+from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.queue import Line
 from viz.page.jobs.run_log import Runs
+from viz.page.jobs.sources import Sources
 from viz.page.serving.health import add_health, version
 
 ROOT = Path(__file__).parents[4]

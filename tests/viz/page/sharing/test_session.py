@@ -16,7 +16,8 @@ from app import build_app
 from pine_engine.errors import InputError
 from pine_engine.prompts.tasks import TASKS
 from tests.support.widgets import built
-from viz.page.form.documents import MAX_DOCUMENTS, Entry
+from viz.page.common.bounds import MAX_DOCUMENTS
+from viz.page.form.documents import Entry
 from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form
 from viz.page.form.method_boxes import OFFERED
 from viz.page.jobs.loading import EngineSource

@@ -1,0 +1,10 @@
+"""The most of each thing that the page can hold; a host can allow less."""
+
+MAX_DOCUMENTS = 20
+"""Cards of documents."""
+
+MOST_ROWS = 200
+"""Rows of a file that are read: the page measures small sets."""
+
+MOST_MB = 10
+"""Largest file that is taken, in megabytes; app.py tells gradio."""
