@@ -25,9 +25,10 @@ else
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 endif
 
-check: $(VENV)/.stamp-dev ## Check format, lint and types
+check: $(VENV)/.stamp-dev ## Check format, lint, imports and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/lint-imports
 	$(BIN)/mypy
 
 format: $(VENV)/.stamp-dev ## Put all files into the one format
