@@ -11,8 +11,9 @@ from viz.drawing.markup import empty_panel
 from viz.page.answers.cards import Shown
 from viz.page.answers.choosing import wire_choices
 from viz.page.answers.workspace import build_workspace, wire_scores, wire_workspace
-from viz.page.api import add_api
+from viz.page.api.calls import add_api
 from viz.page.common.disk import Disk
+from viz.page.common.event_options import MODEL_EVENT, PRIVATE_EVENT, STATE_EVENT
 from viz.page.common.failures import notice
 from viz.page.common.host_settings import HostSettings
 from viz.page.common.keys import keys_html
@@ -24,7 +25,6 @@ from viz.page.form.read_only import NOTE, freeze
 from viz.page.inside.inside_panel import build_inside, wire_inside
 from viz.page.jobs.loading import Status
 from viz.page.jobs.model_pool import Choice
-from viz.page.jobs.running import MODEL_EVENT, PRIVATE_EVENT, STATE_EVENT
 from viz.page.jobs.sources import Sources
 from viz.page.lesson.lesson_panel import build_lesson, lesson_html, wire_lesson
 from viz.page.measure.measure_panel import build_measure, wire_measure

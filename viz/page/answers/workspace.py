@@ -11,6 +11,7 @@ from pine_engine.prompts.tasks import TASKS, get_task
 from viz.cards.answers import AnswerCard
 from viz.page.answers.cards import Shown, accepted_answers, shown_html, stopped_cards, waiting_cards
 from viz.page.answers.recorded_answers import first_shown
+from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import notice
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.common.words import documents_heading, question_words
@@ -22,8 +23,7 @@ from viz.page.form.method_boxes import DEFAULT_METHODS, build_method_boxes
 from viz.page.form.splitting_panel import SplittingPanel, build_splitting, wire_splitting
 from viz.page.form.upload import wire_upload
 from viz.page.jobs.cost import Work
-from viz.page.jobs.jobs import Job, JobBar, Updates, Views, build_bar, build_buttons, wire_job
-from viz.page.jobs.running import PRIVATE_EVENT
+from viz.page.jobs.job_bar import Job, JobBar, Updates, Views, build_bar, build_buttons, wire_job
 from viz.page.jobs.sources import Sources
 
 if TYPE_CHECKING:  # imports torch, which would keep the page waiting

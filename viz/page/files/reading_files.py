@@ -11,7 +11,7 @@ from viz.page.files.limited_process import LimitError, Limits, compute_apart
 from viz.page.jobs.presence import listener, stop_if_left, visitor
 from viz.page.jobs.queue import Line
 from viz.page.jobs.run_log import SHUTTING_DOWN, Run, Runs
-from viz.page.jobs.running import WAIT_S
+from viz.page.jobs.runner import WAIT_S
 
 Result = TypeVar("Result")
 View = TypeVar("View")

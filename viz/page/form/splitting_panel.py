@@ -13,9 +13,9 @@ from pine_engine.prompts.tasks import get_task
 from viz.drawing.markup import render
 from viz.drawing.tokens import shorten
 from viz.page.common.bounds import MAX_DOCUMENTS
+from viz.page.common.event_options import PRIVATE_EVENT, STATE_EVENT
 from viz.page.common.failures import explain, notice
 from viz.page.form.documents import Editor, Entries, entries_from, read, write
-from viz.page.jobs.running import PRIVATE_EVENT, STATE_EVENT
 
 LONGEST_PROBLEM = 20_000
 """In characters; a problem has a few hundred."""

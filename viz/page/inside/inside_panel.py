@@ -10,8 +10,8 @@ from markupsafe import Markup
 from pine_engine.methods.table import METHODS
 from viz.cards.glossary import term
 from viz.drawing.markup import empty_panel
+from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.inside.selection import Query, Selection
-from viz.page.jobs.running import PRIVATE_EVENT
 
 if TYPE_CHECKING:  # importing it imports torch, which would keep the page waiting
     from viz.page.answers.answering import FinishedRun

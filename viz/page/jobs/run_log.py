@@ -44,7 +44,9 @@ class Run:
 
     done: the work that is done, written by the run while it goes on. outcome: "done", "stopped", "time over",
     "shut down", "left", "refused" for what cannot be run as it was asked, or "failed: " and the error's
-    class. why: it had to end before it was done, as a sentence. ended: by the process, which shuts down.
+    class. why: it had to end before it was done, as a sentence. failure: why it came to nothing, as a
+    sentence. complete: all that was asked is there, so that nothing ends it any more. ended: by the process,
+    which shuts down.
     """
 
     what: str
@@ -55,6 +57,8 @@ class Run:
     done: Work = field(default_factory=Work)
     outcome: str = "done"
     why: str | None = None
+    failure: str | None = None
+    complete: bool = False
     ended: bool = False
     _began: float = field(default_factory=time.monotonic)
 
@@ -70,6 +74,8 @@ class Run:
 
     def over(self) -> str | None:
         """Why it must end now, as a sentence; None if it may go on."""
+        if self.complete:
+            return None
         if self.stop.requested:
             self.outcome, self.why = "stopped", "Stopped."
         elif self.ended:

@@ -7,11 +7,11 @@ from typing import Any
 import gradio as gr
 
 from pine_engine.models.listing import BYTES
+from viz.page.common.event_options import PRIVATE_EVENT, STATE_EVENT
 from viz.page.common.failures import explain, notice
-from viz.page.jobs.jobs import JobBar, Updates, build_bar, build_buttons
+from viz.page.jobs.job_bar import JobBar, Updates, build_bar, build_buttons
 from viz.page.jobs.model_pool import WAIT_S, Choice, Library
 from viz.page.jobs.run_log import StopFlag
-from viz.page.jobs.running import PRIVATE_EVENT, STATE_EVENT
 from viz.page.models.offered import facts_html, offered
 
 OPEN, CLOSE = "Choose a model", "Close"

@@ -9,13 +9,12 @@ import pytest
 
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import PineError
-from tests.support.running import one_run
+from tests.support.running import one_run, told
 from tests.support.tokenizers import letter_tokenizer
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.presence import Visitor
 from viz.page.jobs.queue import Line, Place
 from viz.page.jobs.run_log import StopFlag
-from viz.page.jobs.running import run_with_engine
 
 
 @pytest.fixture(scope="module")
@@ -35,14 +34,7 @@ def views(
     def work(_: Engine) -> Generator[str, None, None]:
         yield from words
 
-    return run_with_engine(
-        source,
-        work,
-        **one_run(stop, line=line),
-        say=str,
-        fail=lambda text: f"failed: {text}",
-        stopped=str,
-    )
+    return told(source, work, **one_run(stop, line=line))
 
 
 def test_they_get_the_model_in_the_order_in_which_they_came(source: EngineSource) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
-from tests.support.running import one_run
+from tests.support.running import one_run, told
 from tests.support.tokenizers import letter_tokenizer
 from viz.page.answers.answering import answer
 from viz.page.form.documents import entries_from
@@ -22,7 +22,6 @@ from viz.page.jobs.cost import Speed, Work, in_words, planned
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.queue import Line
 from viz.page.jobs.run_log import Runs, StopFlag
-from viz.page.jobs.running import run_with_engine
 from viz.page.measure.measuring import work_of
 from viz.page.shuffle.shuffling import shuffle
 from viz.page.sweep.sweeping import stand
@@ -54,10 +53,6 @@ def logged(caplog: pytest.LogCaptureFixture) -> dict:
     """The one line that was logged."""
     (record,) = [record for record in caplog.records if record.name == "pine_explorer.runs"]
     return json.loads(record.getMessage())
-
-
-def told(source: EngineSource, work: Callable, **options: object) -> Generator[object, None, None]:
-    return run_with_engine(source, work, **options, say=str, fail=lambda text: f"failed: {text}", stopped=str)
 
 
 # the log

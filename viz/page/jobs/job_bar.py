@@ -1,18 +1,17 @@
 """A job of the page: a button that starts work on the model, Stop beside it, and how far it is."""
 
 from collections.abc import Callable, Generator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import gradio as gr
 
+from viz.page.common.event_options import MODEL_EVENT, PRIVATE_EVENT
 from viz.page.common.failures import notice
 from viz.page.jobs.cost import Work
 from viz.page.jobs.run_log import StopFlag
-from viz.page.jobs.running import MODEL_EVENT, PRIVATE_EVENT, run_with_engine
+from viz.page.jobs.runner import run_on_model
 from viz.page.jobs.sources import Sources
-from viz.page.jobs.zerogpu import compute
 
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
     from pine_engine.engine.engine import Engine
@@ -112,27 +111,30 @@ def wire_job(
     def run(stop: StopFlag, choice: "Choice | None", *values: Any) -> Generator[Updates, None, None]:
         job = begin(*values)
         current = sources.runs.new(job.what, job.methods, stop)
+        sentence = ""
 
-        def views(engine: "Engine") -> Generator[Updates, None, None]:
-            sentence = ""
-            with closing(compute(engine, job.work, plan=job.plan)) as told:
-                for view in told:
-                    sentence, current.done = view.sentence, view.done or current.done
-                    yield {bar.status: notice(sentence)} | job.show(view)
-                    job.keep(view)
-            yield idle(notice(sentence))
+        def show(view: View) -> Updates:
+            nonlocal sentence
+            sentence, current.done = view.sentence, view.done or current.done
+            return {bar.status: notice(sentence)} | job.show(view)
 
         yield {bar.status: notice("Starting"), bar.stop: gr.update(interactive=True)} | job.cleared
-        yield from run_with_engine(
+        yield from run_on_model(
+            sources,
+            current,
             lambda: sources.lease(job.task(), choice),
-            views,
-            line=sources.line,
-            runs=sources.runs,
-            run=current,
+            job.work,
+            plan=job.plan,
             say=lambda sentence: {bar.status: notice(sentence)},
-            fail=lambda sentence: idle(notice(sentence, kind="error")),
-            stopped=lambda why: idle(notice(f"{why} {job.kept}")) | job.after_stop(),
+            show=show,
+            keep=job.keep,
         )
+        if current.failure:
+            yield idle(notice(current.failure, kind="error"))
+        elif current.why:
+            yield idle(notice(f"{current.why} {job.kept}")) | job.after_stop()
+        elif current.outcome == "done":
+            yield idle(notice(sentence))
         if last := job.end():
             yield last
 

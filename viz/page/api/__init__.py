@@ -1,0 +1,1 @@
+"""The page's public calls, for scripts and for assistants."""
