@@ -13,11 +13,11 @@ from viz.page.common.event_options import STATE_EVENT
 from viz.page.common.failures import notice
 from viz.page.common.words import documents_heading, question_words
 from viz.page.form.documents import Entries, entries_from, nothing_removed, read, rename, write
-from viz.page.form.examples import Example
+from viz.page.form.examples import FormExample
 from viz.page.form.method_boxes import DEFAULT_METHODS
 
 
-def wire_choices(page: Workspace, examples: Sequence[Example]) -> None:
+def wire_choices(page: Workspace, examples: Sequence[FormExample]) -> None:
     """Connects the two dropdowns."""
     by_name = {example.name: example for example in examples}
     picked = gr.State(examples[0].name)

@@ -17,7 +17,7 @@ from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.common.words import documents_heading, question_words
 from viz.page.files.reading_files import FileReader
 from viz.page.form.documents import Editor, build_editor, entries_from, wire_editor
-from viz.page.form.examples import Example
+from viz.page.form.examples import FormExample
 from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form, read_form
 from viz.page.form.method_boxes import DEFAULT_METHODS, build_method_boxes
 from viz.page.form.splitting_panel import SplittingPanel, build_splitting, wire_splitting
@@ -77,7 +77,7 @@ def instruction_for(task: str, current: str) -> str:
     return get_task(task).instruction if is_a_default or not current.strip() else current
 
 
-def build_workspace(examples: Sequence[Example], settings: HostSettings = DEFAULTS) -> Workspace:
+def build_workspace(examples: Sequence[FormExample], settings: HostSettings = DEFAULTS) -> Workspace:
     """Makes the widgets, filled with the first example. settings: what the host allows."""
     longest = min(MAX_NEW_TOKENS, settings.most_new_tokens)
     first = examples[0]

@@ -24,7 +24,7 @@ class ExampleDocument(_Record):
     title: str = ""
 
 
-class Example(_Record):
+class FormExample(_Record):
     """One example. instruction: empty for the task's own. note: what to watch for, one sentence.
 
     answers: those that are right, none if there is nothing to score.
@@ -44,6 +44,6 @@ class Example(_Record):
         return get_task(name).name
 
 
-def load_examples(file: Path = EXAMPLES_FILE) -> tuple[Example, ...]:
+def load_examples(file: Path = EXAMPLES_FILE) -> tuple[FormExample, ...]:
     """The examples of a file, in its order. Raises pydantic.ValidationError if the file is malformed."""
-    return TypeAdapter(tuple[Example, ...]).validate_json(file.read_bytes())
+    return TypeAdapter(tuple[FormExample, ...]).validate_json(file.read_bytes())

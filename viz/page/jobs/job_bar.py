@@ -21,7 +21,7 @@ Updates = dict[Any, Any]
 """New values of widgets, as gradio takes them."""
 
 
-class View(Protocol):
+class JobView(Protocol):
     """What a job tells: how far it is, in words, and whatever its panel shows."""
 
     @property
@@ -33,7 +33,7 @@ class View(Protocol):
         """The work so far; None where that is not known."""
 
 
-Views = Generator[View, None, None]
+Views = Generator[JobView, None, None]
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def wire_job(
         current = sources.runs.new(job.what, job.methods, stop)
         sentence = ""
 
-        def show(view: View) -> Updates:
+        def show(view: JobView) -> Updates:
             nonlocal sentence
             sentence, current.done = view.sentence, view.done or current.done
             return {bar.status: notice(sentence)} | job.show(view)

@@ -1,6 +1,6 @@
 """The models that visitors chose: each is loaded once for all, and put away when another needs the room.
 
-A run keeps the model it began on, and a visitor the one he chose, whatever others choose. What was put away
+A run keeps the model it began on, and visitors the one they chose, whatever others choose. What was put away
 is loaded again when it is next needed. The model that the page was started with always stays.
 """
 
@@ -48,7 +48,7 @@ class _Shelved:
         return not self.users and self.source.status.stage == "ready"
 
 
-class Library:
+class ModelPool:
     """All models of a page but those that tasks bring along.
 
     host, main: what the page was started with. load: makes an engine. device: where, in torch's names.
@@ -92,7 +92,7 @@ class Library:
         return self.main.status.stage != "loading"
 
     def choice(self, name: str, dtype: str) -> Choice:
-        """What a visitor chose. Raises PineError for what he may not choose, and looks at nothing for it."""
+        """What a visitor chose. Raises PineError for what they may not choose; looks at nothing for it."""
         name = name.strip()
         if self.allowed is not None and name not in self.allowed:
             raise InputError(

@@ -88,7 +88,7 @@ class Run:
             )
         return self.why
 
-    def line(self) -> str:
+    def log_line(self) -> str:
         """The line of the log, a JSON object. Methods that there are not are not named."""
         return json.dumps(
             {
@@ -105,7 +105,7 @@ class Run:
         )
 
 
-class Runs:
+class RunLog:
     """All runs of a process: those that go on, how the others ended, and how fast they were.
 
     most_seconds: that one may take, None for as long as it takes.
@@ -160,7 +160,7 @@ class Runs:
                 self.speed(run.model).learn(run.done, run.seconds)
             if run.model:
                 give_back_memory()
-            log.info(run.line())
+            log.info(run.log_line())
 
     def close(self, patience_s: float) -> bool:
         """Lets no run begin any more, and gives those that go on so many seconds to end.

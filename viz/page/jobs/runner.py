@@ -1,6 +1,6 @@
 """A run from the wait for its turn to its end, be it asked for by a button of the page or a call of the API.
 
-who asks -> Run -> Line -> EngineSource -> compute(work) -> views, and how it ended in the Run
+who asks -> Run -> FairQueue -> EngineSource -> compute(work) -> views, and how it ended in the Run
 """
 
 from collections.abc import Callable, Generator
@@ -46,17 +46,17 @@ def run_on_model(
     that it is done, or that nobody listens any more.
     lease: gives the source of the model, which stays until it is left.
     work, plan: see zerogpu.compute. keep: called with a view once it is shown, which Stop may prevent.
-    Closing this generator leaves the line and closes the work, which stops the model. A failure of any of
+    Closing this generator leaves the queue and closes the work, which stops the model. A failure of any of
     these functions is a failure of the run.
     """
     try:
         with sources.runs.watched(run), lease() as source:
             if not source.for_all:
                 yield from _until_loaded(source, run, say)  # so that nobody behind this one waits for it
-            with sources.line.join(visitor(), listener()) as place:
-                while not run.over() and (ahead := place.wait(WAIT_S)):
+            with sources.queue.join(visitor(), listener()) as ticket:
+                while not run.over() and (ahead := ticket.wait(WAIT_S)):
                     stop_if_left()
-                    yield say(place.sentence(ahead))
+                    yield say(ticket.sentence(ahead))
                 yield from _until_loaded(source, run, say)
                 engine = None if run.over() else source.wait(0)
                 if engine is None:

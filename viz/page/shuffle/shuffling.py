@@ -182,7 +182,7 @@ def _tried(engine: Engine, result: RunResult, order: tuple[int, ...]) -> TriedOr
     return TriedOrder(
         order=order,
         label=" ".join(map(document_letter, order)),
-        told={
+        answer_records={
             method: answer_tokens(engine.decode_tokens, result, method, order, METHODS[method].label)
             for method in result.answers
         },

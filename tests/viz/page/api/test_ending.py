@@ -14,7 +14,7 @@ from viz.page.api.calls import _answer
 from viz.page.api.works import CallView
 from viz.page.jobs.cost import Work
 from viz.page.jobs.loading import EngineSource
-from viz.page.jobs.run_log import Runs
+from viz.page.jobs.run_log import RunLog
 from viz.page.jobs.sources import Sources
 
 NO_TIME = 1e-9
@@ -38,7 +38,7 @@ def counted(_: Engine, to: int, of: int) -> Generator[CallView, None, None]:
 
 
 def asked(source: EngineSource, work: Callable, most_seconds: float | None = None, **given: int) -> Any:
-    sources = Sources(source, runs=Runs(most_seconds))
+    sources = Sources(source, runs=RunLog(most_seconds))
     return _answer(sources, "api count", ("pine",), work, lambda engine, **given: Work(), given)
 
 

@@ -50,7 +50,7 @@ from viz.page.files.reading_files import FileReader, without_words
 from viz.page.form.method_boxes import OFFERED, WRAPPED, wrapped_choices
 from viz.page.jobs.cost import in_words
 from viz.page.jobs.loading import EngineSource
-from viz.page.jobs.run_log import Runs, StopFlag
+from viz.page.jobs.run_log import RunLog, StopFlag
 from viz.page.measure import measuring
 from viz.page.measure.measure_panel import build_measure, chosen_rows, read_asked
 from viz.page.measure.measured_files import remove_measured, write_measured
@@ -166,7 +166,7 @@ def rows_file(folder: Path, *rows: object) -> Path:
 
 
 def brought(file: Path) -> DataSet:
-    return without_words(read_brought(FileReader(Runs()), file, what="read rows", say=str))
+    return without_words(read_brought(FileReader(RunLog()), file, what="read rows", say=str))
 
 
 def test_rows_of_a_visitor_are_read_up_to_a_limit(tmp_path: Path) -> None:
