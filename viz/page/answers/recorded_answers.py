@@ -23,19 +23,26 @@ class _Record(BaseModel):
 
 
 class RecordedAnswer(_Record):
-    """One method's answer. num_tokens: its length in tokens. finish_reason: "stop" or "length"."""
+    """One method's answer."""
 
     method: str
     text: str
     num_tokens: int
+    """Its length in tokens."""
+
     finish_reason: str
+    """"stop" or "length"."""
 
 
 class RecordedAnswers(_Record):
-    """The answers to one example. asked: `fingerprint` of the example. recorded: when, and with what."""
+    """The answers to one example."""
 
     asked: str
+    """`fingerprint` of the example."""
+
     recorded: str
+    """When, and with what."""
+
     answers: tuple[RecordedAnswer, ...]
 
 

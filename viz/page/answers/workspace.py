@@ -35,11 +35,7 @@ DEFAULT_LENGTH = 48
 
 @dataclass(frozen=True)
 class Workspace:
-    """The widgets of the main job.
-
-    accepted: the answers that are right, one a line. finished: state, the last finished run or None. shown:
-    state, the cards of the answers.
-    """
+    """The widgets of the main job."""
 
     example: gr.Dropdown
     note: gr.HTML
@@ -47,6 +43,8 @@ class Workspace:
     question: gr.Textbox
     instruction: gr.Textbox
     accepted: gr.Textbox
+    """The answers that are right, one a line."""
+
     splitting: SplittingPanel
     heading: gr.HTML
     editor: Editor
@@ -56,7 +54,10 @@ class Workspace:
     bar: JobBar
     answers: gr.HTML
     finished: gr.State
+    """The last finished run, or None."""
+
     shown: gr.State
+    """The cards of the answers."""
 
     @property
     def inputs(self) -> list[Any]:

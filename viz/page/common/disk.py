@@ -61,19 +61,23 @@ def is_disk_full(error: BaseException) -> bool:
 
 @dataclass(eq=False)
 class Upload:
-    """One that goes on. began: in seconds since the epoch. coming: bytes that it may still bring."""
+    """One that goes on."""
 
     began: float
+    """In seconds since the epoch."""
+
     coming: int
+    """Bytes that it may still bring."""
 
 
 @dataclass(frozen=True)
 class Thing:
-    """A file or a folder. changed: in seconds since the epoch; of a folder, when it was written into."""
+    """A file or a folder."""
 
     path: Path
     num_bytes: int
     changed: float
+    """In seconds since the epoch; of a folder, when it was written into."""
 
 
 class Disk:

@@ -27,10 +27,14 @@ SEVERAL_ORDERS = ("gold-all", "all", "swapped", "segments-swapped", "labels-swap
 
 @dataclass(frozen=True)
 class DataSet:
-    """Rows of one task. name: of the file. sha256: of its bytes."""
+    """Rows of one task."""
 
     name: str
+    """Of the file."""
+
     sha256: str
+    """Of its bytes."""
+
     examples: tuple[Example, ...]
 
     @property

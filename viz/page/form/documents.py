@@ -35,9 +35,11 @@ _BLANK_LINES = re.compile(r"\n[ \t]*\n\s*")
 
 @dataclass(frozen=True)
 class Entry:
-    """One document in the editor. identity: its letter (0 is A), which it keeps when it is moved."""
+    """One document in the editor."""
 
     identity: int
+    """Its letter (0 is A), which it keeps when it is moved."""
+
     title: str = ""
     text: str = ""
 

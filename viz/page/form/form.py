@@ -26,13 +26,15 @@ _PLACES = {name: place for place, name in enumerate(METHODS)}
 
 @dataclass(frozen=True)
 class Form:
-    """One question over documents, as typed. max_new_tokens: longest answer, in tokens."""
+    """One question over documents, as typed."""
 
     task: str
     question: str
     instruction: str
     methods: tuple[str, ...]
     max_new_tokens: int
+    """Longest answer, in tokens."""
+
     entries: Entries
 
     @property
@@ -99,10 +101,14 @@ def read_form(
 
 @dataclass(frozen=True)
 class TokenCount:
-    """Lengths in tokens. documents: per slot, None for an empty one. total: the whole prompt."""
+    """Lengths in tokens."""
 
     documents: tuple[int | None, ...]
+    """Per slot; None for an empty one."""
+
     total: int
+    """The whole prompt."""
+
     max_context: int
 
 

@@ -26,12 +26,13 @@ SENTENCE_LENGTH = 60
 
 @dataclass(frozen=True)
 class Content:
-    """What the form holds and a split replaces. accepted: the answers that are right, as typed."""
+    """What the form holds and a split replaces."""
 
     instruction: str
     question: str
     entries: Entries
     accepted: str = ""
+    """The answers that are right, as typed."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +45,7 @@ class Replaced:
 
 @dataclass(frozen=True)
 class SplittingPanel:
-    """The widgets.
-
-    sentences: state, those of the problem that was split. cut: state, places of the first and last condition
-    in the form. replaced: state, for Undo.
-    """
+    """The widgets."""
 
     accordion: gr.Accordion
     problem: gr.Textbox
@@ -60,8 +57,13 @@ class SplittingPanel:
     first: gr.Dropdown
     last: gr.Dropdown
     sentences: gr.State
+    """Those of the problem that was split."""
+
     cut: gr.State
+    """Places of the first and last condition in the form."""
+
     replaced: gr.State
+    """For Undo."""
 
 
 def build_splitting(task: str) -> SplittingPanel:

@@ -54,12 +54,7 @@ def drawing(tab: str) -> "Callable[[FinishedRun, Selection], str]":
 
 @dataclass(frozen=True)
 class InsidePanel:
-    """The widgets of the pictures.
-
-    bridge: hears picks. said: never seen, tells a screen reader which query a key has chosen. selection:
-    state, None before a run. wanted: state, picks for the next run, from a session that was opened. tab:
-    state, name of the tab that is shown. pictures: by tab.
-    """
+    """The widgets of the pictures."""
 
     summary: gr.HTML
     body: gr.Column
@@ -68,12 +63,23 @@ class InsidePanel:
     layer: gr.Dropdown
     head: gr.Dropdown
     bridge: gr.HTML
+    """Hears picks."""
+
     said: gr.HTML
+    """Never seen; tells a screen reader which query a key has chosen."""
+
     tabs: gr.Tabs
     pictures: dict[str, gr.HTML]
+    """By tab."""
+
     selection: gr.State
+    """None before a run."""
+
     wanted: gr.State
+    """Picks for the next run, from a session that was opened."""
+
     tab: gr.State
+    """Name of the tab that is shown."""
 
     @property
     def controls(self) -> list[Any]:

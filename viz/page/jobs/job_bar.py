@@ -38,38 +38,56 @@ Views = Generator[JobView, None, None]
 
 @dataclass(frozen=True)
 class JobBar:
-    """The widgets that every job has. estimate: how long it takes. stopping: state, whether Stop was told."""
+    """The widgets that every job has."""
 
     run: gr.Button
     stop: gr.Button
     estimate: gr.HTML
+    """How long it takes."""
+
     status: gr.HTML
     stopping: gr.State
+    """Whether Stop was told."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What a press of the button asks for.
-
-    what, methods: as the log has them. work: does it on an engine; closing it stops the model. It and its
-    views can be pickled: a function of a module with plain data, see gpu.py. plan: how much work that is.
-    show: what a view of it changes on the page. keep: called with a view once it is shown, which Stop may
-    prevent. task: finds the name of the task whose model does it; what it raises is told like any failure.
-    cleared: shown at once. kept: a sentence on what stays when it is stopped. after_stop: what else is then
-    shown. end: what is shown last, also after Stop and after a failure.
-    """
+    """What a press of the button asks for."""
 
     what: str
+    """As the log has it."""
+
     methods: Sequence[str]
+    """As the log has them."""
+
     work: Callable[["Engine"], Views]
+    """Does it on an engine; closing it stops the model. It and its views can be pickled: a function of a
+    module with plain data, see zerogpu.py.
+    """
+
     plan: Callable[["Engine"], Work]
+    """How much work that is."""
+
     show: Callable[[Any], Updates]
+    """What a view of it changes on the page."""
+
     task: Callable[[], str]
+    """Finds the name of the task whose model does it; what it raises is told like any failure."""
+
     cleared: Updates
+    """Shown at once."""
+
     kept: str
+    """A sentence on what stays when it is stopped."""
+
     keep: Callable[[Any], None] = lambda view: None
+    """Called with a view once it is shown, which Stop may prevent."""
+
     after_stop: Callable[[], Updates] = dict
+    """What else is shown when it is stopped."""
+
     end: Callable[[], Updates] = dict
+    """What is shown last, also after Stop and after a failure."""
 
 
 def build_buttons(

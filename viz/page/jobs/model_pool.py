@@ -28,20 +28,27 @@ WAIT_S = 0.5
 
 @dataclass(frozen=True)
 class Choice:
-    """A model and its precision. name: what `pine_engine.models.load.load` takes, or how it is shown."""
+    """A model and its precision."""
 
     name: str
+    """What `pine_engine.models.load.load` takes, or how it is shown."""
+
     dtype: Dtype = "float32"
 
 
 @dataclass
 class _Shelved:
-    """A model on the shelf. users: runs and visitors that have it or wait for it now. bytes: it needs."""
+    """A model on the shelf."""
 
     source: EngineSource
     users: int = 0
+    """Runs and visitors that have it or wait for it now."""
+
     used: float = field(default_factory=time.monotonic)
+    """When the last of them left it, in seconds of time.monotonic()."""
+
     bytes: int = 0
+    """That it needs."""
 
     @property
     def is_idle(self) -> bool:

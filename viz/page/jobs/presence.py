@@ -34,10 +34,11 @@ MCP = re.compile(r"/gradio_api/mcp(/.*)?")
 
 @dataclass(frozen=True)
 class Visitor:
-    """For whom something is computed. page: the session of an open page, "" for a script."""
+    """For whom something is computed."""
 
     address: str = ""
     page: str = ""
+    """The session of an open page; "" for a script."""
 
     @property
     def name(self) -> str:

@@ -174,6 +174,7 @@ class Ticket:
         self.visitor = visitor
         self.is_ready = is_ready
         self.began: float | None = None
+        """When its turn came, in seconds of time.monotonic(); None before."""
 
     def wait(self, seconds: float) -> int:
         """How many are before this one, after so many seconds at most; 0 as soon as it is its turn.

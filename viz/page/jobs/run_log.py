@@ -40,26 +40,39 @@ class StopFlag:
 
 @dataclass(eq=False)
 class Run:
-    """One run. what: which of the page's jobs or calls. most_seconds: None for as long as it takes.
-
-    done: the work that is done, written by the run while it goes on. outcome: "done", "stopped", "time over",
-    "shut down", "left", "refused" for what cannot be run as it was asked, or "failed: " and the error's
-    class. why: it had to end before it was done, as a sentence. failure: why it came to nothing, as a
-    sentence. complete: all that was asked is there, so that nothing ends it any more. ended: by the process,
-    which shuts down.
-    """
+    """One run."""
 
     what: str
+    """Which of the page's jobs or calls."""
+
     methods: tuple[str, ...]
     stop: StopFlag
     most_seconds: float | None
+    """That it may take; None for as long as it takes."""
+
     model: str = ""
+    """Its name, once it is there."""
+
     done: Work = field(default_factory=Work)
+    """The work that is done, written by the run while it goes on."""
+
     outcome: str = "done"
+    """"done", "stopped", "time over", "shut down", "left", "refused" for what cannot be run as it was asked,
+    or "failed: " and the error's class.
+    """
+
     why: str | None = None
+    """It had to end before it was done, as a sentence."""
+
     failure: str | None = None
+    """Why it came to nothing, as a sentence."""
+
     complete: bool = False
+    """All that was asked is there, so that nothing ends it any more."""
+
     ended: bool = False
+    """By the process, which shuts down."""
+
     _began: float = field(default_factory=time.monotonic)
 
     def start(self, engine: "Engine") -> None:

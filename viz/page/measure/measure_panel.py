@@ -54,10 +54,7 @@ WHAT = [("Write answers", "generate"), ("Log-probabilities", "logprob")]
 
 @dataclass(frozen=True)
 class MeasurePanel:
-    """The widgets.
-
-    own: state, the rows that the visitor brought, or None. kept: state, the files that are offered, or None.
-    """
+    """The widgets."""
 
     rows: gr.Dropdown
     upload: gr.UploadButton
@@ -77,7 +74,10 @@ class MeasurePanel:
     records: gr.DownloadButton
     report: gr.DownloadButton
     own: gr.State
+    """The rows that the visitor brought, or None."""
+
     kept: gr.State
+    """The files that are offered, or None."""
 
     @property
     def inputs(self) -> list[Any]:

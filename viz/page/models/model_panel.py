@@ -19,18 +19,18 @@ OPEN, CLOSE = "Choose a model", "Close"
 
 @dataclass(frozen=True)
 class ModelPanel:
-    """The widgets.
-
-    toggle: shows and hides the body. chosen: state, the Choice of the visitor; None for the host's model.
-    """
+    """The widgets."""
 
     toggle: gr.Button
+    """Shows and hides the body."""
+
     body: gr.Column
     model: gr.Dropdown
     dtype: gr.Radio
     facts: gr.HTML
     bar: JobBar
     chosen: gr.State
+    """The Choice of the visitor; None for the host's model."""
 
 
 def build_toggle() -> gr.Button:

@@ -23,11 +23,14 @@ CLICK_FILE = "() => document.querySelector('#run-file').click()"
 
 @dataclass(frozen=True)
 class DownloadPanel:
-    """The widgets. file: hidden, holds the ZIP made last. folder: state, where that lies, or None."""
+    """The widgets."""
 
     button: gr.Button
     file: gr.DownloadButton
+    """Hidden, holds the ZIP made last."""
+
     folder: gr.State
+    """Where that lies, or None."""
 
 
 def build_download() -> DownloadPanel:

@@ -27,13 +27,7 @@ ASK = "(...values) => window.pineSharing.{}(...values)"
 
 @dataclass(frozen=True)
 class SharePanel:
-    """The widgets.
-
-    handed: what the browser is to take, never shown. again: whether the opened session had answers. keep:
-    never shown, pressed by assets/typing.js when a visitor pauses. linked, draft: never shown; codes of the
-    session in the page's address, and of what was entered last, which assets/sharing.js reads and keeps.
-    kept: whether this browser keeps a draft.
-    """
+    """The widgets."""
 
     copy: gr.Button
     save: gr.Button
@@ -41,11 +35,23 @@ class SharePanel:
     link: gr.Textbox
     message: gr.HTML
     handed: gr.Textbox
+    """What the browser is to take; never shown."""
+
     again: gr.Checkbox
+    """Whether the opened session had answers."""
+
     keep: gr.Button
+    """Never shown, pressed by assets/typing.js when a visitor pauses."""
+
     linked: gr.Textbox
+    """Never shown: the code of the session in the page's address, which assets/sharing.js reads."""
+
     draft: gr.Textbox
+    """Never shown: the code of what was entered last, which assets/sharing.js keeps."""
+
     kept: gr.HTML
+    """Whether this browser keeps a draft."""
+
     download: DownloadPanel
 
 

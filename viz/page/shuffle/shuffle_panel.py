@@ -35,11 +35,7 @@ WHAT_WILL_BE = (
 
 @dataclass(frozen=True)
 class ShufflePanel:
-    """The widgets of the shuffle.
-
-    many: state, whether only a sample of the orders is tried. kept: state, the files of the certificate that
-    is offered, or None.
-    """
+    """The widgets of the shuffle."""
 
     bar: JobBar
     controls: gr.Checkbox
@@ -52,7 +48,10 @@ class ShufflePanel:
     certificate: gr.DownloadButton
     sheet: gr.DownloadButton
     many: gr.State
+    """Whether only a sample of the orders is tried."""
+
     kept: gr.State
+    """The files of the certificate that is offered, or None."""
 
 
 def button_label(nouns: Nouns) -> str:

@@ -38,16 +38,20 @@ class Outcome:
 
 @dataclass(frozen=True)
 class ShuffleView:
-    """What the page shows of a shuffle. table, spread: HTML, None where it has not changed.
-
-    outcome: of the orders tried so far; None where it has not changed. done: the work so far.
-    """
+    """What the page shows of a shuffle; None where it has not changed."""
 
     sentence: str
     table: str | None = None
+    """HTML."""
+
     spread: str | None = None
+    """HTML."""
+
     outcome: Outcome | None = None
+    """Of the orders tried so far."""
+
     done: Work | None = None
+    """The work so far."""
 
 
 def orders_for(
