@@ -16,7 +16,6 @@ from viz.page.common.disk import Disk
 from viz.page.common.event_options import MODEL_EVENT, PRIVATE_EVENT, STATE_EVENT
 from viz.page.common.failures import notice
 from viz.page.common.host_settings import HostSettings
-from viz.page.common.keys import keys_html
 from viz.page.common.private_folder import folders_held
 from viz.page.counting import wire_counting
 from viz.page.files.reading_files import FileReader
@@ -26,6 +25,7 @@ from viz.page.inside.inside_panel import build_inside, wire_inside
 from viz.page.jobs.loading import Status
 from viz.page.jobs.model_pool import Choice
 from viz.page.jobs.sources import Sources
+from viz.page.lesson.keys import keys_html
 from viz.page.lesson.lesson_panel import build_lesson, lesson_html, wire_lesson
 from viz.page.measure.measure_panel import build_measure, wire_measure
 from viz.page.models.model_panel import build_models, build_toggle, wire_models

@@ -11,10 +11,10 @@ from viz.page.answers.recorded_answers import first_shown
 from viz.page.answers.workspace import Workspace, instruction_for
 from viz.page.common.event_options import STATE_EVENT
 from viz.page.common.failures import notice
-from viz.page.common.words import documents_heading, question_words
 from viz.page.form.documents import Entries, entries_from, nothing_removed, read, rename, write
 from viz.page.form.examples import FormExample
 from viz.page.form.method_boxes import DEFAULT_METHODS
+from viz.page.form.words import documents_heading, question_words
 
 
 def wire_choices(page: Workspace, examples: Sequence[FormExample]) -> None:

@@ -14,7 +14,6 @@ from viz.page.answers.recorded_answers import first_shown
 from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import notice
 from viz.page.common.host_settings import DEFAULTS, HostSettings
-from viz.page.common.words import documents_heading, question_words
 from viz.page.files.reading_files import FileReader
 from viz.page.form.documents import Editor, build_editor, entries_from, wire_editor
 from viz.page.form.examples import FormExample
@@ -22,6 +21,7 @@ from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form, read_form
 from viz.page.form.method_boxes import DEFAULT_METHODS, build_method_boxes
 from viz.page.form.splitting_panel import SplittingPanel, build_splitting, wire_splitting
 from viz.page.form.upload import wire_upload
+from viz.page.form.words import documents_heading, question_words
 from viz.page.jobs.cost import Work
 from viz.page.jobs.job_bar import Job, JobBar, Updates, Views, build_bar, build_buttons, wire_job
 from viz.page.jobs.sources import Sources

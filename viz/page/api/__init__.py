@@ -1,1 +1,1 @@
-"""The page's public calls, for scripts and for assistants."""
+"""The public calls, for scripts and assistants: what they are called with, and what they compute."""

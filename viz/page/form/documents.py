@@ -19,8 +19,8 @@ from pine_engine.prompts.tasks import Nouns, get_task
 from viz.drawing.identity import badge, document_letter
 from viz.page.common.bounds import MAX_DOCUMENTS
 from viz.page.common.event_options import STATE_EVENT
-from viz.page.common.words import capital
 from viz.page.files.file_button import build_files_button, limits_html
+from viz.page.form.words import capital
 
 MOST_PASTED = 500_000
 """Characters of a text that is taken apart into documents: as many as can be read of all together."""

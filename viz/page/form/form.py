@@ -9,8 +9,8 @@ from pine_engine.methods.table import METHODS
 from pine_engine.prompts.prompt import Document, Prompt
 from pine_engine.prompts.tasks import Task, get_task
 from viz.drawing.identity import document_letter
-from viz.page.common.words import capital
 from viz.page.form.documents import Entries, Entry, read
+from viz.page.form.words import capital
 
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
     from pine_engine.engine.engine import Engine

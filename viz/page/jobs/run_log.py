@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from pine_engine.debias.measured import find_measured
 from pine_engine.errors import Cancelled, PineError
-from viz.page.common.memory import give_back_memory
 from viz.page.jobs.cost import Speed, Work
+from viz.page.jobs.memory import give_back_memory
 
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
     from pine_engine.engine.engine import Engine

@@ -17,10 +17,10 @@ from viz.page.common.failures import notice
 from viz.page.common.host_settings import HostSettings
 from viz.page.form.documents import DOCUMENTS
 from viz.page.form.form import Form, read_form
-from viz.page.form.orders import DEFAULT_ORDERS, SAMPLED_AT_MOST, orders_sentence, tries_all, with_controls
 from viz.page.jobs.cost import Work
 from viz.page.jobs.job_bar import Job, JobBar, Updates, Views, build_bar, build_buttons, wire_job
 from viz.page.jobs.sources import Sources
+from viz.page.shuffle.orders import DEFAULT_ORDERS, SAMPLED_AT_MOST, orders_sentence, tries_all, with_controls
 
 if TYPE_CHECKING:  # imports torch, which would keep the page waiting
     from pine_engine.engine.engine import Engine

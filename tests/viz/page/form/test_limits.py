@@ -18,9 +18,9 @@ from viz.page.form.checks import form_layout
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
 from viz.page.form.limits import LONGEST_TEXT
-from viz.page.form.orders import number_of_orders, orders_sentence, tries_all
 from viz.page.jobs.loading import EngineSource
 from viz.page.measure.measuring import Asked, measure_rows
+from viz.page.shuffle.orders import number_of_orders, orders_sentence, tries_all
 from viz.page.shuffle.shuffling import orders_for, shuffle
 from viz.page.sweep.sweeping import stand
 
