@@ -29,8 +29,8 @@ from tests.fuzz.corpus import PAYLOADS, pdf_of
 from tests.support.serving import ServedApp
 from viz.page.form.documents import Entry
 from viz.page.form.form import Form
-from viz.page.form.orders import ALL_ORDERS_UP_TO, DEFAULT_ORDERS
 from viz.page.sharing.session import session_of, to_code
+from viz.page.shuffle.orders import ALL_ORDERS_UP_TO, DEFAULT_ORDERS
 
 pytestmark = pytest.mark.embedded
 

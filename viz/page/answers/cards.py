@@ -12,14 +12,12 @@ from viz.page.common.failures import notice
 
 @dataclass(frozen=True)
 class Shown:
-    """The cards on the page, and the task whose answers they hold; kept in the session.
-
-    recorded: when and with what the answers were recorded; empty if they are computed here.
-    """
+    """The cards on the page, and the task whose answers they hold; kept in the session."""
 
     cards: tuple[AnswerCard, ...]
     task: str
     recorded: str = ""
+    """When and with what the answers were recorded; empty if they are computed here."""
 
 
 def waiting_cards(methods: Sequence[str]) -> tuple[AnswerCard, ...]:

@@ -138,9 +138,9 @@ def _answers(run: FinishedRun) -> dict[str, Any]:
                     }
                     for token, text, logprob, others in zip(
                         answer.token_ids,
-                        run.told[method].tokens,
+                        run.answer_records[method].tokens,
                         answer.logprobs,
-                        run.told[method].alternatives,
+                        run.answer_records[method].alternatives,
                         strict=True,
                     )
                 ],
@@ -155,7 +155,7 @@ def _tokens(run: FinishedRun) -> Numbers:
         ("method", "token", "text", "token id", "log-probability (nats)"),
         tuple(
             (method, step + 1, text, token, logprob)
-            for method, told in run.told.items()
+            for method, told in run.answer_records.items()
             for step, (text, token, logprob) in enumerate(
                 zip(told.tokens, told.token_ids, told.logprobs, strict=True)
             )
@@ -166,7 +166,11 @@ def _tokens(run: FinishedRun) -> Numbers:
 def _orders(run: FinishedRun) -> Numbers:
     return Numbers(
         ("order", "method", "answer"),
-        tuple((tried.label, method, told.text) for tried in run.tried for method, told in tried.told.items()),
+        tuple(
+            (tried.label, method, told.text)
+            for tried in run.tried
+            for method, told in tried.answer_records.items()
+        ),
     )
 
 

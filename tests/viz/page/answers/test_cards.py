@@ -10,7 +10,7 @@ import pytest
 import app
 from pine_engine.extras import how_to_install
 from pine_engine.prompts.tasks import TASKS, get_task
-from tests.support.running import one_run
+from tests.support.running import one_run, told
 from tests.support.viz_reading import HOSTILE, assert_harmless, read_html
 from tests.support.widgets import built
 from viz.page.answers import choosing
@@ -22,7 +22,6 @@ from viz.page.form.documents import Entry, build_editor, entries_from, header_ht
 from viz.page.form.examples import load_examples
 from viz.page.form.form import Form
 from viz.page.jobs.loading import EngineSource
-from viz.page.jobs.running import run_with_engine
 from viz.page.jobs.sources import Sources
 
 TWO = entries_from([("Varo", "red"), ("Senna", "green")])
@@ -231,15 +230,10 @@ def test_a_model_of_a_task_is_loaded_when_it_is_first_asked_and_once() -> None:
 
 def test_a_model_that_is_not_there_is_said() -> None:
     sources = Sources(EngineSource(lambda: None, "main"))
-    (said,) = run_with_engine(
-        lambda: sources.lease("qm9"),
-        lambda _: pytest.fail("there is no engine to work with"),
-        **one_run(),
-        say=str,
-        fail=str,
-        stopped=str,
+    (said,) = told(
+        lambda: sources.lease("qm9"), lambda _: pytest.fail("there is no engine to work with"), **one_run()
     )
-    assert said == "The model molecules, which answers this kind of question, is not there."
+    assert said == "failed: The model molecules, which answers this kind of question, is not there."
 
 
 def test_the_app_brings_the_models_of_all_tasks() -> None:

@@ -22,7 +22,7 @@ from viz.page.answers.answering import answer
 from viz.page.common.host_settings import HostSettings
 from viz.page.files.data_sets import OWN, built_in_choices, read_built_in
 from viz.page.form.documents import Entry, entries_from
-from viz.page.form.examples import Example, load_examples
+from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.form import Form
 from viz.page.form.read_only import NOTE, check_rows_shipped, check_shipped
 from viz.page.jobs.loading import EngineSource
@@ -35,7 +35,7 @@ EXAMPLES = load_examples()
 SHORT = EXAMPLES[0]
 
 
-def form(example: Example = SHORT, **changes: Any) -> Form:
+def form(example: FormExample = SHORT, **changes: Any) -> Form:
     entries = entries_from([(document.title, document.text) for document in example.documents])
     asked = Form(example.task, example.question, example.instruction, ("pine",), 8, entries)
     return replace(asked, **changes)
@@ -54,7 +54,7 @@ def page(engine: Engine) -> gr.Blocks:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_every_example_may_be_run(example: Example) -> None:
+def test_every_example_may_be_run(example: FormExample) -> None:
     asked = form(example)
     for allowed in (
         asked,

@@ -6,58 +6,35 @@ Their docstrings are what a caller reads at *Use via API*, and an assistant as t
 import inspect
 import json
 import tempfile
-from collections.abc import Callable, Generator, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gradio as gr
 from gradio.events import api
 from pydantic import ValidationError, validate_call
 
-from pine_engine.errors import InputError
 from pine_engine.methods.table import get_methods
+from viz.page.api import works
+from viz.page.api.works import CallView
+from viz.page.common.event_options import MODEL_EVENT
 from viz.page.common.failures import explain, first_problem
 from viz.page.common.host_settings import HostSettings
 from viz.page.files.data_sets import DataSet, read_brought
 from viz.page.files.reading_files import FileReader, without_words
-from viz.page.form.checks import form_layout
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
 from viz.page.form.limits import check_rows
 from viz.page.jobs.cost import Work
-from viz.page.jobs.presence import listener, stop_if_left, visitor, while_there
-from viz.page.jobs.run_log import Run
-from viz.page.jobs.running import MODEL_EVENT, WAIT_S
+from viz.page.jobs.runner import run_on_model
 from viz.page.jobs.sources import Sources
-from viz.page.jobs.zerogpu import compute
-
-if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
-    from pine_engine.engine.engine import Engine
-    from pine_engine.engine.events import RunResult
-    from pine_engine.evaluation.records import Record
-    from viz.page.measure.measuring import Asked
 
 TASK = "retrieval_qa"
-REQUEST_ID = "request"
-"""The id of the one row that /shuffle reports."""
+"""Of what is asked, and whose model answers every call."""
 
 USUAL_ORDERS = ("as-is", "reversed")
 """Of /measure."""
-
-
-@dataclass(frozen=True)
-class Told:
-    """How far a call is, which can be pickled. done: the work so far. last: whether that is all.
-
-    answer: makes the answer, of what is done so far; None before there is any.
-    """
-
-    done: Work
-    answer: Callable[[], dict[str, Any]] | None = None
-    last: bool = False
 
 
 def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> None:
@@ -88,8 +65,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
         """
         form = _form(question, documents, methods, max_new_tokens, instruction)
         asked: dict[str, Any] = {"form": form, "settings": settings}
-        work, plan = partial(_compare, **asked), partial(_plan_answers, **asked)
-        return _run(sources, "api compare", form.methods, work, plan)
+        return _answer(sources, "api compare", form.methods, works.compare, works.plan_answers, asked)
 
     def shuffle(
         question: str,
@@ -118,8 +94,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
         """
         form = _form(question, documents, methods, max_new_tokens, instruction)
         asked: dict[str, Any] = {"form": form, "count": orders, "seed": seed, "settings": settings}
-        work, plan = partial(_shuffle, **asked), partial(_plan_shuffle, **asked)
-        return _run(sources, "api shuffle", form.methods, work, plan)
+        return _answer(sources, "api shuffle", form.methods, works.shuffle, works.plan_shuffle, asked)
 
     def trace(
         question: str,
@@ -144,8 +119,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
         """
         form = _form(question, documents, methods, max_new_tokens, instruction)
         asked: dict[str, Any] = {"form": form, "settings": settings}
-        work, plan = partial(_trace, **asked), partial(_plan_answers, **asked)
-        return _run(sources, "api trace", form.methods, work, plan)
+        return _answer(sources, "api trace", form.methods, works.trace, works.plan_answers, asked)
 
     def measure(
         rows: list[dict[str, Any]],
@@ -175,8 +149,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
             "max_new_tokens": max_new_tokens,
             "settings": settings,
         }
-        work, plan = partial(_measure, **asked), partial(_plan_measurement, **asked)
-        return _run(sources, "api measure", chosen, work, plan)
+        return _answer(sources, "api measure", chosen, works.measure, works.plan_measurement, asked)
 
     for call in (compare, shuffle, trace, measure):
         api(_checked(call), api_name=call.__name__, **MODEL_EVENT)
@@ -204,123 +177,6 @@ def _form(
     return Form(TASK, question, instruction, chosen, max_new_tokens, entries)
 
 
-def _compare(engine: "Engine", form: Form, settings: HostSettings) -> Generator[Told, None, None]:
-    from pine_engine.console.json_reports import compare_report  # imports torch, which is there by now
-
-    return _answers(engine, form, settings, compare_report)
-
-
-def _trace(engine: "Engine", form: Form, settings: HostSettings) -> Generator[Told, None, None]:
-    from pine_engine.console.json_reports import trace_report  # imports torch, as above
-
-    return _answers(engine, form, settings, trace_report, trace=True)
-
-
-def _answers(
-    engine: "Engine",
-    form: Form,
-    settings: HostSettings,
-    report: "Callable[[Engine, RunResult], dict[str, Any]]",
-    *,
-    trace: bool = False,
-) -> Generator[Told, None, None]:
-    from pine_engine.engine.events import RunDone  # imports torch, as above
-    from viz.page.jobs.metering import Meter
-
-    layout = form_layout(form, engine, settings)
-    meter = Meter(layout.num_tokens)
-    events = engine.generate(layout, methods=form.methods, max_new_tokens=form.max_new_tokens, trace=trace)
-    with closing(events):
-        for event in events:
-            meter.see(event)
-            if isinstance(event, RunDone):
-                meter.finish(event.result)
-                yield Told(meter.work, partial(dict, report(engine, event.result)), last=True)
-            else:
-                yield Told(meter.work)
-
-
-def _shuffle(
-    engine: "Engine", form: Form, count: int, seed: int, settings: HostSettings
-) -> Generator[Told, None, None]:
-    from pine_engine.console.json_reports import verify_report
-    from pine_engine.invariance.orders import OrderRow, compare_orders, summarize  # import torch, as above
-    from viz.page.jobs.metering import Meter
-    from viz.page.shuffle.shuffling import orders_for
-
-    layout = form_layout(form, engine, settings)
-    orders = orders_for(layout.num_documents, count, seed, settings)
-    meter = Meter(layout.num_tokens)
-    cells = []
-    events = compare_orders(
-        engine, layout, methods=form.methods, orders=orders, max_new_tokens=form.max_new_tokens
-    )
-    with closing(events):
-        for event in events:
-            if isinstance(event, OrderRow):
-                meter.finish(event.result)
-                cells.append(event.cells)
-                report = verify_report(engine, [(REQUEST_ID, summarize(cells))])
-                yield Told(meter.work, partial(dict, report), last=len(cells) == len(orders))
-            else:
-                meter.see(event)
-                yield Told(meter.work)
-
-
-def _measure(
-    engine: "Engine",
-    rows: DataSet,
-    methods: tuple[str, ...],
-    orders: tuple[str, ...],
-    max_new_tokens: int,
-    settings: HostSettings,
-) -> Generator[Told, None, None]:
-    from pine_engine.evaluation.records import Record  # imports torch, as above
-    from viz.page.measure.measuring import measured_events, work_of
-
-    asked = _asked(rows, methods, orders, max_new_tokens, settings)
-    records: list[Record] = []
-    planned = asked.num_records(settings)
-    with closing(measured_events(engine, asked, settings)) as events:
-        for event in events:
-            if isinstance(event, Record):
-                records.append(event)
-            done = tuple(records)
-            answer = partial(_measured, engine.model_name, engine.dtype, done) if done else None
-            yield Told(work_of(done), answer, last=len(done) == planned)
-
-
-def _measured(model: str, dtype: str, records: "Sequence[Record]") -> dict[str, Any]:
-    from pine_engine.evaluation.summary.summarize import summarize  # imports torch, as above
-
-    return {
-        "model": model,
-        "dtype": dtype,
-        "summary": summarize(records).model_dump(mode="json"),
-        "records": [record.model_dump(mode="json") for record in records],
-    }
-
-
-def _asked(
-    rows: DataSet,
-    methods: tuple[str, ...],
-    orders: tuple[str, ...],
-    max_new_tokens: int,
-    settings: HostSettings,
-) -> "Asked":
-    from viz.page.measure.measuring import Asked  # imports torch, as above
-
-    return Asked(
-        rows=rows,
-        limit=len(rows.examples),
-        methods=methods,
-        orders=orders,
-        generate=True,
-        logprobs=True,
-        max_new_tokens=max_new_tokens,
-    )
-
-
 def _data_set(reader: FileReader, rows: list[dict[str, Any]], settings: HostSettings) -> DataSet:
     """The rows, read as those of a file are. Raises gr.Error with a sentence that names the line, from 1."""
     try:
@@ -333,59 +189,37 @@ def _data_set(reader: FileReader, rows: list[dict[str, Any]], settings: HostSett
         raise gr.Error(explain(error), print_exception=False) from error
 
 
-def _plan_answers(engine: "Engine", form: Form, settings: HostSettings) -> Work:
-    from viz.page.answers.answering import plan_answers  # imports torch, as above
-
-    return plan_answers(engine, form, settings)
-
-
-def _plan_shuffle(engine: "Engine", form: Form, count: int, seed: int, settings: HostSettings) -> Work:
-    from viz.page.shuffle.shuffling import plan_shuffle  # imports torch, as above
-
-    return plan_shuffle(engine, form, count=count, seed=seed, controls=False, settings=settings)
-
-
-def _plan_measurement(engine: "Engine", settings: HostSettings, **rows: Any) -> Work:
-    from viz.page.measure.measuring import plan_measurement  # imports torch, as above
-
-    asked = _asked(**rows, settings=settings)
-    return plan_measurement(engine, asked.examples, asked.settings(settings))
-
-
-def _run(
+def _answer(
     sources: Sources,
     what: str,
     methods: Sequence[str],
-    work: "Callable[[Engine], Generator[Told, None, None]]",
-    plan: "Callable[[Engine], Work]",
+    work: Callable[..., Generator[CallView, None, None]],
+    plan: Callable[..., Work],
+    asked: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """What the work answers, once it is its turn and the model is there.
+    """What the work answers, of which these are the arguments, once it is its turn and the model is there.
 
     One that had to end before it was done answers with what it has, and `ended`, a sentence that says why.
     Raises gr.Error with a sentence if it fails, or has nothing yet.
     """
-    runs, answer = sources.runs, None
-    run = runs.new(what, methods)
-    try:
-        with runs.watched(run), sources.line.join(visitor(), listener()) as place:
-            while place.wait(WAIT_S):
-                _go_on(run)
-            while (engine := sources.main.wait(WAIT_S)) is None:
-                _go_on(run)
-            run.start(engine)
-            for told in while_there(compute(engine, work, plan=plan)):
-                run.done, answer = told.done, told.answer or answer
-                if not told.last and run.over():
-                    break
-            if answer is None:
-                raise InputError(run.why or "The model gave no answer.")
-            return answer() | ({"ended": run.why} if run.why else {})
-    except Exception as error:
-        raise gr.Error(explain(error), print_exception=False) from error
+    run = sources.runs.new(what, methods)
+    answer = None
 
+    def take(view: CallView) -> None:
+        nonlocal answer
+        run.done, run.complete, answer = view.done, view.is_last, view.answer or answer
 
-def _go_on(run: Run) -> None:
-    """Raises Cancelled once the caller has left, and InputError if the run must end."""
-    stop_if_left()
-    if why := run.over():
-        raise InputError(why)
+    steps = run_on_model(
+        sources,
+        run,
+        lambda: sources.lease(TASK),
+        partial(work, **asked),
+        plan=partial(plan, **asked),
+        say=lambda sentence: None,
+        show=take,
+    )
+    for _ in steps:
+        pass
+    if run.failure or answer is None:
+        raise gr.Error(run.failure or run.why or "The model gave no answer.", print_exception=False)
+    return answer() | ({"ended": run.why} if run.why else {})

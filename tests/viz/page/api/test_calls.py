@@ -19,7 +19,7 @@ from tests.support.serving import ServedApp, served_app
 
 pytestmark = pytest.mark.embedded
 
-DOCS = Path(__file__).parents[3] / "docs" / "api.md"
+DOCS = Path(__file__).parents[4] / "docs" / "api.md"
 QUESTION = "Who has the key to the boat shed?"
 DOCUMENTS = ["Ada has the key to the front door.", "Clara has the key to the boat shed.", "Dario has none."]
 
