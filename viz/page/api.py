@@ -17,7 +17,9 @@ import gradio as gr
 from gradio.events import api
 from pydantic import ValidationError, validate_call
 
+from pine_engine.engine.reports import compare_report, trace_report
 from pine_engine.errors import InputError
+from pine_engine.invariance.reports import verify_report
 from pine_engine.methods.table import get_methods
 from viz.page.common.failures import explain, first_problem
 from viz.page.common.host_settings import HostSettings
@@ -205,14 +207,10 @@ def _form(
 
 
 def _compare(engine: "Engine", form: Form, settings: HostSettings) -> Generator[Told, None, None]:
-    from pine_engine.console.json_reports import compare_report  # imports torch, which is there by now
-
     return _answers(engine, form, settings, compare_report)
 
 
 def _trace(engine: "Engine", form: Form, settings: HostSettings) -> Generator[Told, None, None]:
-    from pine_engine.console.json_reports import trace_report  # imports torch, as above
-
     return _answers(engine, form, settings, trace_report, trace=True)
 
 
@@ -224,7 +222,7 @@ def _answers(
     *,
     trace: bool = False,
 ) -> Generator[Told, None, None]:
-    from pine_engine.engine.events import RunDone  # imports torch, as above
+    from pine_engine.engine.events import RunDone  # imports torch, which is there by now
     from viz.page.jobs.metering import Meter
 
     layout = form_layout(form, engine, settings)
@@ -243,7 +241,6 @@ def _answers(
 def _shuffle(
     engine: "Engine", form: Form, count: int, seed: int, settings: HostSettings
 ) -> Generator[Told, None, None]:
-    from pine_engine.console.json_reports import verify_report
     from pine_engine.invariance.orders import OrderRow, compare_orders, summarize  # import torch, as above
     from viz.page.jobs.metering import Meter
     from viz.page.shuffle.shuffling import orders_for
