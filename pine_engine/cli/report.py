@@ -10,13 +10,9 @@ import typer
 from pine_engine.console import terminal
 from pine_engine.console.options import AsJson
 from pine_engine.errors import InputError
-from pine_engine.evaluation.report.molecule_tables import read_molecule_report
-from pine_engine.evaluation.report.parts import report_parts
-from pine_engine.evaluation.report.runs import read_runs
-from pine_engine.evaluation.report.tables import Part
-from pine_engine.prompts.inputs import read_text
 
 if TYPE_CHECKING:
+    from pine_engine.evaluation.report.tables import Part
     from viz.export.report import Report
 
 TITLE = "Does the order of the documents change the answer? What was measured"
@@ -37,6 +33,11 @@ def make_report(
     """Put runs side by side: tables and curves in the form of the paper's, as HTML and Markdown."""
     if not folders and not molecules:
         raise InputError("there is nothing to report; give folders that `evaluate` has made, or --molecules")
+
+    from pine_engine.evaluation.report.molecule_tables import read_molecule_report
+    from pine_engine.evaluation.report.parts import report_parts
+    from pine_engine.evaluation.report.runs import read_runs
+
     runs = read_runs(folders or [])
     written = [read_molecule_report(file) for file in molecules or []]
     drawn = draw(report_parts(runs, molecules=written), made=datetime.now(UTC).isoformat(timespec="seconds"))
@@ -52,7 +53,7 @@ def make_report(
     terminal.print_report({"files": paths, "runs": summaries}, as_json, [{"written": path} for path in paths])
 
 
-def draw(parts: Sequence[Part], *, made: str) -> "Report":
+def draw(parts: Sequence["Part"], *, made: str) -> "Report":
     """The parts as viz takes them. Raises InputError where viz is not installed."""
     try:
         from viz.export.report import Report, ReportCurve, ReportPart, ReportTable
@@ -103,6 +104,7 @@ def draw(parts: Sequence[Part], *, made: str) -> "Report":
 def report_files(drawn: "Report") -> dict[str, str]:
     """The content of each file of a report, by its name."""
     import viz.export.report as drawing
+    from pine_engine.prompts.inputs import read_text
 
     styles = read_text(Path(drawing.__file__).parents[2] / "assets" / "figures.css")
     return {

@@ -18,10 +18,10 @@ from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event, PrefillProgress
 from pine_engine.engine.streaming import in_thread, stop_if
 from pine_engine.errors import InputError, ModelError
-from pine_engine.evaluation.arrangements import AS_IS
 from pine_engine.evaluation.combining import Prior, Said, combine
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.jobs import Job, Line, Part, Result, blank, plan_example, planned_keys
+from pine_engine.evaluation.order_names import AS_IS
 from pine_engine.evaluation.priors import Priors
 from pine_engine.evaluation.reading import Reader, Reading
 from pine_engine.evaluation.records import Key, Record

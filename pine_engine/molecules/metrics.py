@@ -6,15 +6,18 @@ the errors, so that a method must be judged by both.
 """
 
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from pine_engine.molecules.descriptors import Floats
-from pine_engine.molecules.generate import Written
 from pine_engine.molecules.predictor import Predictor
 from pine_engine.molecules.rows import PROPERTIES, Molecule
+
+if TYPE_CHECKING:
+    from pine_engine.molecules.generate import Written
 
 RESAMPLES = 1000
 CONFIDENCE = 95
@@ -69,7 +72,7 @@ class References(Frozen):
 
 
 def judge(
-    written: Sequence[Written], requests: Sequence[Molecule], predictor: Predictor, known: Collection[str]
+    written: Sequence["Written"], requests: Sequence[Molecule], predictor: Predictor, known: Collection[str]
 ) -> list[MethodWorth]:
     """Each method's molecules against what was requested; known: canonical SMILES of all training data."""
     distinct = sorted({one.smiles for one in written if one.smiles is not None})
@@ -108,7 +111,7 @@ def references(requests: Sequence[Molecule], predictor: Predictor) -> References
 
 
 def _judge_method(
-    written: Sequence[Written],
+    written: Sequence["Written"],
     known: Collection[str],
     errors: dict[tuple[int, tuple[int, ...]], Floats],
     of_first: dict[tuple[int, tuple[int, ...]], Floats] | None,
@@ -134,7 +137,7 @@ def _judge_method(
     )
 
 
-def _unique(written: Sequence[Written]) -> float | None:
+def _unique(written: Sequence["Written"]) -> float | None:
     """See MethodWorth; None if no order has a valid molecule."""
     turns: dict[int, list[str]] = {}
     for one in written:

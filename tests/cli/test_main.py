@@ -16,9 +16,11 @@ import torch
 from rich.console import Console
 from safetensors.torch import load_file, save_file
 
+from pine_engine.benchmark import random_models
 from pine_engine.cli import main as cli
-from pine_engine.console import json_reports as report
 from pine_engine.console import terminal
+from pine_engine.invariance import reports as report
+from pine_engine.invariance import selftest
 from pine_engine.invariance.kernels import Check
 from pine_engine.methods.table import METHODS
 from tests.support.commands import COMPARISON, Run, Steps, assert_refused, write
@@ -319,12 +321,12 @@ def test_self_test_needs_no_data_and_prints_every_check(pine: Run) -> None:
 def test_self_test_exits_with_1_if_a_check_fails(pine: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     info = Check("of few rows", is_promised=False, holds=False, found="7 rows", meaning="none are fed")
     broken = Check("of many rows", is_promised=True, holds=False, found="64 rows", meaning="bits change")
-    monkeypatch.setattr(cli, "plan_checks", lambda *_, **__: [lambda: info, lambda: broken])
+    monkeypatch.setattr(selftest, "plan_checks", lambda *_, **__: [lambda: info, lambda: broken])
     outcome = pine("verify", "--self-test", "--model", "random:tiny")
     assert outcome.status == 1
     assert outcome.stderr == "exactness cannot be promised here: of many rows\n"
     assert "FAIL" in outcome.stdout and "64 rows" in outcome.stdout and "bits change" in outcome.stdout
-    monkeypatch.setattr(cli, "plan_checks", lambda *_, **__: [lambda: info])
+    monkeypatch.setattr(selftest, "plan_checks", lambda *_, **__: [lambda: info])
     assert pine("verify", "--self-test", "--model", "random:tiny").status == 0
 
 
@@ -337,7 +339,7 @@ def test_self_test_is_done_with_every_number_of_threads_asked_for(
         threads = torch.get_num_threads()
         return Check("of parts", is_promised=True, holds=threads != 3, found=f"{threads}", meaning="")
 
-    monkeypatch.setattr(cli, "plan_checks", lambda *_, **__: [count])
+    monkeypatch.setattr(selftest, "plan_checks", lambda *_, **__: [count])
     outcome = pine("verify", "--self-test", "--model", "random:tiny", "--threads", "12,3,1", "--json")
     assert (outcome.status, torch.get_num_threads()) == (1, before)
     assert [(check["name"], check["found"]) for check in outcome.json["checks"]] == [
@@ -504,7 +506,7 @@ def test_loading_shows_how_far_unpacking_is(monkeypatch: pytest.MonkeyPatch) -> 
         progress(0.25, f"unpacking {name}")
         return SimpleNamespace(given=(name, dtype, device), caveat=None)
 
-    monkeypatch.setattr(terminal, "load_engine", unpack)
+    monkeypatch.setattr(random_models, "load_engine", unpack)
     assert terminal.load("tiny", "float32", "cpu").given == ("tiny", "float32", "cpu")
     assert isinstance(console.file, io.StringIO)
     assert "unpacking tiny" in console.file.getvalue()

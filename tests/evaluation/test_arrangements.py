@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pine_engine.errors import InputError
-from pine_engine.evaluation.arrangements import ORDERS, arrange, arrangements, check_arrangements, expand
+from pine_engine.evaluation.arrangements import arrange, arrangements, check_arrangements, expand
 from pine_engine.evaluation.examples import Example
+from pine_engine.evaluation.order_names import ORDERS
 from pine_engine.prompts.inputs import DocumentInput
 
 

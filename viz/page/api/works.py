@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from pine_engine.engine.reports import compare_report, trace_report
+from pine_engine.invariance.reports import verify_report
 from viz.page.common.host_settings import HostSettings
 from viz.page.files.data_sets import DataSet
 from viz.page.form.checks import form_layout
@@ -42,15 +44,11 @@ class CallView:
 
 def compare(engine: "Engine", form: Form, settings: HostSettings) -> Generator[CallView, None, None]:
     """The answers of all methods."""
-    from pine_engine.console.json_reports import compare_report
-
     return _answers(engine, form, settings, compare_report)
 
 
 def trace(engine: "Engine", form: Form, settings: HostSettings) -> Generator[CallView, None, None]:
     """Positions, importance and attention of all methods."""
-    from pine_engine.console.json_reports import trace_report
-
     return _answers(engine, form, settings, trace_report, trace=True)
 
 
@@ -82,7 +80,6 @@ def shuffle(
     engine: "Engine", form: Form, count: int, seed: int, settings: HostSettings
 ) -> Generator[CallView, None, None]:
     """The same question under several orders; a report after each."""
-    from pine_engine.console.json_reports import verify_report
     from pine_engine.invariance.orders import OrderRow, compare_orders, summarize
     from viz.page.jobs.metering import Meter
     from viz.page.shuffle.shuffling import orders_for

@@ -9,6 +9,7 @@ from typing import TypeVar
 from pine_engine.debias.measured import MeasuredMethod
 from pine_engine.errors import InputError
 from pine_engine.evaluation.examples import Example, read_examples
+from pine_engine.evaluation.order_names import ORDERS
 from pine_engine.prompts.tasks import TASKS, Task, get_task
 from viz.page.common.bounds import MOST_ROWS
 from viz.page.common.theme import ASSETS
@@ -117,8 +118,6 @@ def usual_orders(fitting: list[str]) -> list[str]:
 
 def orders_meaning(names: list[str]) -> str:
     """What the chosen orders mean, in words."""
-    from pine_engine.evaluation.arrangements import ORDERS  # imports torch
-
     return "; ".join(f"{name}: {ORDERS[name]}" for name in names if name in ORDERS)
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pine_engine.console.json_reports import traced
+from pine_engine.engine.reports import traced
 from pine_engine.invariance.certificate import FILE_NAME, REPEAT_COMMAND, installed_version
 from pine_engine.methods.table import METHODS
 from viz.drawing.identity import document_letter

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from pine_engine.console.json_reports import trace_report
 from pine_engine.engine.engine import Engine
+from pine_engine.engine.reports import trace_report
 from pine_engine.prompts.inputs import read_comparison
 from tests.support.runs import THREE, finish
 from tests.support.tokenizers import letter_tokenizer
