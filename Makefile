@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help setup run test check format bench load record lock clean
+.PHONY: help setup run test coverage check format bench load record lock clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -24,6 +24,9 @@ ifdef ARGS
 else
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 endif
+
+coverage: $(VENV)/.stamp-dev ## Run all tests and say which lines none of them reaches
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --cov $(ARGS)
 
 check: $(VENV)/.stamp-dev ## Check format, lint, imports and types
 	$(BIN)/ruff format --check .
@@ -57,7 +60,7 @@ lock: $(VENV)/.stamp-venv ## Lock anew what the image installs (ARGS=--upgrade f
 	  -o requirements-lock.txt requirements.txt
 
 clean: ## Remove .venv and all caches
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.stamp-venv:
