@@ -36,6 +36,7 @@ from pine_engine.evaluation.report.tables import Part, Table, estimated, signed,
 from pine_engine.evaluation.rewardbench import SUBSETS
 from pine_engine.evaluation.summary.intervals import Estimate, share
 from pine_engine.evaluation.summary.results import Measure
+from pine_engine.evaluation.summary.scenarios import BOTH, CHANGED, FIRST, SECOND
 from pine_engine.evaluation.summary.summarize import summarize
 from pine_engine.molecules.rows import PROPERTIES
 from tests.support.records import SWAPS, judged, run_info, sweep, swept
@@ -287,8 +288,8 @@ def test_an_order_in_which_nothing_is_read_has_no_accuracy_in_any_table() -> Non
         {row["scenario"]: row for row in cells(judge, title)}
         for title in ("Scenarios by section", "Chat: its subsets")
     )
-    assert scenarios[published.SECOND]["Chat"] == subsets[published.SECOND]["b"] == "none read"
-    assert scenarios[published.FIRST]["Chat"].startswith("95.8 (")
+    assert scenarios[SECOND]["Chat"] == subsets[SECOND]["b"] == "none read"
+    assert scenarios[FIRST]["Chat"].startswith("95.8 (")
     for row in cells(questions, "With the answer in each slot"):
         assert (row["slot 3"] == "none read") == (row["by"] == "generated answer, %")
     said = findings("retrieval_qa", questions)[0]
@@ -437,7 +438,7 @@ def test_sections_are_shown_with_the_weights_of_both_versions(files: dict[str, s
         row
         for row in found
         if (row["run"], row["by"], row["method"], row["scenario"])
-        == ("SmolLM2-135M-Instruct, pairs", "generated answer, %", "PINE", published.BOTH)
+        == ("SmolLM2-135M-Instruct, pairs", "generated answer, %", "PINE", BOTH)
     ]
     means = [row[column].split(" ")[0] for column in columns[4:]]
     assert means == ["66.7", "74.6", "70.6", "58.7", "62.7"]
@@ -721,14 +722,14 @@ def test_published_numbers_stand_beside_ours_for_the_same_model_alone(runs: list
     whose = {row[0] for row in table.rows}
     assert whose == {f"ours, {runs[2].label}", "the paper, Meta-Llama-3-8B-Instruct"}
     (theirs,) = [row for row in table.rows if row[0].startswith("the paper") and row[1] == "PINE"]
-    (changed,) = [row for row in table.rows if row[0].startswith("the paper") and row[2] == published.CHANGED]
+    (changed,) = [row for row in table.rows if row[0].startswith("the paper") and row[2] == CHANGED]
     assert changed[3:] == ("10.3", "21.5", "11.4", "27.6", "17.7", "Table 4")
     assert theirs == (
         *("the paper, Meta-Llama-3-8B-Instruct", "PINE", "any order"),
         *("85.6", "41.5", "66.5", "73.4", "66.7", "Table 5"),
     )
     (ours,) = [
-        row for row in table.rows if row[0].startswith("ours") and row[1:3] == ("PINE", published.BOTH)
+        row for row in table.rows if row[0].startswith("ours") and row[1:3] == ("PINE", BOTH)
     ]
     measure = measure_of(runs[2], "pine", "generated")
     assert ours[3:] == (
@@ -753,9 +754,9 @@ def test_published_subsets_stand_beside_ours(runs: list[Run]) -> None:
     natural = rows["llmbar-natural"]
     assert natural["section"] == "Chat Hard" and natural["the paper, Vanilla, shuffled"] == "66.0"
     measure = measure_of(runs[2], "pine", "generated")
-    (both,) = [one for one in measure.scenarios if one.name == published.BOTH]
-    assert natural[f"ours, PINE, {published.BOTH}"] == estimated(both.sections[0].subsets[0].value)
-    others = (published.FIRST, published.SECOND, published.CHANGED)
+    (both,) = [one for one in measure.scenarios if one.name == BOTH]
+    assert natural[f"ours, PINE, {BOTH}"] == estimated(both.sections[0].subsets[0].value)
+    others = (FIRST, SECOND, CHANGED)
     assert not [column for column in table.columns if column.endswith(others)], "the paper has none of them"
 
 
