@@ -73,7 +73,7 @@ THREADS = 40
 
 
 SESSIONS = 500
-"""Visitors whose pages are known; each takes about 50 KB, and some megabytes for his last run."""
+"""Visitors whose pages are known; each takes about 50 KB, and some megabytes for their last run."""
 
 
 def build_app(

@@ -121,7 +121,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         page.load(_running_example, None, running_example, **PRIVATE_EVENT)
         page.load(lesson_html, None, lesson.lesson, **PRIVATE_EVENT)
         page.unload(lets_go(page, workspace.finished))
-        # Of who calls past the queue nobody hears that he has left.
+        # Of who calls past the queue nobody hears that they have left.
         page.queue(max_size=settings.queue_size, api_open=False)
     assert isinstance(page, GuardedBlocks)
     if settings.read_only:

@@ -1,7 +1,7 @@
 """The files of visitors on the host's disk: how long each is kept, and how much they may take together.
 
 What was uploaded goes once it was read, and after an hour if nobody reads it; what is left of an upload that
-broke off goes at once; what a visitor is handed goes with his session.
+broke off goes at once; what a visitor is handed goes with their session.
 """
 
 import errno

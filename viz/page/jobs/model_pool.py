@@ -1,6 +1,6 @@
 """The models that visitors chose: each is loaded once for all, and put away when another needs the room.
 
-A run keeps the model it began on, and a visitor the one he chose, whatever others choose. What was put away
+A run keeps the model it began on, and a visitor the one they chose, whatever others choose. What was put away
 is loaded again when it is next needed. The model that the page was started with always stays.
 """
 
@@ -92,7 +92,7 @@ class Library:
         return self.main.status.stage != "loading"
 
     def choice(self, name: str, dtype: str) -> Choice:
-        """What a visitor chose. Raises PineError for what he may not choose, and looks at nothing for it."""
+        """What a visitor chose. Raises PineError for what they may not choose, and looks at nothing then."""
         name = name.strip()
         if self.allowed is not None and name not in self.allowed:
             raise InputError(

@@ -43,7 +43,7 @@ class Visitor:
 
     @property
     def name(self) -> str:
-        """The same for everything that he asks; scripts are told apart by their addresses alone."""
+        """The same for everything that they ask; scripts are told apart by their addresses alone."""
         return self.page or self.address
 
 
@@ -109,7 +109,7 @@ class Presence:
 
     @contextmanager
     def calling(self, address: str) -> Iterator[str]:
-        """Somebody of that address calls over MCP while the block goes on; gives a name for him."""
+        """Somebody of that address calls over MCP while the block goes on; gives a name for them."""
         name = secrets.token_hex(16)
         self._callers[name] = address
         try:

@@ -1,7 +1,7 @@
-"""The line in front of the model: one run at a time, and everybody in his turn.
+"""The line in front of the model: one run at a time, and everybody in their turn.
 
-It is ours and not gradio's, so that whoever waits is told how many are before him and can press Stop, whoever
-may not is told so in a sentence, and nobody can fill it alone.
+It is ours and not gradio's, so that whoever waits is told how many are before them and can press Stop,
+whoever may not is told so in a sentence, and nobody can fill it alone.
 """
 
 import threading
@@ -52,7 +52,7 @@ class Line:
     ) -> Iterator["Place"]:
         """A place in the line until the block is left. Raises PineError if there is none.
 
-        is_ready: whether he would use his turn now; whoever is not lets the others pass.
+        is_ready: whether they would use their turn now; whoever is not lets the others pass.
         """
         with self._moved:
             self._make_room(visitor)

@@ -20,7 +20,7 @@ MODEL_EVENT: dict[str, Any] = {"concurrency_limit": None}
 """Options of every event that runs the model: it waits in a Line, and not in gradio's queue."""
 
 WAIT_S = 0.8
-"""Seconds after which a visitor who waits hears something, and his Stop is heard.
+"""Seconds after which a visitor who waits hears something, and their Stop is heard.
 
 Each word costs the server some milliseconds, and many may wait.
 """

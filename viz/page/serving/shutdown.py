@@ -27,7 +27,7 @@ LAST_WORDS_S = 0.3
 """Seconds in which the last sentences still reach the pages."""
 
 CLOSING_S = 0.6
-"""Longest wait, in seconds, for the server; whoever keeps his connection open after that loses it."""
+"""Longest wait, in seconds, for the server; whoever keeps their connection open after that loses it."""
 
 LOOK_S = 0.2
 """How often the main thread looks whether the process was told to end."""
