@@ -18,7 +18,8 @@ REST = "rest of the model"
 """Norms, activations, embedding, reshaping around attention."""
 
 _PLACE = re.compile(
-    r"nn\.Module: (?P<class>\w+?)_\d+$|(^|/)pine_engine/(?P<file>\w+)\.py\(\d+\): (?P<function>\w+)$"
+    r"nn\.Module: (?P<class>\w+?)_\d+$"
+    r"|(^|/)pine_engine/(?P<folder>\w+)/(?P<file>\w+)\.py\(\d+\): (?P<function>\w+)$"
 )
 _IN_PLACE_OF_TORCH = "rowwise"
 """The file whose functions do what a module asked of torch: the module is where their time goes."""
@@ -46,7 +47,7 @@ class Event(Protocol):
 
 @dataclass(frozen=True)
 class Share:
-    """where: linear layers, one of our functions as `module.function`, or the rest of the model.
+    """where: linear layers, one of our functions as `folder.function`, or the rest of the model.
 
     seconds: without what it asked of the others. share: of all of them, 0 to 1.
     """
@@ -105,7 +106,7 @@ def place_of(event: Event) -> str:
     while around is not None:
         found = _PLACE.search(around.name)
         if found and found["function"] and found["file"] != _IN_PLACE_OF_TORCH:
-            return f"{found['file']}.{found['function']}"
+            return f"{found['folder']}.{found['function']}"
         if found and found["class"]:
             return LINEAR if "Linear" in found["class"] else REST
         around = around.cpu_parent

@@ -29,7 +29,7 @@ FILE_NAME = "certificate.json"
 REPEAT_COMMAND = f"python -m pine_engine repeat {FILE_NAME}"
 
 DTYPES = (*get_args(Dtype), "float64")
-"""Those that a model is loaded in, and that of an engine that somebody has made of a model of his own."""
+"""Those that a model is loaded in, and that of an engine that somebody has made of their own model."""
 
 ROUNDING = 1e-5
 """How far, in nats per token, log-softmax of one and the same logits may be off: it is computed in float32,

@@ -26,7 +26,6 @@ from pine_engine.molecules.training_batches import Lessons, exam, item, question
 from pine_engine.prompts.layout import tokenize
 from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.tasks import get_task
-from tests.project.test_imports import packages, sources
 from tests.support.molecule_rows import SMILES, molecule, row, values, write_rows
 
 TOKENIZER = build_tokenizer()
@@ -74,13 +73,6 @@ def test_a_missing_package_is_said_with_the_way_to_install_it(
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(InputError, match=sentence):
         ask()
-
-
-def test_no_module_loads_rdkit_or_scikit_learn_before_it_is_needed() -> None:
-    """They are asked for by name, in functions."""
-    loaded = set().union(*(packages(path) for path in sources("pine_engine", "viz")))
-    assert "torch" in loaded
-    assert not loaded & {"rdkit", "sklearn"}
 
 
 # rows and halves

@@ -71,8 +71,13 @@ def python(installed: Path, code: str) -> str:
 def test_the_engine_alone_is_installed_and_typed(installed: Path) -> None:
     packages = {path.parent.relative_to(installed).parts[0] for path in installed.rglob("*.py")}
     assert packages == {"pine_engine"}
-    modules = {path.relative_to(installed) for path in installed.rglob("*.py")}
-    assert modules == {path.relative_to(ROOT) for path in (ROOT / "pine_engine").rglob("*.py")}
+
+    def files(root: Path) -> set[Path]:
+        """The modules, and the data that they read."""
+        found = (root / "pine_engine").rglob("*.*")
+        return {path.relative_to(root) for path in found if path.suffix in (".py", ".toml")}
+
+    assert files(installed) == files(ROOT)
     assert (installed / "pine_engine" / "py.typed").is_file()
     (metadata,) = installed.glob("pine_explorer-*.dist-info/METADATA")
     required = re.findall(

@@ -8,7 +8,8 @@ from pine_engine.evaluation.report.tables import KIND_LABELS, estimated
 from pine_engine.evaluation.summary.intervals import Estimate
 from pine_engine.evaluation.summary.method_names import method_label
 from pine_engine.evaluation.summary.results import Measure, MethodSummary
-from pine_engine.evaluation.summary.summarize import KINDS, TaskSummary
+from pine_engine.evaluation.summary.summarize import TaskSummary
+from pine_engine.evaluation.summary.verdicts import KINDS
 
 HEADS = ("run", "by", "method")
 

@@ -5,12 +5,11 @@ from collections.abc import Iterator
 from pine_engine.evaluation.report.entries import summaries
 from pine_engine.evaluation.report.runs import Run
 from pine_engine.evaluation.report.tables import KIND_LABELS, estimated, quantity, signed, signed_quantity
-from pine_engine.evaluation.summary.cost import BASELINE
 from pine_engine.evaluation.summary.intervals import FEWEST
 from pine_engine.evaluation.summary.method_names import method_label
 from pine_engine.evaluation.summary.results import Difference, Measure
-from pine_engine.evaluation.summary.summarize import KINDS, TaskSummary
-from pine_engine.evaluation.summary.verdicts import Kind
+from pine_engine.evaluation.summary.summarize import BASELINE, TaskSummary
+from pine_engine.evaluation.summary.verdicts import KINDS, Kind
 from pine_engine.prompts.tasks import Task, get_task
 
 SUBJECT = "pine"

@@ -7,7 +7,7 @@ from pine_engine.evaluation.report.entries import HEADS, Entry, entries
 from pine_engine.evaluation.report.runs import Run
 from pine_engine.evaluation.report.tables import Table, estimated
 from pine_engine.evaluation.summary.intervals import Estimate
-from pine_engine.evaluation.summary.results import Section
+from pine_engine.evaluation.summary.results import SectionValue
 from pine_engine.prompts.tasks import get_task
 
 OVER_ORDERS = "mean over orders"
@@ -26,9 +26,9 @@ class ScenarioRow:
     entry: Entry
     name: str
     value: Estimate
-    sections: tuple[Section, ...]
+    sections: tuple[SectionValue, ...]
     total: Estimate | None
-    old_sections: tuple[Section, ...]
+    old_sections: tuple[SectionValue, ...]
     old_total: Estimate | None
 
     @property
@@ -136,7 +136,7 @@ def _subsets_of(section: str, rows: Sequence[ScenarioRow]) -> Table:
     )
 
 
-def section_value(sections: Sequence[Section], name: str) -> Estimate | None:
+def section_value(sections: Sequence[SectionValue], name: str) -> Estimate | None:
     """What a section of that name has, None if there is none."""
     return next((one.value for one in sections if one.name == name), None)
 

@@ -20,13 +20,12 @@ from pine_engine.evaluation.report.tables import (
     scale,
     scaled,
 )
-from pine_engine.evaluation.summary.cost import BASELINE
 from pine_engine.evaluation.summary.intervals import Estimate
 from pine_engine.evaluation.summary.method_names import method_label, method_mark
 from pine_engine.evaluation.summary.results import Measure, SlotValue
 from pine_engine.evaluation.summary.slots import is_alike
-from pine_engine.evaluation.summary.summarize import KINDS
-from pine_engine.evaluation.summary.verdicts import Kind
+from pine_engine.evaluation.summary.summarize import BASELINE
+from pine_engine.evaluation.summary.verdicts import KINDS, Kind
 
 SMALLEST_CURVE = 3
 """Documents from which on a curve over their slots is drawn."""

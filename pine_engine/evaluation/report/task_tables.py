@@ -15,8 +15,8 @@ from pine_engine.evaluation.report.tables import (
     signed,
     task_label,
 )
-from pine_engine.evaluation.summary.cost import BASELINE
 from pine_engine.evaluation.summary.method_names import method_label, method_mark, method_place
+from pine_engine.evaluation.summary.summarize import BASELINE
 
 BY_SLOT = "gold-at:"
 """How the names of arrangements begin that the table of slots has."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 from xml.etree import ElementTree
 
@@ -19,7 +20,6 @@ from pine_engine.cli import main as cli
 from pine_engine.cli.report import draw, make_report, report_files
 from pine_engine.errors import InputError
 from pine_engine.evaluation.records import Record, RunInfo, Writer
-from pine_engine.evaluation.report import published
 from pine_engine.evaluation.report.findings import findings
 from pine_engine.evaluation.report.molecule_tables import TASK, read_molecule_report
 from pine_engine.evaluation.report.paper_tables import (
@@ -30,12 +30,21 @@ from pine_engine.evaluation.report.paper_tables import (
     shuffle_and_mean,
 )
 from pine_engine.evaluation.report.parts import report_parts
-from pine_engine.evaluation.report.published_subsets import subset_scores
+from pine_engine.evaluation.report.published import (
+    ANY,
+    JudgeScores,
+    SectionScores,
+    SubsetScores,
+    gains,
+    published,
+    published_model,
+)
 from pine_engine.evaluation.report.runs import Run, read_runs, repeat_command, run_labels
 from pine_engine.evaluation.report.tables import Part, Table, estimated, signed, task_label, without_lone_run
 from pine_engine.evaluation.rewardbench import SUBSETS
 from pine_engine.evaluation.summary.intervals import Estimate, share
 from pine_engine.evaluation.summary.results import Measure
+from pine_engine.evaluation.summary.scenarios import BOTH, CHANGED, FIRST, SECOND
 from pine_engine.evaluation.summary.summarize import summarize
 from pine_engine.molecules.rows import PROPERTIES
 from tests.support.records import SWAPS, judged, run_info, sweep, swept
@@ -287,8 +296,8 @@ def test_an_order_in_which_nothing_is_read_has_no_accuracy_in_any_table() -> Non
         {row["scenario"]: row for row in cells(judge, title)}
         for title in ("Scenarios by section", "Chat: its subsets")
     )
-    assert scenarios[published.SECOND]["Chat"] == subsets[published.SECOND]["b"] == "none read"
-    assert scenarios[published.FIRST]["Chat"].startswith("95.8 (")
+    assert scenarios[SECOND]["Chat"] == subsets[SECOND]["b"] == "none read"
+    assert scenarios[FIRST]["Chat"].startswith("95.8 (")
     for row in cells(questions, "With the answer in each slot"):
         assert (row["slot 3"] == "none read") == (row["by"] == "generated answer, %")
     said = findings("retrieval_qa", questions)[0]
@@ -437,7 +446,7 @@ def test_sections_are_shown_with_the_weights_of_both_versions(files: dict[str, s
         row
         for row in found
         if (row["run"], row["by"], row["method"], row["scenario"])
-        == ("SmolLM2-135M-Instruct, pairs", "generated answer, %", "PINE", published.BOTH)
+        == ("SmolLM2-135M-Instruct, pairs", "generated answer, %", "PINE", BOTH)
     ]
     means = [row[column].split(" ")[0] for column in columns[4:]]
     assert means == ["66.7", "74.6", "70.6", "58.7", "62.7"]
@@ -646,47 +655,44 @@ rounded by half a tenth, the four the other way; all that is published lies near
 
 
 @pytest.mark.parametrize(
-    "row", published.JUDGE_SCORES, ids=lambda row: f"{row.model} {row.method} {row.setting}"
+    "row", published().judge_scores, ids=lambda row: f"{row.model} {row.method} {row.setting}"
 )
-def test_the_published_average_is_that_of_the_published_sections(row: published.JudgeScores) -> None:
-    assert row.average == pytest.approx(sum(row.sections.values()) / 4, abs=ROUNDED)
+def test_the_published_average_is_that_of_the_published_sections(row: JudgeScores) -> None:
+    assert row.average == pytest.approx(fmean(row.sections), abs=ROUNDED)
 
 
-BY_SUBSET = [
-    (model, method, setting)
-    for model in dict.fromkeys(row.model for row in published.JUDGE_SCORES)
-    for method, setting in subset_scores(model)
-]
-
-
-@pytest.mark.parametrize(("model", "method", "setting"), BY_SUBSET)
-def test_published_subsets_make_the_published_sections(model: str, method: str, setting: str) -> None:
+@pytest.mark.parametrize(
+    "row", published().subset_scores, ids=lambda row: f"{row.model} {row.method} {row.setting}"
+)
+def test_published_subsets_make_the_published_sections(row: SubsetScores) -> None:
     """Tables 7 to 15 against Table 5, by the weights of v0.1.1; both are rounded to a tenth."""
-    scores = subset_scores(model)[method, setting]
-    (row,) = [row for row in published.judge_scores(model) if (row.method, row.setting) == (method, setting)]
-    for section, printed in row.sections.items():
+    (whole,) = [
+        one
+        for one in published().judge_scores
+        if (one.model, one.method, one.setting) == (row.model, row.method, row.setting)
+    ]
+    for section, printed in whole.by_section.items():
         parts = [subset for subset in SUBSETS if subset.section == section]
         weights = [part.weight_v0_1_1 or part.weight for part in parts]
-        mean = sum(w * scores[part.name] for w, part in zip(weights, parts, strict=True)) / sum(weights)
+        mean = sum(w * row.by_subset[part.name] for w, part in zip(weights, parts, strict=True)) / sum(
+            weights
+        )
         assert printed == pytest.approx(mean, abs=0.1001)
 
 
 def test_all_models_of_the_paper_have_subsets_but_for_one_column() -> None:
-    models = {row.model for row in published.JUDGE_SCORES}
-    missing = {(model, "pine", published.ANY) for model in models} - {*BY_SUBSET}
-    assert len(BY_SUBSET) == 17 and missing == {(published.LLAMA_8B, "pine", published.ANY)}
+    known = [(row.model, row.method, row.setting) for row in published().subset_scores]
+    missing = {(model, "pine", ANY) for model in published().models} - {*known}
+    assert len(known) == 17 and missing == {("Meta-Llama-3-8B-Instruct", "pine", ANY)}
 
 
-@pytest.mark.parametrize("row", published.CHANGED_VERDICTS, ids=lambda row: row.model)
-def test_published_shares_of_changed_verdicts_agree_with_their_average(
-    row: published.ChangedVerdicts,
-) -> None:
-    mean = (row.chat + row.chat_hard + row.safety + row.reasoning) / 4
-    assert row.average == pytest.approx(mean, abs=ROUNDED)
+@pytest.mark.parametrize("row", published().changed_verdicts, ids=lambda row: row.model)
+def test_published_shares_of_changed_verdicts_agree_with_their_average(row: SectionScores) -> None:
+    assert row.average == pytest.approx(fmean(row.sections), abs=ROUNDED)
 
 
 def test_the_paper_gains_less_on_the_mean_of_both_orders_than_on_its_shuffle() -> None:
-    reasoning = {one.model: one for one in published.gains() if one.part == "Reasoning"}
+    reasoning = {one.model: one for one in gains() if one.part == "Reasoning"}
     small, large = reasoning["Meta-Llama-3-8B-Instruct"], reasoning["Meta-Llama-3-70B-Instruct"]
     assert (round(small.on_shuffle, 1), round(large.on_shuffle, 1)) == (8.1, 8.7)
     assert small.on_mean == pytest.approx(0.25) and large.on_mean == pytest.approx(3.55)
@@ -712,7 +718,7 @@ def test_the_paper_gains_less_on_the_mean_of_both_orders_than_on_its_shuffle() -
     ],
 )
 def test_a_model_is_the_papers_if_its_name_is(name: str, model: str | None) -> None:
-    assert published.published_model(name) == model
+    assert published_model(name) == model
 
 
 def test_published_numbers_stand_beside_ours_for_the_same_model_alone(runs: list[Run]) -> None:
@@ -721,15 +727,13 @@ def test_published_numbers_stand_beside_ours_for_the_same_model_alone(runs: list
     whose = {row[0] for row in table.rows}
     assert whose == {f"ours, {runs[2].label}", "the paper, Meta-Llama-3-8B-Instruct"}
     (theirs,) = [row for row in table.rows if row[0].startswith("the paper") and row[1] == "PINE"]
-    (changed,) = [row for row in table.rows if row[0].startswith("the paper") and row[2] == published.CHANGED]
+    (changed,) = [row for row in table.rows if row[0].startswith("the paper") and row[2] == CHANGED]
     assert changed[3:] == ("10.3", "21.5", "11.4", "27.6", "17.7", "Table 4")
     assert theirs == (
         *("the paper, Meta-Llama-3-8B-Instruct", "PINE", "any order"),
         *("85.6", "41.5", "66.5", "73.4", "66.7", "Table 5"),
     )
-    (ours,) = [
-        row for row in table.rows if row[0].startswith("ours") and row[1:3] == ("PINE", published.BOTH)
-    ]
+    (ours,) = [row for row in table.rows if row[0].startswith("ours") and row[1:3] == ("PINE", BOTH)]
     measure = measure_of(runs[2], "pine", "generated")
     assert ours[3:] == (
         "–",
@@ -753,9 +757,9 @@ def test_published_subsets_stand_beside_ours(runs: list[Run]) -> None:
     natural = rows["llmbar-natural"]
     assert natural["section"] == "Chat Hard" and natural["the paper, Vanilla, shuffled"] == "66.0"
     measure = measure_of(runs[2], "pine", "generated")
-    (both,) = [one for one in measure.scenarios if one.name == published.BOTH]
-    assert natural[f"ours, PINE, {published.BOTH}"] == estimated(both.sections[0].subsets[0].value)
-    others = (published.FIRST, published.SECOND, published.CHANGED)
+    (both,) = [one for one in measure.scenarios if one.name == BOTH]
+    assert natural[f"ours, PINE, {BOTH}"] == estimated(both.sections[0].subsets[0].value)
+    others = (FIRST, SECOND, CHANGED)
     assert not [column for column in table.columns if column.endswith(others)], "the paper has none of them"
 
 
