@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import gradio as gr
 from gradio.events import api
@@ -19,7 +19,9 @@ from pydantic import ValidationError, validate_call
 
 from pine_engine.errors import InputError
 from pine_engine.methods.table import get_methods
-from viz.page.common.failures import explain, first_problem
+from pine_engine.prompts.inputs import USUAL_TASK, DocumentInput
+from pine_engine.prompts.mistakes import MOST_SHOWN, mistakes_in
+from viz.page.common.failures import explain
 from viz.page.common.host_settings import HostSettings
 from viz.page.files.data_sets import DataSet, read_brought
 from viz.page.files.reading_files import FileReader, without_words
@@ -40,12 +42,18 @@ if TYPE_CHECKING:  # importing the engine imports torch, which would keep the pa
     from pine_engine.evaluation.records import Record
     from viz.page.measure.measuring import Asked
 
-TASK = "retrieval_qa"
 REQUEST_ID = "request"
 """The id of the one row that /shuffle reports."""
 
 USUAL_ORDERS = ("as-is", "reversed")
 """Of /measure."""
+
+
+class TitledDocument(TypedDict, total=False):
+    """A document in the description of a call, where gradio has no other way to say that a title may lack."""
+
+    text: str
+    title: str
 
 
 @dataclass(frozen=True)
@@ -68,7 +76,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
 
     def compare(
         question: str,
-        documents: list[str],
+        documents: list[DocumentInput],
         methods: list[str] | None = None,
         max_new_tokens: int = 64,
         instruction: str = "",
@@ -78,7 +86,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
 
         Args:
             question: What is asked about the documents.
-            documents: Their texts, in the order in which the model is to see them.
+            documents: Texts, or {"title", "text"}, in the order in which the model is to see them.
             methods: Names of the method table, such as vanilla, nia, pcw, pine; the usual four if empty.
             max_new_tokens: Longest answer, in tokens.
             instruction: Comes before the documents; the usual one if empty.
@@ -93,7 +101,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
 
     def shuffle(
         question: str,
-        documents: list[str],
+        documents: list[DocumentInput],
         methods: list[str] | None = None,
         max_new_tokens: int = 64,
         instruction: str = "",
@@ -105,7 +113,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
 
         Args:
             question: What is asked about the documents.
-            documents: Their texts.
+            documents: Texts, or {"title", "text"}.
             methods: Names of the method table; the usual four if empty.
             max_new_tokens: Longest answer, in tokens.
             instruction: Comes before the documents; the usual one if empty.
@@ -123,7 +131,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
 
     def trace(
         question: str,
-        documents: list[str],
+        documents: list[DocumentInput],
         methods: list[str] | None = None,
         max_new_tokens: int = 8,
         instruction: str = "",
@@ -133,7 +141,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
 
         Args:
             question: What is asked about the documents.
-            documents: Their texts, in the order in which the model is to see them.
+            documents: Texts, or {"title", "text"}, in the order in which the model is to see them.
             methods: Names of the method table; the usual four if empty.
             max_new_tokens: Longest answer, in tokens.
             instruction: Comes before the documents; the usual one if empty.
@@ -156,8 +164,8 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
         """Measure a small data set: score, 95 % intervals, and how often the order changes the answer.
 
         Args:
-            rows: Examples, each {"id", "task", "question", "documents": [{"text", "title"?}], "gold_index"?,
-                "answers"}, all of one task such as retrieval_qa, judge_pair or math_reasoning.
+            rows: Examples, each {"question", "documents", "answers", "gold_index"?, "id"?, "task"?}, all of
+                one task such as judge_pair or math_reasoning; retrieval_qa if they name none.
             methods: Names of the method table, or with a wrapper around one, such as
                 permutation_full:vanilla; the usual four if empty.
             orders: Of as-is, reversed, gold-first, gold-last, gold-all, swapped, shuffled:S, all; as-is and
@@ -183,7 +191,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
 
 
 def _checked(call: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-    """The call, with arguments as its signature has them; raises gr.Error that names one that is not."""
+    """The call, with arguments as its signature has them; raises gr.Error that names those that are not."""
     checked, signature = validate_call(call), inspect.signature(call)
 
     @wraps(call)
@@ -191,17 +199,24 @@ def _checked(call: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any
         try:
             return checked(**signature.bind(*values, **named).arguments)
         except ValidationError as error:
-            raise gr.Error(f"The argument {first_problem(error)}.") from error
+            raise gr.Error(f"The argument {'; '.join(mistakes_in(error)[:MOST_SHOWN])}.") from error
 
+    # What gradio describes: it knows nothing of what a DocumentInput is read from.
+    if "documents" in call.__annotations__:
+        validated.__annotations__ = call.__annotations__ | {"documents": list[str | TitledDocument]}
     return validated
 
 
 def _form(
-    question: str, documents: list[str], methods: list[str] | None, max_new_tokens: int, instruction: str
+    question: str,
+    documents: list[DocumentInput],
+    methods: list[str] | None,
+    max_new_tokens: int,
+    instruction: str,
 ) -> Form:
-    entries = entries_from([("", text) for text in documents])
+    entries = entries_from([(document.title, document.text) for document in documents])
     chosen = tuple(methods or (row.name for row in get_methods()))
-    return Form(TASK, question, instruction, chosen, max_new_tokens, entries)
+    return Form(USUAL_TASK, question, instruction, chosen, max_new_tokens, entries)
 
 
 def _compare(engine: "Engine", form: Form, settings: HostSettings) -> Generator[Told, None, None]:

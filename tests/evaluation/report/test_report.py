@@ -631,7 +631,7 @@ def test_a_report_of_molecules_alone_has_no_runs(tmp_path: Path) -> None:
     reports = [read_molecule_report(molecule_report(tmp_path))]
     headings = [part.heading for part in report_parts([], molecules=reports)]
     assert headings == [task_label(TASK), "The paper's own numbers (other models)"]
-    with pytest.raises(InputError, match="molecules.json: methods: input should be a valid list"):
+    with pytest.raises(InputError, match="molecules.json: methods: got the text 'none', expected a list"):
         read_molecule_report(molecule_report(tmp_path, methods="none"))
     with pytest.raises(InputError, match="nothing to report; give folders"):
         make_report(tmp_path)

@@ -45,17 +45,13 @@ def form_comparison(form: Form) -> Comparison:
 def sheet_of(certificate: Certificate) -> Sheet:
     """The certificate as the printed page shows it."""
     platform, asked = certificate.platform, certificate.comparison
-    documents = [
-        (document.title, document.text) if isinstance(document, DocumentInput) else ("", document)
-        for document in asked.documents
-    ]
     return Sheet(
         made=certificate.made,
         facts=tuple((name, str(getattr(platform, field) or "unknown")) for field, name in ASPECTS.items()),
         task=asked.task,
         question=asked.question,
         instruction=asked.instruction,
-        documents=tuple(documents),
+        documents=tuple((document.title, document.text) for document in asked.documents),
         orders=tuple(map(tuple, certificate.orders)),
         seed=certificate.seed,
         max_new_tokens=certificate.max_new_tokens,
