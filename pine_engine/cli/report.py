@@ -54,15 +54,10 @@ def make_report(
 
 
 def draw(parts: Sequence["Part"], *, made: str) -> "Report":
-    """The parts as viz takes them. Raises InputError where viz is not installed."""
-    try:
-        from viz.export.report import Report, ReportCurve, ReportPart, ReportTable
-        from viz.figures.chart import Across, Area, Series
-    except ImportError as error:
-        raise InputError(
-            "a report is drawn by `viz`, which is not installed with pine_engine alone; run the command in a "
-            "copy of the repository, or read the summary with `evaluate --json`"
-        ) from error
+    """The parts as viz takes them."""
+    from viz.export.report import Report, ReportCurve, ReportPart, ReportTable
+    from viz.figures.chart import Across, Area, Series
+
     return Report(
         title=TITLE,
         made=made,
@@ -104,9 +99,9 @@ def draw(parts: Sequence["Part"], *, made: str) -> "Report":
 def report_files(drawn: "Report") -> dict[str, str]:
     """The content of each file of a report, by its name."""
     import viz.export.report as drawing
-    from pine_engine.prompts.inputs import read_text
+    from viz.drawing.styles import figure_styles
 
-    styles = read_text(Path(drawing.__file__).parents[2] / "assets" / "figures.css")
+    styles = figure_styles()
     return {
         PAGE: drawing.report_page(drawn, styles=styles),
         MARKDOWN: drawing.report_markdown(drawn),

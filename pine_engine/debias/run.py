@@ -73,7 +73,7 @@ def content_free(engine: Engine, comparison: Comparison) -> list[Prompt]:
 
     Raises InputError as content_free_prompts does.
     """
-    titles = ["" if isinstance(given, str) else given.title for given in comparison.documents]
+    titles = [given.title for given in comparison.documents]
 
     def build(contents: list[str]) -> Prompt:
         documents = [

@@ -353,7 +353,7 @@ def test_rows_are_asked_as_another_task_if_so_told(case: Case) -> None:
 @pytest.mark.parametrize(
     ("rows", "arguments", "sentence"),
     [
-        ([ROWS[0], {"id": "x"}], (), "data.jsonl, line 2: task: field required"),
+        ([ROWS[0], {"id": "x"}], (), "data.jsonl, line 2: documents: it is missing; give it"),
         ([{**ROWS[0], "id": "\ud800"}], (), "line 1: it holds half of a surrogate pair"),
         ([ROWS[0], {**ROWS[1], "task": "kv_retrieval"}], (),
          "has rows of retrieval_qa and kv_retrieval; give --task, or a file for each"),

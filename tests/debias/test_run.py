@@ -43,7 +43,7 @@ def engine(tiny_llama: Callable[..., LlamaForCausalLM]) -> Engine:
 
 
 def changed(**fields: Any) -> LabelledComparison:
-    return COMPARISON.model_copy(update=fields)
+    return LabelledComparison.model_validate({**dict(COMPARISON), **fields})
 
 
 def answers(engine: Engine, *comparisons: LabelledComparison, **options: Any) -> list[Debiased]:

@@ -120,15 +120,12 @@ def test_a_hub_id_is_recognised(name: str, expected: ModelSource) -> None:
     assert resolve(name) == expected
 
 
-def test_a_model_that_the_repository_brings_along_is_found_by_its_name_from_any_folder(
+def test_a_model_that_comes_along_is_found_by_its_name_from_any_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     source = resolve("molecules")
     assert source.address == "molecules" and (Path(source.path_or_id) / "model.safetensors").is_file()
-    monkeypatch.setattr(models, "SHIPPED", tmp_path)
-    with pytest.raises(ModelError, match="in the folder assets of the repository, which is not here; run"):
-        resolve("molecules")
 
 
 @pytest.mark.parametrize("name", ["", "./no/such/folder", "/no/such", "a/b/c", "two words", "../up", "-x"])

@@ -44,7 +44,7 @@ def shown_html(shown: Shown, accepted: Sequence[str] = ()) -> str:
     accepted: the answers that are right, none if nothing is to be scored.
     """
     task = get_task(shown.task)
-    model = f"the model in assets/{task.model}" if task.model else ""
+    model = f"the model {task.model}" if task.model else ""
     cards = [replace(card, model=model) for card in shown.cards]
     about = notice(f"{shown.recorded}.") if shown.recorded else ""
     return about + answer_grid(

@@ -9,17 +9,19 @@ import tempfile
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial, wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import gradio as gr
 from gradio.events import api
 from pydantic import ValidationError, validate_call
 
 from pine_engine.methods.table import get_methods
+from pine_engine.prompts.inputs import USUAL_TASK, DocumentInput
+from pine_engine.prompts.mistakes import MOST_SHOWN, mistakes_in
 from viz.page.api import works
 from viz.page.api.works import CallView
 from viz.page.common.event_options import MODEL_EVENT
-from viz.page.common.failures import explain, first_problem
+from viz.page.common.failures import explain
 from viz.page.common.host_settings import HostSettings
 from viz.page.files.data_sets import DataSet, read_brought
 from viz.page.files.reading_files import FileReader, without_words
@@ -30,11 +32,15 @@ from viz.page.jobs.cost import Work
 from viz.page.jobs.runner import run_on_model
 from viz.page.jobs.sources import Sources
 
-TASK = "retrieval_qa"
-"""Of what is asked, and whose model answers every call."""
-
 USUAL_ORDERS = ("as-is", "reversed")
 """Of /measure."""
+
+
+class TitledDocument(TypedDict, total=False):
+    """A document in the description of a call, where gradio has no other way to say that a title may lack."""
+
+    text: str
+    title: str
 
 
 def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> None:
@@ -45,7 +51,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
 
     def compare(
         question: str,
-        documents: list[str],
+        documents: list[DocumentInput],
         methods: list[str] | None = None,
         max_new_tokens: int = 64,
         instruction: str = "",
@@ -55,7 +61,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
 
         Args:
             question: What is asked about the documents.
-            documents: Their texts, in the order in which the model is to see them.
+            documents: Texts, or {"title", "text"}, in the order in which the model is to see them.
             methods: Names of the method table, such as vanilla, nia, pcw, pine; the usual four if empty.
             max_new_tokens: Longest answer, in tokens.
             instruction: Comes before the documents; the usual one if empty.
@@ -69,7 +75,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
 
     def shuffle(
         question: str,
-        documents: list[str],
+        documents: list[DocumentInput],
         methods: list[str] | None = None,
         max_new_tokens: int = 64,
         instruction: str = "",
@@ -81,7 +87,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
 
         Args:
             question: What is asked about the documents.
-            documents: Their texts.
+            documents: Texts, or {"title", "text"}.
             methods: Names of the method table; the usual four if empty.
             max_new_tokens: Longest answer, in tokens.
             instruction: Comes before the documents; the usual one if empty.
@@ -98,7 +104,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
 
     def trace(
         question: str,
-        documents: list[str],
+        documents: list[DocumentInput],
         methods: list[str] | None = None,
         max_new_tokens: int = 8,
         instruction: str = "",
@@ -108,7 +114,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
 
         Args:
             question: What is asked about the documents.
-            documents: Their texts, in the order in which the model is to see them.
+            documents: Texts, or {"title", "text"}, in the order in which the model is to see them.
             methods: Names of the method table; the usual four if empty.
             max_new_tokens: Longest answer, in tokens.
             instruction: Comes before the documents; the usual one if empty.
@@ -130,8 +136,8 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
         """Measure a small data set: score, 95 % intervals, and how often the order changes the answer.
 
         Args:
-            rows: Examples, each {"id", "task", "question", "documents": [{"text", "title"?}], "gold_index"?,
-                "answers"}, all of one task such as retrieval_qa, judge_pair or math_reasoning.
+            rows: Examples, each {"question", "documents", "answers", "gold_index"?, "id"?, "task"?}, all of
+                one task such as judge_pair or math_reasoning; retrieval_qa if they name none.
             methods: Names of the method table, or with a wrapper around one, such as
                 permutation_full:vanilla; the usual four if empty.
             orders: Of as-is, reversed, gold-first, gold-last, gold-all, swapped, shuffled:S, all; as-is and
@@ -156,7 +162,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
 
 
 def _checked(call: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-    """The call, with arguments as its signature has them; raises gr.Error that names one that is not."""
+    """The call, with arguments as its signature has them; raises gr.Error that names those that are not."""
     checked, signature = validate_call(call), inspect.signature(call)
 
     @wraps(call)
@@ -164,17 +170,24 @@ def _checked(call: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any
         try:
             return checked(**signature.bind(*values, **named).arguments)
         except ValidationError as error:
-            raise gr.Error(f"The argument {first_problem(error)}.") from error
+            raise gr.Error(f"The argument {'; '.join(mistakes_in(error)[:MOST_SHOWN])}.") from error
 
+    # What gradio describes: it knows nothing of what a DocumentInput is read from.
+    if "documents" in call.__annotations__:
+        validated.__annotations__ = call.__annotations__ | {"documents": list[str | TitledDocument]}
     return validated
 
 
 def _form(
-    question: str, documents: list[str], methods: list[str] | None, max_new_tokens: int, instruction: str
+    question: str,
+    documents: list[DocumentInput],
+    methods: list[str] | None,
+    max_new_tokens: int,
+    instruction: str,
 ) -> Form:
-    entries = entries_from([("", text) for text in documents])
+    entries = entries_from([(document.title, document.text) for document in documents])
     chosen = tuple(methods or (row.name for row in get_methods()))
-    return Form(TASK, question, instruction, chosen, max_new_tokens, entries)
+    return Form(USUAL_TASK, question, instruction, chosen, max_new_tokens, entries)
 
 
 def _data_set(reader: FileReader, rows: list[dict[str, Any]], settings: HostSettings) -> DataSet:
@@ -212,7 +225,7 @@ def _answer(
     steps = run_on_model(
         sources,
         run,
-        lambda: sources.lease(TASK),
+        lambda: sources.lease(USUAL_TASK),
         partial(work, **asked),
         plan=partial(plan, **asked),
         say=lambda sentence: None,

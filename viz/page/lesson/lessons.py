@@ -24,6 +24,7 @@ from viz.cards.lesson import (
 )
 from viz.drawing.identity import Segment, document_letter
 from viz.drawing.picture import beside, picture
+from viz.drawing.styles import figure_styles
 from viz.export.standalone import strip_interaction
 from viz.figures.change import AnswerTokens
 from viz.figures.importance import importance_caption, place_name, select_importance
@@ -63,7 +64,7 @@ def lesson_document(own: FinishedRun | None) -> str:
         lesson_steps(recording, own),
         title=TITLE,
         about=f"{about}. This page works offline.",
-        styles=(ASSETS / "figures.css").read_text(encoding="utf-8"),
+        styles=figure_styles(),
         scripts=[(ASSETS / name).read_text(encoding="utf-8") for name in SCRIPTS],
     )
 

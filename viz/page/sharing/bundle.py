@@ -15,6 +15,7 @@ from pine_engine.invariance.certificate import FILE_NAME, REPEAT_COMMAND, instal
 from pine_engine.methods.table import METHODS
 from viz.drawing.identity import document_letter
 from viz.drawing.picture import Numbers
+from viz.drawing.styles import figure_styles
 from viz.export.standalone import as_csv, drawn_numbers, pictures_page
 from viz.page.answers.answering import FinishedRun
 from viz.page.common.theme import ASSETS
@@ -179,7 +180,7 @@ def _pictures(run: FinishedRun, drawn: list[tuple[str, str]]) -> str:
         drawn,
         title="The pictures of a run",
         about=f"{run.model}, {run.dtype}. This page works offline.",
-        styles=(ASSETS / "figures.css").read_text(encoding="utf-8"),
+        styles=figure_styles(),
         scripts=[(ASSETS / "pictures.js").read_text(encoding="utf-8")],
     )
 

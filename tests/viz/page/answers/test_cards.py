@@ -9,6 +9,7 @@ import pytest
 
 import app
 from pine_engine.extras import how_to_install
+from pine_engine.models.load import SHIPPED
 from pine_engine.prompts.tasks import TASKS, get_task
 from tests.support.running import one_run, told
 from tests.support.viz_reading import HOSTILE, assert_harmless, read_html
@@ -16,7 +17,6 @@ from tests.support.widgets import built
 from viz.page.answers import choosing
 from viz.page.answers.cards import Shown, accepted_answers, shown_html, stopped_cards, waiting_cards
 from viz.page.answers.workspace import Workspace, build_workspace
-from viz.page.common.theme import ASSETS
 from viz.page.form import documents
 from viz.page.form.documents import Entry, build_editor, entries_from, header_html
 from viz.page.form.examples import load_examples
@@ -187,7 +187,7 @@ def test_a_molecule_is_drawn_with_its_smiles_as_text() -> None:
     (drawing,) = read_html(html).with_class("pine-sketch")
     assert [child.tag for child in drawing.children] == ["svg"]
     assert read_html(html).with_class("pine-answer-text")[0].text == "CC(=O)C"
-    assert "Answered by the model in assets/molecules." in html
+    assert "Answered by the model molecules." in html
     assert "Answered by" not in shown_html(shown("CC(=O)C", "molecule_generation"))
 
 
@@ -239,4 +239,4 @@ def test_a_model_that_is_not_there_is_said() -> None:
 def test_the_app_brings_the_models_of_all_tasks() -> None:
     own = app.own_sources("cpu")
     assert set(own) == {row.model for row in TASKS.values() if row.model} == {"molecules"}
-    assert (ASSETS / "molecules" / "model.safetensors").is_file()
+    assert (SHIPPED / "molecules" / "model.safetensors").is_file()
