@@ -36,13 +36,13 @@ from pine_engine.console.options import (
 )
 from pine_engine.console.threads import with_threads
 from pine_engine.debias.permutation import MAX_ORDERS
-from pine_engine.debias.run import Debiased, debias_report, debias_rows, plan_debias
-from pine_engine.debias.run import debias as run_debias
+from pine_engine.debias.run import Debiased, debias_report, debias_rows, plan_debias, run_debias
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import AnswerDone, PrefillDone, RunDone
+from pine_engine.engine.orders import OrderCell, OrderRow, orders_to_try, summarize
 from pine_engine.errors import InputError, PineError
 from pine_engine.invariance.conformance import BadCase, CaseReport, find_cases, try_case
-from pine_engine.invariance.orders import OrderCell, OrderRow, compare_orders, orders_to_try, summarize
+from pine_engine.invariance.orders import compare_orders
 from pine_engine.invariance.selftest import plan_checks
 from pine_engine.prompts.inputs import read_comparison, read_labelled_comparison, read_rows
 

@@ -12,8 +12,9 @@ from pine_engine.console import terminal
 from pine_engine.console.options import AsJson
 from pine_engine.console.threads import with_threads
 from pine_engine.engine.engine import Engine
+from pine_engine.engine.orders import OrderCell, OrderRow
 from pine_engine.invariance.certificate import Certificate, certify, logits_sha256, read_certificate
-from pine_engine.invariance.orders import OrderCell, OrderRow, compare_orders
+from pine_engine.invariance.orders import compare_orders
 from pine_engine.invariance.repetition import Check, MethodRepeat, Repeat, compare_certificates
 
 DIFFERENT = 1

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from pine_engine.benchmark.profiling import Share
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import RunResult
+from pine_engine.engine.orders import OrderSummary
 from pine_engine.invariance.kernels import Check
-from pine_engine.invariance.orders import OrderSummary
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import TokenLayout
 

@@ -141,7 +141,7 @@ def _check_labels(wrapper: Wrapper, comparisons: Sequence[LabelledComparison]) -
         )
 
 
-def debias(
+def run_debias(
     engine: Engine, plan: DebiasPlan
 ) -> Generator[Event | OptionRun | AnswerRun | Debiased, None, None]:
     """Runs the plan; yields events as the wrapped functions do, and a Debiased for each comparison in turn.

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from pine_engine.attention.state import Row
+from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine, check_engine
 from pine_engine.engine.events import Answer
 from pine_engine.engine.finite import check_finite, check_logprob
@@ -127,7 +128,7 @@ def write_answers(
     """Answers prompts that somebody else reads; yields each answer, or why there is none, once it is known.
 
     prompts: taken one by one, when there is room in the batch, which is as wide as batch_size all the time;
-    none may have more rows. on_layer: as in Engine.prefill. on_token: called with an answer's tokens so far.
+    none may have more rows. on_layer: as in passes.prefill. on_token: called with an answer's tokens so far.
     """
     lines: list[_Line] = []
     next_one: ReadPrompt | None = None
@@ -160,7 +161,7 @@ def _answer(
     def read() -> Iterator[ReadPrompt]:
         for index, (layout, method) in enumerate(zip(layouts, methods, strict=True)):
             began = time.perf_counter()
-            row, logits = engine.prefill(layout, method, room=max_new_tokens, rows_kept=1)
+            row, logits = passes.prefill(engine.wirings, layout, method, room=max_new_tokens, rows_kept=1)
             wait_for(logits)
             yield ReadPrompt(index, method.name, (row,), logits, time.perf_counter() - began)
 
@@ -230,7 +231,7 @@ def _step(engine: Engine, lines: Sequence[_Line], batch_size: int, on_layer: Cal
     for line in lines:
         for place, row in zip(line.places, line.prompt.rows, strict=True):
             rows[place], last[place] = row, line.ids[-1:]
-    logits = engine.extend(rows, last, on_layer)
+    logits = passes.extend(rows, last, on_layer)
     wait_for(logits)
     seconds = time.perf_counter() - began
     writing = sum(row is not None for row in rows)

@@ -14,9 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, 
 
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import RunResult
+from pine_engine.engine.orders import OrderCell, summarize
 from pine_engine.errors import InputError
 from pine_engine.given import in_words
-from pine_engine.invariance.orders import OrderCell, summarize
 from pine_engine.methods.table import METHODS
 from pine_engine.models.load import Dtype
 from pine_engine.prompts.inputs import Comparison, parse_json, read_text

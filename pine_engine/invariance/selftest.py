@@ -9,7 +9,9 @@ from transformers import PreTrainedModel
 
 from pine_engine.attention.state import Row, input_device
 from pine_engine.benchmark.random_models import DEMANDING, MARK, synthetic_model
+from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
+from pine_engine.engine.orders import OrderCell, OrderRow, orders_to_try, summarize
 from pine_engine.invariance.kernels import (
     Check,
     check_fused_attention,
@@ -23,7 +25,7 @@ from pine_engine.invariance.kernels import (
     own_products,
     rowwise_layers,
 )
-from pine_engine.invariance.orders import OrderCell, OrderRow, compare_orders, orders_to_try, summarize
+from pine_engine.invariance.orders import compare_orders
 from pine_engine.methods.table import METHODS, Method
 from pine_engine.prompts.layout import TokenLayout
 
@@ -118,7 +120,9 @@ def check_control(engine: Engine, *, seed: int = 0) -> Check:
 def check_neighbours(engine: Engine) -> Check:
     """A decoding step of one prompt beside others, at other places and in wider batches, to the last bit."""
     layouts = list(prompts(vocabulary_of(engine)).values())[:3]
-    rows = [engine.prefill(layout, METHODS["pine"], room=1, rows_kept=1)[0] for layout in layouts]
+    rows = [
+        passes.prefill(engine.wirings, layout, METHODS["pine"], room=1, rows_kept=1)[0] for layout in layouts
+    ]
     one, two, three = rows
     batches: list[list[Row | None]] = [
         [one, two],
@@ -129,7 +133,7 @@ def check_neighbours(engine: Engine) -> Check:
     ]
     steps = []
     for batch in batches:
-        logits = engine.extend(batch, [[7] if row is one else [5] for row in batch])
+        logits = passes.extend(batch, [[7] if row is one else [5] for row in batch])
         steps.append(logits[batch.index(one), 0])
         for row in filter(None, batch):
             row.cache.truncate(row.cache.length - 1)

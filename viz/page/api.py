@@ -244,7 +244,8 @@ def _shuffle(
     engine: "Engine", form: Form, count: int, seed: int, settings: HostSettings
 ) -> Generator[Told, None, None]:
     from pine_engine.console.json_reports import verify_report
-    from pine_engine.invariance.orders import OrderRow, compare_orders, summarize  # import torch, as above
+    from pine_engine.engine.orders import OrderRow, summarize
+    from pine_engine.invariance.orders import compare_orders  # import torch, as above
     from viz.page.jobs.metering import Meter
     from viz.page.shuffle.shuffling import orders_for
 
