@@ -47,7 +47,8 @@ def test_a_run_is_a_table_of_answers_in_which_text_is_text() -> None:
     assert f"&lt;b&gt;{LONG}" in table and "<b>" not in table
     assert ANSWER._repr_html_().count("<tr>") == 2
     assert html_table(["<i>"], [["<u>", '"&']]) == (
-        '<table><thead><tr><th scope="col">&lt;i&gt;</th></tr></thead><tbody><tr><th scope="row">&lt;u&gt;</th>'
+        '<table><thead><tr><th scope="col">&lt;i&gt;</th></tr></thead>'
+        '<tbody><tr><th scope="row">&lt;u&gt;</th>'
         '<td style="text-align: left">&quot;&amp;</td></tr></tbody></table>'
     )
 

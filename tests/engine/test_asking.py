@@ -79,7 +79,5 @@ def test_every_option_of_a_run_is_in_the_signatures_and_a_typo_is_an_error_of_th
             each: option.default for each, option in options.items()
         }
         assert all(parameter.kind is not parameter.VAR_KEYWORD for parameter in parameters.values())
-        with pytest.raises(
-            TypeError, match=f"Engine.{name}\\(\\) got an unexpected keyword argument 'lenght'"
-        ):
+        with pytest.raises(TypeError, match=f"Engine.{name}.* unexpected keyword argument 'lenght'"):
             getattr(engine, name)(**PARTS, lenght=3)

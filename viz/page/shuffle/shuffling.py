@@ -144,14 +144,9 @@ def try_orders(
 
     Raises InputError if the form cannot be run.
     """
-    events = compare_orders(
-        engine,
-        form_layout(form, engine),
-        methods=form.methods,
-        orders=orders,
-        max_new_tokens=form.max_new_tokens,
-    )
-    tried = [event for event in events if isinstance(event, OrderRow)]
+    tried = engine.shuffle(
+        form_layout(form, engine), methods=form.methods, orders=orders, max_new_tokens=form.max_new_tokens
+    ).rows
     rows = tuple(_row(engine, form, row, tried[0].cells) for row in tried)
     return columns_of(form), rows, caption_of(engine, form)
 
