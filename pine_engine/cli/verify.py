@@ -59,7 +59,8 @@ def verify(
 
     rows = read_rows(data, limit)
 
-    from pine_engine.invariance.orders import OrderCell, OrderRow, compare_orders, orders_to_try, summarize
+    from pine_engine.engine.orders import OrderCell, OrderRow, orders_to_try, summarize
+    from pine_engine.invariance.orders import compare_orders
     from pine_engine.invariance.reports import broken_promises, verify_report
 
     engine = terminal.load(model, dtype, device, reads_text=True)

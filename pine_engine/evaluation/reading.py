@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from pine_engine.attention.state import Row
+from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.run import wait_for
 from pine_engine.evaluation.jobs import Job
@@ -88,7 +89,8 @@ class Reader:
     ) -> tuple[Row, Tensor, float]:
         """Reads a prompt for a job, which need not be its own."""
         began = time.perf_counter()
-        row, logits = self._engine.prefill(
+        row, logits = passes.prefill(
+            self._engine.wirings,
             layout,
             method,
             room=self._room,

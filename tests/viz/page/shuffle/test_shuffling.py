@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from pine_engine.engine.engine import Engine
+from pine_engine.engine.orders import ALL_ORDERS_UP_TO, OrderRow
 from pine_engine.invariance.certificate import read_certificate
-from pine_engine.invariance.orders import ALL_ORDERS_UP_TO, OrderRow, compare_orders
+from pine_engine.invariance.orders import compare_orders
 from pine_engine.methods.table import METHODS
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import HOSTILE, assert_harmless, read_html, table_cells
