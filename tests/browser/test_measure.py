@@ -4,7 +4,6 @@ import json
 import re
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.driving import (
@@ -20,8 +19,6 @@ from tests.browser.driving import (
     text,
     wait_for_model,
 )
-
-pytestmark = pytest.mark.embedded
 
 JUDGE = next(example for example in EXAMPLES if example.task == "judge_pair")
 MOLECULE = next(example for example in EXAMPLES if example.task == "qm9")

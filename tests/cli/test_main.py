@@ -221,21 +221,10 @@ def test_without_json_a_table_is_printed(pine: Run, comparison: Path, tiny: Path
         json.loads(outcome.stdout)
 
 
-def test_brackets_in_an_answer_are_not_read_as_colours() -> None:
+def test_brackets_in_an_answer_are_not_read_as_colours(capsys: pytest.CaptureFixture[str]) -> None:
     """Answers are the model's text; the table must show them as they are."""
-    table_text = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "from pine_engine.console import terminal\n"
-            "terminal.print_report({}, False, [{'text': '[red]a[/x] [b]'}])",
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    ).stdout
-    assert "[red]a[/x] [b]" in table_text
+    terminal.print_report({}, as_json=False, rows=[{"text": "[red]a[/x] [b]"}])
+    assert "[red]a[/x] [b]" in capsys.readouterr().out
 
 
 # verify
@@ -532,7 +521,6 @@ def start(*arguments: object, cwd: Path, **environment: str) -> subprocess.Compl
     )
 
 
-@pytest.mark.embedded
 def test_a_newcomer_compares_on_the_embedded_model_from_any_folder(
     embedded_folder: Path, comparison: Path, tmp_path: Path
 ) -> None:
@@ -549,7 +537,6 @@ def test_a_newcomer_compares_on_the_embedded_model_from_any_folder(
     ]
 
 
-@pytest.mark.embedded
 def test_too_long_a_prompt_is_one_line_on_the_embedded_model(embedded_folder: Path, tmp_path: Path) -> None:
     """The tokenizer has a warning of its own for long texts, which must not be a second line."""
     file = write(tmp_path / "long.json", {"question": "Why?", "documents": ["word " * 9000]})

@@ -95,7 +95,6 @@ def test_its_command_runs(installed: Path) -> None:
     assert [row["name"] for row in printed["methods"]] == list(METHODS)
 
 
-@pytest.mark.embedded
 def test_the_example_of_the_readme_runs_there(installed: Path, embedded_folder: Path) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     printed = python(

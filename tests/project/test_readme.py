@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.embedded
-def test_library_example_runs_and_its_two_scores_are_equal(embedded_folder: Path) -> None:
+@pytest.mark.usefixtures("loaded_once")
+def test_library_example_runs_and_its_two_scores_are_equal() -> None:
     (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):

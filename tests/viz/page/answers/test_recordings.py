@@ -147,11 +147,10 @@ def test_the_recorded_run_is_of_an_example_that_the_page_has() -> None:
         assert entry.text in "".join(tokens)
 
 
-@pytest.mark.embedded
-def test_the_embedded_model_still_answers_as_recorded(embedded_folder: Path) -> None:
+def test_the_embedded_model_still_answers_as_recorded(embedded: Engine) -> None:
     """If not: make record."""
     run = lesson_recording().run
-    *_, last = answer(Engine.load(), example_form(lesson_recording().example))
+    *_, last = answer(embedded, example_form(lesson_recording().example))
     assert last.finished is not None
     assert {method: told.token_ids for method, told in last.finished.answer_records.items()} == {
         method: told.token_ids for method, told in run.answer_records.items()

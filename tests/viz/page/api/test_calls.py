@@ -15,9 +15,7 @@ from gradio_client.exceptions import AppError
 from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.support.serving import ServedApp, served_app
-
-pytestmark = pytest.mark.embedded
+from tests.support.serving import Serve, ServedApp
 
 DOCS = Path(__file__).parents[4] / "docs" / "api.md"
 QUESTION = "Who has the key to the boat shed?"
@@ -25,8 +23,8 @@ DOCUMENTS = ["Ada has the key to the front door.", "Clara has the key to the boa
 
 
 @pytest.fixture(scope="module")
-def app(embedded_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApp]:
-    with served_app(tmp_path_factory.mktemp("api") / "app.log") as served:
+def app(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApp]:
+    with serve(tmp_path_factory.mktemp("api") / "app.log") as served:
         yield served
 
 

@@ -15,7 +15,7 @@ from app import build_app
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.prompts.tasks import get_task
-from tests.support.serving import served_app
+from tests.support.serving import Serve
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.widgets import built
 from viz.page.answers.answering import answer
@@ -132,8 +132,8 @@ def test_no_file_is_looked_at_whoever_sends_it(page: gr.Blocks, name: str, tmp_p
         asyncio.run(page.preprocess_data(event, values, SessionState(page)))
 
 
-def test_no_file_is_taken(tmp_path: Path) -> None:
-    with served_app(tmp_path / "app.log", "--read-only") as app:
+def test_no_file_is_taken(serve: Serve, tmp_path: Path) -> None:
+    with serve(tmp_path / "app.log", "--read-only") as app:
         answer = httpx.post(f"{app.url}gradio_api/upload", files={"files": ("rows.csv", b"a" * 2_000_000)})
     assert (answer.status_code, answer.text) == (403, f"{NOTE} No file was read.")
 

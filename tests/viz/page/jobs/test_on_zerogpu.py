@@ -14,7 +14,7 @@ from gradio_client.exceptions import AppError
 
 from pine_engine.engine.engine import Engine
 from pine_engine.evaluation.examples import Example
-from tests.support.serving import ServedApp, served_app
+from tests.support.serving import ServedApp, started_app
 from tests.support.tokenizers import letter_tokenizer
 from viz.page.api.calls import USUAL_ORDERS, _form
 from viz.page.api.works import CallView, compare, measure, shuffle
@@ -56,7 +56,7 @@ def model(tiny_llama: Callable, tmp_path_factory: pytest.TempPathFactory) -> Pat
 def app(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApp]:
     flags = ("--model", str(model), "--device", "cpu")
     log = tmp_path_factory.mktemp("zerogpu") / "app.log"
-    with served_app(log, *flags, environment={"PYTHONPATH": str(STAND_IN)}) as served:
+    with started_app(log, *flags, environment={"PYTHONPATH": str(STAND_IN)}) as served:
         yield served
 
 

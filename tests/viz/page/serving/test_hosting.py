@@ -26,7 +26,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from pine_engine.errors import ModelError, PineError
-from tests.support.serving import ServedApp, served_app
+from tests.support.serving import ServedApp, started_app
 from tests.support.tokenizers import letter_tokenizer
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.queue import FairQueue
@@ -274,7 +274,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Callable) -> It
         "XDG_CACHE_HOME": str(folder / "home" / ".cache"),
         "TMPDIR": str(folder / "temporary"),
     }
-    with served_app(folder / "app.log", *flags, environment=environment, folder=image) as served:
+    with started_app(folder / "app.log", *flags, environment=environment, folder=image) as served:
         deadline = time.monotonic() + 60
         while get_health(served)[0] != 200:
             assert time.monotonic() < deadline, served.log.read_text()
