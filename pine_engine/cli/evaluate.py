@@ -19,8 +19,8 @@ from pine_engine.engine.streaming import stop_if
 from pine_engine.errors import Cancelled, InputError, WriteError
 from pine_engine.evaluation import processes
 from pine_engine.evaluation.arrangements import AS_IS, ORDERS
+from pine_engine.evaluation.example_plan import planned_keys
 from pine_engine.evaluation.examples import Example, read_examples
-from pine_engine.evaluation.jobs import planned_keys
 from pine_engine.evaluation.measure import Measurement
 from pine_engine.evaluation.priors import known_priors
 from pine_engine.evaluation.records import Record, RunInfo, Writer, open_records, open_run, read_records

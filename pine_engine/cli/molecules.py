@@ -10,7 +10,7 @@ from pine_engine.console import terminal
 from pine_engine.console.options import AsJson, Device, Dtype, Methods, method_names
 from pine_engine.errors import InputError
 from pine_engine.molecules.generate import random_orders, write_molecules
-from pine_engine.molecules.metrics import Estimate, MethodWorth, References, judge, references
+from pine_engine.molecules.metrics import MeanError, MethodMetrics, References, judge, references
 from pine_engine.molecules.predictor import Predictor
 from pine_engine.molecules.rows import PROPERTIES, read_molecules, split_halves
 
@@ -51,7 +51,7 @@ def molecules(
     tried = [random_orders(molecule, orders, seed) for molecule in requests]
     with terminal.progress(len(names) * len(requests) * orders) as advance:
         written = write_molecules(engine, requests, tried, names, advance)
-    worth = judge(written, requests, predictor, known)
+    metrics = judge(written, requests, predictor, known)
     compared = references(requests, predictor)
     report = {
         "model": engine.model_name,
@@ -61,10 +61,10 @@ def molecules(
         "orders": orders,
         "seed": seed,
         "dtype": engine.dtype,
-        "methods": [one.model_dump(mode="json") for one in worth],
+        "methods": [one.model_dump(mode="json") for one in metrics],
         "references": compared.model_dump(mode="json"),
     }
-    terminal.print_report(report, as_json, table(worth, compared))
+    terminal.print_report(report, as_json, table(metrics, compared))
     if not as_json:
         terminal.stderr.print(
             f"{len(requests)} requests in {orders} orders each; errors are of valid molecules alone, with "
@@ -74,22 +74,22 @@ def molecules(
         )
 
 
-def table(worth: list[MethodWorth], compared: References) -> list[dict[str, Any]]:
+def table(metrics: list[MethodMetrics], compared: References) -> list[dict[str, Any]]:
     """The shares, then the errors of each property; a column for each method and each reference."""
     shares = ("valid", "unique", "novel", "changed")
     rows: list[dict[str, Any]] = [
-        {"": name, **{one.method: _percent(getattr(one, name)) for one in worth}} for name in shares
+        {"": name, **{one.method: _percent(getattr(one, name)) for one in metrics}} for name in shares
     ]
     for name, unit in PROPERTIES.items():
         rows.append(
             {
                 "": f"{name}, {unit}",
-                **{one.method: _number(one.errors, name) for one in worth},
+                **{one.method: _number(one.errors, name) for one in metrics},
                 "predictor": _number(compared.predictor, name),
                 "strangers": _number(compared.strangers, name),
             }
         )
-    first, *others = worth
+    first, *others = metrics
     if others:
         rows += [
             {
@@ -105,7 +105,7 @@ def _percent(share: float | None) -> str | None:
     return None if share is None else f"{share:.1%}"
 
 
-def _number(errors: Mapping[str, Estimate] | None, name: str, sign: str = "") -> str | None:
+def _number(errors: Mapping[str, MeanError] | None, name: str, sign: str = "") -> str | None:
     if errors is None:
         return None
     one = errors[name]
