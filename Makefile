@@ -78,5 +78,5 @@ $(VENV)/.stamp-run: requirements.txt requirements-model.txt | $(VENV)/.stamp-ven
 # Editable, so that the tests see the working tree; its dependencies are those just installed.
 $(VENV)/.stamp-dev: pyproject.toml $(VENV)/.stamp-run
 	@echo 'Installing the development tools into $(VENV).'
-	$(PIP) install -e '.[app,data,molecules,dev]'
+	$(PIP) install -e '.[data,molecules,dev]'
 	@touch $@

@@ -30,7 +30,7 @@ from pine_engine import (
 )
 from pine_engine.debias.calibration import calibrate_labels
 from pine_engine.debias.permutation import permute_answers, permute_options
-from pine_engine.debias.run import plan_debias
+from pine_engine.debias.plan import plan_debias
 from pine_engine.models.load import known_dtype, resolve
 from pine_engine.prompts.inputs import LabelledComparison
 from pine_engine.prompts.prompt import Piece, segment_text

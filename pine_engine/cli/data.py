@@ -1,15 +1,17 @@
 """The verb `data`: lists the public sets, or brings one and writes it in our schema."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pine_engine.console import terminal
 from pine_engine.console.options import AsJson
-from pine_engine.data.build import Obtained, convert, obtain
-from pine_engine.data.provenance import BuiltSet
-from pine_engine.data.registry import NOT_PUBLIC, PUBLIC_SETS, PublicSet, get_set
+
+if TYPE_CHECKING:
+    from pine_engine.data.build import Obtained
+    from pine_engine.data.provenance import BuiltSet
+    from pine_engine.data.registry import PublicSet
 
 
 def data(
@@ -26,6 +28,10 @@ def data(
     if name is None:
         terminal.print_report({"sets": _listed()}, as_json, _shown())
         return
+
+    from pine_engine.data.build import convert, obtain
+    from pine_engine.data.registry import get_set
+
     chosen = get_set(name)
     with terminal.transfer() as show:
         obtained = obtain(chosen, out, show=show)
@@ -33,15 +39,14 @@ def data(
         built = convert(chosen, obtained, out, limit=limit, advance=advance)
     report = _report(chosen, obtained, built, out)
     terminal.print_report(report, as_json, report["downloads"])
-    terminal.stderr.print(
-        f"{built.examples} examples in {report['file']}; licence: {built.license}; from {built.source}",
-        soft_wrap=True,
-        markup=False,
-        highlight=False,
+    terminal.say(
+        f"{built.examples} examples in {report['file']}; licence: {built.license}; from {built.source}"
     )
 
 
 def _listed() -> list[dict[str, Any]]:
+    from pine_engine.data.registry import NOT_PUBLIC, PUBLIC_SETS
+
     rows = [
         {
             "set": row.name,
@@ -74,7 +79,7 @@ def _shown() -> list[dict[str, Any]]:
     ]
 
 
-def _report(chosen: PublicSet, obtained: list[Obtained], built: BuiltSet, out: Path) -> dict[str, Any]:
+def _report(chosen: "PublicSet", obtained: "list[Obtained]", built: "BuiltSet", out: Path) -> dict[str, Any]:
     return {
         "set": chosen.name,
         "task": chosen.task,

@@ -18,7 +18,6 @@ from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event, PrefillProgress
 from pine_engine.engine.streaming import in_thread, stop_if
 from pine_engine.errors import InputError, ModelError
-from pine_engine.evaluation.arrangements import AS_IS
 from pine_engine.evaluation.combining import Prior, Said, combine
 from pine_engine.evaluation.example_plan import (
     BaseRun,
@@ -30,6 +29,7 @@ from pine_engine.evaluation.example_plan import (
     planned_keys,
 )
 from pine_engine.evaluation.examples import Example
+from pine_engine.evaluation.order_names import AS_IS
 from pine_engine.evaluation.prefilling import Prefilled, Prefiller
 from pine_engine.evaluation.priors import Priors
 from pine_engine.evaluation.records import Key, Record

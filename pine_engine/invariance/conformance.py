@@ -66,14 +66,6 @@ class BadCase:
     conforms = False
 
 
-def find_cases(folder: Path) -> list[Path]:
-    """The case folders under a folder, or the folder itself. Raises InputError if there is none."""
-    cases = sorted(path.parent for path in folder.glob("**/case.json"))
-    if not cases:
-        raise InputError(f"{folder} holds no conformance case; expected folders with a case.json in them")
-    return cases
-
-
 def try_case(folder: Path) -> CaseReport | BadCase:
     """Runs one case and compares, or says why that cannot be done."""
     try:

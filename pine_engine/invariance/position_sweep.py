@@ -16,7 +16,7 @@ from pine_engine.engine.events import Event, PrefillProgress
 from pine_engine.engine.streaming import in_thread, stop_if
 from pine_engine.errors import InputError
 from pine_engine.methods.table import get_methods
-from pine_engine.prompts.layout import TokenLayout
+from pine_engine.prompts.layout import TokenLayout, moved_order
 from pine_engine.prompts.prompt import Prompt
 
 
@@ -43,12 +43,6 @@ class OrderEffects:
     total: tuple[float, ...]
     rope: tuple[float, ...]
     causal: tuple[float, ...]
-
-
-def moved_order(num_documents: int, document: int, slot: int) -> tuple[int, ...]:
-    """The order with that document in that slot, the others as they were around it."""
-    others = [index for index in range(num_documents) if index != document]
-    return (*others[:slot], document, *others[slot:])
 
 
 def sweep_document(

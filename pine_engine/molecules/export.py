@@ -10,9 +10,10 @@ from pine_engine.models.checkpoint import quiet_transformers
 from pine_engine.models.load import load
 from pine_engine.molecules.generate import random_orders, write_molecules
 from pine_engine.molecules.model_card import Facts, card
+from pine_engine.molecules.recipe import Recipe
 from pine_engine.molecules.rows import Halves, MoleculeSet
 from pine_engine.molecules.tokenizer import build_tokenizer
-from pine_engine.molecules.training import CHECKPOINT, Recipe, Trained, mean_loss
+from pine_engine.molecules.training import CHECKPOINT, Trained, mean_loss
 from pine_engine.molecules.training_batches import held_out_batch
 
 WEIGHTS = "model.safetensors"

@@ -6,15 +6,18 @@ the errors, so that a method must be judged by both.
 """
 
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from pine_engine.molecules.descriptors import Floats
-from pine_engine.molecules.generate import WrittenMolecule
 from pine_engine.molecules.predictor import Predictor
 from pine_engine.molecules.rows import PROPERTIES, Molecule
+
+if TYPE_CHECKING:
+    from pine_engine.molecules.generate import WrittenMolecule
 
 RESAMPLES = 1000
 CONFIDENCE = 95
@@ -69,7 +72,7 @@ class References(Frozen):
 
 
 def judge(
-    written: Sequence[WrittenMolecule],
+    written: Sequence["WrittenMolecule"],
     requests: Sequence[Molecule],
     predictor: Predictor,
     known: Collection[str],
@@ -111,7 +114,7 @@ def references(requests: Sequence[Molecule], predictor: Predictor) -> References
 
 
 def _judge_method(
-    written: Sequence[WrittenMolecule],
+    written: Sequence["WrittenMolecule"],
     known: Collection[str],
     errors: dict[tuple[int, tuple[int, ...]], Floats],
     of_first: dict[tuple[int, tuple[int, ...]], Floats] | None,
@@ -137,7 +140,7 @@ def _judge_method(
     )
 
 
-def _unique(written: Sequence[WrittenMolecule]) -> float | None:
+def _unique(written: Sequence["WrittenMolecule"]) -> float | None:
     """See MethodMetrics; None if no order has a valid molecule."""
     turns: dict[int, list[str]] = {}
     for one in written:

@@ -236,3 +236,9 @@ class _SegmentEncoder:
         encoded = self._tokenizer(text, add_special_tokens=False, split_special_tokens=True)
         ids: list[int] = encoded["input_ids"]
         return ids
+
+
+def moved_order(num_documents: int, document: int, slot: int) -> tuple[int, ...]:
+    """The order with that document in that slot, the others as they were around it."""
+    others = [index for index in range(num_documents) if index != document]
+    return (*others[:slot], document, *others[slot:])

@@ -10,17 +10,16 @@ import torch
 from transformers import LlamaForCausalLM
 
 from pine_engine.benchmark import speed as benchmark
+from pine_engine.benchmark.reports import bench_rows
 from pine_engine.benchmark.speed import (
     Timing,
-    Workload,
     num_steps,
     peak_memory,
     run_benchmark,
-    sweep_over,
     time_methods,
     time_stock,
 )
-from pine_engine.console.json_reports import bench_rows
+from pine_engine.benchmark.workload import Workload, sweep_over
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS

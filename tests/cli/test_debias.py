@@ -48,7 +48,7 @@ def test_debias_checks_method_and_file_before_a_model_is_loaded(pine: Run, tmp_p
     assert outcome.stderr.startswith("pine_engine: unknown method 'magic'; choose from: vanilla, ")
     write(path, {**LABELLED, "labels": "AB"})
     outcome = pine("debias", path, "--wrapper", "pride")
-    assert_refused(outcome, f"{path}: labels: input should be a valid list")
+    assert_refused(outcome, f"{path}: labels: got the text 'AB', expected a list")
     outcome = pine("debias", path)
     assert (outcome.status, outcome.stdout) == (2, "") and "Missing option '--wrapper'" in outcome.stderr
 

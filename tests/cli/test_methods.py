@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from pine_engine.cli import methods as catalog_command
 from pine_engine.console import method_tables as catalog
 from pine_engine.console import terminal
 from pine_engine.debias.table import WRAPPERS
 from pine_engine.methods.table import METHODS
+from pine_engine.models import listing
 from pine_engine.models.listing import LoadableModel
 from tests.support.commands import Run, assert_refused, write
 
@@ -89,7 +89,7 @@ def test_models_says_what_loads_and_why_others_do_not(pine: Run, monkeypatch: py
             reason="it uses ALiBi; use a Llama",
         ),
     ]
-    monkeypatch.setattr(catalog_command, "list_models", lambda: found)
+    monkeypatch.setattr(listing, "list_models", lambda: found)
     assert pine("models", "--json").json == {"models": [dataclasses.asdict(model) for model in found]}
     shown = " ".join(pine("models").stdout.split())
     assert "98 MB" in shown and "8192" in shown

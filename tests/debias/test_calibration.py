@@ -11,14 +11,13 @@ from transformers import LlamaForCausalLM
 
 from pine_engine.attention.state import Row
 from pine_engine.debias.calibration import (
-    CONTENT_FREE,
     CalibratedLabels,
-    Steps,
     calibrate_labels,
     calibrated_prompt,
     content_free_prompts,
     generate_calibrated,
 )
+from pine_engine.debias.table import CONTENT_FREE, Steps
 from pine_engine.engine import batch
 from pine_engine.engine.batch import ReadPrompt, Written, write_answers
 from pine_engine.engine.engine import Engine

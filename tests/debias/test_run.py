@@ -9,15 +9,15 @@ import pytest
 from transformers import LlamaForCausalLM
 
 from pine_engine.debias.calibration import content_free_prompts, generate_calibrated
+from pine_engine.debias.orders import document_orders, pride_samples
 from pine_engine.debias.permutation import (
     OptionResult,
     VoteResult,
-    document_orders,
     permute_answers,
     permute_options,
-    pride_samples,
 )
-from pine_engine.debias.run import Debiased, debias, debias_report, debias_rows, named_label, plan_debias
+from pine_engine.debias.plan import plan_debias
+from pine_engine.debias.run import Debiased, debias, debias_report, debias_rows, named_label
 from pine_engine.debias.table import WRAPPERS
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import PrefillDone, RunDone
@@ -43,7 +43,7 @@ def engine(tiny_llama: Callable[..., LlamaForCausalLM]) -> Engine:
 
 
 def changed(**fields: Any) -> LabelledComparison:
-    return COMPARISON.model_copy(update=fields)
+    return LabelledComparison.model_validate({**dict(COMPARISON), **fields})
 
 
 def answers(engine: Engine, *comparisons: LabelledComparison, **options: Any) -> list[Debiased]:
@@ -291,6 +291,6 @@ def test_the_report_is_plain_and_its_rows_are_for_people(engine: Engine) -> None
         ],
     }
     assert debias_rows(report) == [
-        {"file": "a.json", "answer": "A", "scores": "A 0.988, B 0.01", "pine alone": "A 2x, none 1x"},
-        {"file": "b.json", "answer": "none", "scores": "", "pine alone": ""},
+        {"file": "a.json", "answer": "A", "scores": "A 0.988, B 0.01", "PINE alone": "A 2x, none 1x"},
+        {"file": "b.json", "answer": "none", "scores": "", "PINE alone": ""},
     ]

@@ -14,8 +14,9 @@ from transformers import LlamaForCausalLM
 
 from pine_engine.debias.calibration import content_free_prompts, generate_calibrated
 from pine_engine.debias.measured import measured_method
-from pine_engine.debias.permutation import document_orders
-from pine_engine.debias.run import Debiased, debias, plan_debias
+from pine_engine.debias.orders import document_orders
+from pine_engine.debias.plan import plan_debias
+from pine_engine.debias.run import Debiased, debias
 from pine_engine.debias.table import WRAPPERS
 from pine_engine.engine import batch
 from pine_engine.engine.engine import Engine

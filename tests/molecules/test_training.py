@@ -10,14 +10,14 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from pine_engine.cli import train as train_command
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
+from pine_engine.molecules import training
+from pine_engine.molecules.recipe import Recipe
 from pine_engine.molecules.rows import read_molecules, split_halves
 from pine_engine.molecules.tokenizer import build_tokenizer
 from pine_engine.molecules.training import (
     CHECKPOINT,
-    Recipe,
     Trained,
     TrainingStep,
     mean_loss,
@@ -212,7 +212,7 @@ def stop_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
             yield next(training)
         raise InterruptedError
 
-    monkeypatch.setattr(train_command, "train", broken)
+    monkeypatch.setattr(training, "train", broken)
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,8 @@ def displays(shown: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "IPython.display", module)
 
 
-@pytest.mark.embedded
-def test_the_notebook_runs(embedded_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("loaded_once")
+def test_the_notebook_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[str] = []
     displays(shown, monkeypatch)
     monkeypatch.chdir(NOTEBOOK.parent)  # where Jupyter runs it

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal, get_args
 
-from pine_engine.debias.permutation import TIE
+from pine_engine.debias.table import TIE
 from pine_engine.evaluation.records import Record
 from pine_engine.prompts.tasks import get_task
 

@@ -40,7 +40,7 @@ from pine_engine.evaluation.report.published import (
     published_model,
 )
 from pine_engine.evaluation.report.runs import MeasuredRun, read_runs, repeat_command, run_labels
-from pine_engine.evaluation.report.tables import Part, Table, estimated, signed, task_label, without_lone_run
+from pine_engine.evaluation.report.tables import Table, estimated, signed, task_label, without_lone_run
 from pine_engine.evaluation.rewardbench import SUBSETS
 from pine_engine.evaluation.summary.intervals import Estimate, share
 from pine_engine.evaluation.summary.results import Measure
@@ -49,10 +49,11 @@ from pine_engine.evaluation.summary.summarize import summarize
 from pine_engine.molecules.rows import PROPERTIES
 from tests.support.records import SWAPS, judged, run_info, sweep, swept
 from tests.support.viz_reading import HOSTILE, Element, read_html
+from viz.drawing.styles import figure_styles
 from viz.export.report import Report, ReportPart, ReportTable, escape_markdown, report_markdown, report_page
 
 QA_METHODS = ("vanilla", "nia", "pine")
-STYLES = (Path(cli.__file__).parents[2] / "assets" / "figures.css").read_text(encoding="utf-8")
+STYLES = figure_styles()
 
 
 def qa_records() -> Iterator[Record]:
@@ -642,7 +643,7 @@ def test_a_report_of_molecules_alone_has_no_runs(tmp_path: Path) -> None:
     reports = [read_molecule_report(molecule_report(tmp_path))]
     headings = [part.heading for part in report_parts([], molecules=reports)]
     assert headings == [task_label(TASK), "The paper's own numbers (other models)"]
-    with pytest.raises(InputError, match="molecules.json: methods: input should be a valid list"):
+    with pytest.raises(InputError, match="molecules.json: methods: got the text 'none', expected a list"):
         read_molecule_report(molecule_report(tmp_path, methods="none"))
     with pytest.raises(InputError, match="nothing to report; give folders"):
         make_report(tmp_path)
@@ -975,12 +976,6 @@ def test_a_folder_without_a_run_and_one_without_records_are_told(tmp_path: Path)
     write_run(tmp_path / "empty", QA, [])
     with pytest.raises(InputError, match="there are no records yet; run `evaluate`"):
         read_runs([tmp_path / "empty"])
-
-
-def test_a_report_needs_viz_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "viz.export.report", None)
-    with pytest.raises(InputError, match="drawn by `viz`, which is not installed with pine_engine alone"):
-        draw([Part("p")], made="now")
 
 
 def test_a_place_that_cannot_be_written_is_told(

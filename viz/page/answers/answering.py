@@ -1,14 +1,14 @@
 """A run, seen from the page: a form goes in, answer cards that grow come out.
 
-Imports the engine and with it torch: the page imports this once the model is there.
+Imports torch with the events: the page imports this once the model is there.
 """
 
 import time
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import (
     AnswerDone,
     Event,
@@ -29,49 +29,63 @@ from viz.page.form.form import Form
 from viz.page.jobs.cost import Work, planned
 from viz.page.jobs.metering import Meter
 
+if TYPE_CHECKING:  # importing the engine imports torch
+    from pine_engine.engine.engine import Engine
+
 REDRAW_S = 0.1
 """Shortest time between two redraws, in seconds: more often than this nobody sees."""
 
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """What the pictures need of a finished run; one visitor's, kept in the session.
-
-    order: identity of the document in each slot. titles: per slot, may be empty. prompt_tokens: text
-    of each prompt token. told: the answers token by token, by method. tried: the same documents in the
-    other orders that were tried. recorded: a sentence on when and with what model it was recorded; empty if
-    it was computed now. form: what was asked; None for a recorded run. address: what the model is loaded by.
-    """
+    """What the pictures need of a finished run; one visitor's, kept in the session."""
 
     result: RunResult
     order: tuple[int, ...]
+    """Identity of the document in each slot."""
+
     titles: tuple[str, ...]
+    """Per slot, may be empty."""
+
     prompt_tokens: tuple[str, ...]
-    told: dict[str, AnswerTokens]
+    """Text of each token of the prompt."""
+
+    answer_records: dict[str, AnswerTokens]
+    """The answers token by token, by method."""
+
     model: str
     dtype: str
     tried: tuple[TriedOrder, ...] = ()
+    """The same documents in the other orders that were tried."""
+
     recorded: str = ""
+    """When and with what model it was recorded, as a sentence; empty if it was computed now."""
+
     form: Form | None = None
+    """What was asked; None for a recorded run."""
+
     address: str = ""
+    """What the model is loaded by."""
 
     @property
     def answer_tokens(self) -> dict[str, tuple[str, ...]]:
         """Text of each answer token, by method."""
-        return {method: answer.tokens for method, answer in self.told.items()}
+        return {method: answer.tokens for method, answer in self.answer_records.items()}
 
 
 @dataclass(frozen=True)
 class RunView:
-    """What the page shows of a run: the cards, a status sentence, and at the end the finished run.
-
-    done: the work so far.
-    """
+    """What the page shows of a run."""
 
     cards: tuple[AnswerCard, ...]
     sentence: str
+    """How far it is."""
+
     finished: FinishedRun | None = None
+    """At the end."""
+
     done: Work | None = None
+    """The work so far."""
 
 
 def advance(card: AnswerCard, event: Event) -> AnswerCard:
@@ -122,7 +136,7 @@ def progress_sentence(event: Event) -> str:
             return "Writing the answers"
 
 
-def answer(engine: Engine, form: Form, settings: HostSettings = DEFAULTS) -> Generator[RunView, None, None]:
+def answer(engine: "Engine", form: Form, settings: HostSettings = DEFAULTS) -> Generator[RunView, None, None]:
     """Runs the form; closing the generator stops the model. The last view has the finished run.
 
     settings: what the host allows. Raises InputError if the form cannot be run.
@@ -149,14 +163,14 @@ def answer(engine: Engine, form: Form, settings: HostSettings = DEFAULTS) -> Gen
     yield RunView(tuple(cards.values()), sentence, finish_run(engine, form, event.result), meter.work)
 
 
-def finish_run(engine: Engine, form: Form, result: RunResult) -> FinishedRun:
+def finish_run(engine: "Engine", form: Form, result: RunResult) -> FinishedRun:
     """What the pictures need of the form's run, which was traced."""
     return FinishedRun(
         result=result,
         order=form.order,
         titles=tuple(map(form.title, form.entries)),
         prompt_tokens=tuple(engine.decode_tokens(result.layout.ids)),
-        told={
+        answer_records={
             method: answer_tokens(engine.decode_tokens, result, method, form.order, METHODS[method].label)
             for method in result.answers
         },
@@ -167,7 +181,7 @@ def finish_run(engine: Engine, form: Form, result: RunResult) -> FinishedRun:
     )
 
 
-def plan_answers(engine: Engine, form: Form, settings: HostSettings = DEFAULTS) -> Work:
+def plan_answers(engine: "Engine", form: Form, settings: HostSettings = DEFAULTS) -> Work:
     """The work of one answer per method."""
     tokens = form_layout(form, engine, settings).num_tokens
     return planned(tokens=tokens, methods=len(form.methods), new_tokens=form.max_new_tokens)

@@ -10,8 +10,8 @@ from markupsafe import Markup
 from pine_engine.methods.table import METHODS
 from viz.cards.glossary import term
 from viz.drawing.markup import empty_panel
+from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.inside.selection import Query, Selection
-from viz.page.jobs.running import PRIVATE_EVENT
 
 if TYPE_CHECKING:  # importing it imports torch, which would keep the page waiting
     from viz.page.answers.answering import FinishedRun
@@ -54,12 +54,7 @@ def drawing(tab: str) -> "Callable[[FinishedRun, Selection], str]":
 
 @dataclass(frozen=True)
 class InsidePanel:
-    """The widgets of the pictures.
-
-    bridge: hears picks. said: never seen, tells a screen reader which query a key has chosen. selection:
-    state, None before a run. wanted: state, picks for the next run, from a session that was opened. tab:
-    state, name of the tab that is shown. pictures: by tab.
-    """
+    """The widgets of the pictures."""
 
     summary: gr.HTML
     body: gr.Column
@@ -68,12 +63,23 @@ class InsidePanel:
     layer: gr.Dropdown
     head: gr.Dropdown
     bridge: gr.HTML
+    """Hears picks."""
+
     said: gr.HTML
+    """Never seen; tells a screen reader which query a key has chosen."""
+
     tabs: gr.Tabs
     pictures: dict[str, gr.HTML]
+    """By tab."""
+
     selection: gr.State
+    """None before a run."""
+
     wanted: gr.State
+    """Picks for the next run, from a session that was opened."""
+
     tab: gr.State
+    """Name of the tab that is shown."""
 
     @property
     def controls(self) -> list[Any]:

@@ -7,7 +7,7 @@ import gradio as gr
 from gradio.processing_utils import save_bytes_to_cache
 
 from viz.drawing.markup import empty_panel
-from viz.page.jobs.running import PRIVATE_EVENT
+from viz.page.common.event_options import PRIVATE_EVENT
 
 if TYPE_CHECKING:  # importing it imports torch, which would keep the page waiting
     from viz.page.answers.answering import FinishedRun

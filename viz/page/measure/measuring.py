@@ -49,15 +49,18 @@ class Beat:
 
 @dataclass(frozen=True)
 class Asked:
-    """What is to be measured. limit: rows, from the first. max_new_tokens: longest answer."""
+    """What is to be measured."""
 
     rows: DataSet
     limit: int
+    """Rows, from the first."""
+
     methods: tuple[str, ...]
     orders: tuple[str, ...]
     generate: bool
     logprobs: bool
     max_new_tokens: int
+    """Longest answer, in tokens."""
 
     @property
     def examples(self) -> tuple[Example, ...]:
@@ -97,11 +100,12 @@ class Asked:
 
 @dataclass(frozen=True)
 class Measured:
-    """What was measured so far, and with what. planned: the keys of all records that there will be."""
+    """What was measured so far, and with what."""
 
     info: RunInfo
     records: tuple[Record, ...]
     planned: frozenset[Key]
+    """The keys of all records that there will be."""
 
     @property
     def run(self) -> MeasuredRun | None:
@@ -116,17 +120,17 @@ class Measured:
 
 @dataclass(frozen=True)
 class MeasureView:
-    """What the page shows. tables, curve, findings: HTML, None where not changed; measured: likewise.
-
-    done: the work so far.
-    """
+    """What the page shows; None where it has not changed."""
 
     sentence: str
     tables: str | None = None
+    """HTML, as the next two."""
+
     curve: str | None = None
     findings: str | None = None
     measured: Measured | None = None
     done: Work | None = None
+    """The work so far."""
 
 
 def work_sentence(asked: Asked, host: HostSettings = DEFAULTS) -> str:

@@ -16,7 +16,7 @@ from typing import NoReturn
 import gradio as gr
 from gradio.server_messages import UnexpectedErrorMessage
 
-from viz.page.jobs.run_log import SHUTTING_DOWN, Runs
+from viz.page.jobs.run_log import SHUTTING_DOWN, RunLog
 
 log = logging.getLogger("pine_explorer")
 
@@ -55,7 +55,7 @@ def wait_for_end(told: threading.Event) -> None:
         pass
 
 
-def shut_down(page: gr.Blocks, runs: Runs, patience_s: float) -> None:
+def shut_down(page: gr.Blocks, runs: RunLog, patience_s: float) -> None:
     """Refuses new runs, gives those that go on so many seconds, tells the rest to end, closes the page.
 
     Takes at most those seconds and three more.

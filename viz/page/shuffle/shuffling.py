@@ -22,10 +22,10 @@ from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.form.checks import form_layout
 from viz.page.form.form import Form
 from viz.page.form.limits import check_orders
-from viz.page.form.orders import tries_all, with_controls
 from viz.page.jobs.cost import Work, planned
 from viz.page.jobs.metering import Meter
 from viz.page.sharing.sheets import form_comparison
+from viz.page.shuffle.orders import tries_all, with_controls
 
 
 @dataclass(frozen=True)
@@ -38,16 +38,20 @@ class Outcome:
 
 @dataclass(frozen=True)
 class ShuffleView:
-    """What the page shows of a shuffle. table, spread: HTML, None where it has not changed.
-
-    outcome: of the orders tried so far; None where it has not changed. done: the work so far.
-    """
+    """What the page shows of a shuffle; None where it has not changed."""
 
     sentence: str
     table: str | None = None
+    """HTML."""
+
     spread: str | None = None
+    """HTML."""
+
     outcome: Outcome | None = None
+    """Of the orders tried so far."""
+
     done: Work | None = None
+    """The work so far."""
 
 
 def orders_for(
@@ -182,7 +186,7 @@ def _tried(engine: Engine, result: RunResult, order: tuple[int, ...]) -> TriedOr
     return TriedOrder(
         order=order,
         label=" ".join(map(document_letter, order)),
-        told={
+        answer_records={
             method: answer_tokens(engine.decode_tokens, result, method, order, METHODS[method].label)
             for method in result.answers
         },

@@ -26,11 +26,11 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from pine_engine.errors import ModelError, PineError
-from tests.support.serving import ServedApp, served_app
+from tests.support.serving import ServedApp, started_app
 from tests.support.tokenizers import letter_tokenizer
 from viz.page.jobs.loading import EngineSource
-from viz.page.jobs.queue import Line
-from viz.page.jobs.run_log import Runs
+from viz.page.jobs.queue import FairQueue
+from viz.page.jobs.run_log import RunLog
 from viz.page.jobs.sources import Sources
 from viz.page.serving.health import add_health, version
 
@@ -62,10 +62,10 @@ def test_a_signal_is_heard_in_whatever_thread_it_comes() -> None:
 A_LONG_LAYER = """
 import time
 import gradio as gr
-from viz.page.jobs.run_log import Runs
+from viz.page.jobs.run_log import RunLog
 from viz.page.serving.shutdown import end_process, end_signal, shut_down, wait_for_end
 
-runs = Runs()
+runs = RunLog()
 def read_prompt():
     with runs.watched(runs.new("compare", ())):
         print("reading", flush=True)
@@ -100,11 +100,11 @@ def test_a_layer_that_takes_long_does_not_keep_the_process_and_its_visitor_is_to
 # health, without a process
 
 
-def watched(load: Callable[[], Any], runs: Runs) -> tuple[Sources, TestClient]:
+def watched(load: Callable[[], Any], runs: RunLog) -> tuple[Sources, TestClient]:
     """The sources, and a client of an app that, like gradio's, has an answer to any address."""
     source = EngineSource(load, "tiny")
     app = Starlette(routes=[Route("/{path:path}", lambda _: PlainTextResponse("gradio"))])
-    sources = Sources(source, line=Line(3), runs=runs)
+    sources = Sources(source, queue=FairQueue(3), runs=runs)
     add_health(app, sources, lambda: 7)
     return sources, TestClient(app)
 
@@ -119,7 +119,7 @@ def test_health_tells_what_the_process_does() -> None:
         gate.wait(5)
         return Loaded()
 
-    runs = Runs()
+    runs = RunLog()
     sources, client = watched(load, runs)
     sources.main.start()
     loading = client.get("/health")
@@ -131,7 +131,7 @@ def test_health_tells_what_the_process_does() -> None:
     with ExitStack() as there:
         for _ in range(3):
             there.enter_context(runs.watched(runs.new("compare", ())))
-            there.enter_context(sources.line.join())
+            there.enter_context(sources.queue.join())
         ready = client.get("/health")
         told = client.get("/metrics").text
     assert ready.status_code == 200
@@ -158,7 +158,7 @@ def test_a_model_that_cannot_be_loaded_is_bad_health() -> None:
     def load() -> None:
         raise ModelError("model x cannot be found")
 
-    sources, client = watched(load, Runs())
+    sources, client = watched(load, RunLog())
     sources.main.start()
     with pytest.raises(PineError, match="x cannot be found"):
         sources.main.wait(5)
@@ -274,7 +274,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Callable) -> It
         "XDG_CACHE_HOME": str(folder / "home" / ".cache"),
         "TMPDIR": str(folder / "temporary"),
     }
-    with served_app(folder / "app.log", *flags, environment=environment, folder=image) as served:
+    with started_app(folder / "app.log", *flags, environment=environment, folder=image) as served:
         deadline = time.monotonic() + 60
         while get_health(served)[0] != 200:
             assert time.monotonic() < deadline, served.log.read_text()

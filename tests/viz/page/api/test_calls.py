@@ -15,18 +15,16 @@ from gradio_client.exceptions import AppError
 from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.support.serving import ServedApp, served_app
+from tests.support.serving import Serve, ServedApp
 
-pytestmark = pytest.mark.embedded
-
-DOCS = Path(__file__).parents[3] / "docs" / "api.md"
+DOCS = Path(__file__).parents[4] / "docs" / "api.md"
 QUESTION = "Who has the key to the boat shed?"
 DOCUMENTS = ["Ada has the key to the front door.", "Clara has the key to the boat shed.", "Dario has none."]
 
 
 @pytest.fixture(scope="module")
-def app(embedded_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApp]:
-    with served_app(tmp_path_factory.mktemp("api") / "app.log") as served:
+def app(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApp]:
+    with serve(tmp_path_factory.mktemp("api") / "app.log") as served:
         yield served
 
 
@@ -45,7 +43,7 @@ CALLS = {"compare", "shuffle", "trace", "measure"}
 
 DUET = [{"text": "Ada sings."}, {"title": "Boats", "text": "Ben rows."}]
 ROWS = [
-    {"id": "a", "task": "retrieval_qa", "question": "Who sings?", "documents": DUET, "answers": ["Ada"]},
+    {"id": "a", "question": "Who sings?", "documents": DUET, "answers": ["Ada"]},
     {"id": "b", "task": "retrieval_qa", "question": "Who rows?", "documents": DUET, "answers": ["Ben"]},
 ]
 
@@ -63,6 +61,17 @@ def test_compare_answers_with_the_methods_asked_for(client: Client) -> None:
     for result in report["results"]:
         assert set(result) == {"method", "text", "tokens", "prefill_s", "decode_s_per_token"}
         assert 1 <= result["tokens"] <= 4 and result["text"] and result["prefill_s"] > 0
+
+
+def test_a_document_is_a_text_or_has_a_title_that_the_model_reads(client: Client) -> None:
+    def lengths(*documents: str | dict[str, str]) -> list[int]:
+        arguments = {"question": QUESTION, "methods": ["vanilla"], "max_new_tokens": 1}
+        return client.predict(documents=list(documents), **arguments, api_name="/trace")["document_tokens"]
+
+    texts = lengths(*DOCUMENTS)
+    assert lengths(*({"text": text} for text in DOCUMENTS)) == texts
+    titled = lengths({"text": DOCUMENTS[0], "title": "The keys of the house"}, *DOCUMENTS[1:])
+    assert titled[0] > texts[0] and titled[1:] == texts[1:]
 
 
 def test_the_instruction_reaches_the_model(client: Client) -> None:
@@ -132,6 +141,11 @@ def test_rows_that_cannot_be_measured_are_named(rows: list, sentence: str, clien
         ({"documents": ["one", " "]}, "Document B is empty"),
         ({"documents": []}, "There are no documents"),
         ({"question": ""}, "There is no question"),
+        (
+            {"documents": ["one", 2, {"text": "a", "titel": "b"}]},
+            'The argument documents.1: got int 2, expected a text or {"text": ..., "title": ...}; '
+            "documents.2.titel: got the text 'b', but there is no such field",
+        ),
         ({"max_new_tokens": 9000}, "this page writes 500 at most"),
     ],
 )
@@ -166,7 +180,9 @@ def test_an_assistant_finds_the_four_tools_and_reads_what_they_do(app: ServedApp
     assert len(tools) == len(CALLS)
     assert "whether the order of the documents changes the answer" in by_end["shuffle"].description
     properties = by_end["compare"].inputSchema["properties"]
-    assert properties["documents"]["type"] == "array"
+    text, titled = properties["documents"]["items"]["anyOf"]
+    assert (properties["documents"]["type"], text["type"]) == ("array", "string")
+    assert set(titled["properties"]) == {"text", "title"} and "required" not in titled
     assert "in the order in which the model is to see them" in properties["documents"]["description"]
 
 
@@ -175,7 +191,9 @@ def test_an_assistant_asks_and_a_mistake_is_told(app: ServedApp) -> None:
     compare = next(name for name in tools if name.endswith("compare"))
     arguments = {"question": QUESTION, "documents": DOCUMENTS, "methods": ["pine"], "max_new_tokens": 4}
     _, (answered, refused) = call_tools(
-        app, (compare, arguments), (compare, arguments | {"documents": ["one", " "]})
+        app,
+        (compare, arguments | {"documents": [*DOCUMENTS[:2], {"text": DOCUMENTS[2]}]}),
+        (compare, arguments | {"documents": ["one", " "]}),
     )
     (result,) = ast.literal_eval(answered.content[0].text)["results"]  # gradio writes a dict as Python does
     assert not answered.isError and result["method"] == "pine" and result["tokens"] == 4

@@ -5,7 +5,7 @@ from typing import Any
 import gradio as gr
 
 
-class WholeBlocks(gr.Blocks):
+class FullUpdateBlocks(gr.Blocks):
     """Of an update in a row gradio sends how it differs from the one before, and the browser writes that into
     the one before: also where that still waits to be shown, because a busy browser heard of both before it
     knew to which event they belong. What the first alone said is lost then, such as that Stop can be pressed

@@ -1,18 +1,17 @@
 """A job of the page: a button that starts work on the model, Stop beside it, and how far it is."""
 
 from collections.abc import Callable, Generator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import gradio as gr
 
+from viz.page.common.event_options import MODEL_EVENT, PRIVATE_EVENT
 from viz.page.common.failures import notice
 from viz.page.jobs.cost import Work
 from viz.page.jobs.run_log import StopFlag
-from viz.page.jobs.running import MODEL_EVENT, PRIVATE_EVENT, run_with_engine
+from viz.page.jobs.runner import run_on_model
 from viz.page.jobs.sources import Sources
-from viz.page.jobs.zerogpu import compute
 
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
     from pine_engine.engine.engine import Engine
@@ -22,7 +21,7 @@ Updates = dict[Any, Any]
 """New values of widgets, as gradio takes them."""
 
 
-class View(Protocol):
+class JobView(Protocol):
     """What a job tells: how far it is, in words, and whatever its panel shows."""
 
     @property
@@ -34,43 +33,61 @@ class View(Protocol):
         """The work so far; None where that is not known."""
 
 
-Views = Generator[View, None, None]
+Views = Generator[JobView, None, None]
 
 
 @dataclass(frozen=True)
 class JobBar:
-    """The widgets that every job has. estimate: how long it takes. stopping: state, whether Stop was told."""
+    """The widgets that every job has."""
 
     run: gr.Button
     stop: gr.Button
     estimate: gr.HTML
+    """How long it takes."""
+
     status: gr.HTML
     stopping: gr.State
+    """Whether Stop was told."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What a press of the button asks for.
-
-    what, methods: as the log has them. work: does it on an engine; closing it stops the model. It and its
-    views can be pickled: a function of a module with plain data, see gpu.py. plan: how much work that is.
-    show: what a view of it changes on the page. keep: called with a view once it is shown, which Stop may
-    prevent. task: finds the name of the task whose model does it; what it raises is told like any failure.
-    cleared: shown at once. kept: a sentence on what stays when it is stopped. after_stop: what else is then
-    shown. end: what is shown last, also after Stop and after a failure.
-    """
+    """What a press of the button asks for."""
 
     what: str
+    """As the log has it."""
+
     methods: Sequence[str]
+    """As the log has them."""
+
     work: Callable[["Engine"], Views]
+    """Does it on an engine; closing it stops the model. It and its views can be pickled: a function of a
+    module with plain data, see zerogpu.py.
+    """
+
     plan: Callable[["Engine"], Work]
+    """How much work that is."""
+
     show: Callable[[Any], Updates]
+    """What a view of it changes on the page."""
+
     task: Callable[[], str]
+    """Finds the name of the task whose model does it; what it raises is told like any failure."""
+
     cleared: Updates
+    """Shown at once."""
+
     kept: str
+    """A sentence on what stays when it is stopped."""
+
     keep: Callable[[Any], None] = lambda view: None
+    """Called with a view once it is shown, which Stop may prevent."""
+
     after_stop: Callable[[], Updates] = dict
+    """What else is shown when it is stopped."""
+
     end: Callable[[], Updates] = dict
+    """What is shown last, also after Stop and after a failure."""
 
 
 def build_buttons(
@@ -112,27 +129,30 @@ def wire_job(
     def run(stop: StopFlag, choice: "Choice | None", *values: Any) -> Generator[Updates, None, None]:
         job = begin(*values)
         current = sources.runs.new(job.what, job.methods, stop)
+        sentence = ""
 
-        def views(engine: "Engine") -> Generator[Updates, None, None]:
-            sentence = ""
-            with closing(compute(engine, job.work, plan=job.plan)) as told:
-                for view in told:
-                    sentence, current.done = view.sentence, view.done or current.done
-                    yield {bar.status: notice(sentence)} | job.show(view)
-                    job.keep(view)
-            yield idle(notice(sentence))
+        def show(view: JobView) -> Updates:
+            nonlocal sentence
+            sentence, current.done = view.sentence, view.done or current.done
+            return {bar.status: notice(sentence)} | job.show(view)
 
         yield {bar.status: notice("Starting"), bar.stop: gr.update(interactive=True)} | job.cleared
-        yield from run_with_engine(
+        yield from run_on_model(
+            sources,
+            current,
             lambda: sources.lease(job.task(), choice),
-            views,
-            line=sources.line,
-            runs=sources.runs,
-            run=current,
+            job.work,
+            plan=job.plan,
             say=lambda sentence: {bar.status: notice(sentence)},
-            fail=lambda sentence: idle(notice(sentence, kind="error")),
-            stopped=lambda why: idle(notice(f"{why} {job.kept}")) | job.after_stop(),
+            show=show,
+            keep=job.keep,
         )
+        if current.failure:
+            yield idle(notice(current.failure, kind="error"))
+        elif current.why:
+            yield idle(notice(f"{current.why} {job.kept}")) | job.after_stop()
+        elif current.outcome == "done":
+            yield idle(notice(sentence))
         if last := job.end():
             yield last
 

@@ -7,7 +7,7 @@ import gradio as gr
 from gradio.blocks import Block
 
 
-class FrugalBlocks(gr.Blocks):
+class SkipUnchangedBlocks(gr.Blocks):
     """gradio makes every widget that an event might change anew, with all its properties, also where the
     function did not mention it: a millisecond or two each, for dozens of widgets at every word that somebody
     is told. Here those are left as they are.
