@@ -10,7 +10,7 @@ from pine_engine.console.options import AsJson
 
 if TYPE_CHECKING:
     from pine_engine.data.build import Obtained
-    from pine_engine.data.provenance import BroughtSet
+    from pine_engine.data.provenance import BuiltSet
     from pine_engine.data.registry import PublicSet
 
 
@@ -36,11 +36,11 @@ def data(
     with terminal.transfer() as show:
         obtained = obtain(chosen, out, show=show)
     with terminal.progress(min(limit or chosen.records, chosen.records)) as advance:
-        brought = convert(chosen, obtained, out, limit=limit, advance=advance)
-    report = _report(chosen, obtained, brought, out)
+        built = convert(chosen, obtained, out, limit=limit, advance=advance)
+    report = _report(chosen, obtained, built, out)
     terminal.print_report(report, as_json, report["downloads"])
     terminal.say(
-        f"{brought.examples} examples in {report['file']}; licence: {brought.license}; from {brought.source}"
+        f"{built.examples} examples in {report['file']}; licence: {built.license}; from {built.source}"
     )
 
 
@@ -79,17 +79,15 @@ def _shown() -> list[dict[str, Any]]:
     ]
 
 
-def _report(
-    chosen: "PublicSet", obtained: "list[Obtained]", brought: "BroughtSet", out: Path
-) -> dict[str, Any]:
+def _report(chosen: "PublicSet", obtained: "list[Obtained]", built: "BuiltSet", out: Path) -> dict[str, Any]:
     return {
         "set": chosen.name,
         "task": chosen.task,
-        "examples": brought.examples,
-        "file": str(out / brought.file),
-        "sha256": brought.sha256,
-        "license": brought.license,
-        "source": brought.source,
+        "examples": built.examples,
+        "file": str(out / built.file),
+        "sha256": built.sha256,
+        "license": built.license,
+        "source": built.source,
         "downloads": [
             {
                 "file": str(one.path),

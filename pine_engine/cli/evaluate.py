@@ -171,7 +171,7 @@ def _measure(
 
     Raises InputError in each process of the run if another run writes in the folder.
     """
-    from pine_engine.evaluation.jobs import planned_keys
+    from pine_engine.evaluation.example_plan import planned_keys
     from pine_engine.evaluation.measure import Measurement
     from pine_engine.evaluation.priors import known_priors
     from pine_engine.evaluation.records import Record, read_records
@@ -213,7 +213,7 @@ def _open_alone(out: Path, state: "PartialState") -> Iterator["Writer"]:
 
 def _found(out: Path, examples: Sequence["Example"], settings: "Settings") -> "tuple[list[Record], int]":
     """The records of these examples that are there, and how many are not; the folder may hold others."""
-    from pine_engine.evaluation.jobs import planned_keys
+    from pine_engine.evaluation.example_plan import planned_keys
     from pine_engine.evaluation.records import read_records
 
     planned = planned_keys(examples, settings.methods, settings.arrangements)

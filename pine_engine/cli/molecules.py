@@ -12,7 +12,7 @@ from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
 
 if TYPE_CHECKING:
-    from pine_engine.molecules.metrics import Estimate, MethodWorth, References
+    from pine_engine.molecules.metrics import MeanError, MethodMetrics, References
 
 SHIPPED = "molecules"
 MOST_ORDERS = 720
@@ -59,7 +59,7 @@ def molecules(
     tried = [random_orders(molecule, orders, seed) for molecule in requests]
     with terminal.progress(len(names) * len(requests) * orders) as advance:
         written = write_molecules(engine, requests, tried, names, advance)
-    worth = judge(written, requests, predictor, known)
+    metrics = judge(written, requests, predictor, known)
     compared = references(requests, predictor)
     report = {
         "model": engine.model_name,
@@ -69,10 +69,10 @@ def molecules(
         "orders": orders,
         "seed": seed,
         "dtype": engine.dtype,
-        "methods": [one.model_dump(mode="json") for one in worth],
+        "methods": [one.model_dump(mode="json") for one in metrics],
         "references": compared.model_dump(mode="json"),
     }
-    terminal.print_report(report, as_json, _rows(worth, compared))
+    terminal.print_report(report, as_json, _rows(metrics, compared))
     if not as_json:
         terminal.say(
             f"{len(requests)} requests in {orders} orders each; errors are of valid molecules alone, with "
@@ -80,25 +80,25 @@ def molecules(
         )
 
 
-def _rows(worth: "list[MethodWorth]", compared: "References") -> list[dict[str, Any]]:
+def _rows(metrics: "list[MethodMetrics]", compared: "References") -> list[dict[str, Any]]:
     """The shares, then the errors of each property; a column for each method and each reference."""
     from pine_engine.molecules.rows import PROPERTIES
 
     shares = ("valid", "unique", "novel", "changed")
     rows: list[dict[str, Any]] = [
-        {"": name, **{METHODS[one.method].label: _percent(getattr(one, name)) for one in worth}}
+        {"": name, **{METHODS[one.method].label: _percent(getattr(one, name)) for one in metrics}}
         for name in shares
     ]
     for name, unit in PROPERTIES.items():
         rows.append(
             {
                 "": f"{name}, {unit}",
-                **{METHODS[one.method].label: _number(one.errors, name) for one in worth},
+                **{METHODS[one.method].label: _number(one.errors, name) for one in metrics},
                 "predictor": _number(compared.predictor, name),
                 "strangers": _number(compared.strangers, name),
             }
         )
-    first, *others = worth
+    first, *others = metrics
     if others:
         rows += [
             {
@@ -114,7 +114,7 @@ def _percent(share: float | None) -> str | None:
     return None if share is None else f"{share:.1%}"
 
 
-def _number(errors: Mapping[str, "Estimate"] | None, name: str, sign: str = "") -> str | None:
+def _number(errors: Mapping[str, "MeanError"] | None, name: str, sign: str = "") -> str | None:
     if errors is None:
         return None
     one = errors[name]

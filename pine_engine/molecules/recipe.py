@@ -9,8 +9,9 @@ from pine_engine.errors import InputError
 class Recipe:
     """All that the weights depend on, apart from the data.
 
-    hidden, intermediate: widths; heads must divide hidden into even parts. jitter and spelling: see Lessons.
-    exam_every: steps between two measurements of the held-out loss; the weights of the lowest are kept.
+    hidden, intermediate: widths; heads must divide hidden into even parts. jitter and spelling: see
+    TrainingBatches. exam_every: steps between two measurements of the held-out loss; the weights of the
+    lowest are kept.
     """
 
     steps: int

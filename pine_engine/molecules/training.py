@@ -23,7 +23,7 @@ from pine_engine.errors import InputError
 from pine_engine.molecules.recipe import Recipe
 from pine_engine.molecules.rows import Molecule
 from pine_engine.molecules.tokenizer import build_tokenizer
-from pine_engine.molecules.training_batches import Batch, Lessons, exam
+from pine_engine.molecules.training_batches import Batch, TrainingBatches, held_out_batch
 
 CHECKPOINT = "checkpoint.pt"
 MAX_CONTEXT = 256
@@ -35,12 +35,12 @@ WARMUP = 0.05
 LAST_RATE = 0.05
 WEIGHT_DECAY = 0.1
 MAX_GRADIENT = 1.0
-EXAM_ROWS = 64
+HELD_OUT_ROWS = 64
 """Rows of the held-out molecules that are computed at a time."""
 
 
 @dataclass(frozen=True)
-class Progress:
+class TrainingStep:
     """After a step: how many are done, and the loss; held_out is None where it was not measured.
 
     loss: of the step's batch, held_out: of the held-out rows; both in nats per token of the SMILES.
@@ -87,7 +87,7 @@ def train(
     *,
     checkpoint_every: int = 100,
     resume: bool = False,
-) -> Generator[Progress, None, Trained]:
+) -> Generator[TrainingStep, None, Trained]:
     """Trains on `learned`; yields after every step, and returns the model with the lowest held-out loss.
 
     folder: where the checkpoint is kept. resume: go on with the one that is there.
@@ -115,7 +115,7 @@ def train(
         done, best_step, best_loss, best = (
             saved[name] for name in ("done", "best_step", "best_loss", "best")
         )
-    lessons = Lessons(
+    batches = TrainingBatches(
         tokenizer,
         learned,
         seed=recipe.seed,
@@ -123,15 +123,16 @@ def train(
         jitter=recipe.jitter,
         spelling=recipe.spelling,
     )
-    papers = [
-        exam(tokenizer, held_out[first : first + EXAM_ROWS]) for first in range(0, len(held_out), EXAM_ROWS)
+    held_out_batches = [
+        held_out_batch(tokenizer, held_out[first : first + HELD_OUT_ROWS])
+        for first in range(0, len(held_out), HELD_OUT_ROWS)
     ]
     while done < recipe.steps:
-        loss = _step(model, optimizer, lessons.batch(done), _rate(recipe, done))
+        loss = _step(model, optimizer, batches.batch(done), _rate(recipe, done))
         done += 1
         found = None
         if done % recipe.exam_every == 0 or done == recipe.steps:
-            found = mean_loss(model, papers)
+            found = mean_loss(model, held_out_batches)
             if found < best_loss:
                 best_step, best_loss, best = done, found, _copy(model)
         if done % checkpoint_every == 0 and done < recipe.steps:
@@ -145,7 +146,7 @@ def train(
                 "best": best,
             }
             _save_whole(state, path)
-        yield Progress(done, loss, found)
+        yield TrainingStep(done, loss, found)
     model.load_state_dict(best)
     return Trained(model.eval().requires_grad_(False), best_loss, best_step)
 

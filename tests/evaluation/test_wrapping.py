@@ -23,8 +23,8 @@ from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import PrefillProgress, RunDone
 from pine_engine.errors import Cancelled, InputError
 from pine_engine.evaluation import measure as measuring
+from pine_engine.evaluation import prefilling
 from pine_engine.evaluation import priors as learning
-from pine_engine.evaluation import reading
 from pine_engine.evaluation.arrangements import Arrangement, arrange
 from pine_engine.evaluation.combining import Said, combine
 from pine_engine.evaluation.examples import Example
@@ -541,7 +541,7 @@ def test_computing_again_changes_no_bit(engine: Engine, everything: dict[Key, Re
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is timed takes a second."""
     ticks = iter(range(10_000))
-    for module in (reading, measuring, batch):
+    for module in (prefilling, measuring, batch):
         monkeypatch.setattr(module.time, "perf_counter", lambda: float(next(ticks)))
 
 

@@ -12,7 +12,7 @@ from pine_engine.engine.engine import Engine
 from pine_engine.methods.table import get_method
 from pine_engine.models.load import SHIPPED
 from pine_engine.molecules.chemistry import canonical_smiles
-from pine_engine.molecules.generate import Written, request_layout, write_molecules
+from pine_engine.molecules.generate import WrittenMolecule, request_layout, write_molecules
 from pine_engine.molecules.rows import PROPERTIES, Molecule
 
 ASSETS = Path(__file__).parents[2] / "assets"
@@ -33,7 +33,7 @@ def page_example() -> Molecule:
     return Molecule("page", "", tuple(texts[name] for name in PROPERTIES))
 
 
-def written(engine: Engine, method: str, orders: list[tuple[int, ...]]) -> list[Written]:
+def written(engine: Engine, method: str, orders: list[tuple[int, ...]]) -> list[WrittenMolecule]:
     return write_molecules(engine, [page_example()], [orders], [method])
 
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from pine_engine.evaluation.report.entries import entries, summaries
 from pine_engine.evaluation.report.findings import SUBJECT
 from pine_engine.evaluation.report.judge_tables import scenario_rows, section_value
+from pine_engine.evaluation.report.method_rows import method_rows, summaries
 from pine_engine.evaluation.report.published import (
     PAPER,
     SECTIONS,
@@ -13,7 +13,7 @@ from pine_engine.evaluation.report.published import (
     published,
     published_model,
 )
-from pine_engine.evaluation.report.runs import Run
+from pine_engine.evaluation.report.runs import MeasuredRun
 from pine_engine.evaluation.report.tables import NONE, Part, Table, measured, task_label
 from pine_engine.evaluation.rewardbench import SUBSETS
 from pine_engine.evaluation.summary.method_names import method_label
@@ -22,15 +22,15 @@ from pine_engine.evaluation.summary.scenarios import CHANGED, FIRST, SECOND
 THEIRS = "the paper"
 
 
-def same_model(task: str, runs: Sequence[Run]) -> Table | None:
+def same_model(task: str, runs: Sequence[MeasuredRun]) -> Table | None:
     """Ours and the paper's on RewardBench for each model that both have; None if there is none."""
     rows = []
     for run, model in _shared(task, runs):
         for row in scenario_rows(task, [run]):
-            if row.entry.measure.kind == "generated":
-                cells = [row.entry.written(section_value(row.old_sections, name)) for name in SECTIONS]
-                total = row.entry.written(row.old_total)
-                rows.append((f"ours, {run.label}", row.entry.heads[-1], row.name, *cells, total, NONE))
+            if row.method_row.measure.kind == "generated":
+                cells = [row.method_row.written(section_value(row.old_sections, name)) for name in SECTIONS]
+                total = row.method_row.written(row.old_total)
+                rows.append((f"ours, {run.label}", row.method_row.heads[-1], row.name, *cells, total, NONE))
         theirs = [
             *((row.method, row.setting, row, row.where) for row in published().judge_scores),
             *(("vanilla", CHANGED, row, "Table 4") for row in published().changed_verdicts),
@@ -59,26 +59,26 @@ def _percents(row: SectionScores) -> tuple[str, ...]:
     return *(f"{value:.1f}" for value in row.sections), f"{row.average:.1f}"
 
 
-def same_subsets(task: str, runs: Sequence[Run]) -> tuple[Table, ...]:
+def same_subsets(task: str, runs: Sequence[MeasuredRun]) -> tuple[Table, ...]:
     """Ours and the paper's by subset, a table for each run of a model that both have."""
     return tuple(_subsets_beside(task, run, model) for run, model in _shared(task, runs))
 
 
-def _shared(task: str, runs: Sequence[Run]) -> list[tuple[Run, str]]:
+def _shared(task: str, runs: Sequence[MeasuredRun]) -> list[tuple[MeasuredRun, str]]:
     """The runs that have sections of this task, of models that the paper has, with its name of them."""
     return [
         (run, model)
         for run, _ in summaries(task, runs)
         if (model := published_model(run.info.platform.model)) is not None
-        and any(entry.measure.sections for entry in entries(task, [run]))
+        and any(method_row.measure.sections for method_row in method_rows(task, [run]))
     ]
 
 
-def _subsets_beside(task: str, run: Run, model: str) -> Table:
+def _subsets_beside(task: str, run: MeasuredRun, model: str) -> Table:
     ours = [
         row
         for row in scenario_rows(task, [run])
-        if row.entry.measure.kind == "generated" and row.name not in (FIRST, SECOND, CHANGED)
+        if row.method_row.measure.kind == "generated" and row.name not in (FIRST, SECOND, CHANGED)
     ]
     theirs = [row for row in published().subset_scores if row.model == model]
     rows = []
@@ -91,13 +91,13 @@ def _subsets_beside(task: str, run: Run, model: str) -> Table:
         ]
         if any(value is not None for value in values):
             printed = (row.by_subset[subset.name] for row in theirs)
-            cells = [row.entry.written(value) for row, value in zip(ours, values, strict=True)]
+            cells = [row.method_row.written(value) for row, value in zip(ours, values, strict=True)]
             rows.append((subset.section, subset.name, *cells, *(f"{value:.1f}" for value in printed)))
     return Table(
         title=f"Ours beside the paper's by subset: {run.label}",
         columns=(
             *("section", "subset"),
-            *(f"ours, {row.entry.heads[-1]}, {row.name}" for row in ours),
+            *(f"ours, {row.method_row.heads[-1]}, {row.name}" for row in ours),
             *(f"{THEIRS}, {method_label(row.method)}, {row.setting}" for row in theirs),
         ),
         rows=tuple(rows),
@@ -137,7 +137,7 @@ def shuffle_and_mean() -> Table:
     )
 
 
-def paper_part(runs: Sequence[Run]) -> Part:
+def paper_part(runs: Sequence[MeasuredRun]) -> Part:
     """All numbers of the paper whose model none of these runs has, and those that need none."""
     ours = {published_model(run.info.platform.model) for run in runs}
     source = f"Source: {PAPER}"
@@ -201,7 +201,7 @@ def paper_part(runs: Sequence[Run]) -> Part:
     )
 
 
-def overhead_beside(runs: Sequence[Run]) -> Table | None:
+def overhead_beside(runs: Sequence[MeasuredRun]) -> Table | None:
     """PINE's time over vanilla's, ours beside the paper's for the tasks where it gives one."""
     rows = []
     for one in published().overheads:

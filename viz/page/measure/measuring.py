@@ -14,12 +14,12 @@ from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event
 from pine_engine.engine.streaming import in_thread
 from pine_engine.errors import InputError
+from pine_engine.evaluation.example_plan import plan_example, planned_keys
 from pine_engine.evaluation.examples import Example
-from pine_engine.evaluation.jobs import plan_example, planned_keys
 from pine_engine.evaluation.measure import Measurement
 from pine_engine.evaluation.records import Key, Record, RunInfo
 from pine_engine.evaluation.report.findings import findings
-from pine_engine.evaluation.report.runs import Run, run_labels
+from pine_engine.evaluation.report.runs import MeasuredRun, run_labels
 from pine_engine.evaluation.settings import Settings, choose, most_visited
 from pine_engine.evaluation.summary.intervals import FEWEST
 from pine_engine.evaluation.summary.summarize import summarize
@@ -108,14 +108,14 @@ class Measured:
     """The keys of all records that there will be."""
 
     @property
-    def run(self) -> Run | None:
+    def run(self) -> MeasuredRun | None:
         """The rows that are done with every method in every order, as a run; None if there are none."""
         try:
             summary = summarize(of_whole_examples(self.records, self.planned))
         except InputError:
             return None
         (label,) = run_labels([self.info])
-        return Run(label, self.info, summary)
+        return MeasuredRun(label, self.info, summary)
 
 
 @dataclass(frozen=True)
@@ -298,8 +298,8 @@ def plan_measurement(engine: Engine, examples: Sequence[Example], settings: Sett
     for example in examples:
         longest = settings.max_new_tokens or get_task(example.task).max_new_tokens
         plan = plan_example(engine, example, settings)
-        for job in plan.jobs:
-            work += planned(tokens=job.layout.num_tokens, methods=1)
-        for line in plan.lines:
-            work += Work(new_tokens=line.num_rows * longest)
+        for prefill in plan.prefills:
+            work += planned(tokens=prefill.layout.num_tokens, methods=1)
+        for generation in plan.generations:
+            work += Work(new_tokens=generation.num_rows * longest)
     return work

@@ -12,7 +12,7 @@ from transformers import LlamaForCausalLM
 
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
-from pine_engine.evaluation.jobs import planned_keys
+from pine_engine.evaluation.example_plan import planned_keys
 from pine_engine.evaluation.measure import measure
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.summary.summarize import summarize

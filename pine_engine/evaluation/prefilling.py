@@ -16,7 +16,7 @@ from pine_engine.attention.state import Row
 from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.run import wait_for
-from pine_engine.evaluation.jobs import Job
+from pine_engine.evaluation.example_plan import Prefill
 from pine_engine.methods.table import METHODS, Method
 from pine_engine.prompts.layout import TokenLayout
 
@@ -24,14 +24,14 @@ OnLayer = Callable[[Method, int], None]
 """Called at the start of each layer, with the method that reads; what it raises ends the reading."""
 
 Loan = tuple[str, TokenLayout, str]
-"""Method, prompt and version of a reading that several jobs go on from."""
+"""Method, prompt and version of a prompt that several prefills go on from."""
 
 
 @dataclass(frozen=True)
-class Reading:
+class Prefilled:
     """A prompt that has been read. logits: (1, V), of its last token.
 
-    alone_s: seconds to read it where nothing is lent. spent_s: those that this job is to answer for, with its
+    alone_s: seconds to read it where nothing is lent. spent_s: those that this one is to answer for, with its
     share of what several borrow.
     """
 
@@ -41,53 +41,53 @@ class Reading:
     spent_s: float
 
 
-class Reader:
-    """Reads the jobs of one example; holds what they lend each other. For use under torch.inference_mode."""
+class Prefiller:
+    """Reads the prompts of one example, and holds what they lend each other; for torch.inference_mode."""
 
-    def __init__(self, engine: Engine, jobs: Sequence[Job], *, room: int, on_layer: OnLayer) -> None:
+    def __init__(self, engine: Engine, prefills: Sequence[Prefill], *, room: int, on_layer: OnLayer) -> None:
         self._engine = engine
         self._room = room
         self._on_layer = on_layer
-        self._num_jobs = len(jobs)
-        self._borrowers = Counter(_loan(job) for job in jobs)
+        self._num_prefills = len(prefills)
+        self._borrowers = Counter(_loan(prefill) for prefill in prefills)
         self._waiting = self._borrowers.copy()
-        self._lent: dict[Loan, Reading] = {}
+        self._lent: dict[Loan, Prefilled] = {}
         self._prefix: tuple[list[Row], float] | None = None
 
-    def read(self, job: Job) -> Reading:
-        """Reads the prompt of a job, once for each."""
-        loan = _loan(job)
+    def read(self, prefill: Prefill) -> Prefilled:
+        """Reads the prompt, once for each prefill."""
+        loan = _loan(prefill)
         lender = METHODS[loan[0]]
-        lent = self._lent.get(loan) or self._read_first(job, lender, self._borrowers[loan])
+        lent = self._lent.get(loan) or self._read_first(prefill, lender, self._borrowers[loan])
         self._lent[loan] = lent
         self._waiting[loan] -= 1
         if not self._waiting[loan]:
             del self._lent[loan]
-        if job.method is lender:
+        if prefill.method is lender:
             return lent
-        row, logits, seconds = self._prefill(job, job.layout, job.method, [lent.row])
-        return Reading(row, logits, lent.alone_s + seconds, lent.spent_s + seconds)
+        row, logits, seconds = self._prefill(prefill, prefill.layout, prefill.method, [lent.row])
+        return Prefilled(row, logits, lent.alone_s + seconds, lent.spent_s + seconds)
 
-    def _read_first(self, job: Job, lender: Method, borrowers: int) -> Reading:
+    def _read_first(self, prefill: Prefill, lender: Method, borrowers: int) -> Prefilled:
         if self._prefix is None:
-            self._prefix = self._read_prefix(job)
+            self._prefix = self._read_prefix(prefill)
         rows, prefix_s = self._prefix
-        row, logits, seconds = self._prefill(job, job.layout, lender, rows)
-        return Reading(row, logits, prefix_s + seconds, prefix_s / self._num_jobs + seconds / borrowers)
+        row, logits, seconds = self._prefill(prefill, prefill.layout, lender, rows)
+        return Prefilled(row, logits, prefix_s + seconds, prefix_s / self._num_prefills + seconds / borrowers)
 
-    def _read_prefix(self, job: Job) -> tuple[list[Row], float]:
+    def _read_prefix(self, prefill: Prefill) -> tuple[list[Row], float]:
         """A row that has read the prefix, and the seconds it took; no row for an empty prefix."""
-        prefix = job.layout.prefix
+        prefix = prefill.layout.prefix
         if not prefix:
             return [], 0.0
         shortest = TokenLayout(prefix, (prefix[:1],), prefix[:1])
-        row, _, seconds = self._prefill(job, shortest, METHODS["vanilla"], [])
+        row, _, seconds = self._prefill(prefill, shortest, METHODS["vanilla"], [])
         return [row], seconds
 
     def _prefill(
-        self, job: Job, layout: TokenLayout, method: Method, donors: Sequence[Row]
+        self, prefill: Prefill, layout: TokenLayout, method: Method, donors: Sequence[Row]
     ) -> tuple[Row, Tensor, float]:
-        """Reads a prompt for a job, which need not be its own."""
+        """Reads a prompt for that prefill, whose own it need not be."""
         began = time.perf_counter()
         row, logits = passes.prefill(
             self._engine.wirings,
@@ -95,13 +95,13 @@ class Reader:
             method,
             room=self._room,
             rows_kept=1,
-            on_layer=lambda layer: self._on_layer(job.method, layer),
+            on_layer=lambda layer: self._on_layer(prefill.method, layer),
             donors=donors,
         )
         wait_for(logits)
         return row, logits, time.perf_counter() - began
 
 
-def _loan(job: Job) -> Loan:
-    lender = next(method for method in METHODS.values() if method.encoding == job.method.encoding)
-    return lender.name, job.layout, job.version
+def _loan(prefill: Prefill) -> Loan:
+    lender = next(method for method in METHODS.values() if method.encoding == prefill.method.encoding)
+    return lender.name, prefill.layout, prefill.version

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pine_engine.evaluation.report.runs import Run
+from pine_engine.evaluation.report.runs import MeasuredRun
 from pine_engine.evaluation.report.tables import KIND_LABELS, estimated
 from pine_engine.evaluation.summary.intervals import Estimate
 from pine_engine.evaluation.summary.method_names import method_label
@@ -15,10 +15,10 @@ HEADS = ("run", "by", "method")
 
 
 @dataclass(frozen=True)
-class Entry:
+class MethodRow:
     """One method of one run by one kind of number."""
 
-    run: Run
+    run: MeasuredRun
     task: TaskSummary
     method: MethodSummary
     measure: Measure
@@ -37,17 +37,17 @@ class Entry:
         return next((one.value for one in self.measure.arrangements if one.name == name), None)
 
 
-def entries(task: str, runs: Sequence[Run]) -> Iterator[Entry]:
+def method_rows(task: str, runs: Sequence[MeasuredRun]) -> Iterator[MethodRow]:
     """Run by run, and in each all methods by one kind of number, then by the next."""
     for run, summary in summaries(task, runs):
         for kind in KINDS:
             for method in summary.methods:
                 measure = method.measure(kind)
                 if measure is not None:
-                    yield Entry(run, summary, method, measure)
+                    yield MethodRow(run, summary, method, measure)
 
 
-def not_drawn(rows: Sequence[Entry]) -> list[str]:
+def not_drawn(rows: Sequence[MethodRow]) -> list[str]:
     """A sentence that names the methods of which a figure has nothing; with runs if there are several."""
     has_runs = len({row.run.label for row in rows}) > 1
     unread = [(method_label(row.method.method), row.run.label) for row in rows if not row.measure.is_read]
@@ -55,7 +55,7 @@ def not_drawn(rows: Sequence[Entry]) -> list[str]:
     return [f"No answer can be read, and none is drawn, of: {'; '.join(names)}."] if names else []
 
 
-def summaries(task: str, runs: Sequence[Run]) -> Iterator[tuple[Run, TaskSummary]]:
+def summaries(task: str, runs: Sequence[MeasuredRun]) -> Iterator[tuple[MeasuredRun, TaskSummary]]:
     """The runs that have this task, with what they say of it."""
     for run in runs:
         yield from ((run, summary) for summary in run.summary.tasks if summary.task == task)

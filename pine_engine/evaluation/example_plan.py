@@ -1,4 +1,4 @@
-"""Jobs: what is computed for an example, and which records each computation serves.
+"""What is computed for an example, and which records each computation serves.
 
 A record is made of one run of its base method or, with a wrapper around it, of several. The same tokens under
 the same method are computed once, and a method that promises invariance once for all orders of the same
@@ -27,10 +27,10 @@ from pine_engine.prompts.tasks import get_task
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
+class Prefill:
     """A prompt that is read by one method.
 
-    version: jobs with the same one may lend each other what they have read.
+    version: those with the same one may lend each other what they have read.
     """
 
     method: Method
@@ -39,55 +39,55 @@ class Job:
 
 
 @dataclass(frozen=True, eq=False)
-class Line:
+class Generation:
     """An answer that is written.
 
-    jobs: its prompt, then those with which `steps` of its tokens are compared; None if there are none.
+    prefills: its prompt, then those with which `steps` of its tokens are compared; None if there are none.
     """
 
-    jobs: tuple[Job, ...]
+    prefills: tuple[Prefill, ...]
     steps: Steps | None = None
 
     @property
     def num_rows(self) -> int:
         """How many prompts are continued with it."""
-        return num_continued(len(self.jobs), self.steps) if self.steps else 1
+        return num_continued(len(self.prefills), self.steps) if self.steps else 1
 
 
 @dataclass(frozen=True)
-class Part:
-    """One run of a base method. line: None if nothing is written."""
+class BaseRun:
+    """One run of a base method. generation: None if nothing is written."""
 
     arrangement: Arrangement
-    job: Job
-    line: Line | None
+    prefill: Prefill
+    generation: Generation | None
 
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """What a method says, made of its parts in an order that does not depend on the arrangement.
+    """What a method says, made of its runs in an order that does not depend on the arrangement.
 
     arrangements: those it serves that have no record yet; in the first of them it is computed.
     """
 
     method: MeasuredMethod
-    parts: tuple[Part, ...]
+    runs: tuple[BaseRun, ...]
     arrangements: list[Arrangement]
 
     @property
     def prompt_tokens(self) -> int:
         """In all its prompts."""
-        return sum(part.job.layout.num_tokens for part in self.parts)
+        return sum(run.prefill.layout.num_tokens for run in self.runs)
 
     @property
-    def jobs(self) -> dict[Job, None]:
+    def prefills(self) -> dict[Prefill, None]:
         """What is read for it, each once."""
-        return dict.fromkeys(part.job for part in self.parts)
+        return dict.fromkeys(run.prefill for run in self.runs)
 
     @property
-    def lines(self) -> dict[Line, None]:
+    def generations(self) -> dict[Generation, None]:
         """What is written for it, each once."""
-        return dict.fromkeys(part.line for part in self.parts if part.line)
+        return dict.fromkeys(run.generation for run in self.runs if run.generation)
 
 
 @dataclass(frozen=True)
@@ -98,14 +98,14 @@ class ExamplePlan:
     failed: tuple[Record, ...]
 
     @property
-    def jobs(self) -> list[Job]:
+    def prefills(self) -> list[Prefill]:
         """What is read, each once."""
-        return list(dict.fromkeys(job for result in self.results for job in result.jobs))
+        return list(dict.fromkeys(prefill for result in self.results for prefill in result.prefills))
 
     @property
-    def lines(self) -> list[Line]:
+    def generations(self) -> list[Generation]:
         """What is written, each once."""
-        return list(dict.fromkeys(line for result in self.results for line in result.lines))
+        return list(dict.fromkeys(generation for result in self.results for generation in result.generations))
 
 
 def planned_keys(
@@ -141,13 +141,13 @@ def plan_example(
             try:
                 arrangement = arrange(example, name)
                 settings.check(method, example)
-                parts = planner.parts(method, arrangement)
+                runs = planner.runs(method, arrangement)
             except InputError as error:
                 failed += [_failure(example, method, name, error)] if is_missing else []
                 continue
             # Results of the same runs are the same, in whatever order they are made.
-            runs = Counter((part.job, planner.letters(part.arrangement)) for part in parts)
-            result = results.setdefault((method.name, frozenset(runs.items())), Result(method, parts, []))
+            computed = Counter((run.prefill, planner.letters(run.arrangement)) for run in runs)
+            result = results.setdefault((method.name, frozenset(computed.items())), Result(method, runs, []))
             if is_missing:
                 result.arrangements.append(arrangement)
     return ExamplePlan(
@@ -157,7 +157,7 @@ def plan_example(
 
 
 class _Planner:
-    """The parts of an example's results; what is the same for several is there once."""
+    """The runs of an example's results; what is the same for several is there once."""
 
     def __init__(
         self, engine: Engine, example: Example, settings: Settings, learning: Container[str]
@@ -166,26 +166,32 @@ class _Planner:
         self._learning = learning
         self._task = get_task(example.task)
         self._layouts: dict[Hashable, list[TokenLayout]] = {}
-        self._jobs: dict[Hashable, Job] = {}
-        self._lines: dict[Hashable, Line] = {}
+        self._prefills: dict[Hashable, Prefill] = {}
+        self._generations: dict[Hashable, Generation] = {}
 
     def letters(self, arrangement: Arrangement) -> Places:
         """Which document bears which letter, where they bear any."""
         return arrangement.entered if self._task.has_letters else ()
 
-    def parts(self, method: MeasuredMethod, arrangement: Arrangement) -> tuple[Part, ...]:
+    def runs(self, method: MeasuredMethod, arrangement: Arrangement) -> tuple[BaseRun, ...]:
         """The runs that a method's result is made of. Raises InputError for a prompt that cannot be made."""
         writes = method.writes and self._settings.generate
         wrapper = method.wrapper
         if wrapper and wrapper.orders:
-            jobs = [(one, self._job(method.base, one)) for one in self._visited(method, arrangement)]
-            return tuple(Part(one, job, self._line((job,)) if writes else None) for one, job in jobs)
-        own = self._job(method.base, arrangement)
+            prefills = [(one, self._prefill(method.base, one)) for one in self._visited(method, arrangement)]
+            return tuple(
+                BaseRun(one, prefill, self._generation((prefill,)) if writes else None)
+                for one, prefill in prefills
+            )
+        own = self._prefill(method.base, arrangement)
         if wrapper is None:
-            return (Part(arrangement, own, self._line((own,)) if writes else None),)
+            return (BaseRun(arrangement, own, self._generation((own,)) if writes else None),)
         free = self._free(method.base, arrangement)
-        line = self._line((own, *free), wrapper.steps) if writes else None
-        return (Part(arrangement, own, line), *(Part(arrangement, job, None) for job in free))
+        generation = self._generation((own, *free), wrapper.steps) if writes else None
+        return (
+            BaseRun(arrangement, own, generation),
+            *(BaseRun(arrangement, prefill, None) for prefill in free),
+        )
 
     def _visited(self, method: MeasuredMethod, arrangement: Arrangement) -> Iterator[Arrangement]:
         """The arrangements that a permutation visits: what stands in the slots moves, and the labels stay."""
@@ -195,11 +201,11 @@ class _Planner:
         for slots in sorted(tuple(arrangement.slots[place] for place in order) for order in orders):
             yield in_slots(self._example, arrangement.name, slots)
 
-    def _job(self, base: Method, arrangement: Arrangement) -> Job:
+    def _prefill(self, base: Method, arrangement: Arrangement) -> Prefill:
         layout = self._layout(arrangement)
         return self._read(base, layout, arrangement)
 
-    def _free(self, base: Method, arrangement: Arrangement) -> tuple[Job, ...]:
+    def _free(self, base: Method, arrangement: Arrangement) -> tuple[Prefill, ...]:
         """The prompt without content, in which the documents stand in the same order."""
         key = ("free", arrangement.entered)
         if key not in self._layouts:
@@ -215,14 +221,14 @@ class _Planner:
             self._layouts[key] = [arrangement.comparison(self._example).tokenize(self._engine)]
         return self._layouts[key][0].reorder(arrangement.order)
 
-    def _read(self, base: Method, layout: TokenLayout, arrangement: Arrangement) -> Job:
+    def _read(self, base: Method, layout: TokenLayout, arrangement: Arrangement) -> Prefill:
         version = arrangement.name if self._settings.recompute else ""
         stays = base.promises_invariance and self._engine.caveat is None
         documents = tuple(sorted(layout.documents)) if stays else layout.documents
-        return self._jobs.setdefault((base.name, documents, version), Job(base, layout, version))
+        return self._prefills.setdefault((base.name, documents, version), Prefill(base, layout, version))
 
-    def _line(self, jobs: tuple[Job, ...], steps: Steps | None = None) -> Line:
-        return self._lines.setdefault((jobs, steps), Line(jobs, steps))
+    def _generation(self, prefills: tuple[Prefill, ...], steps: Steps | None = None) -> Generation:
+        return self._generations.setdefault((prefills, steps), Generation(prefills, steps))
 
 
 def blank(example: Example, method: MeasuredMethod, arrangement: Arrangement) -> Record:
