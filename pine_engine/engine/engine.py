@@ -14,8 +14,9 @@ from pine_engine.attention.decode import ContinuationPass
 from pine_engine.attention.kv_cache import KVCache
 from pine_engine.attention.prefill import PrefillPass
 from pine_engine.attention.probe import prove
+from pine_engine.attention.recorder import TraceRecorder
 from pine_engine.attention.state import Row, input_device, new_state
-from pine_engine.attention.trace import TraceRecorder, TraceRequest
+from pine_engine.attention.trace import TraceRequest
 from pine_engine.engine.events import Event, RunDone, RunResult
 from pine_engine.engine.finite import check_logprob
 from pine_engine.engine.prefix_cache import Memory, find_documents, find_prefix, fork

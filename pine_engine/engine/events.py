@@ -1,11 +1,13 @@
 """What a run tells while it works, and what it leaves: plain frozen records."""
 
 from dataclasses import dataclass, field
-
-import torch
+from typing import TYPE_CHECKING
 
 from pine_engine.attention.trace import Trace
 from pine_engine.prompts.layout import TokenLayout
+
+if TYPE_CHECKING:  # a record, which those read who compute nothing
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class RunResult:
     layout: TokenLayout
     answers: dict[str, Answer]
     traces: dict[str, Trace]
-    logits: dict[str, torch.Tensor] = field(default_factory=dict)
+    logits: "dict[str, Tensor]" = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

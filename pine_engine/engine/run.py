@@ -9,8 +9,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from pine_engine.attention.recorder import TraceRecorder
 from pine_engine.attention.state import Row
-from pine_engine.attention.trace import TraceRecorder, TraceRequest
+from pine_engine.attention.trace import TraceRequest
 from pine_engine.engine.events import (
     Answer,
     AnswerDone,
