@@ -17,8 +17,10 @@ import gradio as gr
 from gradio.events import api
 from pydantic import ValidationError, validate_call
 
+from pine_engine.engine.events import RunDone, RunResult
 from pine_engine.errors import InputError
 from pine_engine.methods.table import get_methods
+from viz.page.answers.answering import plan_answers
 from viz.page.common.failures import explain, first_problem
 from viz.page.common.host_settings import HostSettings
 from viz.page.files.data_sets import DataSet, read_brought
@@ -28,6 +30,7 @@ from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
 from viz.page.form.limits import check_rows
 from viz.page.jobs.cost import Work
+from viz.page.jobs.metering import Meter
 from viz.page.jobs.presence import listener, stop_if_left, visitor, while_there
 from viz.page.jobs.run_log import Run
 from viz.page.jobs.running import MODEL_EVENT, WAIT_S
@@ -36,7 +39,6 @@ from viz.page.jobs.zerogpu import compute
 
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
     from pine_engine.engine.engine import Engine
-    from pine_engine.engine.events import RunResult
     from pine_engine.evaluation.records import Record
     from viz.page.measure.measuring import Asked
 
@@ -88,7 +90,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
         """
         form = _form(question, documents, methods, max_new_tokens, instruction)
         asked: dict[str, Any] = {"form": form, "settings": settings}
-        work, plan = partial(_compare, **asked), partial(_plan_answers, **asked)
+        work, plan = partial(_compare, **asked), partial(plan_answers, **asked)
         return _run(sources, "api compare", form.methods, work, plan)
 
     def shuffle(
@@ -144,7 +146,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
         """
         form = _form(question, documents, methods, max_new_tokens, instruction)
         asked: dict[str, Any] = {"form": form, "settings": settings}
-        work, plan = partial(_trace, **asked), partial(_plan_answers, **asked)
+        work, plan = partial(_trace, **asked), partial(plan_answers, **asked)
         return _run(sources, "api trace", form.methods, work, plan)
 
     def measure(
@@ -224,9 +226,6 @@ def _answers(
     *,
     trace: bool = False,
 ) -> Generator[Told, None, None]:
-    from pine_engine.engine.events import RunDone  # imports torch, as above
-    from viz.page.jobs.metering import Meter
-
     layout = form_layout(form, engine, settings)
     meter = Meter(layout.num_tokens)
     events = engine.generate(layout, methods=form.methods, max_new_tokens=form.max_new_tokens, trace=trace)
@@ -245,7 +244,6 @@ def _shuffle(
 ) -> Generator[Told, None, None]:
     from pine_engine.console.json_reports import verify_report
     from pine_engine.invariance.orders import OrderRow, compare_orders, summarize  # import torch, as above
-    from viz.page.jobs.metering import Meter
     from viz.page.shuffle.shuffling import orders_for
 
     layout = form_layout(form, engine, settings)
@@ -331,12 +329,6 @@ def _data_set(reader: FileReader, rows: list[dict[str, Any]], settings: HostSett
             return without_words(read_brought(reader, file, what="read rows", say=str))
     except Exception as error:
         raise gr.Error(explain(error), print_exception=False) from error
-
-
-def _plan_answers(engine: "Engine", form: Form, settings: HostSettings) -> Work:
-    from viz.page.answers.answering import plan_answers  # imports torch, as above
-
-    return plan_answers(engine, form, settings)
 
 
 def _plan_shuffle(engine: "Engine", form: Form, count: int, seed: int, settings: HostSettings) -> Work:

@@ -1,14 +1,11 @@
-"""A run, seen from the page: a form goes in, answer cards that grow come out.
-
-Imports the engine and with it torch: the page imports this once the model is there.
-"""
+"""A run, seen from the page: a form goes in, answer cards that grow come out."""
 
 import time
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import (
     AnswerDone,
     Event,
@@ -28,6 +25,9 @@ from viz.page.form.checks import form_layout
 from viz.page.form.form import Form
 from viz.page.jobs.cost import Work, planned
 from viz.page.jobs.metering import Meter
+
+if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
+    from pine_engine.engine.engine import Engine
 
 REDRAW_S = 0.1
 """Shortest time between two redraws, in seconds: more often than this nobody sees."""
@@ -122,7 +122,7 @@ def progress_sentence(event: Event) -> str:
             return "Writing the answers"
 
 
-def answer(engine: Engine, form: Form, settings: HostSettings = DEFAULTS) -> Generator[RunView, None, None]:
+def answer(engine: "Engine", form: Form, settings: HostSettings = DEFAULTS) -> Generator[RunView, None, None]:
     """Runs the form; closing the generator stops the model. The last view has the finished run.
 
     settings: what the host allows. Raises InputError if the form cannot be run.
@@ -149,7 +149,7 @@ def answer(engine: Engine, form: Form, settings: HostSettings = DEFAULTS) -> Gen
     yield RunView(tuple(cards.values()), sentence, finish_run(engine, form, event.result), meter.work)
 
 
-def finish_run(engine: Engine, form: Form, result: RunResult) -> FinishedRun:
+def finish_run(engine: "Engine", form: Form, result: RunResult) -> FinishedRun:
     """What the pictures need of the form's run, which was traced."""
     return FinishedRun(
         result=result,
@@ -167,7 +167,7 @@ def finish_run(engine: Engine, form: Form, result: RunResult) -> FinishedRun:
     )
 
 
-def plan_answers(engine: Engine, form: Form, settings: HostSettings = DEFAULTS) -> Work:
+def plan_answers(engine: "Engine", form: Form, settings: HostSettings = DEFAULTS) -> Work:
     """The work of one answer per method."""
     tokens = form_layout(form, engine, settings).num_tokens
     return planned(tokens=tokens, methods=len(form.methods), new_tokens=form.max_new_tokens)
