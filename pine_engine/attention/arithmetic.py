@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from pine_engine.attention.blocks import BlockLayout
-from pine_engine.methods.plan import starts_from_ranking
 from pine_engine.methods.table import ImportanceKind
 from pine_engine.network.registration import Scoring
 from pine_engine.network.rope import from_pairs
@@ -157,6 +156,12 @@ def rank_documents(importance: Tensor, own: int | None = None, *, reverse: bool 
         closeness = closeness.clone()
         closeness[..., own] = float("inf")
     return torch.argsort(closeness, dim=-1, descending=True, stable=True)
+
+
+def starts_from_ranking(ranking: Tensor, lengths: Tensor, end: int) -> Tensor:
+    """The same as of arrays in methods/positions.py, on the device on which attention ranks."""
+    ranked_starts = end - lengths[ranking].cumsum(-1)
+    return torch.empty_like(ranked_starts).scatter_(-1, ranking, ranked_starts)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ the documents were given in, and exact ties are broken by token ids. What is com
 of the method alone: hidden states stay in input order, and block order enters no position and no mask.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -50,6 +51,13 @@ class BlockLayout:
     offset: Tensor
     is_padding: Tensor
     rows: tuple[slice, ...]
+
+    def padding_bias(self, dtype: torch.dtype) -> Tensor | None:
+        """What to add to scores of slots: (P,), 0 for tokens and -inf for padding; None without any."""
+        if sum(rows.stop - rows.start for rows in self.rows) == len(self.is_padding):
+            return None
+        bias = torch.zeros(self.is_padding.shape, dtype=dtype, device=self.is_padding.device)
+        return bias.masked_fill_(self.is_padding, -math.inf)
 
     def split(self, slots: Tensor) -> list[Tensor]:
         """(..., P, d) as one contiguous (..., documents, length, d) per length class."""

@@ -20,16 +20,20 @@ class DocumentBlocks:
     unrotated_keys: Tensor
 
 
+NO_DOCUMENTS = DocumentBlocks([], torch.empty(0), torch.empty(0))
+"""Of a layer whose rows hold the documents too."""
+
+
 @dataclass
 class LayerCache:
     """One layer: rotated keys and values (G, capacity, d), of which `length` rows are filled.
 
-    With blocks, the rows are prefix and suffix only; without, the whole prompt in physical order.
+    With documents in blocks, the rows are prefix and suffix only; else the whole prompt, as it is stored.
     """
 
     keys: Tensor
     values: Tensor
-    blocks: DocumentBlocks | None
+    blocks: DocumentBlocks
     length: int = 0
 
     def append(self, keys: Tensor, values: Tensor) -> None:
@@ -67,26 +71,20 @@ class KVCache:
 
 
 def new_layer(
-    *,
-    num_kv_heads: int,
+    like: Tensor,
     capacity: int,
-    head_dim: int,
-    dtype: torch.dtype,
-    device: torch.device,
-    blocks: DocumentBlocks | None,
+    *,
+    dtype: torch.dtype | None = None,
+    blocks: DocumentBlocks = NO_DOCUMENTS,
 ) -> LayerCache:
-    """A layer without rows yet, with room for `capacity`."""
-    keys = torch.empty(num_kv_heads, capacity, head_dim, dtype=dtype, device=device)
+    """A layer without rows yet, with room for `capacity`.
+
+    like: keys (G, n, d), of whose heads, head dimension and device it is. dtype: theirs if None.
+    """
+    keys = like.new_empty(like.shape[0], capacity, like.shape[-1], dtype=dtype)
     return LayerCache(keys, torch.empty_like(keys), blocks)
 
 
 def empty_like(layer: LayerCache, capacity: int) -> LayerCache:
     """Another layer of the same shape and documents, without rows yet, with room for `capacity`."""
-    return new_layer(
-        num_kv_heads=layer.keys.shape[0],
-        capacity=capacity,
-        head_dim=layer.keys.shape[-1],
-        dtype=layer.keys.dtype,
-        device=layer.keys.device,
-        blocks=layer.blocks,
-    )
+    return new_layer(layer.keys, capacity, blocks=layer.blocks)

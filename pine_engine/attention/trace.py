@@ -1,18 +1,15 @@
-"""What a run records for the pictures: document-level summaries, and tokens where they were asked for."""
+"""What a run leaves for the pictures: document-level summaries, and tokens where they were asked for.
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+The records alone, of numpy arrays; `recorder.py` fills them.
+"""
+
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from pine_engine.attention.blocks import BlockLayout
 from pine_engine.errors import InputError
 from pine_engine.given import one_or_more, whole_number
-from pine_engine.methods.plan import MASKED, AttentionPlan, who_sees_whom
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.shown import short_repr
 
@@ -120,106 +117,3 @@ class Trace:
     alternatives: tuple[tuple[Alternative, ...], ...] = ()
 
     __repr__ = short_repr
-
-
-class TraceRecorder:
-    """Collects what the layers of one run report; documents arrive in block order."""
-
-    def __init__(self, request: TraceRequest | None = None) -> None:
-        self.request = request or TraceRequest()
-        self.alternatives: list[tuple[Alternative, ...]] = []
-        self._documents: dict[int, tuple[Tensor, Tensor]] = {}
-        self._suffix: dict[int, list[tuple[Tensor, Tensor]]] = defaultdict(list)
-        self._attention: dict[int, list[Tensor]] = defaultdict(list)
-        self._tokens: dict[TokenRange, list[tuple[int, Tensor, Tensor]]] = defaultdict(list)
-
-    def record_documents(self, layer: int, blocks: BlockLayout, importance: Tensor, starts: Tensor) -> None:
-        """importance and starts: (D, H, D), query document first."""
-        in_order = [blocks.to_input_order(values, 0, 2).transpose(0, 1) for values in (importance, starts)]
-        in_order[0].diagonal(dim1=1, dim2=2).fill_(float("nan"))
-        self._documents[layer] = (in_order[0], in_order[1])
-
-    def record_suffix(self, layer: int, blocks: BlockLayout, importance: Tensor, starts: Tensor) -> None:
-        """importance and starts: (H, Q, D), the next Q suffix tokens."""
-        self._suffix[layer].append((blocks.to_input_order(importance, 2), blocks.to_input_order(starts, 2)))
-
-    def record_attention(self, layer: int, shares: Tensor) -> None:
-        """shares: (H, Q, 1 + D + 1) of the next Q suffix tokens, documents in input order."""
-        self._attention[layer].append(shares)
-
-    def asked(self, layer: int, first: int, count: int) -> Iterator[tuple[TokenRange, slice]]:
-        """The ranges asked for that meet queries first .. first + count - 1, and which of these they are."""
-        for asked in self.request.token_ranges:
-            start, stop = max(asked.first, first), min(asked.stop, first + count)
-            if asked.layer == layer and start < stop:
-                yield asked, slice(start - first, stop - first)
-
-    def record_tokens(self, asked: TokenRange, first: int, weights: Tensor, key_index: Tensor) -> None:
-        """weights: (Q, K) of queries from `first` on. key_index: (K,), physical index of each key."""
-        self._tokens[asked].append((first, weights, key_index))
-
-    def record_alternatives(self, logprobs: Tensor) -> None:
-        """logprobs: (V,), of the next generated token."""
-        top = logprobs.topk(min(self.request.alternatives, len(logprobs)))
-        pairs = zip(top.indices.tolist(), top.values.tolist(), strict=True)
-        self.alternatives.append(tuple(Alternative(token, value) for token, value in pairs))
-
-    def finish(self, plan: AttentionPlan, num_decoded: int) -> Trace:
-        """The trace of a run in which num_decoded tokens were fed back after the prompt."""
-        importance: Tensor | None = None
-        suffix_importance: Tensor | None = None
-        if plan.document_starts is not None and plan.suffix_document_starts is not None:
-            rows = plan.layout.suffix_length + num_decoded
-            starts = plan.document_starts.where(plan.visible, MASKED)[None, None]
-            suffix_starts = plan.suffix_document_starts.expand(1, 1, rows, -1)
-        else:
-            importance, starts = _stack([self._documents[layer] for layer in sorted(self._documents)])
-            starts = starts.where(plan.visible.to(starts.device), MASKED)
-            suffix_importance, suffix_starts = _stack(
-                [
-                    (torch.cat([part[0] for part in parts], 1), torch.cat([part[1] for part in parts], 1))
-                    for _, parts in sorted(self._suffix.items())
-                ]
-            )
-        attention = [torch.cat(parts, dim=1) for _, parts in sorted(self._attention.items())]
-        return Trace(
-            method=plan.method.name,
-            layout=plan.layout,
-            document_starts=_int32(starts),
-            suffix_starts=_int32(suffix_starts),
-            document_importance=None if importance is None else _float32(importance),
-            suffix_importance=None if suffix_importance is None else _float32(suffix_importance),
-            suffix_attention=_float32(torch.stack(_on_cpu(attention))) if attention else None,
-            token_weights=tuple(
-                self._token_weights(asked, plan, num_decoded) for asked in self.request.token_ranges
-            ),
-            alternatives=tuple(self.alternatives),
-        )
-
-    def _token_weights(self, asked: TokenRange, plan: AttentionPlan, num_decoded: int) -> TokenWeights:
-        sees = who_sees_whom(plan, num_decoded)
-        table = torch.full((asked.stop - asked.first, len(sees)), float("nan"))
-        for first, weights, key_index in self._tokens[asked]:
-            rows = slice(first - asked.first, first - asked.first + len(weights))
-            dense = torch.zeros(len(weights), len(sees))
-            dense.index_add_(1, key_index.cpu(), weights.float().cpu())
-            table[rows] = dense.masked_fill_(~sees[first : first + len(weights)], float("nan"))
-        return TokenWeights(asked, table.numpy())
-
-
-def _stack(layers: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    """Pairs of every layer as one pair of tensors with the layer first."""
-    left, right = zip(*layers, strict=True)
-    return torch.stack(_on_cpu(left)), torch.stack(_on_cpu(right))
-
-
-def _on_cpu(parts: Sequence[Tensor]) -> list[Tensor]:
-    return [part.cpu() for part in parts]
-
-
-def _int32(values: Tensor) -> NDArray[np.int32]:
-    return values.to(torch.int32).cpu().numpy()
-
-
-def _float32(values: Tensor) -> NDArray[np.float32]:
-    return values.float().cpu().numpy()

@@ -13,6 +13,7 @@ from pine_engine.console.exit_status import FAILED
 from pine_engine.console.options import Device, Dtype, ModelName
 from pine_engine.errors import InputError
 from pine_engine.given import Table
+from pine_engine.methods.table import METHODS
 
 REPORT = "report"
 """The folder of the report, in that of the runs."""
@@ -30,7 +31,7 @@ class Study:
     orders: str
 
 
-_METHODS = "vanilla,nia,pcw,sp,pine,pine_input_order,pine_reversed"
+_METHODS = ",".join(row.name for row in METHODS.values() if row.role == "method")
 _AROUND_VANILLA = "permutation_full,pride,calibration_labels"
 _TEN = "gold-at:0,gold-at:4,gold-at:9,shuffled:1"
 _TWENTY = "gold-at:0,gold-at:4,gold-at:9,gold-at:14,gold-at:19,shuffled:1"

@@ -6,7 +6,7 @@ from typing import Any
 
 from pine_engine.debias.table import WRAPPERS
 from pine_engine.errors import InputError
-from pine_engine.methods.table import METHODS, DividedKind, MaskKind, PositionKind
+from pine_engine.methods.table import METHODS, KeyWeighting, MaskKind, PositionKind
 
 SEES: dict[MaskKind, str] = {"causal": "earlier ones", "none": "none", "bidirectional": "all"}
 """Which other documents a document sees."""
@@ -22,7 +22,7 @@ POSITIONS: dict[PositionKind, str] = {
 }
 """Where documents stand as seen from a query."""
 
-WEIGHTS: dict[DividedKind, str] = {
+WEIGHTS: dict[KeyWeighting, str] = {
     "nothing": "1",
     "documents": "1/k for documents",
     "documents_and_prefix": "1/k for documents and prefix",
@@ -41,7 +41,7 @@ def method_rows() -> list[dict[str, Any]]:
             "label": method.label,
             "sees": SEES[method.mask],
             "positions": POSITIONS[method.positions],
-            "weight": WEIGHTS[method.divided],
+            "weight": WEIGHTS[method.key_weighting],
             "promise": method.promise,
             "cost": method.cost,
             "source": method.source,

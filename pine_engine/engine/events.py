@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-
-import torch
+from typing import TYPE_CHECKING
 
 from pine_engine.attention.trace import Trace
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.shown import html_table, in_short, short_repr
+
+if TYPE_CHECKING:  # a record, which those read who compute nothing
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class RunResult:
     layout: TokenLayout
     answers: dict[str, Answer]
     traces: dict[str, Trace]
-    logits: dict[str, torch.Tensor] = field(default_factory=dict)
+    logits: "dict[str, Tensor]" = field(default_factory=dict)
 
     def __repr__(self) -> str:
         answers = (f"{method}={in_short(answer.text)}" for method, answer in self.answers.items())

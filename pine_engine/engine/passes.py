@@ -8,8 +8,8 @@ from torch import Tensor
 from pine_engine.attention.decode import ContinuationPass
 from pine_engine.attention.kv_cache import KVCache
 from pine_engine.attention.prefill import PrefillPass
+from pine_engine.attention.recorder import TraceRecorder
 from pine_engine.attention.state import Row, input_device, new_state
-from pine_engine.attention.trace import TraceRecorder
 from pine_engine.engine.padding import rows_alike
 from pine_engine.engine.prefix_cache import find_documents, find_prefix, fork
 from pine_engine.methods.plan import build_plan

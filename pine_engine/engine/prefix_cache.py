@@ -9,8 +9,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-
 from pine_engine.attention.kv_cache import KVCache, empty_like
 from pine_engine.attention.state import PromptState, Row
 from pine_engine.errors import InputError
@@ -57,17 +55,14 @@ def fork(donor: Row, state: PromptState, room: int) -> Row:
     follow the prompt.
     """
     layout = state.plan.layout
+    length = layout.prefix_length if state.plan.is_ranked else layout.documents_end
     layers = []
     for index, layer in enumerate(donor.cache.layers):
-        length = layout.prefix_length if layer.blocks else layout.documents_end
-        keys = layer.keys[:, :length]
-        if state.suffix_shift is not None and donor.state.suffix_shift is None:
-            rotation = state.rotation(index)
-            turned = rotation.rope.to_pairs(keys[:, layout.prefix_length :].to(state.compute_dtype))
-            turned = rotation.rope.to_vectors(turned * rotation.table[state.suffix_shift])
-            keys = torch.cat((keys[:, : layout.prefix_length], turned.to(keys.dtype)), dim=1)
+        strategy = state.strategy(layer.keys.device)
         cache = empty_like(layer, length + layout.suffix_length + room)
-        cache.append(keys, layer.values[:, :length])
+        cache.append(
+            strategy.adopt(index, layer.keys[:, :length], donor.state.plan), layer.values[:, :length]
+        )
         layers.append(cache)
     return Row(state, KVCache(layers))
 
@@ -78,7 +73,7 @@ def _shares_documents(donor: PromptState, state: PromptState) -> bool:
         return False
     if theirs.layout.prefix != ours.layout.prefix or theirs.method.encoding != ours.method.encoding:
         return False
-    if donor.suffix_shift is not None and theirs.method.positions != ours.method.positions:
+    if theirs.moves_documents and theirs.method.positions != ours.method.positions:
         return False
     if ours.method.promises_invariance:
         return sorted(theirs.layout.documents) == sorted(ours.layout.documents)

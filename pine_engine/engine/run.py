@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from pine_engine.attention.recorder import TraceRecorder
 from pine_engine.attention.state import Row
-from pine_engine.attention.trace import TraceRecorder
 from pine_engine.engine import passes
 from pine_engine.engine.events import Answer, AnswerDone, PrefillDone, RunDone, RunResult, TokenDecoded
 from pine_engine.engine.finite import check_finite, check_logprob

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from pine_engine.cli.paper import STUDIES
 from pine_engine.errors import InputError
-from pine_engine.methods.table import METHODS, Method, get_methods
+from pine_engine.methods.table import METHODS, TAUGHT, Method, get_methods
 
 SPECIFICATION = Path(__file__).parents[2] / "docs" / "specification.md"
 KNOWN = (
@@ -45,7 +46,7 @@ def test_rows_promise_what_the_summary_of_the_specification_says(name: str, row:
     }
     own_last = cells[3] == "as PINE with input-order shifts"
     assert METHODS[name].positions == ("own_last" if own_last else start[cells[5]])
-    assert (METHODS[name].divided == "documents") == ("ln k" in cells[5])
+    assert (METHODS[name].key_weighting == "documents") == ("ln k" in cells[5])
     assert METHODS[name].promises_invariance == (cells[6] == "yes")
 
 
@@ -96,6 +97,12 @@ def test_every_row_says_what_it_means_in_a_sentence_and_where_it_comes_from(meth
 def test_all_stands_for_every_row_and_nothing_for_the_default_ones() -> None:
     assert get_methods(["all"]) == tuple(METHODS.values())
     assert [method.name for method in get_methods()] == ["vanilla", "nia", "pcw", "pine"]
+
+
+def test_what_is_taught_and_what_the_paper_measures() -> None:
+    taught = ["vanilla", "nia", "pcw", "sp", "pine"]
+    assert [method.name for method in TAUGHT] == taught
+    assert STUDIES["gsm8k"].methods.split(",") == [*taught, "pine_input_order", "pine_reversed"]
 
 
 def test_methods_that_read_documents_alike() -> None:

@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from pine_engine.methods.plan import MASKED
-from pine_engine.prompts.layout import TokenLayout
+from pine_engine.methods.positions import MASKED
+from pine_engine.prompts.layout import IntArray, TokenLayout
 
 FILE = Path(__file__).parents[1] / "golden" / "worked_matrices.txt"
 
@@ -18,27 +17,27 @@ class Example:
 
     first_position: int
     layout: TokenLayout
-    document_ranking: Tensor
-    suffix_ranking: Tensor
+    document_ranking: IntArray
+    suffix_ranking: IntArray
 
 
 EXAMPLES = {
     "6.1": Example(
         1,
         TokenLayout((0,), ((1, 2), (3, 4), (5, 6)), (7,)),
-        torch.tensor([[0, 1, 2], [1, 2, 0], [2, 0, 1]]),
-        torch.tensor([[1, 2, 0]]),
+        np.array([[0, 1, 2], [1, 2, 0], [2, 0, 1]]),
+        np.array([[1, 2, 0]]),
     ),
     "6.2": Example(
         0,
         TokenLayout((0, 1), ((2, 3, 4), (5,), (6, 7)), (8, 9)),
-        torch.tensor([[0, 2, 1], [1, 0, 2], [2, 1, 0]]),
-        torch.tensor([[2, 0, 1], [0, 1, 2]]),
+        np.array([[0, 2, 1], [1, 0, 2], [2, 1, 0]]),
+        np.array([[2, 0, 1], [0, 1, 2]]),
     ),
 }
 
 
-def read_matrix(section: str, title: str) -> tuple[Tensor, Tensor]:
+def read_matrix(section: str, title: str) -> tuple[IntArray, IntArray]:
     """Positions (n, n) and query positions (n,), counted from 0, of one matrix in the file."""
     _, _, rest = FILE.read_text().partition(f"## {section} {title}\n")
     lines = rest.partition("\n\n")[0].splitlines()[1:]
@@ -48,4 +47,4 @@ def read_matrix(section: str, title: str) -> tuple[Tensor, Tensor]:
         cells, _, query = line.partition("|")
         rows.append([MASKED if cell == "." else int(cell) - first for cell in cells.split()[1:]])
         queries.append(int(query) - first)
-    return torch.tensor(rows), torch.tensor(queries)
+    return np.array(rows), np.array(queries)

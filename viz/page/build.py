@@ -10,6 +10,7 @@ from viz.cards.glossary import explanations_html, glossary_html
 from viz.drawing.markup import empty_panel
 from viz.page.answers.cards import Shown
 from viz.page.answers.choosing import wire_choices
+from viz.page.answers.recordings import lesson_recording
 from viz.page.answers.workspace import build_workspace, wire_scores, wire_workspace
 from viz.page.api.calls import add_api
 from viz.page.common.disk import Disk
@@ -26,7 +27,9 @@ from viz.page.jobs.loading import Status
 from viz.page.jobs.model_pool import Choice
 from viz.page.jobs.sources import Sources
 from viz.page.lesson.keys import keys_html
-from viz.page.lesson.lesson_panel import build_lesson, lesson_html, wire_lesson
+from viz.page.lesson.lesson_panel import build_lesson, wire_lesson
+from viz.page.lesson.lessons import live_lesson_html
+from viz.page.lesson.running_example import running_example_html
 from viz.page.measure.measure_panel import build_measure, wire_measure
 from viz.page.models.model_panel import build_models, build_toggle, wire_models
 from viz.page.serving.sessions import lets_go
@@ -118,8 +121,8 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         _wire_status(page, timer, model, ready, sources, models.chosen)
         wire_models(models, pool, ready)
         stream.click(_open_stream, trigger_mode="multiple", **MODEL_EVENT, **PRIVATE_EVENT | {"queue": True})
-        page.load(_running_example, None, running_example, **PRIVATE_EVENT)
-        page.load(lesson_html, None, lesson.lesson, **PRIVATE_EVENT)
+        page.load(running_example_html, None, running_example, **PRIVATE_EVENT)
+        page.load(live_lesson_html, None, lesson.lesson, **PRIVATE_EVENT)
         page.unload(lets_go(page, workspace.finished))
         # Of who calls past the queue nobody hears that they have left.
         page.queue(max_size=settings.queue_size, api_open=False)
@@ -158,14 +161,4 @@ def _recorded_run(shown: Shown) -> Any:
     """The run behind the first example's recorded answers, for a page that shows them."""
     if not shown.recorded:
         return gr.skip()
-    from viz.page.answers.recordings import lesson_recording  # imports torch; the page is served before
-
     return lesson_recording().run
-
-
-def _running_example() -> str:
-    from viz.page.lesson.running_example import (
-        running_example_html,  # imports torch; the page is served before
-    )
-
-    return running_example_html()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.orders import orders_to_try
+from pine_engine.methods.table import TAUGHT
 from pine_engine.prompts.tasks import get_task
 from viz.page.answers.answering import FinishedRun, answer
 from viz.page.answers.recorded_answers import (
@@ -29,7 +30,6 @@ from viz.page.form.method_boxes import DEFAULT_METHODS
 from viz.page.shuffle.shuffling import shuffle, try_orders
 
 EXAMPLE = "Who has the key? (3 documents)"
-METHODS = ("vanilla", "nia", "pcw", "sp", "pine")
 MAX_NEW_TOKENS = 24
 
 
@@ -95,7 +95,7 @@ def example_form(name: str) -> Form:
         task=example.task,
         question=example.question,
         instruction=example.instruction,
-        methods=METHODS,
+        methods=tuple(row.name for row in TAUGHT),
         max_new_tokens=MAX_NEW_TOKENS,
         entries=entries_from([(document.title, document.text) for document in example.documents]),
     )

@@ -1,7 +1,4 @@
-"""A run, seen from the page: a form goes in, answer cards that grow come out.
-
-Imports torch with the events: the page imports this once the model is there.
-"""
+"""A run, seen from the page: a form goes in, answer cards that grow come out."""
 
 import time
 from collections.abc import Generator
@@ -29,7 +26,7 @@ from viz.page.form.form import Form
 from viz.page.jobs.cost import Work, planned
 from viz.page.jobs.metering import Meter
 
-if TYPE_CHECKING:  # importing the engine imports torch
+if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
     from pine_engine.engine.engine import Engine
 
 REDRAW_S = 0.1

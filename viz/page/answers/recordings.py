@@ -2,7 +2,7 @@
 
 A file holds the records as JSON beside their arrays: decimals at half precision, whole numbers in 32 bits.
 Importances keep their 32 bits, because pictures flag documents whose importance is exactly equal and rounding
-would make some equal. Imports torch, as the records of a run do.
+would make some equal.
 """
 
 import json

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gradio as gr
 
 from pine_engine.prompts.tasks import TASKS, get_task
 from viz.cards.answers import AnswerCard
+from viz.page.answers.answering import RunView, answer, plan_answers
 from viz.page.answers.cards import Shown, accepted_answers, shown_html, stopped_cards, waiting_cards
 from viz.page.answers.recorded_answers import first_shown
 from viz.page.common.event_options import PRIVATE_EVENT
@@ -17,18 +18,13 @@ from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.files.reading_files import FileReader
 from viz.page.form.documents import Editor, build_editor, entries_from, wire_editor
 from viz.page.form.examples import FormExample
-from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form, read_form
+from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, read_form
 from viz.page.form.method_boxes import DEFAULT_METHODS, build_method_boxes
 from viz.page.form.splitting_panel import SplittingPanel, build_splitting, wire_splitting
 from viz.page.form.upload import wire_upload
 from viz.page.form.words import documents_heading, question_words
-from viz.page.jobs.cost import Work
-from viz.page.jobs.job_bar import Job, JobBar, Updates, Views, build_bar, build_buttons, wire_job
+from viz.page.jobs.job_bar import Job, JobBar, Updates, build_bar, build_buttons, wire_job
 from viz.page.jobs.sources import Sources
-
-if TYPE_CHECKING:  # imports torch, which would keep the page waiting
-    from pine_engine.engine.engine import Engine
-    from viz.page.answers.answering import RunView
 
 DEFAULT_LENGTH = 48
 
@@ -221,7 +217,7 @@ def _wire_run(page: Workspace, sources: Sources, chosen: gr.State, settings: Hos
         form = read_form(*values)
         cards = waiting_cards(form.methods)
 
-        def show_view(view: "RunView") -> Updates:
+        def show_view(view: RunView) -> Updates:
             nonlocal cards
             cards = view.cards
             finished = {} if view.finished is None else {page.finished: view.finished}
@@ -230,8 +226,8 @@ def _wire_run(page: Workspace, sources: Sources, chosen: gr.State, settings: Hos
         return Job(
             what="compare",
             methods=form.methods,
-            work=partial(_answer, form=form, settings=settings),
-            plan=partial(_plan, form=form, settings=settings),
+            work=partial(answer, form=form, settings=settings),
+            plan=partial(plan_answers, form=form, settings=settings),
             show=show_view,
             task=lambda: form.task,
             cleared=show(page, cards, form.task),
@@ -241,15 +237,3 @@ def _wire_run(page: Workspace, sources: Sources, chosen: gr.State, settings: Hos
 
     outputs = [page.answers, page.shown, page.finished]
     return wire_job(page.bar, begin, page.inputs, outputs, sources, chosen)
-
-
-def _answer(engine: "Engine", form: Form, settings: HostSettings) -> Views:
-    from viz.page.answers.answering import answer  # imports torch, which is there by now
-
-    return answer(engine, form, settings)
-
-
-def _plan(engine: "Engine", form: Form, settings: HostSettings) -> Work:
-    from viz.page.answers.answering import plan_answers  # imports torch, as above
-
-    return plan_answers(engine, form, settings)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pine_engine.methods.table import METHODS, DividedKind
+from pine_engine.methods.table import METHODS, KeyWeighting
 from viz.drawing.identity import Role, prompt_segments
 from viz.drawing.picture import pick
 from viz.drawing.tokens import token_window
@@ -12,10 +12,7 @@ from viz.page.answers.answering import FinishedRun
 from viz.page.inside.reading import plan_of, prompt_tokens, query_of_step, suffix_tokens
 from viz.page.inside.selection import Query, Selection
 
-ALWAYS = ("vanilla", "nia", "pcw", "sp", "pine")
-"""Drawn whether or not they were run, so that every class sees the same five: masks need no model."""
-
-_SCALED: dict[DividedKind, tuple[Role, ...]] = {
+_SCALED: dict[KeyWeighting, tuple[Role, ...]] = {
     "nothing": (),
     "documents": ("document",),
     "documents_and_prefix": ("document", "prefix"),
@@ -24,7 +21,12 @@ _SCALED: dict[DividedKind, tuple[Role, ...]] = {
 
 def draw_masks(run: FinishedRun, selection: Selection) -> str:
     """HTML: one document-level mask per method, and under them single tokens of the chosen one."""
-    masks = {name: segment_mask(run, name) for name in METHODS if name in ALWAYS or name in run.result.traces}
+    # What is taught, run or not, so that every class sees the same: masks need no model.
+    masks = {
+        name: segment_mask(run, name)
+        for name, row in METHODS.items()
+        if row.is_taught or name in run.result.traces
+    }
     cards = mask_picture(
         list(masks.values()),
         reference=masks["vanilla"],
@@ -43,11 +45,11 @@ def segment_mask(run: FinishedRun, method: str) -> SegmentMask:
     """The document-level mask of any method for the run's prompt."""
     has_prefix = run.result.layout.prefix_length > 0
     count = len(run.order)
-    scaled = _SCALED[METHODS[method].divided]
+    scaled = _SCALED[METHODS[method].key_weighting]
     return SegmentMask(
         METHODS[method].label,
         prompt_segments(run.order, has_prefix=has_prefix),
-        mask_states(plan_of(run, method).visible.numpy(), has_prefix=has_prefix),
+        mask_states(plan_of(run, method).visible, has_prefix=has_prefix),
         scale=f"\u00d71/{count}" if scaled and count > 1 else "",
         scaled=scaled,
         note="" if method in run.result.traces else "not run",

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from pine_engine.attention.trace import Trace
 from pine_engine.methods.plan import AttentionPlan
+from pine_engine.methods.positions import position_matrix
 from pine_engine.methods.table import METHODS
 from viz.drawing.identity import DECODED, PREFIX, SUFFIX, Segment, document_segment
 from viz.drawing.markup import empty_panel, render
@@ -18,7 +19,6 @@ from viz.drawing.windows import window_moves
 from viz.figures.head_orders import distinct_orders, order_numbers, order_strip
 from viz.figures.importance import most_decisive
 from viz.figures.positions import (
-    MASKED,
     View,
     capital,
     document_grid,
@@ -155,36 +155,6 @@ def token_at(run: FinishedRun, method: str, index: int) -> Token:
         return Token(text, SUFFIX, index - layout.documents_end)
     slot = int(_documents_at(run, index))
     return Token(text, document_segment(run.order[slot], slot), index - int(layout.document_starts[slot]))
-
-
-def position_window(
-    plan: AttentionPlan, document_starts: IntArray, suffix_starts: IntArray, queries: IntArray, keys: IntArray
-) -> IntArray:
-    """The rows `queries` and columns `keys` of the plan's position matrix, int64 (Q, K).
-
-    document_starts: (D, D), and suffix_starts: (tokens of the suffix, D), as in `position_matrix`, which
-    makes the whole matrix. queries, keys: physical indices. MASKED where the query may not see the key.
-    """
-    layout = plan.layout
-    begins, prefix, end = layout.document_starts, layout.prefix_length, layout.documents_end
-
-    def documents(index: IntArray) -> IntArray:
-        """Document of each index; any number for those outside the documents."""
-        return np.searchsorted(begins, index, side="right").clip(1, len(begins)) - 1
-
-    def are_inside(index: IntArray) -> NDArray[np.bool_]:
-        return (prefix <= index) & (index < end)
-
-    of_query, of_key = documents(queries), documents(keys)
-    from_documents = document_starts[np.ix_(of_query, of_key)]
-    from_suffix = suffix_starts[np.ix_((queries - end).clip(0), of_key)]
-    starts = np.where((queries >= end)[:, None], from_suffix, from_documents)
-    outside = np.where(keys < prefix, keys, keys - end + plan.suffix_start)
-    positions = np.where(are_inside(keys), starts + keys - begins[of_key], outside)
-
-    are_two = are_inside(queries)[:, None] & are_inside(keys) & (of_query[:, None] != of_key)
-    visible = plan.visible.numpy()[np.ix_(of_query, of_key)]
-    return np.where(np.where(are_two, visible, keys <= queries[:, None]), positions, MASKED)
 
 
 def _at(values: NDArray[Any], place: Place) -> NDArray[Any]:
@@ -335,10 +305,10 @@ def _tokens_picture(run: FinishedRun, selection: Selection, place: Place) -> str
     columns = token_window(total, MOST_KEYS, middle)
     queries, keys = np.arange(total)[rows], np.arange(total)[columns]
     plan = plan_of(run, method)
-    positions = position_window(
+    positions = position_matrix(
         plan, _at(trace.document_starts, place), _at(trace.suffix_starts, place), queries, keys
     )
-    places = plan.query_positions(total - run.result.layout.num_tokens).numpy()[rows]
+    places = plan.query_positions(total - run.result.layout.num_tokens)[rows]
     query_tokens = [token_at(run, method, index) for index in queries.tolist()]
     key_tokens = [token_at(run, method, index) for index in keys.tolist()]
     selects = [_query_at(run, index) for index in queries.tolist()]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gradio as gr
 from markupsafe import Markup
@@ -10,11 +10,21 @@ from markupsafe import Markup
 from pine_engine.methods.table import METHODS
 from viz.cards.glossary import term
 from viz.drawing.markup import empty_panel
+from viz.page.answers.answering import FinishedRun
 from viz.page.common.event_options import PRIVATE_EVENT
+from viz.page.inside.drawn_change import draw_change
+from viz.page.inside.drawn_importance import draw_importance
+from viz.page.inside.drawn_masks import draw_masks
+from viz.page.inside.drawn_positions import draw_positions
+from viz.page.inside.reading import (
+    bounds_of,
+    first_selection,
+    layers_and_heads,
+    query_choices,
+    summary_html,
+    turned,
+)
 from viz.page.inside.selection import Query, Selection
-
-if TYPE_CHECKING:  # importing it imports torch, which would keep the page waiting
-    from viz.page.answers.answering import FinishedRun
 
 NO_RUN = (
     "Here will be four pictures of the last finished run: who reads whom, at which positions, what is found "
@@ -27,7 +37,7 @@ TABS = (
     ("importance", "Importance"),
     ("change", "What changed"),
 )
-"""Name and label of each picture; `drawing` says who draws it."""
+"""Name and label of each picture; `DRAWING` says who draws it."""
 
 MEAN = "mean"
 """Choice of layer or head that stands for all of them."""
@@ -36,20 +46,13 @@ BRIDGE = "window.pinePick = (what) => trigger('select', what);"
 """What assets/pictures.js calls with a pick; it reaches the server as the event data of `select`."""
 
 
-def drawing(tab: str) -> "Callable[[FinishedRun, Selection], str]":
-    """Who draws the picture of that name."""
-    # Imports torch, which has made the run.
-    from viz.page.inside.drawn_change import draw_change
-    from viz.page.inside.drawn_importance import draw_importance
-    from viz.page.inside.drawn_masks import draw_masks
-    from viz.page.inside.drawn_positions import draw_positions
-
-    return {
-        "masks": draw_masks,
-        "positions": draw_positions,
-        "importance": draw_importance,
-        "change": draw_change,
-    }[tab]
+DRAWING: dict[str, Callable[[FinishedRun, Selection], str]] = {
+    "masks": draw_masks,
+    "positions": draw_positions,
+    "importance": draw_importance,
+    "change": draw_change,
+}
+"""Who draws the picture of each name."""
 
 
 @dataclass(frozen=True)
@@ -141,17 +144,9 @@ def wire_inside(panel: InsidePanel, finished: gr.State, run_events: Sequence[Any
     """Connects the widgets. finished: state with the last finished run; run_events: what writes it."""
     pictures = list(panel.pictures.values())
 
-    def show_run(run: "FinishedRun | None", wanted: dict[str, Any]) -> Any:
+    def show_run(run: FinishedRun | None, wanted: dict[str, Any]) -> Any:
         if run is None:
             return gr.skip()
-        from viz.page.inside.reading import (
-            bounds_of,
-            first_selection,
-            layers_and_heads,
-            query_choices,
-            summary_html,
-        )
-
         first = first_selection(run).picked(wanted, bounds_of(run))
         layers, heads = layers_and_heads(run)
         return {
@@ -168,10 +163,10 @@ def wire_inside(panel: InsidePanel, finished: gr.State, run_events: Sequence[Any
             **dict.fromkeys(pictures, ""),
         }
 
-    def draw_tab(run: "FinishedRun | None", selection: Selection | None, tab: str) -> Any:
+    def draw_tab(run: FinishedRun | None, selection: Selection | None, tab: str) -> Any:
         if run is None or selection is None:
             return gr.skip()
-        return {panel.pictures[tab]: drawing(tab)(run, selection)}
+        return {panel.pictures[tab]: DRAWING[tab](run, selection)}
 
     # Drawn once the old pictures are away: a tab that was opened in between would be emptied and stay so.
     for event in run_events:
@@ -182,22 +177,20 @@ def wire_inside(panel: InsidePanel, finished: gr.State, run_events: Sequence[Any
             **PRIVATE_EVENT,
         ).then(draw_tab, [finished, panel.selection, panel.tab], pictures, **PRIVATE_EVENT)
 
-    def show(run: "FinishedRun", selection: Selection, tab: str) -> dict[Any, Any]:
+    def show(run: FinishedRun, selection: Selection, tab: str) -> dict[Any, Any]:
         return {
             panel.selection: selection,
             panel.method: selection.method,
             panel.query: str(selection.query),
             panel.layer: _shown(selection.layer),
             panel.head: _shown(selection.head),
-            panel.pictures[tab]: drawing(tab)(run, selection),
+            panel.pictures[tab]: DRAWING[tab](run, selection),
         }
 
     # gradio reads the hints of functions that take an event, so these name no type that is not imported.
     def take_pick(event: gr.EventData, run: Any, selection: Selection | None, tab: str) -> Any:
         if run is None or selection is None:
             return gr.skip()
-        from viz.page.inside.reading import bounds_of, first_selection, turned
-
         what = event._data if isinstance(event._data, dict) else {}
         if what.get("clear"):
             return show(run, first_selection(run), tab)
@@ -207,7 +200,7 @@ def wire_inside(panel: InsidePanel, finished: gr.State, run_events: Sequence[Any
             return show(run, replace(selection, query=query), tab) | {panel.said: spoken(label)}
         return show(run, selection.picked(what, bounds_of(run)), tab)
 
-    def take_controls(run: "FinishedRun | None", selection: Selection | None, tab: str, *values: Any) -> Any:
+    def take_controls(run: FinishedRun | None, selection: Selection | None, tab: str, *values: Any) -> Any:
         if run is None or selection is None or None in values:
             return gr.skip()
         return show(run, _chosen(selection, *values), tab)
@@ -219,7 +212,7 @@ def wire_inside(panel: InsidePanel, finished: gr.State, run_events: Sequence[Any
             return gr.skip()
         if run is None or selection is None:
             return {panel.tab: tab}
-        return {panel.tab: tab, panel.pictures[tab]: drawing(tab)(run, selection)}
+        return {panel.tab: tab, panel.pictures[tab]: DRAWING[tab](run, selection)}
 
     shown = [panel.selection, *panel.controls, *pictures]
     newest = {"trigger_mode": "always_last", **PRIVATE_EVENT}

@@ -1,6 +1,6 @@
 """A finished run as the pictures read it: documents, tokens, plans, what can be chosen, what is shown first.
 
-Nothing is computed by the model. Imports torch through the plan.
+Nothing is computed by the model.
 """
 
 import numpy as np

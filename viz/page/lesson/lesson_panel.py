@@ -1,16 +1,15 @@
 """The lesson on the page: its steps, and a button that saves it as one file."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gradio as gr
 from gradio.processing_utils import save_bytes_to_cache
 
 from viz.drawing.markup import empty_panel
+from viz.page.answers.answering import FinishedRun
 from viz.page.common.event_options import PRIVATE_EVENT
-
-if TYPE_CHECKING:  # importing it imports torch, which would keep the page waiting
-    from viz.page.answers.answering import FinishedRun
+from viz.page.lesson.lessons import lesson_document
 
 FILE_NAME = "pine-lesson.html"
 
@@ -28,7 +27,7 @@ class LessonPanel:
 
 
 def build_lesson() -> LessonPanel:
-    """Makes the widgets; the lesson itself is drawn when the page is opened, by `lesson_html`."""
+    """Makes the widgets; the lesson itself is drawn when the page is opened."""
     with gr.Column(elem_id="lesson-section", elem_classes="page-section"):
         gr.HTML(
             "<h2>Lesson</h2><p>From the bias to the proof in eight steps, with a run that was recorded: "
@@ -48,23 +47,14 @@ def build_lesson() -> LessonPanel:
 def wire_lesson(panel: LessonPanel, finished: gr.State) -> None:
     """Connects the button. finished: state with the last finished run or None."""
 
-    def make(run: "FinishedRun | None") -> Any:
+    def make(run: FinishedRun | None) -> Any:
         return lesson_file(run, panel.file.GRADIO_CACHE)
 
     made = panel.download.click(make, finished, panel.file, **PRIVATE_EVENT)
     made.success(None, None, None, js=CLICK_SAVE, **PRIVATE_EVENT)
 
 
-def lesson_html() -> str:
-    """HTML of the lesson, drawn once from the recorded run."""
-    from viz.page.lesson.lessons import live_lesson_html  # imports torch; the page is served before
-
-    return live_lesson_html()
-
-
-def lesson_file(run: "FinishedRun | None", folder: str) -> str:
+def lesson_file(run: FinishedRun | None, folder: str) -> str:
     """Path of the lesson as one HTML file in a folder that gradio serves from and empties by itself."""
-    from viz.page.lesson.lessons import lesson_document
-
     path: str = save_bytes_to_cache(lesson_document(run).encode("utf-8"), FILE_NAME, folder)
     return path

@@ -1,7 +1,4 @@
-"""The lesson's text, and its pictures drawn from a run: the recorded one, or the class's own.
-
-Imports torch through the plan, as the pictures of a run do; no model is needed.
-"""
+"""The lesson's text, and its pictures drawn from a run: the recorded one, or the class's own."""
 
 import math
 from collections.abc import Callable

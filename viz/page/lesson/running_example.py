@@ -1,19 +1,18 @@
-"""The paper's running example: eight tokens, five methods, no model.
+"""The paper's running example: eight tokens, the methods that are taught, no model.
 
 One system token, three documents of two tokens, one decoded token; the rankings are those the paper
-states (specification 6.1). Numbers are shown from 1, as in the paper's figure. Imports torch through
-the plan.
+states (specification 6.1). Numbers are shown from 1, as in the paper's figure.
 """
 
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
-from pine_engine.methods.plan import AttentionPlan, build_plan, position_matrix, starts_from_ranking
-from pine_engine.methods.table import METHODS, Method
-from pine_engine.prompts.layout import TokenLayout
+from pine_engine.methods.plan import AttentionPlan, build_plan
+from pine_engine.methods.positions import position_matrix, starts_from_ranking
+from pine_engine.methods.table import TAUGHT, Method
+from pine_engine.prompts.layout import IntArray, TokenLayout
 from viz.drawing.identity import DECODED, PREFIX, Segment, document_segment
 from viz.drawing.markup import render
 from viz.drawing.picture import Numbers, picture
@@ -22,12 +21,11 @@ from viz.figures.masks import SegmentMask, mask_picture, mask_states
 from viz.figures.positions import MASKED, View, position_table
 from viz.figures.rulers import MethodView, method_numbers, method_rulers
 
-SHOWN = ("vanilla", "nia", "pcw", "sp", "pine")
 LAYOUT = TokenLayout(prefix=(0,), documents=((1, 2), (3, 4), (5, 6)), suffix=(7,))
 
 # Documents by importance, the most important first. For a document the first is always itself.
-DOCUMENT_RANKINGS = ((0, 1, 2), (1, 2, 0), (2, 0, 1))
-DECODED_RANKING = (1, 2, 0)
+DOCUMENT_RANKINGS = np.array(((0, 1, 2), (1, 2, 0), (2, 0, 1)))
+DECODED_RANKING = np.array((1, 2, 0))
 
 
 def example_plan(method: Method) -> AttentionPlan:
@@ -35,22 +33,21 @@ def example_plan(method: Method) -> AttentionPlan:
     return build_plan(method, LAYOUT)
 
 
-def example_positions(method: Method) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def example_positions(method: Method) -> tuple[IntArray, IntArray]:
     """The positions each query gives to each key, (8, 8), and its own, (8,); from 1, MASKED where blank."""
     plan = example_plan(method)
     document_starts, suffix_starts = _starts(plan)
-    positions = position_matrix(plan, document_starts, suffix_starts[None]).numpy()
-    return np.where(positions == MASKED, MASKED, positions + 1), plan.query_positions().numpy() + 1
+    positions = position_matrix(plan, document_starts, suffix_starts[None])
+    return np.where(positions == MASKED, MASKED, positions + 1), plan.query_positions() + 1
 
 
-def _starts(plan: AttentionPlan) -> tuple[torch.Tensor, torch.Tensor]:
+def _starts(plan: AttentionPlan) -> tuple[IntArray, IntArray]:
     """Where each document starts as seen from each document, (3, 3), and from the decoded token, (3,)."""
     if plan.document_starts is not None and plan.suffix_document_starts is not None:
         return plan.document_starts, plan.suffix_document_starts
-    lengths = torch.from_numpy(LAYOUT.lengths)
     return (
-        starts_from_ranking(torch.tensor(DOCUMENT_RANKINGS), lengths, LAYOUT.documents_end),
-        starts_from_ranking(torch.tensor(DECODED_RANKING), lengths, LAYOUT.documents_end),
+        starts_from_ranking(DOCUMENT_RANKINGS, LAYOUT.lengths, LAYOUT.documents_end),
+        starts_from_ranking(DECODED_RANKING, LAYOUT.lengths, LAYOUT.documents_end),
     )
 
 
@@ -69,9 +66,9 @@ def example_view(method: Method, query: int) -> View:
     plan, token = example_plan(method), example_tokens()[query]
     document_starts, suffix_starts = _starts(plan)
     own = token.segment.document
-    starts = suffix_starts.numpy()
+    starts = suffix_starts
     if own is not None:
-        starts = np.where(plan.visible[own].numpy(), document_starts[own].numpy(), MASKED)
+        starts = np.where(plan.visible[own], document_starts[own], MASKED)
     elif token.segment == PREFIX:
         starts = np.full(LAYOUT.num_documents, MASKED)
     return View(
@@ -91,31 +88,30 @@ def example_view(method: Method, query: int) -> View:
 @cache
 def running_example_html() -> str:
     """HTML of the example: who sees whom by document, at which position by token, and a ruler per query."""
-    methods = [METHODS[name] for name in SHOWN]
     tokens = example_tokens()
     return render(
         "running_example.html",
-        masks=_masks_picture(methods),
-        positions=_positions_picture(methods, tokens),
-        rulers=[(token, _ruler_picture(methods, query)) for query, token in enumerate(tokens)],
+        masks=_masks_picture(TAUGHT),
+        positions=_positions_picture(TAUGHT, tokens),
+        rulers=[(token, _ruler_picture(TAUGHT, query)) for query, token in enumerate(tokens)],
     )
 
 
-def _masks_picture(methods: list[Method]) -> str:
+def _masks_picture(methods: Sequence[Method]) -> str:
     segments: tuple[Segment, ...] = (PREFIX, *map(document_segment, range(LAYOUT.num_documents)), DECODED)
     masks = [
         SegmentMask(
             method.label,
             segments,
-            mask_states(example_plan(method).visible.numpy()),
-            scale="" if method.divided == "nothing" else f"\u00d71/{LAYOUT.num_documents}",
+            mask_states(example_plan(method).visible),
+            scale="" if method.key_weighting == "nothing" else f"\u00d71/{LAYOUT.num_documents}",
         )
         for method in methods
     ]
     return mask_picture(masks, reference=masks[0], name="example-masks")
 
 
-def _positions_picture(methods: list[Method], tokens: list[Token]) -> str:
+def _positions_picture(methods: Sequence[Method], tokens: list[Token]) -> str:
     tables, rows = [], []
     for method in methods:
         positions, places = example_positions(method)
@@ -139,7 +135,7 @@ def _positions_picture(methods: list[Method], tokens: list[Token]) -> str:
     )
 
 
-def _ruler_picture(methods: list[Method], query: int) -> str:
+def _ruler_picture(methods: Sequence[Method], query: int) -> str:
     rows = [MethodView(method.label, example_view(method, query)) for method in methods]
     name = example_tokens()[query].text
     return picture(

@@ -21,7 +21,7 @@ from viz.page.answers.answering import FinishedRun
 from viz.page.common.theme import ASSETS
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
-from viz.page.inside.inside_panel import TABS, drawing
+from viz.page.inside.inside_panel import DRAWING, TABS
 from viz.page.inside.selection import Selection, as_picks
 from viz.page.sharing.session import session_of, to_json
 from viz.page.sharing.sheets import Files, form_comparison
@@ -105,7 +105,7 @@ def _files(
     if run.tried and certificate is not None:
         yield FILE_NAME, certificate.certificate.read_bytes()
         yield "certificate.html", certificate.page.read_bytes()
-    drawn = [(label, drawing(tab)(run, selection)) for tab, label in TABS]
+    drawn = [(label, DRAWING[tab](run, selection)) for tab, label in TABS]
     yield "pictures.html", _pictures(run, drawn).encode()
     for each in (numbers for _, html in drawn for numbers in drawn_numbers(html)):
         yield f"numbers/{each.name}.csv", as_csv(each.numbers).encode()

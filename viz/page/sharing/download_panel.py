@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
+from viz.page.answers.answering import FinishedRun
 from viz.page.common.disk import Disk
 from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import explain
 from viz.page.common.private_folder import remove_folder
+from viz.page.inside.reading import bounds_of, first_selection
 from viz.page.inside.selection import Selection, as_picks
 
-if TYPE_CHECKING:  # importing them imports torch, which would keep the page waiting
-    from viz.page.answers.answering import FinishedRun
+if TYPE_CHECKING:  # importing it imports torch, which would keep the page waiting
     from viz.page.sharing.sheets import Files
 
 CLICK_FILE = "() => document.querySelector('#run-file').click()"
@@ -56,14 +57,14 @@ def wire_download(
 ) -> None:
     """Connects the button. The states are those of the last run; run_events: what writes `finished`."""
 
-    def offer(run: "FinishedRun | None") -> Any:
+    def offer(run: FinishedRun | None) -> Any:
         return gr.update(interactive=run is not None and run.form is not None)
 
     for event in run_events:
         event.then(offer, finished, panel.button, **PRIVATE_EVENT)
 
     def make(
-        run: "FinishedRun | None",
+        run: FinishedRun | None,
         selection: Selection | None,
         accepted: str | None,
         certificate: "Files | None",
@@ -71,7 +72,6 @@ def wire_download(
     ) -> tuple[str, Path]:
         if run is None or run.form is None:
             raise gr.Error("There is no run of your own to download; press Run.", print_exception=False)
-        from viz.page.inside.reading import bounds_of, first_selection
         from viz.page.sharing.bundle import write_bundle  # imports torch, which has made the run
 
         remove_folder(before)

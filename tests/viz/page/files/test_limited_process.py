@@ -84,7 +84,7 @@ def test_reading_files_needs_nothing_that_takes_seconds_to_import() -> None:
     for reader in (read_documents, read_examples):
         assert reader.__module__.startswith("pine_engine")
         assert computed(apart.imported_for, reader.__module__, heavy) == []
-    control = "pine_engine.methods.plan"
+    control = "pine_engine.attention.state"
     assert "torch" in computed(apart.imported_for, control, heavy, memory=10**12)
 
 

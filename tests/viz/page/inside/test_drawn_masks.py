@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from pine_engine.engine.engine import Engine
-from pine_engine.methods.plan import MASKED, build_plan, position_matrix, who_sees_whom
-from pine_engine.methods.table import METHODS
+from pine_engine.methods.plan import build_plan
+from pine_engine.methods.positions import MASKED, position_matrix, who_sees_whom
+from pine_engine.methods.table import METHODS, TAUGHT
 from tests.support.runs import THREE, finish
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import HOSTILE, Element, assert_harmless, read_html, table_cells
@@ -19,7 +20,7 @@ from viz.figures.token_masks import TOKEN_LIMIT, token_states
 from viz.page.answers.answering import FinishedRun
 from viz.page.form import documents
 from viz.page.form.documents import entries_from
-from viz.page.inside.drawn_masks import ALWAYS, draw_masks, segment_mask, token_mask
+from viz.page.inside.drawn_masks import draw_masks, segment_mask, token_mask
 from viz.page.inside.reading import bounds_of, first_selection, longest_suffix, plan_of, query_choices
 from viz.page.inside.selection import Query, Selection
 
@@ -62,7 +63,7 @@ def test_the_five_masks_of_the_paper_come_first_and_are_always_drawn(
     assert shown == ["Vanilla not run", "NIA not run", "PCW not run", "SP not run", "PINE", "PINE, reversed"]
     every = [card.all("caption")[0].text for card in cards(draw_masks(run, first_selection(run)))]
     assert every == [method.label for method in METHODS.values()]
-    assert tuple(METHODS)[: len(ALWAYS)] == ALWAYS
+    assert tuple(METHODS.values())[: len(TAUGHT)] == TAUGHT
 
 
 def test_the_numbers_are_those_of_the_plans(run: FinishedRun) -> None:
@@ -70,7 +71,7 @@ def test_the_numbers_are_those_of_the_plans(run: FinishedRun) -> None:
     assert len(rows) == len(METHODS) * 5
     for index, method in enumerate(METHODS):
         assert [row[0] for row in rows[5 * index : 5 * index + 5]] == [METHODS[method].label] * 5
-        visible = plan_of(run, method).visible.numpy()
+        visible = plan_of(run, method).visible
         for a, b in np.ndindex(3, 3):
             state = rows[5 * index + 1 + a][2 + 1 + b]
             assert state == ("causal" if a == b else "allowed" if visible[a, b] else "masked"), method
@@ -135,18 +136,18 @@ def test_token_masks_are_those_worked_by_hand(section: str, method: str, title: 
     layout = EXAMPLES[section].layout
     plan = build_plan(METHODS[method], layout)
     whole = slice(0, layout.num_tokens)
-    drawn = token_states(mask_states(plan.visible.numpy()), plan.segments.numpy(), whole, whole)
+    drawn = token_states(mask_states(plan.visible), plan.segments, whole, whole)
     worked, _ = read_matrix(section, title)
-    assert np.array_equal(drawn, worked.numpy() != MASKED)
+    assert np.array_equal(drawn, worked != MASKED)
 
 
 def test_token_masks_are_those_of_the_position_matrices(run: FinishedRun) -> None:
     layout = run.result.layout
     for method in run.result.traces:
         plan = plan_of(run, method)
-        starts = plan.query_starts.expand(layout.num_documents, -1)
-        rows = plan.query_starts.expand(layout.suffix_length, -1)
-        expected = position_matrix(plan, starts, rows).numpy() != MASKED
+        starts = np.tile(plan.query_starts, (layout.num_documents, 1))
+        rows = np.tile(plan.query_starts, (layout.suffix_length, 1))
+        expected = position_matrix(plan, starts, rows) != MASKED
         for query in (Query("document", 0), Query("document", 2), Query("suffix", 0)):
             for window in (None, 0, 15, 10_000):
                 shown = token_mask(run, Selection(method, query, window=window))
@@ -159,7 +160,8 @@ def test_answer_tokens_read_all_before_them(run: FinishedRun) -> None:
     trace = run.result.traces["pine"]
     answered = trace.suffix_starts.shape[2] - run.result.layout.suffix_length
     assert answered > 0
-    whole = who_sees_whom(plan_of(run, "pine"), answered).numpy()
+    tokens = np.arange(run.result.layout.num_tokens + answered)
+    whole = who_sees_whom(plan_of(run, "pine"), tokens, tokens)
     shown = token_mask(run, Selection("pine", Query("suffix", trace.suffix_starts.shape[2] - 1)))
     assert np.array_equal(shown.allowed, whole[shown.queries, shown.keys])
     assert shown.tokens[shown.queries][-1].segment.label == "OUT" and shown.queries.stop == len(whole)
@@ -231,6 +233,6 @@ def test_a_prompt_without_a_prefix_has_no_row_for_it(run: FinishedRun) -> None:
     assert [head.text for head in card.all("tbody")[0].all("th")] == ["B", "A", "C", "SUF"]
     assert row_of(card, "A").classes == {"pine-row", "pine-selected"}
     shown = token_mask(cut, selection)
-    assert np.array_equal(
-        shown.allowed, who_sees_whom(plan_of(cut, "pine"), 10).numpy()[shown.queries, shown.keys]
-    )
+    tokens = np.arange(cut.result.layout.num_tokens + 10)
+    expected = who_sees_whom(plan_of(cut, "pine"), tokens[shown.queries], tokens[shown.keys])
+    assert np.array_equal(shown.allowed, expected)

@@ -5,11 +5,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-import torch
 
 from pine_engine.engine.engine import Engine
-from pine_engine.methods.plan import MASKED, position_matrix
-from pine_engine.methods.table import METHODS
+from pine_engine.methods.positions import MASKED
+from pine_engine.methods.table import METHODS, TAUGHT
 from tests.support.runs import THREE, finish
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import HOSTILE, Element, assert_harmless, read_html, table_cells
@@ -24,7 +23,6 @@ from viz.page.inside.drawn_positions import (
     MOST_QUERIES,
     Place,
     draw_positions,
-    position_window,
     shown_place,
     shown_queries,
     view_of,
@@ -33,7 +31,6 @@ from viz.page.inside.reading import bounds_of, longest_suffix, plan_of
 from viz.page.inside.selection import Query, Selection
 from viz.page.lesson.running_example import (
     LAYOUT,
-    SHOWN,
     example_positions,
     example_view,
     running_example_html,
@@ -209,26 +206,6 @@ def test_a_run_without_ranking_has_nothing_to_choose(engine: Engine) -> None:
 # Token by token
 
 
-def test_a_window_is_a_part_of_the_position_matrix(run: FinishedRun) -> None:
-    """For every method, every place and windows of many sizes, against the matrix of the engine."""
-    random = np.random.default_rng(0)
-    for method, trace in run.result.traces.items():
-        plan = plan_of(run, method)
-        layers, heads = trace.suffix_starts.shape[:2]
-        for layer, head in np.ndindex(layers, heads):
-            document_starts = trace.document_starts[layer, head].astype(np.int64)
-            suffix_starts = trace.suffix_starts[layer, head].astype(np.int64)
-            matrix = position_matrix(
-                plan, torch.from_numpy(document_starts), torch.from_numpy(suffix_starts)
-            ).numpy()
-            everything = np.arange(len(matrix))
-            whole = position_window(plan, document_starts, suffix_starts, everything, everything)
-            assert np.array_equal(whole, matrix), method
-            rows, columns = (np.sort(random.choice(everything, size)) for size in (7, 11))
-            part = position_window(plan, document_starts, suffix_starts, rows, columns)
-            assert np.array_equal(part, matrix[np.ix_(rows, columns)]), method
-
-
 def test_the_table_of_tokens_stays_small_and_says_what_is_cut(run: FinishedRun) -> None:
     layout = run.result.layout
     total = layout.documents_end + run.result.traces["pine"].suffix_starts.shape[2]
@@ -297,7 +274,7 @@ def test_the_running_example_is_the_papers(method: str, title: str) -> None:
     assert np.array_equal(queries, expected_queries + 1)
 
 
-@pytest.mark.parametrize("method", SHOWN)
+@pytest.mark.parametrize("method", [row.name for row in TAUGHT])
 def test_a_ruler_of_the_example_has_the_numbers_of_its_row(method: str) -> None:
     positions, queries = example_positions(METHODS[method])
     for query in range(8):
@@ -313,9 +290,9 @@ def test_a_ruler_of_the_example_has_the_numbers_of_its_row(method: str) -> None:
 
 def test_the_running_example_shows_all_methods_and_a_ruler_for_every_token() -> None:
     root = read_html(running_example_html())
-    assert len(root.with_class("pine-mask")) == len(SHOWN) == 5
+    assert len(root.with_class("pine-mask")) == len(TAUGHT) == 5
     figure = picture(running_example_html(), "example-positions")
-    assert len(figure.with_class("pine-matrix")) == len(SHOWN)
+    assert len(figure.with_class("pine-matrix")) == len(TAUGHT)
     numbers = numbers_of(figure)
     pine = [row[2:] for row in numbers["rows"] if row[0] == "PINE"]
     # Specification 6.1, rows D1a and X: the query's position, then its keys.

@@ -1,0 +1,165 @@
+"""Every query places the documents by how important it finds them, and we rotate: PINE.
+
+Source: specification 3.5.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from pine_engine.attention.arithmetic import (
+    apply_weights,
+    document_queries,
+    rank_for_documents,
+    rank_for_suffix,
+    suffix_weights,
+    weights_by_segment,
+)
+from pine_engine.attention.kv_cache import DocumentBlocks, LayerCache, new_layer
+from pine_engine.attention.placement import Placement, Slots
+from pine_engine.attention.recorder import TraceRecorder
+from pine_engine.attention.strategy import KeysValues, LayerInput, Reading, Strategy
+from pine_engine.methods.table import ImportanceKind
+from pine_engine.network.registration import Scoring
+from pine_engine.network.rope import from_pairs
+
+SUFFIX_SCORES = 4_000_000
+"""Scores per chunk of suffix queries, so that a long suffix needs no more memory than this at once."""
+
+
+@dataclass(frozen=True)
+class Ranked(Strategy):
+    """Documents rank the others, and every token of the suffix ranks all, in every head.
+
+    padding: (P,), 0 for slots with tokens and -inf for padding; None without any. key_index: physical index
+    of each key that the suffix reads: those of the slots, of the prefix, of the suffix with room. kind,
+    is_reversed: of the ranking, see Method.
+    """
+
+    placement: Placement
+    padding: Tensor | None
+    key_index: Tensor
+    kind: ImportanceKind
+    is_reversed: bool
+    recorder: TraceRecorder | None
+
+    @classmethod
+    def of(cls, reading: Reading) -> Self:
+        """The strategy with all that it needs for one prompt."""
+        plan, layout = reading.plan, reading.plan.layout
+        placement = Placement.of(reading)
+        blocks = placement.blocks
+        index = torch.arange(reading.length, device=reading.device)
+        return cls(
+            placement=placement,
+            padding=blocks.padding_bias(reading.compute_dtype),
+            key_index=torch.cat(
+                (blocks.token_index, index[: layout.prefix_length], index[layout.documents_end :])
+            ),
+            kind=plan.method.importance,
+            is_reversed=plan.is_reversed,
+            recorder=reading.recorder,
+        )
+
+    def prefill(self, given: LayerInput, prefix: KeysValues | None, room: int) -> tuple[Tensor, LayerCache]:
+        """See Strategy."""
+        layer, layout, outputs = given.layer, self.placement.layout, []
+        if prefix is None:
+            front, given = given.rows(0, layout.prefix_length), given.rows(layout.prefix_length)
+            output, prefix = self.placement.read_prefix(front)
+            outputs.append(output)
+        else:
+            prefix = self.placement.take_prefix(layer, prefix)
+        count = layout.documents_end - layout.prefix_length
+        documents, suffix = given.rows(0, count), given.rows(count)
+        slots = self.placement.to_slots(documents)
+        starts = self._rank_documents(layer, slots, given.scoring)
+        outputs += self.placement.read_documents(documents, slots, prefix, starts)
+
+        cache = new_layer(
+            given.key,
+            layout.num_tokens - count + room,
+            dtype=self.placement.compute_dtype,
+            blocks=self._keep(layer, slots),
+        )
+        cache.append(*prefix)
+        outputs.append(self.extend(suffix, cache))
+        return torch.cat(outputs, dim=1), cache
+
+    def extend(self, given: LayerInput, cache: LayerCache) -> Tensor:
+        """See Strategy."""
+        layout, blocks = self.placement.layout, self.placement.blocks
+        rotation, dtype = self.placement.rotations[given.layer], cache.keys.dtype
+        num_heads, count, _ = given.query.shape
+        seen_before = cache.length
+        first = seen_before + layout.documents_end - layout.prefix_length
+        # Once for both: decoding takes as long as its small operations are many.
+        both = torch.cat((given.query.to(dtype) * given.scoring.scale, given.key.to(dtype)))
+        pairs = rotation.rope.to_pairs(both)
+        positions = self.placement.positions[first : first + count]
+        turned = from_pairs(pairs * rotation.table[positions])
+        cache.append(turned[num_heads:], given.value.to(dtype))
+        pairs, rotated = pairs[:num_heads], turned[:num_heads]
+        outputs = []
+        chunk = max(1, SUFFIX_SCORES // (num_heads * len(blocks.document)))
+        for start in range(0, count, chunk):
+            stop = min(start + chunk, count)
+            visible = seen_before + stop
+            ranking = rank_for_suffix(
+                from_pairs(rotation.rope.unscaled(pairs[:, start:stop])),
+                cache.blocks.unrotated_keys,
+                self.padding,
+                blocks,
+                layout.documents_end,
+                kind=self.kind,
+                reverse=self.is_reversed,
+            )
+            weights = suffix_weights(
+                document_queries(pairs[:, start:stop], positions[start:stop], ranking.starts, rotation.table),
+                rotated[:, start:stop],
+                cache.blocks.keys,
+                self.padding,
+                cache.keys[:, :visible],
+                given.scoring.softcap,
+            )
+            outputs.append(apply_weights(weights, cache.blocks.values, cache.values[:, :visible]))
+            if self.recorder:
+                self.recorder.record_suffix(given.layer, blocks, ranking.importance, ranking.starts)
+                shares = weights_by_segment(weights, blocks, layout.prefix_length)
+                self.recorder.record_attention(given.layer, blocks.to_input_order(shares, 2, first=1))
+                index = self.key_index[: weights.shape[-1]]
+                self.recorder.record_weights(given.layer, first + start, weights, index)
+        return (outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)).to(given.query.dtype)
+
+    def prefix(self, layer: int, cache: LayerCache, length: int) -> KeysValues:
+        """See Strategy."""
+        return self.placement.give_prefix(layer, cache, length)
+
+    def _rank_documents(self, layer: int, slots: Slots, scoring: Scoring) -> Tensor:
+        """Start of document b as seen from document a, int64 (D, H, D), or (D, 1, D) if all heads agree; both
+        in block order."""
+        blocks, rope = self.placement.blocks, self.placement.rotations[layer].rope
+        query = from_pairs(rope.unscaled(slots.queries)) * scoring.scale
+        ranked = rank_for_documents(
+            [query[:, part].reshape(slots.keys.shape[0], -1, query.shape[-1]) for part in blocks.rows],
+            from_pairs(slots.keys),
+            blocks,
+            self.placement.layout.documents_end,
+            kind=self.kind,
+            reverse=self.is_reversed,
+        )
+        if self.recorder:
+            starts = ranked.starts.expand_as(ranked.importance)
+            self.recorder.record_documents(layer, blocks, ranked.importance, starts)
+        return ranked.starts
+
+    def _keep(self, layer: int, slots: Slots) -> DocumentBlocks:
+        """Keys and values of the documents for the suffix, which ranks: by document and offset."""
+        blocks, table = self.placement.blocks, self.placement.rotations[layer].table
+        return DocumentBlocks(
+            keys=blocks.split(from_pairs(slots.keys * table[blocks.offset])),
+            values=slots.values.to(self.placement.compute_dtype).contiguous(),
+            unrotated_keys=from_pairs(slots.keys),
+        )
