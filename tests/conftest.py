@@ -29,10 +29,14 @@ TINY_VOCAB = 97
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever needs the embedded model is marked so, whether or not somebody remembers to."""
+    """Whatever needs the embedded model is marked so, whether or not somebody remembers to.
+
+    It comes first, the browser before all: what takes longest, on one worker, while another has the rest.
+    """
     for item in items:
         if "embedded_folder" in getattr(item, "fixturenames", ()):
             item.add_marker("embedded")
+    items.sort(key=lambda item: [not item.get_closest_marker(name) for name in ("browser", "embedded")])
 
 
 @pytest.fixture(scope="session")

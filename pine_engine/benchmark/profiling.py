@@ -9,6 +9,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from pine_engine.attention.state import input_device
+from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.methods.table import Method
 from pine_engine.prompts.layout import TokenLayout
@@ -70,16 +71,16 @@ def profile_method(
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
 
     def read() -> None:
-        engine.prefill(layout, method, room=new_tokens, rows_kept=1)
+        passes.prefill(engine.wirings, layout, method, room=new_tokens, rows_kept=1)
 
     def write() -> None:
         for _ in range(new_tokens - 1):
-            engine.extend([row], [layout.ids[:1]])
+            passes.extend([row], [layout.ids[:1]])
 
     read()  # a first time pays for memory and kernels that a second one finds
     with profile(activities=activities, with_stack=True) as prefill:
         read()
-    row, _ = engine.prefill(layout, method, room=new_tokens, rows_kept=1)
+    row, _ = passes.prefill(engine.wirings, layout, method, room=new_tokens, rows_kept=1)
     with profile(activities=activities, with_stack=True) as decode:
         write()
     return {

@@ -50,11 +50,12 @@ def bench(
     wanted = None if sizes is None else whole_numbers(sizes, "sizes")
     works = sweep_over(work, sweep, wanted) if sweep else [work]
 
+    engine = terminal.load(model, dtype, device)
+
     from pine_engine.benchmark.profiling import profile_method
     from pine_engine.benchmark.reports import bench_rows, profile_report, profile_rows
     from pine_engine.benchmark.speed import num_steps, run_benchmark
 
-    engine = terminal.load(model, dtype, device)
     layouts = [work.layout_for(engine) for work in works]
     if profile:
         with terminal.progress(len(works) * len(names)) as advance:

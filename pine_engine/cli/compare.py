@@ -26,10 +26,11 @@ def compare(
     names = method_names(methods)
     comparison = read_comparison(file)
 
+    engine = terminal.load(model, dtype, device, reads_text=True)
+
     from pine_engine.engine.events import AnswerDone, PrefillDone, RunDone
     from pine_engine.engine.reports import compare_report
 
-    engine = terminal.load(model, dtype, device, reads_text=True)
     layout = comparison.tokenize(engine)
     with terminal.progress(2 * len(names)) as advance:
         for event in engine.generate(layout, methods=names, max_new_tokens=max_new_tokens):

@@ -51,11 +51,11 @@ def debias(
         max_orders=max_orders,
     )
 
-    from pine_engine.debias.run import Debiased, debias_report, debias_rows
-    from pine_engine.debias.run import debias as run_debias
+    engine = terminal.load(model, dtype, device, reads_text=True)
+
+    from pine_engine.debias.run import Debiased, debias_report, debias_rows, run_debias
     from pine_engine.engine.events import PrefillDone
 
-    engine = terminal.load(model, dtype, device, reads_text=True)
     results: list[Debiased] = []
     with terminal.progress(plan.num_prompts) as advance:
         for event in run_debias(engine, plan):

@@ -32,8 +32,8 @@ def list_methods(
                 "what it does": row["meaning"],
                 "documents see": row.get("sees"),
                 "positions": row.get("positions"),
-                "weight": row.get("weight"),
-                "invariant": row["promise"],
+                "weight for the suffix": row.get("weight"),
+                "order-invariant": row["promise"],
                 "cost": row["cost"],
                 "source": row["source"],
             }

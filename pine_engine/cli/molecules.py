@@ -49,11 +49,12 @@ def molecules(
             "properties of molecules that nothing was trained on"
         )
 
+    engine = terminal.load(model, dtype, device, reads_text=True)
+
     from pine_engine.molecules.generate import random_orders, write_molecules
     from pine_engine.molecules.metrics import judge, references
     from pine_engine.molecules.predictor import Predictor
 
-    engine = terminal.load(model, dtype, device, reads_text=True)
     predictor = Predictor(split_halves(trained_on).judging)
     tried = [random_orders(molecule, orders, seed) for molecule in requests]
     with terminal.progress(len(names) * len(requests) * orders) as advance:

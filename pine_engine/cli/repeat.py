@@ -63,8 +63,9 @@ def _threads(certified: "Certificate") -> int | None:
 
 def compute_again(engine: "Engine", certified: "Certificate") -> "Certificate":
     """The certificate of the same comparison, computed now."""
+    from pine_engine.engine.orders import OrderCell, OrderRow
     from pine_engine.invariance.certificate import certify, logits_sha256
-    from pine_engine.invariance.orders import OrderCell, OrderRow, compare_orders
+    from pine_engine.invariance.orders import compare_orders
 
     events = compare_orders(
         engine,

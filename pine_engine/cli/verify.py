@@ -1,6 +1,7 @@
 """The verb `verify`: whether any order of the documents changes a bit, on data or in the self-test."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -59,10 +60,12 @@ def verify(
 
     rows = read_rows(data, limit)
 
-    from pine_engine.invariance.orders import OrderCell, OrderRow, compare_orders, orders_to_try, summarize
+    engine = terminal.load(model, dtype, device, reads_text=True)
+
+    from pine_engine.engine.orders import OrderCell, OrderRow, orders_to_try, summarize
+    from pine_engine.invariance.orders import compare_orders
     from pine_engine.invariance.reports import broken_promises, verify_report
 
-    engine = terminal.load(model, dtype, device, reads_text=True)
     layouts = [row.comparison().tokenize(engine) for row in rows]
     for layout in layouts:
         engine.check_length(layout, new_tokens)
@@ -101,19 +104,19 @@ def _rows(report: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _thread_counts(threads: str | None) -> list[int]:
-    """What the self-test is done with; torch's own number where none is given. Raises InputError."""
+def _thread_counts(threads: str | None) -> Sequence[int | None]:
+    """What the self-test is done with; None, torch's own number, where none is given. Raises InputError."""
     if threads is None:
-        import torch
-
-        return [torch.get_num_threads()]
+        return [None]
     counts = whole_numbers(threads, "numbers of threads")
     if min(counts) < 1:
         raise InputError(f"{min(counts)} threads cannot compute; give whole numbers from 1 on")
     return counts
 
 
-def _self_test(engine: "Engine", counts: list[int], shuffles: int, seed: int, as_json: bool) -> None:
+def _self_test(
+    engine: "Engine", counts: Sequence[int | None], shuffles: int, seed: int, as_json: bool
+) -> None:
     """Every check with every number of threads; they are named where there are several."""
     from pine_engine.invariance.reports import selftest_report
     from pine_engine.invariance.selftest import plan_checks

@@ -5,6 +5,7 @@ that is longer than a line stays in one piece, so that a path or an address can 
 """
 
 from collections.abc import Sequence
+from textwrap import wrap
 from typing import Any
 
 from rich.cells import cell_len
@@ -67,11 +68,19 @@ def _print_block(console: Console, row: dict[str, Any]) -> None:
     console.print(Text(title[1], style="bold"), soft_wrap=True)
     start = INDENT + _longest([name for name, _ in others]) + GAP
     for name, value in others:
-        lines = Text(value).wrap(console, max(console.width - start, 1), overflow="ignore")
-        for number, line in enumerate(lines):
-            front = " " * INDENT + name if number == 0 else ""
-            line.rstrip()
-            console.print(Text(front + " " * (start - cell_len(front))) + line, soft_wrap=True)
+        front = " " * INDENT + name
+        for line in _wrapped(value, max(console.width - start, 1)):
+            console.print(Text(front.ljust(start) + line), soft_wrap=True)
+            front = ""
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Lines of whole words; of the text's own lines each starts a new one."""
+    return [
+        part
+        for line in text.split("\n")
+        for part in wrap(line, width, break_long_words=False, break_on_hyphens=False) or [""]
+    ]
 
 
 def _longest(texts: Sequence[str]) -> int:

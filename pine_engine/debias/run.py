@@ -50,7 +50,7 @@ class Debiased:
     base_answers: dict[str, int]
 
 
-def debias(
+def run_debias(
     engine: Engine, plan: DebiasPlan
 ) -> Generator[Event | OptionRun | AnswerRun | Debiased, None, None]:
     """Runs the plan; yields events as the wrapped functions do, and a Debiased for each comparison in turn.

@@ -1,11 +1,13 @@
 """What a run tells while it works, and what it leaves: plain frozen records."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import torch
 
 from pine_engine.attention.trace import Trace
 from pine_engine.prompts.layout import TokenLayout
+from pine_engine.shown import html_table, in_short, short_repr
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,11 @@ class Answer:
     decode_s_per_token: float
     finish_reason: str
 
+    __repr__ = short_repr
+
+    def _repr_html_(self) -> str:
+        return _answers_table([self])
+
 
 @dataclass(frozen=True)
 class AnswerDone:
@@ -74,6 +81,13 @@ class RunResult:
     traces: dict[str, Trace]
     logits: dict[str, torch.Tensor] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        answers = (f"{method}={in_short(answer.text)}" for method, answer in self.answers.items())
+        return f"RunResult({', '.join(answers)})"
+
+    def _repr_html_(self) -> str:
+        return _answers_table(self.answers.values())
+
 
 @dataclass(frozen=True)
 class RunDone:
@@ -83,3 +97,10 @@ class RunDone:
 
 
 Event = PrefillProgress | PrefillDone | TokenDecoded | AnswerDone | RunDone
+
+
+def _answers_table(answers: Iterable[Answer]) -> str:
+    return html_table(
+        ("method", "answer", "tokens", "ended by"),
+        ((answer.method, answer.text, len(answer.token_ids), answer.finish_reason) for answer in answers),
+    )

@@ -16,6 +16,7 @@ from pine_engine.debias.measured import MeasuredMethod
 from pine_engine.engine.batch import BATCH_ROWS, Failed, ReadPrompt, Written, write_answers
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event, PrefillProgress
+from pine_engine.engine.likelihood import score_answer
 from pine_engine.engine.streaming import in_thread, stop_if
 from pine_engine.errors import InputError, ModelError
 from pine_engine.evaluation.combining import Prior, Said, combine
@@ -268,7 +269,7 @@ class _ExampleWork:
         logprobs: dict[str, float] = {}
         try:
             for text in self._given[prefill]:
-                logprobs[text] = self._engine.score_answer(
+                logprobs[text] = score_answer(
                     prefilled.row,
                     prefilled.logits,
                     text,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from pine_engine.attention.state import Row
+from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.run import wait_for
 from pine_engine.evaluation.example_plan import Prefill
@@ -88,7 +89,8 @@ class Prefiller:
     ) -> tuple[Row, Tensor, float]:
         """Reads a prompt for that prefill, whose own it need not be."""
         began = time.perf_counter()
-        row, logits = self._engine.prefill(
+        row, logits = passes.prefill(
+            self._engine.wirings,
             layout,
             method,
             room=self._room,

@@ -20,7 +20,7 @@ from pine_engine.prompts.inputs import Comparison, parse_json, read_text
 if TYPE_CHECKING:  # torch is imported by what computes: a certificate is read without it
     from pine_engine.engine.engine import Engine
     from pine_engine.engine.events import RunResult
-    from pine_engine.invariance.orders import OrderCell
+    from pine_engine.engine.orders import OrderCell
 
 FORMAT: Final = "pine-explorer certificate"
 VERSION: Final = 1
@@ -229,7 +229,7 @@ def certify(
     orders: of the comparison's documents. cells: of compare_orders, for each order. hashes: logits_sha256()
     of the first order.
     """
-    from pine_engine.invariance.orders import summarize
+    from pine_engine.engine.orders import summarize
 
     results = []
     for method, summary in summarize(cells).items():

@@ -8,8 +8,8 @@ from pine_engine.methods.table import METHODS
 
 if TYPE_CHECKING:
     from pine_engine.engine.engine import Engine
+    from pine_engine.engine.orders import OrderSummary
     from pine_engine.invariance.kernels import Check
-    from pine_engine.invariance.orders import OrderSummary
 
 
 def verify_report(

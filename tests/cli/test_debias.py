@@ -98,4 +98,4 @@ def test_debias_without_json_prints_a_table(pine: Run, tmp_path: Path, tiny: Pat
     path = write(tmp_path / "a.json", {**LABELLED, "instruction": "Judge."})
     outcome = pine("debias", path, "--wrapper", "permutation_cyclic", "--model", tiny)
     assert outcome.status == 0
-    assert "vanilla alone" in outcome.stdout and "scores" in outcome.stdout
+    assert "Vanilla alone" in outcome.stdout and "scores" in outcome.stdout

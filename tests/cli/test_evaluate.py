@@ -22,6 +22,7 @@ from rich.console import Console
 
 from pine_engine.cli import main as cli
 from pine_engine.console import terminal
+from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.evaluation import processes, records
 from pine_engine.evaluation.records import Key, open_records, read_records, read_run
@@ -257,14 +258,14 @@ def test_being_stopped_is_said_and_loses_no_record(
     whole = dict(case.run().json)
     expected = case.outcomes("computed")
     case.out = case.out.with_name("stopped")
-    extend, steps = loaded.extend, iter(range(1000))
+    extend, steps = passes.extend, iter(range(1000))
 
     def stopped(*arguments: Any) -> Any:
         if next(steps) == 20:
             os.kill(os.getpid(), ending)
         return extend(*arguments)
 
-    monkeypatch.setattr(loaded, "extend", stopped)
+    monkeypatch.setattr(passes, "extend", stopped)
     outcome = case.run()
     found = len(read_records(case.out))
     assert 0 < found < NUM_RECORDS

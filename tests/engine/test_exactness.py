@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pine_engine.engine.engine import Engine
-from pine_engine.invariance.orders import orders_to_try
+from pine_engine.engine.orders import orders_to_try
 from pine_engine.methods.table import METHODS
 from pine_engine.models.load import load
 from pine_engine.prompts.layout import TokenLayout

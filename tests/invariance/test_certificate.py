@@ -14,6 +14,7 @@ import torch
 from pine_engine.cli import main as cli
 from pine_engine.cli import repeat as repeat_command
 from pine_engine.engine.engine import Engine
+from pine_engine.engine.orders import OrderRow, orders_to_try
 from pine_engine.errors import InputError
 from pine_engine.invariance import certificate
 from pine_engine.invariance.certificate import (
@@ -24,7 +25,7 @@ from pine_engine.invariance.certificate import (
     logits_sha256,
     read_certificate,
 )
-from pine_engine.invariance.orders import OrderRow, compare_orders, orders_to_try
+from pine_engine.invariance.orders import compare_orders
 from pine_engine.invariance.repetition import COMPUTED_BY, TOLERANCES, Repeat, Tolerance, compare_certificates
 from pine_engine.models.load import ModelSource
 from pine_engine.prompts.inputs import Comparison

@@ -30,6 +30,7 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
+from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import ModelError
 from pine_engine.methods.table import METHODS
@@ -432,8 +433,12 @@ def test_quantised_weights_are_loaded_and_answer(
     engine = Engine(loaded.model)
     orders = [LAYOUT, LAYOUT.reorder([2, 0, 1])]
     with torch.inference_mode():
-        pine, shuffled = (engine.prefill(one, METHODS["pine"], room=0, rows_kept=1)[1] for one in orders)
-        vanilla, moved = (engine.prefill(one, METHODS["vanilla"], room=0, rows_kept=1)[1] for one in orders)
+        pine, shuffled = (
+            passes.prefill(engine.wirings, one, METHODS["pine"], room=0, rows_kept=1)[1] for one in orders
+        )
+        vanilla, moved = (
+            passes.prefill(engine.wirings, one, METHODS["vanilla"], room=0, rows_kept=1)[1] for one in orders
+        )
     assert torch.equal(pine, shuffled)
     assert not torch.equal(vanilla, moved)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.methods.table import get_method
 from pine_engine.models.load import SHIPPED
@@ -58,7 +59,7 @@ def test_pine_writes_one_molecule_whatever_the_order_and_vanilla_several(engine:
     assert len(ALL_ORDERS) == 720
     with torch.inference_mode():
         read = [
-            engine.prefill(layout.reorder(order), get_method("pine"), room=1, rows_kept=1)[1]
+            passes.prefill(engine.wirings, layout.reorder(order), get_method("pine"), room=1, rows_kept=1)[1]
             for order in ALL_ORDERS[::6]
         ]
     assert all(torch.equal(read[0], logits) for logits in read)

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from pine_engine.data.registry import PUBLIC_SETS
-from pine_engine.engine.engine import Engine
 from pine_engine.extras import VERSIONS
 from tests.support.commands import Run
 from tests.support.pages import PAGES, ROOT, WAYS, blocks, commands, put_files
@@ -27,18 +26,13 @@ def test_every_command_has_a_way_to_run_and_no_other_has() -> None:
     assert sorted({each for page in PAGES.values() for each in commands(page)}) == sorted(WAYS)
 
 
-@pytest.fixture(scope="module")
-def engine(tiny: Path) -> Engine:
-    return Engine.load(str(tiny))
-
-
 @pytest.mark.parametrize("command", [name for name, way in WAYS.items() if way.kind == "here"])
 def test_a_command_does_what_it_says(
-    command: str, pine: Run, engine: Engine, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: str, pine: Run, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PINE_MODEL", str(tiny))
     monkeypatch.chdir(tmp_path)
-    outcome = pine(*put_files(command, tmp_path, engine))
+    outcome = pine(*put_files(command, tmp_path, tiny))
     assert outcome.status == 0, outcome
     assert outcome.stdout.strip()
 

@@ -19,7 +19,6 @@ from pathlib import Path
 import pytest
 
 import pine_engine
-from pine_engine.engine.engine import Engine
 from pine_engine.extras import VERSIONS, how_to_install
 from pine_engine.methods.table import METHODS, get_methods
 from tests.support.pages import PAGES, WAYS, blocks, commands, put_files
@@ -129,12 +128,12 @@ def test_the_blocks_of_the_readme_run(installed: Path, embedded_folder: Path) ->
 
 
 def test_the_commands_of_the_readme_run(installed: Path, tiny: Path, tmp_path: Path) -> None:
-    engine, shown = Engine.load(str(tiny)), []
+    shown = []
     for number, command in enumerate(commands(PAGES["README.md"])):
         if WAYS[command].kind == "here":
             folder = tmp_path / str(number)
             folder.mkdir()
-            shown.append((str(folder), put_files(command, folder, engine)))
+            shown.append((str(folder), put_files(command, folder, tiny)))
     printed = python(
         installed,
         "import os\n"

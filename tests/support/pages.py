@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pine_engine.engine.engine import Engine
+from pine_engine.engine.orders import OrderRow
 from pine_engine.evaluation.records import Writer, open_run
 from pine_engine.invariance.certificate import certify, logits_sha256
-from pine_engine.invariance.orders import OrderRow, compare_orders
+from pine_engine.invariance.orders import compare_orders
 from pine_engine.prompts.inputs import Comparison
 from tests.support.commands import write
 from tests.support.measured_rows import QUESTION, pairs
@@ -138,7 +139,8 @@ def write_lines(path: Path, rows: list[dict[str, Any]]) -> None:
     write(path, "".join(json.dumps(one) + "\n" for one in rows))
 
 
-def write_certificate(path: Path, engine: Engine) -> None:
+def write_certificate(path: Path, model: Path) -> None:
+    engine = Engine.load(str(model))
     comparison = Comparison(question="Who?", documents=["Ann.", "Ben."])
     orders = [[0, 1], [1, 0]]
     events = compare_orders(
@@ -155,7 +157,7 @@ def write_certificate(path: Path, engine: Engine) -> None:
         max_new_tokens=2,
         traced=False,
     )
-    write(path, certificate.model_dump_json())
+    write(path, certificate.model_copy(update={"address": str(model)}).model_dump_json())
 
 
 def write_run(path: Path) -> None:
@@ -163,10 +165,10 @@ def write_run(path: Path) -> None:
     open_run(path, run_info())
     with contextlib.closing(Writer(path / "records.0.jsonl")) as writer:
         for method, order in itertools.product(("vanilla", "pine"), ("as-is", "swapped")):
-            writer.write(judged("p-0", method, order, "A"))
+            writer.append(judged("p-0", method, order, "A"))
 
 
-FILES: dict[str, Callable[[Path, Engine], object]] = {
+FILES: dict[str, Callable[[Path, Path], object]] = {
     "FILE.json": lambda path, _: write(path, {"question": "Who?", "documents": ["Ann.", "Ben."]}),
     "DATA.jsonl": lambda path, _: write_lines(path, [QUESTION.model_dump()]),
     "PAIRS.jsonl": lambda path, _: write_lines(path, pairs(2)),
@@ -181,10 +183,13 @@ FILES: dict[str, Callable[[Path, Engine], object]] = {
 }
 
 
-def put_files(command: str, folder: Path, engine: Engine) -> list[str]:
-    """Writes into the folder what the command reads; returns what is run: the verb, and all options."""
+def put_files(command: str, folder: Path, model: Path) -> list[str]:
+    """Writes into the folder what the command reads; returns what is run: the verb, and all options.
+
+    model: folder of the one that is used.
+    """
     words = shlex.split(command)
     for before, word in itertools.pairwise(words):
         if word in FILES and before != "--out":
-            FILES[word](folder / word, engine)
+            FILES[word](folder / word, model)
     return [*words[3:], *shlex.split(WAYS[command].added)]

@@ -59,6 +59,7 @@ def served_app(log: Path, *flags: str, environment: Mapping[str, str] | None = N
     """
     port = _free_port()
     arguments = ["--port", str(port), *flags]
+    log.write_text("")
     fork = forks.fork(_serve, arguments, stdout=log, stderr=log, environment=environment)
     with _answering(ServedApp(f"http://127.0.0.1:{port}/", log, psutil.Process(fork.pid))) as served:
         yield served

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pine_engine.engine.engine import Engine
-from pine_engine.invariance.orders import orders_to_try
+from pine_engine.engine.orders import orders_to_try
 from pine_engine.prompts.tasks import get_task
 from viz.page.answers.answering import FinishedRun, answer
 from viz.page.answers.recorded_answers import (

@@ -80,7 +80,8 @@ def shuffle(
     engine: "Engine", form: Form, count: int, seed: int, settings: HostSettings
 ) -> Generator[CallView, None, None]:
     """The same question under several orders; a report after each."""
-    from pine_engine.invariance.orders import OrderRow, compare_orders, summarize
+    from pine_engine.engine.orders import OrderRow, summarize
+    from pine_engine.invariance.orders import compare_orders
     from viz.page.jobs.metering import Meter
     from viz.page.shuffle.shuffling import orders_for
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import RunResult
+from pine_engine.engine.orders import OrderCell, OrderRow, orders_to_try
 from pine_engine.invariance.certificate import Certificate, certify, logits_sha256
-from pine_engine.invariance.orders import OrderCell, OrderRow, compare_orders, orders_to_try
+from pine_engine.invariance.orders import compare_orders
 from pine_engine.methods.table import METHODS, get_methods
 from viz.drawing.identity import document_letter
 from viz.figures.shuffle import FirstDifference, ShuffleCell, ShuffleColumn, ShuffleRow, shuffle_table
@@ -147,14 +148,9 @@ def try_orders(
 
     Raises InputError if the form cannot be run.
     """
-    events = compare_orders(
-        engine,
-        form_layout(form, engine),
-        methods=form.methods,
-        orders=orders,
-        max_new_tokens=form.max_new_tokens,
-    )
-    tried = [event for event in events if isinstance(event, OrderRow)]
+    tried = engine.shuffle(
+        form_layout(form, engine), methods=form.methods, orders=orders, max_new_tokens=form.max_new_tokens
+    ).rows
     rows = tuple(_row(engine, form, row, tried[0].cells) for row in tried)
     return columns_of(form), rows, caption_of(engine, form)
 

@@ -4,8 +4,6 @@ import json
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 import time
 import urllib.error
@@ -26,6 +24,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from pine_engine.errors import ModelError, PineError
+from tests.support.forks import fork
 from tests.support.serving import ServedApp, started_app
 from tests.support.tokenizers import letter_tokenizer
 from viz.page.jobs.loading import EngineSource
@@ -53,10 +52,11 @@ print("told")
 """
 
 
-def test_a_signal_is_heard_in_whatever_thread_it_comes() -> None:
-    command = [sys.executable, "-c", TOLD_IN_A_THREAD]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=True)
-    assert ended.stdout == "told\n"
+def test_a_signal_is_heard_in_whatever_thread_it_comes(tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    process = fork(exec, TOLD_IN_A_THREAD, {}, stdout=said, stderr=tmp_path / "failed")
+    process.join(30)
+    assert (process.exitcode, said.read_text()) == (0, "told\n")
 
 
 A_LONG_LAYER = """
@@ -82,19 +82,26 @@ end_process()
 """
 
 
-def test_a_layer_that_takes_long_does_not_keep_the_process_and_its_visitor_is_told() -> None:
-    command = [sys.executable, "-c", A_LONG_LAYER]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        call = f"{process.stdout.readline().strip()}gradio_api/call/read"
-        event = httpx.post(call, json={"data": []}).json()["event_id"]
-        assert process.stdout.readline() == "reading\n"
-        with httpx.stream("GET", f"{call}/{event}", timeout=30) as answer:
-            process.send_signal(signal.SIGTERM)
-            began = time.monotonic()
-            assert any("The page is being shut down" in line for line in answer.iter_lines())
-        assert process.wait(100) == 0
-        assert time.monotonic() - began < 10  # about 3.5 s; docker kills after 10
+def test_a_layer_that_takes_long_does_not_keep_the_process_and_its_visitor_is_told(tmp_path: Path) -> None:
+    said, failed = tmp_path / "said", tmp_path / "failed"
+    process = fork(exec, A_LONG_LAYER, {}, stdout=said, stderr=failed)
+
+    def line(number: int) -> str:
+        while not (said.exists() and said.read_text().count("\n") > number):
+            assert process.is_alive(), failed.read_text()
+            time.sleep(0.02)
+        return said.read_text().splitlines()[number]
+
+    call = f"{line(0)}gradio_api/call/read"
+    event = httpx.post(call, json={"data": []}).json()["event_id"]
+    assert line(1) == "reading"
+    with httpx.stream("GET", f"{call}/{event}", timeout=30) as answer:
+        process.terminate()
+        began = time.monotonic()
+        assert any("The page is being shut down" in line for line in answer.iter_lines())
+    process.join(100)
+    assert process.exitcode == 0
+    assert time.monotonic() - began < 10  # about 3.5 s; docker kills after 10
 
 
 # health, without a process

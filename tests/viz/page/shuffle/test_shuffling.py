@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from pine_engine.engine.engine import Engine
+from pine_engine.engine.orders import ALL_ORDERS_UP_TO, OrderRow
 from pine_engine.invariance.certificate import read_certificate
-from pine_engine.invariance.orders import ALL_ORDERS_UP_TO, OrderRow, compare_orders
+from pine_engine.invariance.orders import compare_orders
 from pine_engine.methods.table import METHODS
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import HOSTILE, assert_harmless, read_html, table_cells
@@ -22,7 +23,7 @@ from viz.page.answers.workspace import build_workspace
 from viz.page.common.bounds import MAX_DOCUMENTS
 from viz.page.common.disk import Disk
 from viz.page.common.host_settings import DEFAULTS
-from viz.page.form import documents, orders
+from viz.page.form import documents
 from viz.page.form.checks import form_layout
 from viz.page.form.documents import entries_from
 from viz.page.form.examples import load_examples
@@ -31,6 +32,7 @@ from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.run_log import StopFlag
 from viz.page.jobs.sources import Sources
 from viz.page.sharing.sheets import Files, form_comparison, remove_files, sheet_of, write_files
+from viz.page.shuffle import orders
 from viz.page.shuffle.orders import with_controls
 from viz.page.shuffle.shuffle_panel import build_shuffle, wire_shuffle
 from viz.page.shuffle.shuffling import Outcome, orders_for, shuffle, try_orders
