@@ -24,6 +24,9 @@ from pine_engine.methods.table import METHODS, get_methods
 from tests.support.pages import PAGES, WAYS, blocks, commands, put_files
 
 ROOT = Path(__file__).parents[2]
+MOST_S = 800
+"""Of the commands of the README together, on a machine that does much else; they take about one minute."""
+
 REQUIREMENTS = {
     line.split()[0]
     for name in ("requirements.txt", "requirements-model.txt")
@@ -63,7 +66,7 @@ def run(installed: Path, *command: object, **environment: str) -> subprocess.Com
         env={**kept, "PYTHONPATH": str(installed), **environment},
         capture_output=True,
         text=True,
-        timeout=250,
+        timeout=MOST_S,
     )
     assert done.returncode == 0, done.stderr
     return done
@@ -110,6 +113,7 @@ def test_its_command_runs(installed: Path) -> None:
 
 
 @pytest.mark.embedded
+@pytest.mark.timeout(MOST_S)
 def test_the_blocks_of_the_readme_run(installed: Path, embedded_folder: Path) -> None:
     printed = python(
         installed,
@@ -127,6 +131,7 @@ def test_the_blocks_of_the_readme_run(installed: Path, embedded_folder: Path) ->
     assert others == "set() None"
 
 
+@pytest.mark.timeout(MOST_S)
 def test_the_commands_of_the_readme_run(installed: Path, tiny: Path, tmp_path: Path) -> None:
     shown = []
     for number, command in enumerate(commands(PAGES["README.md"])):
