@@ -1,0 +1,31 @@
+"""docs/architecture.md leads to what is there: each file that it names, and each function to open in it."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TOUR = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+STOPS = re.findall(r"`((?:pine_engine|viz)/[\w/]+\.py)` `([\w.]+)`", TOUR)
+NAMED = re.findall(r"`((?:pine_engine|viz|assets)/[\w/]+(?:\.\w+)?)`", TOUR)
+
+
+def defined(tree: ast.AST, before: str = "") -> set[str]:
+    """The functions and classes of a file, methods as Class.method."""
+    names = set()
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            names |= {before + node.name, *defined(node, f"{before}{node.name}.")}
+    return names
+
+
+@pytest.mark.parametrize(("path", "name"), STOPS)
+def test_what_the_tour_opens_is_there(path: str, name: str) -> None:
+    assert name in defined(ast.parse((ROOT / path).read_text(encoding="utf-8")))
+
+
+def test_files_that_it_names_are_there() -> None:
+    assert len(STOPS) > 25
+    assert [path for path in NAMED if not (ROOT / path).exists()] == []
