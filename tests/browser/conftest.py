@@ -54,6 +54,39 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
+def watched(page: Page, *addresses: str) -> list[str]:
+    """What page errors, console errors and requests to other hosts there are from now on."""
+    complaints: list[str] = []
+    hosts = {urlsplit(one).hostname for one in addresses}
+
+    def check_console(message: ConsoleMessage) -> None:
+        if message.type == "error":
+            complaints.append(f"console: {message.text}")
+
+    def check_request(request: Request) -> None:
+        address = urlsplit(request.url)
+        if address.scheme not in ("data", "blob") and address.hostname not in hosts:
+            complaints.append(f"request to {request.url}")
+
+    page.set_default_timeout(PATIENCE_MS)
+    page.on("pageerror", lambda error: complaints.append(f"page error: {error}"))
+    page.on("console", check_console)
+    page.on("request", check_request)
+    return complaints
+
+
+def toasts(page: Page) -> list[str]:
+    return page.locator(".toast-wrap .error").all_inner_texts()
+
+
+@contextmanager
+def window(browser: Browser) -> Iterator[Page]:
+    """An empty one of a visitor never seen before."""
+    # Without transitions, so that no colour is looked at on its way to another.
+    with browser.new_context(viewport=DESKTOP, reduced_motion="reduce") as context:
+        yield context.new_page()
+
+
 @pytest.fixture(scope="package")
 def open_page(browser: Browser, app: ServedApp) -> OpenPage:
     """Opens a page of a visitor never seen before; any page error, console error or foreign request fails it.
@@ -63,39 +96,44 @@ def open_page(browser: Browser, app: ServedApp) -> OpenPage:
 
     @contextmanager
     def opened(address: str = app.url) -> Iterator[Page]:
-        complaints: list[str] = []
-        hosts = {urlsplit(one).hostname for one in (app.url, address)}
-
-        def check_console(message: ConsoleMessage) -> None:
-            if message.type == "error":
-                complaints.append(f"console: {message.text}")
-
-        def check_request(request: Request) -> None:
-            address = urlsplit(request.url)
-            if address.scheme not in ("data", "blob") and address.hostname not in hosts:
-                complaints.append(f"request to {request.url}")
-
-        # Without transitions, so that no colour is looked at on its way to another.
-        context = browser.new_context(viewport=DESKTOP, reduced_motion="reduce")
-        page = context.new_page()
-        page.set_default_timeout(PATIENCE_MS)
-        page.on("pageerror", lambda error: complaints.append(f"page error: {error}"))
-        page.on("console", check_console)
-        page.on("request", check_request)
-        page.goto(address)
-        yield page
-        complaints += page.locator(".toast-wrap .error").all_inner_texts()
-        context.close()
+        with window(browser) as page:
+            complaints = watched(page, app.url, address)
+            page.goto(address)
+            yield page
+            complaints += toasts(page)
         assert complaints == []
 
     return opened
 
 
+@pytest.fixture(scope="package")
+def kept_window(browser: Browser, app: ServedApp) -> Iterator[tuple[Page, list[str]]]:
+    """A window for one test after the other, with its complaints.
+
+    It has compiled the scripts of the page already, for which a new one takes as long as for all else.
+    """
+    with window(browser) as page:
+        yield page, watched(page, app.url)
+
+
 @pytest.fixture
-def page(open_page: OpenPage) -> Iterator[Page]:
-    """A page of the test's own."""
-    with open_page() as page:
-        yield page
+def page(kept_window: tuple[Page, list[str]], app: ServedApp) -> Iterator[Page]:
+    """The page, of which nothing is kept from any test before; it fails as those of open_page do.
+
+    Whoever adds scripts to it opens one of his own.
+    """
+    page, complaints = kept_window
+    page.goto(app.url)
+    yield page
+    said = complaints + toasts(page)
+    page.goto("about:blank")
+    complaints.clear()  # of what is left while it waits gradio complains
+    page.set_viewport_size(DESKTOP)
+    page.context.clear_cookies()
+    page.context.clear_permissions()
+    kept = {"origin": app.url.rstrip("/"), "storageTypes": "all"}
+    page.context.new_cdp_session(page).send("Storage.clearDataForOrigin", kept)
+    assert said == []
 
 
 @pytest.fixture(scope="package")

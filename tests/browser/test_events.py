@@ -1,7 +1,11 @@
 """What assets/ changes in how gradio talks to its server loses nothing and makes nothing up."""
 
+from collections.abc import Iterator
+
+import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.conftest import OpenPage
 from tests.browser.driving import LONG, RUN_MS, pick, wait_for_model
 
 LATE_END = """
@@ -42,7 +46,14 @@ LATE_NAMES = """
 """A browser that hears late what the events are called that it asked for, by so many ms as lateBy says."""
 
 
-def test_what_a_page_hears_late_it_hears_whole(page: Page) -> None:
+@pytest.fixture
+def own_page(open_page: OpenPage) -> Iterator[Page]:
+    with open_page() as page:
+        yield page
+
+
+def test_what_a_page_hears_late_it_hears_whole(own_page: Page) -> None:
+    page = own_page
     page.add_init_script(LATE_NAMES)
     page.reload()
     wait_for_model(page)
@@ -57,7 +68,8 @@ def test_what_a_page_hears_late_it_hears_whole(page: Page) -> None:
     expect(page.locator("#run-status")).to_contain_text("Stopped", timeout=RUN_MS)
 
 
-def test_no_click_is_lost_when_the_stream_of_answers_ends(page: Page) -> None:
+def test_no_click_is_lost_when_the_stream_of_answers_ends(own_page: Page) -> None:
+    page = own_page
     page.add_init_script(LATE_END)
     page.reload()
     wait_for_model(page)
