@@ -19,7 +19,7 @@ from pine_engine.benchmark.speed import (
     time_methods,
     time_stock,
 )
-from pine_engine.benchmark.workload import Workload, sweep_over
+from pine_engine.benchmark.workload import PREFIX_TOKENS, SUFFIX_TOKENS, Sweep, Workload, sweep_over
 from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
@@ -95,7 +95,7 @@ def test_ratios_are_medians_of_the_ratios_of_each_round(
 ) -> None:
     report, _ = bench(engine, work, ["vanilla", "pine"], 3)
     assert report == {
-        "n": benchmark.PREFIX_TOKENS + 21 + benchmark.SUFFIX_TOKENS,
+        "n": PREFIX_TOKENS + 21 + SUFFIX_TOKENS,
         "documents": 3,
         "dtype": "float32",
         "stock": {"prefill_s": 2.0, "decode_s_per_token": 0.1, "peak_rss_mb": 100.0},
@@ -154,7 +154,7 @@ def test_the_table_shows_seconds_and_ratios(engine: Engine, work: Workload, craf
     report, _ = bench(engine, work, ["vanilla", "pine"], 3)
     stock, _, pine, together = bench_rows(report, sizes=True)
     assert stock == {
-        "n": 79, "documents": 3, "method": "stock", "prefill": "2 s", "decode per token": "100 ms",
+        "tokens": 79, "documents": 3, "method": "stock", "prefill": "2 s", "decode per token": "100 ms",
         "end to end": "-", "peak memory": "100 MB",
     }  # fmt: skip
     assert pine == {
@@ -189,7 +189,7 @@ def test_a_sweep_over_tokens_adds_documents_and_one_over_documents_cuts_them(wor
     ],
 )
 def test_a_size_without_room_for_documents_is_refused(
-    work: Workload, sweep: benchmark.Sweep, size: int, problem: str
+    work: Workload, sweep: Sweep, size: int, problem: str
 ) -> None:
     with pytest.raises(InputError, match=f"{problem}; give other --sizes, or other --documents"):
         sweep_over(work, sweep, [size])
