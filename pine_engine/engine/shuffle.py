@@ -20,7 +20,7 @@ class ShuffleResult:
 
     @property
     def orders(self) -> tuple[tuple[int, ...], ...]:
-        """The orders tried, the first as entered; orders[i][p] is the document at place p."""
+        """The orders tried, all compared with the first; orders[i][p] is the document at place p."""
         return tuple(row.order for row in self.rows)
 
     @property

@@ -110,6 +110,7 @@ class Scripted:
     """An engine that looks up the next token's probabilities by the first document and the answer so far."""
 
     num_layers = 0
+    wirings = ()
 
     def __init__(self, tables: dict[tuple[int, ...], list[float]], stop_ids: Sequence[int] = ()) -> None:
         self.tables = tables
@@ -126,7 +127,7 @@ class Scripted:
     def check_length(self, layout: TokenLayout, room: int) -> None:
         """Everything fits."""
 
-    def prefill(self, layout: TokenLayout, *_: Any, **__: Any) -> tuple[list[int], torch.Tensor]:
+    def prefill(self, _: Any, layout: TokenLayout, *__: Any, **___: Any) -> tuple[list[int], torch.Tensor]:
         row = [layout.documents[0][0]]
         return row, self._logits(row)
 
@@ -143,6 +144,19 @@ class Scripted:
         return " ".join(map(str, ids))
 
 
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Makes a Scripted whose passes are the only ones there are."""
+
+    def make(*script: Any, **options: Any) -> Scripted:
+        engine = Scripted(*script, **options)
+        monkeypatch.setattr(passes, "prefill", engine.prefill)
+        monkeypatch.setattr(passes, "extend", engine.extend)
+        return engine
+
+    return make
+
+
 def prompts(count: int) -> list[TokenLayout]:
     return [TokenLayout((), ((10 + index,),), (0,)) for index in range(count)]
 
@@ -157,9 +171,9 @@ def generated(engine: Any, layouts: list[TokenLayout], **options: Any) -> Answer
 @pytest.mark.parametrize(
     ("weighting", "scores"), [("diagonal", (0.6 / 0.75, 0.4 / 0.25)), ("identity", (-0.15, 0.15))]
 )
-def test_labels_by_hand(weighting: Any, scores: tuple[float, float]) -> None:
+def test_labels_by_hand(scripted: Callable[..., Any], weighting: Any, scores: tuple[float, float]) -> None:
     """Tokens 1 and 3 spell the second label. Without content it has (0.02 + 0.18) / 2, the first one 0.3."""
-    engine: Any = Scripted(
+    engine = scripted(
         {(10,): [0.3, 0.15, 0.5, 0.05], (11,): [0.2, 0.01, 0.78, 0.01], (12,): [0.4, 0.08, 0.42, 0.1]}
     )
     one, *free = prompts(3)
@@ -179,9 +193,11 @@ TABLES = {
 }
 
 
-def test_the_first_token_is_calibrated_by_the_least_of_the_content_free_probabilities() -> None:
+def test_the_first_token_is_calibrated_by_the_least_of_the_content_free_probabilities(
+    scripted: Callable[..., Any],
+) -> None:
     """The least are 0.1 each, so that 0.5 wins; means of 0.45, 0.1 and 0.45 would make it token 1."""
-    engine: Any = Scripted(TABLES)
+    engine = scripted(TABLES)
     assert generated(engine, prompts(3), steps="first", max_new_tokens=1).token_ids == (0,)
     # With one content-free prompt: 0.5 - 0.8, 0.3 - 0.1, 0.2 - 0.1.
     answer = generated(engine, prompts(2), steps="first", max_new_tokens=1)
@@ -189,23 +205,25 @@ def test_the_first_token_is_calibrated_by_the_least_of_the_content_free_probabil
     assert answer.logprobs == pytest.approx([np.log(0.3)])
 
 
-def test_only_candidates_are_chosen_and_probabilities_are_taken_among_them() -> None:
+def test_only_candidates_are_chosen_and_probabilities_are_taken_among_them(
+    scripted: Callable[..., Any],
+) -> None:
     """100 tokens share 0.99 evenly, so that each has 0.01 among the candidates; so they have without content,
     but for token 7. The other 50 tokens have 0.0002, and nothing without content."""
     own = [0.0099] * 100 + [0.0002] * 50
     free = [0.01] * 7 + [0.0099] + [0.01] * 92 + [1e-12] * 50
-    engine: Any = Scripted({(10,): own, (11,): free})
+    engine = scripted({(10,): own, (11,): free})
     assert generated(engine, prompts(2), steps="first", max_new_tokens=1).token_ids == (7,)
 
 
-def test_every_token_is_calibrated_by_the_mean_and_the_answer_so_far() -> None:
+def test_every_token_is_calibrated_by_the_mean_and_the_answer_so_far(scripted: Callable[..., Any]) -> None:
     """First 0.5/0.45, 0.3/0.1, 0.2/0.45; then, after token 1, 0.9/0.8 and 0.1/0.15 among others."""
     tables = TABLES | {
         (10, 1): [0.8, 0.18, 0.02],
         (11, 1): [0.9, 0.05, 0.05],
         (12, 1): [0.7, 0.09, 0.21],
     }
-    engine: Any = Scripted(tables)
+    engine = scripted(tables)
     answer = generated(engine, prompts(3), steps="every", max_new_tokens=2)
     assert answer.token_ids == (1, 1)  # 0.18 / 0.07 beats 0.8 / 0.8
     assert answer.logprobs == pytest.approx(np.log([0.3, 0.18]))
@@ -213,18 +231,18 @@ def test_every_token_is_calibrated_by_the_mean_and_the_answer_so_far() -> None:
     assert engine.fed == [3]
 
 
-def test_after_a_calibrated_first_token_the_answer_is_greedy_and_content_free_prompts_are_left_alone() -> (
-    None
-):
+def test_after_a_calibrated_first_token_the_answer_is_greedy_and_content_free_prompts_are_left_alone(
+    scripted: Callable[..., Any],
+) -> None:
     tables = TABLES | {(10, 1): [0.8, 0.18, 0.02], (10, 1, 0): [0.1, 0.2, 0.7]}
-    engine: Any = Scripted(tables, stop_ids=[2])
+    engine = scripted(tables, stop_ids=[2])
     answer = generated(engine, prompts(2), steps="first", max_new_tokens=5)
     assert (answer.token_ids, answer.finish_reason) == ((1, 0), "stop")
     assert engine.fed == [1, 1]
 
 
-def test_no_token_is_an_answer_of_no_token() -> None:
-    engine: Any = Scripted(TABLES, stop_ids=[1])
+def test_no_token_is_an_answer_of_no_token(scripted: Callable[..., Any]) -> None:
+    engine = scripted(TABLES, stop_ids=[1])
     assert generated(engine, prompts(3), max_new_tokens=0).token_ids == ()
     stopped = generated(engine, prompts(3), max_new_tokens=3)
     assert (stopped.token_ids, stopped.finish_reason) == ((), "stop")
