@@ -20,7 +20,7 @@ from viz.page.answers.answering import FinishedRun
 from viz.page.common.theme import ASSETS
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
-from viz.page.inside.inside_panel import TABS
+from viz.page.inside.inside_panel import DRAWING, TABS
 from viz.page.inside.selection import Selection, as_picks
 from viz.page.sharing.session import session_of, to_json
 from viz.page.sharing.sheets import Files, form_comparison
