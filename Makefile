@@ -5,25 +5,34 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# Two at a time, of one thread each: most tests wait for Python or for the page, not for a product.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+# Python files are compiled once, not by every worker and every process that a test starts.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run test check format bench load record lock clean
+.PHONY: help setup run test test-fast coverage check format bench load record lock clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.stamp-run ## Install what the app needs, and the embedded model
 
 run: $(VENV)/.stamp-run ## Start the app (ARGS="..." is passed on)
 	$(BIN)/python app.py $(ARGS)
 
-# Two at a time, of one thread each: most tests wait for Python or for the page, not for a product.
 test: $(VENV)/.stamp-dev ## Run all tests (ARGS="-k name" runs just those)
 ifdef ARGS
 	$(BIN)/python -m pytest $(ARGS)
 else
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+	$(PYTEST)
 endif
+
+test-fast: $(VENV)/.stamp-dev ## Run the tests that need neither a browser nor the embedded model
+	$(PYTEST) -m "not browser and not embedded" $(ARGS)
+
+coverage: $(VENV)/.stamp-dev ## Run all tests and say which lines none of them reaches
+	$(PYTEST) --cov $(ARGS)
 
 check: $(VENV)/.stamp-dev ## Check format, lint, imports and types
 	$(BIN)/ruff format --check .
@@ -57,7 +66,7 @@ lock: $(VENV)/.stamp-venv ## Lock anew what the image installs (ARGS=--upgrade f
 	  -o requirements-lock.txt requirements.txt
 
 clean: ## Remove .venv and all caches
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.stamp-venv:
@@ -75,5 +84,5 @@ $(VENV)/.stamp-run: requirements.txt requirements-model.txt | $(VENV)/.stamp-ven
 # Editable, so that the tests see the working tree; its dependencies are those just installed.
 $(VENV)/.stamp-dev: pyproject.toml $(VENV)/.stamp-run
 	@echo 'Installing the development tools into $(VENV).'
-	$(PIP) install -e '.[app,data,molecules,dev]'
+	$(PIP) install -e '.[data,molecules,dev]'
 	@touch $@

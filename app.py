@@ -38,10 +38,10 @@ from viz.page.common.own_folder import own_folder, write_all_into
 from viz.page.common.theme import STYLESHEETS, page_head, page_theme
 from viz.page.jobs import zerogpu
 from viz.page.jobs.loading import EngineSource
-from viz.page.jobs.model_pool import Choice, Library, shown
+from viz.page.jobs.model_pool import Choice, ModelPool, shown
 from viz.page.jobs.presence import PresenceMiddleware
-from viz.page.jobs.queue import Line
-from viz.page.jobs.run_log import Runs
+from viz.page.jobs.queue import FairQueue
+from viz.page.jobs.run_log import RunLog
 from viz.page.jobs.sources import Sources
 from viz.page.serving.connections import limit_connections
 from viz.page.serving.front_door import FrontDoor
@@ -73,7 +73,7 @@ THREADS = 40
 
 
 SESSIONS = 500
-"""Visitors whose pages are known; each takes about 50 KB, and some megabytes for his last run."""
+"""Visitors whose pages are known; each takes about 50 KB, and some megabytes for their last run."""
 
 
 def build_app(
@@ -86,7 +86,7 @@ def build_app(
     """The page's Blocks, for an engine that may still be loading.
 
     own: engines of tasks with a model of their own, by its name; they are loaded when they are needed.
-    settings: what the host allows. allowed: see Library.
+    settings: what the host allows. allowed: see ModelPool.
     """
     return build_page(all_sources(source, own, settings, allowed=allowed), settings)
 
@@ -98,7 +98,7 @@ def all_sources(
     *,
     allowed: Sequence[str] | None = (),
 ) -> Sources:
-    """The engines with the line in front of them and the record of what runs; arguments as for build_app."""
+    """The engines with the queue in front of them and the record of what runs; arguments as for build_app."""
 
     def load(choice: Choice, progress: Progress) -> "Engine":
         return load_engine(choice.name, choice.dtype, settings.device, progress)
@@ -107,9 +107,9 @@ def all_sources(
     return Sources(
         source,
         own,
-        line=Line(settings.queue_size, settings.queue_share),
-        runs=Runs(most_seconds=time_limit(settings, os.environ)),
-        library=Library(host, source, load=load, device=settings.device, allowed=allowed),
+        queue=FairQueue(settings.queue_size, settings.queue_share),
+        runs=RunLog(most_seconds=time_limit(settings, os.environ)),
+        pool=ModelPool(host, source, load=load, device=settings.device, allowed=allowed),
     )
 
 
@@ -135,7 +135,7 @@ def own_sources(device: str) -> dict[str, EngineSource]:
     return {name: engine_source(name, "float32", device) for name in sorted(names)}
 
 
-def place_on_lent_gpu(sources: Iterable[EngineSource]) -> None:
+def place_on_zerogpu(sources: Iterable[EngineSource]) -> None:
     """Loads the models before the page is launched, as ZeroGPU needs it. Raises PineError if one fails."""
     # ZeroGPU stands in for CUDA in this thread alone, and transformers would load weights in others.
     os.environ["HF_DEACTIVATE_ASYNC_LOAD"] = "1"
@@ -208,7 +208,7 @@ def serve(settings: HostSettings) -> None:
     source = engine_source(settings.model, settings.dtype, settings.device)
     own = own_sources(settings.device)
     if zerogpu.IS_LENT:
-        place_on_lent_gpu([source, *own.values()])
+        place_on_zerogpu([source, *own.values()])
     # On ZeroGPU a model can only be used if it was there before the page was launched.
     allowed = () if zerogpu.IS_LENT else allowed_models(settings, os.environ)
     sources = all_sources(source, own, settings, allowed=allowed)

@@ -11,6 +11,12 @@ class InputError(PineError):
     """A prompt, a document or a file cannot be used as it was given."""
 
 
+class UnknownNameError(InputError, KeyError):
+    """A name that is in no row of a table; a KeyError too, so that the table is a dict like any other."""
+
+    __str__ = Exception.__str__  # a KeyError shows the repr of its sentence
+
+
 class ModelError(PineError):
     """A model cannot be found, loaded, or is of a kind that is not supported."""
 

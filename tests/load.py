@@ -27,7 +27,7 @@ import typer
 from pine_engine.console import terminal
 from pine_engine.console.options import AsJson
 from tests.support.attackers import ATTACKERS, attack
-from tests.support.serving import ServedApp, served_app
+from tests.support.serving import ServedApp, started_app
 from tests.support.visiting import LostError, Page, Question, Visitor, compare
 
 METHODS = ("vanilla", "pine")
@@ -288,7 +288,7 @@ def _p95(times: Sequence[float]) -> float:
 def public_app(folder: Path) -> Iterator[ServedApp]:
     """Serves the app as to the public, behind a proxy; its log and visitors' files lie in the folder."""
     environment = {"PINE_TRUSTED_HOSTS": f"127.0.0.1,{HOST}", "GRADIO_TEMP_DIR": str(folder / "files")}
-    with served_app(folder / "app.log", environment=environment) as app:
+    with started_app(folder / "app.log", environment=environment) as app:
         yield app
 
 

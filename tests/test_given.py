@@ -30,7 +30,7 @@ from pine_engine import (
 )
 from pine_engine.debias.calibration import calibrate_labels
 from pine_engine.debias.permutation import permute_answers, permute_options
-from pine_engine.debias.run import plan_debias
+from pine_engine.debias.plan import plan_debias
 from pine_engine.models.load import known_dtype, resolve
 from pine_engine.prompts.inputs import LabelledComparison
 from pine_engine.prompts.prompt import Piece, segment_text
@@ -42,7 +42,8 @@ TOKENIZER = letter_tokenizer()
 SHORT: dict[str, Any] = {"max_new_tokens": 2, "stop_at_end": False}
 
 HOW_TO_PROMPT = (
-    "; documents must be told apart from what stands around them: make a prompt of text with "
+    "; documents must be told apart from what stands around them: give engine.run question and documents, "
+    "each by its name, make a prompt of text with "
     'TASKS["retrieval_qa"].prompt(engine.tokenizer, documents=["...", "..."], question="..."), or one of '
     "token ids with TokenLayout(prefix, documents, suffix)"
 )
@@ -128,6 +129,8 @@ def test_a_table_says_which_rows_it_has(table: dict[str, Any], kind: str) -> Non
         table["pines"]
     assert str(raised.value) == f"unknown {kind} 'pines'; choose from: {', '.join(table)}"
     assert "pines" not in table and table.get("pines") is None
+    with pytest.raises(KeyError):  # what a table of names has for code that expects a dict
+        table["pines"]
 
 
 @pytest.mark.parametrize("given", ["all", ["pine"], None])
@@ -155,7 +158,7 @@ def test_one_method_is_one(engine: Engine, given: Any) -> None:
     ("given", "words"),
     [
         ("Who has the key?", "the text 'Who has the key?'"),
-        (None, "None"),
+        (5, "int 5"),
         ([1, 2, 3], "list [1, 2, 3]"),
         (["a", "b"], "list ['a', 'b']"),
         (((1,), ((2,),), (3,)), "tuple ((1,), ((2,),), (3,))"),

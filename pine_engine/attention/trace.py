@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pine_engine.errors import InputError
 from pine_engine.given import one_or_more, whole_number
 from pine_engine.prompts.layout import TokenLayout
+from pine_engine.shown import short_repr
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,8 @@ class TokenWeights:
     asked: TokenRange
     weights: NDArray[np.float32]
 
+    __repr__ = short_repr
+
 
 @dataclass(frozen=True)
 class Alternative:
@@ -112,3 +115,5 @@ class Trace:
     suffix_attention: NDArray[np.float32] | None = None
     token_weights: tuple[TokenWeights, ...] = ()
     alternatives: tuple[tuple[Alternative, ...], ...] = ()
+
+    __repr__ = short_repr

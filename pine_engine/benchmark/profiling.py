@@ -9,6 +9,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from pine_engine.attention.state import input_device
+from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.methods.table import Method
 from pine_engine.prompts.layout import TokenLayout
@@ -18,7 +19,8 @@ REST = "rest of the model"
 """Norms, activations, embedding, reshaping around attention."""
 
 _PLACE = re.compile(
-    r"nn\.Module: (?P<class>\w+?)_\d+$|(^|/)pine_engine/(?P<file>\w+)\.py\(\d+\): (?P<function>\w+)$"
+    r"nn\.Module: (?P<class>\w+?)_\d+$"
+    r"|(^|/)pine_engine/(?P<folder>\w+)/(?P<file>\w+)\.py\(\d+\): (?P<function>\w+)$"
 )
 _IN_PLACE_OF_TORCH = "rowwise"
 """The file whose functions do what a module asked of torch: the module is where their time goes."""
@@ -46,7 +48,7 @@ class Event(Protocol):
 
 @dataclass(frozen=True)
 class Share:
-    """where: linear layers, one of our functions as `module.function`, or the rest of the model.
+    """where: linear layers, one of our functions as `folder.function`, or the rest of the model.
 
     seconds: without what it asked of the others. share: of all of them, 0 to 1.
     """
@@ -69,16 +71,16 @@ def profile_method(
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
 
     def read() -> None:
-        engine.prefill(layout, method, room=new_tokens, rows_kept=1)
+        passes.prefill(engine.wirings, layout, method, room=new_tokens, rows_kept=1)
 
     def write() -> None:
         for _ in range(new_tokens - 1):
-            engine.extend([row], [layout.ids[:1]])
+            passes.extend([row], [layout.ids[:1]])
 
     read()  # a first time pays for memory and kernels that a second one finds
     with profile(activities=activities, with_stack=True) as prefill:
         read()
-    row, _ = engine.prefill(layout, method, room=new_tokens, rows_kept=1)
+    row, _ = passes.prefill(engine.wirings, layout, method, room=new_tokens, rows_kept=1)
     with profile(activities=activities, with_stack=True) as decode:
         write()
     return {
@@ -105,7 +107,7 @@ def place_of(event: Event) -> str:
     while around is not None:
         found = _PLACE.search(around.name)
         if found and found["function"] and found["file"] != _IN_PLACE_OF_TORCH:
-            return f"{found['file']}.{found['function']}"
+            return f"{found['folder']}.{found['function']}"
         if found and found["class"]:
             return LINEAR if "Linear" in found["class"] else REST
         around = around.cpu_parent

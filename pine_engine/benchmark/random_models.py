@@ -2,13 +2,14 @@
 
 from typing import TYPE_CHECKING, Any, cast
 
-from pine_engine.engine.engine import Engine
 from pine_engine.errors import ModelError
 from pine_engine.models.embedded import Progress
-from pine_engine.models.load import check_device, known_dtype
+from pine_engine.models.load import check_device, known_dtype, resolve
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+    from pine_engine.engine.engine import Engine
 
 MARK = "random:"
 """How the name of such a model starts."""
@@ -84,11 +85,17 @@ def load_engine(
     dtype: str = "float32",
     device: str = "cpu",
     progress: Progress | None = None,
-) -> Engine:
+) -> "Engine":
     """An engine with the model called `name`, which here may also be `random:` and a shape of SHAPES.
 
     progress: see models/load.py. Raises ModelError if it cannot be found, made, loaded or is not supported.
     """
+    known_dtype(dtype)  # what is wrong is said before torch is imported
+    if name is not None:
+        _shape(name) if is_synthetic(name) else resolve(name)
+
+    from pine_engine.engine.engine import Engine
+
     if name is not None and is_synthetic(name):
         return Engine(synthetic_model(name, dtype=dtype, device=device), name=name)
     return Engine.load(name, dtype=dtype, device=device, progress=progress)
@@ -100,10 +107,7 @@ def synthetic_model(name: str, *, dtype: str, device: str) -> "PreTrainedModel":
     The same name, dtype and device give the same weights; the caller's random numbers are left alone.
     Raises ModelError for an unknown shape or dtype, or a device that cannot be used.
     """
-    shape = name.removeprefix(MARK)
-    if shape not in SHAPES:
-        known = ", ".join(MARK + known for known in SHAPES)
-        raise ModelError(f"there is no model {name!r} with random weights; choose from: {known}")
+    shape = _shape(name)
     if device == "auto":
         raise ModelError("a model with random weights is made on one device; name one, such as cuda")
     weights_dtype = known_dtype(dtype)
@@ -114,9 +118,18 @@ def synthetic_model(name: str, *, dtype: str, device: str) -> "PreTrainedModel":
 
     target = torch.device(device)
     forked = [target] if target.type == "cuda" else []
-    config = AutoConfig.for_model(**{"model_type": "llama", **SHAPES[shape]})
+    config = AutoConfig.for_model(**{"model_type": "llama", **shape})
     with torch.random.fork_rng(devices=forked), target:
         torch.manual_seed(0)
         model = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, weights_dtype))
     model.eval().requires_grad_(False)
     return cast("PreTrainedModel", model)
+
+
+def _shape(name: str) -> dict[str, Any]:
+    """Its row of SHAPES. Raises ModelError for an unknown one."""
+    shape = SHAPES.get(name.removeprefix(MARK))
+    if shape is None:
+        known = ", ".join(MARK + known for known in SHAPES)
+        raise ModelError(f"there is no model {name!r} with random weights; choose from: {known}")
+    return shape

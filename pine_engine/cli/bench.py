@@ -4,10 +4,8 @@ from typing import Annotated
 
 import typer
 
-from pine_engine.benchmark.profiling import profile_method
-from pine_engine.benchmark.speed import Sweep, Workload, num_steps, run_benchmark, sweep_over
+from pine_engine.benchmark.workload import Sweep, Workload, sweep_over
 from pine_engine.console import terminal
-from pine_engine.console.json_reports import bench_rows, profile_report, profile_rows
 from pine_engine.console.options import (
     AnyModelName,
     AsJson,
@@ -51,7 +49,13 @@ def bench(
         raise InputError("--sizes belong to a sweep; give --sweep tokens or --sweep documents")
     wanted = None if sizes is None else whole_numbers(sizes, "sizes")
     works = sweep_over(work, sweep, wanted) if sweep else [work]
+
     engine = terminal.load(model, dtype, device)
+
+    from pine_engine.benchmark.profiling import profile_method
+    from pine_engine.benchmark.reports import bench_rows, profile_report, profile_rows
+    from pine_engine.benchmark.speed import num_steps, run_benchmark
+
     layouts = [work.layout_for(engine) for work in works]
     if profile:
         with terminal.progress(len(works) * len(names)) as advance:
@@ -63,7 +67,7 @@ def bench(
                     by_method[name] = profile_method(engine, layout, METHODS[name], new_tokens)
                 shares.append((layout, by_method))
         report = profile_report(engine, shares)
-        terminal.print_report(report, as_json, profile_rows(report))
+        terminal.print_report(report, as_json, profile_rows(report, sizes=sweep is not None))
         return
     with terminal.progress(len(works) * num_steps(names, repeats, trace=trace)) as advance:
         points = [

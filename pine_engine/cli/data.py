@@ -1,15 +1,17 @@
 """The verb `data`: lists the public sets, or brings one and writes it in our schema."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pine_engine.console import terminal
 from pine_engine.console.options import AsJson
-from pine_engine.data.build import Obtained, convert, obtain
-from pine_engine.data.provenance import BroughtSet
-from pine_engine.data.registry import NOT_PUBLIC, PUBLIC_SETS, PublicSet, get_set
+
+if TYPE_CHECKING:
+    from pine_engine.data.build import Obtained
+    from pine_engine.data.provenance import BuiltSet
+    from pine_engine.data.registry import PublicSet
 
 
 def data(
@@ -26,22 +28,25 @@ def data(
     if name is None:
         terminal.print_report({"sets": _listed()}, as_json, _shown())
         return
+
+    from pine_engine.data.build import convert, obtain
+    from pine_engine.data.registry import get_set
+
     chosen = get_set(name)
     with terminal.transfer() as show:
         obtained = obtain(chosen, out, show=show)
     with terminal.progress(min(limit or chosen.records, chosen.records)) as advance:
-        brought = convert(chosen, obtained, out, limit=limit, advance=advance)
-    report = _report(chosen, obtained, brought, out)
+        built = convert(chosen, obtained, out, limit=limit, advance=advance)
+    report = _report(chosen, obtained, built, out)
     terminal.print_report(report, as_json, report["downloads"])
-    terminal.stderr.print(
-        f"{brought.examples} examples in {report['file']}; licence: {brought.license}; from {brought.source}",
-        soft_wrap=True,
-        markup=False,
-        highlight=False,
+    terminal.say(
+        f"{built.examples} examples in {report['file']}; licence: {built.license}; from {built.source}"
     )
 
 
 def _listed() -> list[dict[str, Any]]:
+    from pine_engine.data.registry import NOT_PUBLIC, PUBLIC_SETS
+
     rows = [
         {
             "set": row.name,
@@ -74,15 +79,15 @@ def _shown() -> list[dict[str, Any]]:
     ]
 
 
-def _report(chosen: PublicSet, obtained: list[Obtained], brought: BroughtSet, out: Path) -> dict[str, Any]:
+def _report(chosen: "PublicSet", obtained: "list[Obtained]", built: "BuiltSet", out: Path) -> dict[str, Any]:
     return {
         "set": chosen.name,
         "task": chosen.task,
-        "examples": brought.examples,
-        "file": str(out / brought.file),
-        "sha256": brought.sha256,
-        "license": brought.license,
-        "source": brought.source,
+        "examples": built.examples,
+        "file": str(out / built.file),
+        "sha256": built.sha256,
+        "license": built.license,
+        "source": built.source,
         "downloads": [
             {
                 "file": str(one.path),

@@ -1,41 +1,34 @@
 """The verb `evaluate`: measures a data set under several methods and orders, and goes on where it stopped."""
 
 import hashlib
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from accelerate import PartialState
 
 from pine_engine.console import terminal
+from pine_engine.console.exit_status import BAD_INPUT, FAILED, STOPPED
 from pine_engine.console.options import AsJson, Device, Dtype, MeasuredNames, ModelName, measured_names
-from pine_engine.engine.engine import Engine
-from pine_engine.engine.events import Event
-from pine_engine.engine.streaming import stop_if
 from pine_engine.errors import Cancelled, InputError, WriteError
 from pine_engine.evaluation import processes
-from pine_engine.evaluation.arrangements import AS_IS, ORDERS
-from pine_engine.evaluation.examples import Example, read_examples
-from pine_engine.evaluation.jobs import planned_keys
-from pine_engine.evaluation.measure import Measurement
-from pine_engine.evaluation.priors import known_priors
-from pine_engine.evaluation.records import Record, RunInfo, Writer, open_records, open_run, read_records
-from pine_engine.evaluation.report.tables import TOO_FEW, UNREAD
-from pine_engine.evaluation.settings import Settings, choose
-from pine_engine.evaluation.summary.intervals import Estimate
-from pine_engine.evaluation.summary.results import Measure, MethodSummary
-from pine_engine.evaluation.summary.summarize import Summary, summarize
+from pine_engine.evaluation.order_names import AS_IS, ORDERS
 
-UNFINISHED = 1
-"""Exit status when records are missing."""
+if TYPE_CHECKING:
+    import threading
 
-BAD_INPUT = 2
+    from accelerate import PartialState
 
-STOPPED = 130
+    from pine_engine.engine.engine import Engine
+    from pine_engine.engine.events import Event
+    from pine_engine.evaluation.examples import Example
+    from pine_engine.evaluation.records import Record, RunInfo, Writer
+    from pine_engine.evaluation.settings import Settings
+    from pine_engine.evaluation.summary.intervals import Estimate
+    from pine_engine.evaluation.summary.results import Measure, MethodSummary
+    from pine_engine.evaluation.summary.summarize import Summary
 
 KINDS = ("generate", "logprob")
 
@@ -68,22 +61,24 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Measure a data set: every example, method and order is a record; what is there is not done again."""
-    state = processes.join(device)
-    terminal.stderr.quiet = not state.is_main_process
     try:
-        examples = _read(data, task, limit, sample)
-        asked = _listed(measure)
-        if unknown := sorted(set(asked) - set(KINDS)):
-            raise InputError(f"unknown measure {unknown[0]!r}; choose from: {', '.join(KINDS)}")
-        settings = choose(
-            examples,
-            methods=measured_names(methods),
-            arrangements=_listed(orders),
-            generate="generate" in asked,
-            logprobs="logprob" in asked,
+        examples, settings = _planned(
+            data,
+            task=task,
+            limit=limit,
+            sample=sample,
+            measure=measure,
+            methods=methods,
+            orders=orders,
             max_new_tokens=max_new_tokens,
             recompute=recompute,
         )
+
+        from pine_engine.engine.streaming import stop_if
+        from pine_engine.evaluation.records import open_run
+
+        state = processes.join(device)
+        terminal.stderr.quiet = not state.is_main_process
         engine = terminal.load(model, dtype, processes.own_device(device, state), reads_text=True)
         about = settings.run_info(
             engine, task=examples[0].task, data=data.name, data_sha256=_sha256(data), sample=sample
@@ -102,21 +97,54 @@ def evaluate(
         except WriteError as error:
             terminal.stderr.quiet = False  # the others do not know why this one ends
             _say_unwritten(out, examples, settings, error)
-            raise typer.Exit(UNFINISHED) from None
+            raise typer.Exit(FAILED) from None
         if state.is_main_process:
             seconds = time.perf_counter() - began
             _conclude(out, info, examples, settings, seconds=seconds, everyone=everyone, as_json=as_json)
     except InputError:
-        if state.is_local_main_process:
+        if processes.is_first_here():
             raise
         raise typer.Exit(BAD_INPUT) from None  # one of its kind has said why
+
+
+def _planned(
+    data: Path,
+    *,
+    task: str | None,
+    limit: int | None,
+    sample: int | None,
+    measure: str,
+    methods: str | None,
+    orders: str,
+    max_new_tokens: int | None,
+    recompute: bool,
+) -> "tuple[list[Example], Settings]":
+    """What the arguments ask for, checked before torch is imported. Raises InputError."""
+    from pine_engine.evaluation.settings import choose
+
+    examples = _read(data, task, limit, sample)
+    asked = _listed(measure)
+    if unknown := sorted(set(asked) - set(KINDS)):
+        raise InputError(f"unknown measure {unknown[0]!r}; choose from: {', '.join(KINDS)}")
+    settings = choose(
+        examples,
+        methods=measured_names(methods),
+        arrangements=_listed(orders),
+        generate="generate" in asked,
+        logprobs="logprob" in asked,
+        max_new_tokens=max_new_tokens,
+        recompute=recompute,
+    )
+    return examples, settings
 
 
 def _listed(names: str) -> list[str]:
     return [name.strip() for name in names.split(",") if name.strip()]
 
 
-def _read(data: Path, task: str | None, limit: int | None, sample: int | None) -> list[Example]:
+def _read(data: Path, task: str | None, limit: int | None, sample: int | None) -> "list[Example]":
+    from pine_engine.evaluation.examples import read_examples
+
     examples = read_examples(data, limit, sample)
     if task is not None:
         return [example.asked_as(task) for example in examples]
@@ -132,17 +160,22 @@ def _sha256(file: Path) -> str:
 
 
 def _measure(
-    engine: Engine,
-    examples: Sequence[Example],
-    settings: Settings,
+    engine: "Engine",
+    examples: Sequence["Example"],
+    settings: "Settings",
     out: Path,
-    state: PartialState,
-    stopped: threading.Event,
+    state: "PartialState",
+    stopped: "threading.Event",
 ) -> None:
     """Measures this process's examples, and appends their records to its file.
 
     Raises InputError in each process of the run if another run writes in the folder.
     """
+    from pine_engine.evaluation.example_plan import planned_keys
+    from pine_engine.evaluation.measure import Measurement
+    from pine_engine.evaluation.priors import known_priors
+    from pine_engine.evaluation.records import Record, read_records
+
     own = processes.own_share(examples, state)
     planned = planned_keys(own, settings.methods, settings.arrangements)
     with _open_alone(out, state) as writer:
@@ -150,7 +183,7 @@ def _measure(
         done = {record.key for record in found}
         with terminal.progress(len(planned), len(planned.keys() & done)) as advance:
 
-            def keep(item: Event | Record) -> None:
+            def keep(item: "Event | Record") -> None:
                 if isinstance(item, Record):
                     writer.append(item)
                     advance(f"{item.example}: {item.method}, {item.arrangement}")
@@ -159,8 +192,10 @@ def _measure(
 
 
 @contextmanager
-def _open_alone(out: Path, state: PartialState) -> Iterator[Writer]:
+def _open_alone(out: Path, state: "PartialState") -> Iterator["Writer"]:
     """This process's file, if no process of the run finds that another run writes in the folder."""
+    from pine_engine.evaluation.records import open_records
+
     with ExitStack() as opened:
         reason = None
         try:
@@ -170,42 +205,49 @@ def _open_alone(out: Path, state: PartialState) -> Iterator[Writer]:
         if reason := processes.first_reason(reason):
             raise InputError(reason)
         if not writer.is_locked:
-            _say(f"{out} is on a file system without locks; start no second run in it while this one writes")
+            terminal.say(
+                f"{out} is on a file system without locks; start no second run in it while this one writes"
+            )
         yield writer
 
 
-def _found(out: Path, examples: Sequence[Example], settings: Settings) -> tuple[list[Record], int]:
+def _found(out: Path, examples: Sequence["Example"], settings: "Settings") -> "tuple[list[Record], int]":
     """The records of these examples that are there, and how many are not; the folder may hold others."""
+    from pine_engine.evaluation.example_plan import planned_keys
+    from pine_engine.evaluation.records import read_records
+
     planned = planned_keys(examples, settings.methods, settings.arrangements)
     records = [record for record in read_records(out) if record.key in planned]
     return records, len(planned) - len(records)
 
 
-def _say_stopped(out: Path, examples: Sequence[Example], settings: Settings) -> None:
-    _say(f"stopped: {_kept(out, examples, settings)}; the same command goes on from there")
+def _say_stopped(out: Path, examples: Sequence["Example"], settings: "Settings") -> None:
+    terminal.say(f"stopped: {_kept(out, examples, settings)}; the same command goes on from there")
 
 
-def _say_unwritten(out: Path, examples: Sequence[Example], settings: Settings, error: WriteError) -> None:
+def _say_unwritten(out: Path, examples: Sequence["Example"], settings: "Settings", error: WriteError) -> None:
     kept = _kept(out, examples, settings)
-    _say(f"{error}; {kept}, and the same command goes on from there once it can be written again")
+    terminal.say(f"{error}; {kept}, and the same command goes on from there once it can be written again")
 
 
-def _kept(out: Path, examples: Sequence[Example], settings: Settings) -> str:
+def _kept(out: Path, examples: Sequence["Example"], settings: "Settings") -> str:
     records, missing = _found(out, examples, settings)
     return f"{len(records)} of {len(records) + missing} records are in {out}"
 
 
 def _conclude(
     out: Path,
-    info: RunInfo,
-    examples: Sequence[Example],
-    settings: Settings,
+    info: "RunInfo",
+    examples: Sequence["Example"],
+    settings: "Settings",
     *,
     seconds: float,
     everyone: bool,
     as_json: bool,
 ) -> None:
     """Prints the summary, and says what is not in it; exits with 1 if something is missing."""
+    from pine_engine.evaluation.summary.summarize import summarize
+
     records, missing = _found(out, examples, settings)
     errors = [record for record in records if record.error]
     summary, reason = None, None
@@ -227,17 +269,17 @@ def _conclude(
     if summary or as_json:
         terminal.print_report(report, as_json, _rows(summary) if summary else [])
     if errors:
-        _say(f"{len(errors)} of {len(records)} records have an error, such as: {errors[0].error}")
+        terminal.say(f"{len(errors)} of {len(records)} records have an error, such as: {errors[0].error}")
     if missing:
         why = "" if everyone else " because a process died"
-        _say(f"{missing} records are missing{why}; run the same command again to make them")
+        terminal.say(f"{missing} records are missing{why}; run the same command again to make them")
     if reason:
-        _say(reason)
+        terminal.say(reason)
     if missing or reason:
-        raise typer.Exit(UNFINISHED)
+        raise typer.Exit(FAILED)
 
 
-def _rows(summary: Summary) -> list[dict[str, Any]]:
+def _rows(summary: "Summary") -> list[dict[str, Any]]:
     return [
         _row(method, measure)
         for task in summary.tasks
@@ -246,8 +288,10 @@ def _rows(summary: Summary) -> list[dict[str, Any]]:
     ]
 
 
-def _row(method: MethodSummary, measure: Measure) -> dict[str, Any]:
+def _row(method: "MethodSummary", measure: "Measure") -> dict[str, Any]:
     """One line of the table: what a method scores over all orders, and in its worst and best one."""
+    from pine_engine.evaluation.report.tables import UNREAD
+
     means = {arrangement.name: arrangement.value.mean for arrangement in measure.arrangements}
     row: dict[str, Any] = {
         "method": method.method,
@@ -266,12 +310,10 @@ def _row(method: MethodSummary, measure: Measure) -> dict[str, Any]:
     return row | {"s": method.cost.seconds and method.cost.seconds.mean}
 
 
-def _interval(estimate: Estimate) -> str:
+def _interval(estimate: "Estimate") -> str:
+    from pine_engine.evaluation.report.tables import TOO_FEW
+
     if estimate.interval is None:
         return f"{estimate.mean:.3f} [{TOO_FEW}]"
     low, high = estimate.interval
     return f"{estimate.mean:.3f} [{low:.3f}, {high:.3f}]"
-
-
-def _say(sentence: str) -> None:
-    terminal.stderr.print(sentence, soft_wrap=True, markup=False, highlight=False)

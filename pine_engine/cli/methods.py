@@ -1,6 +1,5 @@
-"""The verbs `methods` and `models`: what there is."""
+"""The verb `methods`: what there is to choose from."""
 
-import dataclasses
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +8,6 @@ import typer
 from pine_engine.console import method_tables, terminal
 from pine_engine.console.options import AsJson
 from pine_engine.debias.measured import NAMING
-from pine_engine.models.listing import list_models
 
 
 def list_methods(
@@ -34,8 +32,8 @@ def list_methods(
                 "what it does": row["meaning"],
                 "documents see": row.get("sees"),
                 "positions": row.get("positions"),
-                "weight": row.get("weight"),
-                "invariant": row["promise"],
+                "weight for the suffix": row.get("weight"),
+                "order-invariant": row["promise"],
                 "cost": row["cost"],
                 "source": row["source"],
             }
@@ -44,20 +42,3 @@ def list_methods(
         terminal.print_report({"methods": methods, "wrappers": wrappers}, as_json, shown)
         if not as_json:
             print(NAMING)
-
-
-def show_models(as_json: AsJson = False) -> None:
-    """List the models on this machine: which can be loaded, and why others cannot."""
-    found = list_models()
-    rows = [
-        {
-            "name": model.name,
-            "from": model.origin,
-            "family": model.family or None,
-            "size": f"{model.size_bytes / 1e6:,.0f} MB",
-            "context": model.context,
-            "loads": "yes" if model.supported else f"no: {model.reason}",
-        }
-        for model in found
-    ]
-    terminal.print_report({"models": [dataclasses.asdict(model) for model in found]}, as_json, rows)

@@ -2,17 +2,17 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pine_engine.console import terminal
 from pine_engine.console.options import AsJson, Device, Dtype, Methods, method_names
 from pine_engine.errors import InputError
-from pine_engine.molecules.generate import random_orders, write_molecules
-from pine_engine.molecules.metrics import Estimate, MethodWorth, References, judge, references
-from pine_engine.molecules.predictor import Predictor
-from pine_engine.molecules.rows import PROPERTIES, read_molecules, split_halves
+from pine_engine.methods.table import METHODS
+
+if TYPE_CHECKING:
+    from pine_engine.molecules.metrics import MeanError, MethodMetrics, References
 
 SHIPPED = "molecules"
 MOST_ORDERS = 720
@@ -37,6 +37,8 @@ def molecules(
     as_json: AsJson = False,
 ) -> None:
     """Write molecules for requested properties; how many are valid, and how far their properties are off."""
+    from pine_engine.molecules.rows import read_molecules, split_halves
+
     names = method_names(methods)
     requests = read_molecules(data, limit).molecules
     trained_on = read_molecules(predictor_data).molecules
@@ -46,12 +48,18 @@ def molecules(
             f"{len(shared)} molecules of {data} are in {predictor_data} too, such as {shared[0]}; request "
             "properties of molecules that nothing was trained on"
         )
+
     engine = terminal.load(model, dtype, device, reads_text=True)
+
+    from pine_engine.molecules.generate import random_orders, write_molecules
+    from pine_engine.molecules.metrics import judge, references
+    from pine_engine.molecules.predictor import Predictor
+
     predictor = Predictor(split_halves(trained_on).judging)
     tried = [random_orders(molecule, orders, seed) for molecule in requests]
     with terminal.progress(len(names) * len(requests) * orders) as advance:
         written = write_molecules(engine, requests, tried, names, advance)
-    worth = judge(written, requests, predictor, known)
+    metrics = judge(written, requests, predictor, known)
     compared = references(requests, predictor)
     report = {
         "model": engine.model_name,
@@ -61,40 +69,41 @@ def molecules(
         "orders": orders,
         "seed": seed,
         "dtype": engine.dtype,
-        "methods": [one.model_dump(mode="json") for one in worth],
+        "methods": [one.model_dump(mode="json") for one in metrics],
         "references": compared.model_dump(mode="json"),
     }
-    terminal.print_report(report, as_json, table(worth, compared))
+    terminal.print_report(report, as_json, _rows(metrics, compared))
     if not as_json:
-        terminal.stderr.print(
+        terminal.say(
             f"{len(requests)} requests in {orders} orders each; errors are of valid molecules alone, with "
-            "95 % intervals over requests",
-            soft_wrap=True,
-            highlight=False,
+            "95 % intervals over requests"
         )
 
 
-def table(worth: list[MethodWorth], compared: References) -> list[dict[str, Any]]:
+def _rows(metrics: "list[MethodMetrics]", compared: "References") -> list[dict[str, Any]]:
     """The shares, then the errors of each property; a column for each method and each reference."""
+    from pine_engine.molecules.rows import PROPERTIES
+
     shares = ("valid", "unique", "novel", "changed")
     rows: list[dict[str, Any]] = [
-        {"": name, **{one.method: _percent(getattr(one, name)) for one in worth}} for name in shares
+        {"": name, **{METHODS[one.method].label: _percent(getattr(one, name)) for one in metrics}}
+        for name in shares
     ]
     for name, unit in PROPERTIES.items():
         rows.append(
             {
                 "": f"{name}, {unit}",
-                **{one.method: _number(one.errors, name) for one in worth},
+                **{METHODS[one.method].label: _number(one.errors, name) for one in metrics},
                 "predictor": _number(compared.predictor, name),
                 "strangers": _number(compared.strangers, name),
             }
         )
-    first, *others = worth
+    first, *others = metrics
     if others:
         rows += [
             {
-                "": f"{name} above {first.method}",
-                **{one.method: _number(one.more_error, name, "+") for one in others},
+                "": f"{name} above {METHODS[first.method].label}",
+                **{METHODS[one.method].label: _number(one.more_error, name, "+") for one in others},
             }
             for name in PROPERTIES
         ]
@@ -105,7 +114,7 @@ def _percent(share: float | None) -> str | None:
     return None if share is None else f"{share:.1%}"
 
 
-def _number(errors: Mapping[str, Estimate] | None, name: str, sign: str = "") -> str | None:
+def _number(errors: Mapping[str, "MeanError"] | None, name: str, sign: str = "") -> str | None:
     if errors is None:
         return None
     one = errors[name]

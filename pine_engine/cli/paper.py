@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from accelerate import PartialState
 
-from pine_engine.cli.evaluate import UNFINISHED, evaluate
+from pine_engine.cli.evaluate import evaluate
 from pine_engine.cli.report import make_report
 from pine_engine.console import terminal
+from pine_engine.console.exit_status import FAILED
 from pine_engine.console.options import Device, Dtype, ModelName
 from pine_engine.errors import InputError
 from pine_engine.given import Table
@@ -84,7 +84,7 @@ def paper(
         )
     unfinished = []
     for study in studies:
-        terminal.stderr.print(f"{study.name}, to {out / study.name}", highlight=False, soft_wrap=True)
+        terminal.say(f"{study.name}, to {out / study.name}")
         try:
             evaluate(
                 data / f"{study.name}.jsonl",
@@ -99,12 +99,15 @@ def paper(
                 device=device,
             )
         except typer.Exit as ended:
-            if ended.exit_code != UNFINISHED:
+            if ended.exit_code != FAILED:
                 raise
             unfinished.append(study.name)
     finished = [out / study.name for study in studies if study.name not in unfinished]
+
+    from accelerate import PartialState
+
     if finished and PartialState().is_main_process:
         make_report(out / REPORT, finished)
     if unfinished:
-        terminal.stderr.print(f"not in the report: {', '.join(unfinished)}; see above why", soft_wrap=True)
-        raise typer.Exit(UNFINISHED)
+        terminal.say(f"not in the report: {', '.join(unfinished)}; see above why")
+        raise typer.Exit(FAILED)

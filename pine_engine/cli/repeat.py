@@ -4,20 +4,19 @@ import dataclasses
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pine_engine.console import terminal
+from pine_engine.console.exit_status import FAILED
 from pine_engine.console.options import AsJson
 from pine_engine.console.threads import with_threads
-from pine_engine.engine.engine import Engine
-from pine_engine.invariance.certificate import Certificate, certify, logits_sha256, read_certificate
-from pine_engine.invariance.orders import OrderCell, OrderRow, compare_orders
-from pine_engine.invariance.repetition import Check, MethodRepeat, Repeat, compare_certificates
 
-DIFFERENT = 1
-"""Exit status when something else came out."""
+if TYPE_CHECKING:
+    from pine_engine.engine.engine import Engine
+    from pine_engine.invariance.certificate import Certificate
+    from pine_engine.invariance.repetition import Check, MethodRepeat, Repeat
 
 
 def repeat(
@@ -33,6 +32,8 @@ def repeat(
 
     What cannot be checked here is said, with the reason.
     """
+    from pine_engine.invariance.certificate import read_certificate
+
     certified = read_certificate(file)
     with with_threads(_threads(certified)):
         engine = terminal.load(
@@ -42,23 +43,30 @@ def repeat(
             reads_text=True,
         )
         found = compute_again(engine, certified)
+
+    from pine_engine.invariance.repetition import compare_certificates
+
     given = {("model", "revision"): model, ("dtype",): dtype, ("device",): device}
     replaced = [field for fields, value in given.items() if value is not None for field in fields]
     compared = compare_certificates(certified, found, replaced=replaced)
     terminal.print_report(_report(certified, compared), as_json, _rows(compared, len(certified.orders)))
     _say(compared)
     if not compared.holds:
-        raise typer.Exit(DIFFERENT)
+        raise typer.Exit(FAILED)
 
 
-def _threads(certified: Certificate) -> int | None:
+def _threads(certified: "Certificate") -> int | None:
     """As many as the certificate names, where there are so many cores: bits may depend on it."""
     threads = certified.platform.threads
     return threads if threads <= (os.cpu_count() or 1) else None
 
 
-def compute_again(engine: Engine, certified: Certificate) -> Certificate:
+def compute_again(engine: "Engine", certified: "Certificate") -> "Certificate":
     """The certificate of the same comparison, computed now."""
+    from pine_engine.engine.orders import OrderCell, OrderRow
+    from pine_engine.invariance.certificate import certify, logits_sha256
+    from pine_engine.invariance.orders import compare_orders
+
     events = compare_orders(
         engine,
         certified.comparison.tokenize(engine),
@@ -87,7 +95,7 @@ def compute_again(engine: Engine, certified: Certificate) -> Certificate:
     )
 
 
-def _report(certified: Certificate, compared: Repeat) -> dict[str, Any]:
+def _report(certified: "Certificate", compared: "Repeat") -> dict[str, Any]:
     return {
         "made": certified.made,
         "model": certified.platform.model,
@@ -116,12 +124,12 @@ def _report(certified: Certificate, compared: Repeat) -> dict[str, Any]:
     }
 
 
-def _checked(checks: Iterable[Check]) -> dict[str, str]:
+def _checked(checks: Iterable["Check"]) -> dict[str, str]:
     """How each was checked that could be."""
     return {check.what: check.how for check in checks if check.unchecked is None}
 
 
-def _rows(compared: Repeat, orders: int) -> list[dict[str, Any]]:
+def _rows(compared: "Repeat", orders: int) -> list[dict[str, Any]]:
     return [
         {
             "method": method.found.method,
@@ -135,19 +143,19 @@ def _rows(compared: Repeat, orders: int) -> list[dict[str, Any]]:
     ]
 
 
-def _verdict(method: MethodRepeat) -> str:
+def _verdict(method: "MethodRepeat") -> str:
     if method.problems:
         return f"NO: {'; '.join(method.problems)}"
     return "as far as checked" if any(check.unchecked for check in method.checks) else "yes"
 
 
-def _say(compared: Repeat) -> None:
+def _say(compared: "Repeat") -> None:
     """What a table cannot say, in sentences on stderr."""
     for line in _sentences(compared):
-        terminal.stderr.print(line, soft_wrap=True, markup=False, highlight=False)
+        terminal.say(line)
 
 
-def _sentences(compared: Repeat) -> Iterator[str]:
+def _sentences(compared: "Repeat") -> Iterator[str]:
     if compared.elsewhere:
         yield f"another platform: {'; '.join(compared.elsewhere)}"
     if compared.replaced:

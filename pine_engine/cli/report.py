@@ -10,13 +10,9 @@ import typer
 from pine_engine.console import terminal
 from pine_engine.console.options import AsJson
 from pine_engine.errors import InputError
-from pine_engine.evaluation.report.molecule_tables import read_molecule_report
-from pine_engine.evaluation.report.parts import report_parts
-from pine_engine.evaluation.report.runs import read_runs
-from pine_engine.evaluation.report.tables import Part
-from pine_engine.prompts.inputs import read_text
 
 if TYPE_CHECKING:
+    from pine_engine.evaluation.report.tables import Part
     from viz.export.report import Report
 
 TITLE = "Does the order of the documents change the answer? What was measured"
@@ -37,6 +33,11 @@ def make_report(
     """Put runs side by side: tables and curves in the form of the paper's, as HTML and Markdown."""
     if not folders and not molecules:
         raise InputError("there is nothing to report; give folders that `evaluate` has made, or --molecules")
+
+    from pine_engine.evaluation.report.molecule_tables import read_molecule_report
+    from pine_engine.evaluation.report.parts import report_parts
+    from pine_engine.evaluation.report.runs import read_runs
+
     runs = read_runs(folders or [])
     written = [read_molecule_report(file) for file in molecules or []]
     drawn = draw(report_parts(runs, molecules=written), made=datetime.now(UTC).isoformat(timespec="seconds"))
@@ -52,16 +53,11 @@ def make_report(
     terminal.print_report({"files": paths, "runs": summaries}, as_json, [{"written": path} for path in paths])
 
 
-def draw(parts: Sequence[Part], *, made: str) -> "Report":
-    """The parts as viz takes them. Raises InputError where viz is not installed."""
-    try:
-        from viz.export.report import Report, ReportCurve, ReportPart, ReportTable
-        from viz.figures.chart import Across, Area, Series
-    except ImportError as error:
-        raise InputError(
-            "a report is drawn by `viz`, which is not installed with pine_engine alone; run the command in a "
-            "copy of the repository, or read the summary with `evaluate --json`"
-        ) from error
+def draw(parts: Sequence["Part"], *, made: str) -> "Report":
+    """The parts as viz takes them."""
+    from viz.export.report import Report, ReportCurve, ReportPart, ReportTable
+    from viz.figures.chart import Across, Area, Series
+
     return Report(
         title=TITLE,
         made=made,
@@ -103,8 +99,9 @@ def draw(parts: Sequence[Part], *, made: str) -> "Report":
 def report_files(drawn: "Report") -> dict[str, str]:
     """The content of each file of a report, by its name."""
     import viz.export.report as drawing
+    from viz.drawing.styles import figure_styles
 
-    styles = read_text(Path(drawing.__file__).parents[2] / "assets" / "figures.css")
+    styles = figure_styles()
     return {
         PAGE: drawing.report_page(drawn, styles=styles),
         MARKDOWN: drawing.report_markdown(drawn),

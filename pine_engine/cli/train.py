@@ -4,7 +4,7 @@ import math
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,9 +12,11 @@ from pine_engine.console import terminal
 from pine_engine.console.options import AsJson
 from pine_engine.console.threads import with_threads
 from pine_engine.errors import InputError
-from pine_engine.molecules.export import open_folder, save
-from pine_engine.molecules.rows import Halves, read_molecules, split_halves
-from pine_engine.molecules.training import Recipe, Trained, train
+from pine_engine.molecules.recipe import Recipe
+
+if TYPE_CHECKING:
+    from pine_engine.molecules.rows import Halves
+    from pine_engine.molecules.training import Trained
 
 DEFAULTS = Recipe(steps=1)
 EPOCHS = 30
@@ -47,6 +49,8 @@ def train_molecules(
     as_json: AsJson = False,
 ) -> None:
     """Train a small model of our own that writes molecules with given properties."""
+    from pine_engine.molecules.rows import read_molecules, split_halves
+
     given = read_molecules(data)
     halves = split_halves(given.molecules)
     if not halves.writing or not halves.held_out:
@@ -69,6 +73,9 @@ def train_molecules(
         spelling=spelling,
         exam_every=exam_every,
     )
+
+    from pine_engine.molecules.export import open_folder, save
+
     open_folder(out)
     with with_threads(threads):
         trained = _train(recipe, halves, out, checkpoint_every, resume)
@@ -89,8 +96,10 @@ def train_molecules(
     )
 
 
-def _train(recipe: Recipe, halves: Halves, out: Path, checkpoint_every: int, resume: bool) -> Trained:
+def _train(recipe: Recipe, halves: "Halves", out: Path, checkpoint_every: int, resume: bool) -> "Trained":
     """Trains, and says on stderr at each exam how far it is, and how long it will still take."""
+    from pine_engine.molecules.training import train
+
     training = train(
         recipe, halves.writing, halves.held_out, out, checkpoint_every=checkpoint_every, resume=resume
     )
@@ -106,10 +115,8 @@ def _train(recipe: Recipe, halves: Halves, out: Path, checkpoint_every: int, res
         counted += 1
         if state.held_out is not None:
             left = (time.perf_counter() - began) / counted * (recipe.steps - state.done)
-            terminal.stderr.print(
+            terminal.say(
                 f"step {state.done} of {recipe.steps}: loss {sum(losses) / len(losses):.3f}, held out "
-                f"{state.held_out:.3f} nats per token, {left / 60:.0f} min left",
-                soft_wrap=True,
-                highlight=False,
+                f"{state.held_out:.3f} nats per token, {left / 60:.0f} min left"
             )
             losses.clear()

@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import (
@@ -20,12 +20,12 @@ from rich.progress import (
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
-from rich.table import Table
-from rich.text import Text
 
-from pine_engine.benchmark.random_models import is_synthetic, load_engine
-from pine_engine.engine.engine import Engine
+from pine_engine.console.tables import print_rows
 from pine_engine.errors import ModelError
+
+if TYPE_CHECKING:
+    from pine_engine.engine.engine import Engine
 
 PACE_S = 600.0
 """Seconds over which the pace is told; one step may take a minute."""
@@ -34,12 +34,14 @@ stderr = Console(stderr=True)
 stdout = Console()
 
 
-def load(model: str | None, dtype: str, device: str, *, reads_text: bool = False) -> Engine:
+def load(model: str | None, dtype: str, device: str, *, reads_text: bool = False) -> "Engine":
     """The engine; a bar shows that it loads, and how far the embedded model is unpacked at its first use.
 
     reads_text: it must have a tokenizer. Raises ModelError if a model with random weights is asked to read
     text, and what load_engine raises.
     """
+    from pine_engine.benchmark.random_models import is_synthetic, load_engine
+
     if reads_text and is_synthetic(model):
         raise ModelError(
             f"{model} has random weights and no tokenizer, so it cannot read text; it is for `bench` and "
@@ -53,7 +55,7 @@ def load(model: str | None, dtype: str, device: str, *, reads_text: bool = False
 
         engine = load_engine(model, dtype=dtype, device=device, progress=show)
     if engine.caveat:
-        stderr.print(engine.caveat, soft_wrap=True, markup=False, highlight=False)
+        say(engine.caveat)
     return engine
 
 
@@ -84,21 +86,19 @@ def transfer() -> Iterator[Callable[[str, int, int | None], None]]:
 
 
 def print_report(report: dict[str, Any], as_json: bool, rows: list[dict[str, Any]]) -> None:
-    """The report as one line of JSON, or the rows as a table with the columns that any of them has.
+    """The report as one line of JSON, or its rows for people.
 
     JSON knows no NaN and no infinity; they are null there.
     """
     if as_json:
         print(json.dumps(_numbers_of_json(report), allow_nan=False))
-        return
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    table = Table()
-    for name in columns:
-        table.add_column(name, overflow="fold")  # a long word goes on in the next line, and loses nothing
-    for row in rows:
-        # Text: brackets in a model's answer are no colours.
-        table.add_row(*(Text(_cell(row.get(name))) for name in columns))
-    stdout.print(table)
+    else:
+        print_rows(stdout, rows)
+
+
+def say(sentence: str) -> None:
+    """A sentence beside the results, on stderr, in one line however long."""
+    stderr.print(sentence, soft_wrap=True, markup=False, highlight=False)
 
 
 def _numbers_of_json(value: Any) -> Any:
@@ -122,13 +122,3 @@ def _bar(*columns: ProgressColumn) -> Progress:
         transient=True,
         disable=not stderr.is_terminal,
     )
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return str(value)

@@ -1,4 +1,4 @@
-"""Brings a public set: its files, each checked, then its examples, as one file that is whole or absent."""
+"""Builds a public set: its files, each checked, then its examples, as one file that is whole or absent."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Literal
 
 from pine_engine.data.download import Checksum, fetch, sha256_of, writing
-from pine_engine.data.provenance import BroughtSet, TakenFile, read_provenance, remember, take
+from pine_engine.data.provenance import BuiltSet, TakenFile, read_provenance, remember, take
 from pine_engine.data.readers import SourceRecord
 from pine_engine.data.registry import PublicSet, SourceFile
-from pine_engine.data.schema import Row
+from pine_engine.data.schema import ExampleRow
 from pine_engine.errors import InputError
 
 DOWNLOADS = "downloads"
 """The folder beside the examples in which the files of the sources stay."""
 
 Showing = Callable[[str, int, int | None], None]
-"""Is told what is brought, how many bytes of it are here, and of how many, if that is known."""
+"""Is told what is downloaded, how many bytes of it are here, and of how many, if that is known."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def convert(
     *,
     limit: int | None = None,
     advance: Callable[[str], None] = lambda words: None,
-) -> BroughtSet:
+) -> BuiltSet:
     """Writes FOLDER/NAME.jsonl, at most `limit` examples, and what it is into FOLDER/SOURCES.json.
 
     advance is told of every example. Raises InputError if a record is not of the form that its source had,
@@ -70,7 +70,7 @@ def convert(
             part.replace(path)
     finally:
         part.unlink(missing_ok=True)
-    brought = BroughtSet(
+    built = BuiltSet(
         license=chosen.license,
         source=chosen.source,
         files=tuple(one.taken for one in obtained),
@@ -79,8 +79,8 @@ def convert(
         examples=count,
         limit=limit,
     )
-    remember(folder, chosen.name, brought)
-    return brought
+    remember(folder, chosen.name, built)
+    return built
 
 
 def _obtain(
@@ -108,7 +108,7 @@ def _expected(chosen: PublicSet, file: SourceFile, before: TakenFile | None) -> 
     return None
 
 
-def _examples(chosen: PublicSet, obtained: list[Obtained], limit: int | None) -> Iterator[Row]:
+def _examples(chosen: PublicSet, obtained: list[Obtained], limit: int | None) -> Iterator[ExampleRow]:
     """The examples, each with an id of its own."""
     ids: set[str] = set()
     for row in islice(chosen.convert(_records(chosen, obtained)), limit):

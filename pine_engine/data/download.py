@@ -22,7 +22,7 @@ TIMEOUT = 30
 _CHUNK = 1 << 17
 """Bytes taken at a time."""
 
-Progress = Callable[[int, int | None], None]
+ByteProgress = Callable[[int, int | None], None]
 """Is told the bytes so far, and how many there will be, if that is known."""
 
 
@@ -53,7 +53,7 @@ def fetch(
     *,
     expected: Checksum | None = None,
     max_bytes: int = MAX_BYTES,
-    progress: Progress = lambda done, total: None,
+    progress: ByteProgress = lambda done, total: None,
 ) -> None:
     """Downloads a file. Until it is whole and as expected its bytes stand in PATH.part, never under `path`.
 
@@ -96,7 +96,7 @@ def _begun(url: str, part: Path, expected: Checksum | None) -> _Begun | None:
     return begun if usable and part.is_file() else None
 
 
-def _receive(url: str, path: Path, begun: _Begun | None, max_bytes: int, progress: Progress) -> None:
+def _receive(url: str, path: Path, begun: _Begun | None, max_bytes: int, progress: ByteProgress) -> None:
     """Reads what is missing into the part. Raises _Changed if the server does not have the rest of it."""
     part = _part(path)
     start = part.stat().st_size if begun else 0

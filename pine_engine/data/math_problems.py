@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pydantic import BaseModel, StrictStr
 
 from pine_engine.data.readers import SourceRecord
-from pine_engine.data.schema import Row
+from pine_engine.data.schema import ExampleRow
 from pine_engine.prompts.math_premises import split_problem
 from pine_engine.prompts.prompt import Document
 
@@ -21,7 +21,7 @@ class GSM8KRecord(BaseModel):
     answer: StrictStr
 
 
-def convert_gsm8k(records: Iterable[SourceRecord]) -> Iterator[Row]:
+def convert_gsm8k(records: Iterable[SourceRecord]) -> Iterator[ExampleRow]:
     """One row per problem with at least two premises as split_problem finds them; the others are left out.
 
     This is in the manner of R-GSM, but not R-GSM, which people cut by hand. Raises InputError if a solution
@@ -36,7 +36,7 @@ def convert_gsm8k(records: Iterable[SourceRecord]) -> Iterator[Row]:
         if not cut.premises:
             continue
         row = cut.row(f"gsm8k-{record.index:04d}")
-        yield Row(
+        yield ExampleRow(
             id=row.id,
             task=row.task,
             prefix=row.prefix,

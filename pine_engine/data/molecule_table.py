@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, StringConstraints
 
 from pine_engine.data.readers import SourceRecord
-from pine_engine.data.schema import Row
+from pine_engine.data.schema import ExampleRow
 from pine_engine.prompts.prompt import Document
 
 EV_PER_HARTREE = 27.211386
@@ -35,7 +35,7 @@ class MoleculeRecord(BaseModel):
     cv: Number
 
 
-def convert_molecules(records: Iterable[SourceRecord]) -> Iterator[Row]:
+def convert_molecules(records: Iterable[SourceRecord]) -> Iterator[ExampleRow]:
     """One row per SMILES string, which is the answer; a string that was there before is left out.
 
     The documents are the properties, always in one order; energies are given in eV, to four digits.
@@ -55,7 +55,7 @@ def convert_molecules(records: Iterable[SourceRecord]) -> Iterator[Row]:
             "cv": f"{molecule.cv:g}",
         }
         number = int(molecule.mol_id.removeprefix("gdb_"))
-        yield Row(
+        yield ExampleRow(
             id=f"qm9-{number:06d}",
             task="molecule_generation",
             documents=tuple(Document(text, name) for name, text in texts.items()),

@@ -7,7 +7,7 @@ import numpy as np
 from pydantic import BaseModel, StrictStr
 
 from pine_engine.data.readers import SourceRecord
-from pine_engine.data.schema import Row
+from pine_engine.data.schema import ExampleRow
 from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.tasks import get_task
 
@@ -47,7 +47,7 @@ class HumanEvalPackRecord(BaseModel):
     bug_type: StrictStr
 
 
-def convert_rewardbench(records: Iterable[SourceRecord]) -> Iterator[Row]:
+def convert_rewardbench(records: Iterable[SourceRecord]) -> Iterator[ExampleRow]:
     """One row per record; where the chosen answer stands is drawn as RewardBench's own run draws it.
 
     Source: docs/specification.md, section 9.1.
@@ -72,7 +72,7 @@ def convert_rewardbench(records: Iterable[SourceRecord]) -> Iterator[Row]:
         )
 
 
-def convert_llmbar(records: Iterable[SourceRecord]) -> Iterator[Row]:
+def convert_llmbar(records: Iterable[SourceRecord]) -> Iterator[ExampleRow]:
     """One row per record, in the order of the source; a record's part is its subset."""
     for record in records:
         yield _row_in_order(
@@ -80,7 +80,7 @@ def convert_llmbar(records: Iterable[SourceRecord]) -> Iterator[Row]:
         )
 
 
-def convert_mt_bench(records: Iterable[SourceRecord]) -> Iterator[Row]:
+def convert_mt_bench(records: Iterable[SourceRecord]) -> Iterator[ExampleRow]:
     """One row per pair of answers, in the order of the source; a pair that was there before is left out."""
     seen: set[tuple[str, frozenset[str]]] = set()
     for record in records:
@@ -98,7 +98,7 @@ def convert_mt_bench(records: Iterable[SourceRecord]) -> Iterator[Row]:
         )
 
 
-def convert_humanevalpack(records: Iterable[SourceRecord]) -> Iterator[Row]:
+def convert_humanevalpack(records: Iterable[SourceRecord]) -> Iterator[ExampleRow]:
     """One row per record: the reference against its buggy variant; a record's part is the language.
 
     RewardBench draws its code subsets from the same records; its exact form of an answer may differ.
@@ -125,7 +125,7 @@ def _draws() -> Iterator[bool]:
         yield bool(random.rand() > 0.5)
 
 
-def _row_in_order(name: str, record: SourceRecord, *, source: str, license: str, subset: str) -> Row:
+def _row_in_order(name: str, record: SourceRecord, *, source: str, license: str, subset: str) -> ExampleRow:
     pair = record.parse(LLMBarRecord)
     better, worse = (pair.output_1, pair.output_2) if pair.label == 1 else (pair.output_2, pair.output_1)
     return _row(
@@ -150,9 +150,9 @@ def _row(
     source: str,
     license: str,
     meta: dict[str, Any],
-) -> Row:
+) -> ExampleRow:
     answers = (worse, better) if better_is_second else (better, worse)
-    return Row(
+    return ExampleRow(
         id=name,
         task="judge_pair",
         system=get_task("judge_pair").instruction,

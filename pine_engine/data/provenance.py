@@ -23,7 +23,7 @@ class TakenFile(BaseModel):
     taken: str
 
 
-class BroughtSet(BaseModel):
+class BuiltSet(BaseModel):
     """A set as it was written. file: beside SOURCES.json. limit: examples asked for, None for all."""
 
     model_config = ConfigDict(frozen=True)
@@ -42,12 +42,12 @@ class Provenance(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    sets: dict[str, BroughtSet] = {}
+    sets: dict[str, BuiltSet] = {}
 
     def taken(self, name: str, url: str) -> TakenFile | None:
         """That file of that set as it was taken before."""
-        brought = self.sets.get(name)
-        return next((file for file in brought.files if file.url == url), None) if brought else None
+        built = self.sets.get(name)
+        return next((file for file in built.files if file.url == url), None) if built else None
 
 
 def read_provenance(folder: Path) -> Provenance:
@@ -61,12 +61,12 @@ def read_provenance(folder: Path) -> Provenance:
         raise InputError(f"{error}; mend it, or delete it and what it speaks of") from error
 
 
-def remember(folder: Path, name: str, brought: BroughtSet) -> None:
+def remember(folder: Path, name: str, built: BuiltSet) -> None:
     """Adds a set to SOURCES.json, or replaces what it said of it."""
     known = read_provenance(folder)
     path, part = folder / NAME, folder / f"{NAME}.part"
     with writing(path):
-        now = known.model_copy(update={"sets": {**known.sets, name: brought}})
+        now = known.model_copy(update={"sets": {**known.sets, name: built}})
         part.write_text(now.model_dump_json(indent=1) + "\n", encoding="utf-8")
         part.replace(path)
 

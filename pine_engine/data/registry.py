@@ -1,4 +1,4 @@
-"""The public data sets that can be brought: a table, one row a set, with its source, licence and form."""
+"""The public data sets that can be downloaded: a table, one row a set, with its source, licence and form."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from pine_engine.data.readers import (
     require_datasets,
 )
 from pine_engine.data.retrieval import convert_key_values, convert_questions
-from pine_engine.data.schema import Row
+from pine_engine.data.schema import ExampleRow
 from pine_engine.errors import InputError
 
 
@@ -56,7 +56,7 @@ class PublicSet:
     source: str
     files: tuple[SourceFile, ...]
     read: Callable[[Path], Iterator[Any]]
-    convert: Callable[[Iterable[SourceRecord]], Iterator[Row]]
+    convert: Callable[[Iterable[SourceRecord]], Iterator[ExampleRow]]
     check: Callable[[], object] = lambda: None
 
 
@@ -252,7 +252,7 @@ NOT_PUBLIC = {"r-gsm": "math_reasoning"}
 
 
 def get_set(name: str) -> PublicSet:
-    """The set of that name. Raises InputError for one that is unknown, or that nobody can bring."""
+    """The set of that name. Raises InputError for one that is unknown, or that nobody can download."""
     if name in NOT_PUBLIC:
         raise InputError(
             f"no public copy of {name} is known; take gsm8k, whose problems are split into premises in the "

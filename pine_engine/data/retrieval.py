@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from pydantic import BaseModel, Field, StrictBool, StrictInt, StrictStr
 
 from pine_engine.data.readers import SourceRecord
-from pine_engine.data.schema import Row
+from pine_engine.data.schema import ExampleRow
 from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.tasks import get_task
 
@@ -35,7 +35,7 @@ class KeyValueRecord(BaseModel):
     value: StrictStr
 
 
-def convert_questions(records: Iterable[SourceRecord]) -> Iterator[Row]:
+def convert_questions(records: Iterable[SourceRecord]) -> Iterator[ExampleRow]:
     """One row per question, its passages in the order of the source.
 
     Raises InputError if a question has not exactly one gold passage.
@@ -46,7 +46,7 @@ def convert_questions(records: Iterable[SourceRecord]) -> Iterator[Row]:
         if len(gold) != 1:
             raise record.unexpected(f"{len(gold)} gold passages, expected 1")
         count = len(asked.ctxs)
-        yield Row(
+        yield ExampleRow(
             id=f"qa{count}-{record.index:04d}",
             task="retrieval_qa",
             prefix=get_task("retrieval_qa").instruction,
@@ -65,7 +65,7 @@ def convert_questions(records: Iterable[SourceRecord]) -> Iterator[Row]:
         )
 
 
-def convert_key_values(records: Iterable[SourceRecord]) -> Iterator[Row]:
+def convert_key_values(records: Iterable[SourceRecord]) -> Iterator[ExampleRow]:
     """One row per record, its pairs in the order of the source; a title is a key, a text its value.
 
     Raises InputError if the pair that is asked for is not among them.
@@ -75,7 +75,7 @@ def convert_key_values(records: Iterable[SourceRecord]) -> Iterator[Row]:
         pairs = asked.ordered_kv_records
         if (asked.key, asked.value) not in pairs:
             raise record.unexpected("the pair that is asked for is not among ordered_kv_records")
-        yield Row(
+        yield ExampleRow(
             id=f"kv{len(pairs)}-{record.index:04d}",
             task="kv_retrieval",
             prefix=get_task("kv_retrieval").instruction,

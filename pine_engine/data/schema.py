@@ -8,7 +8,7 @@ from pine_engine.prompts.prompt import Document
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class ExampleRow:
     """An example, its fields in the order of the schema.
 
     gold_index: which document holds the answer, counted from 0. answers: all that are accepted, for the

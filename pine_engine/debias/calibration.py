@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pine_engine.attention.state import Row
 from pine_engine.debias.permutation import most_probable
-from pine_engine.debias.table import Steps
+from pine_engine.debias.table import CONTENT_FREE, Steps
 from pine_engine.engine.batch import Failed, ReadPrompt, write_answers
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import AnswerDone, Event, RunDone, RunResult, TokenDecoded
@@ -31,9 +31,6 @@ from pine_engine.errors import InputError
 from pine_engine.methods.table import get_method
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.prompt import Prompt, segment_text
-
-CONTENT_FREE = ("N/A", "", "[MASK]")
-"""Contents that say nothing."""
 
 CANDIDATES = 100
 """How many of the most likely first tokens are calibrated; the rest cannot be chosen."""

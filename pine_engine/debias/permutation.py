@@ -4,19 +4,16 @@ In an order, order[p] is the document at place p. Labels stay at their places, o
 Source: Zheng et al. 2024, chujiezheng/LLM-MCQ-Bias.
 """
 
-import itertools
 import math
-import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import TypeVar
 
 import torch
 
-from pine_engine.debias.table import OrderKind
+from pine_engine.debias.orders import PRIOR_FRACTION, Order, pride_samples
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Answer, Event, RunDone
 from pine_engine.engine.next_token import (
@@ -33,25 +30,14 @@ from pine_engine.methods.table import Method, get_method
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.prompt import Prompt
 
-Order = tuple[int, ...]
-
 Orderable = Prompt | TokenLayout | Callable[[Order], Prompt | TokenLayout]
 """A prompt whose documents are reordered as they are, or a function that builds the prompt of an order, for
 prompts that write a document's place into it ("A.", "Document 1")."""
 
 Vote = TypeVar("Vote", int, str)
 
-TIE = "tie"
-"""The answer where several documents have the most votes."""
-
-MAX_ORDERS = 720
-"""Orders that `full` runs unless asked to run more: those of six documents."""
-
 EPSILON = 1e-10
 """Added to probabilities before their logarithm is taken, as in the released code."""
-
-PRIOR_FRACTION = 0.05
-"""Share of the samples on which PriDe runs all orders."""
 
 
 @dataclass(frozen=True)
@@ -107,43 +93,6 @@ class VoteResult:
     def winners(self) -> tuple[int, ...]:
         """Documents with the most votes: several in a tie, none if no answer could be read."""
         return tuple(most_voted(run.document for run in self.runs))
-
-
-def document_orders(
-    num_documents: int,
-    kind: OrderKind = "full",
-    *,
-    samples: int = 10,
-    seed: int = 0,
-    max_orders: int = MAX_ORDERS,
-) -> list[Order]:
-    """Orders to run: all in lexicographic order, the rotations, or a random sample without repetition.
-
-    samples: how many `sampled` draws with the seed; all orders if there are no more than that.
-    Raises InputError if `full` means more than max_orders, or if samples is below 1.
-    """
-    places = tuple(range(num_documents))
-    count = math.factorial(num_documents)
-    if kind == "cyclic":
-        return [places[start:] + places[:start] for start in places]
-    if kind == "sampled":
-        if samples < 1:
-            raise InputError(f"the number of sampled orders is {samples}; give 1 or more")
-        if samples < count:
-            return _draw(places, samples, random.Random(seed))
-    elif count > max_orders:
-        raise InputError(
-            f"all orders of {num_documents} documents are {num_documents}! = {Decimal(count):.4g} runs, more "
-            f"than the limit of {max_orders}; run the {num_documents} cyclic orders or sampled ones"
-        )
-    return list(itertools.permutations(places))
-
-
-def _draw(places: Order, samples: int, generator: random.Random) -> list[Order]:
-    orders: dict[Order, None] = {}
-    while len(orders) < samples:
-        orders[tuple(generator.sample(places, len(places)))] = None
-    return list(orders)
 
 
 def permute_options(
@@ -278,19 +227,6 @@ def divide_by_prior(observed: Sequence[float], prior: Sequence[float]) -> tuple[
     """Probabilities without the prior: softmax of ln(observed + EPSILON) - ln(prior + EPSILON)."""
     pairs = zip(observed, prior, strict=True)
     return softmax([math.log(value + EPSILON) - math.log(share + EPSILON) for value, share in pairs])
-
-
-def pride_samples(count: int, fraction: float = PRIOR_FRACTION, seed: int = 0) -> tuple[int, ...]:
-    """Indices of the samples that PriDe learns from: a random fraction, rounded down, at least one.
-
-    Raises InputError without samples and for a fraction outside 0 to 1.
-    """
-    if not count:
-        raise InputError("there are no samples; give at least one prompt")
-    if not 0 <= fraction <= 1:
-        raise InputError(f"the fraction of the samples to learn from is {fraction}; give 0 to 1")
-    chosen = random.Random(seed).sample(range(count), max(1, int(count * fraction)))
-    return tuple(sorted(chosen))
 
 
 def softmax(logs: Sequence[float]) -> tuple[float, ...]:

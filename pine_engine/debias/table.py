@@ -23,6 +23,13 @@ Invariance = Literal["always", "of base", "never"]
 base method promises it, or not at all."""
 
 
+TIE = "tie"
+"""The answer where several documents have the most votes."""
+
+CONTENT_FREE = ("N/A", "", "[MASK]")
+"""Contents that say nothing."""
+
+
 @dataclass(frozen=True)
 class Wrapper:
     """One wrapper; see the types above for its columns.

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from pine_engine.attention.state import Row
+from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine, check_engine
 from pine_engine.engine.events import Answer
 from pine_engine.engine.finite import check_finite, check_logprob
@@ -127,26 +128,26 @@ def write_answers(
     """Answers prompts that somebody else reads; yields each answer, or why there is none, once it is known.
 
     prompts: taken one by one, when there is room in the batch, which is as wide as batch_size all the time;
-    none may have more rows. on_layer: as in Engine.prefill. on_token: called with an answer's tokens so far.
+    none may have more rows. on_layer: as in passes.prefill. on_token: called with an answer's tokens so far.
     """
-    lines: list[_Line] = []
+    answers: list[_AnswerInBatch] = []
     next_one: ReadPrompt | None = None
     while True:
-        while free := sorted(set(range(batch_size)).difference(*(line.places for line in lines))):
+        while free := sorted(set(range(batch_size)).difference(*(answer.places for answer in answers))):
             next_one = next_one or next(prompts, None)
             if next_one is None or len(next_one.rows) > len(free):
                 break
-            lines.append(_Line(next_one, free[: len(next_one.rows)], next_one.logits))
+            answers.append(_AnswerInBatch(next_one, free[: len(next_one.rows)], next_one.logits))
             next_one = None
-            if done := lines[-1].take_token(engine, max_new_tokens, on_token):
-                lines.pop()
+            if done := answers[-1].take_token(engine, max_new_tokens, on_token):
+                answers.pop()
                 yield done
-        if not lines:
+        if not answers:
             return
-        _step(engine, lines, batch_size, on_layer)
-        for line in list(lines):
-            if done := line.take_token(engine, max_new_tokens, on_token):
-                lines.remove(line)
+        _step(engine, answers, batch_size, on_layer)
+        for answer in list(answers):
+            if done := answer.take_token(engine, max_new_tokens, on_token):
+                answers.remove(answer)
                 yield done
 
 
@@ -160,7 +161,7 @@ def _answer(
     def read() -> Iterator[ReadPrompt]:
         for index, (layout, method) in enumerate(zip(layouts, methods, strict=True)):
             began = time.perf_counter()
-            row, logits = engine.prefill(layout, method, room=max_new_tokens, rows_kept=1)
+            row, logits = passes.prefill(engine.wirings, layout, method, room=max_new_tokens, rows_kept=1)
             wait_for(logits)
             yield ReadPrompt(index, method.name, (row,), logits, time.perf_counter() - began)
 
@@ -176,7 +177,7 @@ def _answer(
 
 
 @dataclass(eq=False)
-class _Line:
+class _AnswerInBatch:
     """One answer on its way.
 
     places: of its rows in the batch. logits: (n, V), of what follows the tokens so far.
@@ -222,19 +223,21 @@ class _Line:
         return Written(self.prompt.index, answer, self.share_s)
 
 
-def _step(engine: Engine, lines: Sequence[_Line], batch_size: int, on_layer: Callable[[int], None]) -> None:
+def _step(
+    engine: Engine, answers: Sequence[_AnswerInBatch], batch_size: int, on_layer: Callable[[int], None]
+) -> None:
     """One more token for every answer. Free places stay in the batch, so that its shape never changes."""
     began = time.perf_counter()
     rows: list[Row | None] = [None] * batch_size
     last = [[0]] * batch_size
-    for line in lines:
-        for place, row in zip(line.places, line.prompt.rows, strict=True):
-            rows[place], last[place] = row, line.ids[-1:]
-    logits = engine.extend(rows, last, on_layer)
+    for answer in answers:
+        for place, row in zip(answer.places, answer.prompt.rows, strict=True):
+            rows[place], last[place] = row, answer.ids[-1:]
+    logits = passes.extend(rows, last, on_layer)
     wait_for(logits)
     seconds = time.perf_counter() - began
     writing = sum(row is not None for row in rows)
-    for line in lines:
-        line.logits = logits[line.places, -1]
-        line.step_s.append(seconds)
-        line.share_s += seconds * len(line.places) / writing
+    for answer in answers:
+        answer.logits = logits[answer.places, -1]
+        answer.step_s.append(seconds)
+        answer.share_s += seconds * len(answer.places) / writing

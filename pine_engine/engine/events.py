@@ -1,10 +1,12 @@
 """What a run tells while it works, and what it leaves: plain frozen records."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pine_engine.attention.trace import Trace
 from pine_engine.prompts.layout import TokenLayout
+from pine_engine.shown import html_table, in_short, short_repr
 
 if TYPE_CHECKING:  # a record, which those read who compute nothing
     from torch import Tensor
@@ -55,6 +57,11 @@ class Answer:
     decode_s_per_token: float
     finish_reason: str
 
+    __repr__ = short_repr
+
+    def _repr_html_(self) -> str:
+        return _answers_table([self])
+
 
 @dataclass(frozen=True)
 class AnswerDone:
@@ -76,6 +83,13 @@ class RunResult:
     traces: dict[str, Trace]
     logits: "dict[str, Tensor]" = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        answers = (f"{method}={in_short(answer.text)}" for method, answer in self.answers.items())
+        return f"RunResult({', '.join(answers)})"
+
+    def _repr_html_(self) -> str:
+        return _answers_table(self.answers.values())
+
 
 @dataclass(frozen=True)
 class RunDone:
@@ -85,3 +99,10 @@ class RunDone:
 
 
 Event = PrefillProgress | PrefillDone | TokenDecoded | AnswerDone | RunDone
+
+
+def _answers_table(answers: Iterable[Answer]) -> str:
+    return html_table(
+        ("method", "answer", "tokens", "ended by"),
+        ((answer.method, answer.text, len(answer.token_ids), answer.finish_reason) for answer in answers),
+    )

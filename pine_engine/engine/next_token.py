@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from pine_engine.attention.state import Row
+from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.events import PrefillDone, PrefillProgress
+from pine_engine.engine.events import PrefillDone
 from pine_engine.engine.finite import check_finite
-from pine_engine.engine.streaming import Emit, stop_if
+from pine_engine.engine.streaming import Emit, layer_reports
 from pine_engine.errors import InputError
 from pine_engine.methods.table import Method
 from pine_engine.prompts.layout import TokenLayout
@@ -41,13 +42,9 @@ def read_prompt(
     Cancelled once the flag is set, and ModelError for logits that are not finite. To be called under
     torch.inference_mode.
     """
-
-    def on_layer(layer: int) -> None:
-        stop_if(cancelled)
-        emit(PrefillProgress(method.name, layer, engine.num_layers))
-
+    on_layer = layer_reports(method.name, engine.num_layers, emit, cancelled)
     began = time.perf_counter()
-    row, logits = engine.prefill(layout, method, room=room, rows_kept=1, on_layer=on_layer)
+    row, logits = passes.prefill(engine.wirings, layout, method, room=room, rows_kept=1, on_layer=on_layer)
     emit(PrefillDone(method.name, time.perf_counter() - began))
     check_finite(logits[-1], method.name, 0)
     return row, logits

@@ -24,6 +24,9 @@ class Memory:
     rows: list[Row] = field(default_factory=list)
     _reader: Any = field(default=None, init=False, repr=False, compare=False)
 
+    def __repr__(self) -> str:
+        return f"Memory({len(self.rows)} rows)"
+
     def belong_to(self, model: Any) -> None:
         """Notes whose states these are. Raises InputError if they are those of another model."""
         if self.rows and self._reader is not model:

@@ -4,12 +4,15 @@ What the engine does for it (docs/exactness.md) is enough on the processors, dty
 measured. Elsewhere, or where a family computes something in a way of its own, this tells.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
+from pine_engine.attention.state import input_device
+from pine_engine.engine import passes
 from pine_engine.methods.table import METHODS, Method
+from pine_engine.network.wiring import Wiring
 from pine_engine.prompts.layout import TokenLayout
 
 TRIED = ("pcw", "pine")
@@ -17,6 +20,25 @@ TRIED = ("pcw", "pine")
 
 LENGTHS = (4, 9, 1, 14, 2, 9)
 """In tokens: the prefix and five documents. The suffix is as long as the prefix."""
+
+
+def find_caveat(wirings: Sequence[Wiring], name: str, vocabulary: int) -> str | None:
+    """What cannot be promised of the model of that name here, in a sentence; None if nothing was found."""
+
+    def prefill(layout: TokenLayout, method: Method) -> Tensor:
+        return passes.prefill(wirings, layout, method, room=0, rows_kept=layout.suffix_length)[1]
+
+    changes = changes_by_order(prefill, vocabulary)
+    if not changes:
+        return None
+    found = " and ".join(f"{label} (up to {change:.1e})" for label, change in changes.items())
+    network = wirings[0].network
+    dtype = str(network.dtype).removeprefix("torch.")
+    return (
+        f"Equal bits are not promised of {name} here ({dtype}, {input_device(network)}, "
+        f"{torch.get_num_threads()} threads): shuffling the documents of a short prompt changed logits "
+        f"of {found}. Answers can then differ between orders where two tokens are nearly as likely."
+    )
 
 
 @torch.inference_mode()

@@ -2,65 +2,29 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from pine_engine.attention.recorder import TraceRecorder
 from pine_engine.attention.state import Row
-from pine_engine.attention.trace import TraceRequest
-from pine_engine.engine.events import (
-    Answer,
-    AnswerDone,
-    PrefillDone,
-    PrefillProgress,
-    RunDone,
-    RunResult,
-    TokenDecoded,
-)
+from pine_engine.engine import passes
+from pine_engine.engine.events import Answer, AnswerDone, PrefillDone, RunDone, RunResult, TokenDecoded
 from pine_engine.engine.finite import check_finite, check_logprob
-from pine_engine.engine.prefix_cache import Memory
-from pine_engine.engine.streaming import Emit, stop_if
+from pine_engine.engine.options import RunOptions
+from pine_engine.engine.streaming import Emit, layer_reports, stop_if
 from pine_engine.methods.table import Method
+from pine_engine.network.wiring import Wiring
 from pine_engine.prompts.layout import TokenLayout
 
-
-class Reader(Protocol):
-    """What a run needs of the engine; see there."""
-
-    num_layers: int
-    stop_ids: frozenset[int]
-
-    def prefill(
-        self,
-        layout: TokenLayout,
-        method: Method,
-        *,
-        room: int,
-        rows_kept: int,
-        recorder: TraceRecorder | None = None,
-        on_layer: Callable[[int], None] = ...,
-        donors: Iterable[Row] = (),
-    ) -> tuple[Row, Tensor]:
-        """Reads a prompt under one method."""
-
-    def extend(
-        self,
-        rows: Sequence[Row | None],
-        ids: Sequence[Sequence[int]],
-        on_layer: Callable[[int], None] = ...,
-    ) -> Tensor:
-        """Feeds the same number of tokens to each row."""
-
-    def decode_text(self, ids: Sequence[int]) -> str:
-        """The text of an answer."""
+NEVER = threading.Event()
+"""The flag of a run that nobody cancels."""
 
 
 @dataclass
-class Line:
+class AnswerInProgress:
     """One method's answer while it is written; fed: how many of its tokens the model has read."""
 
     row: Row
@@ -82,124 +46,126 @@ class Line:
 
 @dataclass(frozen=True)
 class Run:
-    """One run: prefill of every method, then one decoding batch."""
+    """One prompt under the methods of its options.
 
-    reader: Reader
+    wirings: what reads it. stop_ids: the tokens that end an answer. decode_text: the text of an answer.
+    """
+
+    wirings: Sequence[Wiring]
+    num_layers: int
+    stop_ids: frozenset[int]
+    decode_text: Callable[[Sequence[int]], str]
     layout: TokenLayout
-    methods: tuple[Method, ...]
-    max_new_tokens: int
-    trace: TraceRequest | None
-    keep_logits: bool
-    stop_at_end: bool
-    memory: Memory
+    options: RunOptions
+
+    def work(self, emit: Emit, cancelled: threading.Event) -> None:
+        """Emits the run's events, the last one RunDone, and raises as finish does."""
+        emit(RunDone(self.finish(emit, cancelled)))
 
     @torch.inference_mode()
-    def work(self, emit: Emit, cancelled: threading.Event) -> None:
-        """Emits the run's events, the last one RunDone; raises Cancelled once the flag is set, and ModelError
-        for logits that no token can be chosen from."""
-        lines = [self._prefill(method, emit, cancelled) for method in self.methods]
-        self._write(lines, emit, cancelled)
-        emit(RunDone(self._result(lines)))
+    def finish(self, emit: Emit = lambda _: None, cancelled: threading.Event = NEVER) -> RunResult:
+        """What the run leaves behind; emits its events on the way. Raises Cancelled once the flag is set, and
+        ModelError for logits that no token can be chosen from."""
+        answers = [self._prefill(method, emit, cancelled) for method in self.options.methods]
+        self._write(answers, emit, cancelled)
+        return self._result(answers)
 
-    def _prefill(self, method: Method, emit: Emit, cancelled: threading.Event) -> Line:
-        def on_layer(layer: int) -> None:
-            stop_if(cancelled)
-            emit(PrefillProgress(method.name, layer, self.reader.num_layers))
-
-        recorder = TraceRecorder(self.trace) if self.trace else None
+    def _prefill(self, method: Method, emit: Emit, cancelled: threading.Event) -> AnswerInProgress:
+        options = self.options
+        recorder = TraceRecorder(options.trace) if options.trace else None
         began = time.perf_counter()
-        row, logits = self.reader.prefill(
+        row, logits = passes.prefill(
+            self.wirings,
             self.layout,
             method,
-            room=self.max_new_tokens,
-            rows_kept=self.layout.suffix_length if self.keep_logits else 1,
+            room=options.max_new_tokens,
+            rows_kept=self.layout.suffix_length if options.keep_logits else 1,
             recorder=recorder,
-            on_layer=on_layer,
-            donors=self.memory.rows,
+            on_layer=layer_reports(method.name, self.num_layers, emit, cancelled),
+            donors=options.memory.rows,
         )
-        self.memory.rows.append(row)
+        options.memory.rows.append(row)
         wait_for(logits)
         seconds = time.perf_counter() - began
         emit(PrefillDone(method.name, seconds))
-        kept = [logits.float().cpu()] if self.keep_logits else []
-        return Line(row, recorder, seconds, logits[-1], kept)
+        kept = [logits.float().cpu()] if options.keep_logits else []
+        return AnswerInProgress(row, recorder, seconds, logits[-1], kept)
 
-    def _write(self, lines: list[Line], emit: Emit, cancelled: threading.Event) -> None:
+    def _write(self, answers: list[AnswerInProgress], emit: Emit, cancelled: threading.Event) -> None:
         began = time.perf_counter()
-        for step in range(self.max_new_tokens):
+        for step in range(self.options.max_new_tokens):
             if step:
-                self._step(lines, cancelled)
-                wait_for(lines[0].next_logits)
+                self._step(answers, cancelled)
+                wait_for(answers[0].next_logits)
             seconds = (time.perf_counter() - began) / max(step, 1)
-            for line in lines:
-                if not line.finish_reason:
-                    self._take_token(line, step, seconds if step else 0.0, emit)
-            if all(line.finish_reason for line in lines):
+            for answer in answers:
+                if not answer.finish_reason:
+                    self._take_token(answer, step, seconds if step else 0.0, emit)
+            if all(answer.finish_reason for answer in answers):
                 return
-        if not self.max_new_tokens:
-            for line in lines:
-                check_finite(line.next_logits, line.method, step=0)
-                line.finish_reason = "length"
-                emit(AnswerDone(self._answer(line, 0.0)))
+        if not self.options.max_new_tokens:
+            for answer in answers:
+                check_finite(answer.next_logits, answer.method, step=0)
+                answer.finish_reason = "length"
+                emit(AnswerDone(self._finished(answer, 0.0)))
 
-    def _step(self, lines: list[Line], cancelled: threading.Event) -> None:
-        rows = [None if line.finish_reason else line.row for line in lines]
-        logits = self.reader.extend(
-            rows,
-            [line.ids[-1:] or [0] for line in lines],
+    def _step(self, answers: list[AnswerInProgress], cancelled: threading.Event) -> None:
+        logits = passes.extend(
+            [None if answer.finish_reason else answer.row for answer in answers],
+            [answer.ids[-1:] or [0] for answer in answers],
             on_layer=lambda _: stop_if(cancelled),
         )
-        for line, row_logits in zip(lines, logits, strict=True):
-            if not line.finish_reason:
-                line.next_logits = row_logits[-1]
-                if self.keep_logits:
-                    line.kept_logits.append(row_logits.float().cpu())
-                line.fed += 1
+        for answer, row_logits in zip(answers, logits, strict=True):
+            if not answer.finish_reason:
+                answer.next_logits = row_logits[-1]
+                if self.options.keep_logits:
+                    answer.kept_logits.append(row_logits.float().cpu())
+                answer.fed += 1
 
-    def _take_token(self, line: Line, step: int, seconds: float, emit: Emit) -> None:
+    def _take_token(self, answer: AnswerInProgress, step: int, seconds: float, emit: Emit) -> None:
         """Takes the most likely token, or ends the answer; seconds: per decoding step so far.
 
         Raises ModelError if the logits are not finite.
         """
-        logprobs = line.next_logits.float().log_softmax(-1)
+        logprobs = answer.next_logits.float().log_softmax(-1)
         token = int(logprobs.argmax())
         logprob = float(logprobs[token])
-        check_logprob(logprob, line.next_logits, line.method, step)
-        if self.stop_at_end and token in self.reader.stop_ids:
-            line.finish_reason = "stop"
+        check_logprob(logprob, answer.next_logits, answer.method, step)
+        if self.options.stop_at_end and token in self.stop_ids:
+            answer.finish_reason = "stop"
         else:
-            line.ids.append(token)
-            line.logprobs.append(logprob)
-            if line.recorder:
-                line.recorder.record_alternatives(logprobs)
-            emit(TokenDecoded(line.method, step, token, self.reader.decode_text(line.ids)))
-            if len(line.ids) == self.max_new_tokens:
-                line.finish_reason = "length"
-        if line.finish_reason:
-            emit(AnswerDone(self._answer(line, seconds)))
+            answer.ids.append(token)
+            answer.logprobs.append(logprob)
+            if answer.recorder:
+                answer.recorder.record_alternatives(logprobs)
+            emit(TokenDecoded(answer.method, step, token, self.decode_text(answer.ids)))
+            if len(answer.ids) == self.options.max_new_tokens:
+                answer.finish_reason = "length"
+        if answer.finish_reason:
+            emit(AnswerDone(self._finished(answer, seconds)))
 
-    def _answer(self, line: Line, seconds: float) -> Answer:
-        line.decode_s = seconds
+    def _finished(self, answer: AnswerInProgress, seconds: float) -> Answer:
+        answer.decode_s = seconds
         return Answer(
-            method=line.method,
-            text=self.reader.decode_text(line.ids),
-            token_ids=tuple(line.ids),
-            logprobs=tuple(line.logprobs),
-            prefill_s=line.prefill_s,
+            method=answer.method,
+            text=self.decode_text(answer.ids),
+            token_ids=tuple(answer.ids),
+            logprobs=tuple(answer.logprobs),
+            prefill_s=answer.prefill_s,
             decode_s_per_token=seconds,
-            finish_reason=line.finish_reason,
+            finish_reason=answer.finish_reason,
         )
 
-    def _result(self, lines: list[Line]) -> RunResult:
+    def _result(self, answers: list[AnswerInProgress]) -> RunResult:
         return RunResult(
             layout=self.layout,
-            answers={line.method: self._answer(line, line.decode_s) for line in lines},
+            answers={answer.method: self._finished(answer, answer.decode_s) for answer in answers},
             traces={
-                line.method: line.recorder.finish(line.row.state.plan, line.fed)
-                for line in lines
-                if line.recorder
+                answer.method: answer.recorder.finish(answer.row.state.plan, answer.fed)
+                for answer in answers
+                if answer.recorder
             },
-            logits={line.method: torch.cat(line.kept_logits) for line in lines if line.kept_logits},
+            logits={answer.method: torch.cat(answer.kept_logits) for answer in answers if answer.kept_logits},
         )
 
 

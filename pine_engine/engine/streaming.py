@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Generator
 from typing import TypeVar
 
-from pine_engine.engine.events import Event
+from pine_engine.engine.events import Event, PrefillProgress
 from pine_engine.errors import Cancelled
 
 Emit = Callable[[Event], None]
@@ -17,6 +17,18 @@ def stop_if(cancelled: threading.Event) -> None:
     """Raises Cancelled once the flag is set."""
     if cancelled.is_set():
         raise Cancelled("the run was stopped")
+
+
+def layer_reports(
+    method: str, num_layers: int, emit: Emit, cancelled: threading.Event
+) -> Callable[[int], None]:
+    """What a pass calls at the start of each layer: it tells how far it is, or raises Cancelled."""
+
+    def on_layer(layer: int) -> None:
+        stop_if(cancelled)
+        emit(PrefillProgress(method, layer, num_layers))
+
+    return on_layer
 
 
 def in_thread(work: Callable[[Callable[[Item], None], threading.Event], None]) -> Generator[Item, None, None]:

@@ -19,6 +19,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from pine_engine.attention.kv_cache import KVCache, empty_like
 from pine_engine.attention.state import PromptState, Row, new_state
+from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.finite import check_finite
 from pine_engine.errors import InputError
@@ -160,7 +161,8 @@ class _AnsweringForward:
         """The logits (prompts * repeats, 1, V) that follow the prompts, and a cache for each sequence."""
         if not self._read:
             self._read = [
-                self._engine.prefill(layout, self._method, room=ROOM, rows_kept=1) for layout in self._layouts
+                passes.prefill(self._engine.wirings, layout, self._method, room=ROOM, rows_kept=1)
+                for layout in self._layouts
             ]
         rows = [_branch(row, row.state, ROOM) for row, _ in self._read for _ in range(repeats)]
         logits = torch.stack([logits for _, logits in self._read]).repeat_interleave(repeats, dim=0)
@@ -184,7 +186,7 @@ class _AnswerCache(Cache):
             engine.check_length(row.state.plan.layout, fed)
         if fed > self._room:
             self._make_room(2 * fed)
-        logits = engine.extend(self._rows, input_ids.tolist())
+        logits = passes.extend(self._rows, input_ids.tolist())
         self.fed = fed
         return logits
 

@@ -11,7 +11,6 @@ import torch
 from pine_engine.debias.calibration import calibrate
 from pine_engine.debias.measured import MeasuredMethod
 from pine_engine.debias.permutation import (
-    TIE,
     OptionRun,
     average,
     divide_by_prior,
@@ -20,6 +19,7 @@ from pine_engine.debias.permutation import (
     pride_prior,
     softmax,
 )
+from pine_engine.debias.table import TIE
 from pine_engine.evaluation.arrangements import Arrangement
 from pine_engine.evaluation.examples import Example
 from pine_engine.prompts.tasks import Task, get_task

@@ -3,17 +3,17 @@
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
-from pydantic_core import PydanticSerializationError
 
 from pine_engine.errors import InputError
-from pine_engine.prompts.csv_table import check_columns, read_table
-from pine_engine.prompts.inputs import DataRow, DocumentInput, each_line
-from pine_engine.prompts.tasks import TASKS, get_task
+from pine_engine.prompts.csv_table import Record, check_columns, read_table
+from pine_engine.prompts.inputs import USUAL_TASK, DataRow, DocumentInput, checked, each_line, read_row
+from pine_engine.prompts.mistakes import rows_or_mistakes
 
 
 class Example(DataRow):
@@ -29,31 +29,44 @@ class Example(DataRow):
     license: str = ""
     meta: dict[str, Any] = Field(default_factory=dict)
 
+    def _mistakes(self) -> Iterator[str]:
+        yield from super()._mistakes()
+        gold, count = self.gold_index, len(self.documents)
+        if gold is not None and not 0 <= gold < count:
+            yield (
+                f"gold_index is {gold}, but documents are counted from 0 to {count - 1}; give one of these, "
+                "or null"
+            )
+
 
 def read_examples(path: Path, limit: int | None = None, sample: int | None = None) -> list[Example]:
-    """The examples of a JSONL file, or of a CSV file as examples_from_csv reads them, at most `limit`.
+    """The examples of a JSONL or CSV file, at most `limit`.
 
+    The header of a CSV file names its columns: document1, document2, ...; and perhaps id, task, question,
+    answers, of which | stands between two, gold_index (counted from 0), and title1, title2, ... A row with
+    fewer documents than others leaves its last ones empty.
     sample: a seed with which they are drawn at random; None for the first ones. A larger limit adds examples
-    behind those of a smaller one. The lines behind the limit are read only if they may be drawn.
-    Raises InputError that names the file and the line of a malformed example, of an id that was used
+    behind those of a smaller one. The lines behind the limit are read only if they may be drawn, or if there
+    is a mistake before it.
+    Raises InputError that names the file and every line of a malformed example, of an id that was used
     before, of an unknown task, of an empty document, of a question that is missing, or of a gold_index that
     names none of the documents.
     """
-    read = examples_from_csv(path) if path.suffix.lower() == ".csv" else each_line(Example, path)
-    examples = list(islice(read, limit if sample is None else None))
-    line_of: dict[str, int] = {}
-    for number, example in examples:
-        where = f"{path}, line {number}"
-        if example.id in line_of:
-            raise InputError(
-                f"{where}: id {example.id!r} was used in line {line_of[example.id]}; "
-                "give every example its own"
-            )
-        line_of[example.id] = number
-        _check(example, where)
+    is_table = path.suffix.lower() == ".csv"
+    lines, read = _csv_reader(path) if is_table else (each_line(path), partial(read_row, Example))
+    first_line: dict[str, int] = {}
+
+    def read_once(number: int, line: Any) -> Example:
+        example = read(number, line)
+        if (first := first_line.setdefault(example.id, number)) != number:
+            raise InputError(f"id {example.id!r} was used in line {first}; give every example its own")
+        return example
+
+    rows = rows_or_mistakes(path, lines, read_once)
+    examples = [example for _, example in islice(rows, limit if sample is None else None)]
     if sample is not None:
         random.Random(sample).shuffle(examples)
-    return [example for _, example in examples[:limit]]
+    return examples[:limit]
 
 
 def check_some(examples: Sequence[Example], check: Callable[[Example], object]) -> None:
@@ -69,14 +82,8 @@ def check_some(examples: Sequence[Example], check: Callable[[Example], object]) 
         raise reasons[0]
 
 
-def examples_from_csv(path: Path) -> Iterator[tuple[int, Example]]:
-    """The examples of a CSV file, each with the number of its line, read as they are asked for.
-
-    Its header names the columns: id, question and answers, of which | stands between two; documents as
-    document1, document2, ...; and perhaps title1, title2, ..., gold_index (counted from 0) and task. A row
-    with fewer documents than others leaves its last ones empty.
-    Raises InputError that names the line, as read_table does, or for a gold_index that is no number.
-    """
+def _csv_reader(path: Path) -> tuple[Iterator[tuple[int, Record]], Callable[[int, Record], Example]]:
+    """The records of a CSV file, and what makes an example of one."""
     table = read_table(path)
     places = sum(bool(re.fullmatch(r"document\d+", name)) for name in table.header)
     documents = {f"document{place}" for place in range(1, max(1, places) + 1)}
@@ -84,17 +91,20 @@ def examples_from_csv(path: Path) -> Iterator[tuple[int, Example]]:
     check_columns(
         path,
         table.header,
-        needed={"id", "question", "answers", *documents},
-        allowed={"gold_index", "task", *titles},
+        needed=documents,
+        allowed={"id", "task", "question", "answers", "gold_index", *titles},
     )
-    for number, row in table.rows:
-        yield number, _from_row(row, len(documents), f"{path}, line {number}")
+
+    def read(number: int, record: Record) -> Example:
+        return checked(number, _from_row(table.row(record), len(documents)))
+
+    return table.records, read
 
 
-def _from_row(row: dict[str, str], count: int, where: str) -> Example:
+def _from_row(row: dict[str, str], count: int) -> Example:
     gold = row.get("gold_index", "").strip()
     if gold and not re.fullmatch(r"-?\d{1,9}", gold):
-        raise InputError(f"{where}: gold_index is {gold!r}; give the number of a document from 0, or nothing")
+        raise InputError(f"gold_index is {gold!r}; give the number of a document from 0, or nothing")
     documents = [
         DocumentInput(text=row[f"document{place}"], title=row.get(f"title{place}", ""))
         for place in range(1, count + 1)
@@ -102,34 +112,10 @@ def _from_row(row: dict[str, str], count: int, where: str) -> Example:
     while len(documents) > 1 and documents[-1] == DocumentInput(text=""):
         documents.pop()
     return Example(
-        id=row["id"].strip(),
-        task=row.get("task", "").strip() or "retrieval_qa",
-        question=row["question"],
+        id=row.get("id", "").strip(),
+        task=row.get("task", "").strip() or USUAL_TASK,
+        question=row.get("question", ""),
         documents=documents,
         gold_index=int(gold) if gold else None,
-        answers=[answer.strip() for answer in row["answers"].split("|") if answer.strip()],
+        answers=[answer.strip() for answer in row.get("answers", "").split("|") if answer.strip()],
     )
-
-
-def _check(example: Example, where: str) -> None:
-    if not example.id:
-        raise InputError(f"{where}: id is empty; give every example its own")
-    if example.task not in TASKS:
-        raise InputError(f"{where}: unknown task {example.task!r}; choose from: {', '.join(TASKS)}")
-    if get_task(example.task).needs_question and not example.question.strip():
-        raise InputError(f"{where}: there is no question; write one")
-    for number, document in enumerate(example.documents, start=1):
-        if not document.text.strip():
-            raise InputError(f"{where}: document {number} is empty; write some text or remove it")
-    try:
-        example.model_dump_json()
-    except PydanticSerializationError as error:
-        raise InputError(
-            f"{where}: it holds half of a surrogate pair, which is no character; remove it"
-        ) from error
-    gold, count = example.gold_index, len(example.documents)
-    if gold is not None and not 0 <= gold < count:
-        raise InputError(
-            f"{where}: gold_index is {gold}, but documents are counted from 0 to {count - 1}; give one of "
-            "these, or null"
-        )

@@ -16,14 +16,23 @@ from pine_engine.debias.measured import MeasuredMethod
 from pine_engine.engine.batch import BATCH_ROWS, Failed, ReadPrompt, Written, write_answers
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event, PrefillProgress
+from pine_engine.engine.likelihood import score_answer
 from pine_engine.engine.streaming import in_thread, stop_if
 from pine_engine.errors import InputError, ModelError
-from pine_engine.evaluation.arrangements import AS_IS
 from pine_engine.evaluation.combining import Prior, Said, combine
+from pine_engine.evaluation.example_plan import (
+    BaseRun,
+    Generation,
+    Prefill,
+    Result,
+    blank,
+    plan_example,
+    planned_keys,
+)
 from pine_engine.evaluation.examples import Example
-from pine_engine.evaluation.jobs import Job, Line, Part, Result, blank, plan_example, planned_keys
+from pine_engine.evaluation.order_names import AS_IS
+from pine_engine.evaluation.prefilling import Prefilled, Prefiller
 from pine_engine.evaluation.priors import Priors
-from pine_engine.evaluation.reading import Reader, Reading
 from pine_engine.evaluation.records import Key, Record
 from pine_engine.evaluation.settings import Settings, choose
 from pine_engine.methods.table import Method
@@ -110,7 +119,7 @@ class Measurement:
 
 @dataclass
 class _Read:
-    """A prompt that was read. alone_s, spent_s: as in Reading, but with scoring. logprobs: of given texts."""
+    """A prompt that was read. alone_s, spent_s: as in Prefilled, with scoring. logprobs: of given texts."""
 
     alone_s: float
     spent_s: float
@@ -145,9 +154,9 @@ class _ExampleWork:
             learning={name for name, prior in divided.items() if prior is None},
         )
         self._given = self._texts_to_score()
-        self._read: dict[Job, _Read] = {}
-        self._written: dict[Line, Written] = {}
-        self._failed: dict[Job | Line, str] = {}
+        self._read: dict[Prefill, _Read] = {}
+        self._written: dict[Generation, Written] = {}
+        self._failed: dict[Prefill | Generation, str] = {}
 
     def run(self) -> None:
         """Emits the example's records."""
@@ -155,9 +164,9 @@ class _ExampleWork:
             self._emit(record)
         waiting = dict.fromkeys(filter(self._can_be_read, self._plan.results))
         results = tuple(waiting)
-        shared: Counter[Job | Line] = Counter()
+        shared: Counter[Prefill | Generation] = Counter()
         for result in results:
-            shared.update([*result.jobs, *result.lines])
+            shared.update([*result.prefills, *result.generations])
         try:
             for _ in self._compute(results):
                 for result in [one for one in waiting if self._is_there(one)]:
@@ -170,25 +179,25 @@ class _ExampleWork:
             for result in waiting:
                 self._fail(result, "the device ran out of memory; measure with shorter prompts or answers")
 
-    def _texts_to_score(self) -> dict[Job, dict[str, None]]:
+    def _texts_to_score(self) -> dict[Prefill, dict[str, None]]:
         """The texts of which each prompt's log-probability is asked: an accepted answer, and the choices."""
-        given: dict[Job, dict[str, None]] = {job: {} for job in self._plan.jobs}
+        given: dict[Prefill, dict[str, None]] = {prefill: {} for prefill in self._plan.prefills}
         for result in self._plan.results:
-            for part in result.parts:
-                given[part.job] |= dict.fromkeys(self._weighed(result.method, part))
+            for run in result.runs:
+                given[run.prefill] |= dict.fromkeys(self._weighed(result.method, run))
         return given
 
-    def _weighed(self, method: MeasuredMethod, part: Part) -> tuple[str, ...]:
+    def _weighed(self, method: MeasuredMethod, run: BaseRun) -> tuple[str, ...]:
         """The texts of which one run is asked the log-probability for a method."""
         if not self._settings.logprobs:
             return ()
-        answers = part.arrangement.answers(self._example)[:1] if method.weighs_answers else ()
+        answers = run.arrangement.answers(self._example)[:1] if method.weighs_answers else ()
         return (*answers, *(self._task.choices if method.weighs_choices else ()))
 
     def _can_be_read(self, result: Result) -> bool:
         try:
-            for job in result.jobs:
-                self._engine.check_length(job.layout, self._room(result))
+            for prefill in result.prefills:
+                self._engine.check_length(prefill.layout, self._room(result))
         except InputError as error:
             self._fail(result, str(error))
             return False
@@ -196,9 +205,9 @@ class _ExampleWork:
 
     def _room(self, result: Result) -> int:
         """How many tokens may follow a result's prompts."""
-        weighed = (text for part in result.parts for text in self._weighed(result.method, part))
+        weighed = (text for run in result.runs for text in self._weighed(result.method, run))
         given = [len(self._tokens(text)) for text in weighed]
-        return max([*given, self._max_new_tokens if result.lines else 0])
+        return max([*given, self._max_new_tokens if result.generations else 0])
 
     def _tokens(self, text: str) -> tuple[int, ...]:
         if text not in self._tokens_of:
@@ -207,36 +216,38 @@ class _ExampleWork:
 
     def _compute(self, results: Sequence[Result]) -> Iterator[None]:
         """Reads and writes what the results need, and yields whenever there is more."""
-        jobs = list(dict.fromkeys(job for result in results for job in result.jobs))
-        lines = list(dict.fromkeys(line for result in results for line in result.lines))
+        prefills = list(dict.fromkeys(one for result in results for one in result.prefills))
+        generations = list(
+            dict.fromkeys(generation for result in results for generation in result.generations)
+        )
         room = max(map(self._room, results), default=0)
-        reader = Reader(self._engine, jobs, room=room, on_layer=self._on_layer)
-        borrowers = Counter(job for line in lines for job in line.jobs)
-        held: dict[Job, Reading] = {}
+        reader = Prefiller(self._engine, prefills, room=room, on_layer=self._on_layer)
+        borrowers = Counter(prefill for generation in generations for prefill in generation.prefills)
+        held: dict[Prefill, Prefilled] = {}
 
-        def row_of(job: Job) -> tuple[Row, torch.Tensor]:
-            """A row of its own for each line that goes on from the prompt; the last one takes the first."""
-            if job not in held:
-                held[job] = self._read_prompt(reader, job)
-            borrowers[job] -= 1
-            reading = held[job] if borrowers[job] else held.pop(job)
-            row = reading.row
-            return (Row(row.state, row.cache.copy()) if borrowers[job] else row), reading.logits
+        def row_of(prefill: Prefill) -> tuple[Row, torch.Tensor]:
+            """A row of its own for each answer that goes on from the prompt; the last one takes the first."""
+            if prefill not in held:
+                held[prefill] = self._read_prompt(reader, prefill)
+            borrowers[prefill] -= 1
+            prefilled = held[prefill] if borrowers[prefill] else held.pop(prefill)
+            row = prefilled.row
+            return (Row(row.state, row.cache.copy()) if borrowers[prefill] else row), prefilled.logits
 
         def prompts() -> Iterator[ReadPrompt]:
-            for index, line in enumerate(lines):
-                read = [row_of(job) for job in line.jobs]
-                seconds = sum(self._read[job].alone_s for job in line.jobs)
-                name = line.jobs[0].method.name
-                if line.steps:
-                    yield calibrated_prompt(index, name, read, line.steps, seconds)
+            for index, generation in enumerate(generations):
+                read = [row_of(prefill) for prefill in generation.prefills]
+                seconds = sum(self._read[prefill].alone_s for prefill in generation.prefills)
+                name = generation.prefills[0].method.name
+                if generation.steps:
+                    yield calibrated_prompt(index, name, read, generation.steps, seconds)
                 else:
                     ((row, logits),) = read
                     yield ReadPrompt(index, name, (row,), logits, seconds)
 
-        for job in jobs:
-            if job not in borrowers:
-                self._read_prompt(reader, job)
+        for prefill in prefills:
+            if prefill not in borrowers:
+                self._read_prompt(reader, prefill)
                 yield
         for written in write_answers(
             self._engine,
@@ -246,53 +257,55 @@ class _ExampleWork:
             on_layer=lambda _: stop_if(self._cancelled),
         ):
             if isinstance(written, Failed):
-                self._failed[lines[written.index]] = str(written.error)
+                self._failed[generations[written.index]] = str(written.error)
             else:
-                self._written[lines[written.index]] = written
+                self._written[generations[written.index]] = written
             yield
 
-    def _read_prompt(self, reader: Reader, job: Job) -> Reading:
+    def _read_prompt(self, reader: Prefiller, prefill: Prefill) -> Prefilled:
         """Reads a prompt and takes the log-probabilities that are asked for; the row is left as it was."""
-        reading = reader.read(job)
+        prefilled = reader.read(prefill)
         began = time.perf_counter()
         logprobs: dict[str, float] = {}
         try:
-            for text in self._given[job]:
-                logprobs[text] = self._engine.score_answer(
-                    reading.row,
-                    reading.logits,
+            for text in self._given[prefill]:
+                logprobs[text] = score_answer(
+                    prefilled.row,
+                    prefilled.logits,
                     text,
                     self._tokens(text),
                     on_layer=lambda _: stop_if(self._cancelled),
                 ).total
         except ModelError as error:
-            self._failed[job] = str(error)
-        self._read[job] = _Read(reading.alone_s, reading.spent_s + time.perf_counter() - began, logprobs)
-        return reading
+            self._failed[prefill] = str(error)
+        self._read[prefill] = _Read(
+            prefilled.alone_s, prefilled.spent_s + time.perf_counter() - began, logprobs
+        )
+        return prefilled
 
     def _is_there(self, result: Result) -> bool:
         """Whether all that the result needs was computed, or failed."""
         written = self._written.keys() | self._failed.keys()
-        return result.jobs.keys() <= self._read.keys() and result.lines.keys() <= written
+        return result.prefills.keys() <= self._read.keys() and result.generations.keys() <= written
 
     def _error_of(self, result: Result) -> str | None:
-        """Why a result cannot be, if a part of it has failed."""
-        needed = (*result.jobs, *result.lines)
+        """Why a result cannot be, if something that it needs has failed."""
+        needed = (*result.prefills, *result.generations)
         return next((self._failed[one] for one in needed if one in self._failed), None)
 
-    def _record(self, result: Result, shared: Mapping[Job | Line, int]) -> None:
+    def _record(self, result: Result, shared: Mapping[Prefill | Generation, int]) -> None:
         """Emits the records of a result, the first of them as computed. shared: by how many results."""
-        runs = [self._said(result.method, part) for part in result.parts]
-        written = [self._written[part.line] for part in result.parts if part.line]
-        spent = [self._read[job].spent_s / shared[job] for job in result.jobs]
-        spent += [self._written[line].seconds / shared[line] for line in result.lines]
+        runs = [self._said(result.method, run) for run in result.runs]
+        written = [self._written[run.generation] for run in result.runs if run.generation]
+        spent = [self._read[prefill].spent_s / shared[prefill] for prefill in result.prefills]
+        spent += [self._written[generation].seconds / shared[generation] for generation in result.generations]
         measured = {
-            "prompts": len(result.parts),
+            "prompts": len(result.runs),
             "prompt_tokens": result.prompt_tokens,
             "answer_tokens": sum(len(one.answer.token_ids) for one in written) if written else None,
         }
         times = {
-            "prefill_s": sum(self._read[part.job].alone_s for part in result.parts),
+            "prefill_s": sum(self._read[run.prefill].alone_s for run in result.runs),
             "decode_s": sum(one.seconds for one in written),
             "seconds": sum(spent),
         }
@@ -303,16 +316,16 @@ class _ExampleWork:
             update = measured | said | {"computed": index == 0} | (times if index == 0 else {})
             self._emit(record.model_copy(update=update))
 
-    def _said(self, method: MeasuredMethod, part: Part) -> Said:
+    def _said(self, method: MeasuredMethod, run: BaseRun) -> Said:
         """What one run says of what is asked of the method."""
-        logprobs = self._read[part.job].logprobs
-        answers = part.arrangement.answers(self._example)
+        logprobs = self._read[run.prefill].logprobs
+        answers = run.arrangement.answers(self._example)
         choices = self._task.choices if method.weighs_choices else ()
         weighed = answers[:1] if method.weighs_answers else ()
         return Said(
-            arrangement=part.arrangement,
+            arrangement=run.arrangement,
             answers=answers,
-            text=self._written[part.line].answer.text if part.line else None,
+            text=self._written[run.generation].answer.text if run.generation else None,
             answer_logprob=next((logprobs[text] for text in weighed if text in logprobs), None),
             choice_logprobs={text: logprobs[text] for text in choices if text in logprobs} or None,
         )

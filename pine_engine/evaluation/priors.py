@@ -9,7 +9,8 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from pine_engine.debias.measured import MeasuredMethod
-from pine_engine.debias.permutation import PRIOR_FRACTION, mean_prior
+from pine_engine.debias.orders import PRIOR_FRACTION
+from pine_engine.debias.permutation import mean_prior
 from pine_engine.evaluation.combining import Prior
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.records import Record

@@ -3,16 +3,17 @@
 Started without it there is one process, and all is its own.
 """
 
+import os
 import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from types import FrameType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from accelerate import PartialState
-from accelerate.utils import gather_object
+if TYPE_CHECKING:  # brings torch, so that it is imported once there is something to compute
+    from accelerate import PartialState
 
 PATIENCE = timedelta(days=30)
 """How long a process waits for the others, whose examples may take longer."""
@@ -20,17 +21,24 @@ PATIENCE = timedelta(days=30)
 Item = TypeVar("Item")
 
 
-def join(device: str) -> PartialState:
+def join(device: str) -> "PartialState":
     """This process among those of the run; waits until all have started."""
+    from accelerate import PartialState
+
     return PartialState(cpu=device == "cpu", timeout=PATIENCE)
 
 
-def own_share(items: Sequence[Item], state: PartialState) -> list[Item]:
+def is_first_here() -> bool:
+    """Whether this process is the one of its machine that speaks; known before it has joined."""
+    return os.environ.get("LOCAL_RANK", "0") == "0"
+
+
+def own_share(items: Sequence[Item], state: "PartialState") -> list[Item]:
     """Every n-th item for each of n processes: item i for process i modulo n."""
     return list(items[state.process_index :: state.num_processes])
 
 
-def own_device(device: str, state: PartialState) -> str:
+def own_device(device: str, state: "PartialState") -> str:
     """Where this process computes: of several that ask for cuda each has a GPU of its own."""
     has_own = state.num_processes > 1 and device == state.device.type == "cuda"
     return str(state.device) if has_own else device
@@ -41,6 +49,8 @@ def first_reason(reason: str | None) -> str | None:
 
     Its own if one of them has died: that is told at the end.
     """
+    from accelerate.utils import gather_object
+
     try:
         reasons: list[str | None] = gather_object([reason])
     except RuntimeError:  # as in all_arrive
@@ -48,7 +58,7 @@ def first_reason(reason: str | None) -> str | None:
     return next(filter(None, reasons), None)
 
 
-def all_arrive(state: PartialState) -> bool:
+def all_arrive(state: "PartialState") -> bool:
     """Waits for the other processes and parts from them; False if one of them has died."""
     try:
         state.wait_for_everyone()

@@ -4,23 +4,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from typing import TYPE_CHECKING
 
 from pine_engine.debias.measured import MeasuredMethod, measured_methods
-from pine_engine.debias.permutation import Order, document_orders
-from pine_engine.engine.engine import Engine
+from pine_engine.debias.orders import Order, document_orders
 from pine_engine.errors import InputError
-from pine_engine.evaluation.arrangements import AS_IS, check_arrangements
+from pine_engine.evaluation.arrangements import check_arrangements
 from pine_engine.evaluation.examples import Example, check_some
+from pine_engine.evaluation.order_names import AS_IS
 from pine_engine.evaluation.records import RunInfo
 from pine_engine.invariance.certificate import platform_of
 from pine_engine.prompts.tasks import get_task
+
+if TYPE_CHECKING:
+    from pine_engine.engine.engine import Engine
 
 
 @dataclass(frozen=True)
 class Settings:
     """What is measured of each example.
 
-    arrangements: names, see ORDERS in arrangements.py. generate: an answer is written and scored. logprobs:
+    arrangements: names, see ORDERS in order_names.py. generate: an answer is written and scored. logprobs:
     the first accepted answer and the task's choices are scored by their log-probability. max_new_tokens: of
     an answer, None for the task's own. recompute: what cannot differ is computed all the same.
     """
@@ -33,7 +37,7 @@ class Settings:
     recompute: bool
 
     def run_info(
-        self, engine: Engine, *, task: str, data: str, data_sha256: str, sample: int | None = None
+        self, engine: "Engine", *, task: str, data: str, data_sha256: str, sample: int | None = None
     ) -> RunInfo:
         """What a run that starts now measures, and with what; data, data_sha256, sample: as in RunInfo."""
         return RunInfo(

@@ -7,19 +7,20 @@ import platform as python_platform
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
-import torch
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
 
-from pine_engine.engine.engine import Engine
-from pine_engine.engine.events import RunResult
 from pine_engine.errors import InputError
 from pine_engine.given import in_words
-from pine_engine.invariance.orders import OrderCell, summarize
 from pine_engine.methods.table import METHODS
 from pine_engine.models.load import Dtype
 from pine_engine.prompts.inputs import Comparison, parse_json, read_text
+
+if TYPE_CHECKING:  # torch is imported by what computes: a certificate is read without it
+    from pine_engine.engine.engine import Engine
+    from pine_engine.engine.events import RunResult
+    from pine_engine.engine.orders import OrderCell
 
 FORMAT: Final = "pine-explorer certificate"
 VERSION: Final = 1
@@ -28,7 +29,7 @@ FILE_NAME = "certificate.json"
 REPEAT_COMMAND = f"python -m pine_engine repeat {FILE_NAME}"
 
 DTYPES = (*get_args(Dtype), "float64")
-"""Those that a model is loaded in, and that of an engine that somebody has made of a model of his own."""
+"""Those that a model is loaded in, and that of an engine that somebody has made of their own model."""
 
 ROUNDING = 1e-5
 """How far, in nats per token, log-softmax of one and the same logits may be off: it is computed in float32,
@@ -213,11 +214,11 @@ def read_certificate(path: Path) -> Certificate:
 
 
 def certify(
-    engine: Engine,
+    engine: "Engine",
     comparison: Comparison,
     *,
     orders: Sequence[Sequence[int]],
-    cells: Sequence[Mapping[str, OrderCell]],
+    cells: Sequence[Mapping[str, "OrderCell"]],
     hashes: Mapping[str, str],
     seed: int | None,
     max_new_tokens: int,
@@ -228,6 +229,8 @@ def certify(
     orders: of the comparison's documents. cells: of compare_orders, for each order. hashes: logits_sha256()
     of the first order.
     """
+    from pine_engine.engine.orders import summarize
+
     results = []
     for method, summary in summarize(cells).items():
         first = cells[0][method].answer
@@ -258,7 +261,7 @@ def certify(
     )
 
 
-def logits_sha256(result: RunResult) -> dict[str, str]:
+def logits_sha256(result: "RunResult") -> dict[str, str]:
     """For each method, SHA-256 over its logits as little-endian float32: suffix and steps, row by row."""
     return {
         method: hashlib.sha256(logits.contiguous().numpy().astype("<f4", copy=False).tobytes()).hexdigest()
@@ -266,8 +269,10 @@ def logits_sha256(result: RunResult) -> dict[str, str]:
     }
 
 
-def platform_of(engine: Engine) -> Platform:
+def platform_of(engine: "Engine") -> Platform:
     """The engine's model, and what it runs on."""
+    import torch
+
     return Platform(
         model=engine.model_name,
         revision=engine.revision,
@@ -284,6 +289,8 @@ def platform_of(engine: Engine) -> Platform:
 
 def hardware_of(device: str, cpu_info: Path = Path("/proc/cpuinfo")) -> str:
     """Name of the processor that computes; of a CPU also the instructions that torch uses there."""
+    import torch
+
     if device.startswith("cuda"):
         name: str = torch.cuda.get_device_name(device)
         return name

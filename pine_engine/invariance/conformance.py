@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from pine_engine.attention.trace import Trace
+from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError, PineError, one_line
 from pine_engine.methods.table import METHODS
@@ -64,14 +65,6 @@ class BadCase:
     problem: str
 
     conforms = False
-
-
-def find_cases(folder: Path) -> list[Path]:
-    """The case folders under a folder, or the folder itself. Raises InputError if there is none."""
-    cases = sorted(path.parent for path in folder.glob("**/case.json"))
-    if not cases:
-        raise InputError(f"{folder} holds no conformance case; expected folders with a case.json in them")
-    return cases
 
 
 def try_case(folder: Path) -> CaseReport | BadCase:
@@ -190,7 +183,7 @@ def _compute(engine: Engine, layout: TokenLayout, steps: int) -> dict[str, NDArr
     )
     with torch.inference_mode():
         prefill = {
-            name: engine.prefill(layout, METHODS[name], room=0, rows_kept=0)[1].numpy()
+            name: passes.prefill(engine.wirings, layout, METHODS[name], room=0, rows_kept=0)[1].numpy()
             for name in result.answers
         }
     decoded = {name: logits[layout.suffix_length - 1 :].numpy() for name, logits in result.logits.items()}

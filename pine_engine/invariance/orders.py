@@ -1,203 +1,51 @@
-"""Whether an answer depends on the order of the documents: orders to try, and what differs between them."""
+"""Whether an answer depends on the order of the documents: every order answered, compared with the first."""
 
-import itertools
-import math
-import random
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable, Sequence
 
-import torch
-
-from pine_engine.attention.state import Row
 from pine_engine.attention.trace import TraceRequest
 from pine_engine.engine.engine import Engine, check_engine
-from pine_engine.engine.events import Answer, Event, RunDone, RunResult
-from pine_engine.engine.prefix_cache import Memory
-from pine_engine.errors import InputError
-from pine_engine.given import in_words, sequence, whole_numbers
-from pine_engine.methods.table import Method, get_methods
-from pine_engine.prompts.layout import PLACES, TokenLayout
+from pine_engine.engine.events import Event
+from pine_engine.engine.options import MethodsGiven
+from pine_engine.engine.orders import OrderRow, known_orders, run_orders
+from pine_engine.methods.table import get_methods
+from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.prompt import Prompt
-
-ALL_ORDERS_UP_TO = 4
-"""Documents up to which all orders are tried unless a number is asked for: 4! = 24."""
-
-DEFAULT_SHUFFLES = 10
-
-
-@dataclass(frozen=True)
-class OrderCell:
-    """One method's answer in one order, compared with its answer in the first order.
-
-    first_difference: index of the first token that differs, None if none does.
-    max_abs_logit_diff: over the suffix and the decoding steps up to that token.
-    bitwise_equal: all of these logits, and all tokens, are equal to the last bit.
-    reference_logprob: log-probability, in nats, that this order gives to the answer of the first order, its
-        end left out; 0 for an empty one.
-    """
-
-    answer: Answer
-    same_text: bool
-    first_difference: int | None
-    max_abs_logit_diff: float
-    bitwise_equal: bool
-    reference_logprob: float
-
-
-@dataclass(frozen=True)
-class OrderRow:
-    """All methods' answers in one order; order[p] is the document at place p."""
-
-    order: tuple[int, ...]
-    cells: dict[str, OrderCell]
-    result: RunResult
-
-
-@dataclass(frozen=True)
-class OrderSummary:
-    """One method over all orders tried.
-
-    max_abs_logit_diff: the largest; not a number if that of any order is none.
-    logprob_spread: largest less smallest log-probability of the first order's answer, in nats.
-    """
-
-    orders: int
-    same_texts: int
-    distinct_texts: int
-    max_abs_logit_diff: float
-    bitwise_equal: bool
-    logprob_spread: float
-
-
-def orders_to_try(num_documents: int, shuffles: int | None = None, seed: int = 0) -> list[tuple[int, ...]]:
-    """Orders of the documents, as they are first, no order twice.
-
-    shuffles: how many others, drawn with the seed; all of them if there are no more than that. None
-    stands for all orders of up to four documents, and for ten shuffles above.
-    Raises InputError for a negative number.
-    """
-    if shuffles is not None and shuffles < 0:
-        raise InputError(f"the number of shuffles is {shuffles}; give 0 or more")
-    as_is = tuple(range(num_documents))
-    count = math.factorial(num_documents)
-    if shuffles is None:
-        shuffles = count if num_documents <= ALL_ORDERS_UP_TO else DEFAULT_SHUFFLES
-    if shuffles >= count - 1:
-        return list(itertools.permutations(as_is))
-    generator = random.Random(seed)
-    orders = {as_is: None}
-    while len(orders) <= shuffles:
-        orders[tuple(generator.sample(as_is, num_documents))] = None
-    return list(orders)
 
 
 def compare_orders(
     engine: Engine,
     prompt: Prompt | TokenLayout,
     *,
-    methods: str | Method | Iterable[str | Method] | None = None,
+    methods: MethodsGiven = None,
     orders: Iterable[Sequence[int]],
     max_new_tokens: int = 32,
     stop_at_end: bool = True,
     trace: bool | TraceRequest = False,
 ) -> Generator[Event | OrderRow, None, None]:
-    """Answers the prompt in every order; yields each run's events, then its OrderRow in place of RunDone.
+    """Answers the prompt in every order, and tells as it goes; Engine.shuffle waits and returns a result.
 
-    Every order is computed from scratch. orders: each the documents' places, see orders_to_try. methods,
-    trace: as Engine.generate takes them, for every order. Closing the generator stops the computing.
-    Raises InputError for no order, for what is none of the documents, and as Engine.generate does.
+    Yields, for each order in turn, the events of its run as Engine.generate does, and in place of the last
+    one, RunDone, an OrderRow: the run's result, and how each answer compares with that of the first order.
+    `isinstance(event, OrderRow)` tells them apart.
+
+    orders: each the documents' places, see orders_to_try. methods, max_new_tokens, stop_at_end, trace: as
+    Engine.run takes them, for every order. Every order is computed from scratch, with its logits kept.
+    Closing the generator stops the computing.
+    Raises InputError at the first step: for no order, for what is none of the documents, and as Engine.run.
     """
     check_engine(engine)
     layout = engine.tokenize(prompt)
     rows = get_methods(methods)
-    given = sequence(orders)
-    if not given:
-        raise InputError(
-            f"the orders are {in_words(orders)}; give at least one, as orders_to_try(num_documents) does: "
-            "[[0, 1, 2], [2, 0, 1]]"
-        )
-    places = [whole_numbers(order, "an order", PLACES) for order in given]
-    layouts = [layout.reorder(order) for order in places]
-    first: RunResult | None = None
-    for order, reordered in zip(places, layouts, strict=True):
-        read = Memory()  # of this order alone: what has read it can go on with another answer
-        run = engine.generate(
+    yield from run_orders(
+        lambda reordered, memory: engine.generate(
             reordered,
             methods=rows,
             max_new_tokens=max_new_tokens,
             trace=trace,
             keep_logits=True,
             stop_at_end=stop_at_end,
-            memory=read,
-        )
-        for event in run:
-            if not isinstance(event, RunDone):
-                yield event
-                continue
-            first = first or event.result
-            yield OrderRow(order, _compare(engine, first, event.result, read), event.result)
-
-
-def summarize(rows: Sequence[Mapping[str, OrderCell]]) -> dict[str, OrderSummary]:
-    """Each method over the cells of all orders."""
-    summaries = {}
-    for method in rows[0]:
-        cells = [row[method] for row in rows]
-        logprobs = [cell.reference_logprob for cell in cells]
-        differences = [cell.max_abs_logit_diff for cell in cells]
-        summaries[method] = OrderSummary(
-            orders=len(cells),
-            same_texts=sum(cell.same_text for cell in cells),
-            distinct_texts=len({cell.answer.token_ids for cell in cells}),
-            max_abs_logit_diff=next(filter(math.isnan, differences), max(differences)),
-            bitwise_equal=all(cell.bitwise_equal for cell in cells),
-            logprob_spread=max(logprobs) - min(logprobs),
-        )
-    return summaries
-
-
-def _compare(engine: Engine, first: RunResult, other: RunResult, read: Memory) -> dict[str, OrderCell]:
-    by_method = {row.state.plan.method.name: row for row in read.rows}
-    cells = {}
-    for method, answer in other.answers.items():
-        reference = first.answers[method]
-        difference = _first_difference(reference.token_ids, answer.token_ids)
-        rows, reference_rows = other.logits[method], first.logits[method]
-        comparable = min(len(rows), len(reference_rows))
-        if difference is not None:
-            comparable = min(comparable, other.layout.suffix_length + difference)
-        rows, reference_rows = rows[:comparable], reference_rows[:comparable]
-        cells[method] = OrderCell(
-            answer=answer,
-            same_text=difference is None,
-            first_difference=difference,
-            max_abs_logit_diff=(rows - reference_rows).abs().max().item(),
-            bitwise_equal=difference is None and torch.equal(rows, reference_rows),
-            reference_logprob=_reference_logprob(engine, reference, other, by_method[method], difference),
-        )
-    return cells
-
-
-@torch.inference_mode()
-def _reference_logprob(
-    engine: Engine, reference: Answer, other: RunResult, row: Row, parting: int | None
-) -> float:
-    """See OrderCell. Where the answers agree it is the sum of the answer's own log-probabilities.
-
-    row: has read the prompt of `other` and what it answered; the row goes back to where the answers part and
-    reads the rest of the reference, all at once. parting: index of the first token that differs.
-    """
-    ids, own = reference.token_ids, other.answers[reference.method].logprobs
-    if parting is None or parting == len(ids):
-        return sum(own[: len(ids)], 0.0)
-    too_many = row.num_read() - other.layout.num_tokens - parting
-    row.cache.truncate(row.cache.length - too_many)
-    last = other.layout.suffix_length - 1 + parting
-    logits = other.logits[reference.method][last : last + 1].to(engine.device)
-    rest = engine.score_answer(row, logits, reference.text, ids[parting:])
-    return sum([*own[:parting], *rest.logprobs])
-
-
-def _first_difference(reference: tuple[int, ...], other: tuple[int, ...]) -> int | None:
-    pairs = itertools.zip_longest(reference, other)
-    return next((index for index, (left, right) in enumerate(pairs) if left != right), None)
+            memory=memory,
+        ),
+        layout,
+        known_orders(layout, orders),
+    )

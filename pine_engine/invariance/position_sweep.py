@@ -11,12 +11,14 @@ from statistics import fmean
 import torch
 
 from pine_engine.attention.state import Row
-from pine_engine.engine.engine import Engine, Score
-from pine_engine.engine.events import Event, PrefillProgress
-from pine_engine.engine.streaming import in_thread, stop_if
+from pine_engine.engine import passes
+from pine_engine.engine.engine import Engine
+from pine_engine.engine.events import Event
+from pine_engine.engine.likelihood import Score, score_answer
+from pine_engine.engine.streaming import in_thread, layer_reports, stop_if
 from pine_engine.errors import InputError
 from pine_engine.methods.table import get_methods
-from pine_engine.prompts.layout import TokenLayout
+from pine_engine.prompts.layout import TokenLayout, moved_order
 from pine_engine.prompts.prompt import Prompt
 
 
@@ -43,12 +45,6 @@ class OrderEffects:
     total: tuple[float, ...]
     rope: tuple[float, ...]
     causal: tuple[float, ...]
-
-
-def moved_order(num_documents: int, document: int, slot: int) -> tuple[int, ...]:
-    """The order with that document in that slot, the others as they were around it."""
-    others = [index for index in range(num_documents) if index != document]
-    return (*others[:slot], document, *others[slot:])
 
 
 def sweep_document(
@@ -85,16 +81,17 @@ def sweep_document(
             read: list[Row] = []
             scores: dict[str, Score] = {}
             for method in rows:
-
-                def on_layer(layer: int, name: str = method.name) -> None:
-                    stop_if(cancelled)
-                    emit(PrefillProgress(name, layer, engine.num_layers))
-
-                row, logits = engine.prefill(
-                    moved, method, room=len(ids), rows_kept=1, on_layer=on_layer, donors=read
+                row, logits = passes.prefill(
+                    engine.wirings,
+                    moved,
+                    method,
+                    room=len(ids),
+                    rows_kept=1,
+                    on_layer=layer_reports(method.name, engine.num_layers, emit, cancelled),
+                    donors=read,
                 )
                 read.append(row)
-                scores[method.name] = engine.score_answer(
+                scores[method.name] = score_answer(
                     row, logits, answer, ids, on_layer=lambda _: stop_if(cancelled)
                 )
             emit(SlotScored(slot, order, scores))

@@ -4,9 +4,9 @@ import itertools
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
+from pine_engine.engine.orders import orders_to_try
 from pine_engine.given import in_words
 from pine_engine.invariance.certificate import ASPECTS, Certificate, MethodResult, Platform, is_near
-from pine_engine.invariance.orders import orders_to_try
 
 
 @dataclass(frozen=True)

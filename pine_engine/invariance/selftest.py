@@ -1,6 +1,6 @@
 """What exactness rests on, checked on the hardware, the dtype and the model at hand (docs/exactness.md)."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
@@ -9,7 +9,10 @@ from transformers import PreTrainedModel
 
 from pine_engine.attention.state import Row, input_device
 from pine_engine.benchmark.random_models import DEMANDING, MARK, synthetic_model
+from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
+from pine_engine.engine.orders import orders_to_try
+from pine_engine.engine.shuffle import ShuffleResult
 from pine_engine.invariance.kernels import (
     Check,
     check_fused_attention,
@@ -23,7 +26,6 @@ from pine_engine.invariance.kernels import (
     own_products,
     rowwise_layers,
 )
-from pine_engine.invariance.orders import OrderCell, OrderRow, compare_orders, orders_to_try, summarize
 from pine_engine.methods.table import METHODS, Method
 from pine_engine.prompts.layout import TokenLayout
 
@@ -79,18 +81,17 @@ def check_orders(
     seed: int = 0,
 ) -> Check:
     """All logits of methods that promise invariance, under shuffles of one prompt, end to end."""
-    rows = list(_cells(engine, layout, [method.name for method in methods], shuffles, seed))
-    summaries = summarize(rows)
+    shuffled = _shuffle(engine, layout, [method.name for method in methods], shuffles, seed)
     broken = [
         f"{method} (up to {summary.max_abs_logit_diff:.1e})"
-        for method, summary in summaries.items()
+        for method, summary in shuffled.summary.items()
         if not summary.bitwise_equal
     ]
     return Check(
         name,
         is_promised=True,
         holds=not broken,
-        found=f"{len(methods)} methods, {len(rows)} orders, {layout.num_tokens} tokens: "
+        found=f"{len(methods)} methods, {len(shuffled.rows)} orders, {layout.num_tokens} tokens: "
         + (f"changed: {listed(broken)}" if broken else "all logits equal to the last bit"),
         meaning="the order of the documents changes nothing"
         if not broken
@@ -101,7 +102,7 @@ def check_orders(
 def check_control(engine: Engine, *, seed: int = 0) -> Check:
     """The control: vanilla must change, or the checks of orders could not see anything."""
     layout = prompts(vocabulary_of(engine))["documents of many lengths"]
-    summary = summarize(list(_cells(engine, layout, ["vanilla"], 2, seed)))["vanilla"]
+    summary = _shuffle(engine, layout, ["vanilla"], 2, seed).summary["vanilla"]
     changes = not summary.bitwise_equal
     return Check(
         f"{engine.model_name}: control, vanilla changes",
@@ -118,7 +119,9 @@ def check_control(engine: Engine, *, seed: int = 0) -> Check:
 def check_neighbours(engine: Engine) -> Check:
     """A decoding step of one prompt beside others, at other places and in wider batches, to the last bit."""
     layouts = list(prompts(vocabulary_of(engine)).values())[:3]
-    rows = [engine.prefill(layout, METHODS["pine"], room=1, rows_kept=1)[0] for layout in layouts]
+    rows = [
+        passes.prefill(engine.wirings, layout, METHODS["pine"], room=1, rows_kept=1)[0] for layout in layouts
+    ]
     one, two, three = rows
     batches: list[list[Row | None]] = [
         [one, two],
@@ -129,7 +132,7 @@ def check_neighbours(engine: Engine) -> Check:
     ]
     steps = []
     for batch in batches:
-        logits = engine.extend(batch, [[7] if row is one else [5] for row in batch])
+        logits = passes.extend(batch, [[7] if row is one else [5] for row in batch])
         steps.append(logits[batch.index(one), 0])
         for row in filter(None, batch):
             row.cache.truncate(row.cache.length - 1)
@@ -182,11 +185,10 @@ def without_keys(model: PreTrainedModel) -> PreTrainedModel:
     return model
 
 
-def _cells(
+def _shuffle(
     engine: Engine, layout: TokenLayout, methods: Sequence[str], shuffles: int, seed: int
-) -> Iterator[dict[str, OrderCell]]:
+) -> ShuffleResult:
     orders = orders_to_try(layout.num_documents, shuffles, seed)
-    events = compare_orders(
-        engine, layout, methods=methods, orders=orders, max_new_tokens=NEW_TOKENS, stop_at_end=False
+    return engine.shuffle(
+        layout, methods=methods, orders=orders, max_new_tokens=NEW_TOKENS, stop_at_end=False
     )
-    return (event.cells for event in events if isinstance(event, OrderRow))

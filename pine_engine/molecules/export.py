@@ -10,10 +10,11 @@ from pine_engine.models.checkpoint import quiet_transformers
 from pine_engine.models.load import load
 from pine_engine.molecules.generate import random_orders, write_molecules
 from pine_engine.molecules.model_card import Facts, card
+from pine_engine.molecules.recipe import Recipe
 from pine_engine.molecules.rows import Halves, MoleculeSet
 from pine_engine.molecules.tokenizer import build_tokenizer
-from pine_engine.molecules.training import CHECKPOINT, Recipe, Trained, mean_loss
-from pine_engine.molecules.training_batches import exam
+from pine_engine.molecules.training import CHECKPOINT, Trained, mean_loss
+from pine_engine.molecules.training_batches import held_out_batch
 
 WEIGHTS = "model.safetensors"
 
@@ -37,7 +38,7 @@ def save(
         build_tokenizer().save_pretrained(folder)
     loaded = load(str(folder))
     # Measured first: in an engine the model reads prompts in the engine's own way alone.
-    held_out_loss = mean_loss(loaded.model, [exam(build_tokenizer(), halves.held_out)])
+    held_out_loss = mean_loss(loaded.model, [held_out_batch(build_tokenizer(), halves.held_out)])
     engine = Engine(loaded.model, loaded.tokenizer, stop_ids=loaded.stop_ids)
     orders = [random_orders(molecule, 1, recipe.seed) for molecule in halves.held_out]
     written = write_molecules(engine, halves.held_out, orders, ["vanilla"])

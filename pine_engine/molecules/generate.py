@@ -17,7 +17,7 @@ BATCH_SIZE = 64
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenMolecule:
     """What one method wrote for one request in one order of its properties.
 
     request: index of the molecule whose properties were asked for. turn: which of the request's orders this
@@ -53,7 +53,7 @@ def write_molecules(
     orders: Sequence[Sequence[tuple[int, ...]]],
     methods: Sequence[str],
     on_written: Callable[[str], None] = lambda _: None,
-) -> list[Written]:
+) -> list[WrittenMolecule]:
     """What every method writes, greedily, for every request in each of its orders; each is computed anew.
 
     orders: for each request those to try. on_written: called with the method's name after each molecule.
@@ -65,7 +65,7 @@ def write_molecules(
         for turn, order in enumerate(its_orders)
     ]
     prompts = [layouts[request].reorder(order) for request, _, order in tried]
-    written: list[Written] = []
+    written: list[WrittenMolecule] = []
     for method in methods:
         answers = answer_batch(
             engine, prompts, method=method, max_new_tokens=TASK.max_new_tokens, batch_size=BATCH_SIZE
@@ -75,7 +75,7 @@ def write_molecules(
             texts[index] = answer.text
             on_written(method)
         written += [
-            Written(method, request, turn, order, texts[index], canonical_smiles(texts[index]))
+            WrittenMolecule(method, request, turn, order, texts[index], canonical_smiles(texts[index]))
             for index, (request, turn, order) in enumerate(tried)
         ]
     return written

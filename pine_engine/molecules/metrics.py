@@ -6,15 +6,18 @@ the errors, so that a method must be judged by both.
 """
 
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from pine_engine.molecules.descriptors import Floats
-from pine_engine.molecules.generate import Written
 from pine_engine.molecules.predictor import Predictor
 from pine_engine.molecules.rows import PROPERTIES, Molecule
+
+if TYPE_CHECKING:
+    from pine_engine.molecules.generate import WrittenMolecule
 
 RESAMPLES = 1000
 CONFIDENCE = 95
@@ -27,7 +30,7 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class Estimate(Frozen):
+class MeanError(Frozen):
     """A mean over n values, with the bounds of its 95 % interval by the bootstrap over requests."""
 
     mean: float
@@ -36,7 +39,7 @@ class Estimate(Frozen):
     n: int
 
 
-class MethodWorth(Frozen):
+class MethodMetrics(Frozen):
     """One method.
 
     written: number of answers. valid: share that are molecules. unique: share of different ones among these,
@@ -53,8 +56,8 @@ class MethodWorth(Frozen):
     unique: float | None
     novel: float | None
     changed: float
-    errors: dict[str, Estimate] | None
-    more_error: dict[str, Estimate] | None
+    errors: dict[str, MeanError] | None
+    more_error: dict[str, MeanError] | None
 
 
 class References(Frozen):
@@ -64,13 +67,16 @@ class References(Frozen):
     itself. strangers: of the molecule of another request; a model that ignores its request is no better.
     """
 
-    predictor: dict[str, Estimate]
-    strangers: dict[str, Estimate]
+    predictor: dict[str, MeanError]
+    strangers: dict[str, MeanError]
 
 
 def judge(
-    written: Sequence[Written], requests: Sequence[Molecule], predictor: Predictor, known: Collection[str]
-) -> list[MethodWorth]:
+    written: Sequence["WrittenMolecule"],
+    requests: Sequence[Molecule],
+    predictor: Predictor,
+    known: Collection[str],
+) -> list[MethodMetrics]:
     """Each method's molecules against what was requested; known: canonical SMILES of all training data."""
     distinct = sorted({one.smiles for one in written if one.smiles is not None})
     predicted = dict(zip(distinct, predictor.predict(distinct), strict=True))
@@ -108,11 +114,11 @@ def references(requests: Sequence[Molecule], predictor: Predictor) -> References
 
 
 def _judge_method(
-    written: Sequence[Written],
+    written: Sequence["WrittenMolecule"],
     known: Collection[str],
     errors: dict[tuple[int, tuple[int, ...]], Floats],
     of_first: dict[tuple[int, tuple[int, ...]], Floats] | None,
-) -> MethodWorth:
+) -> MethodMetrics:
     molecules = [one.smiles for one in written if one.smiles is not None]
     distinct = set(molecules)
     said: dict[int, set[str]] = {}
@@ -122,7 +128,7 @@ def _judge_method(
     if of_first is not None:
         both = [key for key in errors if key in of_first]
         more_error = _estimates_of({key: errors[key] - of_first[key] for key in both})
-    return MethodWorth(
+    return MethodMetrics(
         method=written[0].method,
         written=len(written),
         valid=len(molecules) / len(written),
@@ -134,8 +140,8 @@ def _judge_method(
     )
 
 
-def _unique(written: Sequence[Written]) -> float | None:
-    """See MethodWorth; None if no order has a valid molecule."""
+def _unique(written: Sequence["WrittenMolecule"]) -> float | None:
+    """See MethodMetrics; None if no order has a valid molecule."""
     turns: dict[int, list[str]] = {}
     for one in written:
         if one.smiles is not None:
@@ -144,13 +150,13 @@ def _unique(written: Sequence[Written]) -> float | None:
     return sum(shares) / len(shares) if shares else None
 
 
-def _estimates_of(errors: dict[tuple[int, tuple[int, ...]], Floats]) -> dict[str, Estimate] | None:
+def _estimates_of(errors: dict[tuple[int, tuple[int, ...]], Floats]) -> dict[str, MeanError] | None:
     if not errors:
         return None
     return _estimates(np.array(list(errors.values())), np.array([request for request, _ in errors]))
 
 
-def _estimates(values: Floats, requests: NDArray[np.int64]) -> dict[str, Estimate]:
+def _estimates(values: Floats, requests: NDArray[np.int64]) -> dict[str, MeanError]:
     """values: (n, 6). requests: (n,), to which each belongs; those of one request are drawn together."""
     _, places = np.unique(requests, return_inverse=True)
     count = int(places.max()) + 1
@@ -162,6 +168,6 @@ def _estimates(values: Floats, requests: NDArray[np.int64]) -> dict[str, Estimat
     tail = (100 - CONFIDENCE) / 2
     low, high = np.percentile(means, [tail, 100 - tail], axis=0)
     return {
-        name: Estimate(mean=mean, low=low[column], high=high[column], n=len(values))
+        name: MeanError(mean=mean, low=low[column], high=high[column], n=len(values))
         for column, (name, mean) in enumerate(zip(PROPERTIES, values.mean(0).tolist(), strict=True))
     }

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from pine_engine.molecules.recipe import Recipe
 from pine_engine.molecules.rows import PROPERTIES
-from pine_engine.molecules.training import Recipe
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,10 @@ from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from pine_engine.errors import InputError
+from pine_engine.molecules.recipe import Recipe
 from pine_engine.molecules.rows import Molecule
 from pine_engine.molecules.tokenizer import build_tokenizer
-from pine_engine.molecules.training_batches import Batch, Lessons, exam
+from pine_engine.molecules.training_batches import Batch, TrainingBatches, held_out_batch
 
 CHECKPOINT = "checkpoint.pt"
 MAX_CONTEXT = 256
@@ -34,49 +35,12 @@ WARMUP = 0.05
 LAST_RATE = 0.05
 WEIGHT_DECAY = 0.1
 MAX_GRADIENT = 1.0
-EXAM_ROWS = 64
+HELD_OUT_ROWS = 64
 """Rows of the held-out molecules that are computed at a time."""
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """All that the weights depend on, apart from the data.
-
-    hidden, intermediate: widths; heads must divide hidden into even parts. jitter and spelling: see Lessons.
-    exam_every: steps between two measurements of the held-out loss; the weights of the lowest are kept.
-    """
-
-    steps: int
-    batch_size: int = 32
-    learning_rate: float = 1.5e-3
-    seed: int = 0
-    hidden: int = 128
-    intermediate: int = 384
-    layers: int = 6
-    heads: int = 4
-    jitter: float = 0.03
-    spelling: float = 0.5
-    exam_every: int = 100
-
-    def __post_init__(self) -> None:
-        """Raises InputError for sizes that no model can have."""
-        for name in ("steps", "batch_size", "hidden", "intermediate", "layers", "heads", "exam_every"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}; give 1 or more")
-        if self.hidden % (2 * self.heads):
-            raise InputError(
-                f"{self.heads} heads do not divide a width of {self.hidden} into even parts; give a multiple "
-                f"of {2 * self.heads}"
-            )
-        if not (self.learning_rate > 0 and self.jitter >= 0 and 0 <= self.spelling <= 1):
-            raise InputError(
-                f"learning rate {self.learning_rate}, jitter {self.jitter} and share of other spellings "
-                f"{self.spelling} must be above 0, at least 0, and from 0 to 1"
-            )
-
-
-@dataclass(frozen=True)
-class Progress:
+class TrainingStep:
     """After a step: how many are done, and the loss; held_out is None where it was not measured.
 
     loss: of the step's batch, held_out: of the held-out rows; both in nats per token of the SMILES.
@@ -123,7 +87,7 @@ def train(
     *,
     checkpoint_every: int = 100,
     resume: bool = False,
-) -> Generator[Progress, None, Trained]:
+) -> Generator[TrainingStep, None, Trained]:
     """Trains on `learned`; yields after every step, and returns the model with the lowest held-out loss.
 
     folder: where the checkpoint is kept. resume: go on with the one that is there.
@@ -151,7 +115,7 @@ def train(
         done, best_step, best_loss, best = (
             saved[name] for name in ("done", "best_step", "best_loss", "best")
         )
-    lessons = Lessons(
+    batches = TrainingBatches(
         tokenizer,
         learned,
         seed=recipe.seed,
@@ -159,15 +123,16 @@ def train(
         jitter=recipe.jitter,
         spelling=recipe.spelling,
     )
-    papers = [
-        exam(tokenizer, held_out[first : first + EXAM_ROWS]) for first in range(0, len(held_out), EXAM_ROWS)
+    held_out_batches = [
+        held_out_batch(tokenizer, held_out[first : first + HELD_OUT_ROWS])
+        for first in range(0, len(held_out), HELD_OUT_ROWS)
     ]
     while done < recipe.steps:
-        loss = _step(model, optimizer, lessons.batch(done), _rate(recipe, done))
+        loss = _step(model, optimizer, batches.batch(done), _rate(recipe, done))
         done += 1
         found = None
         if done % recipe.exam_every == 0 or done == recipe.steps:
-            found = mean_loss(model, papers)
+            found = mean_loss(model, held_out_batches)
             if found < best_loss:
                 best_step, best_loss, best = done, found, _copy(model)
         if done % checkpoint_every == 0 and done < recipe.steps:
@@ -181,7 +146,7 @@ def train(
                 "best": best,
             }
             _save_whole(state, path)
-        yield Progress(done, loss, found)
+        yield TrainingStep(done, loss, found)
     model.load_state_dict(best)
     return Trained(model.eval().requires_grad_(False), best_loss, best_step)
 

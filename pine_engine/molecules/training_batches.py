@@ -33,7 +33,7 @@ class Batch:
     labels: Tensor
 
 
-class Lessons:
+class TrainingBatches:
     """An endless series of batches over the same molecules, each epoch in another order.
 
     jitter: standard deviation of the noise added to a value, in standard deviations of its property.
@@ -94,7 +94,7 @@ def question(items: Sequence[str], separator: str = CANONICAL) -> str:
     return "".join((START, *items, separator))
 
 
-def exam(tokenizer: PreTrainedTokenizerFast, molecules: Sequence[Molecule]) -> Batch:
+def held_out_batch(tokenizer: PreTrainedTokenizerFast, molecules: Sequence[Molecule]) -> Batch:
     """The molecules as asked for in earnest: true values, canonical spelling, one random order each."""
     texts = []
     for molecule in molecules:

@@ -10,17 +10,31 @@ from pathlib import Path
 from pine_engine.errors import InputError
 from pine_engine.prompts.inputs import read_text
 
+Record = list[str] | csv.Error
+"""The fields of a record, or why what follows cannot be read."""
+
 
 @dataclass(frozen=True)
 class Table:
     """A CSV file. header: the names of its columns.
 
-    rows: each with the number of its line, counted from 1, and a field for every column; read as they are
-    asked for, once. They raise InputError that names the line of what is wrong, or says that there is none.
+    records: each with the number of its line, counted from 1; read as they are asked for, once. They raise
+    InputError if there is none.
     """
 
     header: tuple[str, ...]
-    rows: Iterator[tuple[int, dict[str, str]]]
+    records: Iterator[tuple[int, Record]]
+
+    def row(self, record: Record) -> dict[str, str]:
+        """The fields by column. Raises InputError for what cannot be read, or has too few fields or many."""
+        if isinstance(record, csv.Error):
+            raise InputError(f"{record}; check its quotation marks") from record
+        if len(record) != len(self.header):
+            raise InputError(
+                f"the number of fields is {len(record)}, but {len(self.header)} in the header; put a text "
+                "that holds commas in quotation marks"
+            )
+        return dict(zip(self.header, record, strict=True))
 
 
 def read_table(path: Path) -> Table:
@@ -32,6 +46,8 @@ def read_table(path: Path) -> Table:
     """
     records = _records(path)
     number, names = next(records, (1, []))
+    if isinstance(names, csv.Error):
+        raise InputError(f"{path}, line {number}: {names}; check its quotation marks") from names
     header = tuple(name.strip().lower() for name in names)
     if not any(header):
         raise InputError(f"{path} is empty; its first line has to name the columns")
@@ -39,21 +55,14 @@ def read_table(path: Path) -> Table:
         raise InputError(
             f"{path}, line {number}: column {twice[0]!r} is there twice; give every column one name"
         )
-    return Table(header, _rows(path, header, records))
+    return Table(header, _some(path, records))
 
 
-def _rows(
-    path: Path, header: tuple[str, ...], records: Iterator[tuple[int, list[str]]]
-) -> Iterator[tuple[int, dict[str, str]]]:
+def _some(path: Path, records: Iterator[tuple[int, Record]]) -> Iterator[tuple[int, Record]]:
     is_empty = True
-    for number, fields in records:
-        if len(fields) != len(header):
-            raise InputError(
-                f"{path}, line {number}: the number of fields is {len(fields)}, but {len(header)} in the "
-                "header; put a text that holds commas in quotation marks"
-            )
+    for record in records:
         is_empty = False
-        yield number, dict(zip(header, fields, strict=True))
+        yield record
     if is_empty:
         raise InputError(f"{path} has no rows under its header; write one row per line")
 
@@ -73,8 +82,8 @@ def check_columns(path: Path, header: Sequence[str], *, needed: set[str], allowe
             )
 
 
-def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """The records that are not blank, with the line where each starts."""
+def _records(path: Path) -> Iterator[tuple[int, Record]]:
+    """The records that are not blank, with the line where each starts; what cannot be read is the last."""
     # Spreadsheets put a byte order mark in front, which is no part of the first name.
     lines = io.StringIO(read_text(path).removeprefix("\ufeff"))
     reader = csv.reader(lines, strict=True)
@@ -85,4 +94,4 @@ def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
                 yield start, fields
             start = reader.line_num + 1
     except csv.Error as error:
-        raise InputError(f"{path}, line {start}: {error}; check its quotation marks") from error
+        yield start, error

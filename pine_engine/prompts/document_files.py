@@ -3,25 +3,30 @@
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
 from pine_engine.errors import InputError
-from pine_engine.prompts.csv_table import check_columns, read_table
-from pine_engine.prompts.inputs import DocumentInput, each_line, read_text
+from pine_engine.prompts.csv_table import Record, check_columns, read_table
+from pine_engine.prompts.inputs import DocumentInput, each_line, parse, read_text, to_document, unexpected
+from pine_engine.prompts.mistakes import MistakesError, rows_or_mistakes
 from pine_engine.prompts.pdf import read_pdf
 from pine_engine.prompts.prompt import Document
 
 MAX_BYTES = 20_000_000
 """The largest file that is read; its text would fill many contexts."""
 
+NO_TEXT = "has no text; write some, or remove it"
+
 
 def read_documents(paths: Sequence[Path], limit: int | None = None) -> list[Document]:
     """The documents of all files, in their order, at most `limit`; what is behind these is not parsed.
 
-    .jsonl: one {"text", "title"} a line, or rows that have such "documents". .csv: a header with the column
-    text and perhaps title, one document a row. .txt, .md, .pdf: one document, titled by the file's name.
-    Raises InputError that names the file, and the line where it has lines, for what cannot be read, has
+    .jsonl: one text or {"text", "title"} a line, a list of them, or rows that have such "documents". .csv: a
+    header with the column text and perhaps title, one document a row. .txt, .md, .pdf: one document, titled
+    by the file's name.
+    Raises InputError that names the file, and all lines where it has lines, for what cannot be read, has
     another ending, or has no text.
     """
     if not paths:
@@ -41,39 +46,57 @@ def _read(path: Path) -> Iterator[Document]:
 
 
 class DocumentLine(BaseModel):
-    """A line of JSONL: one document, or a row with several; other fields are ignored."""
+    """A line of JSONL: one document, or several, alone or in a row; other fields are ignored."""
 
     text: str = ""
     title: str = ""
-    documents: list[str | DocumentInput] = Field(default_factory=list)
+    documents: list[DocumentInput] = Field(default_factory=list)
 
-    def read(self) -> Iterator[Document]:
-        """The documents of the line, the one without text that it is where it has none."""
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, given: Any) -> Any:
+        if isinstance(given, str):
+            return {"text": given}
+        if isinstance(given, list):
+            return {"documents": given}
+        if isinstance(given, dict):
+            return given
+        raise unexpected(given, 'a text, {"text", "title"}, or a list of them')
+
+    def read(self) -> list[Document]:
+        """The documents of the line. Raises MistakesError that names all that have no text."""
         if not self.documents:
-            yield Document(self.text, self.title)
-        for given in self.documents:
-            yield Document(given) if isinstance(given, str) else Document(given.text, given.title)
+            return [_with_text(Document(self.text, self.title))]
+        documents = list(map(to_document, self.documents))
+        if empty := [place for place, each in enumerate(documents, start=1) if not each.text.strip()]:
+            raise MistakesError(*(f"document {place} {NO_TEXT}" for place in empty))
+        return documents
 
 
 def _from_jsonl(path: Path) -> Iterator[Document]:
-    for number, line in each_line(DocumentLine, path):
-        for place, document in enumerate(line.read(), start=1):
-            which = f": document {place}" if line.documents else ""
-            _check(document.text, f"{path}, line {number}{which}")
-            yield document
+    def read(number: int, line: str) -> list[Document]:
+        return parse(DocumentLine, line, number).read()
+
+    for _, documents in rows_or_mistakes(path, each_line(path), read):
+        yield from documents
 
 
 def _from_csv(path: Path) -> Iterator[Document]:
     table = read_table(path)
     check_columns(path, table.header, needed={"text"}, allowed={"title"})
-    for number, row in table.rows:
-        _check(row["text"], f"{path}, line {number}")
-        yield Document(row["text"], row.get("title", ""))
+
+    def read(_: int, record: Record) -> Document:
+        row = table.row(record)
+        return _with_text(Document(row["text"], row.get("title", "")))
+
+    for _, document in rows_or_mistakes(path, table.records, read):
+        yield document
 
 
 def _from_text(path: Path) -> Iterator[Document]:
     text = read_text(path).removeprefix("\ufeff").strip()
-    _check(text, str(path))
+    if not text:
+        raise InputError(f"{path} {NO_TEXT}")
     yield Document(text, path.stem)
 
 
@@ -81,9 +104,10 @@ def _from_pdf(path: Path) -> Iterator[Document]:
     yield Document(read_pdf(path), path.stem)
 
 
-def _check(text: str, where: str) -> None:
-    if not text.strip():
-        raise InputError(f"{where} has no text; write some, or remove it")
+def _with_text(document: Document) -> Document:
+    if not document.text.strip():
+        raise InputError(f"it {NO_TEXT}")
+    return document
 
 
 _READERS: dict[str, Callable[[Path], Iterator[Document]]] = {

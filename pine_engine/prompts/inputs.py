@@ -1,20 +1,30 @@
-"""Files and API calls into inputs: JSON checked against a schema, with errors of one clear sentence."""
+"""Files and API calls into inputs, in one form: a document is a text, or {"text": ..., "title": ...}.
+
+A plain list of them, in place of an object that has them, is a prompt's documents.
+"""
 
 import io
 import json
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError, PydanticSerializationError
 
 from pine_engine.errors import InputError
+from pine_engine.given import in_words
+from pine_engine.prompts.mistakes import MistakesError, mistakes_in, rows_or_mistakes, told
 from pine_engine.prompts.prompt import Document, Prompt
-from pine_engine.prompts.tasks import get_task
+from pine_engine.prompts.tasks import TASKS, get_task
 
 if TYPE_CHECKING:
     from pine_engine.prompts.layout import TokenLayout
+
+USUAL_TASK = "retrieval_qa"
+"""Of what names none."""
 
 
 class TextReader(Protocol):
@@ -27,35 +37,77 @@ class TextReader(Protocol):
 
 
 class DocumentInput(BaseModel):
-    """A document with an optional title."""
+    """A document with an optional title; a text is one without."""
 
     model_config = ConfigDict(extra="forbid")
 
     text: str
     title: str = ""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, given: Any) -> Any:
+        if isinstance(given, str):
+            return {"text": given}
+        if isinstance(given, dict | cls):
+            return given
+        raise unexpected(given, 'a text or {"text": ..., "title": ...}')
 
-class Comparison(BaseModel):
+
+def to_document(given: DocumentInput) -> Document:
+    """The document as prompts take it."""
+    return Document(given.text, given.title)
+
+
+class _Asked(BaseModel):
+    """Documents, and what is asked of them."""
+
+    question: str = ""
+    documents: list[DocumentInput] = Field(min_length=1)
+    system: str = ""
+    task: str = USUAL_TASK
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, given: Any) -> Any:
+        if isinstance(given, list):
+            return {"documents": given}
+        if isinstance(given, dict | cls):
+            return given
+        raise unexpected(given, 'an object with "documents", or a list of texts')
+
+    def check(self) -> None:
+        """Raises MistakesError with all for which no prompt can be made of it."""
+        if found := list(self._mistakes()):
+            raise MistakesError(*found)
+
+    def _mistakes(self) -> Iterator[str]:
+        if self.task not in TASKS:
+            yield f"unknown task {self.task!r}; choose from: {', '.join(TASKS)}"
+        elif get_task(self.task).needs_question and not self.question.strip():
+            yield "there is no question; write one"
+        for number, document in enumerate(self.documents, start=1):
+            if not document.text.strip():
+                yield f"document {number} is empty; write some text or remove it"
+        try:
+            self.model_dump_json()
+        except PydanticSerializationError:
+            yield "it holds half of a surrogate pair, which is no character; remove it"
+
+
+class Comparison(_Asked):
     """What one run is asked: documents, a question, and optionally an instruction and a task."""
 
     model_config = ConfigDict(extra="forbid")
 
-    question: str = ""
-    documents: list[str | DocumentInput] = Field(min_length=1)
     instruction: str = ""
-    system: str = ""
-    task: str = "retrieval_qa"
 
     def prompt(self, engine: TextReader) -> Prompt:
         """The text that the model reads. Raises InputError for an empty part or an unknown task."""
-        documents = [
-            Document(given) if isinstance(given, str) else Document(given.text, given.title)
-            for given in self.documents
-        ]
         return get_task(self.task).prompt(
             engine.tokenizer,
             question=self.question,
-            documents=documents,
+            documents=[to_document(given) for given in self.documents],
             instruction=self.instruction,
             system=self.system,
         )
@@ -71,15 +123,14 @@ class LabelledComparison(Comparison):
     labels: list[str] = []
 
 
-class DataRow(BaseModel):
-    """One example of a data set, in the schema that `verify` reads; other fields are ignored."""
+class DataRow(_Asked):
+    """One example of a data set, in the schema that `verify` reads; other fields are ignored.
 
-    id: str
-    task: str
-    system: str = ""
+    id: a row of a file that gives none is named by its line, such as "line 3".
+    """
+
+    id: str = ""
     prefix: str = ""
-    question: str = ""
-    documents: list[DocumentInput] = Field(min_length=1)
 
     def asked_as(self, task: str) -> Self:
         """The same row for another task. An instruction that is its own task's gives way to the other's.
@@ -103,42 +154,66 @@ class DataRow(BaseModel):
 
 
 Model = TypeVar("Model", bound=BaseModel)
+Request = TypeVar("Request", bound=Comparison)
+Row = TypeVar("Row", bound=DataRow)
 
 
 def read_comparison(path: Path) -> Comparison:
-    """The comparison in a JSON file. Raises InputError that names the file and what is wrong in it."""
-    return parse_json(Comparison, read_text(path), str(path))
+    """The comparison in a JSON file. Raises InputError that names the file and all that is wrong in it."""
+    return _read_request(Comparison, path)
 
 
 def read_labelled_comparison(path: Path) -> LabelledComparison:
     """The same with labels, which may be none."""
-    return parse_json(LabelledComparison, read_text(path), str(path))
+    return _read_request(LabelledComparison, path)
+
+
+def _read_request(model: type[Request], path: Path) -> Request:
+    try:
+        request = parse(model, read_text(path))
+        request.check()
+    except MistakesError as error:
+        raise InputError(told(str(path), ": ", error.sentences)) from error
+    return request
 
 
 def read_rows(path: Path, limit: int | None = None) -> list[DataRow]:
-    """The rows of a JSONL file, at most `limit`. Raises InputError that names the line."""
+    """The rows of a JSONL file, at most `limit`. Raises InputError as read_lines does."""
     return list(read_lines(DataRow, path, limit).values())
 
 
-def read_lines(model: type[Model], path: Path, limit: int | None = None) -> dict[int, Model]:
+def read_lines(model: type[Row], path: Path, limit: int | None = None) -> dict[int, Row]:
     """The rows of a JSONL file as that model, at most `limit`, by the number of their line, counted from 1.
 
-    Raises InputError that names the line, or says that there is no row.
+    Raises InputError that names all lines with mistakes, if there are any among these rows, or says that
+    there is no row.
     """
-    return dict(islice(each_line(model, path), limit))
+    return dict(islice(rows_or_mistakes(path, each_line(path), partial(read_row, model)), limit))
 
 
-def each_line(model: type[Model], path: Path) -> Iterator[tuple[int, Model]]:
-    """The rows of a JSONL file as that model, each with the number of its line, parsed as they are asked for.
+def read_row(model: type[Row], line: int, text: str) -> Row:
+    """The row in a line of JSONL with that number. Raises MistakesError."""
+    return checked(line, parse(model, text, line))
 
-    Raises InputError that names the line, or says that there is no row.
+
+def checked(line: int, row: Row) -> Row:
+    """The row of that line, with an id. Raises MistakesError if no prompt can be made of it."""
+    row.id = row.id or f"line {line}"
+    row.check()
+    return row
+
+
+def each_line(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a JSONL file that are not blank, each with its number.
+
+    Raises InputError for a file that cannot be read, or has none.
     """
     is_empty = True
     # Not splitlines(), which would also cut at U+2028 and others that may stand inside a JSON string.
     for number, line in enumerate(io.StringIO(read_text(path), newline="\n"), start=1):
         if line.strip():
             is_empty = False
-            yield number, parse_json(model, line.removesuffix("\n"), f"{path}, line {number}")
+            yield number, line.removesuffix("\n")
     if is_empty:
         raise InputError(f"{path} has no rows; expected one JSON object per line")
 
@@ -156,22 +231,31 @@ def read_text(path: Path) -> str:
 
 
 def parse_json(model: type[Model], text: str, where: str) -> Model:
-    """JSON as that model. where: what the text is called in the InputError that names the wrong field."""
+    """JSON as that model. where: what the text is called in the InputError that names all wrong fields."""
+    try:
+        return parse(model, text)
+    except MistakesError as error:
+        raise InputError(told(where, ": ", error.sentences)) from error
+
+
+def parse(model: type[Model], text: str, line: int | None = None) -> Model:
+    """JSON as that model; line: the number of the line that it is, if it is one. Raises MistakesError."""
     try:
         content: Any = json.loads(text)
     except json.JSONDecodeError as error:
-        raise InputError(
-            f"{where} is not JSON: {error.msg} at line {error.lineno} column {error.colno}"
-        ) from error
+        place = f"line {error.lineno} " if line is None else ""
+        raise MistakesError(f"it is not JSON: {error.msg} at {place}column {error.colno}") from error
     except (ValueError, RecursionError) as error:
-        raise InputError(
-            f"{where} cannot be read as JSON: a number in it is too long, or it is nested too deeply"
+        raise MistakesError(
+            "it cannot be read as JSON: a number in it is too long, or it is nested too deeply"
         ) from error
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        # A list item that fits none of its types is reported once per type; the deepest says most.
-        first = max(error.errors(), key=lambda problem: len(problem["loc"]))
-        field = ".".join(str(part) for part in first["loc"] if part not in ("str", "DocumentInput"))
-        shown = field if field.isprintable() else ascii(field)  # a name in the file may be any text
-        raise InputError(f"{where}: {shown or 'the file'}: {first['msg'].lower()}") from error
+        raise MistakesError(*mistakes_in(error)) from error
+
+
+def unexpected(given: Any, expected: str) -> PydanticCustomError:
+    """What a validator raises for what is given in another form."""
+    sentence = f"got {in_words(given)}, expected {expected}"
+    return PydanticCustomError("unexpected", "{sentence}", {"sentence": sentence})

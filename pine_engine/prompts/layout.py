@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from pine_engine.errors import InputError
 from pine_engine.given import in_words, sequence, whole_numbers
 from pine_engine.prompts.prompt import Piece, Prompt, Segment
+from pine_engine.shown import short_repr
 
 IntArray = NDArray[np.int64]
 
@@ -44,6 +45,8 @@ class TokenLayout:
     prefix: tuple[int, ...]
     documents: tuple[tuple[int, ...], ...]
     suffix: tuple[int, ...]
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         """Raises InputError for what is no token id, no document, one without tokens, or an empty suffix."""
@@ -236,3 +239,9 @@ class _SegmentEncoder:
         encoded = self._tokenizer(text, add_special_tokens=False, split_special_tokens=True)
         ids: list[int] = encoded["input_ids"]
         return ids
+
+
+def moved_order(num_documents: int, document: int, slot: int) -> tuple[int, ...]:
+    """The order with that document in that slot, the others as they were around it."""
+    others = [index for index in range(num_documents) if index != document]
+    return (*others[:slot], document, *others[slot:])

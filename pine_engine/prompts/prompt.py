@@ -12,6 +12,7 @@ from jinja2 import TemplateError
 
 from pine_engine.errors import InputError
 from pine_engine.given import as_text, in_words, one_or_more
+from pine_engine.shown import short_repr
 
 # Private-use characters that stand for the user's text while the chat template is rendered.
 _SYSTEM_SLOT = "\ue000"
@@ -28,11 +29,14 @@ class Piece:
     text: str
     is_markup: bool = False
 
+    __repr__ = short_repr
+
 
 Segment = tuple[Piece, ...]
 
 HOW_TO_PROMPT = (
-    "documents must be told apart from what stands around them: make a prompt of text with "
+    "documents must be told apart from what stands around them: give engine.run question and documents, each "
+    "by its name, make a prompt of text with "
     'TASKS["retrieval_qa"].prompt(engine.tokenizer, documents=["...", "..."], question="..."), or one of '
     "token ids with TokenLayout(prefix, documents, suffix)"
 )
@@ -48,6 +52,8 @@ class Prompt:
     prefix: Segment
     documents: tuple[Segment, ...] = ()
     suffix: Segment = ()
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         """Raises InputError for no document, and for what is no text or not made of characters."""
@@ -69,6 +75,8 @@ class Document:
 
     text: str
     title: str = ""
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         """Raises InputError for what is no text."""

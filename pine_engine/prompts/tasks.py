@@ -67,7 +67,7 @@ class Task:
     choices: what an answer comes down to, for comparing by log-probability; none where answers are open.
     Where documents bear letters, each names one, in their order.
     nouns: what its parts are called. splits: documents may come as sentences of one text, see premises.py.
-    model: folder of assets with the one model that was trained for it; "" if any model may be asked.
+    model: name of the model of our own that was trained for it; "" if any model may be asked.
     drawn_as: what is drawn of a finding, such as "molecule"; "" if it is text alone.
     """
 

@@ -10,17 +10,17 @@ import torch
 from transformers import LlamaForCausalLM
 
 from pine_engine.benchmark import speed as benchmark
+from pine_engine.benchmark.reports import bench_rows
 from pine_engine.benchmark.speed import (
     Timing,
-    Workload,
     num_steps,
     peak_memory,
     run_benchmark,
-    sweep_over,
     time_methods,
     time_stock,
 )
-from pine_engine.console.json_reports import bench_rows
+from pine_engine.benchmark.workload import Workload, sweep_over
+from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
@@ -265,7 +265,7 @@ def test_the_stock_model_runs_its_own_fused_attention_and_gives_ours_back(
 
 def prefill(engine: Engine, layout: TokenLayout) -> tuple[Any, torch.Tensor]:
     with torch.inference_mode():
-        row, logits = engine.prefill(layout, METHODS["vanilla"], room=0, rows_kept=1)
+        row, logits = passes.prefill(engine.wirings, layout, METHODS["vanilla"], room=0, rows_kept=1)
     return row, logits[-1]
 
 

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
 
 from tests.browser.driving import RUN_MS, SELECTION, SHORT, control, pick, set_length, wait_for_model
-from tests.support.serving import ServedApp, served_app
+from tests.support.serving import ServedApp, started_app
 
 FLAGS = (
     "--no-sandbox",
@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="package")
 def app(embedded_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApp]:
-    with served_app(tmp_path_factory.mktemp("app") / "app.log") as served:
+    with started_app(tmp_path_factory.mktemp("app") / "app.log") as served:
         yield served
         assert "Traceback" not in served.log.read_text()
 

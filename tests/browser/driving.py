@@ -5,7 +5,7 @@ from pathlib import Path
 
 from playwright.sync_api import Frame, Locator, Page, expect
 
-from viz.page.form.examples import Example, load_examples
+from viz.page.form.examples import FormExample, load_examples
 
 EXAMPLES = load_examples()
 DEFAULT = EXAMPLES[0]
@@ -51,7 +51,7 @@ def text(page: Page | Frame, slot: int) -> Locator:
     return page.get_by_label(re.compile(rf"Text of the \w+ in slot {slot}\b"))
 
 
-def pick(page: Page | Frame, example: Example) -> None:
+def pick(page: Page | Frame, example: FormExample) -> None:
     """Picks an example, and waits until the cards show it."""
     choose(page, "Example", example.name)
     expect(page.locator(".page-card:visible")).to_have_count(len(example.documents))

@@ -8,8 +8,6 @@ from playwright.sync_api import Page, ViewportSize, expect
 
 from tests.browser.driving import TABS, cut_off, open_tab
 
-pytestmark = pytest.mark.embedded
-
 IMPACTS = ("serious", "critical")
 SMALL_PHONE = {"width": 320, "height": 640}
 ZOOMED = {"width": 640, "height": 400}

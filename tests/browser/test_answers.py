@@ -2,14 +2,11 @@
 
 import random
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.driving import DEFAULT, SELECTION, control, cut_off
 from tests.browser.test_accessibility import violations
 from viz.figures.change import word_diff
-
-pytestmark = pytest.mark.embedded
 
 LAPTOPS = ({"width": 1366, "height": 768}, {"width": 1280, "height": 800})
 NARROW = {"width": 320, "height": 640}

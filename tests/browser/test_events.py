@@ -1,11 +1,8 @@
 """What assets/ changes in how gradio talks to its server loses nothing and makes nothing up."""
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.driving import LONG, RUN_MS, pick, wait_for_model
-
-pytestmark = pytest.mark.embedded
 
 LATE_END = """
 (() => {

@@ -12,8 +12,6 @@ from tests.browser.conftest import OpenPage
 from tests.browser.driving import DEFAULT, RUN_MS, SHORT, pick, run, set_length, text, wait_for_model
 from tests.support.serving import ServedApp
 
-pytestmark = pytest.mark.embedded
-
 NOT_KEPT = "No draft is kept"
 
 PAUSE_MS = 3000

@@ -5,18 +5,18 @@ from pathlib import Path
 from playwright.sync_api import Browser, expect
 
 from tests.browser.driving import give, text
-from tests.support.serving import served_app
+from tests.support.serving import Serve
 
 TYPED = "A lamp was lit."
 
 
 def test_the_page_says_that_there_is_no_room_and_keeps_what_was_typed(
-    browser: Browser, tmp_path: Path
+    browser: Browser, serve: Serve, tmp_path: Path
 ) -> None:
     file = tmp_path / "notes.txt"
     file.write_text("Much to read. " * 20_000)
     flags = ("--most-disk-mb", "0.1", "--model", str(tmp_path / "none"))
-    with served_app(tmp_path / "log", *flags) as app, browser.new_context() as context:
+    with serve(tmp_path / "log", *flags) as app, browser.new_context() as context:
         page = context.new_page()
         page.goto(app.url)
         text(page, 1).fill(TYPED)

@@ -4,7 +4,6 @@ import json
 import re
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.driving import (
@@ -20,8 +19,6 @@ from tests.browser.driving import (
     text,
     wait_for_model,
 )
-
-pytestmark = pytest.mark.embedded
 
 JUDGE = next(example for example in EXAMPLES if example.task == "judge_pair")
 MOLECULE = next(example for example in EXAMPLES if example.task == "qm9")
@@ -161,7 +158,7 @@ def test_molecules_are_drawn_and_measured_by_the_model_that_was_trained_for_them
     expect(page.locator("#run-status")).to_contain_text("by molecules")
     cards = page.locator("#answers .pine-card")
     for card in cards.all():
-        expect(card).to_contain_text("Answered by the model in assets/molecules")
+        expect(card).to_contain_text("Answered by the model molecules")
     expect(page.locator("#answers .pine-sketch svg")).to_have_count(cards.count())
     open_tab(page, "Importance")
 

@@ -2,12 +2,9 @@
 
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.driving import control, cut_off, run, set_length, wait_for_model
-
-pytestmark = pytest.mark.embedded
 
 
 def test_a_model_from_a_folder_answers_and_its_name_stands_under_run(page: Page, tiny: Path) -> None:

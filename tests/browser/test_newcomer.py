@@ -5,7 +5,6 @@ import json
 import re
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.conftest import OpenPage
@@ -29,10 +28,8 @@ from tests.fuzz.corpus import PAYLOADS, pdf_of
 from tests.support.serving import ServedApp
 from viz.page.form.documents import Entry
 from viz.page.form.form import Form
-from viz.page.form.orders import ALL_ORDERS_UP_TO, DEFAULT_ORDERS
 from viz.page.sharing.session import session_of, to_code
-
-pytestmark = pytest.mark.embedded
+from viz.page.shuffle.orders import ALL_ORDERS_UP_TO, DEFAULT_ORDERS
 
 FIRST_TOKEN_WITHIN_MS = 15_000  # 5 s on a machine that does nothing else
 SAMPLED = next(example for example in EXAMPLES if len(example.documents) == ALL_ORDERS_UP_TO + 1)

@@ -3,12 +3,9 @@
 import json
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.driving import DEFAULT, LONG, SHORT, open_tab, pick, picture, save, wait_for_model
-
-pytestmark = pytest.mark.embedded
 
 DOCUMENTS = len(SHORT.documents)
 

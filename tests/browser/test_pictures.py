@@ -15,8 +15,6 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from tests.browser.driving import SHORT, control, open_tab, picture, save
 from viz.drawing.numbers import format_value
 
-pytestmark = pytest.mark.embedded
-
 LAYERS, HEADS = 30, 9  # of SmolLM2-135M
 DOCUMENTS = len(SHORT.documents)
 SVG = "{http://www.w3.org/2000/svg}"

@@ -27,8 +27,6 @@ from viz.page.form.documents import Entry
 from viz.page.form.form import Form
 from viz.page.sharing.session import session_of, to_code
 
-pytestmark = pytest.mark.embedded
-
 TYPED = 'A lamp <b>&"quoted"</b> 灯 was lit.'
 
 LINKED = "The lamp is blue."

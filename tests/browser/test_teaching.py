@@ -3,12 +3,9 @@
 import re
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.driving import TABS, control, cut_off, open_tab, save
-
-pytestmark = pytest.mark.embedded
 
 
 def test_the_lesson_leads_to_a_quiz_and_to_the_live_picture(drawn: Page) -> None:

@@ -21,7 +21,7 @@ from rich.console import Console
 from pine_engine.console import terminal
 from pine_engine.data import registry as public_sets
 from pine_engine.data.build import convert, obtain
-from pine_engine.data.provenance import BroughtSet, Provenance, TakenFile, read_provenance
+from pine_engine.data.provenance import BuiltSet, Provenance, TakenFile, read_provenance
 from pine_engine.data.registry import NOT_PUBLIC, PUBLIC_SETS, PublicSet, SourceFile
 from pine_engine.errors import InputError
 from pine_engine.evaluation.examples import read_examples
@@ -325,10 +325,10 @@ def test_the_first_sight_of_a_file_keeps_its_day(run: Run, serve: Serve, tmp_pat
 
 def test_files_of_a_set_are_known_by_their_addresses() -> None:
     taken = [TakenFile(url=url, sha256=url * 2, size=1, taken="2001-02-03") for url in "ab"]
-    brought = BroughtSet(
+    built = BuiltSet(
         license="", source="", files=tuple(taken), file="x.jsonl", sha256="", examples=1, limit=None
     )
-    known = Provenance(sets={"x": brought})
+    known = Provenance(sets={"x": built})
     assert [known.taken("x", url) for url in "ab"] == taken
     assert known.taken("x", "c") is None and known.taken("y", "a") is None
 

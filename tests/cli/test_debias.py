@@ -48,7 +48,7 @@ def test_debias_checks_method_and_file_before_a_model_is_loaded(pine: Run, tmp_p
     assert outcome.stderr.startswith("pine_engine: unknown method 'magic'; choose from: vanilla, ")
     write(path, {**LABELLED, "labels": "AB"})
     outcome = pine("debias", path, "--wrapper", "pride")
-    assert_refused(outcome, f"{path}: labels: input should be a valid list")
+    assert_refused(outcome, f"{path}: labels: got the text 'AB', expected a list")
     outcome = pine("debias", path)
     assert (outcome.status, outcome.stdout) == (2, "") and "Missing option '--wrapper'" in outcome.stderr
 
@@ -98,4 +98,4 @@ def test_debias_without_json_prints_a_table(pine: Run, tmp_path: Path, tiny: Pat
     path = write(tmp_path / "a.json", {**LABELLED, "instruction": "Judge."})
     outcome = pine("debias", path, "--wrapper", "permutation_cyclic", "--model", tiny)
     assert outcome.status == 0
-    assert "vanilla alone" in outcome.stdout and "scores" in outcome.stdout
+    assert "Vanilla alone" in outcome.stdout and "scores" in outcome.stdout

@@ -22,10 +22,11 @@ from rich.console import Console
 
 from pine_engine.cli import main as cli
 from pine_engine.console import terminal
+from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.evaluation import processes, records
 from pine_engine.evaluation.records import Key, open_records, read_records, read_run
-from tests.support.commands import Outcome, Run
+from tests.support.commands import Forked, Outcome, Run, fork_verb
 
 ROOT = Path(cli.__file__).parents[2]
 
@@ -257,14 +258,14 @@ def test_being_stopped_is_said_and_loses_no_record(
     whole = dict(case.run().json)
     expected = case.outcomes("computed")
     case.out = case.out.with_name("stopped")
-    extend, steps = loaded.extend, iter(range(1000))
+    extend, steps = passes.extend, iter(range(1000))
 
     def stopped(*arguments: Any) -> Any:
         if next(steps) == 20:
             os.kill(os.getpid(), ending)
         return extend(*arguments)
 
-    monkeypatch.setattr(loaded, "extend", stopped)
+    monkeypatch.setattr(passes, "extend", stopped)
     outcome = case.run()
     found = len(read_records(case.out))
     assert 0 < found < NUM_RECORDS
@@ -353,7 +354,7 @@ def test_rows_are_asked_as_another_task_if_so_told(case: Case) -> None:
 @pytest.mark.parametrize(
     ("rows", "arguments", "sentence"),
     [
-        ([ROWS[0], {"id": "x"}], (), "data.jsonl, line 2: task: field required"),
+        ([ROWS[0], {"id": "x"}], (), "data.jsonl, line 2: documents: it is missing; give it"),
         ([{**ROWS[0], "id": "\ud800"}], (), "line 1: it holds half of a surrogate pair"),
         ([ROWS[0], {**ROWS[1], "task": "kv_retrieval"}], (),
          "has rows of retrieval_qa and kv_retrieval; give --task, or a file for each"),
@@ -461,22 +462,20 @@ def test_two_processes_make_the_records_of_one(case: Case) -> None:
     assert shares == [{"q0", "q2", "q4"}, {"q1", "q3"}]
 
 
-def start_two(case: Case, *options: str) -> list[subprocess.Popen[str]]:
+def start_two(case: Case, *options: str) -> list[Forked]:
     """Two processes of one run, without a launcher."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
     return [
-        subprocess.Popen(
-            [sys.executable, "-m", "pine_engine", "evaluate", *case.arguments(*options)],
-            cwd=ROOT,
-            env=environment(
-                RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", LOCAL_WORLD_SIZE="2",
-                MASTER_ADDR="127.0.0.1", MASTER_PORT=port,
-            ),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+        fork_verb(
+            case.data.parent,
+            "evaluate",
+            *case.arguments(*options),
+            environment={
+                "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
+                "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
+            },
         )
         for rank in (0, 1)
     ]  # fmt: skip
@@ -489,11 +488,11 @@ def test_all_processes_are_refused_where_one_meets_another_run(case: Case) -> No
     before = (case.out / "records.0.jsonl").read_bytes()
     with open_records(case.out, 1, 2):
         started = start_two(case, *OPTIONS)
-        said = [process.communicate(timeout=200) for process in started]
-    assert [process.returncode for process in started] == [2, 2]
-    assert [stdout for stdout, _ in said] == ["", ""]
-    assert f"another `evaluate` is writing {case.out / 'records.1.jsonl'}" in said[0][1]
-    assert "another `evaluate`" not in said[1][1]
+        first, second = [verb.outcome() for verb in started]
+    assert (first.status, second.status) == (2, 2)
+    assert (first.stdout, second.stdout) == ("", "")
+    assert f"another `evaluate` is writing {case.out / 'records.1.jsonl'}" in first.stderr
+    assert "another `evaluate`" not in second.stderr
     assert (case.out / "records.0.jsonl").read_bytes() == before
 
 
@@ -509,22 +508,22 @@ def test_a_process_that_dies_is_reported_and_loses_only_its_example(case: Case) 
         deadline = time.monotonic() + 200
         while not (theirs.exists() and theirs.stat().st_size) and time.monotonic() < deadline:
             time.sleep(0.01)
-        worker.kill()
-        stdout, stderr = main.communicate(timeout=200)
+        worker.process.kill()
+        outcome = main.outcome()
     finally:
-        for process in started:
-            process.kill()
-            process.communicate()
+        for verb in started:
+            verb.process.kill()
+            verb.process.join()
     records = read_records(case.out)
     missing = 24 - len(records)
-    assert main.returncode == 1, stderr
+    assert outcome.status == 1, outcome.stderr
     assert 0 < missing < 12 and {record.example for record in records} >= {
         f"q{n:02}" for n in range(0, 24, 2)
     }
-    assert json.loads(stdout)["missing"] == missing
+    assert outcome.json["missing"] == missing
     assert (
         f"{missing} records are missing because a process died; run the same command again to make them"
-        in stderr
+        in outcome.stderr
     )
     again = case.run(*options)
     assert (again.status, again.json["records"], again.json["missing"]) == (0, 24, 0)

@@ -1,10 +1,6 @@
 """`evaluate` with wrappers: records that survive what kills the run, any number of processes, a report."""
 
-import os
 import re
-import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +12,8 @@ from pine_engine.console import terminal
 from pine_engine.engine.engine import Engine
 from pine_engine.evaluation.priors import is_learnt_from
 from pine_engine.evaluation.records import read_records, read_run
-from tests.cli.test_evaluate import ROOT, Case, environment, run_twofold, write
-from tests.support.commands import Outcome, Run, load_nothing
+from tests.cli.test_evaluate import Case, start_two, write
+from tests.support.commands import Run, fork_verb, load_nothing
 from tests.support.measured_rows import pairs
 
 PAIRS = pairs(6)
@@ -90,18 +86,15 @@ def test_a_run_that_is_killed_says_the_same(case: Case) -> None:
     case.run(*OPTIONS)
     whole = case.outcomes("computed")
     case.out = case.out.with_name("killed")
-    command = [sys.executable, "-m", "pine_engine", "evaluate", *case.arguments(*OPTIONS)]
     file = case.out / "records.0.jsonl"
-    process = subprocess.Popen(
-        command, cwd=ROOT, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    process = fork_verb(case.data.parent, "evaluate", *case.arguments(*OPTIONS)).process
     deadline = time.monotonic() + 150
-    while time.monotonic() < deadline and process.poll() is None:
+    while time.monotonic() < deadline and process.is_alive():
         if file.exists() and file.stat().st_size:
             break
         time.sleep(0.01)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+    process.kill()
+    process.join()
     assert read_records(case.out)
     assert case.run(*OPTIONS).json["missing"] == 0
     assert case.outcomes("computed") == whole
@@ -113,9 +106,9 @@ def test_two_processes_make_the_records_of_one(case: Case) -> None:
     case.run(*OPTIONS)
     alone = case.outcomes()
     case.out = case.out.with_name("two")
-    done = run_twofold(case, *OPTIONS)
-    assert done.returncode == 0, done.stderr
-    assert Outcome(0, done.stdout, done.stderr).json["records"] == NUM_RECORDS
+    main, other = [verb.outcome() for verb in start_two(case, *OPTIONS)]
+    assert (main.status, other.status) == (0, 0), main.stderr + other.stderr
+    assert main.json["records"] == NUM_RECORDS
     assert case.outcomes() == alone
 
 

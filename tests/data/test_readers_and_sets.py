@@ -29,14 +29,14 @@ from pine_engine.data.readers import (
     read_parquet,
 )
 from pine_engine.data.retrieval import convert_key_values, convert_questions
-from pine_engine.data.schema import Row
+from pine_engine.data.schema import ExampleRow
 from pine_engine.errors import InputError
 from pine_engine.evaluation.examples import Example, read_examples
 from pine_engine.extras import how_to_install
 from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.tasks import TASKS
 
-Convert = Callable[[Iterable[SourceRecord]], Iterator[Row]]
+Convert = Callable[[Iterable[SourceRecord]], Iterator[ExampleRow]]
 
 
 def converted(tmp_path: Path, convert: Convert, contents: Iterable[Any], part: str = "") -> list[Example]:
@@ -409,7 +409,9 @@ def test_without_the_extra_the_sentence_says_how_to_install_it(
 
 def test_a_row_has_the_fields_of_the_schema_and_no_empty_titles() -> None:
     documents = (Document("é"), Document("b", "T"))
-    row = Row(id="x", task="judge_pair", documents=documents, answers=("A",), source="ours", license="CC0")
+    row = ExampleRow(
+        id="x", task="judge_pair", documents=documents, answers=("A",), source="ours", license="CC0"
+    )
     assert '"documents": [{"text": "é"}, {"title": "T", "text": "b"}]' in row.line()
     assert row.line().count("\n") == 1
     assert list(json.loads(row.line())) == [

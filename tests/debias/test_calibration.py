@@ -11,15 +11,14 @@ from transformers import LlamaForCausalLM
 
 from pine_engine.attention.state import Row
 from pine_engine.debias.calibration import (
-    CONTENT_FREE,
     CalibratedLabels,
-    Steps,
     calibrate_labels,
     calibrated_prompt,
     content_free_prompts,
     generate_calibrated,
 )
-from pine_engine.engine import batch
+from pine_engine.debias.table import CONTENT_FREE, Steps
+from pine_engine.engine import batch, passes
 from pine_engine.engine.batch import ReadPrompt, Written, write_answers
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Answer, AnswerDone, PrefillDone, PrefillProgress, RunDone, TokenDecoded
@@ -293,7 +292,7 @@ def test_an_answer_is_the_same_whatever_is_written_beside_it(
     def asked(index: int, order: tuple[int, ...], steps: Steps | None) -> ReadPrompt:
         with torch.inference_mode():
             read = [
-                engine.prefill(layout.reorder(order), METHODS["nia"], room=9, rows_kept=1)
+                passes.prefill(engine.wirings, layout.reorder(order), METHODS["nia"], room=9, rows_kept=1)
                 for layout in layouts
             ]
         if steps is None:
@@ -322,9 +321,10 @@ def test_the_time_of_a_step_is_shared_by_rows(monkeypatch: pytest.MonkeyPatch, e
     monkeypatch.setattr(batch.time, "perf_counter", lambda: float(next(clock)))
     with torch.inference_mode():
         read = [
-            engine.prefill(layout, METHODS["vanilla"], room=3, rows_kept=1) for layout in layouts_of(engine)
+            passes.prefill(engine.wirings, layout, METHODS["vanilla"], room=3, rows_kept=1)
+            for layout in layouts_of(engine)
         ]
-        plain = engine.prefill(layouts_of(engine)[0], METHODS["vanilla"], room=3, rows_kept=1)
+        plain = passes.prefill(engine.wirings, layouts_of(engine)[0], METHODS["vanilla"], room=3, rows_kept=1)
     prompts = [
         calibrated_prompt(0, "vanilla", read, "every", 4.0),
         ReadPrompt(1, "vanilla", (plain[0],), plain[1], 1.0),
@@ -338,14 +338,14 @@ def test_a_copied_cache_is_continued_on_its_own(engine: Engine) -> None:
     layout = layouts_of(engine)[0]
     for base in ("vanilla", "pine", "pcw"):
         with torch.inference_mode():
-            row, _ = engine.prefill(layout, METHODS[base], room=3, rows_kept=1)
+            row, _ = passes.prefill(engine.wirings, layout, METHODS[base], room=3, rows_kept=1)
             other = Row(row.state, row.cache.copy())
-            first = engine.extend([row], [[7, 8]])
+            first = passes.extend([row], [[7, 8]])
             assert (row.num_read(), other.num_read()) == (layout.num_tokens + 2, layout.num_tokens)
-            engine.extend([other], [[9, 9, 9]])
+            passes.extend([other], [[9, 9, 9]])
             again = Row(row.state, row.cache.copy())
             again.cache.truncate(row.cache.length - 2)
-            assert torch.equal(engine.extend([again], [[7, 8]]), first)
+            assert torch.equal(passes.extend([again], [[7, 8]]), first)
 
 
 def test_scores_move_with_the_documents_unless_the_base_is_invariant(engine: Engine) -> None:

@@ -12,16 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import LlamaForCausalLM
 
+from pine_engine.debias.orders import Order, document_orders, pride_samples
 from pine_engine.debias.permutation import (
     AnswerRun,
     OptionResult,
     OptionRun,
-    Order,
     PrideResult,
     VoteResult,
     average,
     divide_by_prior,
-    document_orders,
     log_mean,
     mean_prior,
     most_voted,
@@ -29,7 +28,6 @@ from pine_engine.debias.permutation import (
     permute_options,
     pride,
     pride_prior,
-    pride_samples,
     softmax,
 )
 from pine_engine.debias.table import WRAPPERS, get_wrapper

@@ -9,15 +9,15 @@ import pytest
 from transformers import LlamaForCausalLM
 
 from pine_engine.debias.calibration import content_free_prompts, generate_calibrated
+from pine_engine.debias.orders import document_orders, pride_samples
 from pine_engine.debias.permutation import (
     OptionResult,
     VoteResult,
-    document_orders,
     permute_answers,
     permute_options,
-    pride_samples,
 )
-from pine_engine.debias.run import Debiased, debias, debias_report, debias_rows, named_label, plan_debias
+from pine_engine.debias.plan import plan_debias
+from pine_engine.debias.run import Debiased, debias_report, debias_rows, named_label, run_debias
 from pine_engine.debias.table import WRAPPERS
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import PrefillDone, RunDone
@@ -43,12 +43,12 @@ def engine(tiny_llama: Callable[..., LlamaForCausalLM]) -> Engine:
 
 
 def changed(**fields: Any) -> LabelledComparison:
-    return COMPARISON.model_copy(update=fields)
+    return LabelledComparison.model_validate({**dict(COMPARISON), **fields})
 
 
 def answers(engine: Engine, *comparisons: LabelledComparison, **options: Any) -> list[Debiased]:
     plan = plan_debias(comparisons or [COMPARISON], **options)
-    return [event for event in debias(engine, plan) if isinstance(event, Debiased)]
+    return [event for event in run_debias(engine, plan) if isinstance(event, Debiased)]
 
 
 # plans
@@ -68,7 +68,7 @@ def test_the_prompts_that_will_be_read_are_counted(engine: Engine) -> None:
     assert list(expected) == list(WRAPPERS)
     for wrapper, count in expected.items():
         plan = plan_debias(comparisons, wrapper=wrapper, samples=4, max_new_tokens=1)
-        events = list(debias(engine, plan))
+        events = list(run_debias(engine, plan))
         assert plan.num_prompts == sum(isinstance(event, PrefillDone) for event in events) == count
         assert sum(isinstance(event, Debiased) for event in events) == 3
 
@@ -120,14 +120,14 @@ def test_methods_and_labels_are_checked_too() -> None:
 
 def test_a_prompt_that_does_not_fit_is_refused_before_another_is_read(engine: Engine) -> None:
     comparisons = [COMPARISON, changed(documents=["x" * 900, "y", "z"])]
-    events = debias(engine, plan_debias(comparisons, wrapper="permutation_cyclic"))
+    events = run_debias(engine, plan_debias(comparisons, wrapper="permutation_cyclic"))
     with pytest.raises(InputError, match="^the prompt has .* and the answer may take 0, but the model reads"):
         next(events)
     room = engine.max_context - COMPARISON.tokenize(engine).num_tokens
     options: dict[str, Any] = {"wrapper": "permutation_cyclic", "max_new_tokens": room + 1}
     assert len(answers(engine, **options)) == 1
     with pytest.raises(InputError, match=f"and the answer may take {room + 1}, but"):
-        next(debias(engine, plan_debias([COMPARISON], majority=True, **options)))
+        next(run_debias(engine, plan_debias([COMPARISON], majority=True, **options)))
 
 
 # answers
@@ -291,6 +291,6 @@ def test_the_report_is_plain_and_its_rows_are_for_people(engine: Engine) -> None
         ],
     }
     assert debias_rows(report) == [
-        {"file": "a.json", "answer": "A", "scores": "A 0.988, B 0.01", "pine alone": "A 2x, none 1x"},
-        {"file": "b.json", "answer": "none", "scores": "", "pine alone": ""},
+        {"file": "a.json", "answer": "A", "scores": "A 0.988, B 0.01", "PINE alone": "A 2x, none 1x"},
+        {"file": "b.json", "answer": "none", "scores": "", "PINE alone": ""},
     ]

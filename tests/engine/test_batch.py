@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from transformers import LlamaForCausalLM
 
+from pine_engine.engine import passes
 from pine_engine.engine.batch import answer_batch
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Answer
@@ -87,7 +88,7 @@ class Calls:
 
     def __init__(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
         self.made: list[str | tuple[int, int]] = []
-        prefill, extend = engine.prefill, engine.extend
+        prefill, extend = passes.prefill, passes.extend
 
         def read(*args: Any, **options: Any) -> Any:
             self.made.append("read")
@@ -98,8 +99,8 @@ class Calls:
             self.made.append((len(rows), sum(row is not None for row in rows)))
             return extend(rows, ids, on_layer)
 
-        monkeypatch.setattr(engine, "prefill", read)
-        monkeypatch.setattr(engine, "extend", step)
+        monkeypatch.setattr(passes, "prefill", read)
+        monkeypatch.setattr(passes, "extend", step)
 
 
 def test_a_place_that_is_free_is_taken_by_the_next_prompt_and_kept_when_there_is_none(
@@ -192,7 +193,7 @@ def test_a_row_goes_on_alike_wherever_neighbours_have_ended(
     for before in range(4):
         for after in range(1 if before == 0 else 0, 4):
             with torch.inference_mode():
-                row, _ = engine.prefill(LAYOUTS[0], get_method("pine"), room=1, rows_kept=1)
-                logits = engine.extend([*[None] * before, row, *[None] * after], [[9]] * (before + 1 + after))
+                row, _ = passes.prefill(engine.wirings, LAYOUTS[0], get_method("pine"), room=1, rows_kept=1)
+                logits = passes.extend([*[None] * before, row, *[None] * after], [[9]] * (before + 1 + after))
             found.append(logits[before])
     assert all(torch.equal(one, found[0]) for one in found) and found[0].any()

@@ -10,6 +10,7 @@ import torch
 from transformers import LlamaForCausalLM
 
 from pine_engine.attention.trace import TokenRange, TraceRequest
+from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.prefix_cache import Memory
 from pine_engine.engine.transformers_generate import answering
@@ -49,7 +50,7 @@ def test_every_method_reads_it_as_defined_in_every_kind_of_family(name: str) -> 
     engine = Engine(model)
     with torch.inference_mode():
         for method, row in METHODS.items():
-            logits = engine.prefill(LAYOUT, row, room=0, rows_kept=0)[1]
+            logits = passes.prefill(engine.wirings, LAYOUT, row, room=0, rows_kept=0)[1]
             deviation = (logits - expected[method]).abs().max() / expected[method].abs().max()
             assert deviation <= FAMILY_ROUNDING, method
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from transformers import LlamaForCausalLM
 
+from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import AnswerDone, PrefillDone, PrefillProgress, RunDone, TokenDecoded
 from pine_engine.errors import InputError
@@ -41,7 +42,7 @@ def engine(tiny_llama: TinyLlama) -> Engine:
 
 @torch.inference_mode()
 def all_logits(engine: Engine, layout: TokenLayout, method: str) -> Tensor:
-    return engine.prefill(layout, METHODS[method], room=0, rows_kept=0)[1]
+    return passes.prefill(engine.wirings, layout, METHODS[method], room=0, rows_kept=0)[1]
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -8,13 +8,12 @@ import pytest
 import torch
 
 from pine_engine.engine.engine import Engine
-from pine_engine.invariance.orders import orders_to_try
+from pine_engine.engine.orders import orders_to_try
 from pine_engine.methods.table import METHODS
+from pine_engine.models.load import load
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.tasks import get_task
-
-pytestmark = pytest.mark.embedded
 
 NEW_TOKENS = 3
 
@@ -42,14 +41,14 @@ SHUFFLES = {2: 1, 5: 2, 12: 1}
 
 
 @pytest.fixture(scope="module", params=["float32", "bfloat16"])
-def engine(request: pytest.FixtureRequest, embedded_folder: str) -> Engine:
-    return Engine.load(dtype=request.param)
+def engine(request: pytest.FixtureRequest, embedded: Engine) -> Engine:
+    return embedded if request.param == "float32" else Engine.load(dtype=request.param)
 
 
 @pytest.fixture(scope="module")
 def shallow(engine: Engine) -> Engine:
     """The first six of the 30 layers, for prompts of special shapes: what moves a bit moves it there."""
-    model = Engine.load(dtype=engine.dtype).model
+    model = load(None, dtype=engine.dtype).model
     model.model.layers = model.model.layers[:6]
     model.config.num_hidden_layers = 6
     return Engine(model, engine.tokenizer)

@@ -25,13 +25,12 @@ from pine_engine.invariance.position_sweep import sweep_document
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.inputs import DataRow
 from pine_engine.prompts.layout import TokenLayout
-from tests.support.running import one_run
+from tests.support.running import one_run, told
 from tests.support.tokenizers import letter_tokenizer
 from viz.page.answers.answering import answer
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
 from viz.page.jobs.loading import EngineSource
-from viz.page.jobs.running import run_with_engine
 
 LAYOUT = TokenLayout((5, 9, 60), ((11, 12, 13, 14), (21, 22), (31, 32, 33)), (51, 52, 53))
 OTHERS = [LAYOUT.reorder([1, 2, 0]), TokenLayout((5,), ((61, 62), (63,)), (64,))]
@@ -222,13 +221,6 @@ def test_the_page_shows_the_sentence(tiny_llama: Callable[..., LlamaForCausalLM]
     source.start()
     (token,) = engine.tokenize_answer("Z")
     with broken(engine, token):
-        *_, last = run_with_engine(
-            source,
-            lambda engine: answer(engine, asked),
-            **one_run(),
-            say=str,
-            fail=lambda sentence: f"failed: {sentence}",
-            stopped=str,
-        )
+        *_, last = told(source, lambda engine: answer(engine, asked), **one_run())
     assert isinstance(last, str)
     assert last.startswith(f"failed: Under vanilla {FIRST.format('')}")

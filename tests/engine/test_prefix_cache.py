@@ -8,6 +8,7 @@ from torch import Tensor
 from transformers import LlamaForCausalLM
 
 from pine_engine.attention.state import Row
+from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.prefix_cache import Memory
 from pine_engine.methods.table import METHODS
@@ -36,8 +37,8 @@ def read(
     count = engine.wirings[0].network.model.embed_tokens.register_forward_hook(
         lambda _, ids, __: fed.append(ids[0].numel())
     )
-    row, logits = engine.prefill(
-        layout, METHODS[method], room=4, rows_kept=layout.suffix_length, donors=donors or []
+    row, logits = passes.prefill(
+        engine.wirings, layout, METHODS[method], room=4, rows_kept=layout.suffix_length, donors=donors or []
     )
     count.remove()
     return row, logits, sum(fed)

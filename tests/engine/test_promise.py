@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from pine_engine.benchmark import random_models
 from pine_engine.console import terminal
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.promise import LENGTHS, TRIED, changes_by_order
@@ -48,7 +49,7 @@ def test_the_command_line_says_so_at_loading(
         engine.caveat = "Equal bits are not promised."
         return engine
 
-    monkeypatch.setattr(terminal, "load_engine", load)
+    monkeypatch.setattr(random_models, "load_engine", load)
     terminal.load("any", "float32", "cpu")
     assert capsys.readouterr().err == "Equal bits are not promised.\n"
 

@@ -20,6 +20,7 @@ from transformers import (
 )
 from transformers.generation.streamers import BaseStreamer
 
+from pine_engine.engine import passes
 from pine_engine.engine import transformers_generate as stock
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.transformers_generate import answering
@@ -341,10 +342,10 @@ def test_a_prompt_is_read_once_however_often_generate_is_called(
     model: LlamaForCausalLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads = []
-    prefill = Engine.prefill
+    prefill = passes.prefill
     engine = Engine(model)
     monkeypatch.setattr(
-        Engine, "prefill", lambda *args, **options: reads.append(1) or prefill(*args, **options)
+        passes, "prefill", lambda *args, **options: reads.append(1) or prefill(*args, **options)
     )
     with answering(engine, LAYOUTS) as inputs:
         first = model.generate(**inputs, max_new_tokens=6)
@@ -370,18 +371,18 @@ def test_long_answers_find_room(
 
 def test_prompt_lookup_writes_the_greedy_answer(model: LlamaForCausalLM) -> None:
     fed = []
-    extend = Engine.extend
+    extend = passes.extend
 
-    def counted(self: Engine, rows: Any, ids: Any, **options: Any) -> Tensor:
+    def counted(rows: Any, ids: Any, **options: Any) -> Tensor:
         fed.append(len(ids[0]))
-        return extend(self, rows, ids, **options)
+        return extend(rows, ids, **options)
 
     # The suffix is part of a document, so candidates come with the prompt already.
     layout = TokenLayout(LAYOUT.prefix, LAYOUT.documents, LAYOUT.documents[2][:3])
     with answering(model, [layout]) as inputs:
         expected = model.generate(**inputs, max_new_tokens=30, min_new_tokens=30)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Engine, "extend", counted)
+            patch.setattr(passes, "extend", counted)
             output = model.generate(
                 **inputs, max_new_tokens=30, min_new_tokens=30, prompt_lookup_num_tokens=3
             )

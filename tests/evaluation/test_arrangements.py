@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pine_engine.errors import InputError
-from pine_engine.evaluation.arrangements import ORDERS, arrange, arrangements, check_arrangements, expand
+from pine_engine.evaluation.arrangements import arrange, arrangements, check_arrangements, expand
 from pine_engine.evaluation.examples import Example
-from pine_engine.prompts.inputs import DocumentInput
+from pine_engine.evaluation.order_names import ORDERS
 
 
 def example(
@@ -105,9 +105,7 @@ def test_places_and_labels_are_swapped_apart(
     assert {stored: "AB"[place] for place, stored in enumerate(found.entered)} == labels
     assert found.answers(judged) == (accepted, "the second")
     entered = found.comparison(judged).documents
-    assert [document.text for document in entered if isinstance(document, DocumentInput)] == [
-        f"text {index}" for index in found.entered
-    ]
+    assert [document.text for document in entered] == [f"text {index}" for index in found.entered]
 
 
 def test_answers_without_letters_stay() -> None:

@@ -81,13 +81,12 @@ def test_a_sample_is_drawn_from_the_whole_file_and_a_larger_one_begins_alike(fil
             {"gold_index": -1},
             "gold_index is -1, but documents are counted from 0 to 1; give one of these, or null",
         ),
-        ({"gold_index": "1"}, "gold_index: input should be a valid integer"),
-        ({"gold_index": True}, "gold_index: input should be a valid integer"),
-        ({"answers": "two"}, "answers: input should be a valid list"),
-        ({"answers": [2]}, "answers.0: input should be a valid string"),
-        ({"meta": None}, "meta: input should be a valid dictionary"),
+        ({"gold_index": "1"}, "gold_index: got the text '1', expected a whole number"),
+        ({"gold_index": True}, "gold_index: got True, expected a whole number"),
+        ({"answers": "two"}, "answers: got the text 'two', expected a list"),
+        ({"answers": [2]}, "answers.0: got int 2, expected text"),
+        ({"meta": None}, "meta: got None, expected an object"),
         ({"id": "a-1"}, "id 'a-1' was used in line 1; give every example its own"),
-        ({"id": ""}, "id is empty; give every example its own"),
         ({"question": " "}, "there is no question; write one"),
         (
             {"documents": [{"text": "one"}, {"text": "\n"}]},
@@ -101,6 +100,41 @@ def test_the_line_of_a_wrong_example_is_named(file: Path, change: dict[str, Any]
     with pytest.raises(InputError) as raised:
         read_examples(file)
     assert str(raised.value).startswith(f"{file}, line 2: {problem}")
+
+
+def test_all_wrong_examples_are_named_at_once(file: Path, table: Path) -> None:
+    write(file, PLAIN, {**FULL, "gold_index": 9, "question": ""}, {**FULL, "id": "a-1"}, {"id": 3})
+    table.write_text("question,document1,gold_index\nWhy?,one,first\nWhy?\n,one,\n")
+    told = {
+        file: [
+            "line 2: there is no question; write one;",
+            "line 2: gold_index is 9, but documents are counted from 0 to 1; give one of these, or null;",
+            "line 3: id 'a-1' was used in line 1; give every example its own;",
+            "line 4: documents: it is missing; give it;",
+            "line 4: id: got int 3, expected text",
+        ],
+        table: [
+            "line 2: gold_index is 'first'; give the number of a document from 0, or nothing;",
+            "line 3: the number of fields is 1, but 3 in the header; put a text that holds commas in "
+            "quotation marks;",
+            "line 4: there is no question; write one",
+        ],
+    }
+    for path, lines in told.items():
+        with pytest.raises(InputError) as raised:
+            read_examples(path)
+        assert str(raised.value).splitlines() == [f"{path} has {len(lines)} mistakes:", *lines]
+
+
+def test_an_id_left_out_is_the_line_and_may_not_be_taken(file: Path) -> None:
+    unnamed = {"question": "Who?", "documents": ["one"], "answers": ["1"]}
+    file.write_text(f"\n{json.dumps(unnamed)}\n{json.dumps(unnamed)}\n")
+    first, second = read_examples(file)
+    assert (first.id, second.id, first.task) == ("line 2", "line 3", "retrieval_qa")
+    assert first.documents == [DocumentInput(text="one")]
+    write(file, {**unnamed, "id": "line 2"}, unnamed)
+    with pytest.raises(InputError, match="line 2: id 'line 2' was used in line 1; "):
+        read_examples(file)
 
 
 def test_empty_lines_are_counted(file: Path) -> None:
@@ -150,10 +184,13 @@ def test_a_table_holds_what_a_row_can(table: Path) -> None:
     assert read_examples(table, limit=1) == [first]
 
 
-def test_a_table_needs_no_more_than_ids_questions_answers_and_a_document(table: Path) -> None:
+def test_a_table_needs_no_more_than_a_document_and_what_its_task_asks(table: Path) -> None:
     table.write_text("document1,answers,question,id\none,1,Why?,a\n")
     (example,) = read_examples(table)
     assert (example.documents, example.answers) == ([DocumentInput(text="one")], ["1"])
+    table.write_text("document1,question\none,Why?\n")
+    (example,) = read_examples(table)
+    assert example == Example(id="line 2", question="Why?", documents=[DocumentInput(text="one")])
 
 
 def test_rows_of_a_table_beyond_the_limit_are_not_checked(table: Path) -> None:

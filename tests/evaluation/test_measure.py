@@ -8,10 +8,11 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
+from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import PrefillProgress
 from pine_engine.errors import Cancelled, InputError
-from pine_engine.evaluation import reading
+from pine_engine.evaluation import prefilling
 from pine_engine.evaluation.arrangements import arrange
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.measure import Measurement, choose, measure
@@ -48,20 +49,20 @@ def outcome(record: Record, *left_out: str) -> dict[str, Any]:
 def prefills(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """Which method has read a prompt, and how many tokens went through the model for it, in order."""
     made: list[tuple[str, int]] = []
-    prefill = engine.prefill
+    prefill = passes.prefill
 
-    def read(layout: Any, method: Any, **options: Any) -> Any:
+    def read(wirings: Any, layout: Any, method: Any, **options: Any) -> Any:
         fed: list[int] = []
         hook = engine.wirings[0].network.model.embed_tokens.register_forward_hook(
             lambda _, ids, __: fed.append(ids[0].numel())
         )
         try:
-            return prefill(layout, method, **options)
+            return prefill(wirings, layout, method, **options)
         finally:
             hook.remove()
             made.append((method.name, sum(fed)))
 
-    monkeypatch.setattr(engine, "prefill", read)
+    monkeypatch.setattr(passes, "prefill", read)
     return made
 
 
@@ -207,7 +208,7 @@ def test_seconds_of_reading_add_up_and_are_told_as_if_nothing_were_lent(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = iter(range(1000))
-    monkeypatch.setattr(reading.time, "perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr(prefilling.time, "perf_counter", lambda: float(next(clock)))
     found = records(engine, [QUESTION], methods=["vanilla", "pcw", "sp"], generate=False)
     # The prefix, vanilla, PCW and SP's suffix take a second each, and so does scoring for each method.
     assert {record.method: record.prefill_s for record in found.values()} == {
@@ -221,7 +222,7 @@ def test_seconds_of_reading_add_up_and_are_told_as_if_nothing_were_lent(
 
 def test_the_seconds_of_decoding_are_shared(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(1000))
-    monkeypatch.setattr(reading.time, "perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr(prefilling.time, "perf_counter", lambda: float(next(clock)))
     found = records(engine, [QUESTION], methods=["vanilla", "nia"])
     # Six tokens take five steps of a second each.
     assert [record.decode_s for record in found.values()] == [2.5, 2.5]
@@ -324,14 +325,14 @@ def test_what_cannot_be_measured_is_said_and_the_run_goes_on(engine: Engine) -> 
 
 
 def test_a_device_without_memory_costs_one_example(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    prefill = engine.prefill
+    prefill = passes.prefill
 
-    def read(layout: Any, method: Any, **options: Any) -> Any:
+    def read(wirings: Any, layout: Any, method: Any, **options: Any) -> Any:
         if method.name == "pine":
             raise torch.OutOfMemoryError
-        return prefill(layout, method, **options)
+        return prefill(wirings, layout, method, **options)
 
-    monkeypatch.setattr(engine, "prefill", read)
+    monkeypatch.setattr(passes, "prefill", read)
     found = records(engine, [QUESTION, PAIR], methods=["vanilla", "pine", "nia"], generate=False)
     assert [(record.method, record.error is None) for record in found.values()] == [
         ("vanilla", True), ("pine", False), ("nia", False)
@@ -405,13 +406,13 @@ def test_sections_have_their_subsets() -> None:
 def test_batches_are_as_wide_whatever_is_measured(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """A product of 8 rows has other bits than one of 16 on some processors, so that texts could differ."""
     widths = set()
-    extend = engine.extend
+    extend = passes.extend
 
     def watched(rows: Sequence[Any], *arguments: Any) -> Any:
         widths.add(len(rows))
         return extend(rows, *arguments)
 
-    monkeypatch.setattr(engine, "extend", watched)
+    monkeypatch.setattr(passes, "extend", watched)
     for names, orders in ((["pine"], ["as-is"]), (METHOD_NAMES, ["gold-all"])):
         records(engine, [QUESTION], methods=names, arrangements=orders, logprobs=False)
     assert len(widths - {1}) == 1  # suffixes that follow documents read before are fed one by one

@@ -14,16 +14,17 @@ from transformers import LlamaForCausalLM
 
 from pine_engine.debias.calibration import content_free_prompts, generate_calibrated
 from pine_engine.debias.measured import measured_method
-from pine_engine.debias.permutation import document_orders
-from pine_engine.debias.run import Debiased, debias, plan_debias
+from pine_engine.debias.orders import document_orders
+from pine_engine.debias.plan import plan_debias
+from pine_engine.debias.run import Debiased, run_debias
 from pine_engine.debias.table import WRAPPERS
-from pine_engine.engine import batch
+from pine_engine.engine import batch, passes
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import PrefillProgress, RunDone
 from pine_engine.errors import Cancelled, InputError
 from pine_engine.evaluation import measure as measuring
+from pine_engine.evaluation import prefilling
 from pine_engine.evaluation import priors as learning
-from pine_engine.evaluation import reading
 from pine_engine.evaluation.arrangements import Arrangement, arrange
 from pine_engine.evaluation.combining import Said, combine
 from pine_engine.evaluation.examples import Example
@@ -103,13 +104,13 @@ def pairs(count: int) -> list[Example]:
 def prefills(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Which method has read a prompt, in order; the prefix is read as a prompt of vanilla's."""
     made: list[str] = []
-    prefill = engine.prefill
+    prefill = passes.prefill
 
-    def read(layout: Any, method: Any, **options: Any) -> Any:
+    def read(wirings: Any, layout: Any, method: Any, **options: Any) -> Any:
         made.append(method.name)
-        return prefill(layout, method, **options)
+        return prefill(wirings, layout, method, **options)
 
-    monkeypatch.setattr(engine, "prefill", read)
+    monkeypatch.setattr(passes, "prefill", read)
     return made
 
 
@@ -540,7 +541,7 @@ def test_computing_again_changes_no_bit(engine: Engine, everything: dict[Key, Re
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is timed takes a second."""
     ticks = iter(range(10_000))
-    for module in (reading, measuring, batch):
+    for module in (prefilling, measuring, batch):
         monkeypatch.setattr(module.time, "perf_counter", lambda: float(next(ticks)))
 
 
@@ -664,6 +665,6 @@ def test_one_file_and_a_data_set_say_the_same(engine: Engine) -> None:
     """Labels of one token here and verdicts of five there, so that answers by majority are compared."""
     comparison = LabelledComparison(**PAIR.comparison().model_dump(), labels=["A", "B"])
     plan = plan_debias([comparison], wrapper="calibration_every", base="nia", max_new_tokens=6)
-    (debiased,) = [event for event in debias(engine, plan) if isinstance(event, Debiased)]
+    (debiased,) = [event for event in run_debias(engine, plan) if isinstance(event, Debiased)]
     (record,) = records(engine, [PAIR], methods=["calibration_every:nia"]).values()
     assert record.text == debiased.answer

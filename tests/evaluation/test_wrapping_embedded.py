@@ -1,7 +1,6 @@
 """Permutation on the embedded model: the same in every order, and what its method alone says in all."""
 
 from itertools import permutations
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,15 +13,15 @@ from pine_engine.evaluation.records import Key, Record
 from pine_engine.prompts.inputs import DocumentInput
 from viz.page.files.data_sets import FOLDER
 
-pytestmark = [pytest.mark.embedded, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 ROUNDING = 1e-9
 """Float64 logarithms of means of a few probabilities."""
 
 
 @pytest.fixture(scope="module")
-def engine(embedded_folder: Path) -> Engine:
-    return Engine.load(str(embedded_folder))
+def engine(embedded: Engine) -> Engine:
+    return embedded
 
 
 def short(task: str, documents: int) -> Example:

@@ -142,11 +142,11 @@ def throw_files(doors: Doors, count: int, seed: int, tally: Tally) -> None:
     from viz.page.files.reading_files import FileReader, without_words
     from viz.page.form.documents import MAX_DOCUMENTS, entries_from
     from viz.page.form.upload import add_documents
-    from viz.page.jobs.run_log import Runs
+    from viz.page.jobs.run_log import RunLog
     from viz.page.sharing.session import from_file
 
     most = MAX_DOCUMENTS + 1
-    reader = FileReader(Runs(), Limits(cpu_s=1))
+    reader = FileReader(RunLog(), Limits(cpu_s=1))
 
     def read_apart(path: Path) -> Any:
         said = reader.read(read_documents, [path], most, what="read documents", files=[path], say=str)

@@ -14,6 +14,7 @@ import torch
 from pine_engine.cli import main as cli
 from pine_engine.cli import repeat as repeat_command
 from pine_engine.engine.engine import Engine
+from pine_engine.engine.orders import OrderRow, orders_to_try
 from pine_engine.errors import InputError
 from pine_engine.invariance import certificate
 from pine_engine.invariance.certificate import (
@@ -24,7 +25,7 @@ from pine_engine.invariance.certificate import (
     logits_sha256,
     read_certificate,
 )
-from pine_engine.invariance.orders import OrderRow, compare_orders, orders_to_try
+from pine_engine.invariance.orders import compare_orders
 from pine_engine.invariance.repetition import COMPUTED_BY, TOLERANCES, Repeat, Tolerance, compare_certificates
 from pine_engine.models.load import ModelSource
 from pine_engine.prompts.inputs import Comparison
@@ -196,13 +197,13 @@ def changed(file: Path, *path: str | int, to: Any) -> Path:
     [
         ("{}", "is not a certificate of PINE Explorer; save one with the button 'Certificate (JSON)'"),
         ('{"question": "q", "documents": ["a"]}', "is not a certificate of PINE Explorer"),
-        ("[1, 2]", "the file: input should be a valid dictionary"),
+        ("[1, 2]", "got list [1, 2], expected an object"),
         (
             '{"format": "pine-explorer certificate", "version": 2}',
             "a certificate of version 2, and this program",
         ),
         ('{"format": "pine-explorer certificate"}', "a certificate of version None"),
-        ('{"format": "pine-explorer certificate", "version": 1}', "field required"),
+        ('{"format": "pine-explorer certificate", "version": 1}', "made: it is missing; give it"),
         ('{"format": "pine-exp', "is not JSON"),
         ("[" * 100_000, "cannot be read as JSON"),
     ],
@@ -213,7 +214,6 @@ def test_what_is_no_certificate_is_refused_with_a_sentence(text: str, sentence: 
     with pytest.raises(InputError) as raised:
         read_certificate(path)
     assert str(raised.value).startswith(str(path)) and sentence in str(raised.value)
-    assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -221,13 +221,13 @@ def test_what_is_no_certificate_is_refused_with_a_sentence(text: str, sentence: 
     [
         (("orders", 1), [0, 1], "[0, 1] is no order of 3 documents"),
         (("orders", 1), [0, 1, 1], "[0, 1, 1] is no order of 3 documents"),
-        (("orders",), [], "orders: list should have at least 1 item"),
+        (("orders",), [], "orders: got 0 items, expected 1 or more"),
         (("results", 0, "method"), "magic", "there is no method 'magic'"),
         (("results", 0, "logprobs"), [-1.0], "vanilla must have one log-probability for each order"),
         (("results", 1, "method"), "vanilla", "vanilla stands twice among the results"),
-        (("max_new_tokens",), -1, "max_new_tokens: input should be greater than or equal to 0"),
-        (("extra",), 1, "extra: extra inputs are not permitted"),
-        (("comparison", "documents"), [], "at least 1 item"),
+        (("max_new_tokens",), -1, "max_new_tokens: got int -1, expected greater than or equal to 0"),
+        (("extra",), 1, "extra: got int 1, but there is no such field"),
+        (("comparison", "documents"), [], "comparison.documents: got 0 items, expected 1 or more"),
     ],
 )
 def test_a_damaged_certificate_is_refused_with_a_sentence(
@@ -251,13 +251,13 @@ CONTRADICTIONS: dict[str, tuple[Forgery, str]] = {
         {("platform", "dtype"): "float8"},
         "the dtype is the text 'float8'; expected float32, bfloat16, float16, float64",
     ),
-    "no threads": ({("platform", "threads"): 0}, "platform.threads: input should be greater than 0"),
+    "no threads": ({("platform", "threads"): 0}, "platform.threads: got int 0, expected greater than 0"),
     "a hash that is none": (
         {(*PINE, "logits_sha256"): "c0ffee"},
         "results.2.logits_sha256: string should match",
     ),
     "a hash and a line": ({(*PINE, "logits_sha256"): "0" * 64 + "\n"}, "logits_sha256: string should match"),
-    "a token below zero": ({(*PINE, "first_token_ids", 0): -1}, "should be greater than or equal to 0"),
+    "a token below zero": ({(*PINE, "first_token_ids", 0): -1}, "expected greater than or equal to 0"),
     "an answer that is too long": (
         {(*PINE, "first_token_ids"): [3] * 5},
         "pine has a first answer of 5 tokens, of at most 4",
@@ -275,7 +275,10 @@ CONTRADICTIONS: dict[str, tuple[Forgery, str]] = {
         {(*VANILLA, "logprob_spread"): 0.0},
         "vanilla has a logprob_spread of 0.0, and log-probabilities",
     ),
-    "nobody with the first answer": ({(*PINE, "same_answers"): 0}, "same_answers: input should be greater"),
+    "nobody with the first answer": (
+        {(*PINE, "same_answers"): 0},
+        "same_answers: got int 0, expected",
+    ),
     "more answers than orders": (
         {(*PINE, "same_answers"): 7},
         "pine has 1 distinct answers, and 7 of 6 orders with the first one",
@@ -323,7 +326,7 @@ def test_a_certificate_that_contradicts_itself_is_refused(forgery: str, file: Pa
 def test_a_name_in_a_file_writes_no_line_of_its_own(file: Path) -> None:
     with pytest.raises(InputError) as raised:
         read_certificate(changed(file, "x\n\x1b[2Kas the certificate says", to=1))
-    assert str(raised.value).isprintable() and "extra inputs are not permitted" in str(raised.value)
+    assert str(raised.value).isprintable() and "there is no such field" in str(raised.value)
 
 
 def test_what_may_be_is_not_refused(certified: Certificate, tmp_path: Path) -> None:

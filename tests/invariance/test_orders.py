@@ -14,11 +14,14 @@ from hypothesis import strategies as st
 from torch import nn
 from transformers import LlamaForCausalLM
 
-from pine_engine.engine.engine import Engine, Score
+from pine_engine.engine import passes
+from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Answer, AnswerDone, PrefillProgress, RunDone, RunResult
+from pine_engine.engine.likelihood import Score
+from pine_engine.engine.orders import OrderCell, OrderRow, orders_to_try, summarize
 from pine_engine.engine.prefix_cache import Memory
 from pine_engine.errors import InputError
-from pine_engine.invariance.orders import OrderCell, OrderRow, compare_orders, orders_to_try, summarize
+from pine_engine.invariance.orders import compare_orders
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import TokenLayout
 
@@ -133,8 +136,8 @@ def rows_of(engine: Engine, **options: Any) -> list[OrderRow]:
 def fed_with(engine: Engine, layout: TokenLayout, method: str, ids: tuple[int, ...]) -> float:
     """Log-probability of an answer that follows a prompt, all of it read at once."""
     with torch.inference_mode():
-        row, last = engine.prefill(layout, METHODS[method], room=len(ids), rows_kept=1)
-        logits = torch.cat((last, engine.extend([row], [ids[:-1]])[0])).log_softmax(-1)
+        row, last = passes.prefill(engine.wirings, layout, METHODS[method], room=len(ids), rows_kept=1)
+        logits = torch.cat((last, passes.extend([row], [ids[:-1]])[0])).log_softmax(-1)
     return float(sum(logits[step, token] for step, token in enumerate(ids)))
 
 

@@ -11,7 +11,7 @@ from transformers import LlamaForCausalLM
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import PrefillProgress
 from pine_engine.errors import InputError
-from pine_engine.invariance.position_sweep import SlotScored, moved_order, order_effects, sweep_document
+from pine_engine.invariance.position_sweep import SlotScored, order_effects, sweep_document
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import TokenLayout
 from tests.support.tokenizers import letter_tokenizer
@@ -28,15 +28,6 @@ def engine(tiny_llama: Callable[..., LlamaForCausalLM]) -> Engine:
 def sweep(engine: Engine, document: int = 1, methods: list[str] | None = None) -> list[SlotScored]:
     events = sweep_document(engine, LAYOUT, document=document, answer=ANSWER, methods=methods or [*METHODS])
     return [event for event in events if isinstance(event, SlotScored)]
-
-
-@given(st.data())
-def test_the_document_goes_where_it_is_asked_and_the_others_keep_their_order(data: st.DataObject) -> None:
-    count = data.draw(st.integers(1, 8))
-    document, slot = (data.draw(st.integers(0, count - 1)) for _ in range(2))
-    order = moved_order(count, document, slot)
-    assert order[slot] == document
-    assert [index for index in order if index != document] == sorted({*range(count)} - {document})
 
 
 def test_every_slot_has_the_scores_of_the_reordered_prompt(engine: Engine) -> None:

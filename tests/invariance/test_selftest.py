@@ -9,8 +9,8 @@ from torch import Tensor
 from pine_engine.attention.trace import Trace
 from pine_engine.benchmark.random_models import DEMANDING, load_engine, synthetic_model
 from pine_engine.engine.engine import Engine
+from pine_engine.engine.orders import orders_to_try
 from pine_engine.invariance import selftest
-from pine_engine.invariance.orders import orders_to_try
 from pine_engine.invariance.selftest import (
     check_control,
     check_neighbours,

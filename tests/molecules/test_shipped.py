@@ -7,14 +7,16 @@ from pathlib import Path
 import pytest
 import torch
 
+from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.methods.table import get_method
+from pine_engine.models.load import SHIPPED
 from pine_engine.molecules.chemistry import canonical_smiles
-from pine_engine.molecules.generate import Written, request_layout, write_molecules
+from pine_engine.molecules.generate import WrittenMolecule, request_layout, write_molecules
 from pine_engine.molecules.rows import PROPERTIES, Molecule
 
 ASSETS = Path(__file__).parents[2] / "assets"
-FOLDER = ASSETS / "molecules"
+FOLDER = SHIPPED / "molecules"
 ALL_ORDERS = list(itertools.permutations(range(len(PROPERTIES))))
 
 
@@ -31,7 +33,7 @@ def page_example() -> Molecule:
     return Molecule("page", "", tuple(texts[name] for name in PROPERTIES))
 
 
-def written(engine: Engine, method: str, orders: list[tuple[int, ...]]) -> list[Written]:
+def written(engine: Engine, method: str, orders: list[tuple[int, ...]]) -> list[WrittenMolecule]:
     return write_molecules(engine, [page_example()], [orders], [method])
 
 
@@ -57,7 +59,7 @@ def test_pine_writes_one_molecule_whatever_the_order_and_vanilla_several(engine:
     assert len(ALL_ORDERS) == 720
     with torch.inference_mode():
         read = [
-            engine.prefill(layout.reorder(order), get_method("pine"), room=1, rows_kept=1)[1]
+            passes.prefill(engine.wirings, layout.reorder(order), get_method("pine"), room=1, rows_kept=1)[1]
             for order in ALL_ORDERS[::6]
         ]
     assert all(torch.equal(read[0], logits) for logits in read)

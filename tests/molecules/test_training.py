@@ -10,21 +10,21 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from pine_engine.cli import train as train_command
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
+from pine_engine.molecules import training
+from pine_engine.molecules.recipe import Recipe
 from pine_engine.molecules.rows import read_molecules, split_halves
 from pine_engine.molecules.tokenizer import build_tokenizer
 from pine_engine.molecules.training import (
     CHECKPOINT,
-    Progress,
-    Recipe,
     Trained,
+    TrainingStep,
     mean_loss,
     new_model,
     train,
 )
-from pine_engine.molecules.training_batches import exam
+from pine_engine.molecules.training_batches import held_out_batch
 from tests.support.commands import Run
 from tests.support.molecule_rows import SMILES, molecule, row, write_rows
 
@@ -34,7 +34,7 @@ SMALL = {"batch_size": 4, "hidden": 16, "intermediate": 32, "layers": 1, "heads"
 RECIPE = Recipe(steps=9, **SMALL)
 
 
-def finish(training: Generator[Progress, None, Trained]) -> tuple[list[Progress], Trained]:
+def finish(training: Generator[TrainingStep, None, Trained]) -> tuple[list[TrainingStep], Trained]:
     progress = []
     while True:
         try:
@@ -43,7 +43,7 @@ def finish(training: Generator[Progress, None, Trained]) -> tuple[list[Progress]
             return progress, end.value
 
 
-def run(recipe: Recipe, folder: Path, **options: int) -> tuple[list[Progress], Trained]:
+def run(recipe: Recipe, folder: Path, **options: int) -> tuple[list[TrainingStep], Trained]:
     return finish(train(recipe, LEARNED, HELD_OUT, folder, **options))
 
 
@@ -89,8 +89,8 @@ def test_what_is_returned_has_the_lowest_held_out_loss(tmp_path: Path) -> None:
     assert sorted(found) == list(range(2, 25, 2))
     assert trained.held_out == min(found.values()) < found[24]
     assert found[trained.best_step] == trained.held_out
-    papers = [exam(build_tokenizer(), HELD_OUT)]
-    assert mean_loss(trained.model, papers) == pytest.approx(trained.held_out, abs=1e-6)
+    held_out_batches = [held_out_batch(build_tokenizer(), HELD_OUT)]
+    assert mean_loss(trained.model, held_out_batches) == pytest.approx(trained.held_out, abs=1e-6)
 
     again = tmp_path / "again"
     again.mkdir()
@@ -107,7 +107,7 @@ def test_training_learns_to_tell_molecules_by_their_properties(tmp_path: Path) -
     """From guessing among all tokens to well below what is known without reading the question."""
     four = LEARNED[:4]
     progress, trained = finish(train(Recipe(steps=80, learning_rate=0.02, **SMALL), four, four, tmp_path))
-    labels = exam(build_tokenizer(), four).labels
+    labels = held_out_batch(build_tokenizer(), four).labels
     shares = torch.unique(labels[labels >= 0], return_counts=True)[1] / (labels >= 0).sum()
     assert progress[0].loss > 0.9 * math.log(len(build_tokenizer()))
     assert trained.held_out < 0.3 * -(shares * shares.log()).sum()
@@ -206,13 +206,13 @@ def test_the_commands_train_a_model_and_make_the_table_of_it(
 def stop_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
     """The training breaks off behind that step, as if it were killed."""
 
-    def broken(*given: object, **options: object) -> Generator[Progress, None, None]:
+    def broken(*given: object, **options: object) -> Generator[TrainingStep, None, None]:
         training = train(*given, **options)
         for _ in range(steps):
             yield next(training)
         raise InterruptedError
 
-    monkeypatch.setattr(train_command, "train", broken)
+    monkeypatch.setattr(training, "train", broken)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from pine_engine.attention.state import input_device, new_state
+from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.methods.plan import build_plan
 from pine_engine.methods.table import METHODS
@@ -49,7 +50,8 @@ def logits_and_answers(engine: Engine) -> tuple[dict[str, Tensor], dict[str, Any
     """Of every method compared, prompt logits and generated tokens; and PINE's importances."""
     with torch.inference_mode():
         read = {
-            name: engine.prefill(LAYOUT, METHODS[name], room=0, rows_kept=0)[1].cpu() for name in COMPARED
+            name: passes.prefill(engine.wirings, LAYOUT, METHODS[name], room=0, rows_kept=0)[1].cpu()
+            for name in COMPARED
         }
     result = engine.run(LAYOUT, methods=COMPARED, max_new_tokens=5, stop_at_end=False, trace=True)
     written = {name: answer.token_ids for name, answer in result.answers.items()}
@@ -85,7 +87,7 @@ def test_a_model_spread_over_cpu_and_disk_answers_as_it_does_in_one_place(
     assert actual[1] == expected[1]
     assert (actual[2] == expected[2]).all()
     with torch.inference_mode():
-        shuffled = engine.prefill(REORDERED, METHODS["pine"], room=0, rows_kept=0)[1][-1]
+        shuffled = passes.prefill(engine.wirings, REORDERED, METHODS["pine"], room=0, rows_kept=0)[1][-1]
     assert torch.equal(shuffled, actual[0]["pine"][-1])
 
 

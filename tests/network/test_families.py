@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import TokenLayout
@@ -32,7 +33,7 @@ DEFINED = (
 def read(engine: Engine, layout: TokenLayout, method: str) -> Tensor:
     """Logits (n, V) of a prompt under a method."""
     with torch.inference_mode():
-        return engine.prefill(layout, METHODS[method], room=0, rows_kept=0)[1]
+        return passes.prefill(engine.wirings, layout, METHODS[method], room=0, rows_kept=0)[1]
 
 
 def difference(one: Tensor, other: Tensor) -> float:

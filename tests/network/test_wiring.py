@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils import prune
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
+from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import ModelError
 from pine_engine.methods.table import get_method
@@ -181,7 +182,7 @@ def test_what_users_do_to_a_model_is_no_obstacle(change: Any) -> None:
     model = change(make("llama"))
     with torch.inference_mode():
         expected = model(IDS).logits
-        vanilla = Engine(model).prefill(LAYOUT, get_method("vanilla"), room=0, rows_kept=0)[1]
+        vanilla = passes.prefill(Engine(model).wirings, LAYOUT, get_method("vanilla"), room=0, rows_kept=0)[1]
         torch.testing.assert_close(vanilla, expected[0, -len(vanilla) :], rtol=1e-4, atol=1e-4)
         assert torch.equal(model(IDS).logits, expected)
 

@@ -1,7 +1,5 @@
 """The notebook of docs/ runs, and what it shows is what was computed."""
 
-import contextlib
-import io
 import json
 import re
 import sys
@@ -29,22 +27,25 @@ def displays(shown: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "IPython.display", module)
 
 
-@pytest.mark.embedded
-def test_the_notebook_runs(embedded_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("loaded_once")
+def test_the_notebook_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[str] = []
     displays(shown, monkeypatch)
     monkeypatch.chdir(NOTEBOOK.parent)  # where Jupyter runs it
     monkeypatch.setattr(sys, "path", list(sys.path))
     names: dict[str, Any] = {}
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        for number, code in enumerate(CODE):
-            shorter = code.replace("max_new_tokens=16", "max_new_tokens=8")
-            exec(compile(shorter, f"cell {number}", "exec"), names)
+    for number, code in enumerate(CODE):
+        shorter = code.replace("max_new_tokens=16", "max_new_tokens=8")
+        exec(compile(shorter, f"cell {number}", "exec"), names)
 
-    lines = printed.getvalue()
-    assert re.search(r"^vanilla: [2-6] different answers in 6 orders", lines, re.MULTILINE)
-    assert "pine: 1 different answers in 6 orders, logits differ by at most 0\n" in lines
+    orders = names["shuffled"]
+    assert re.fullmatch(
+        r"ShuffleResult\(6 orders; vanilla: [2-6] answers, differ by up to \S+; "
+        r"pine: 1 answer, equal to the last bit\)",
+        repr(orders),
+    )
+    assert names["run"].answers["pine"].text in names["run"]._repr_html_()
+    assert ">kept</td>" in orders._repr_html_()
     head, masks, importance = shown
     assert ".pine-figure" in head
     assert [numbers.name for numbers in drawn_numbers(masks)] == ["masks"]

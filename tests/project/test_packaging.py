@@ -1,4 +1,9 @@
-"""What `pip install .` gives: pine_engine alone, typed, with its command, where nothing else of ours is."""
+"""What a wheel gives: pine_engine and viz without the page, and all that the README shows of them.
+
+Nothing is fetched: the wheel is installed into a folder of its own, without its dependencies, which come from
+the environment of the tests. Code runs far from the repository, with that folder first on the path and
+without the environment's editable install, which would show the repository.
+"""
 
 import ast
 import json
@@ -15,10 +20,16 @@ import pytest
 
 import pine_engine
 from pine_engine.extras import VERSIONS, how_to_install
-from pine_engine.methods.table import METHODS
+from pine_engine.methods.table import METHODS, get_methods
+from tests.support.pages import PAGES, WAYS, blocks, commands, put_files
 
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+REQUIREMENTS = {
+    line.split()[0]
+    for name in ("requirements.txt", "requirements-model.txt")
+    for line in (ROOT / name).read_text(encoding="utf-8").splitlines()
+    if line and not line.startswith("#")
+}
 
 
 @pytest.fixture(scope="module")
@@ -58,21 +69,29 @@ def run(installed: Path, *command: object, **environment: str) -> subprocess.Com
     return done
 
 
-def python(installed: Path, code: str) -> str:
-    """What the code prints. The repository's own install is taken off the path: it would show viz and app."""
+def python(installed: Path, code: str, **environment: str) -> str:
+    """What the code prints, where the repository's own install is taken off the path."""
     before = (
         "import sys\n"
         "sys.meta_path = [finder for finder in sys.meta_path if 'editable' not in repr(finder)]\n"
         f"sys.path = [entry for entry in sys.path if entry and entry != {str(ROOT)!r}]\n"
     )
-    return run(installed, sys.executable, "-P", "-c", before + code).stdout
+    return run(installed, sys.executable, "-P", "-c", before + code, **environment).stdout
 
 
-def test_the_engine_alone_is_installed_and_typed(installed: Path) -> None:
-    packages = {path.parent.relative_to(installed).parts[0] for path in installed.rglob("*.py")}
-    assert packages == {"pine_engine"}
-    modules = {path.relative_to(installed) for path in installed.rglob("*.py")}
-    assert modules == {path.relative_to(ROOT) for path in (ROOT / "pine_engine").rglob("*.py")}
+def test_the_engine_and_its_figures_are_installed_without_the_page(installed: Path) -> None:
+    files = {path.relative_to(installed).as_posix() for path in installed.rglob("*") if path.is_file()}
+    ours = {name for name in files if name.startswith(("pine_engine/", "viz/")) and "__pycache__" not in name}
+    kept = {
+        path.relative_to(ROOT).as_posix()
+        for folder in ("pine_engine", "viz")
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert ours == {name for name in kept if not name.startswith("viz/page/")}
+    assert "viz/drawing/figures.css" in ours and "pine_engine/models/shipped/molecules/config.json" in ours
+    modules = {name.split("/")[0] for name in files if name.endswith(".py")}
+    assert modules == {"pine_engine", "viz"}
     assert (installed / "pine_engine" / "py.typed").is_file()
     (metadata,) = installed.glob("pine_explorer-*.dist-info/METADATA")
     required = re.findall(
@@ -91,27 +110,52 @@ def test_its_command_runs(installed: Path) -> None:
 
 
 @pytest.mark.embedded
-def test_the_example_of_the_readme_runs_there(installed: Path, embedded_folder: Path) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+def test_the_blocks_of_the_readme_run(installed: Path, embedded_folder: Path) -> None:
     printed = python(
         installed,
-        code + "\nimport importlib.util, pine_engine\n"
-        "print(pine_engine.__file__)\n"
-        "print({'gradio', 'plotly', 'viz'} & set(sys.modules), importlib.util.find_spec('viz'))\n",
+        "\n".join(blocks(PAGES["README.md"])) + "\nimport importlib.util, pine_engine, viz\n"
+        "print(pine_engine.__file__, viz.__file__)\n"
+        "print({'gradio', 'plotly'} & set(sys.modules), importlib.util.find_spec('viz.page'))\n",
     )
-    *answers, as_is, shuffled, file, others = printed.strip().splitlines()
-    assert re.search(r"^pine: \S", "\n".join(answers), re.MULTILINE)
-    assert as_is == shuffled and as_is.startswith("{'pine': [Score(")
-    assert file == str(installed / "pine_engine" / "__init__.py")
+    *lines, places, others = printed.strip().splitlines()
+    scores = next(index for index, line in enumerate(lines) if line.startswith("{'pine': [Score("))
+    assert lines[scores] == lines[scores + 1]
+    answered = re.findall(r"^(\w+): \S", "\n".join(lines[:scores]), re.MULTILINE)
+    assert answered == [method.name for method in get_methods()]
+    assert {line[:2] for line in lines[scores + 2 :]} >= {"0 ", "1 "}  # answers of the batch, by their number
+    assert places == f"{installed}/pine_engine/__init__.py {installed}/viz/__init__.py"
     assert others == "set() None"
+
+
+def test_the_commands_of_the_readme_run(installed: Path, tiny: Path, tmp_path: Path) -> None:
+    shown = []
+    for number, command in enumerate(commands(PAGES["README.md"])):
+        if WAYS[command].kind == "here":
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            shown.append((str(folder), put_files(command, folder, tiny)))
+    printed = python(
+        installed,
+        "import os\n"
+        "from pine_engine.cli.main import main\n"
+        f"for folder, arguments in {shown!r}:\n"
+        "    os.chdir(folder)\n"
+        "    sys.argv = ['pine-engine', *arguments]\n"
+        "    try:\n"
+        "        main()\n"
+        "    except SystemExit as ended:\n"
+        "        print('\\nENDED', ended.code or 0, *arguments)\n",
+        PINE_MODEL=str(tiny),
+    )
+    ended = [line for line in printed.splitlines() if line.startswith("ENDED")]
+    assert ended == [f"ENDED 0 {' '.join(arguments)}" for _, arguments in shown]
+    assert next(tmp_path.glob("*/FOLDER/report.html")).stat().st_size > 10_000
 
 
 def test_what_is_advised_to_install_is_what_the_tests_run_with() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = {each for extra in project["optional-dependencies"].values() for each in extra}
-    model = (ROOT / "requirements-model.txt").read_text(encoding="utf-8")
-    pinned = extras | {line.split()[0] for line in model.splitlines() if not line.startswith("#")}
-    assert {f"{name}=={version}" for name, version in VERSIONS.items()} <= pinned
+    assert {f"{name}=={version}" for name, version in VERSIONS.items()} <= extras | REQUIREMENTS
     assert how_to_install("rdkit", "pypdf") == (
         f"run `pip install rdkit=={VERSIONS['rdkit']} pypdf=={VERSIONS['pypdf']}`"
     )

@@ -137,29 +137,54 @@ def test_a_line_is_a_document_or_a_row_of_several(write: Write) -> None:
             "documents": [{"text": "two", "title": "T"}, {"text": "three"}],
         },
         {"documents": ["four"]},
+        "five",
+        ["six", {"text": "seven", "title": "S"}],
     ]
     path = write("a.jsonl", "\n\n".join(map(json.dumps, lines)))
     assert read_documents([path]) == [
-        Document("one"), Document("two", "T"), Document("three"), Document("four")
+        Document("one"), Document("two", "T"), Document("three"), Document("four"), Document("five"),
+        Document("six"), Document("seven", "S"),
     ]  # fmt: skip
+
+
+def test_all_wrong_lines_are_named_at_once(write: Write) -> None:
+    path = write("a.jsonl", '"one"\n{"text": 3}\n{"txt": "two"}\n["", {"text": "", "note": 1}]\n')
+    with pytest.raises(InputError) as raised:
+        read_documents([path])
+    assert str(raised.value).splitlines() == [
+        f"{path} has 3 mistakes:",
+        "line 2: text: got int 3, expected text;",
+        "line 3: it has no text; write some, or remove it;",
+        "line 4: documents.1.note: got int 1, but there is no such field; remove it, or correct its name",
+    ]
+    table = write("a.csv", 'text\none\na,b\n\n" "\n"open')
+    with pytest.raises(InputError) as raised:
+        read_documents([table])
+    assert str(raised.value).splitlines() == [
+        f"{table} has 2 mistakes:",
+        "line 3: the number of fields is 2, but 1 in the header; put a text that holds commas in quotation "
+        "marks;",
+        "line 6: unexpected end of data; check its quotation marks",
+    ]
 
 
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("{", " is not JSON: Expecting property name enclosed in double quotes at line 1 column 2"),
-        ('{"text": 3}', ": text: input should be a valid string"),
-        ('"three"', ": the file: input should be a valid dictionary or instance of documentline"),
-        ('{"title": "T"}', " has no text; write some, or remove it"),
-        ('{"text": " "}', " has no text; write some, or remove it"),
-        ('{"documents": []}', " has no text; write some, or remove it"),
-        ('{"documents": ["a", {"text": ""}]}', ": document 2 has no text; write some, or remove it"),
-        ('{"documents": [{"txt": "a"}]}', ": documents.0.text: field required"),
+        ("{", "it is not JSON: Expecting property name enclosed in double quotes at column 2"),
+        ('{"text": 3}', "text: got int 3, expected text"),
+        ("3", 'got int 3, expected a text, {"text", "title"}, or a list of them'),
+        ('{"title": "T"}', "it has no text; write some, or remove it"),
+        ('{"text": " "}', "it has no text; write some, or remove it"),
+        ("[]", "it has no text; write some, or remove it"),
+        ('{"documents": []}', "it has no text; write some, or remove it"),
+        ('["a", {"text": ""}]', "document 2 has no text; write some, or remove it"),
+        ('{"documents": [3]}', 'documents.0: got int 3, expected a text or {"text": ..., "title": ...}'),
     ],
 )
 def test_a_wrong_line_is_named(write: Write, line: str, problem: str) -> None:
     path = write("a.jsonl", '{"text": "one"}\n\n' + line)
-    assert refusal(path) == f"{path}, line 3{problem}"
+    assert refusal(path) == f"{path}, line 3: {problem}"
 
 
 # CSV
@@ -198,7 +223,7 @@ def test_whatever_is_written_as_csv_is_read_back(
         ("title,text\nc\n",
          ", line 2: the number of fields is 1, but 2 in the header; put a text that holds "
          "commas in quotation marks"),
-        ('title,text\n"a\nb",c\nd,\n', ", line 4 has no text; write some, or remove it"),
+        ('title,text\n"a\nb",c\nd,\n', ", line 4: it has no text; write some, or remove it"),
         ('text\na\n"b\n\nc', ", line 3: unexpected end of data; check its quotation marks"),
         ('text\n"a" b\n', ", line 2: ',' expected after '\"'; check its quotation marks"),
     ],

@@ -22,6 +22,9 @@ ROW = {
     "documents": [{"text": "one"}, {"text": "two"}],
 }
 
+DOCUMENT = 'a text or {"text": ..., "title": ...}'
+UNKNOWN = "but there is no such field; remove it, or correct its name"
+
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
@@ -48,7 +51,7 @@ def test_a_comparison_is_read_as_it_is_written(file: Path) -> None:
     given = {**COMPARISON, "instruction": "In a word.", "system": "Be kind.", "task": "math_reasoning"}
     assert read_comparison(write(file, given)) == Comparison(
         question="Why?",
-        documents=["one", DocumentInput(title="Two", text="two")],
+        documents=[DocumentInput(text="one"), DocumentInput(title="Two", text="two")],
         instruction="In a word.",
         system="Be kind.",
         task="math_reasoning",
@@ -56,10 +59,20 @@ def test_a_comparison_is_read_as_it_is_written(file: Path) -> None:
 
 
 def test_only_documents_are_required_and_questions_over_documents_are_the_task(file: Path) -> None:
-    comparison = read_comparison(write(file, {"documents": ["one"]}))
+    comparison = Comparison.model_validate({"documents": ["one"]})
     assert comparison.model_dump() == {
-        "question": "", "documents": ["one"], "instruction": "", "system": "", "task": "retrieval_qa"
-    }  # fmt: skip
+        "question": "",
+        "documents": [{"text": "one", "title": ""}],
+        "instruction": "",
+        "system": "",
+        "task": "retrieval_qa",
+    }
+
+
+def test_a_plain_list_of_texts_is_the_documents(file: Path) -> None:
+    given = ["one", {"title": "Two", "text": "two"}]
+    assert Comparison.model_validate(given) == Comparison(documents=COMPARISON["documents"])
+    assert sentence(read_comparison, write(file, given)) == f"{file}: there is no question; write one"
 
 
 def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
@@ -80,36 +93,51 @@ def test_a_file_that_is_not_text_is_said(file: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ("", "is not JSON: Expecting value at line 1 column 1"),
-        ('{"question": }', "is not JSON: Expecting value at line 1 column 14"),
-        ('{\n"question": "a\n"}', "is not JSON: Invalid control character at at line 2 column 15"),
-        ("[" * 100_000, "cannot be read as JSON: a number in it is too long, or it is nested too deeply"),
-        ("1" * 5_000, "cannot be read as JSON: a number in it is too long, or it is nested too deeply"),
+        ("", "it is not JSON: Expecting value at line 1 column 1"),
+        ('{"question": }', "it is not JSON: Expecting value at line 1 column 14"),
+        ('{\n"question": "a\n"}', "it is not JSON: Invalid control character at at line 2 column 15"),
+        ("[" * 100_000, "it cannot be read as JSON: a number in it is too long, or it is nested too deeply"),
+        ("1" * 5_000, "it cannot be read as JSON: a number in it is too long, or it is nested too deeply"),
     ],
     ids=["empty", "no value", "open string", "deep", "long number"],
 )
 def test_a_file_that_is_not_json_is_said(file: Path, content: str, problem: str) -> None:
-    assert sentence(read_comparison, write(file, content)) == f"{file} {problem}"
+    assert sentence(read_comparison, write(file, content)) == f"{file}: {problem}"
 
 
 @pytest.mark.parametrize(
-    ("content", "field", "problem"),
+    ("content", "problem"),
     [
-        (["one"], "the file", "input should be a valid dictionary or instance of comparison"),
-        ({"question": "Why?"}, "documents", "field required"),
-        ({"documents": []}, "documents", "list should have at least 1 item after validation, not 0"),
-        ({"documents": "one"}, "documents", "input should be a valid list"),
-        ({"documents": ["one", 2]}, "documents.1", "input should be a valid string"),
-        ({"documents": ["one", None]}, "documents.1", "input should be a valid string"),
-        ({"documents": [{"title": "T"}]}, "documents.0.text", "field required"),
-        ({"documents": [{"text": 3}]}, "documents.0.text", "input should be a valid string"),
-        ({"documents": [{"text": "a", "titel": "T"}]}, "documents.0.titel", "extra inputs are not permitted"),
-        ({"documents": ["a"], "question": 1}, "question", "input should be a valid string"),
-        ({"documents": ["a"], "questions": "Why?"}, "questions", "extra inputs are not permitted"),
+        ("three", 'got the text \'three\', expected an object with "documents", or a list of texts'),
+        ({"question": "Why?"}, "documents: it is missing; give it"),
+        ({"documents": []}, "documents: got 0 items, expected 1 or more"),
+        ({"documents": "one"}, "documents: got the text 'one', expected a list"),
+        ({"documents": ["one", 2]}, f"documents.1: got int 2, expected {DOCUMENT}"),
+        (["one", None], f"documents.1: got None, expected {DOCUMENT}"),
+        ({"documents": [{"title": "T"}]}, "documents.0.text: it is missing; give it"),
+        ({"documents": [{"text": 3}]}, "documents.0.text: got int 3, expected text"),
+        ({"documents": [{"text": "a", "titel": "T"}]}, f"documents.0.titel: got the text 'T', {UNKNOWN}"),
+        ({"documents": ["a"], "question": 1}, "question: got int 1, expected text"),
+        ({"documents": ["a"], "questions": "Why?"}, f"questions: got the text 'Why?', {UNKNOWN}"),
+        ({"documents": ["a", " "], "question": "Why?"},
+         "document 2 is empty; write some text or remove it"),
+        ({"documents": ["a"], "task": "poetry"}, f"unknown task 'poetry'; choose from: {', '.join(TASKS)}"),
     ],
-)
-def test_a_wrong_field_is_named(file: Path, content: Any, field: str, problem: str) -> None:
-    assert sentence(read_comparison, write(file, content)) == f"{file}: {field}: {problem}"
+)  # fmt: skip
+def test_a_wrong_field_is_named(file: Path, content: Any, problem: str) -> None:
+    assert sentence(read_comparison, write(file, json.dumps(content))) == f"{file}: {problem}"
+
+
+def test_all_wrong_fields_are_named_at_once(file: Path) -> None:
+    write(file, {"question": 1, "documents": ["a", 2, {"text": "b", "titel": "T"}]})
+    with pytest.raises(InputError) as raised:
+        read_comparison(file)
+    assert str(raised.value).splitlines() == [
+        f"{file} has 3 mistakes:",
+        "question: got int 1, expected text;",
+        f"documents.1: got int 2, expected {DOCUMENT};",
+        f"documents.2.titel: got the text 'T', {UNKNOWN}",
+    ]
 
 
 # rows
@@ -143,18 +171,49 @@ def test_lines_may_end_as_windows_ends_them(file: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("{", "line 3 is not JSON: Expecting property name enclosed in double quotes at line 1 column 2"),
-        (json.dumps({**ROW, "id": 7}), "line 3: id: input should be a valid string"),
-        (json.dumps({**ROW, "documents": []}),
-         "line 3: documents: list should have at least 1 item after validation, not 0"),
-        (json.dumps({**ROW, "documents": ["one"]}),
-         "line 3: documents.0: input should be a valid dictionary or instance of documentinput"),
-        (json.dumps({"id": "a", "documents": [{"text": "one"}]}), "line 3: task: field required"),
+        ("{", "it is not JSON: Expecting property name enclosed in double quotes at column 2"),
+        (json.dumps({**ROW, "id": 7}), "id: got int 7, expected text"),
+        (json.dumps({**ROW, "documents": []}), "documents: got 0 items, expected 1 or more"),
+        (json.dumps({**ROW, "documents": [["one"]]}),
+         f"documents.0: got list ['one'], expected {DOCUMENT}"),
+        (json.dumps(["one", "two"]), "there is no question; write one"),
+        (json.dumps({**ROW, "task": "poetry"}), f"unknown task 'poetry'; choose from: {', '.join(TASKS)}"),
+        (json.dumps({**ROW, "question": "\ud800"}),
+         "it holds half of a surrogate pair, which is no character; remove it"),
     ],
 )  # fmt: skip
 def test_the_line_of_a_wrong_row_is_named(file: Path, line: str, problem: str) -> None:
     write(file, f"{json.dumps(ROW)}\n\n{line}\n")
-    assert sentence(read_rows, file) == f"{file}, {problem}"
+    assert sentence(read_rows, file) == f"{file}, line 3: {problem}"
+
+
+def test_a_row_may_be_as_short_as_a_question_and_texts_or_texts_alone(file: Path) -> None:
+    """Ids, tasks and titles have defaults."""
+    short = {"question": "Why?", "documents": ["one", {"text": "two", "title": "T"}]}
+    alone = {"task": "molecule_generation", "documents": ["one"]}
+    rows = read_rows(write(file, "\n".join(map(json.dumps, [{**short, "id": ""}, short, alone]))))
+    assert [(row.id, row.task) for row in rows] == [
+        ("line 1", "retrieval_qa"), ("line 2", "retrieval_qa"), ("line 3", "molecule_generation")
+    ]  # fmt: skip
+    assert rows[0].documents == [DocumentInput(text="one"), DocumentInput(text="two", title="T")]
+
+
+def test_all_wrong_lines_are_named_at_once_up_to_twenty_mistakes(file: Path) -> None:
+    wrong = ["{", json.dumps({**ROW, "id": 7, "documents": []}), json.dumps({**ROW, "question": " "})]
+    write(file, "\n".join([json.dumps(ROW), *wrong, json.dumps(ROW), *["[3]"] * 18]))
+    with pytest.raises(InputError) as raised:
+        read_rows(file, limit=2)
+    lines = str(raised.value).splitlines()
+    assert lines[:6] == [
+        f"{file} has 22 mistakes:",
+        "line 2: it is not JSON: Expecting property name enclosed in double quotes at column 2;",
+        "line 3: documents: got 0 items, expected 1 or more;",
+        "line 3: id: got int 7, expected text;",
+        "line 4: there is no question; write one;",
+        f"line 6: documents.0: got int 3, expected {DOCUMENT};",
+    ]
+    assert lines[20:] == [f"line 21: documents.0: got int 3, expected {DOCUMENT};", "and 2 more"]
+    assert read_rows(file, limit=1) == [DataRow.model_validate(ROW)]
 
 
 @pytest.mark.parametrize("content", ["", "\n \n"])

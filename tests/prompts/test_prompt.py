@@ -133,7 +133,6 @@ def test_half_a_surrogate_pair_is_refused_before_the_tokenizer_fails_at_it(part:
     )
 
 
-@pytest.mark.embedded
 @pytest.mark.parametrize("system", ["", "You answer in one word."])
 def test_ids_are_those_of_the_joint_rendering(tokenizer: PreTrainedTokenizerFast, system: str) -> None:
     """Every part but the first opens with a blank, so that no token reaches over a border."""

@@ -3,14 +3,17 @@
 import contextlib
 import dataclasses
 import json
+import secrets
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from pine_engine.cli import main as cli
+from tests.support.forks import fork
 
 COMPARISON = {
     "question": "Why?",
@@ -47,6 +50,33 @@ def verb_runner(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPat
         return Outcome(int(raised.value.code or 0), captured.out, captured.err)
 
     return run
+
+
+@dataclasses.dataclass(frozen=True)
+class Forked:
+    """A verb in a process of its own, and the files that it prints into."""
+
+    process: BaseProcess
+    stdout: Path
+    stderr: Path
+
+    def outcome(self) -> Outcome:
+        """What it leaves behind when it has ended."""
+        self.process.join(200)
+        assert self.process.exitcode is not None, self.stderr.read_text()
+        return Outcome(self.process.exitcode, self.stdout.read_text(), self.stderr.read_text())
+
+
+def fork_verb(folder: Path, *arguments: object, environment: Mapping[str, str] | None = None) -> Forked:
+    """Begins a verb with its arguments; what it prints goes into files in the folder."""
+    stdout, stderr = (folder / f"{secrets.token_hex(8)}.{stream}" for stream in ("out", "err"))
+    words = ["pine_engine", *map(str, arguments)]
+    return Forked(fork(_run, words, stdout=stdout, stderr=stderr, environment=environment), stdout, stderr)
+
+
+def _run(words: list[str]) -> None:
+    sys.argv = words
+    cli.main()
 
 
 def write(path: Path, content: Any) -> Path:

@@ -1,14 +1,45 @@
 """Runs of the page's jobs, as its buttons begin them."""
 
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from viz.page.jobs.queue import Line
-from viz.page.jobs.run_log import Runs, StopFlag
+from viz.page.jobs.loading import EngineSource
+from viz.page.jobs.queue import FairQueue
+from viz.page.jobs.run_log import Run, RunLog, StopFlag
+from viz.page.jobs.runner import run_on_model
+from viz.page.jobs.sources import Sources
 
 
 def one_run(
-    stop: StopFlag | None = None, *, most_seconds: float | None = None, line: Line | None = None
+    stop: StopFlag | None = None, *, most_seconds: float | None = None, queue: FairQueue | None = None
 ) -> dict[str, Any]:
-    """What run_with_engine needs of a run, in a process of its own. stop: the visitor's flag."""
-    runs = Runs(most_seconds)
-    return {"line": line or Line(0), "runs": runs, "run": runs.new("compare", ["pine"], stop)}
+    """What `told` needs of a run, in a process of its own. stop: the visitor's flag."""
+    runs = RunLog(most_seconds)
+    return {"queue": queue or FairQueue(0), "runs": runs, "run": runs.new("compare", ["pine"], stop)}
+
+
+def told(
+    source: EngineSource | Callable[[], AbstractContextManager[EngineSource]],
+    work: Callable,
+    *,
+    queue: FairQueue,
+    runs: RunLog,
+    run: Run,
+) -> Generator[Any, None, None]:
+    """What who asks for a run is told: views and sentences, and at the end why it failed or has ended.
+
+    source: or a function that leases it.
+    """
+    main = source if isinstance(source, EngineSource) else EngineSource(lambda: None, "none")
+    lease = (lambda: nullcontext(source)) if isinstance(source, EngineSource) else source
+    sources = Sources(main, queue=queue, runs=runs)
+    yield from run_on_model(sources, run, lease, work, plan=_unplanned, say=str, show=lambda view: view)
+    if run.failure:
+        yield f"failed: {run.failure}"
+    elif run.why:
+        yield run.why
+
+
+def _unplanned(_: Any) -> Any:
+    raise AssertionError("work is planned on ZeroGPU alone")

@@ -1,18 +1,22 @@
-"""Serves the app in a process of its own, as a user starts it."""
+"""Serves the app: as a user starts it, or ten times as fast, from a process that has imported it already."""
 
 import os
 import socket
-import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import STDOUT
 
-ROOT = Path(__file__).parents[2]
+import psutil
+
+from tests.support import forks
+from tests.support.forks import ROOT
+
 PATIENCE_S = 60.0  # a machine busy with other tests
 
 
@@ -22,34 +26,75 @@ class ServedApp:
 
     url: str
     log: Path
-    process: subprocess.Popen[bytes]
+    process: psutil.Process
+
+
+Serve = Callable[..., AbstractContextManager[ServedApp]]
+"""served_app, as the fixture `serve` gives it."""
 
 
 @contextmanager
-def served_app(
+def started_app(
     log: Path, *flags: str, environment: Mapping[str, str] | None = None, folder: Path = ROOT
 ) -> Iterator[ServedApp]:
     """Runs `python app.py` of a folder on a free port of this machine until the block is left."""
     port = _free_port()
-    url = f"http://127.0.0.1:{port}/"
     with log.open("w") as output:
-        began = time.monotonic()
-        process = subprocess.Popen(
+        process = psutil.Popen(
             [sys.executable, "app.py", "--port", str(port), *flags],
             cwd=folder,
-            env=os.environ | {"HF_HUB_OFFLINE": "1"} | dict(environment or {}),
+            env=os.environ | dict(environment or {}),
             stdout=output,
-            stderr=subprocess.STDOUT,
+            stderr=STDOUT,
         )
-        try:
-            while not _answers(url):
-                assert process.poll() is None, f"the app ended:\n{log.read_text()}"
-                assert time.monotonic() - began < PATIENCE_S, f"the app does not serve:\n{log.read_text()}"
-                time.sleep(0.05)
-            yield ServedApp(url, log, process)
-        finally:
-            process.terminate()
-            process.wait(20)
+        with _answering(ServedApp(f"http://127.0.0.1:{port}/", log, process)) as served:
+            yield served
+
+
+@contextmanager
+def served_app(log: Path, *flags: str, environment: Mapping[str, str] | None = None) -> Iterator[ServedApp]:
+    """The same page, forked from a process that has imported the app and loaded the embedded model.
+
+    environment: nothing that is read when the app is imported, as PYTHONPATH is.
+    """
+    port = _free_port()
+    arguments = ["--port", str(port), *flags]
+    log.write_text("")
+    fork = forks.fork(_serve, arguments, stdout=log, stderr=log, environment=environment)
+    with _answering(ServedApp(f"http://127.0.0.1:{port}/", log, psutil.Process(fork.pid))) as served:
+        yield served
+    fork.join()
+
+
+def _serve(arguments: list[str]) -> None:
+    import app
+
+    sys.argv = ["app.py", *arguments]
+    app.main()
+
+
+@contextmanager
+def _answering(served: ServedApp) -> Iterator[ServedApp]:
+    """Waits for the page, and ends its process when the block is left."""
+    began = time.monotonic()
+    try:
+        while not _answers(served.url):
+            assert not _has_ended(served.process), f"the app ended:\n{served.log.read_text()}"
+            assert time.monotonic() - began < PATIENCE_S, f"it does not serve:\n{served.log.read_text()}"
+            time.sleep(0.05)
+        yield served
+    finally:
+        if not _has_ended(served.process):
+            served.process.terminate()
+            served.process.wait(20)
+
+
+def _has_ended(process: psutil.Process) -> bool:
+    try:
+        process.wait(0)
+    except psutil.TimeoutExpired:
+        return False
+    return True
 
 
 def _free_port() -> int:

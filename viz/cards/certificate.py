@@ -71,7 +71,7 @@ class Sheet:
 
 
 def certificate_page(sheet: Sheet, *, styles: str) -> str:
-    """One HTML file that needs nothing else, no script either. styles: assets/figures.css."""
+    """One HTML file that needs nothing else, no script either. styles: figure_styles()."""
     orders = [[document_segment(index, slot) for slot, index in enumerate(order)] for order in sheet.orders]
     letters = [" ".join(map(document_letter, order)) for order in sheet.orders]
     strips = [

@@ -1,4 +1,4 @@
-"""Magnitudes as one of 33 colours, which assets/figures.css names, so that thousands of cells stay small."""
+"""Magnitudes as one of 33 colours, which figures.css names, so that thousands of cells stay small."""
 
 from dataclasses import dataclass
 

@@ -104,7 +104,7 @@ class Report:
 def report_page(report: Report, *, styles: str) -> str:
     """A whole HTML document without scripts; it is light or dark as the reader's system is.
 
-    styles: assets/figures.css, put into the page.
+    styles: figure_styles(), put into the page.
     """
     assert "</style" not in styles
     return render("report.html", report=report, styles=follow_system(styles))

@@ -25,7 +25,7 @@ class NamedNumbers:
     numbers: Numbers
 
 
-def still(html: str) -> str:
+def strip_interaction(html: str) -> str:
     """The picture without what only the page can do: a click selects nothing, and no line says it does."""
     return _CLICK.sub(".", _PICK.sub("", html))
 
@@ -39,7 +39,7 @@ def pictures_page(
     the page as they are.
     """
     assert "</style" not in styles and not any("</script" in script for script in scripts)
-    stilled = [(heading, still(drawn)) for heading, drawn in sections]
+    stilled = [(heading, strip_interaction(drawn)) for heading, drawn in sections]
     return render(
         "pictures_page.html", sections=stilled, title=title, about=about, styles=styles, scripts=scripts
     )

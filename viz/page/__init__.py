@@ -1,1 +1,1 @@
-"""The page: widgets and their callbacks, one part per module. The one package that imports gradio."""
+"""The page, the one package that imports gradio: a folder a part; beside them, what puts parts together."""

@@ -12,11 +12,11 @@ from viz.page.answers.cards import Shown
 from viz.page.answers.choosing import wire_choices
 from viz.page.answers.recordings import lesson_recording
 from viz.page.answers.workspace import build_workspace, wire_scores, wire_workspace
-from viz.page.api import add_api
+from viz.page.api.calls import add_api
 from viz.page.common.disk import Disk
+from viz.page.common.event_options import MODEL_EVENT, PRIVATE_EVENT, STATE_EVENT
 from viz.page.common.failures import notice
 from viz.page.common.host_settings import HostSettings
-from viz.page.common.keys import keys_html
 from viz.page.common.private_folder import folders_held
 from viz.page.counting import wire_counting
 from viz.page.files.reading_files import FileReader
@@ -25,8 +25,8 @@ from viz.page.form.read_only import NOTE, freeze
 from viz.page.inside.inside_panel import build_inside, wire_inside
 from viz.page.jobs.loading import Status
 from viz.page.jobs.model_pool import Choice
-from viz.page.jobs.running import MODEL_EVENT, PRIVATE_EVENT, STATE_EVENT
 from viz.page.jobs.sources import Sources
+from viz.page.lesson.keys import keys_html
 from viz.page.lesson.lesson_panel import build_lesson, wire_lesson
 from viz.page.lesson.lessons import live_lesson_html
 from viz.page.lesson.running_example import running_example_html
@@ -49,10 +49,10 @@ PROJECTOR = '<button type="button" class="page-header-button" data-projector>Pro
 def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
     """The Blocks of the page, ready to launch. The engine is asked for when it is first needed.
 
-    sources: with a library. settings: what the host allows.
+    sources: with a pool. settings: what the host allows.
     """
-    source, library = sources.main, sources.library
-    assert library is not None
+    source, pool = sources.main, sources.pool
+    assert pool is not None
     examples = [one for one in load_examples() if len(one.documents) <= settings.most_documents]
     with GuardedBlocks(title=TITLE, analytics_enabled=False, fill_width=True) as page:
         disk = Disk(Path(page.GRADIO_CACHE), settings.most_disk_mb * 1e6, held=partial(folders_held, page))
@@ -64,7 +64,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
             model = gr.HTML(status_html(source.status), elem_id="model-status", min_width=220)
             toggle = build_toggle()
             gr.HTML(PROJECTOR, elem_id="projector-button", min_width=0)
-        models = build_models(toggle, library)
+        models = build_models(toggle, pool)
         if settings.read_only:
             gr.HTML(notice(NOTE, kind="note"), elem_id="read-only")
         workspace = build_workspace(examples, settings)
@@ -119,12 +119,12 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         )
         wire_lesson(lesson, workspace.finished)
         _wire_status(page, timer, model, ready, sources, models.chosen)
-        wire_models(models, library, ready)
+        wire_models(models, pool, ready)
         stream.click(_open_stream, trigger_mode="multiple", **MODEL_EVENT, **PRIVATE_EVENT | {"queue": True})
         page.load(running_example_html, None, running_example, **PRIVATE_EVENT)
         page.load(live_lesson_html, None, lesson.lesson, **PRIVATE_EVENT)
         page.unload(lets_go(page, workspace.finished))
-        # Of who calls past the queue nobody hears that he has left.
+        # Of who calls past the queue nobody hears that they have left.
         page.queue(max_size=settings.queue_size, api_open=False)
     assert isinstance(page, GuardedBlocks)
     if settings.read_only:

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 
 from viz.page.answers.workspace import Workspace
+from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import explain, notice
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.form.form import Form, TokenCount, count_tokens, read_form
 from viz.page.form.limits import too_long
-from viz.page.form.orders import number_of_orders, with_controls
 from viz.page.jobs.cost import Work, planned
-from viz.page.jobs.running import PRIVATE_EVENT
 from viz.page.jobs.sources import Sources
+from viz.page.shuffle.orders import number_of_orders, with_controls
 from viz.page.shuffle.shuffle_panel import ShufflePanel
 from viz.page.sweep.sweep_panel import StandingPanel, compared_methods
 

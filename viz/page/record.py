@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pine_engine.engine.engine import Engine
-from pine_engine.invariance.orders import orders_to_try
+from pine_engine.engine.orders import orders_to_try
 from pine_engine.methods.table import TAUGHT
 from pine_engine.prompts.tasks import get_task
 from viz.page.answers.answering import FinishedRun, answer
@@ -24,7 +24,7 @@ from viz.page.answers.recorded_answers import (
 )
 from viz.page.answers.recordings import LESSON_RECORDING, Recording, write_recording
 from viz.page.form.documents import entries_from
-from viz.page.form.examples import Example, load_examples
+from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.form import Form
 from viz.page.form.method_boxes import DEFAULT_METHODS
 from viz.page.shuffle.shuffling import shuffle, try_orders
@@ -84,7 +84,7 @@ def _for_the_proof(run: FinishedRun) -> FinishedRun:
     return replace(
         run,
         result=replace(run.result, answers={"pine": run.result.answers["pine"]}, traces={"pine": short}),
-        told={"pine": run.told["pine"]},
+        answer_records={"pine": run.answer_records["pine"]},
     )
 
 
@@ -101,7 +101,7 @@ def example_form(name: str) -> Form:
     )
 
 
-def record_answers(engine: Engine, example: Example, *, date: datetime.date) -> RecordedAnswers:
+def record_answers(engine: Engine, example: FormExample, *, date: datetime.date) -> RecordedAnswers:
     """Answers an example with the methods that are ticked when the page is opened."""
     *_, last = answer(engine, replace(example_form(example.name), methods=tuple(DEFAULT_METHODS)))
     assert last.finished is not None

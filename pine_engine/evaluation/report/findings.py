@@ -2,15 +2,14 @@
 
 from collections.abc import Iterator
 
-from pine_engine.evaluation.report.entries import summaries
-from pine_engine.evaluation.report.runs import Run
+from pine_engine.evaluation.report.method_rows import summaries
+from pine_engine.evaluation.report.runs import MeasuredRun
 from pine_engine.evaluation.report.tables import KIND_LABELS, estimated, quantity, signed, signed_quantity
-from pine_engine.evaluation.summary.cost import BASELINE
 from pine_engine.evaluation.summary.intervals import FEWEST
 from pine_engine.evaluation.summary.method_names import method_label
 from pine_engine.evaluation.summary.results import Difference, Measure
-from pine_engine.evaluation.summary.summarize import KINDS, TaskSummary
-from pine_engine.evaluation.summary.verdicts import Kind
+from pine_engine.evaluation.summary.summarize import BASELINE, TaskSummary
+from pine_engine.evaluation.summary.verdicts import KINDS, Kind
 from pine_engine.prompts.tasks import Task, get_task
 
 SUBJECT = "pine"
@@ -24,7 +23,7 @@ SWAPS = {
 """What each swap of two answers moves."""
 
 
-def findings(task: str, run: Run) -> list[str]:
+def findings(task: str, run: MeasuredRun) -> list[str]:
     """Sentences about one run of a task, for each kind of number that it has."""
     return [
         f"{run.label}, {KIND_LABELS[kind]}, n = {summary.examples}: {' '.join(sentences)}"
@@ -58,11 +57,14 @@ def _of_kind(summary: TaskSummary, kind: Kind) -> Iterator[str]:
     every = differences_of(summary, kind, SUBJECT)
     others = [one for one in every if measures[SUBJECT].is_legible and measures[one.than].is_legible]
     yield from (
-        f"{subject} less {method_label(BASELINE)}: {_told(one)}." for one in others if one.than == BASELINE
+        f"{subject} less {method_label(BASELINE)}: {_in_words(one)}."
+        for one in others
+        if one.than == BASELINE
     )
     losses = [one for one in others if one.value.mean < 0]
     if losses:
-        yield f"{subject} loses to {'; '.join(f'{method_label(one.than)} ({_told(one)})' for one in losses)}."
+        named = [f"{method_label(one.than)} ({_in_words(one)})" for one in losses]
+        yield f"{subject} loses to {'; '.join(named)}."
     elif others:
         legible = "" if len(others) == len(every) else " whose answers can mostly be read"
         yield f"No other method here{legible} has a higher mean than {subject}."
@@ -108,7 +110,7 @@ def _over_orders(name: str, measure: Measure) -> str:
     return f"{said}."
 
 
-def _told(difference: Difference) -> str:
+def _in_words(difference: Difference) -> str:
     """The difference, and whether its interval leaves out zero."""
     value = difference.value
     if value.interval is None or value.n < FEWEST:

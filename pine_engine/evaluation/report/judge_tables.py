@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pine_engine.evaluation.report.entries import HEADS, Entry, entries
-from pine_engine.evaluation.report.runs import Run
+from pine_engine.evaluation.report.method_rows import HEADS, MethodRow, method_rows
+from pine_engine.evaluation.report.runs import MeasuredRun
 from pine_engine.evaluation.report.tables import Table, estimated
 from pine_engine.evaluation.summary.intervals import Estimate
-from pine_engine.evaluation.summary.results import Section
+from pine_engine.evaluation.summary.results import SectionValue
 from pine_engine.prompts.tasks import get_task
 
 OVER_ORDERS = "mean over orders"
@@ -23,34 +23,34 @@ SCENARIOS_NOTE = (
 class ScenarioRow:
     """A method of a run in one scenario, or over all orders. old_sections, old_total: weights of v0.1.1."""
 
-    entry: Entry
+    method_row: MethodRow
     name: str
     value: Estimate
-    sections: tuple[Section, ...]
+    sections: tuple[SectionValue, ...]
     total: Estimate | None
-    old_sections: tuple[Section, ...]
+    old_sections: tuple[SectionValue, ...]
     old_total: Estimate | None
 
     @property
     def heads(self) -> tuple[str, ...]:
         """What names its row."""
-        return *self.entry.heads, self.name
+        return *self.method_row.heads, self.name
 
     def counted(self, estimate: Estimate | None) -> str:
         """With n, where it is another in each column."""
-        written = self.entry.written(estimate)
+        written = self.method_row.written(estimate)
         if estimate is None or not estimate.is_read:
             return written
         return f"{written}, n = {estimate.n}"
 
 
-def scenario_rows(task: str, runs: Sequence[Run]) -> Iterator[ScenarioRow]:
+def scenario_rows(task: str, runs: Sequence[MeasuredRun]) -> Iterator[ScenarioRow]:
     """Every method in each scenario; first over all orders, unless those are the two of the scenarios."""
-    for entry in entries(task, runs):
-        measure = entry.measure
+    for method_row in method_rows(task, runs):
+        measure = method_row.measure
         if measure.mean not in [one.value for one in measure.scenarios]:
             yield ScenarioRow(
-                entry,
+                method_row,
                 OVER_ORDERS,
                 measure.mean,
                 measure.sections,
@@ -60,7 +60,7 @@ def scenario_rows(task: str, runs: Sequence[Run]) -> Iterator[ScenarioRow]:
             )
         for one in measure.scenarios:
             yield ScenarioRow(
-                entry,
+                method_row,
                 one.name,
                 one.value,
                 one.sections,
@@ -70,7 +70,7 @@ def scenario_rows(task: str, runs: Sequence[Run]) -> Iterator[ScenarioRow]:
             )
 
 
-def scenario_results(task: str, runs: Sequence[Run]) -> Table | None:
+def scenario_results(task: str, runs: Sequence[MeasuredRun]) -> Table | None:
     """A judge's scenarios by section, as the paper's Tables 1, 2, 4, 5 and 6; None if it has neither.
 
     Data without sections have a column for all pairs.
@@ -96,9 +96,9 @@ def scenario_results(task: str, runs: Sequence[Run]) -> Table | None:
             (
                 *row.heads,
                 *(row.counted(section_value(row.sections, name)) for name in names),
-                row.entry.written(row.total) if names else row.counted(row.value),
+                row.method_row.written(row.total) if names else row.counted(row.value),
                 *(row.counted(section_value(row.old_sections, name)) for name in old),
-                *([row.entry.written(row.old_total)] if old else []),
+                *([row.method_row.written(row.old_total)] if old else []),
             )
             for row in rows
         ),
@@ -107,9 +107,9 @@ def scenario_results(task: str, runs: Sequence[Run]) -> Table | None:
     )
 
 
-def subset_results(task: str, runs: Sequence[Run]) -> tuple[Table, ...]:
+def subset_results(task: str, runs: Sequence[MeasuredRun]) -> tuple[Table, ...]:
     """For each section the accuracy by subset in each scenario, as the paper's Tables 7 to 15."""
-    rows = [row for row in scenario_rows(task, runs) if row.entry.measure.kind != "logprob"]
+    rows = [row for row in scenario_rows(task, runs) if row.method_row.measure.kind != "logprob"]
     names = dict.fromkeys(one.name for row in rows for one in row.sections)
     return tuple(_subsets_of(name, rows) for name in names)
 
@@ -136,7 +136,7 @@ def _subsets_of(section: str, rows: Sequence[ScenarioRow]) -> Table:
     )
 
 
-def section_value(sections: Sequence[Section], name: str) -> Estimate | None:
+def section_value(sections: Sequence[SectionValue], name: str) -> Estimate | None:
     """What a section of that name has, None if there is none."""
     return next((one.value for one in sections if one.name == name), None)
 
@@ -145,7 +145,7 @@ def _weighs_otherwise(row: ScenarioRow, name: str) -> bool:
     return section_value(row.sections, name) != section_value(row.old_sections, name)
 
 
-def position_bias(task: str, runs: Sequence[Run]) -> Table | None:
+def position_bias(task: str, runs: Sequence[MeasuredRun]) -> Table | None:
     """What each arrangement does to a judge's verdicts; None for a task without letters."""
     if not get_task(task).has_letters:
         return None
@@ -160,7 +160,7 @@ def position_bias(task: str, runs: Sequence[Run]) -> Table | None:
             estimated(one.says_first),
             estimated(one.unread),
         )
-        for row in entries(task, runs)
+        for row in method_rows(task, runs)
         if row.measure.kind != "logprob"
         for one in row.measure.arrangements
     ]

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from pine_engine.evaluation.report.findings import SUBJECT
 from pine_engine.evaluation.report.tables import NONE, Part, Table, task_label
 from pine_engine.evaluation.summary.method_names import method_label
-from pine_engine.molecules.metrics import Estimate, MethodWorth, References
+from pine_engine.molecules.metrics import MeanError, MethodMetrics, References
 from pine_engine.molecules.rows import PROPERTIES
 from pine_engine.prompts.inputs import parse_json, read_text
 
@@ -25,7 +25,7 @@ class MoleculeReport(BaseModel):
     orders: int
     seed: int
     dtype: str
-    methods: list[MethodWorth]
+    methods: list[MethodMetrics]
     references: References
 
 
@@ -107,12 +107,12 @@ def _findings(report: MoleculeReport) -> Iterator[str]:
         )
 
 
-def _errors(errors: Mapping[str, Estimate] | None, sign: str = "") -> Iterator[str]:
+def _errors(errors: Mapping[str, MeanError] | None, sign: str = "") -> Iterator[str]:
     for name in PROPERTIES:
         yield NONE if errors is None else f"{_written(errors[name], sign)}, n = {errors[name].n}"
 
 
-def _written(one: Estimate, sign: str = "") -> str:
+def _written(one: MeanError, sign: str = "") -> str:
     return f"{one.mean:{sign}.3g} ({one.low:{sign}.3g} to {one.high:{sign}.3g})"
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from pine_engine.evaluation.report.published import JUDGE_SCORES, REMARKS
+from pine_engine.evaluation.report.published import published
 from pine_engine.prompts.tasks import TASKS
 
 
@@ -22,8 +22,8 @@ class PaperModel:
     @property
     def used_for(self) -> tuple[str, ...]:
         """Labels of the tasks for which the paper names it."""
-        named = {row.task for row in REMARKS if row.model == self.name}
-        if any(row.model == self.name for row in JUDGE_SCORES):
+        named = {row.task for row in published().remarks if row.model == self.name}
+        if any(row.model == self.name for row in published().judge_scores):
             named.add("judge_pair")
         return tuple(row.label for row in TASKS.values() if row.name in named)
 

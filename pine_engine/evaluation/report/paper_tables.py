@@ -2,22 +2,18 @@
 
 from collections.abc import Sequence
 
-from pine_engine.evaluation.report.entries import entries, summaries
 from pine_engine.evaluation.report.findings import SUBJECT
 from pine_engine.evaluation.report.judge_tables import scenario_rows, section_value
+from pine_engine.evaluation.report.method_rows import method_rows, summaries
 from pine_engine.evaluation.report.published import (
-    CHANGED_VERDICTS,
-    JUDGE_SCORES,
-    MOLECULE_ERRORS,
-    OVERHEADS,
     PAPER,
-    REMARKS,
+    SECTIONS,
+    SectionScores,
     gains,
-    judge_scores,
+    published,
     published_model,
 )
-from pine_engine.evaluation.report.published_subsets import subset_scores, subset_table
-from pine_engine.evaluation.report.runs import Run
+from pine_engine.evaluation.report.runs import MeasuredRun
 from pine_engine.evaluation.report.tables import NONE, Part, Table, measured, task_label
 from pine_engine.evaluation.rewardbench import SUBSETS
 from pine_engine.evaluation.summary.method_names import method_label
@@ -25,36 +21,30 @@ from pine_engine.evaluation.summary.scenarios import CHANGED, FIRST, SECOND
 
 THEIRS = "the paper"
 
-_SECTIONS = ("Chat", "Chat Hard", "Safety", "Reasoning")
 
-
-def same_model(task: str, runs: Sequence[Run]) -> Table | None:
+def same_model(task: str, runs: Sequence[MeasuredRun]) -> Table | None:
     """Ours and the paper's on RewardBench for each model that both have; None if there is none."""
     rows = []
     for run, model in _shared(task, runs):
         for row in scenario_rows(task, [run]):
-            if row.entry.measure.kind == "generated":
-                cells = [row.entry.written(section_value(row.old_sections, name)) for name in _SECTIONS]
-                total = row.entry.written(row.old_total)
-                rows.append((f"ours, {run.label}", row.entry.heads[-1], row.name, *cells, total, NONE))
+            if row.method_row.measure.kind == "generated":
+                cells = [row.method_row.written(section_value(row.old_sections, name)) for name in SECTIONS]
+                total = row.method_row.written(row.old_total)
+                rows.append((f"ours, {run.label}", row.method_row.heads[-1], row.name, *cells, total, NONE))
         theirs = [
-            (row.method, row.setting, row.sections, row.average, row.where) for row in judge_scores(model)
+            *((row.method, row.setting, row, row.where) for row in published().judge_scores),
+            *(("vanilla", CHANGED, row, "Table 4") for row in published().changed_verdicts),
         ]
-        theirs += [
-            ("vanilla", CHANGED, one.sections, one.average, "Table 4")
-            for one in CHANGED_VERDICTS
-            if one.model == model
+        rows += [
+            (f"{THEIRS}, {model}", method_label(method), setting, *_percents(row), where)
+            for method, setting, row, where in theirs
+            if row.model == model
         ]
-        for method, setting, sections, average, where in theirs:
-            values = (f"{sections[name]:.1f}" for name in _SECTIONS)
-            rows.append(
-                (f"{THEIRS}, {model}", method_label(method), setting, *values, f"{average:.1f}", where)
-            )
     if not rows:
         return None
     return Table(
         title="Ours beside the paper's, same model",
-        columns=("whose", "method", "scenario", *_SECTIONS, "total", "where in the paper"),
+        columns=("whose", "method", "scenario", *SECTIONS, "total", "where in the paper"),
         rows=tuple(dict.fromkeys(rows)),
         heads=3,
         note=(
@@ -64,28 +54,33 @@ def same_model(task: str, runs: Sequence[Run]) -> Table | None:
     )
 
 
-def same_subsets(task: str, runs: Sequence[Run]) -> tuple[Table, ...]:
+def _percents(row: SectionScores) -> tuple[str, ...]:
+    """Its sections and their average."""
+    return *(f"{value:.1f}" for value in row.sections), f"{row.average:.1f}"
+
+
+def same_subsets(task: str, runs: Sequence[MeasuredRun]) -> tuple[Table, ...]:
     """Ours and the paper's by subset, a table for each run of a model that both have."""
     return tuple(_subsets_beside(task, run, model) for run, model in _shared(task, runs))
 
 
-def _shared(task: str, runs: Sequence[Run]) -> list[tuple[Run, str]]:
+def _shared(task: str, runs: Sequence[MeasuredRun]) -> list[tuple[MeasuredRun, str]]:
     """The runs that have sections of this task, of models that the paper has, with its name of them."""
     return [
         (run, model)
         for run, _ in summaries(task, runs)
         if (model := published_model(run.info.platform.model)) is not None
-        and any(entry.measure.sections for entry in entries(task, [run]))
+        and any(method_row.measure.sections for method_row in method_rows(task, [run]))
     ]
 
 
-def _subsets_beside(task: str, run: Run, model: str) -> Table:
+def _subsets_beside(task: str, run: MeasuredRun, model: str) -> Table:
     ours = [
         row
         for row in scenario_rows(task, [run])
-        if row.entry.measure.kind == "generated" and row.name not in (FIRST, SECOND, CHANGED)
+        if row.method_row.measure.kind == "generated" and row.name not in (FIRST, SECOND, CHANGED)
     ]
-    theirs = subset_scores(model)
+    theirs = [row for row in published().subset_scores if row.model == model]
     rows = []
     for subset in SUBSETS:
         values = [
@@ -95,19 +90,19 @@ def _subsets_beside(task: str, run: Run, model: str) -> Table:
             for row in ours
         ]
         if any(value is not None for value in values):
-            printed = (scores[subset.name] for scores in theirs.values())
-            cells = [row.entry.written(value) for row, value in zip(ours, values, strict=True)]
+            printed = (row.by_subset[subset.name] for row in theirs)
+            cells = [row.method_row.written(value) for row, value in zip(ours, values, strict=True)]
             rows.append((subset.section, subset.name, *cells, *(f"{value:.1f}" for value in printed)))
     return Table(
         title=f"Ours beside the paper's by subset: {run.label}",
         columns=(
             *("section", "subset"),
-            *(f"ours, {row.entry.heads[-1]}, {row.name}" for row in ours),
-            *(f"{THEIRS}, {method_label(method)}, {setting}" for method, setting in theirs),
+            *(f"ours, {row.method_row.heads[-1]}, {row.name}" for row in ours),
+            *(f"{THEIRS}, {method_label(row.method)}, {row.setting}" for row in theirs),
         ),
         rows=tuple(rows),
         heads=2,
-        note=f"Accuracy in %. {THEIRS.capitalize()}’s: {PAPER}, {subset_table(model)}.",
+        note=f"Accuracy in %. {THEIRS.capitalize()}’s: {PAPER}, {theirs[0].where}.",
     )
 
 
@@ -142,23 +137,16 @@ def shuffle_and_mean() -> Table:
     )
 
 
-def paper_part(runs: Sequence[Run]) -> Part:
+def paper_part(runs: Sequence[MeasuredRun]) -> Part:
     """All numbers of the paper whose model none of these runs has, and those that need none."""
     ours = {published_model(run.info.platform.model) for run in runs}
     source = f"Source: {PAPER}"
     scores = Table(
         title="RewardBench",
-        columns=("model", "method", "order", *_SECTIONS, "average", "where"),
+        columns=("model", "method", "order", *SECTIONS, "average", "where"),
         rows=tuple(
-            (
-                row.model,
-                method_label(row.method),
-                row.setting,
-                *(f"{row.sections[name]:.1f}" for name in _SECTIONS),
-                f"{row.average:.1f}",
-                row.where,
-            )
-            for row in JUDGE_SCORES
+            (row.model, method_label(row.method), row.setting, *_percents(row), row.where)
+            for row in published().judge_scores
             if row.model not in ours
         ),
         heads=3,
@@ -166,15 +154,8 @@ def paper_part(runs: Sequence[Run]) -> Part:
     )
     changed = Table(
         title="Verdicts that change when the answers are swapped, vanilla",
-        columns=("model", *_SECTIONS, "average"),
-        rows=tuple(
-            (
-                one.model,
-                *(f"{one.sections[name]:.1f}" for name in _SECTIONS),
-                f"{one.average:.1f}",
-            )
-            for one in CHANGED_VERDICTS
-        ),
+        columns=("model", *SECTIONS, "average"),
+        rows=tuple((row.model, *_percents(row)) for row in published().changed_verdicts),
         note=(
             f"In % of RewardBench. {source}, Table 4. Its row of Qwen1.5-1.8B-Chat is left out: as it was "
             "transcribed, its average is not the mean of its sections."
@@ -188,7 +169,7 @@ def paper_part(runs: Sequence[Run]) -> Part:
                 method_label(one.method),
                 *(f"{value:g}" for value in (one.alpha, one.homo, one.lumo, one.gap, one.mu, one.cv)),
             )
-            for one in MOLECULE_ERRORS
+            for one in published().molecule_errors
         ),
         note=f"Of a model of their own, as printed. {source}, Table 3.",
     )
@@ -196,7 +177,7 @@ def paper_part(runs: Sequence[Run]) -> Part:
         title="In words",
         columns=("task", "model", "what it says", "where"),
         rows=(
-            *((task_label(one.task), one.model, one.text, one.where) for one in REMARKS),
+            *((task_label(one.task), one.model, one.text, one.where) for one in published().remarks),
             *(
                 (
                     task_label(one.task),
@@ -204,7 +185,7 @@ def paper_part(runs: Sequence[Run]) -> Part:
                     f"PINE takes about {one.ratio:g}x vanilla's time with {one.documents} documents",
                     "section 4.5",
                 )
-                for one in OVERHEADS
+                for one in published().overheads
             ),
         ),
         heads=2,
@@ -220,10 +201,10 @@ def paper_part(runs: Sequence[Run]) -> Part:
     )
 
 
-def overhead_beside(runs: Sequence[Run]) -> Table | None:
+def overhead_beside(runs: Sequence[MeasuredRun]) -> Table | None:
     """PINE's time over vanilla's, ours beside the paper's for the tasks where it gives one."""
     rows = []
-    for one in OVERHEADS:
+    for one in published().overheads:
         for run, summary in summaries(one.task, runs):
             for method in summary.methods:
                 if method.method == SUBJECT and method.cost.ratio is not None:

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pine_engine.evaluation.report.entries import from_to
 from pine_engine.evaluation.report.findings import findings
 from pine_engine.evaluation.report.judge_tables import position_bias, scenario_results, subset_results
+from pine_engine.evaluation.report.method_rows import from_to
 from pine_engine.evaluation.report.molecule_tables import MoleculeReport, molecule_part
 from pine_engine.evaluation.report.paper_tables import overhead_beside, paper_part, same_model, same_subsets
 from pine_engine.evaluation.report.published import PAPER, gains
-from pine_engine.evaluation.report.runs import Run, repeat_command
+from pine_engine.evaluation.report.runs import MeasuredRun, repeat_command
 from pine_engine.evaluation.report.slot_tables import slot_curves, slot_results
 from pine_engine.evaluation.report.tables import (
     NONE,
@@ -27,7 +27,7 @@ from pine_engine.evaluation.summary.intervals import FEWEST, share
 from pine_engine.prompts.tasks import TASKS, get_task
 
 
-def report_parts(runs: Sequence[Run], *, molecules: Sequence[MoleculeReport] = ()) -> list[Part]:
+def report_parts(runs: Sequence[MeasuredRun], *, molecules: Sequence[MoleculeReport] = ()) -> list[Part]:
     """All parts of a report of at least one run, or one report of molecules."""
     found = {summary.task for run in runs for summary in run.summary.tasks}
     tasks = [name for name in TASKS if name in found]
@@ -41,7 +41,7 @@ def report_parts(runs: Sequence[Run], *, molecules: Sequence[MoleculeReport] = (
     ]
 
 
-def measured_part(runs: Sequence[Run]) -> Part:
+def measured_part(runs: Sequence[MeasuredRun]) -> Part:
     """What was measured, with what, on what, and the commands that do it again."""
     facts = [_facts(run) for run in runs]
     table = Table(
@@ -56,7 +56,7 @@ def measured_part(runs: Sequence[Run]) -> Part:
     return Part("What was measured", tables=(table,), commands=tuple(map(repeat_command, runs)))
 
 
-def reading_part(runs: Sequence[Run]) -> Part:
+def reading_part(runs: Sequence[MeasuredRun]) -> Part:
     """How the numbers are to be read, the mean over orders above all."""
     reasoning = [one for one in gains() if one.part == "Reasoning"]
     below = [one for one in reasoning if one.is_below_both]
@@ -87,7 +87,7 @@ def reading_part(runs: Sequence[Run]) -> Part:
     )
 
 
-def task_part(task: str, runs: Sequence[Run]) -> Part:
+def task_part(task: str, runs: Sequence[MeasuredRun]) -> Part:
     """The tables and curves of one task."""
     found = (
         main_results(task, runs),
@@ -106,7 +106,7 @@ def task_part(task: str, runs: Sequence[Run]) -> Part:
     )
 
 
-def overhead_part(tasks: Sequence[str], runs: Sequence[Run]) -> Part:
+def overhead_part(tasks: Sequence[str], runs: Sequence[MeasuredRun]) -> Part:
     """What the methods cost, task by task, and what the paper says of it."""
     beside = overhead_beside(runs)
     return Part(
@@ -118,7 +118,7 @@ def overhead_part(tasks: Sequence[str], runs: Sequence[Run]) -> Part:
     )
 
 
-def _facts(run: Run) -> dict[str, str]:
+def _facts(run: MeasuredRun) -> dict[str, str]:
     info, platform = run.info, run.info.platform
     counts = run.summary.tasks
     longest = info.max_new_tokens or get_task(info.task).max_new_tokens

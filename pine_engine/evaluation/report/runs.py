@@ -11,7 +11,7 @@ from pine_engine.evaluation.summary.summarize import Summary, summarize
 
 
 @dataclass(frozen=True)
-class Run:
+class MeasuredRun:
     """One folder of records. label: unlike that of any other run beside it."""
 
     label: str
@@ -19,12 +19,12 @@ class Run:
     summary: Summary
 
 
-def read_runs(folders: Sequence[Path]) -> list[Run]:
+def read_runs(folders: Sequence[Path]) -> list[MeasuredRun]:
     """The runs in these folders. Raises InputError for one without a run, or without a finished example."""
     infos = [read_run(folder) for folder in folders]
     labels = run_labels(infos)
     return [
-        Run(label, info, _summary_of(folder))
+        MeasuredRun(label, info, _summary_of(folder))
         for folder, info, label in zip(folders, infos, labels, strict=True)
     ]
 
@@ -54,7 +54,7 @@ def run_labels(infos: Sequence[RunInfo]) -> list[str]:
     return [f"{label} ({number})" for number, label in enumerate(labels, start=1)]
 
 
-def repeat_command(run: Run) -> str:
+def repeat_command(run: MeasuredRun) -> str:
     """What measures the same again, for a shell, where the data file is at hand; FOLDER is any new one."""
     info = run.info
     measured = [name for name, is_on in (("generate", info.generate), ("logprob", info.logprobs)) if is_on]

@@ -8,25 +8,24 @@ and its lowest slot. (The latter is our reading: where that area ends below, its
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pine_engine.evaluation.report.entries import HEADS, Entry, entries, from_to, not_drawn
-from pine_engine.evaluation.report.runs import Run
+from pine_engine.evaluation.report.method_rows import HEADS, MethodRow, from_to, method_rows, not_drawn
+from pine_engine.evaluation.report.runs import MeasuredRun
 from pine_engine.evaluation.report.tables import (
     KIND_LABELS,
     Between,
     Curve,
+    CurveLine,
     Level,
-    Line,
     Table,
     scale,
     scaled,
 )
-from pine_engine.evaluation.summary.cost import BASELINE
 from pine_engine.evaluation.summary.intervals import Estimate
 from pine_engine.evaluation.summary.method_names import method_label, method_mark
 from pine_engine.evaluation.summary.results import Measure, SlotValue
 from pine_engine.evaluation.summary.slots import is_alike
-from pine_engine.evaluation.summary.summarize import KINDS
-from pine_engine.evaluation.summary.verdicts import Kind
+from pine_engine.evaluation.summary.summarize import BASELINE
+from pine_engine.evaluation.summary.verdicts import KINDS, Kind
 
 SMALLEST_CURVE = 3
 """Documents from which on a curve over their slots is drawn."""
@@ -40,9 +39,9 @@ SHUFFLES_ARE_LEVELS = (
 )
 
 
-def slot_results(task: str, runs: Sequence[Run]) -> Table | None:
+def slot_results(task: str, runs: Sequence[MeasuredRun]) -> Table | None:
     """Every method with the gold document in each slot, and shuffled; None if that was not moved."""
-    found = [row for row in entries(task, runs) if len(row.measure.slots) > 1]
+    found = [row for row in method_rows(task, runs) if len(row.measure.slots) > 1]
     slots = sorted({one.slot for row in found for one in row.measure.slots})
     if not slots:
         return None
@@ -72,7 +71,7 @@ def slot_results(task: str, runs: Sequence[Run]) -> Table | None:
     )
 
 
-def slot_curves(task: str, runs: Sequence[Run]) -> tuple[Curve, ...]:
+def slot_curves(task: str, runs: Sequence[MeasuredRun]) -> tuple[Curve, ...]:
     """A line per method over the slots of the gold document, a curve per run, size and kind of number.
 
     What a method has on shuffled documents is a level of its own, as the dashed lines of the paper's
@@ -81,7 +80,7 @@ def slot_curves(task: str, runs: Sequence[Run]) -> tuple[Curve, ...]:
     """
     curves, areas = [], []
     for number, run in enumerate(runs, start=1):
-        rows = list(entries(task, [run]))
+        rows = list(method_rows(task, [run]))
         for kind in KINDS:
             all_of_kind = [row for row in rows if row.measure.kind == kind]
             of_kind = [row for row in all_of_kind if row.measure.is_read]
@@ -119,7 +118,7 @@ def slot_curves(task: str, runs: Sequence[Run]) -> tuple[Curve, ...]:
     return *curves, *areas
 
 
-def _with_areas(curve: Curve, vanilla: Line, alone: Line) -> Curve:
+def _with_areas(curve: Curve, vanilla: CurveLine, alone: CurveLine) -> Curve:
     """Vanilla and NIA alone, with what lies between them and below."""
     lowest = min((value for value in alone.values if value is not None), default=None)
     floor = tuple(None if value is None else lowest for value in alone.values)
@@ -142,10 +141,10 @@ def _with_areas(curve: Curve, vanilla: Line, alone: Line) -> Curve:
     )
 
 
-def _line(method: str, kind: Kind, places: Sequence[int], values: Sequence[SlotValue]) -> Line:
+def _line(method: str, kind: Kind, places: Sequence[int], values: Sequence[SlotValue]) -> CurveLine:
     by_slot = {one.slot: one.value for one in values}
     found = [one if (one := by_slot.get(slot)) and one.is_read else None for slot in places]
-    return Line(
+    return CurveLine(
         label=method_label(method),
         mark=method_mark(method),
         values=tuple(None if one is None else scale(kind) * one.mean for one in found),
@@ -153,7 +152,7 @@ def _line(method: str, kind: Kind, places: Sequence[int], values: Sequence[SlotV
     )
 
 
-def _level(row: Entry, size: int) -> Level | None:
+def _level(row: MethodRow, size: int) -> Level | None:
     """What the method has on shuffled documents, None if that is what it has in every slot."""
     shuffled, kind = _shuffled(row.measure, size), row.measure.kind
     in_slots = (one.value for one in row.measure.slots if one.num_documents == size)

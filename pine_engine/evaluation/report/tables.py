@@ -53,7 +53,7 @@ def without_lone_run(table: Table) -> Table:
 
 
 @dataclass(frozen=True)
-class Line:
+class CurveLine:
     """A method's values along a curve; None where there is none. mark: which marker it has everywhere.
 
     intervals: of each value, or none of any.
@@ -96,7 +96,7 @@ class Curve:
     x_title: str
     y_title: str
     places: tuple[str, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[CurveLine, ...]
     levels: tuple[Level, ...] = ()
     areas: tuple[Between, ...] = ()
     has_bars: bool = False

@@ -2,12 +2,19 @@
 
 from collections.abc import Sequence
 
-from pine_engine.evaluation.report.entries import HEADS, Entry, entries, from_to, not_drawn, summaries
-from pine_engine.evaluation.report.runs import Run
+from pine_engine.evaluation.report.method_rows import (
+    HEADS,
+    MethodRow,
+    from_to,
+    method_rows,
+    not_drawn,
+    summaries,
+)
+from pine_engine.evaluation.report.runs import MeasuredRun
 from pine_engine.evaluation.report.tables import (
     NONE,
     Curve,
-    Line,
+    CurveLine,
     Table,
     estimated,
     measured,
@@ -15,16 +22,16 @@ from pine_engine.evaluation.report.tables import (
     signed,
     task_label,
 )
-from pine_engine.evaluation.summary.cost import BASELINE
 from pine_engine.evaluation.summary.method_names import method_label, method_mark, method_place
+from pine_engine.evaluation.summary.summarize import BASELINE
 
 BY_SLOT = "gold-at:"
 """How the names of arrangements begin that the table of slots has."""
 
 
-def main_results(task: str, runs: Sequence[Run]) -> Table:
+def main_results(task: str, runs: Sequence[MeasuredRun]) -> Table:
     """Every method over all orders, the worst and the best order, and how often the order decides."""
-    found = list(entries(task, runs))
+    found = list(method_rows(task, runs))
     has_unread = any(row.measure.unread is not None and row.measure.unread.mean for row in found)
     rows = [
         (
@@ -59,9 +66,9 @@ def main_results(task: str, runs: Sequence[Run]) -> Table:
     )
 
 
-def order_results(task: str, runs: Sequence[Run]) -> Table | None:
+def order_results(task: str, runs: Sequence[MeasuredRun]) -> Table | None:
     """Every method in each arrangement, beside the mean over orders; None if slots tell them apart."""
-    found = list(entries(task, runs))
+    found = list(method_rows(task, runs))
     names = list(dict.fromkeys(one.name for row in found for one in row.measure.arrangements))
     names = [name for name in names if not name.startswith(BY_SLOT)]
     if not names:
@@ -82,7 +89,7 @@ def order_results(task: str, runs: Sequence[Run]) -> Table | None:
     )
 
 
-def cost_results(task: str, runs: Sequence[Run]) -> Table:
+def cost_results(task: str, runs: Sequence[MeasuredRun]) -> Table:
     """Seconds and tokens of every method, and how many times vanilla's."""
     rows = []
     for run, summary in summaries(task, runs):
@@ -133,13 +140,13 @@ def cost_results(task: str, runs: Sequence[Run]) -> Table:
     )
 
 
-def accuracy_bars(task: str, runs: Sequence[Run]) -> tuple[Curve, ...]:
+def accuracy_bars(task: str, runs: Sequence[MeasuredRun]) -> tuple[Curve, ...]:
     """A group of bars for each run, a bar for each method, where no slot tells documents apart.
 
     So for math, as the paper's Figure 5; answers of which none can be read have no bar, and a method that has
     none at all is named in the note alone.
     """
-    found = [row for row in entries(task, runs) if row.measure.kind == "generated"]
+    found = [row for row in method_rows(task, runs) if row.measure.kind == "generated"]
     if not any(row.measure.is_read for row in found) or any(row.measure.slots for row in found):
         return ()
     groups = tuple(dict.fromkeys(row.run.label for row in found))
@@ -150,7 +157,7 @@ def accuracy_bars(task: str, runs: Sequence[Run]) -> tuple[Curve, ...]:
         if not any(means):
             continue
         lines.append(
-            Line(
+            CurveLine(
                 label=method_label(method),
                 mark=method_mark(method),
                 values=tuple(None if mean is None else 100 * mean.mean for mean in means),
@@ -173,29 +180,31 @@ def accuracy_bars(task: str, runs: Sequence[Run]) -> tuple[Curve, ...]:
     return (curve,)
 
 
-def _at(entry: Entry, arrangement: str) -> str:
+def _at(method_row: MethodRow, arrangement: str) -> str:
     """The value in one arrangement, with its name if there are others."""
-    value = entry.arrangement(arrangement)
+    value = method_row.arrangement(arrangement)
     if value is None or not value.is_read:
-        return entry.written(value)
-    compared = [found for name in entry.task.averaged if (found := entry.arrangement(name)) is not None]
+        return method_row.written(value)
+    compared = [
+        found for name in method_row.task.averaged if (found := method_row.arrangement(name)) is not None
+    ]
     is_one = len({(one.mean, one.is_read) for one in compared}) == 1
-    return f"{'all alike' if is_one else arrangement}: {entry.written(value)}"
+    return f"{'all alike' if is_one else arrangement}: {method_row.written(value)}"
 
 
-def _gain(entry: Entry) -> str:
+def _gain(method_row: MethodRow) -> str:
     """On the baseline, with the interval of the paired difference; none where neither says anything."""
-    names = {entry.method.method, BASELINE}
-    both = (one.measure(entry.measure.kind) for one in entry.task.methods if one.method in names)
+    names = {method_row.method.method, BASELINE}
+    both = (one.measure(method_row.measure.kind) for one in method_row.task.methods if one.method in names)
     if not all(measure is not None and measure.is_read for measure in both):
         return NONE
-    for one in entry.task.differences:
-        if one.kind == entry.measure.kind and {one.method, one.than} == names:
+    for one in method_row.task.differences:
+        if one.kind == method_row.measure.kind and {one.method, one.than} == names:
             return signed(one.value if one.than == BASELINE else one.value.negative(), one.kind)
     return NONE
 
 
-def _about_mean(task: str, runs: Sequence[Run]) -> str:
+def _about_mean(task: str, runs: Sequence[MeasuredRun]) -> str:
     """Which orders the means are over."""
     said = {run.label: ", ".join(summary.averaged) for run, summary in summaries(task, runs)}
     if len(set(said.values())) == 1:

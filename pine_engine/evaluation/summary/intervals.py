@@ -77,12 +77,12 @@ def share(
     mean = min(max(float(share_of @ found), float(found.min())), float(found.max()))
     if found.min() == found.max():
         mean = float(found[0])
-    worth = 1 / float(share_of @ share_of)
+    effective = 1 / float(share_of @ share_of)
     # z² examples more, half at each end, would have this sum of squares around the middle.
     doubt = (Z * (most - least) / 2) ** 2
-    spread = worth**2 * float(share_of**2 @ (found - mean) ** 2)
-    largest = worth * (mean - least) * (most - mean)
-    low, high = _wilson((mean - least) / (most - least), worth * (largest + doubt) / (spread + doubt))
+    spread = effective**2 * float(share_of**2 @ (found - mean) ** 2)
+    largest = effective * (mean - least) * (most - mean)
+    low, high = _wilson((mean - least) / (most - least), effective * (largest + doubt) / (spread + doubt))
     ends = least + (most - least) * low, least + (most - least) * high
     # Rounding may put an end past the mean, or past what is possible.
     return Estimate(

@@ -48,7 +48,7 @@ class ShuffleValue(Frozen):
     value: Estimate
 
 
-class Subset(Frozen):
+class SubsetValue(Frozen):
     """A part of a judge's section, and how much it weighs there."""
 
     name: str
@@ -56,12 +56,12 @@ class Subset(Frozen):
     value: Estimate
 
 
-class Section(Frozen):
+class SectionValue(Frozen):
     """A part of a judge's data set: the mean of its subsets by their weights."""
 
     name: str
     value: Estimate
-    subsets: tuple[Subset, ...]
+    subsets: tuple[SubsetValue, ...]
 
 
 class Scenario(Frozen):
@@ -69,9 +69,9 @@ class Scenario(Frozen):
 
     name: str
     value: Estimate
-    sections: tuple[Section, ...]
+    sections: tuple[SectionValue, ...]
     total: Estimate | None
-    sections_v0_1_1: tuple[Section, ...]
+    sections_v0_1_1: tuple[SectionValue, ...]
     total_v0_1_1: Estimate | None
 
 
@@ -101,9 +101,9 @@ class Measure(Frozen):
     read: Estimate | None
     slots: tuple[SlotValue, ...]
     shuffles: tuple[ShuffleValue, ...]
-    sections: tuple[Section, ...]
+    sections: tuple[SectionValue, ...]
     total: Estimate | None
-    sections_v0_1_1: tuple[Section, ...]
+    sections_v0_1_1: tuple[SectionValue, ...]
     total_v0_1_1: Estimate | None
     scenarios: tuple[Scenario, ...]
 

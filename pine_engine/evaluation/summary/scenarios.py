@@ -11,13 +11,13 @@ import numpy as np
 
 from pine_engine.evaluation.arrangements import is_drawn
 from pine_engine.evaluation.records import Record
-from pine_engine.evaluation.summary.grid import Column
+from pine_engine.evaluation.summary.grid import Column, Scores
 from pine_engine.evaluation.summary.intervals import Flags
 from pine_engine.evaluation.summary.results import Scenario
-from pine_engine.evaluation.summary.sections import Weights, section_values
+from pine_engine.evaluation.summary.sections import section_values
 from pine_engine.evaluation.summary.slots import by_gold_slot
 from pine_engine.evaluation.summary.verdicts import differ
-from pine_engine.evaluation.summary.view import View
+from pine_engine.prompts.tasks import get_task
 
 FIRST, SECOND, SHUFFLED = "better answer is A", "better answer is B", "shuffled"
 """Where the better answer stands, as in the paper's tables."""
@@ -29,57 +29,42 @@ Placed = dict[int, Record]
 """Of a pair that was judged in both orders, the records by slot of the better answer; else empty."""
 
 
-def scenario_values(view: View, weights: Weights, old_weights: Weights) -> tuple[Scenario, ...]:
-    """The scenarios that were measured; none for a task without letters, and for more than two answers.
-
-    weights, old_weights: of subsets; the latter empty if they are no others.
-    """
-    sizes = {record.num_documents for record in view.grid.some_records()}
-    if not view.task.has_letters or sizes != {2}:
+def scenario_values(scores: Scores) -> tuple[Scenario, ...]:
+    """The scenarios that were measured; none for a task without letters, and for more than two answers."""
+    sizes = {record.num_documents for record in scores.grid.some_records()}
+    if not get_task(scores.grid.task).has_letters or sizes != {2}:
         return ()
-    placed = [by_gold_slot(column) for column in view.columns]
+    placed = [by_gold_slot(column) for column in scores.columns]
     pairs = [(column, of_slot if of_slot.keys() == {0, 1} else {})
-             for column, of_slot in zip(view.columns, placed, strict=True)]  # fmt: skip
+             for column, of_slot in zip(scores.columns, placed, strict=True)]  # fmt: skip
     scored = {name: [records_of(*pair) for pair in pairs] for name, records_of in _SCORED.items()}
-    told: dict[str, tuple[list[float | None], Flags | None]] = {
+    by_name: dict[str, tuple[list[float | None], Flags | None]] = {
         name: (
-            [_mean(view, one) for one in records],
-            np.array([any(map(view.reads, one)) for one in records]),
+            [_mean(scores, one) for one in records],
+            np.array([any(map(scores.reads, one)) for one in records]),
         )
         for name, records in scored.items()
     }
-    told[CHANGED] = [_changes(view, of_slot) for _, of_slot in pairs], None
+    by_name[CHANGED] = [_changes(scores, of_slot) for _, of_slot in pairs], None
     found = []
-    for name, (of_pairs, read) in told.items():
+    for name, (of_pairs, read) in by_name.items():
         values = np.array(of_pairs, dtype=np.float64)
-        value = view.mean(values, read=read)
+        value = scores.mean(values, read=read)
         if value is None:
             continue
-        (sections, total), (old_sections, old_total) = section_values(
-            view, values, read, weights, old_weights
-        )
-        found.append(
-            Scenario(
-                name=name,
-                value=value,
-                sections=sections,
-                total=total,
-                sections_v0_1_1=old_sections,
-                total_v0_1_1=old_total,
-            )
-        )
+        found.append(Scenario(name=name, value=value, **section_values(scores, values, read)))
     return tuple(found)
 
 
-def _mean(view: View, records: Iterable[Record]) -> float | None:
-    values = [value for record in records if (value := view.number(record)) is not None]
+def _mean(scores: Scores, records: Iterable[Record]) -> float | None:
+    values = [value for record in records if (value := scores.number(record)) is not None]
     return fmean(values) if values else None
 
 
-def _changes(view: View, placed: Placed) -> float | None:
-    if view.kind == "logprob" or not placed:
+def _changes(scores: Scores, placed: Placed) -> float | None:
+    if scores.kind == "logprob" or not placed:
         return None
-    return differ([placed[0], placed[1]], view.kind, view.task)
+    return differ([placed[0], placed[1]], scores.kind)
 
 
 _SCORED: dict[str, Callable[[Column, Placed], list[Record]]] = {

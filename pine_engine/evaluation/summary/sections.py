@@ -1,58 +1,27 @@
 """The sections of a judge's data set: means of their subsets by weight, as in RewardBench."""
 
+from typing import Any
+
 import numpy as np
 
-from pine_engine.evaluation.rewardbench import SUBSETS, find_subset
-from pine_engine.evaluation.summary.grid import Grid
+from pine_engine.evaluation.summary.grid import Scores, Weights, sure
 from pine_engine.evaluation.summary.intervals import Estimate, Flags, Floats
-from pine_engine.evaluation.summary.results import Section, Subset
-from pine_engine.evaluation.summary.view import View, sure
-
-Weights = dict[tuple[str, str], float]
-"""How much each subset weighs in its section, by the names of both."""
+from pine_engine.evaluation.summary.results import SectionValue, SubsetValue
 
 
-def subset_weights(grid: Grid) -> Weights:
-    """Of the subsets that the records name, in RewardBench's order, others last.
+def section_values(scores: Scores, values: Floats, read: Flags | None) -> dict[str, Any]:
+    """The sections and their plain mean, None of fewer than two, as the fields of a Measure; also as v0.1.1.
 
-    One without a weight weighs as much as it has examples.
-    """
-    weights: Weights = {}
-    for record in grid.some_records():
-        if record.section is not None:
-            names = record.section, record.subset or ""
-            weights[names] = weights.get(names, 0) + 1 if record.weight is None else record.weight
-    rank = {(subset.section, subset.name): place for place, subset in enumerate(SUBSETS)}
-    return {names: weights[names] for names in sorted(weights, key=lambda one: rank.get(one, len(rank)))}
-
-
-def old_subset_weights(weights: Weights) -> Weights:
-    """The same with the weights that RewardBench 0.1.1 gave its subsets; empty if those are no others."""
-    found = {names: find_subset(names[1]) for names in weights}
-    old = {
-        names: one.weight_v0_1_1 if (one := found[names]) and one.weight_v0_1_1 is not None else weight
-        for names, weight in weights.items()
-    }
-    return {} if old == weights else old
-
-
-Sections = tuple[tuple[Section, ...], Estimate | None]
-"""Sections, and their plain mean if there are several."""
-
-
-def section_values(view: View, values: Floats, read: Flags | None, *several: Weights) -> list[Sections]:
-    """The sections by each of the weights; none by empty ones.
-
-    values: (n,), one for each example, NaN where it has none. read: as for View.mean.
+    values: (n,), one for each example, NaN where it has none. read: as for Scores.mean.
     Source: RewardBench, specification 9.1.
     """
     of_subset: dict[tuple[str, str], list[int]] = {}
-    for row, one in enumerate(view.grid.some_records()):
+    for row, one in enumerate(scores.grid.some_records()):
         if one.section is not None and np.isfinite(values[row]):
             of_subset.setdefault((one.section, one.subset or ""), []).append(row)
-    means = {names: sure(view.mean(_only(values, rows), read=read)) for names, rows in of_subset.items()}
+    means = {names: sure(scores.mean(_only(values, rows), read=read)) for names, rows in of_subset.items()}
 
-    def weighed(weights: Weights) -> Sections:
+    def weighed(weights: Weights) -> tuple[tuple[SectionValue, ...], Estimate | None]:
         found = {names: weight for names, weight in weights.items() if names in of_subset and weight}
         sections = []
         whole: Floats = np.zeros(len(values))
@@ -63,19 +32,26 @@ def section_values(view: View, values: Floats, read: Flags | None, *several: Wei
                 share[of_subset[names]] = weight / sum(subsets.values()) / len(of_subset[names])
             whole += share
             sections.append(
-                Section(
+                SectionValue(
                     name=name,
-                    value=sure(view.mean(_only(values, share > 0), share, read=read)),
+                    value=sure(scores.mean(_only(values, share > 0), share, read=read)),
                     subsets=tuple(
-                        Subset(name=names[1], weight=float(weight), value=means[names])
+                        SubsetValue(name=names[1], weight=float(weight), value=means[names])
                         for names, weight in subsets.items()
                     ),
                 )
             )
-        total = view.mean(_only(values, whole > 0), whole, read=read) if len(sections) > 1 else None
+        total = scores.mean(_only(values, whole > 0), whole, read=read) if len(sections) > 1 else None
         return tuple(sections), total
 
-    return [weighed(weights) for weights in several]
+    sections, total = weighed(scores.grid.weights)
+    old_sections, old_total = weighed(scores.grid.weights_v0_1_1)
+    return {
+        "sections": sections,
+        "total": total,
+        "sections_v0_1_1": old_sections,
+        "total_v0_1_1": old_total,
+    }
 
 
 def _only(values: Floats, rows: list[int] | Flags) -> Floats:

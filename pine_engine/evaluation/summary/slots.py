@@ -18,12 +18,11 @@ from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.summary.grid import Column
 from pine_engine.evaluation.summary.intervals import Flags, Floats
 from pine_engine.evaluation.summary.verdicts import Kind, is_read, number
-from pine_engine.prompts.tasks import get_task
 
-Told = tuple[float, bool]
+ReadValue = tuple[float, bool]
 """A value, and whether the answer that it scores can be read."""
 
-Others = dict[Places, dict[int, Told]]
+Others = dict[Places, dict[int, ReadValue]]
 """Of one example: by the order of its other documents, what it has in each slot."""
 
 
@@ -89,10 +88,10 @@ def by_gold_slot(column: Column) -> dict[int, Record]:
 def _by_others(column: Column, kind: Kind) -> Others:
     found: Others = {}
     for record in _fixed(column):
-        told, gold = _told(record, kind), record.gold_slot
-        if gold is not None and told is not None:
+        value, gold = _read_value(record, kind), record.gold_slot
+        if gold is not None and value is not None:
             others = tuple(record.entered[place] for slot, place in enumerate(record.order) if slot != gold)
-            found.setdefault(others, {}).setdefault(gold, told)
+            found.setdefault(others, {}).setdefault(gold, value)
     return found
 
 
@@ -105,17 +104,19 @@ def _fixed(column: Column) -> list[Record]:
     ]
 
 
-def _shuffles(column: Column, kind: Kind) -> list[Told]:
-    return [told for name in column if is_drawn(name) and (told := _told(column[name], kind)) is not None]
+def _shuffles(column: Column, kind: Kind) -> list[ReadValue]:
+    return [
+        value for name in column if is_drawn(name) and (value := _read_value(column[name], kind)) is not None
+    ]
 
 
-def _told(record: Record, kind: Kind) -> Told | None:
+def _read_value(record: Record, kind: Kind) -> ReadValue | None:
     value = number(record, kind)
-    return None if value is None else (value, is_read(record, kind, get_task(record.task)))
+    return None if value is None else (value, is_read(record, kind))
 
 
-def _mean(told: Iterable[Told]) -> Told:
+def _mean(found: Iterable[ReadValue]) -> ReadValue:
     """Their mean, and whether any can be read; NaN if there are none."""
-    values = list(told)
+    values = list(found)
     mean = fmean(value for value, _ in values) if values else np.nan
     return mean, any(read for _, read in values)

@@ -3,7 +3,7 @@
 import pytest
 
 from pine_engine.evaluation.report.paper_models import PAPER_MODELS
-from pine_engine.evaluation.report.published import JUDGE_SCORES
+from pine_engine.evaluation.report.published import published
 
 SHAPES = {
     # layers, hidden size, intermediate size, query heads, key heads, vocabulary; as their configs say
@@ -41,6 +41,6 @@ def test_the_number_of_parameters_follows_from_the_shape(model) -> None:
 
 def test_all_models_of_the_paper_s_tables_are_there_with_what_they_were_used_for() -> None:
     uses = {model.name: model.used_for for model in PAPER_MODELS}
-    assert set(uses) == {row.model for row in JUDGE_SCORES} == set(SHAPES)
+    assert set(uses) == {row.model for row in published().judge_scores} == set(SHAPES)
     assert uses["Meta-Llama-3-70B-Instruct"] == ("Question over documents", "Judge two answers")
     assert all("Judge two answers" in use for use in uses.values())

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 from xml.etree import ElementTree
 
@@ -19,7 +20,6 @@ from pine_engine.cli import main as cli
 from pine_engine.cli.report import draw, make_report, report_files
 from pine_engine.errors import InputError
 from pine_engine.evaluation.records import Record, RunInfo, Writer
-from pine_engine.evaluation.report import published
 from pine_engine.evaluation.report.findings import findings
 from pine_engine.evaluation.report.molecule_tables import TASK, read_molecule_report
 from pine_engine.evaluation.report.paper_tables import (
@@ -30,20 +30,30 @@ from pine_engine.evaluation.report.paper_tables import (
     shuffle_and_mean,
 )
 from pine_engine.evaluation.report.parts import report_parts
-from pine_engine.evaluation.report.published_subsets import subset_scores
-from pine_engine.evaluation.report.runs import Run, read_runs, repeat_command, run_labels
-from pine_engine.evaluation.report.tables import Part, Table, estimated, signed, task_label, without_lone_run
+from pine_engine.evaluation.report.published import (
+    ANY,
+    JudgeScores,
+    SectionScores,
+    SubsetScores,
+    gains,
+    published,
+    published_model,
+)
+from pine_engine.evaluation.report.runs import MeasuredRun, read_runs, repeat_command, run_labels
+from pine_engine.evaluation.report.tables import Table, estimated, signed, task_label, without_lone_run
 from pine_engine.evaluation.rewardbench import SUBSETS
 from pine_engine.evaluation.summary.intervals import Estimate, share
 from pine_engine.evaluation.summary.results import Measure
+from pine_engine.evaluation.summary.scenarios import BOTH, CHANGED, FIRST, SECOND
 from pine_engine.evaluation.summary.summarize import summarize
 from pine_engine.molecules.rows import PROPERTIES
 from tests.support.records import SWAPS, judged, run_info, sweep, swept
 from tests.support.viz_reading import HOSTILE, Element, read_html
+from viz.drawing.styles import figure_styles
 from viz.export.report import Report, ReportPart, ReportTable, escape_markdown, report_markdown, report_page
 
 QA_METHODS = ("vanilla", "nia", "pine")
-STYLES = (Path(cli.__file__).parents[2] / "assets" / "figures.css").read_text(encoding="utf-8")
+STYLES = figure_styles()
 
 
 def qa_records() -> Iterator[Record]:
@@ -93,17 +103,17 @@ LLAMA = run_info(
 
 
 @pytest.fixture(scope="module")
-def runs() -> list[Run]:
+def runs() -> list[MeasuredRun]:
     infos = [(QA, qa_records()), (JUDGE, judge_records()), (LLAMA, judge_records())]
     labels = run_labels([info for info, _ in infos])
     return [
-        Run(label, info, summarize([*records], resamples=200))
+        MeasuredRun(label, info, summarize([*records], resamples=200))
         for label, (info, records) in zip(labels, infos, strict=True)
     ]
 
 
 @pytest.fixture(scope="module")
-def drawn(runs: list[Run]) -> Report:
+def drawn(runs: list[MeasuredRun]) -> Report:
     return draw(report_parts(runs), made="2026-01-02T03:04:05+00:00")
 
 
@@ -159,7 +169,7 @@ def cell_text(cell: str) -> str:
     return re.sub(r"\\(.)", r"\1", cell.replace("\\|", "|")).strip()
 
 
-def measure_of(run: Run, method: str, kind: str) -> Measure:
+def measure_of(run: MeasuredRun, method: str, kind: str) -> Measure:
     (measure,) = [
         measure
         for task in run.summary.tasks
@@ -173,7 +183,7 @@ def measure_of(run: Run, method: str, kind: str) -> Measure:
 # numbers
 
 
-def test_the_main_table_says_what_the_summary_says(runs: list[Run], files: dict[str, str]) -> None:
+def test_the_main_table_says_what_the_summary_says(runs: list[MeasuredRun], files: dict[str, str]) -> None:
     columns, rows = page_table(read_html(files["report.html"]), "Question over documents: Main results")
     by_name = {(row[0], row[1]): dict(zip(columns, row, strict=True)) for row in rows}
     assert len(by_name) == len(rows) == 6
@@ -211,7 +221,7 @@ def test_markdown_and_page_have_the_same_tables(drawn: Report, files: dict[str, 
             assert markdown[title] == ([*table.columns], [[*row] for row in table.rows])
 
 
-def test_curves_are_drawn_from_the_slots_of_the_summary(runs: list[Run], drawn: Report) -> None:
+def test_curves_are_drawn_from_the_slots_of_the_summary(runs: list[MeasuredRun], drawn: Report) -> None:
     (part,) = [part for part in drawn.parts if part.heading == "Question over documents"]
     names = ["retrieval_qa-1-3-generated", "retrieval_qa-1-3-logprob"]
     assert [curve.name for curve in part.curves] == [*names, *(f"{name}-areas" for name in names)]
@@ -236,7 +246,7 @@ def test_a_shuffle_is_a_level_of_its_own_and_not_drawn_where_it_lies_on_the_line
         for record in records
         if record.gold_slot == 2
     ]
-    run = Run("run", QA, summarize(records, resamples=200))
+    run = MeasuredRun("run", QA, summarize(records, resamples=200))
     drawn = draw(report_parts([run]), made="now")
     (part,) = [part for part in drawn.parts if part.heading == "Question over documents"]
     curve = part.curves[1]
@@ -270,10 +280,10 @@ def test_an_order_in_which_nothing_is_read_has_no_accuracy_in_any_table() -> Non
              for one in pairs]  # fmt: skip
     asked = [one.model_copy(update={"parsed": None, "score": 0.0} if one.gold_slot == 2 else {})
              for one in qa_records()]  # fmt: skip
-    judge = Run("judge", JUDGE, summarize(pairs, resamples=20))
-    questions = Run("questions", QA, summarize(asked, resamples=20))
+    judge = MeasuredRun("judge", JUDGE, summarize(pairs, resamples=20))
+    questions = MeasuredRun("questions", QA, summarize(asked, resamples=20))
 
-    def cells(run: Run, title: str) -> list[dict[str, str]]:
+    def cells(run: MeasuredRun, title: str) -> list[dict[str, str]]:
         parts = [part for part in report_parts([run]) if part.heading == task_label(run.info.task)]
         (table,) = [table for part in parts for table in part.tables if table.title == title]
         return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
@@ -287,8 +297,8 @@ def test_an_order_in_which_nothing_is_read_has_no_accuracy_in_any_table() -> Non
         {row["scenario"]: row for row in cells(judge, title)}
         for title in ("Scenarios by section", "Chat: its subsets")
     )
-    assert scenarios[published.SECOND]["Chat"] == subsets[published.SECOND]["b"] == "none read"
-    assert scenarios[published.FIRST]["Chat"].startswith("95.8 (")
+    assert scenarios[SECOND]["Chat"] == subsets[SECOND]["b"] == "none read"
+    assert scenarios[FIRST]["Chat"].startswith("95.8 (")
     for row in cells(questions, "With the answer in each slot"):
         assert (row["slot 3"] == "none read") == (row["by"] == "generated answer, %")
     said = findings("retrieval_qa", questions)[0]
@@ -307,7 +317,7 @@ def test_the_score_of_answers_that_cannot_be_read_is_not_drawn(unread: str) -> N
         for record in records
         if record.gold_slot == 2
     ]
-    (part,) = [part for part in report_parts([Run("run", QA, summarize(records, resamples=20))])
+    (part,) = [part for part in report_parts([MeasuredRun("run", QA, summarize(records, resamples=20))])
                if part.heading == "Question over documents"]  # fmt: skip
     curves = {curve.name.removeprefix("retrieval_qa-1-3-"): curve for curve in part.curves}
     labels = {"vanilla": "Vanilla", "nia": "NIA", "pine": "PINE"}
@@ -322,7 +332,7 @@ def test_the_score_of_answers_that_cannot_be_read_is_not_drawn(unread: str) -> N
 
 
 def test_a_curve_of_few_examples_says_that_it_has_no_intervals() -> None:
-    few = Run("run", QA, summarize([one for one in qa_records() if one.example in ("q-1", "q-2")]))
+    few = MeasuredRun("run", QA, summarize([one for one in qa_records() if one.example in ("q-1", "q-2")]))
     (part,) = [part for part in draw(report_parts([few]), made="now").parts
                if part.heading == "Question over documents"]  # fmt: skip
     generated, nats, *areas = part.curves
@@ -331,7 +341,7 @@ def test_a_curve_of_few_examples_says_that_it_has_no_intervals() -> None:
     assert not [area for area in areas if "intervals" in area.caption]
 
 
-def test_areas_lie_between_vanilla_and_nia_and_below_it(runs: list[Run], drawn: Report) -> None:
+def test_areas_lie_between_vanilla_and_nia_and_below_it(runs: list[MeasuredRun], drawn: Report) -> None:
     (part,) = [part for part in drawn.parts if part.heading == "Question over documents"]
     areas = part.curves[3]
     vanilla, nia = (
@@ -343,7 +353,9 @@ def test_areas_lie_between_vanilla_and_nia_and_below_it(runs: list[Run], drawn: 
     assert (causal.start, causal.end) == (nia, vanilla)
     assert (positions.start, positions.end) == ((min(nia),) * 3, nia)
     assert "Vanilla less NIA" in areas.note and "Figure 1" in areas.note
-    without = Run("run", QA, summarize([one for one in qa_records() if one.method != "nia"], resamples=20))
+    without = MeasuredRun(
+        "run", QA, summarize([one for one in qa_records() if one.method != "nia"], resamples=20)
+    )
     (part,) = [part for part in report_parts([without]) if part.heading == "Question over documents"]
     assert len(part.curves) == 2, "one of the two alone has no area"
 
@@ -351,7 +363,7 @@ def test_areas_lie_between_vanilla_and_nia_and_below_it(runs: list[Run], drawn: 
 def test_math_has_bars_by_model_and_method() -> None:
     """As the paper's Figure 5. One model was not asked under NIA, and what the other says cannot be read."""
 
-    def solved(model: str, methods: Sequence[str]) -> Run:
+    def solved(model: str, methods: Sequence[str]) -> MeasuredRun:
         records = [
             swept(f"m-{index}", method, 0, score=float(index % 4 < (2 if method == "pine" else 1)), text="7")
             .model_copy(update={"task": "math_reasoning", "gold_slot": None, "arrangement": name,
@@ -360,7 +372,7 @@ def test_math_has_bars_by_model_and_method() -> None:
             for method in methods
             for name, order in (("as-is", (0, 1, 2)), ("reversed", (2, 1, 0)))
         ]  # fmt: skip
-        return Run(model, run_info(task="math_reasoning"), summarize(records, resamples=20))
+        return MeasuredRun(model, run_info(task="math_reasoning"), summarize(records, resamples=20))
 
     unread = solved("small", ("nia",))
     assert [
@@ -394,7 +406,7 @@ def test_methods_that_are_in_no_table_are_reported_by_their_names() -> None:
         for record in qa_records()
     ]
     info = QA.model_copy(update={"methods": ("vanilla", *names.values())})
-    run = Run("run", info, summarize([*reversed(records)], resamples=20))
+    run = MeasuredRun("run", info, summarize([*reversed(records)], resamples=20))
     assert [method.method for method in run.summary.tasks[0].methods] == ["vanilla", *sorted(names.values())]
     drawn = draw(report_parts([run]), made="now")
     (part,) = [part for part in drawn.parts if part.heading == "Question over documents"]
@@ -437,14 +449,14 @@ def test_sections_are_shown_with_the_weights_of_both_versions(files: dict[str, s
         row
         for row in found
         if (row["run"], row["by"], row["method"], row["scenario"])
-        == ("SmolLM2-135M-Instruct, pairs", "generated answer, %", "PINE", published.BOTH)
+        == ("SmolLM2-135M-Instruct, pairs", "generated answer, %", "PINE", BOTH)
     ]
     means = [row[column].split(" ")[0] for column in columns[4:]]
     assert means == ["66.7", "74.6", "70.6", "58.7", "62.7"]
     assert row["Chat Hard"].endswith("n = 6")
 
 
-def test_overhead_is_of_what_was_computed(runs: list[Run], files: dict[str, str]) -> None:
+def test_overhead_is_of_what_was_computed(runs: list[MeasuredRun], files: dict[str, str]) -> None:
     columns, rows = page_table(read_html(files["report.html"]), "Overhead: Question over documents")
     pine = dict(zip(columns, rows[2], strict=True))
     assert (pine["method"], pine["computed"], pine["n"]) == ("PINE", "20", "20")
@@ -457,7 +469,7 @@ def test_overhead_is_of_what_was_computed(runs: list[Run], files: dict[str, str]
     assert overhead_beside([]) is None
 
 
-def test_where_pine_loses_is_said(runs: list[Run]) -> None:
+def test_where_pine_loses_is_said(runs: list[MeasuredRun]) -> None:
     said = findings("retrieval_qa", runs[0])
     (nats,) = [sentence for sentence in said if "nats" in sentence]
     assert "n = 20" in nats
@@ -479,10 +491,10 @@ def test_a_method_that_is_not_compared_is_not_said_to_be_no_better() -> None:
         for index in range(12)
         for method, verdict in says.items()
     ]
-    (said,) = findings("judge_pair", Run("run", JUDGE, summarize(records, resamples=20)))
+    (said,) = findings("judge_pair", MeasuredRun("run", JUDGE, summarize(records, resamples=20)))
     assert said.endswith("No other method here whose answers can mostly be read has a higher mean than PINE.")
     legible = [record for record in records if record.method != "nia"]
-    (said,) = findings("judge_pair", Run("run", JUDGE, summarize(legible, resamples=20)))
+    (said,) = findings("judge_pair", MeasuredRun("run", JUDGE, summarize(legible, resamples=20)))
     assert said.endswith("No other method here has a higher mean than PINE.")
 
 
@@ -494,7 +506,7 @@ def test_a_difference_that_may_be_chance_is_said_to_be_within_it() -> None:
             for index in range(count)
             for method in ("vanilla", "pine")
         ]
-        (said,) = findings("judge_pair", Run("run", JUDGE, summarize(records, resamples=200)))
+        (said,) = findings("judge_pair", MeasuredRun("run", JUDGE, summarize(records, resamples=200)))
         return said
 
     said = said_of(25)
@@ -510,7 +522,7 @@ def test_what_cannot_be_read_is_said_before_anything_else(read: int) -> None:
         judged(f"p-{index:02}", method, name, "AB"[SWAPS[name][0].index(0)] if index < read else None)
         for index, method, name in product(range(12), ("vanilla", "pine"), ("as-is", "swapped"))
     ]
-    run = Run("run", JUDGE, summarize(records, resamples=200))
+    run = MeasuredRun("run", JUDGE, summarize(records, resamples=200))
     (said,) = findings("judge_pair", run)
     drawn = draw(report_parts([run]), made="now")
     root = read_html(report_files(drawn)["report.html"])
@@ -543,7 +555,7 @@ def test_what_cannot_be_read_is_said_before_anything_else(read: int) -> None:
 
 
 def test_the_page_says_what_was_measured_and_how_to_do_it_again(
-    runs: list[Run], files: dict[str, str]
+    runs: list[MeasuredRun], files: dict[str, str]
 ) -> None:
     root = read_html(files["report.html"])
     columns, rows = page_table(root, "What was measured: Runs")
@@ -608,7 +620,7 @@ def molecule_report(folder: Path, **changes: object) -> Path:
     return path
 
 
-def test_molecules_stand_in_the_form_of_the_paper(runs: list[Run], tmp_path: Path) -> None:
+def test_molecules_stand_in_the_form_of_the_paper(runs: list[MeasuredRun], tmp_path: Path) -> None:
     reports = [read_molecule_report(molecule_report(tmp_path))]
     (part,) = [part for part in report_parts(runs, molecules=reports) if part.heading == task_label(TASK)]
     (table,) = part.tables
@@ -631,7 +643,7 @@ def test_a_report_of_molecules_alone_has_no_runs(tmp_path: Path) -> None:
     reports = [read_molecule_report(molecule_report(tmp_path))]
     headings = [part.heading for part in report_parts([], molecules=reports)]
     assert headings == [task_label(TASK), "The paper's own numbers (other models)"]
-    with pytest.raises(InputError, match="molecules.json: methods: input should be a valid list"):
+    with pytest.raises(InputError, match="molecules.json: methods: got the text 'none', expected a list"):
         read_molecule_report(molecule_report(tmp_path, methods="none"))
     with pytest.raises(InputError, match="nothing to report; give folders"):
         make_report(tmp_path)
@@ -646,47 +658,44 @@ rounded by half a tenth, the four the other way; all that is published lies near
 
 
 @pytest.mark.parametrize(
-    "row", published.JUDGE_SCORES, ids=lambda row: f"{row.model} {row.method} {row.setting}"
+    "row", published().judge_scores, ids=lambda row: f"{row.model} {row.method} {row.setting}"
 )
-def test_the_published_average_is_that_of_the_published_sections(row: published.JudgeScores) -> None:
-    assert row.average == pytest.approx(sum(row.sections.values()) / 4, abs=ROUNDED)
+def test_the_published_average_is_that_of_the_published_sections(row: JudgeScores) -> None:
+    assert row.average == pytest.approx(fmean(row.sections), abs=ROUNDED)
 
 
-BY_SUBSET = [
-    (model, method, setting)
-    for model in dict.fromkeys(row.model for row in published.JUDGE_SCORES)
-    for method, setting in subset_scores(model)
-]
-
-
-@pytest.mark.parametrize(("model", "method", "setting"), BY_SUBSET)
-def test_published_subsets_make_the_published_sections(model: str, method: str, setting: str) -> None:
+@pytest.mark.parametrize(
+    "row", published().subset_scores, ids=lambda row: f"{row.model} {row.method} {row.setting}"
+)
+def test_published_subsets_make_the_published_sections(row: SubsetScores) -> None:
     """Tables 7 to 15 against Table 5, by the weights of v0.1.1; both are rounded to a tenth."""
-    scores = subset_scores(model)[method, setting]
-    (row,) = [row for row in published.judge_scores(model) if (row.method, row.setting) == (method, setting)]
-    for section, printed in row.sections.items():
+    (whole,) = [
+        one
+        for one in published().judge_scores
+        if (one.model, one.method, one.setting) == (row.model, row.method, row.setting)
+    ]
+    for section, printed in whole.by_section.items():
         parts = [subset for subset in SUBSETS if subset.section == section]
         weights = [part.weight_v0_1_1 or part.weight for part in parts]
-        mean = sum(w * scores[part.name] for w, part in zip(weights, parts, strict=True)) / sum(weights)
+        mean = sum(w * row.by_subset[part.name] for w, part in zip(weights, parts, strict=True)) / sum(
+            weights
+        )
         assert printed == pytest.approx(mean, abs=0.1001)
 
 
 def test_all_models_of_the_paper_have_subsets_but_for_one_column() -> None:
-    models = {row.model for row in published.JUDGE_SCORES}
-    missing = {(model, "pine", published.ANY) for model in models} - {*BY_SUBSET}
-    assert len(BY_SUBSET) == 17 and missing == {(published.LLAMA_8B, "pine", published.ANY)}
+    known = [(row.model, row.method, row.setting) for row in published().subset_scores]
+    missing = {(model, "pine", ANY) for model in published().models} - {*known}
+    assert len(known) == 17 and missing == {("Meta-Llama-3-8B-Instruct", "pine", ANY)}
 
 
-@pytest.mark.parametrize("row", published.CHANGED_VERDICTS, ids=lambda row: row.model)
-def test_published_shares_of_changed_verdicts_agree_with_their_average(
-    row: published.ChangedVerdicts,
-) -> None:
-    mean = (row.chat + row.chat_hard + row.safety + row.reasoning) / 4
-    assert row.average == pytest.approx(mean, abs=ROUNDED)
+@pytest.mark.parametrize("row", published().changed_verdicts, ids=lambda row: row.model)
+def test_published_shares_of_changed_verdicts_agree_with_their_average(row: SectionScores) -> None:
+    assert row.average == pytest.approx(fmean(row.sections), abs=ROUNDED)
 
 
 def test_the_paper_gains_less_on_the_mean_of_both_orders_than_on_its_shuffle() -> None:
-    reasoning = {one.model: one for one in published.gains() if one.part == "Reasoning"}
+    reasoning = {one.model: one for one in gains() if one.part == "Reasoning"}
     small, large = reasoning["Meta-Llama-3-8B-Instruct"], reasoning["Meta-Llama-3-70B-Instruct"]
     assert (round(small.on_shuffle, 1), round(large.on_shuffle, 1)) == (8.1, 8.7)
     assert small.on_mean == pytest.approx(0.25) and large.on_mean == pytest.approx(3.55)
@@ -712,24 +721,22 @@ def test_the_paper_gains_less_on_the_mean_of_both_orders_than_on_its_shuffle() -
     ],
 )
 def test_a_model_is_the_papers_if_its_name_is(name: str, model: str | None) -> None:
-    assert published.published_model(name) == model
+    assert published_model(name) == model
 
 
-def test_published_numbers_stand_beside_ours_for_the_same_model_alone(runs: list[Run]) -> None:
+def test_published_numbers_stand_beside_ours_for_the_same_model_alone(runs: list[MeasuredRun]) -> None:
     table = same_model("judge_pair", runs)
     assert table is not None
     whose = {row[0] for row in table.rows}
     assert whose == {f"ours, {runs[2].label}", "the paper, Meta-Llama-3-8B-Instruct"}
     (theirs,) = [row for row in table.rows if row[0].startswith("the paper") and row[1] == "PINE"]
-    (changed,) = [row for row in table.rows if row[0].startswith("the paper") and row[2] == published.CHANGED]
+    (changed,) = [row for row in table.rows if row[0].startswith("the paper") and row[2] == CHANGED]
     assert changed[3:] == ("10.3", "21.5", "11.4", "27.6", "17.7", "Table 4")
     assert theirs == (
         *("the paper, Meta-Llama-3-8B-Instruct", "PINE", "any order"),
         *("85.6", "41.5", "66.5", "73.4", "66.7", "Table 5"),
     )
-    (ours,) = [
-        row for row in table.rows if row[0].startswith("ours") and row[1:3] == ("PINE", published.BOTH)
-    ]
+    (ours,) = [row for row in table.rows if row[0].startswith("ours") and row[1:3] == ("PINE", BOTH)]
     measure = measure_of(runs[2], "pine", "generated")
     assert ours[3:] == (
         "–",
@@ -745,7 +752,7 @@ def test_published_numbers_stand_beside_ours_for_the_same_model_alone(runs: list
     assert same_model("judge_pair", runs[:2]) is None
 
 
-def test_published_subsets_stand_beside_ours(runs: list[Run]) -> None:
+def test_published_subsets_stand_beside_ours(runs: list[MeasuredRun]) -> None:
     (table,) = same_subsets("judge_pair", runs)
     assert runs[2].label in table.title and "Table 7" in table.note
     rows = {row[1]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
@@ -753,9 +760,9 @@ def test_published_subsets_stand_beside_ours(runs: list[Run]) -> None:
     natural = rows["llmbar-natural"]
     assert natural["section"] == "Chat Hard" and natural["the paper, Vanilla, shuffled"] == "66.0"
     measure = measure_of(runs[2], "pine", "generated")
-    (both,) = [one for one in measure.scenarios if one.name == published.BOTH]
-    assert natural[f"ours, PINE, {published.BOTH}"] == estimated(both.sections[0].subsets[0].value)
-    others = (published.FIRST, published.SECOND, published.CHANGED)
+    (both,) = [one for one in measure.scenarios if one.name == BOTH]
+    assert natural[f"ours, PINE, {BOTH}"] == estimated(both.sections[0].subsets[0].value)
+    others = (FIRST, SECOND, CHANGED)
     assert not [column for column in table.columns if column.endswith(others)], "the paper has none of them"
 
 
@@ -969,12 +976,6 @@ def test_a_folder_without_a_run_and_one_without_records_are_told(tmp_path: Path)
     write_run(tmp_path / "empty", QA, [])
     with pytest.raises(InputError, match="there are no records yet; run `evaluate`"):
         read_runs([tmp_path / "empty"])
-
-
-def test_a_report_needs_viz_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "viz.export.report", None)
-    with pytest.raises(InputError, match="drawn by `viz`, which is not installed with pine_engine alone"):
-        draw([Part("p")], made="now")
 
 
 def test_a_place_that_cannot_be_written_is_told(

@@ -7,7 +7,7 @@ import pytest
 
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.report.judge_tables import scenario_results, subset_results
-from pine_engine.evaluation.report.runs import Run
+from pine_engine.evaluation.report.runs import MeasuredRun
 from pine_engine.evaluation.rewardbench import SUBSETS
 from pine_engine.evaluation.summary.results import Measure, Scenario
 from pine_engine.evaluation.summary.scenarios import BOTH, CHANGED, FIRST, SECOND, SHUFFLED
@@ -133,7 +133,7 @@ def test_other_tasks_have_no_scenarios() -> None:
 
 
 def test_the_tables_have_a_row_for_each_scenario_and_a_table_for_each_section() -> None:
-    run = Run("run", run_info(), summarize([*rewardbench()], resamples=20))
+    run = MeasuredRun("run", run_info(), summarize([*rewardbench()], resamples=20))
     table = scenario_results("judge_pair", [run])
     assert table is not None
     generated = [row for row in table.rows if row[1] == "generated answer, %"]
@@ -159,7 +159,7 @@ def test_the_tables_have_a_row_for_each_scenario_and_a_table_for_each_section() 
 
 def test_pairs_without_sections_have_their_scenarios_in_one_column() -> None:
     records = [record.model_copy(update={"section": None, "subset": None}) for record in rewardbench()]
-    run = Run("run", run_info(), summarize(records, resamples=20))
+    run = MeasuredRun("run", run_info(), summarize(records, resamples=20))
     table = scenario_results("judge_pair", [run])
     assert table is not None and table.columns[4:] == ("all pairs",)
     assert subset_results("judge_pair", [run]) == ()
@@ -172,7 +172,9 @@ def test_orders_beyond_the_two_have_a_mean_of_their_own() -> None:
     says = {"as-is": "A", "swapped": "B", "segments-swapped": "B", "labels-swapped": None}
     for names in (["as-is", "swapped"], [*SWAPS]):
         pairs = [judged(f"p-{index}", "vanilla", name, says[name]) for index in range(4) for name in names]
-        table = scenario_results("judge_pair", [Run("run", run_info(), summarize(pairs, resamples=20))])
+        table = scenario_results(
+            "judge_pair", [MeasuredRun("run", run_info(), summarize(pairs, resamples=20))]
+        )
         assert table is not None
         more = ["mean over orders"] if len(names) > 2 else []
         assert [row[3] for row in table.rows] == [*more, FIRST, SECOND, BOTH, CHANGED]

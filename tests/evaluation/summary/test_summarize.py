@@ -9,12 +9,7 @@ from hypothesis import strategies as st
 
 from pine_engine.errors import InputError
 from pine_engine.evaluation.records import Record
-from pine_engine.evaluation.report.published import (
-    ANY,
-    LLAMA_70B,
-    judge_scores,
-)
-from pine_engine.evaluation.report.published_subsets import subset_scores
+from pine_engine.evaluation.report.published import ANY, published
 from pine_engine.evaluation.rewardbench import find_subset
 from pine_engine.evaluation.summary.intervals import Estimate
 from pine_engine.evaluation.summary.results import ArrangementValue, Measure, MethodSummary
@@ -317,22 +312,28 @@ def test_a_subset_without_a_weight_weighs_as_much_as_it_has_examples() -> None:
 
 def test_published_subsets_make_published_sections() -> None:
     """Two tables of the paper, which weighed by version 0.1.1: Table 8 by subset, Table 5 by section."""
+    model = "Meta-Llama-3-70B-Instruct"
     records = [
         judged(
-            name, method, "as-is", "A", section=subset.section, subset=name, weight=subset.weight
+            name, row.method, "as-is", "A", section=subset.section, subset=name, weight=subset.weight
         ).model_copy(update={"score": score / 100})
-        for (method, _), scores in subset_scores(LLAMA_70B).items()
-        for name, score in scores.items()
+        for row in published().subset_scores
+        if row.model == model
+        for name, score in row.by_subset.items()
         if (subset := find_subset(name)) is not None
     ]
     assert len(records) == 2 * 23
     task = task_of(records)
     for method, setting in (("vanilla", SHUFFLED), ("pine", ANY)):
         measure = measure_of(task, method)
-        (row,) = [row for row in judge_scores(LLAMA_70B) if (row.method, row.setting) == (method, setting)]
+        (row,) = [
+            row
+            for row in published().judge_scores
+            if (row.model, row.method, row.setting) == (model, method, setting)
+        ]
         found = {one.name: 100 * one.value.mean for one in measure.sections_v0_1_1}
         # Both tables are rounded to a tenth.
-        assert found == pytest.approx(row.sections, abs=0.1)
+        assert found == pytest.approx(row.by_section, abs=0.1)
         assert 100 * mean(measure.total_v0_1_1) == pytest.approx(row.average, abs=0.1)
     later = {one.name: 100 * one.value.mean for one in measure_of(task, "vanilla").sections}
     assert later["Safety"] == pytest.approx(73.2, abs=0.1), (

@@ -2,14 +2,14 @@
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from tests.support.viz_reading import HOSTILE, read_html, table_cells
 from viz.cards.certificate import CertifiedMethod, Sheet, certificate_page
+from viz.drawing.styles import figure_styles
 
-STYLES = (Path(__file__).parents[3] / "assets" / "figures.css").read_text(encoding="utf-8")
+STYLES = figure_styles()
 
 VANILLA = CertifiedMethod(
     "Vanilla", False, "Paris.", (7, 8), 1, 2, 5.2341, False, (-1.5, -4.0), 2.5, "ab" * 32

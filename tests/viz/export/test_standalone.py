@@ -6,17 +6,17 @@ import json
 
 from tests.support.viz_reading import HOSTILE, read_html
 from viz.drawing.picture import Numbers, picture, switch
-from viz.export.standalone import as_csv, drawn_numbers, pictures_page, still
+from viz.export.standalone import as_csv, drawn_numbers, pictures_page, strip_interaction
 
 
 def test_a_still_picture_selects_nothing() -> None:
     live = switch("Head", [("all", {"head": None}), ("first", {"head": 0})], "all")
     assert live.count("data-pick") == 2
-    assert "data-pick" not in still(live)
-    assert read_html(still(live)).text == read_html(live).text
+    assert "data-pick" not in strip_interaction(live)
+    assert read_html(strip_interaction(live)).text == read_html(live).text
     line = "<p>Point at a cell for its number; a click on a row selects that document.</p>"
-    assert still(line) == "<p>Point at a cell for its number.</p>"
-    assert still("Point at a token. A click selects its query.") == "Point at a token."
+    assert strip_interaction(line) == "<p>Point at a cell for its number.</p>"
+    assert strip_interaction("Point at a token. A click selects its query.") == "Point at a token."
 
 
 NUMBERS = Numbers(("text", "value"), ((HOSTILE[0], 0.1), ("=1+1", None), ('a "b", c', -3), ("two\nlines", 7)))

@@ -1,7 +1,6 @@
 """Importance: numbers equal the arrays, the diagonal is outside the scale, rows and cells pick."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from viz.drawing.identity import DECODED, PREFIX, document_segment, ink_on
 from viz.drawing.levels import TOP_LEVEL, Scale
 from viz.drawing.numbers import format_difference, format_value, plain_values
 from viz.drawing.ramps import CIVIDIS, ramp_color
+from viz.drawing.styles import figure_styles
 from viz.drawing.tokens import Token
 from viz.figures.heads import ROOMY, head_strip
 from viz.figures.importance import (
@@ -148,7 +148,7 @@ def test_a_log_scale_is_even_in_powers_of_ten() -> None:
 
 
 def test_the_stylesheet_has_the_levels_of_the_ramp() -> None:
-    sheet = (Path(__file__).parents[3] / "assets" / "figures.css").read_text(encoding="utf-8")
+    sheet = figure_styles()
     for step in range(TOP_LEVEL + 1):
         color = ramp_color(CIVIDIS, step / TOP_LEVEL)
         assert f".pine-levels .l{step} {{ background: {color}; color: {ink_on(color)}; }}" in sheet

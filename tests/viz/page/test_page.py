@@ -17,7 +17,7 @@ from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import TokenDecoded
 from pine_engine.errors import InputError, ModelError, PineError
 from pine_engine.methods.table import METHODS
-from tests.support.running import one_run
+from tests.support.running import one_run, told
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import HOSTILE, assert_harmless
 from tests.support.widgets import built
@@ -35,7 +35,6 @@ from viz.page.form.examples import load_examples
 from viz.page.form.form import Form, count_tokens, read_form
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.run_log import StopFlag
-from viz.page.jobs.running import run_with_engine
 
 THREE = entries_from([("Varo", "red"), ("Senna", "green"), ("Orm", "white")])
 
@@ -353,7 +352,7 @@ def test_a_run_waits_for_the_model_and_says_so(engine: Engine) -> None:
     def work(engine: Engine) -> Generator[str, None, None]:
         yield f"ran on {engine.model_name}"
 
-    views = run_with_engine(source, work, **one_run(), say=str, fail=str, stopped=str)
+    views = told(source, work, **one_run())
     assert next(views).startswith("Loading tiny")
     gate.open.set()
     assert [view for view in views if not view.startswith("Loading")] == ["ran on tiny"]
@@ -372,14 +371,7 @@ def test_a_model_that_cannot_be_loaded_is_a_sentence(error: Exception, sentence:
     gate.open.set()
     source = EngineSource(gate, "tiny")
     source.start()
-    [said] = run_with_engine(
-        source,
-        lambda _: pytest.fail("there is no engine to work with"),
-        **one_run(),
-        say=str,
-        fail=lambda text: f"failed: {text}",
-        stopped=str,
-    )
+    [said] = told(source, lambda _: pytest.fail("there is no engine to work with"), **one_run())
     assert said.startswith(f"failed: {sentence}") and "secret" not in said
     assert source.status.stage == "failed"
 
@@ -409,13 +401,8 @@ def test_ending_a_run_closes_the_engine(how: str, engine: Engine) -> None:
     source = EngineSource(lambda: endless, "tiny")
     source.start()
     asked, stop = form(methods=("pine",)), StopFlag(requested=True)  # of an earlier run, so without effect
-    views: Generator[RunView | str, None, None] = run_with_engine(
-        source,
-        lambda engine: answer(engine, asked),
-        **one_run(stop),
-        say=str,
-        fail=str,
-        stopped=str,
+    views: Generator[RunView | str, None, None] = told(
+        source, lambda engine: answer(engine, asked), **one_run(stop)
     )
     first = next(views)
     assert isinstance(first, RunView) and first.cards[0].text and not endless.closed
@@ -431,14 +418,7 @@ def test_stop_ends_the_wait_for_the_model(engine: Engine) -> None:
     source = EngineSource(gate, "tiny")
     source.start()
     stop = StopFlag()
-    views = run_with_engine(
-        source,
-        lambda _: pytest.fail("the work began"),
-        **one_run(stop),
-        say=str,
-        fail=str,
-        stopped=str,
-    )
+    views = told(source, lambda _: pytest.fail("the work began"), **one_run(stop))
     assert next(views).startswith("Loading")
     stop.requested = True
     assert list(views) == ["Stopped."]

@@ -12,15 +12,16 @@ from viz.figures.change import AnswerTokens
 
 @dataclass(frozen=True)
 class TriedOrder:
-    """The answers to the same documents in another order.
-
-    order: identity of the document in each slot. label: its name on the page, such as "C A B". told: answers
-    by method.
-    """
+    """The answers to the same documents in another order."""
 
     order: tuple[int, ...]
+    """Identity of the document in each slot."""
+
     label: str
-    told: dict[str, AnswerTokens]
+    """Its name on the page, such as "C A B"."""
+
+    answer_records: dict[str, AnswerTokens]
+    """By method."""
 
 
 def answer_tokens(

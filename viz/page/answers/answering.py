@@ -35,43 +35,54 @@ REDRAW_S = 0.1
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """What the pictures need of a finished run; one visitor's, kept in the session.
-
-    order: identity of the document in each slot. titles: per slot, may be empty. prompt_tokens: text
-    of each prompt token. told: the answers token by token, by method. tried: the same documents in the
-    other orders that were tried. recorded: a sentence on when and with what model it was recorded; empty if
-    it was computed now. form: what was asked; None for a recorded run. address: what the model is loaded by.
-    """
+    """What the pictures need of a finished run; one visitor's, kept in the session."""
 
     result: RunResult
     order: tuple[int, ...]
+    """Identity of the document in each slot."""
+
     titles: tuple[str, ...]
+    """Per slot, may be empty."""
+
     prompt_tokens: tuple[str, ...]
-    told: dict[str, AnswerTokens]
+    """Text of each token of the prompt."""
+
+    answer_records: dict[str, AnswerTokens]
+    """The answers token by token, by method."""
+
     model: str
     dtype: str
     tried: tuple[TriedOrder, ...] = ()
+    """The same documents in the other orders that were tried."""
+
     recorded: str = ""
+    """When and with what model it was recorded, as a sentence; empty if it was computed now."""
+
     form: Form | None = None
+    """What was asked; None for a recorded run."""
+
     address: str = ""
+    """What the model is loaded by."""
 
     @property
     def answer_tokens(self) -> dict[str, tuple[str, ...]]:
         """Text of each answer token, by method."""
-        return {method: answer.tokens for method, answer in self.told.items()}
+        return {method: answer.tokens for method, answer in self.answer_records.items()}
 
 
 @dataclass(frozen=True)
 class RunView:
-    """What the page shows of a run: the cards, a status sentence, and at the end the finished run.
-
-    done: the work so far.
-    """
+    """What the page shows of a run."""
 
     cards: tuple[AnswerCard, ...]
     sentence: str
+    """How far it is."""
+
     finished: FinishedRun | None = None
+    """At the end."""
+
     done: Work | None = None
+    """The work so far."""
 
 
 def advance(card: AnswerCard, event: Event) -> AnswerCard:
@@ -156,7 +167,7 @@ def finish_run(engine: "Engine", form: Form, result: RunResult) -> FinishedRun:
         order=form.order,
         titles=tuple(map(form.title, form.entries)),
         prompt_tokens=tuple(engine.decode_tokens(result.layout.ids)),
-        told={
+        answer_records={
             method: answer_tokens(engine.decode_tokens, result, method, form.order, METHODS[method].label)
             for method in result.answers
         },

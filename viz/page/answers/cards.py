@@ -12,14 +12,12 @@ from viz.page.common.failures import notice
 
 @dataclass(frozen=True)
 class Shown:
-    """The cards on the page, and the task whose answers they hold; kept in the session.
-
-    recorded: when and with what the answers were recorded; empty if they are computed here.
-    """
+    """The cards on the page, and the task whose answers they hold; kept in the session."""
 
     cards: tuple[AnswerCard, ...]
     task: str
     recorded: str = ""
+    """When and with what the answers were recorded; empty if they are computed here."""
 
 
 def waiting_cards(methods: Sequence[str]) -> tuple[AnswerCard, ...]:
@@ -46,7 +44,7 @@ def shown_html(shown: Shown, accepted: Sequence[str] = ()) -> str:
     accepted: the answers that are right, none if nothing is to be scored.
     """
     task = get_task(shown.task)
-    model = f"the model in assets/{task.model}" if task.model else ""
+    model = f"the model {task.model}" if task.model else ""
     cards = [replace(card, model=model) for card in shown.cards]
     about = notice(f"{shown.recorded}.") if shown.recorded else ""
     return about + answer_grid(

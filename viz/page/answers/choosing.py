@@ -9,15 +9,15 @@ from pine_engine.prompts.tasks import get_task
 from viz.page.answers.cards import Shown, accepted_answers, shown_html
 from viz.page.answers.recorded_answers import first_shown
 from viz.page.answers.workspace import Workspace, instruction_for
+from viz.page.common.event_options import STATE_EVENT
 from viz.page.common.failures import notice
-from viz.page.common.words import documents_heading, question_words
 from viz.page.form.documents import Entries, entries_from, nothing_removed, read, rename, write
-from viz.page.form.examples import Example
+from viz.page.form.examples import FormExample
 from viz.page.form.method_boxes import DEFAULT_METHODS
-from viz.page.jobs.running import STATE_EVENT
+from viz.page.form.words import documents_heading, question_words
 
 
-def wire_choices(page: Workspace, examples: Sequence[Example]) -> None:
+def wire_choices(page: Workspace, examples: Sequence[FormExample]) -> None:
     """Connects the two dropdowns."""
     by_name = {example.name: example for example in examples}
     picked = gr.State(examples[0].name)

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from viz.cards.answers import AnswerCard
 from viz.page.answers.cards import Shown, waiting_cards
-from viz.page.form.examples import Example
+from viz.page.form.examples import FormExample
 
 ANSWERS_FILE = Path(__file__).parents[3] / "assets" / "recorded" / "answers.json"
 
@@ -23,26 +23,33 @@ class _Record(BaseModel):
 
 
 class RecordedAnswer(_Record):
-    """One method's answer. num_tokens: its length in tokens. finish_reason: "stop" or "length"."""
+    """One method's answer."""
 
     method: str
     text: str
     num_tokens: int
+    """Its length in tokens."""
+
     finish_reason: str
+    """"stop" or "length"."""
 
 
 class RecordedAnswers(_Record):
-    """The answers to one example. asked: `fingerprint` of the example. recorded: when, and with what."""
+    """The answers to one example."""
 
     asked: str
+    """`fingerprint` of the example."""
+
     recorded: str
+    """When, and with what."""
+
     answers: tuple[RecordedAnswer, ...]
 
 
 _FILE = TypeAdapter(dict[str, RecordedAnswers])
 
 
-def fingerprint(example: Example) -> str:
+def fingerprint(example: FormExample) -> str:
     """Of all that a model is given of an example: another one after any change of it."""
     given = example.model_dump_json(include={"task", "question", "documents", "instruction"})
     return sha256(given.encode("utf-8")).hexdigest()
@@ -62,7 +69,7 @@ def recorded_answers(file: Path = ANSWERS_FILE) -> Mapping[str, RecordedAnswers]
     return _FILE.validate_json(file.read_bytes())
 
 
-def first_shown(example: Example, methods: Sequence[str]) -> Shown:
+def first_shown(example: FormExample, methods: Sequence[str]) -> Shown:
     """The cards of an example before anything was run: what was recorded, or cards that wait."""
     cards = waiting_cards(methods)
     recorded = recorded_answers().get(example.name)

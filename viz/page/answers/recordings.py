@@ -33,18 +33,23 @@ _KEPT_WHOLE = ("document_importance", "suffix_importance")
 
 @dataclass(frozen=True)
 class Recording:
-    """A run, and what became of it when its documents were shuffled.
-
-    example: name of the example it is a run of. run: the documents as entered, all other orders among its
-    `tried`. exchanged: PINE's run with the first and the third document exchanged, traced to the end of the
-    question only and without attention. columns, rows, caption: what `shuffle_table` of viz draws.
-    """
+    """A run, and what became of it when its documents were shuffled."""
 
     example: str
+    """Name of the example it is a run of."""
+
     question: str
     run: FinishedRun
+    """The documents as entered, all other orders among its `tried`."""
+
     exchanged: FinishedRun
+    """PINE's run with the first and the third document exchanged, traced to the end of the question only and
+    without attention.
+    """
+
     columns: tuple[ShuffleColumn, ...]
+    """With rows and caption what `shuffle_table` of viz draws."""
+
     rows: tuple[ShuffleRow, ...]
     caption: str
 

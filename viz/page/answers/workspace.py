@@ -12,18 +12,18 @@ from viz.cards.answers import AnswerCard
 from viz.page.answers.answering import RunView, answer, plan_answers
 from viz.page.answers.cards import Shown, accepted_answers, shown_html, stopped_cards, waiting_cards
 from viz.page.answers.recorded_answers import first_shown
+from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import notice
 from viz.page.common.host_settings import DEFAULTS, HostSettings
-from viz.page.common.words import documents_heading, question_words
 from viz.page.files.reading_files import FileReader
 from viz.page.form.documents import Editor, build_editor, entries_from, wire_editor
-from viz.page.form.examples import Example
+from viz.page.form.examples import FormExample
 from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, read_form
 from viz.page.form.method_boxes import DEFAULT_METHODS, build_method_boxes
 from viz.page.form.splitting_panel import SplittingPanel, build_splitting, wire_splitting
 from viz.page.form.upload import wire_upload
-from viz.page.jobs.jobs import Job, JobBar, Updates, build_bar, build_buttons, wire_job
-from viz.page.jobs.running import PRIVATE_EVENT
+from viz.page.form.words import documents_heading, question_words
+from viz.page.jobs.job_bar import Job, JobBar, Updates, build_bar, build_buttons, wire_job
 from viz.page.jobs.sources import Sources
 
 DEFAULT_LENGTH = 48
@@ -31,11 +31,7 @@ DEFAULT_LENGTH = 48
 
 @dataclass(frozen=True)
 class Workspace:
-    """The widgets of the main job.
-
-    accepted: the answers that are right, one a line. finished: state, the last finished run or None. shown:
-    state, the cards of the answers.
-    """
+    """The widgets of the main job."""
 
     example: gr.Dropdown
     note: gr.HTML
@@ -43,6 +39,8 @@ class Workspace:
     question: gr.Textbox
     instruction: gr.Textbox
     accepted: gr.Textbox
+    """The answers that are right, one a line."""
+
     splitting: SplittingPanel
     heading: gr.HTML
     editor: Editor
@@ -52,7 +50,10 @@ class Workspace:
     bar: JobBar
     answers: gr.HTML
     finished: gr.State
+    """The last finished run, or None."""
+
     shown: gr.State
+    """The cards of the answers."""
 
     @property
     def inputs(self) -> list[Any]:
@@ -73,7 +74,7 @@ def instruction_for(task: str, current: str) -> str:
     return get_task(task).instruction if is_a_default or not current.strip() else current
 
 
-def build_workspace(examples: Sequence[Example], settings: HostSettings = DEFAULTS) -> Workspace:
+def build_workspace(examples: Sequence[FormExample], settings: HostSettings = DEFAULTS) -> Workspace:
     """Makes the widgets, filled with the first example. settings: what the host allows."""
     longest = min(MAX_NEW_TOKENS, settings.most_new_tokens)
     first = examples[0]

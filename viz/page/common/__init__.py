@@ -1,1 +1,1 @@
-"""What all parts of the page stand on: settings of the host, failures, room, names."""
+"""What all parts of the page stand on: the host's settings, failures as sentences, room, addresses."""

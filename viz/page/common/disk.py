@@ -1,7 +1,7 @@
 """The files of visitors on the host's disk: how long each is kept, and how much they may take together.
 
 What was uploaded goes once it was read, and after an hour if nobody reads it; what is left of an upload that
-broke off goes at once; what a visitor is handed goes with his session.
+broke off goes at once; what visitors are handed goes with their session.
 """
 
 import errno
@@ -61,19 +61,23 @@ def is_disk_full(error: BaseException) -> bool:
 
 @dataclass(eq=False)
 class Upload:
-    """One that goes on. began: in seconds since the epoch. coming: bytes that it may still bring."""
+    """One that goes on."""
 
     began: float
+    """In seconds since the epoch."""
+
     coming: int
+    """Bytes that it may still bring."""
 
 
 @dataclass(frozen=True)
 class Thing:
-    """A file or a folder. changed: in seconds since the epoch; of a folder, when it was written into."""
+    """A file or a folder."""
 
     path: Path
     num_bytes: int
     changed: float
+    """In seconds since the epoch; of a folder, when it was written into."""
 
 
 class Disk:

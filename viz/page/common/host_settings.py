@@ -21,7 +21,6 @@ LONGEST_ANSWER = 500
 MOST_ARRANGEMENTS = 120
 """Orders of one question that are tried at most, on any page: all of five documents."""
 
-
 PUBLIC_SECONDS = 300
 """Longest run on a page that others can reach, if the host has said nothing."""
 
@@ -43,11 +42,7 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
 
 
 class HostSettings(BaseModel):
-    """One page's settings; the description of each is what its flag and the table in docs/hosting.md say.
-
-    models: see allowed_models. most_seconds: see time_limit. trusted_hosts: see is_trusted of front_door.py.
-    None stands for "what the model can read".
-    """
+    """One page's settings; the description of each is what its flag and the table in docs/hosting.md say."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -69,6 +64,8 @@ class HostSettings(BaseModel):
         "separated by commas, * for any; if empty, localhost alone on a page that only this machine reaches, "
         "and on any other every name, called by its own pages",
     )
+    """See serving/trusted_hosts.py."""
+
     trusted_proxies: Names = Field(
         default=PRIVATE_NETWORKS,
         description="addresses or networks of proxies that are believed when they say for whom they ask, "
@@ -87,6 +84,8 @@ class HostSettings(BaseModel):
         description="models that visitors may choose, separated by commas; if empty, any on a page that only "
         "this machine reaches, and the host's alone on any other",
     )
+    """See allowed_models."""
+
     read_only: bool = Field(
         default=False,
         description="visitors run the examples that come with the page, and enter nothing of their own",
@@ -115,6 +114,8 @@ class HostSettings(BaseModel):
         description="seconds of one run, without the wait for it; if not given, as long as it takes on a "
         f"page that only this machine reaches, and {PUBLIC_SECONDS} on any other",
     )
+    """See time_limit."""
+
     queue_size: int = Field(
         default=32, ge=1, description="runs that may wait for the model; scripts have half of the places"
     )

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import gradio as gr
 
+from viz.drawing.styles import FIGURES_CSS
+
 ASSETS = Path(__file__).parents[3] / "assets"
 
-STYLESHEETS = (ASSETS / "figures.css", ASSETS / "style.css")
+STYLESHEETS = (FIGURES_CSS, ASSETS / "style.css")
 
 SCRIPTS = ("pictures.js", "lesson.js")
 """Of assets; a saved lesson holds them too."""

@@ -9,12 +9,13 @@ from typing import TypeVar
 from pine_engine.debias.measured import MeasuredMethod
 from pine_engine.errors import InputError
 from pine_engine.evaluation.examples import Example, read_examples
+from pine_engine.evaluation.order_names import ORDERS
 from pine_engine.prompts.tasks import TASKS, Task, get_task
 from viz.page.common.bounds import MOST_ROWS
 from viz.page.common.theme import ASSETS
 from viz.page.files.reading_files import FileReader
 
-View = TypeVar("View")
+Said = TypeVar("Said")
 
 FOLDER = ASSETS / "measure"
 
@@ -27,10 +28,14 @@ SEVERAL_ORDERS = ("gold-all", "all", "swapped", "segments-swapped", "labels-swap
 
 @dataclass(frozen=True)
 class DataSet:
-    """Rows of one task. name: of the file. sha256: of its bytes."""
+    """Rows of one task."""
 
     name: str
+    """Of the file."""
+
     sha256: str
+    """Of its bytes."""
+
     examples: tuple[Example, ...]
 
     @property
@@ -61,8 +66,8 @@ def read_set(file: Path) -> DataSet:
 
 
 def read_brought(
-    reader: FileReader, file: Path, *, what: str, say: Callable[[str], View]
-) -> Generator[View, None, DataSet]:
+    reader: FileReader, file: Path, *, what: str, say: Callable[[str], Said]
+) -> Generator[Said, None, DataSet]:
     """The same of a file that a visitor or a caller brings; arguments, words and errors as FileReader has."""
     examples = yield from reader.read(read_examples, file, MOST_ROWS, what=what, files=[file], say=say)
     return _data_set(file, examples)
@@ -113,8 +118,6 @@ def usual_orders(fitting: list[str]) -> list[str]:
 
 def orders_meaning(names: list[str]) -> str:
     """What the chosen orders mean, in words."""
-    from pine_engine.evaluation.arrangements import ORDERS  # imports torch
-
     return "; ".join(f"{name}: {ORDERS[name]}" for name in names if name in ORDERS)
 
 

@@ -29,18 +29,19 @@ SERVE = "from viz.page.files.limited_process import serve; serve()"
 
 @dataclass(frozen=True)
 class Limits:
-    """What one process may take.
-
-    cpu_s: seconds of computing. wall_s: seconds by the clock, more, for a busy machine. memory: bytes beside
-    those of Python and of what the function imports. answer: bytes of the result, pickled.
-
-    The memory is limited on Linux alone, computing on Linux and macOS; the clock holds everywhere.
-    """
+    """What one process may take."""
 
     cpu_s: float = 20.0
+    """Seconds of computing, on Linux and macOS."""
+
     wall_s: float = 60.0
+    """Seconds by the clock, everywhere; more, for a busy machine."""
+
     memory: int = 512_000_000
+    """Bytes beside those of Python and of what the function imports, on Linux."""
+
     answer: int = 30_000_000
+    """Bytes of the result, pickled."""
 
 
 class LimitError(Exception):
@@ -53,14 +54,19 @@ class LimitError(Exception):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a process hands back. result: pickled. refused: the error that the function has raised for its
-    reader. limit: as in LimitError. failed: the traceback of a mistake of ours, without the error's words.
-    """
+    """What a process hands back."""
 
     result: bytes = b""
+    """Pickled."""
+
     refused: PineError | None = None
+    """The error that the function has raised for its reader."""
+
     limit: Literal["memory", "answer"] | None = None
+    """As in LimitError."""
+
     failed: str = ""
+    """The traceback of a mistake of ours, without the error's words."""
 
 
 def compute_apart(

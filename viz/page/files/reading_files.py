@@ -9,12 +9,12 @@ from pine_engine.errors import InputError, PineError
 from viz.page.files.file_button import by_name
 from viz.page.files.limited_process import LimitError, Limits, compute_apart
 from viz.page.jobs.presence import listener, stop_if_left, visitor
-from viz.page.jobs.queue import Line
-from viz.page.jobs.run_log import SHUTTING_DOWN, Run, Runs
-from viz.page.jobs.running import WAIT_S
+from viz.page.jobs.queue import FairQueue
+from viz.page.jobs.run_log import SHUTTING_DOWN, Run, RunLog
+from viz.page.jobs.runner import WAIT_S
 
 Result = TypeVar("Result")
-View = TypeVar("View")
+Said = TypeVar("Said")
 
 MOST_WAITING = 8
 """Uploads that may wait for the one that is read."""
@@ -29,9 +29,9 @@ class FileReader:
     Elsewhere than here no file of a visitor is parsed, but for a saved session, which is small.
     """
 
-    def __init__(self, runs: Runs, limits: Limits | None = None, most_waiting: int = MOST_WAITING) -> None:
+    def __init__(self, runs: RunLog, limits: Limits | None = None, most_waiting: int = MOST_WAITING) -> None:
         self._runs, self._limits = runs, limits or Limits()
-        self._line = Line(most_waiting, what="for files to be read")
+        self._queue = FairQueue(most_waiting, what="for files to be read")
 
     def read(
         self,
@@ -39,8 +39,8 @@ class FileReader:
         *arguments: Any,
         what: str,
         files: Sequence[Path],
-        say: Callable[[str], View],
-    ) -> Generator[View, None, Result]:
+        say: Callable[[str], Said],
+    ) -> Generator[Said, None, Result]:
         """Yields say(sentence) while others are before this one; returns what the function of these arguments
         returns, see compute_apart.
 
@@ -49,8 +49,8 @@ class FileReader:
         wait, or the page is shut down, and Cancelled once the visitor has left.
         """
         with ExitStack() as stack:
-            place = stack.enter_context(self._line.join(visitor(), listener()))
-            while ahead := place.wait(WAIT_S):
+            ticket = stack.enter_context(self._queue.join(visitor(), listener()))
+            while ahead := ticket.wait(WAIT_S):
                 stop_if_left()
                 if self._runs.closing:
                     raise PineError(SHUTTING_DOWN)

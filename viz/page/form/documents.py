@@ -18,9 +18,9 @@ from pine_engine.errors import PineError
 from pine_engine.prompts.tasks import Nouns, get_task
 from viz.drawing.identity import badge, document_letter
 from viz.page.common.bounds import MAX_DOCUMENTS
-from viz.page.common.words import capital
+from viz.page.common.event_options import STATE_EVENT
 from viz.page.files.file_button import build_files_button, limits_html
-from viz.page.jobs.running import STATE_EVENT
+from viz.page.form.words import capital
 
 MOST_PASTED = 500_000
 """Characters of a text that is taken apart into documents: as many as can be read of all together."""
@@ -35,9 +35,11 @@ _BLANK_LINES = re.compile(r"\n[ \t]*\n\s*")
 
 @dataclass(frozen=True)
 class Entry:
-    """One document in the editor. identity: its letter (0 is A), which it keeps when it is moved."""
+    """One document in the editor."""
 
     identity: int
+    """Its letter (0 is A), which it keeps when it is moved."""
+
     title: str = ""
     text: str = ""
 

@@ -10,7 +10,7 @@ from viz.page.common.bounds import MAX_DOCUMENTS
 
 EXAMPLES_FILE = Path(__file__).parents[3] / "assets" / "examples.json"
 
-Line = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+NonEmpty = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
 class _Record(BaseModel):
@@ -20,23 +20,25 @@ class _Record(BaseModel):
 class ExampleDocument(_Record):
     """One document of an example; the title may be empty."""
 
-    text: Line
+    text: NonEmpty
     title: str = ""
 
 
-class Example(_Record):
-    """One example. instruction: empty for the task's own. note: what to watch for, one sentence.
+class FormExample(_Record):
+    """One example."""
 
-    answers: those that are right, none if there is nothing to score.
-    """
-
-    name: Line
-    task: Line
+    name: NonEmpty
+    task: NonEmpty
     question: str
     documents: Annotated[tuple[ExampleDocument, ...], Field(min_length=2, max_length=MAX_DOCUMENTS)]
     instruction: str = ""
+    """Empty for the task's own."""
+
     note: str = ""
-    answers: tuple[Line, ...] = ()
+    """What to watch for, one sentence."""
+
+    answers: tuple[NonEmpty, ...] = ()
+    """Those that are right, none if there is nothing to score."""
 
     @field_validator("task")
     @classmethod
@@ -44,6 +46,6 @@ class Example(_Record):
         return get_task(name).name
 
 
-def load_examples(file: Path = EXAMPLES_FILE) -> tuple[Example, ...]:
+def load_examples(file: Path = EXAMPLES_FILE) -> tuple[FormExample, ...]:
     """The examples of a file, in its order. Raises pydantic.ValidationError if the file is malformed."""
-    return TypeAdapter(tuple[Example, ...]).validate_json(file.read_bytes())
+    return TypeAdapter(tuple[FormExample, ...]).validate_json(file.read_bytes())

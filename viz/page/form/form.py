@@ -9,8 +9,8 @@ from pine_engine.methods.table import METHODS
 from pine_engine.prompts.prompt import Document, Prompt
 from pine_engine.prompts.tasks import Task, get_task
 from viz.drawing.identity import document_letter
-from viz.page.common.words import capital
 from viz.page.form.documents import Entries, Entry, read
+from viz.page.form.words import capital
 
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
     from pine_engine.engine.engine import Engine
@@ -26,13 +26,15 @@ _PLACES = {name: place for place, name in enumerate(METHODS)}
 
 @dataclass(frozen=True)
 class Form:
-    """One question over documents, as typed. max_new_tokens: longest answer, in tokens."""
+    """One question over documents, as typed."""
 
     task: str
     question: str
     instruction: str
     methods: tuple[str, ...]
     max_new_tokens: int
+    """Longest answer, in tokens."""
+
     entries: Entries
 
     @property
@@ -99,10 +101,14 @@ def read_form(
 
 @dataclass(frozen=True)
 class TokenCount:
-    """Lengths in tokens. documents: per slot, None for an empty one. total: the whole prompt."""
+    """Lengths in tokens."""
 
     documents: tuple[int | None, ...]
+    """Per slot; None for an empty one."""
+
     total: int
+    """The whole prompt."""
+
     max_context: int
 
 

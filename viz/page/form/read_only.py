@@ -5,10 +5,10 @@ from collections import Counter
 import gradio as gr
 
 from pine_engine.errors import InputError
-from pine_engine.evaluation.examples import Example as Row
+from pine_engine.evaluation.examples import Example
 from pine_engine.prompts.tasks import get_task
 from viz.page.files.data_sets import OWN, built_in_choices, read_built_in
-from viz.page.form.examples import Example, load_examples
+from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.form import Form
 from viz.page.upstream.guarded import GuardedBlocks
 
@@ -41,7 +41,7 @@ def check_reference(answer: str, form: Form) -> None:
         raise InputError(REFUSAL)
 
 
-def check_rows_shipped(rows: tuple[Row, ...]) -> None:
+def check_rows_shipped(rows: tuple[Example, ...]) -> None:
     """Raises InputError for rows that are not of the sets that come with the page."""
     names = {name for _, name in built_in_choices()}
     shipped = {row.id: row for name in names for row in read_built_in(name).examples}
@@ -62,7 +62,7 @@ def freeze(page: GuardedBlocks) -> None:
             block.choices = [choice for choice in block.choices if choice[1] != OWN]
 
 
-def _is_of(form: Form, example: Example) -> bool:
+def _is_of(form: Form, example: FormExample) -> bool:
     usual = get_task(example.task).instruction
     titled = Counter((document.title, document.text) for document in example.documents)
     titled += Counter(("", document.text) for document in example.documents)

@@ -13,9 +13,9 @@ from pine_engine.prompts.tasks import get_task
 from viz.drawing.markup import render
 from viz.drawing.tokens import shorten
 from viz.page.common.bounds import MAX_DOCUMENTS
+from viz.page.common.event_options import PRIVATE_EVENT, STATE_EVENT
 from viz.page.common.failures import explain, notice
 from viz.page.form.documents import Editor, Entries, entries_from, read, write
-from viz.page.jobs.running import PRIVATE_EVENT, STATE_EVENT
 
 LONGEST_PROBLEM = 20_000
 """In characters; a problem has a few hundred."""
@@ -26,12 +26,13 @@ SENTENCE_LENGTH = 60
 
 @dataclass(frozen=True)
 class Content:
-    """What the form holds and a split replaces. accepted: the answers that are right, as typed."""
+    """What the form holds and a split replaces."""
 
     instruction: str
     question: str
     entries: Entries
     accepted: str = ""
+    """The answers that are right, as typed."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +45,7 @@ class Replaced:
 
 @dataclass(frozen=True)
 class SplittingPanel:
-    """The widgets.
-
-    sentences: state, those of the problem that was split. cut: state, places of the first and last condition
-    in the form. replaced: state, for Undo.
-    """
+    """The widgets."""
 
     accordion: gr.Accordion
     problem: gr.Textbox
@@ -60,8 +57,13 @@ class SplittingPanel:
     first: gr.Dropdown
     last: gr.Dropdown
     sentences: gr.State
+    """Those of the problem that was split."""
+
     cut: gr.State
+    """Places of the first and last condition in the form."""
+
     replaced: gr.State
+    """For Undo."""
 
 
 def build_splitting(task: str) -> SplittingPanel:

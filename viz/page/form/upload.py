@@ -12,11 +12,11 @@ from pine_engine.prompts.document_files import read_documents
 from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.tasks import get_task
 from viz.page.common.bounds import MAX_DOCUMENTS
+from viz.page.common.event_options import STATE_EVENT
 from viz.page.common.failures import explain, notice
 from viz.page.files.reading_files import FileReader
 from viz.page.form.documents import Editor, Entries, Entry, read, without_empty, write
 from viz.page.form.form import check_size
-from viz.page.jobs.running import STATE_EVENT
 
 
 def add_documents(entries: Entries, documents: Sequence[Document], most: int = MAX_DOCUMENTS) -> Entries:

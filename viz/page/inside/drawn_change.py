@@ -33,7 +33,7 @@ def draw_change(run: FinishedRun, selection: Selection) -> str:
     """HTML: the selected method's answer against another method's or another order's."""
     methods, orders = other_methods(run, selection.method), other_orders(run, selection.method)
     other = chosen_other(run, selection)
-    left = run.told[selection.method]
+    left = run.answer_records[selection.method]
     if other and other.key in {order.key for order in orders}:
         left = replace(left, label=f"{left.label} (as run)")
     answers = [left] if other is None else [left, other.answer]
@@ -62,7 +62,7 @@ def other_methods(run: FinishedRun, method: str) -> list[Other]:
     """The answers of the run's other methods."""
     return [
         Other(f"method:{name}", METHODS[name].label, told)
-        for name, told in run.told.items()
+        for name, told in run.answer_records.items()
         if name != method
     ]
 
@@ -71,12 +71,12 @@ def other_orders(run: FinishedRun, method: str) -> list[Other]:
     """The method's answers to the other orders that were tried."""
     found = []
     for index, tried in enumerate(run.tried):
-        if tried.order == run.order or method not in tried.told:
+        if tried.order == run.order or method not in tried.answer_records:
             continue
         # Of long orders the names may be cut alike; their numbers differ.
         name = f"{index + 1}: {shorten(tried.label, ORDER_WIDTH)}"
         label = f"{METHODS[method].label} (order {name})"
-        found.append(Other(f"order:{index}", name, replace(tried.told[method], label=label)))
+        found.append(Other(f"order:{index}", name, replace(tried.answer_records[method], label=label)))
     return found
 
 
@@ -86,7 +86,7 @@ def chosen_other(run: FinishedRun, selection: Selection) -> Other | None:
     Where all are alike, the first; None where the run has a single answer.
     """
     methods, orders = other_methods(run, selection.method), other_orders(run, selection.method)
-    ids = run.told[selection.method].token_ids
+    ids = run.answer_records[selection.method].token_ids
     differing = [[other for other in kind if other.answer.token_ids != ids] for kind in (methods, orders)]
     chosen = [other for other in methods + orders if other.key == selection.other]
     preferred = [*chosen, *differing[0], *methods, *differing[1], *orders]

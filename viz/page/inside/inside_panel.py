@@ -11,6 +11,7 @@ from pine_engine.methods.table import METHODS
 from viz.cards.glossary import term
 from viz.drawing.markup import empty_panel
 from viz.page.answers.answering import FinishedRun
+from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.inside.drawn_change import draw_change
 from viz.page.inside.drawn_importance import draw_importance
 from viz.page.inside.drawn_masks import draw_masks
@@ -24,7 +25,6 @@ from viz.page.inside.reading import (
     turned,
 )
 from viz.page.inside.selection import Query, Selection
-from viz.page.jobs.running import PRIVATE_EVENT
 
 NO_RUN = (
     "Here will be four pictures of the last finished run: who reads whom, at which positions, what is found "
@@ -37,7 +37,7 @@ TABS = (
     ("importance", "Importance"),
     ("change", "What changed"),
 )
-"""Name and label of each picture; `drawing` says who draws it."""
+"""Name and label of each picture; `DRAWING` says who draws it."""
 
 MEAN = "mean"
 """Choice of layer or head that stands for all of them."""
@@ -57,12 +57,7 @@ DRAWING: dict[str, Callable[[FinishedRun, Selection], str]] = {
 
 @dataclass(frozen=True)
 class InsidePanel:
-    """The widgets of the pictures.
-
-    bridge: hears picks. said: never seen, tells a screen reader which query a key has chosen. selection:
-    state, None before a run. wanted: state, picks for the next run, from a session that was opened. tab:
-    state, name of the tab that is shown. pictures: by tab.
-    """
+    """The widgets of the pictures."""
 
     summary: gr.HTML
     body: gr.Column
@@ -71,12 +66,23 @@ class InsidePanel:
     layer: gr.Dropdown
     head: gr.Dropdown
     bridge: gr.HTML
+    """Hears picks."""
+
     said: gr.HTML
+    """Never seen; tells a screen reader which query a key has chosen."""
+
     tabs: gr.Tabs
     pictures: dict[str, gr.HTML]
+    """By tab."""
+
     selection: gr.State
+    """None before a run."""
+
     wanted: gr.State
+    """Picks for the next run, from a session that was opened."""
+
     tab: gr.State
+    """Name of the tab that is shown."""
 
     @property
     def controls(self) -> list[Any]:

@@ -1,1 +1,1 @@
-"""Work that takes long: its queue, the loaded models, progress, Stop, and who still listens."""
+"""Work that takes long: who asks and listens, the queue, the loaded models, Stop, limits, the log."""

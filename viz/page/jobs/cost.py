@@ -11,18 +11,23 @@ REMEMBERED = 20
 
 @dataclass(frozen=True)
 class Work:
-    """What a job reads and writes, planned or done.
-
-    prompts: read by one method in one order each. prompt_tokens: in all of them. new_tokens: in all answers.
-    read_s, write_s: seconds the model spent on reading and writing, 0 where nothing was measured.
-    """
+    """What a job reads and writes, planned or done."""
 
     prompts: int = 0
+    """Read by one method in one order each."""
+
     prompt_tokens: int = 0
+    """In all of them."""
+
     new_tokens: int = 0
+    """In all answers."""
+
     orders: int = 0
     read_s: float = 0.0
+    """Seconds that the model spent on reading; 0 where nothing was measured."""
+
     write_s: float = 0.0
+    """The same of writing."""
 
     def __add__(self, other: "Work") -> "Work":
         return Work(

@@ -1,6 +1,6 @@
 """The work of a run, added up from what the engine tells while it goes on.
 
-Imports the engine and with it torch, like answering.py.
+Imports torch, like answering.py.
 """
 
 from pine_engine.engine.events import Event, PrefillDone, RunResult, TokenDecoded

@@ -1,6 +1,6 @@
 """The models that visitors chose: each is loaded once for all, and put away when another needs the room.
 
-A run keeps the model it began on, and a visitor the one he chose, whatever others choose. What was put away
+A run keeps the model it began on, and visitors the one they chose, whatever others choose. What was put away
 is loaded again when it is next needed. The model that the page was started with always stays.
 """
 
@@ -28,27 +28,34 @@ WAIT_S = 0.5
 
 @dataclass(frozen=True)
 class Choice:
-    """A model and its precision. name: what `pine_engine.models.load.load` takes, or how it is shown."""
+    """A model and its precision."""
 
     name: str
+    """What `pine_engine.models.load.load` takes, or how it is shown."""
+
     dtype: Dtype = "float32"
 
 
 @dataclass
 class _Shelved:
-    """A model on the shelf. users: runs and visitors that have it or wait for it now. bytes: it needs."""
+    """A model on the shelf."""
 
     source: EngineSource
     users: int = 0
+    """Runs and visitors that have it or wait for it now."""
+
     used: float = field(default_factory=time.monotonic)
+    """When the last of them left it, in seconds of time.monotonic()."""
+
     bytes: int = 0
+    """That it needs."""
 
     @property
     def is_idle(self) -> bool:
         return not self.users and self.source.status.stage == "ready"
 
 
-class Library:
+class ModelPool:
     """All models of a page but those that tasks bring along.
 
     host, main: what the page was started with. load: makes an engine. device: where, in torch's names.
@@ -92,7 +99,7 @@ class Library:
         return self.main.status.stage != "loading"
 
     def choice(self, name: str, dtype: str) -> Choice:
-        """What a visitor chose. Raises PineError for what he may not choose, and looks at nothing for it."""
+        """What a visitor chose. Raises PineError for what they may not choose; looks at nothing for it."""
         name = name.strip()
         if self.allowed is not None and name not in self.allowed:
             raise InputError(

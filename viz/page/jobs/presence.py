@@ -7,10 +7,10 @@ import re
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import parse_qs
 
 import gradio as gr
@@ -19,8 +19,6 @@ from gradio.context import LocalContext
 from pine_engine.errors import Cancelled
 from viz.page.common.addresses import sender_of
 from viz.page.common.asgi import App, Receive, Scope, Send, without_headers
-
-Item = TypeVar("Item")
 
 LISTENING_S = 10.0
 """Seconds for which an answer is computed while nobody listens: a caller asks first, and then listens."""
@@ -36,14 +34,15 @@ MCP = re.compile(r"/gradio_api/mcp(/.*)?")
 
 @dataclass(frozen=True)
 class Visitor:
-    """For whom something is computed. page: the session of an open page, "" for a script."""
+    """For whom something is computed."""
 
     address: str = ""
     page: str = ""
+    """The session of an open page; "" for a script."""
 
     @property
     def name(self) -> str:
-        """The same for everything that he asks; scripts are told apart by their addresses alone."""
+        """The same for everything that they ask; scripts are told apart by their addresses alone."""
         return self.page or self.address
 
 
@@ -109,7 +108,7 @@ class Presence:
 
     @contextmanager
     def calling(self, address: str) -> Iterator[str]:
-        """Somebody of that address calls over MCP while the block goes on; gives a name for him."""
+        """Somebody of that address calls over MCP while the block goes on; gives a name for them."""
         name = secrets.token_hex(16)
         self._callers[name] = address
         try:
@@ -209,11 +208,3 @@ def stop_if_left() -> None:
     """Raises Cancelled once the visitor has left."""
     if visitor_left():
         raise Cancelled("the visitor has left")
-
-
-def while_there(items: Generator[Item, None, None]) -> Generator[Item, None, None]:
-    """The items until the visitor leaves; then closes them and raises Cancelled."""
-    with closing(items):
-        for item in items:
-            stop_if_left()
-            yield item

@@ -1,7 +1,7 @@
-"""The line in front of the model: one run at a time, and everybody in his turn.
+"""The queue in front of the model: one run at a time, and everybody in their turn.
 
-It is ours and not gradio's, so that whoever waits is told how many are before him and can press Stop, whoever
-may not is told so in a sentence, and nobody can fill it alone.
+It is ours and not gradio's, so that whoever waits is told how many are before them and can press Stop,
+whoever may not is told so in a sentence, and nobody can fill it alone.
 """
 
 import threading
@@ -27,13 +27,13 @@ NOBODY = Visitor()
 KEPT = "What you typed is kept"
 
 
-class Line:
+class FairQueue:
     """Who waits for the model, and who has it.
 
     Addresses take turns, and so do the visitors of one address; whoever comes twice waits behind those who
     come once. most: how many may wait. share: how many runs one visitor may have here, waiting or not, and
     scripts have half of the places then; None for as many as there is room for. what: they wait for, in
-    sentences. In a full line the address that has most of it makes room for one that has less.
+    sentences. In a full queue the address that has most of it makes room for one that has less.
     """
 
     def __init__(self, most: int, share: int | None = None, *, what: str = "for the model") -> None:
@@ -41,7 +41,7 @@ class Line:
         self._what = what
         self._share = share
         self._moved = threading.Condition()
-        self._places: list[Place] = []
+        self._tickets: list[Ticket] = []
         self._turns: OrderedDict[str, int] = OrderedDict()
         self._taken = 0
         self._lasted: deque[float] = deque(maxlen=REMEMBERED)
@@ -49,45 +49,45 @@ class Line:
     @contextmanager
     def join(
         self, visitor: Visitor = NOBODY, is_ready: Callable[[], bool] = lambda: True
-    ) -> Iterator["Place"]:
-        """A place in the line until the block is left. Raises PineError if there is none.
+    ) -> Iterator["Ticket"]:
+        """A place in the queue until the block is left. Raises PineError if there is none.
 
-        is_ready: whether he would use his turn now; whoever is not lets the others pass.
+        is_ready: whether they would use their turn now; whoever is not lets the others pass.
         """
         with self._moved:
             self._make_room(visitor)
-            place = Place(self, visitor, is_ready)
-            self._places.append(place)
+            ticket = Ticket(self, visitor, is_ready)
+            self._tickets.append(ticket)
         try:
-            yield place
+            yield ticket
         finally:
             with self._moved:
-                if place.began is not None:
-                    self._lasted.append(time.monotonic() - place.began)
-                if place in self._places:
-                    self._places.remove(place)
+                if ticket.began is not None:
+                    self._lasted.append(time.monotonic() - ticket.began)
+                if ticket in self._tickets:
+                    self._tickets.remove(ticket)
                 self._moved.notify_all()
 
     @property
     def waiting(self) -> int:
         """How many wait, without the one that has the model."""
-        return max(0, len(self._places) - 1)
+        return max(0, len(self._tickets) - 1)
 
-    def wait(self, place: "Place", seconds: float) -> int:
-        """See Place.wait."""
+    def wait(self, ticket: "Ticket", seconds: float) -> int:
+        """See Ticket.wait."""
         end = time.monotonic() + seconds
         with self._moved:
-            while place in self._places and self._ahead(place) and (left := end - time.monotonic()) > 0:
-                self._moved.wait(left if place.is_ready() else min(left, READY_S))
-            if place not in self._places:
+            while ticket in self._tickets and self._ahead(ticket) and (left := end - time.monotonic()) > 0:
+                self._moved.wait(left if ticket.is_ready() else min(left, READY_S))
+            if ticket not in self._tickets:
                 raise PineError(
                     f"The line {self._what} is full, and others had fewer runs in it: yours gave up its "
                     f"place. {KEPT}; try again in a minute."
                 )
-            ahead = self._ahead(place)
-            if not ahead and place.began is None:
-                place.began = time.monotonic()
-                self._take_turn(place)
+            ahead = self._ahead(ticket)
+            if not ahead and ticket.began is None:
+                ticket.began = time.monotonic()
+                self._take_turn(ticket)
             return ahead
 
     def seconds(self, ahead: int) -> float | None:
@@ -97,24 +97,24 @@ class Line:
 
     def _make_room(self, visitor: Visitor) -> None:
         """Raises PineError if this visitor may not come now."""
-        own = [place for place in self._places if place.visitor.name == visitor.name]
+        own = [ticket for ticket in self._tickets if ticket.visitor.name == visitor.name]
         share = None if visitor == NOBODY else self._share
         if share is not None and len(own) >= share:
             raise PineError(
                 f"You have {len(own)} runs here already, as many as one page, or the scripts of one address, "
                 "may have at once; wait until one of them has ended."
             )
-        scripts = [place for place in self._places[1:] if not place.visitor.page]
+        scripts = [ticket for ticket in self._tickets[1:] if not ticket.visitor.page]
         if share is not None and not visitor.page and len(scripts) >= max(1, self._most // 2):
             raise PineError(
                 f"The line {self._what} is full: {len(scripts)} runs of scripts wait already, and the other "
                 "places are kept for open pages; try again in a minute."
             )
-        if len(self._places) <= self._most:
+        if len(self._tickets) <= self._most:
             return
         heaviest = max(
-            (place for place in self._places if place.began is None),
-            key=lambda place: (self._count(place.visitor), not place.visitor.page),
+            (ticket for ticket in self._tickets if ticket.began is None),
+            key=lambda ticket: (self._count(ticket.visitor), not ticket.visitor.page),
             default=None,
         )
         if heaviest is None or self._count(heaviest.visitor) <= self._count(visitor) + 1:
@@ -122,32 +122,32 @@ class Line:
                 f"The line {self._what} is full: {self._most} wait already, as many as may. {KEPT}; try "
                 "again in a minute."
             )
-        last = [place for place in self._places if place.visitor.address == heaviest.visitor.address][-1]
-        self._places.remove(last)
+        last = [ticket for ticket in self._tickets if ticket.visitor.address == heaviest.visitor.address][-1]
+        self._tickets.remove(last)
         self._moved.notify_all()
 
     def _count(self, visitor: Visitor) -> int:
         """Places that the address of a visitor has."""
-        return sum(place.visitor.address == visitor.address for place in self._places)
+        return sum(ticket.visitor.address == visitor.address for ticket in self._tickets)
 
-    def _ahead(self, place: "Place") -> int:
+    def _ahead(self, ticket: "Ticket") -> int:
         """How many have the model before this one."""
-        if place.began is not None:
+        if ticket.began is not None:
             return 0
-        running = sum(other.began is not None for other in self._places)
-        return running + self._order().index(place) + (not place.is_ready())
+        running = sum(other.began is not None for other in self._tickets)
+        return running + self._order().index(ticket) + (not ticket.is_ready())
 
-    def _order(self) -> list["Place"]:
+    def _order(self) -> list["Ticket"]:
         """Those who wait, in the order in which they will have the model."""
-        waiting = [place for place in self._places if place.began is None]
+        waiting = [ticket for ticket in self._tickets if ticket.began is None]
         turns, ordered = dict(self._turns), []
         for turn in range(self._taken + 1, self._taken + 1 + len(waiting)):
             first = min(
                 waiting,  # of several equal ones the first that came
-                key=lambda place: (
-                    not place.is_ready(),
-                    turns.get(place.visitor.address, 0),
-                    turns.get(place.visitor.name, 0),
+                key=lambda ticket: (
+                    not ticket.is_ready(),
+                    turns.get(ticket.visitor.address, 0),
+                    turns.get(ticket.visitor.name, 0),
                 ),
             )
             waiting.remove(first)
@@ -155,35 +155,36 @@ class Line:
             turns[first.visitor.address] = turns[first.visitor.name] = turn
         return ordered
 
-    def _take_turn(self, place: "Place") -> None:
-        self._places.remove(place)
-        self._places.insert(0, place)
+    def _take_turn(self, ticket: "Ticket") -> None:
+        self._tickets.remove(ticket)
+        self._tickets.insert(0, ticket)
         self._taken += 1
-        for name in (place.visitor.address, place.visitor.name):
+        for name in (ticket.visitor.address, ticket.visitor.name):
             self._turns[name] = self._taken
             self._turns.move_to_end(name)
         while len(self._turns) > KNOWN:
             self._turns.popitem(last=False)
 
 
-class Place:
-    """A place in the line. began: when its turn came, in seconds of time.monotonic(); None before."""
+class Ticket:
+    """A place in the queue."""
 
-    def __init__(self, line: Line, visitor: Visitor, is_ready: Callable[[], bool]) -> None:
-        self._line = line
+    def __init__(self, queue: FairQueue, visitor: Visitor, is_ready: Callable[[], bool]) -> None:
+        self._queue = queue
         self.visitor = visitor
         self.is_ready = is_ready
         self.began: float | None = None
+        """When its turn came, in seconds of time.monotonic(); None before."""
 
     def wait(self, seconds: float) -> int:
         """How many are before this one, after so many seconds at most; 0 as soon as it is its turn.
 
         Raises PineError if it had to make room.
         """
-        return self._line.wait(self, seconds)
+        return self._queue.wait(self, seconds)
 
     def sentence(self, ahead: int) -> str:
         """How many are before this one, in words, and how long that may take."""
-        seconds = self._line.seconds(ahead)
+        seconds = self._queue.seconds(ahead)
         guess = "" if seconds is None else f", about {max(1, round(seconds))} s"
         return f"Waiting for the model: {ahead} run{'s' if ahead != 1 else ''} before yours{guess}."

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from pine_engine.debias.measured import find_measured
 from pine_engine.errors import Cancelled, PineError
-from viz.page.common.memory import give_back_memory
 from viz.page.jobs.cost import Speed, Work
+from viz.page.jobs.memory import give_back_memory
 
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
     from pine_engine.engine.engine import Engine
@@ -40,22 +40,39 @@ class StopFlag:
 
 @dataclass(eq=False)
 class Run:
-    """One run. what: which of the page's jobs or calls. most_seconds: None for as long as it takes.
-
-    done: the work that is done, written by the run while it goes on. outcome: "done", "stopped", "time over",
-    "shut down", "left", "refused" for what cannot be run as it was asked, or "failed: " and the error's
-    class. why: it had to end before it was done, as a sentence. ended: by the process, which shuts down.
-    """
+    """One run."""
 
     what: str
+    """Which of the page's jobs or calls."""
+
     methods: tuple[str, ...]
     stop: StopFlag
     most_seconds: float | None
+    """That it may take; None for as long as it takes."""
+
     model: str = ""
+    """Its name, once it is there."""
+
     done: Work = field(default_factory=Work)
+    """The work that is done, written by the run while it goes on."""
+
     outcome: str = "done"
+    """"done", "stopped", "time over", "shut down", "left", "refused" for what cannot be run as it was asked,
+    or "failed: " and the error's class.
+    """
+
     why: str | None = None
+    """It had to end before it was done, as a sentence."""
+
+    failure: str | None = None
+    """Why it came to nothing, as a sentence."""
+
+    complete: bool = False
+    """All that was asked is there, so that nothing ends it any more."""
+
     ended: bool = False
+    """By the process, which shuts down."""
+
     _began: float = field(default_factory=time.monotonic)
 
     def start(self, engine: "Engine") -> None:
@@ -70,6 +87,8 @@ class Run:
 
     def over(self) -> str | None:
         """Why it must end now, as a sentence; None if it may go on."""
+        if self.complete:
+            return None
         if self.stop.requested:
             self.outcome, self.why = "stopped", "Stopped."
         elif self.ended:
@@ -82,7 +101,7 @@ class Run:
             )
         return self.why
 
-    def line(self) -> str:
+    def log_line(self) -> str:
         """The line of the log, a JSON object. Methods that there are not are not named."""
         return json.dumps(
             {
@@ -99,7 +118,7 @@ class Run:
         )
 
 
-class Runs:
+class RunLog:
     """All runs of a process: those that go on, how the others ended, and how fast they were.
 
     most_seconds: that one may take, None for as long as it takes.
@@ -154,7 +173,7 @@ class Runs:
                 self.speed(run.model).learn(run.done, run.seconds)
             if run.model:
                 give_back_memory()
-            log.info(run.line())
+            log.info(run.log_line())
 
     def close(self, patience_s: float) -> bool:
         """Lets no run begin any more, and gives those that go on so many seconds to end.

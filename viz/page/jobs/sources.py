@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from pine_engine.errors import PineError
 from pine_engine.prompts.tasks import get_task
 from viz.page.jobs.loading import EngineSource, Status
-from viz.page.jobs.model_pool import Choice, Library
-from viz.page.jobs.queue import Line
-from viz.page.jobs.run_log import Runs
+from viz.page.jobs.model_pool import Choice, ModelPool
+from viz.page.jobs.queue import FairQueue
+from viz.page.jobs.run_log import RunLog
 
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
     from pine_engine.engine.engine import Engine
@@ -21,8 +21,8 @@ SMALL_MODEL_S = 20.0
 class Sources:
     """The engines of the page: the one it was started with, and those of tasks with a model of their own.
 
-    own: by the name that Task.model gives; each is loaded when it is first needed. line: before them all.
-    runs: of all of them. library: of models that visitors may choose; none if None.
+    own: by the name that Task.model gives; each is loaded when it is first needed. queue: before them all.
+    runs: of all of them. pool: of models that visitors may choose; none if None.
     """
 
     def __init__(
@@ -30,14 +30,14 @@ class Sources:
         main: EngineSource,
         own: Mapping[str, EngineSource] | None = None,
         *,
-        line: Line | None = None,
-        runs: Runs | None = None,
-        library: Library | None = None,
+        queue: FairQueue | None = None,
+        runs: RunLog | None = None,
+        pool: ModelPool | None = None,
     ) -> None:
         self.main = main
-        self.line = line or Line(most=0)
-        self.runs = runs or Runs()
-        self.library = library
+        self.queue = queue or FairQueue(most=0)
+        self.runs = runs or RunLog()
+        self.pool = pool
         self._own = dict(own or {})
 
     @contextmanager
@@ -47,17 +47,17 @@ class Sources:
         chosen: by the visitor; None for the model that the page was started with. Tasks with a model of their
         own are answered by that. Raises PineError as `of` does.
         """
-        if chosen is None or self.library is None or get_task(task).model:
+        if chosen is None or self.pool is None or get_task(task).model:
             yield self.of(task)
             return
-        with self.library.lease(chosen) as source:
+        with self.pool.lease(chosen) as source:
             yield source
 
     def status(self, chosen: Choice | None) -> Status:
         """How far the model is that a visitor has chosen."""
-        if chosen is None or self.library is None:
+        if chosen is None or self.pool is None:
             return self.main.status
-        return self.library.status(chosen)
+        return self.pool.status(chosen)
 
     def of(self, task: str) -> EngineSource:
         """The source that answers a task. Raises PineError for a model that the page was started without."""
@@ -74,6 +74,6 @@ class Sources:
 
         chosen: see lease. Raises PineError if it could not be loaded.
         """
-        if chosen is not None and self.library is not None and not get_task(task).model:
-            return self.library.loaded(chosen)
+        if chosen is not None and self.pool is not None and not get_task(task).model:
+            return self.pool.loaded(chosen)
         return self.of(task).wait(SMALL_MODEL_S if get_task(task).model else 0)

@@ -126,16 +126,16 @@ def seconds_to_ask(work: Work, speed: Speed) -> int:
 
 
 def _compute_placed(
-    place: int, work: "Callable[[Engine], Generator[Any, None, None]]", seconds: int
+    index: int, work: "Callable[[Engine], Generator[Any, None, None]]", seconds: int
 ) -> Generator[Any, None, None]:
-    """What work yields, then why it failed if it does. place: of the engine in _placed."""
+    """What work yields, then why it failed if it does. index: of the engine in _placed."""
     try:
-        yield from work(_placed[place])
+        yield from work(_placed[index])
     except Exception as error:
         yield _Failed(explain(error))
 
 
-def _seconds_of(place: int, work: Any, seconds: int) -> int:
+def _seconds_of(index: int, work: Any, seconds: int) -> int:
     """What is asked for; spaces calls it with the arguments of the work."""
     return seconds
 

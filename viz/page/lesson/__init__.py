@@ -1,1 +1,1 @@
-"""The lesson."""
+"""What is read to learn: the lesson, the paper's running example, the keys."""

@@ -8,7 +8,7 @@ from gradio.processing_utils import save_bytes_to_cache
 
 from viz.drawing.markup import empty_panel
 from viz.page.answers.answering import FinishedRun
-from viz.page.jobs.running import PRIVATE_EVENT
+from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.lesson.lessons import lesson_document
 
 FILE_NAME = "pine-lesson.html"

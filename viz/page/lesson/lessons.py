@@ -21,7 +21,8 @@ from viz.cards.lesson import (
 )
 from viz.drawing.identity import Segment, document_letter
 from viz.drawing.picture import beside, picture
-from viz.export.standalone import still
+from viz.drawing.styles import figure_styles
+from viz.export.standalone import strip_interaction
 from viz.figures.change import AnswerTokens
 from viz.figures.importance import importance_caption, place_name, select_importance
 from viz.figures.importance_matrix import importance_picture
@@ -60,7 +61,7 @@ def lesson_document(own: FinishedRun | None) -> str:
         lesson_steps(recording, own),
         title=TITLE,
         about=f"{about}. This page works offline.",
-        styles=(ASSETS / "figures.css").read_text(encoding="utf-8"),
+        styles=figure_styles(),
         scripts=[(ASSETS / name).read_text(encoding="utf-8") for name in SCRIPTS],
     )
 
@@ -68,8 +69,8 @@ def lesson_document(own: FinishedRun | None) -> str:
 def lesson_steps(recording: Recording, own: FinishedRun | None = None) -> tuple[Step, ...]:
     """The eight steps. own: is shown in place of the recorded run wherever it has what a picture needs."""
     run = own or recording.run
-    with_vanilla = run if "vanilla" in run.told else recording.run
-    with_pine = run if "pine" in run.told and len(run.order) > 1 else recording.run
+    with_vanilla = run if "vanilla" in run.answer_records else recording.run
+    with_pine = run if "pine" in run.answer_records and len(run.order) > 1 else recording.run
     return (
         _bias(run, "") if answers_in_two_orders(run) and own else _bias(recording.run, recording.question),
         _mask(run),
@@ -277,7 +278,7 @@ def _quiz(run: FinishedRun, recording: Recording) -> Step:
                 quiz(
                     f"Which of these methods keeps its answer when documents {letters} change places?",
                     quiz_entries(run, other),
-                    afterwards=still(table) if run is recording.run else "",
+                    afterwards=strip_interaction(table) if run is recording.run else "",
                 ),
                 source_of(run),
             ),
@@ -318,8 +319,8 @@ def answers_in_two_orders(run: FinishedRun) -> tuple[OrderAnswer, ...]:
 
     Empty if vanilla was not run, or in no other order.
     """
-    told = run.told.get("vanilla")
-    others = [tried.told["vanilla"] for tried in _others(run) if "vanilla" in tried.told]
+    told = run.answer_records.get("vanilla")
+    others = [tried.answer_records["vanilla"] for tried in _others(run) if "vanilla" in tried.answer_records]
     if told is None or not others:
         return ()
     other = min(others, key=lambda other: _parting(told, other))
@@ -356,11 +357,11 @@ def quiz_entries(run: FinishedRun, tried: TriedOrder) -> list[QuizEntry]:
             method,
             METHODS[method].label,
             told.text,
-            tried.told[method].text,
-            told.token_ids == tried.told[method].token_ids,
+            tried.answer_records[method].text,
+            told.token_ids == tried.answer_records[method].token_ids,
         )
-        for method, told in run.told.items()
-        if method in tried.told
+        for method, told in run.answer_records.items()
+        if method in tried.answer_records
     ]
 
 
@@ -402,7 +403,7 @@ def _importances(run: FinishedRun, chosen_in: FinishedRun) -> str:
     trace, place = ranked_trace(run, "pine"), shown_place(chosen_in, first_selection(chosen_in))
     assert trace is not None and trace.document_importance is not None
     documents = run_documents(run)
-    return still(
+    return strip_interaction(
         importance_picture(
             select_importance(trace.document_importance, place.layer, place.head),
             documents,

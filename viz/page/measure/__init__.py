@@ -1,1 +1,1 @@
-"""Many examples measured."""
+"""Many examples measured: what is chosen, computed, tabulated and handed over."""

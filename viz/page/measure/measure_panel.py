@@ -13,6 +13,7 @@ from pine_engine.methods.table import METHODS
 from viz.drawing.markup import empty_panel, render
 from viz.figures.measured import measured_tables
 from viz.page.common.disk import Disk
+from viz.page.common.event_options import PRIVATE_EVENT, STATE_EVENT
 from viz.page.common.failures import explain, notice
 from viz.page.common.host_settings import HostSettings
 from viz.page.files.data_sets import (
@@ -29,8 +30,7 @@ from viz.page.files.data_sets import (
 from viz.page.files.reading_files import FileReader
 from viz.page.form.method_boxes import WRAPPED, build_method_boxes, build_wrapped, wrapped_choices
 from viz.page.jobs.cost import Work
-from viz.page.jobs.jobs import Job, JobBar, Updates, Views, build_bar, build_buttons, wire_job
-from viz.page.jobs.running import PRIVATE_EVENT, STATE_EVENT
+from viz.page.jobs.job_bar import Job, JobBar, Updates, Views, build_bar, build_buttons, wire_job
 from viz.page.jobs.sources import Sources
 
 if TYPE_CHECKING:  # these import torch, which would keep the page waiting
@@ -54,10 +54,7 @@ WHAT = [("Write answers", "generate"), ("Log-probabilities", "logprob")]
 
 @dataclass(frozen=True)
 class MeasurePanel:
-    """The widgets.
-
-    own: state, the rows that the visitor brought, or None. kept: state, the files that are offered, or None.
-    """
+    """The widgets."""
 
     rows: gr.Dropdown
     upload: gr.UploadButton
@@ -77,7 +74,10 @@ class MeasurePanel:
     records: gr.DownloadButton
     report: gr.DownloadButton
     own: gr.State
+    """The rows that the visitor brought, or None."""
+
     kept: gr.State
+    """The files that are offered, or None."""
 
     @property
     def inputs(self) -> list[Any]:

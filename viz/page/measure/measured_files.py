@@ -16,9 +16,11 @@ RECORDS, REPORT = "records.jsonl", "report.html"
 
 @dataclass(frozen=True)
 class MeasuredFiles:
-    """Where the files of one measurement lie; nothing else is in the folder. has_report: there is one."""
+    """Where the files of one measurement lie."""
 
     folder: Path
+    """In which there is nothing else."""
+
     has_report: bool
 
     @property

@@ -14,12 +14,12 @@ from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event
 from pine_engine.engine.streaming import in_thread
 from pine_engine.errors import InputError
+from pine_engine.evaluation.example_plan import plan_example, planned_keys
 from pine_engine.evaluation.examples import Example
-from pine_engine.evaluation.jobs import plan_example, planned_keys
 from pine_engine.evaluation.measure import Measurement
 from pine_engine.evaluation.records import Key, Record, RunInfo
 from pine_engine.evaluation.report.findings import findings
-from pine_engine.evaluation.report.runs import Run, run_labels
+from pine_engine.evaluation.report.runs import MeasuredRun, run_labels
 from pine_engine.evaluation.settings import Settings, choose, most_visited
 from pine_engine.evaluation.summary.intervals import FEWEST
 from pine_engine.evaluation.summary.summarize import summarize
@@ -49,15 +49,18 @@ class Beat:
 
 @dataclass(frozen=True)
 class Asked:
-    """What is to be measured. limit: rows, from the first. max_new_tokens: longest answer."""
+    """What is to be measured."""
 
     rows: DataSet
     limit: int
+    """Rows, from the first."""
+
     methods: tuple[str, ...]
     orders: tuple[str, ...]
     generate: bool
     logprobs: bool
     max_new_tokens: int
+    """Longest answer, in tokens."""
 
     @property
     def examples(self) -> tuple[Example, ...]:
@@ -97,36 +100,37 @@ class Asked:
 
 @dataclass(frozen=True)
 class Measured:
-    """What was measured so far, and with what. planned: the keys of all records that there will be."""
+    """What was measured so far, and with what."""
 
     info: RunInfo
     records: tuple[Record, ...]
     planned: frozenset[Key]
+    """The keys of all records that there will be."""
 
     @property
-    def run(self) -> Run | None:
+    def run(self) -> MeasuredRun | None:
         """The rows that are done with every method in every order, as a run; None if there are none."""
         try:
             summary = summarize(of_whole_examples(self.records, self.planned))
         except InputError:
             return None
         (label,) = run_labels([self.info])
-        return Run(label, self.info, summary)
+        return MeasuredRun(label, self.info, summary)
 
 
 @dataclass(frozen=True)
 class MeasureView:
-    """What the page shows. tables, curve, findings: HTML, None where not changed; measured: likewise.
-
-    done: the work so far.
-    """
+    """What the page shows; None where it has not changed."""
 
     sentence: str
     tables: str | None = None
+    """HTML, as the next two."""
+
     curve: str | None = None
     findings: str | None = None
     measured: Measured | None = None
     done: Work | None = None
+    """The work so far."""
 
 
 def work_sentence(asked: Asked, host: HostSettings = DEFAULTS) -> str:
@@ -294,8 +298,8 @@ def plan_measurement(engine: Engine, examples: Sequence[Example], settings: Sett
     for example in examples:
         longest = settings.max_new_tokens or get_task(example.task).max_new_tokens
         plan = plan_example(engine, example, settings)
-        for job in plan.jobs:
-            work += planned(tokens=job.layout.num_tokens, methods=1)
-        for line in plan.lines:
-            work += Work(new_tokens=line.num_rows * longest)
+        for prefill in plan.prefills:
+            work += planned(tokens=prefill.layout.num_tokens, methods=1)
+        for generation in plan.generations:
+            work += Work(new_tokens=generation.num_rows * longest)
     return work

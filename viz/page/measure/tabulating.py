@@ -11,9 +11,8 @@ from pine_engine.evaluation.report.tables import scale
 from pine_engine.evaluation.summary.grid import make_grid
 from pine_engine.evaluation.summary.method_names import method_label, method_mark, promises_invariance
 from pine_engine.evaluation.summary.slots import BySlot, by_slot, is_alike
-from pine_engine.evaluation.summary.summarize import KINDS, Summary
-from pine_engine.evaluation.summary.verdicts import Kind, differ, is_read, number
-from pine_engine.prompts.tasks import get_task
+from pine_engine.evaluation.summary.summarize import Summary
+from pine_engine.evaluation.summary.verdicts import KINDS, Kind, differ, is_read, number
 from viz.figures.chart import Across, Series
 from viz.figures.measured import MeasuredRow, MeasuredTable, SlotCurve
 
@@ -164,7 +163,7 @@ def _row(
         interval=estimate.interval if estimate else None,
         changed=None if kind == "logprob" else changed,
         compared=compared,
-        unread=sum(not is_read(record, kind, get_task(record.task)) for record in answered),
+        unread=sum(not is_read(record, kind) for record in answered),
         answered=len(answered),
     )
 
@@ -172,7 +171,7 @@ def _row(
 def _mean(records: Iterable[Record], kind: Kind) -> float | None:
     """The mean of the records that have such a number, None if none has, or none can be read."""
     found = [(value, record) for record in records if (value := number(record, kind)) is not None]
-    if not any(is_read(record, kind, get_task(record.task)) for _, record in found):
+    if not any(is_read(record, kind) for _, record in found):
         return None
     return fmean(value for value, _ in found)
 
@@ -184,5 +183,5 @@ def _changes(records: Sequence[Record], kind: Kind) -> tuple[int, int]:
         if _has(record, kind):
             answered.setdefault(record.example, []).append(record)
     several = [found for found in answered.values() if len(found) > 1]
-    changed = [differ(found, kind, get_task(found[0].task)) for found in several]
+    changed = [differ(found, kind) for found in several]
     return sum(one is not None for one in changed), sum(one is True for one in changed)

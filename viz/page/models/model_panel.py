@@ -7,11 +7,11 @@ from typing import Any
 import gradio as gr
 
 from pine_engine.models.listing import BYTES
+from viz.page.common.event_options import PRIVATE_EVENT, STATE_EVENT
 from viz.page.common.failures import explain, notice
-from viz.page.jobs.jobs import JobBar, Updates, build_bar, build_buttons
-from viz.page.jobs.model_pool import WAIT_S, Choice, Library
+from viz.page.jobs.job_bar import JobBar, Updates, build_bar, build_buttons
+from viz.page.jobs.model_pool import WAIT_S, Choice, ModelPool
 from viz.page.jobs.run_log import StopFlag
-from viz.page.jobs.running import PRIVATE_EVENT, STATE_EVENT
 from viz.page.models.offered import facts_html, offered
 
 OPEN, CLOSE = "Choose a model", "Close"
@@ -19,18 +19,18 @@ OPEN, CLOSE = "Choose a model", "Close"
 
 @dataclass(frozen=True)
 class ModelPanel:
-    """The widgets.
-
-    toggle: shows and hides the body. chosen: state, the Choice of the visitor; None for the host's model.
-    """
+    """The widgets."""
 
     toggle: gr.Button
+    """Shows and hides the body."""
+
     body: gr.Column
     model: gr.Dropdown
     dtype: gr.Radio
     facts: gr.HTML
     bar: JobBar
     chosen: gr.State
+    """The Choice of the visitor; None for the host's model."""
 
 
 def build_toggle() -> gr.Button:
@@ -38,18 +38,18 @@ def build_toggle() -> gr.Button:
     return gr.Button(OPEN, size="sm", elem_id="choose-model", scale=0, min_width=130)
 
 
-def build_models(toggle: gr.Button, library: Library) -> ModelPanel:
+def build_models(toggle: gr.Button, pool: ModelPool) -> ModelPanel:
     """Makes the widgets, hidden."""
-    host = library.host
-    own = "" if library.allowed is not None else " or the id of one on the hub, a folder, or a GGUF file"
+    host = pool.host
+    own = "" if pool.allowed is not None else " or the id of one on the hub, a folder, or a GGUF file"
     with gr.Column(visible=False, elem_id="model-picker", elem_classes="page-section") as body:
         with gr.Row(elem_classes="page-row"):
             model = gr.Dropdown(
-                list(library.allowed or [host.name]),
+                list(pool.allowed or [host.name]),
                 value=host.name,
                 label="Model",
                 info=f"For you alone; others keep theirs. One of the list{own}.",
-                allow_custom_value=library.allowed is None,
+                allow_custom_value=pool.allowed is None,
                 elem_id="model",
                 scale=4,
                 min_width=280,
@@ -72,14 +72,14 @@ def build_models(toggle: gr.Button, library: Library) -> ModelPanel:
     )
 
 
-def wire_models(panel: ModelPanel, library: Library, ready: gr.State) -> None:
+def wire_models(panel: ModelPanel, pool: ModelPool, ready: gr.State) -> None:
     """Connects the widgets. ready: state that changes when a model has been loaded."""
 
     def facts(name: str | None, dtype: str) -> str:
-        if not library.is_open:
+        if not pool.is_open:
             return notice("What models need is shown once the model of this page is there.")
         try:
-            return facts_html(library, library.choice(name or "", dtype))
+            return facts_html(pool, pool.choice(name or "", dtype))
         except Exception as error:
             return notice(explain(error), kind="error")
 
@@ -89,7 +89,7 @@ def wire_models(panel: ModelPanel, library: Library, ready: gr.State) -> None:
         return {panel.toggle: CLOSE, panel.body: gr.update(visible=True)} | listed(name, dtype)
 
     def listed(name: str | None, dtype: str) -> dict[Any, Any]:
-        choices = {panel.model: gr.update(choices=offered(library))} if library.is_open else {}
+        choices = {panel.model: gr.update(choices=offered(pool))} if pool.is_open else {}
         return choices | {panel.facts: facts(name, dtype)}
 
     def refresh(label: str, name: str | None, dtype: str) -> Any:
@@ -120,8 +120,8 @@ def wire_models(panel: ModelPanel, library: Library, ready: gr.State) -> None:
         stop.requested = False
         yield {panel.bar.status: notice("Starting"), panel.bar.stop: gr.update(interactive=True)}
         try:
-            choice = library.choice(name or "", dtype)
-            with library.lease(choice) as source:
+            choice = pool.choice(name or "", dtype)
+            with pool.lease(choice) as source:
                 while not stop.requested and source.wait(WAIT_S) is None:
                     yield {panel.bar.status: notice(source.status.sentence)}
             if stop.requested:

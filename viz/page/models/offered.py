@@ -5,7 +5,7 @@ from pine_engine.evaluation.report.paper_models import PAPER_MODELS, PaperModel
 from pine_engine.models.listing import BYTES, LoadableModel, list_models
 from pine_engine.models.resources import in_words
 from viz.cards.model_facts import ModelFacts, Need, model_facts
-from viz.page.jobs.model_pool import Choice, Library
+from viz.page.jobs.model_pool import Choice, ModelPool
 
 SMALL = (
     "HuggingFaceTB/SmolLM2-360M-Instruct",
@@ -21,42 +21,42 @@ SMALL = (
 _PAPER = {model.hub_id: model for model in PAPER_MODELS}
 
 
-def offered(library: Library) -> list[tuple[str, str]]:
+def offered(pool: ModelPool) -> list[tuple[str, str]]:
     """The choices of the picker: what is said of a model, and its name. Asks nothing of the hub."""
-    host = library.host.name
+    host = pool.host.name
     labels = {host: f"{host} · what this page was started with"}
     for model in list_models():
         here = "on this machine" if model.supported else "cannot be loaded"
         labels.setdefault(model.name, f"{model.name} · {here}")
     for name in (*SMALL, *_PAPER):
         labels.setdefault(name, f"{name} · {'measured in the paper' if name in _PAPER else 'on the hub'}")
-    if library.allowed is None:
+    if pool.allowed is None:
         return [(label, name) for name, label in labels.items()]
-    return [(labels.get(name, name), name) for name in library.allowed]
+    return [(labels.get(name, name), name) for name in pool.allowed]
 
 
-def facts_html(library: Library, choice: Choice) -> str:
+def facts_html(pool: ModelPool, choice: Choice) -> str:
     """HTML of what is known of a model before it is loaded, or why it cannot be.
 
     The hub is asked about what is not on this machine. Raises PineError for what may not be chosen.
     """
-    library.choice(choice.name, choice.dtype)
+    pool.choice(choice.name, choice.dtype)
     paper = _PAPER.get(choice.name)
     try:
-        model, reason = library.about(choice), ""
+        model, reason = pool.about(choice), ""
     except PineError as error:
         if paper is None:
             raise
         model, reason = _of_paper(paper), str(error)
-    free = library.free()
-    here = choice == library.host or library.loaded(choice) is not None
+    free = pool.free()
+    here = choice == pool.host or pool.loaded(choice) is not None
     sizes = {dtype: model.memory_bytes(dtype) for dtype in BYTES}
     facts = {
         "Parameters": "not known" if model.parameters is None else _counted(model.parameters),
         "Files": in_words(model.size_bytes) if model.size_bytes else "not known",
         "To download": in_words(model.missing_bytes) if model.missing_bytes else "nothing",
         "Context": "not stated" if model.context is None else f"{model.context:,} tokens",
-        "Device": library.device,
+        "Device": pool.device,
     }
     if reason:
         facts["To download"] = "all of it"
@@ -67,7 +67,7 @@ def facts_html(library: Library, choice: Choice) -> str:
             name=choice.name,
             facts=tuple(facts.items()),
             needs=tuple(Need(dtype, in_words(size), here or size <= free) for dtype, size in sizes.items()),
-            room=f"{in_words(free)} on {library.device}",
+            room=f"{in_words(free)} on {pool.device}",
             reason=(reason or model.reason).rstrip("."),
         )
     )

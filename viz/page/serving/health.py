@@ -26,7 +26,7 @@ def version() -> str:
 
 def health(sources: Sources, *, began: float) -> dict[str, Any]:
     """What /health says. began: time.monotonic() at the start."""
-    runs, waiting = sources.runs, sources.line.waiting
+    runs, waiting = sources.runs, sources.queue.waiting
     return {
         "status": sources.main.status.stage,
         "model": sources.main.model_name,
@@ -41,7 +41,7 @@ def health(sources: Sources, *, began: float) -> dict[str, Any]:
 
 def metrics(sources: Sources, *, began: float, sessions: int) -> str:
     """What /metrics says, in Prometheus' text format. began: as for health; sessions: that are kept."""
-    runs, waiting = sources.runs, sources.line.waiting
+    runs, waiting = sources.runs, sources.queue.waiting
     lines = [
         "# TYPE pine_ready gauge",
         f"pine_ready {int(sources.main.status.stage == 'ready')}",

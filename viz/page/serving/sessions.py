@@ -89,7 +89,7 @@ def keep_sessions(app: App, page: gr.Blocks, presence: Presence) -> None:
 
 
 def lets_go(page: gr.Blocks, finished: gr.State) -> Callable[[gr.Request], None]:
-    """What is to be done whenever a visitor leaves: his run is let go at once.
+    """What is to be done whenever a visitor leaves: their run is let go at once.
 
     finished: the state with the run.
     """

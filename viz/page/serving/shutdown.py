@@ -16,7 +16,7 @@ from typing import NoReturn
 import gradio as gr
 from gradio.server_messages import UnexpectedErrorMessage
 
-from viz.page.jobs.run_log import SHUTTING_DOWN, Runs
+from viz.page.jobs.run_log import SHUTTING_DOWN, RunLog
 
 log = logging.getLogger("pine_explorer")
 
@@ -27,7 +27,7 @@ LAST_WORDS_S = 0.3
 """Seconds in which the last sentences still reach the pages."""
 
 CLOSING_S = 0.6
-"""Longest wait, in seconds, for the server; whoever keeps his connection open after that loses it."""
+"""Longest wait, in seconds, for the server; whoever keeps their connection open after that loses it."""
 
 LOOK_S = 0.2
 """How often the main thread looks whether the process was told to end."""
@@ -55,7 +55,7 @@ def wait_for_end(told: threading.Event) -> None:
         pass
 
 
-def shut_down(page: gr.Blocks, runs: Runs, patience_s: float) -> None:
+def shut_down(page: gr.Blocks, runs: RunLog, patience_s: float) -> None:
     """Refuses new runs, gives those that go on so many seconds, tells the rest to end, closes the page.
 
     Takes at most those seconds and three more.

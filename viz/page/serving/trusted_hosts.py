@@ -1,7 +1,7 @@
 """Under which names the page is reached, and whose pages may call it.
 
 A name of somebody else's can be made to lead to this machine (DNS rebinding), any site can send a form to it,
-and whoever asks can claim with a header that a proxy has sent him.
+and whoever asks can claim with a header that a proxy has sent them.
 """
 
 from urllib.parse import urlsplit

@@ -10,11 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pine_engine.console.json_reports import traced
+from pine_engine.engine.reports import traced
 from pine_engine.invariance.certificate import FILE_NAME, REPEAT_COMMAND, installed_version
 from pine_engine.methods.table import METHODS
 from viz.drawing.identity import document_letter
 from viz.drawing.picture import Numbers
+from viz.drawing.styles import figure_styles
 from viz.export.standalone import as_csv, drawn_numbers, pictures_page
 from viz.page.answers.answering import FinishedRun
 from viz.page.common.theme import ASSETS
@@ -138,9 +139,9 @@ def _answers(run: FinishedRun) -> dict[str, Any]:
                     }
                     for token, text, logprob, others in zip(
                         answer.token_ids,
-                        run.told[method].tokens,
+                        run.answer_records[method].tokens,
                         answer.logprobs,
-                        run.told[method].alternatives,
+                        run.answer_records[method].alternatives,
                         strict=True,
                     )
                 ],
@@ -155,7 +156,7 @@ def _tokens(run: FinishedRun) -> Numbers:
         ("method", "token", "text", "token id", "log-probability (nats)"),
         tuple(
             (method, step + 1, text, token, logprob)
-            for method, told in run.told.items()
+            for method, told in run.answer_records.items()
             for step, (text, token, logprob) in enumerate(
                 zip(told.tokens, told.token_ids, told.logprobs, strict=True)
             )
@@ -166,7 +167,11 @@ def _tokens(run: FinishedRun) -> Numbers:
 def _orders(run: FinishedRun) -> Numbers:
     return Numbers(
         ("order", "method", "answer"),
-        tuple((tried.label, method, told.text) for tried in run.tried for method, told in tried.told.items()),
+        tuple(
+            (tried.label, method, told.text)
+            for tried in run.tried
+            for method, told in tried.answer_records.items()
+        ),
     )
 
 
@@ -175,7 +180,7 @@ def _pictures(run: FinishedRun, drawn: list[tuple[str, str]]) -> str:
         drawn,
         title="The pictures of a run",
         about=f"{run.model}, {run.dtype}. This page works offline.",
-        styles=(ASSETS / "figures.css").read_text(encoding="utf-8"),
+        styles=figure_styles(),
         scripts=[(ASSETS / "pictures.js").read_text(encoding="utf-8")],
     )
 

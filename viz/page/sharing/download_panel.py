@@ -9,11 +9,11 @@ import gradio as gr
 
 from viz.page.answers.answering import FinishedRun
 from viz.page.common.disk import Disk
+from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import explain
 from viz.page.common.private_folder import remove_folder
 from viz.page.inside.reading import bounds_of, first_selection
 from viz.page.inside.selection import Selection, as_picks
-from viz.page.jobs.running import PRIVATE_EVENT
 
 if TYPE_CHECKING:  # importing it imports torch, which would keep the page waiting
     from viz.page.sharing.sheets import Files
@@ -24,11 +24,14 @@ CLICK_FILE = "() => document.querySelector('#run-file').click()"
 
 @dataclass(frozen=True)
 class DownloadPanel:
-    """The widgets. file: hidden, holds the ZIP made last. folder: state, where that lies, or None."""
+    """The widgets."""
 
     button: gr.Button
     file: gr.DownloadButton
+    """Hidden, holds the ZIP made last."""
+
     folder: gr.State
+    """Where that lies, or None."""
 
 
 def build_download() -> DownloadPanel:

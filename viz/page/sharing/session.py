@@ -25,7 +25,7 @@ LARGEST_BYTES = 1_000_000
 """Of a session as JSON, also when it comes out of a small link."""
 
 Text = Annotated[str, StringConstraints(max_length=200_000)]
-Line = Annotated[str, StringConstraints(max_length=2_000)]
+ShortText = Annotated[str, StringConstraints(max_length=2_000)]
 
 
 class _Record(BaseModel):
@@ -33,35 +33,42 @@ class _Record(BaseModel):
 
 
 class SharedDocument(_Record):
-    """A document in a slot. letter: 0 is A; it travels with the document."""
+    """A document in a slot."""
 
     letter: Annotated[int, Field(ge=0, lt=MAX_DOCUMENTS)]
-    title: Line = ""
+    """0 is A; it travels with the document."""
+
+    title: ShortText = ""
     text: Text = ""
 
 
 class Session(_Record):
-    """Everything that makes the page what it is, apart from what the model computes.
-
-    accepted: the answers that are right, one a line. documents: in the order of their slots. ran: whether the
-    answers were there, so that opening it runs them again. model: which gave them, in words;
-    opening the session says so and loads nothing. selection: what the pictures show, as Selection
-    takes picks. tab: the picture that is shown, "" for the first.
-    """
+    """Everything that makes the page what it is, apart from what the model computes."""
 
     format: Literal["pine-explorer session"] = "pine-explorer session"
     version: Literal[1] = 1
-    task: Line
+    task: ShortText
     question: Text = ""
     instruction: Text = ""
     accepted: Text = ""
-    methods: tuple[Line, ...]
+    """The answers that are right, one a line."""
+
+    methods: tuple[ShortText, ...]
     max_new_tokens: Annotated[int, Field(ge=MIN_NEW_TOKENS, le=MAX_NEW_TOKENS)]
     documents: Annotated[tuple[SharedDocument, ...], Field(min_length=1, max_length=MAX_DOCUMENTS)]
+    """In the order of their slots."""
+
     ran: bool = False
-    model: Line = ""
-    selection: dict[Line, str | int | bool | None] = Field(default_factory=dict, max_length=20)
-    tab: Line = ""
+    """Whether the answers were there, so that opening it runs them again."""
+
+    model: ShortText = ""
+    """Which gave them, in words; opening the session says so and loads nothing."""
+
+    selection: dict[ShortText, str | int | bool | None] = Field(default_factory=dict, max_length=20)
+    """What the pictures show, as Selection takes picks."""
+
+    tab: ShortText = ""
+    """The picture that is shown; "" for the first."""
 
     @field_validator("task")
     @classmethod

@@ -10,6 +10,7 @@ from pine_engine.errors import InputError
 from viz.page.answers.cards import Shown, waiting_cards
 from viz.page.answers.choosing import filled, filled_widgets
 from viz.page.answers.workspace import Workspace
+from viz.page.common.event_options import PRIVATE_EVENT, STATE_EVENT
 from viz.page.common.failures import explain, notice
 from viz.page.common.host_settings import HostSettings
 from viz.page.form.documents import read
@@ -17,7 +18,6 @@ from viz.page.form.form import read_form
 from viz.page.form.read_only import check_shipped
 from viz.page.inside.inside_panel import TABS, InsidePanel
 from viz.page.inside.selection import Selection, as_picks
-from viz.page.jobs.running import PRIVATE_EVENT, STATE_EVENT
 from viz.page.sharing.download_panel import DownloadPanel, build_download
 from viz.page.sharing.session import LONGEST_LINK, Session, from_code, from_file, session_of, to_code, to_json
 
@@ -27,13 +27,7 @@ ASK = "(...values) => window.pineSharing.{}(...values)"
 
 @dataclass(frozen=True)
 class SharePanel:
-    """The widgets.
-
-    handed: what the browser is to take, never shown. again: whether the opened session had answers. keep:
-    never shown, pressed by assets/typing.js when a visitor pauses. linked, draft: never shown; codes of the
-    session in the page's address, and of what was entered last, which assets/sharing.js reads and keeps.
-    kept: whether this browser keeps a draft.
-    """
+    """The widgets."""
 
     copy: gr.Button
     save: gr.Button
@@ -41,11 +35,23 @@ class SharePanel:
     link: gr.Textbox
     message: gr.HTML
     handed: gr.Textbox
+    """What the browser is to take; never shown."""
+
     again: gr.Checkbox
+    """Whether the opened session had answers."""
+
     keep: gr.Button
+    """Never shown, pressed by assets/typing.js when a visitor pauses."""
+
     linked: gr.Textbox
+    """Never shown: the code of the session in the page's address, which assets/sharing.js reads."""
+
     draft: gr.Textbox
+    """Never shown: the code of what was entered last, which assets/sharing.js keeps."""
+
     kept: gr.HTML
+    """Whether this browser keeps a draft."""
+
     download: DownloadPanel
 
 

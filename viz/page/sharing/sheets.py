@@ -7,8 +7,8 @@ from pine_engine.invariance.certificate import ASPECTS, FILE_NAME, Certificate
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.inputs import Comparison, DocumentInput
 from viz.cards.certificate import CertifiedMethod, Sheet, certificate_page
+from viz.drawing.styles import figure_styles
 from viz.page.common.private_folder import remove_folder
-from viz.page.common.theme import ASSETS
 from viz.page.form.form import Form
 
 PAGE_NAME = "certificate.html"
@@ -45,17 +45,13 @@ def form_comparison(form: Form) -> Comparison:
 def sheet_of(certificate: Certificate) -> Sheet:
     """The certificate as the printed page shows it."""
     platform, asked = certificate.platform, certificate.comparison
-    documents = [
-        (document.title, document.text) if isinstance(document, DocumentInput) else ("", document)
-        for document in asked.documents
-    ]
     return Sheet(
         made=certificate.made,
         facts=tuple((name, str(getattr(platform, field) or "unknown")) for field, name in ASPECTS.items()),
         task=asked.task,
         question=asked.question,
         instruction=asked.instruction,
-        documents=tuple(documents),
+        documents=tuple((document.title, document.text) for document in asked.documents),
         orders=tuple(map(tuple, certificate.orders)),
         seed=certificate.seed,
         max_new_tokens=certificate.max_new_tokens,
@@ -83,8 +79,7 @@ def write_files(certificate: Certificate, folder: Path) -> Files:
     """Writes both files into a folder that is theirs alone."""
     files = Files(folder)
     files.certificate.write_text(certificate.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    styles = (ASSETS / "figures.css").read_text(encoding="utf-8")
-    files.page.write_text(certificate_page(sheet_of(certificate), styles=styles), encoding="utf-8")
+    files.page.write_text(certificate_page(sheet_of(certificate), styles=figure_styles()), encoding="utf-8")
     return files
 
 

@@ -12,15 +12,15 @@ from viz.drawing.markup import empty_panel
 from viz.figures.shuffle import shuffle_table
 from viz.page.answers.workspace import Workspace, show
 from viz.page.common.disk import Disk
+from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import notice
 from viz.page.common.host_settings import HostSettings
 from viz.page.form.documents import DOCUMENTS
 from viz.page.form.form import Form, read_form
-from viz.page.form.orders import DEFAULT_ORDERS, SAMPLED_AT_MOST, orders_sentence, tries_all, with_controls
 from viz.page.jobs.cost import Work
-from viz.page.jobs.jobs import Job, JobBar, Updates, Views, build_bar, build_buttons, wire_job
-from viz.page.jobs.running import PRIVATE_EVENT
+from viz.page.jobs.job_bar import Job, JobBar, Updates, Views, build_bar, build_buttons, wire_job
 from viz.page.jobs.sources import Sources
+from viz.page.shuffle.orders import DEFAULT_ORDERS, SAMPLED_AT_MOST, orders_sentence, tries_all, with_controls
 
 if TYPE_CHECKING:  # imports torch, which would keep the page waiting
     from pine_engine.engine.engine import Engine
@@ -35,11 +35,7 @@ WHAT_WILL_BE = (
 
 @dataclass(frozen=True)
 class ShufflePanel:
-    """The widgets of the shuffle.
-
-    many: state, whether only a sample of the orders is tried. kept: state, the files of the certificate that
-    is offered, or None.
-    """
+    """The widgets of the shuffle."""
 
     bar: JobBar
     controls: gr.Checkbox
@@ -52,7 +48,10 @@ class ShufflePanel:
     certificate: gr.DownloadButton
     sheet: gr.DownloadButton
     many: gr.State
+    """Whether only a sample of the orders is tried."""
+
     kept: gr.State
+    """The files of the certificate that is offered, or None."""
 
 
 def button_label(nouns: Nouns) -> str:

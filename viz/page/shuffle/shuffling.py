@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import RunResult
+from pine_engine.engine.orders import OrderCell, OrderRow, orders_to_try
 from pine_engine.invariance.certificate import Certificate, certify, logits_sha256
-from pine_engine.invariance.orders import OrderCell, OrderRow, compare_orders, orders_to_try
+from pine_engine.invariance.orders import compare_orders
 from pine_engine.methods.table import METHODS, get_methods
 from viz.drawing.identity import document_letter
 from viz.figures.shuffle import FirstDifference, ShuffleCell, ShuffleColumn, ShuffleRow, shuffle_table
@@ -22,10 +23,10 @@ from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.form.checks import form_layout
 from viz.page.form.form import Form
 from viz.page.form.limits import check_orders
-from viz.page.form.orders import tries_all, with_controls
 from viz.page.jobs.cost import Work, planned
 from viz.page.jobs.metering import Meter
 from viz.page.sharing.sheets import form_comparison
+from viz.page.shuffle.orders import tries_all, with_controls
 
 
 @dataclass(frozen=True)
@@ -38,16 +39,20 @@ class Outcome:
 
 @dataclass(frozen=True)
 class ShuffleView:
-    """What the page shows of a shuffle. table, spread: HTML, None where it has not changed.
-
-    outcome: of the orders tried so far; None where it has not changed. done: the work so far.
-    """
+    """What the page shows of a shuffle; None where it has not changed."""
 
     sentence: str
     table: str | None = None
+    """HTML."""
+
     spread: str | None = None
+    """HTML."""
+
     outcome: Outcome | None = None
+    """Of the orders tried so far."""
+
     done: Work | None = None
+    """The work so far."""
 
 
 def orders_for(
@@ -143,14 +148,9 @@ def try_orders(
 
     Raises InputError if the form cannot be run.
     """
-    events = compare_orders(
-        engine,
-        form_layout(form, engine),
-        methods=form.methods,
-        orders=orders,
-        max_new_tokens=form.max_new_tokens,
-    )
-    tried = [event for event in events if isinstance(event, OrderRow)]
+    tried = engine.shuffle(
+        form_layout(form, engine), methods=form.methods, orders=orders, max_new_tokens=form.max_new_tokens
+    ).rows
     rows = tuple(_row(engine, form, row, tried[0].cells) for row in tried)
     return columns_of(form), rows, caption_of(engine, form)
 
@@ -182,7 +182,7 @@ def _tried(engine: Engine, result: RunResult, order: tuple[int, ...]) -> TriedOr
     return TriedOrder(
         order=order,
         label=" ".join(map(document_letter, order)),
-        told={
+        answer_records={
             method: answer_tokens(engine.decode_tokens, result, method, order, METHODS[method].label)
             for method in result.answers
         },

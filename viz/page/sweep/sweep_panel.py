@@ -12,15 +12,15 @@ from pine_engine.prompts.tasks import Nouns, get_task
 from viz.drawing.identity import document_letter
 from viz.drawing.markup import empty_panel
 from viz.page.answers.workspace import Workspace
+from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import notice
 from viz.page.common.host_settings import HostSettings
-from viz.page.common.words import capital
 from viz.page.form.documents import DOCUMENTS
 from viz.page.form.form import Form, read_form
 from viz.page.form.method_boxes import DEFAULT_METHODS
+from viz.page.form.words import capital
 from viz.page.jobs.cost import Work
-from viz.page.jobs.jobs import Job, JobBar, Updates, Views, build_bar, build_buttons, wire_job
-from viz.page.jobs.running import PRIVATE_EVENT
+from viz.page.jobs.job_bar import Job, JobBar, Updates, Views, build_bar, build_buttons, wire_job
 from viz.page.jobs.sources import Sources
 
 if TYPE_CHECKING:  # imports torch, which would keep the page waiting

@@ -31,11 +31,14 @@ REFERENCE_METHOD = "pine"
 
 @dataclass(frozen=True)
 class StandingView:
-    """What the page shows. pictures: HTML, None where they have not changed. done: the work so far."""
+    """What the page shows."""
 
     pictures: str | None
+    """HTML; None where they have not changed."""
+
     sentence: str
     done: Work | None = None
+    """The work so far."""
 
 
 def stand(

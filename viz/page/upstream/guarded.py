@@ -13,8 +13,8 @@ from pine_engine.errors import InputError
 from viz.page.common.disk import Disk
 from viz.page.common.failures import explain
 from viz.page.jobs.presence import Presence
-from viz.page.upstream.frugal import FrugalBlocks
-from viz.page.upstream.whole import WholeBlocks
+from viz.page.upstream.full_update import FullUpdateBlocks
+from viz.page.upstream.skip_unchanged import SkipUnchangedBlocks
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 NOT_FROM_THE_PAGE = "This page did not send what was received; reload it and try again."
 
 
-class GuardedBlocks(FrugalBlocks, WholeBlocks):
+class GuardedBlocks(SkipUnchangedBlocks, FullUpdateBlocks):
     """Blocks that are called by anybody, with anything.
 
     gradio hides a failure from the visitor and writes its traceback into the log, also where a visitor's

@@ -9,20 +9,19 @@ import pytest
 
 import app
 from pine_engine.extras import how_to_install
+from pine_engine.models.load import SHIPPED
 from pine_engine.prompts.tasks import TASKS, get_task
-from tests.support.running import one_run
+from tests.support.running import one_run, told
 from tests.support.viz_reading import HOSTILE, assert_harmless, read_html
 from tests.support.widgets import built
 from viz.page.answers import choosing
 from viz.page.answers.cards import Shown, accepted_answers, shown_html, stopped_cards, waiting_cards
 from viz.page.answers.workspace import Workspace, build_workspace
-from viz.page.common.theme import ASSETS
 from viz.page.form import documents
 from viz.page.form.documents import Entry, build_editor, entries_from, header_html
 from viz.page.form.examples import load_examples
 from viz.page.form.form import Form
 from viz.page.jobs.loading import EngineSource
-from viz.page.jobs.running import run_with_engine
 from viz.page.jobs.sources import Sources
 
 TWO = entries_from([("Varo", "red"), ("Senna", "green")])
@@ -188,7 +187,7 @@ def test_a_molecule_is_drawn_with_its_smiles_as_text() -> None:
     (drawing,) = read_html(html).with_class("pine-sketch")
     assert [child.tag for child in drawing.children] == ["svg"]
     assert read_html(html).with_class("pine-answer-text")[0].text == "CC(=O)C"
-    assert "Answered by the model in assets/molecules." in html
+    assert "Answered by the model molecules." in html
     assert "Answered by" not in shown_html(shown("CC(=O)C", "molecule_generation"))
 
 
@@ -231,18 +230,13 @@ def test_a_model_of_a_task_is_loaded_when_it_is_first_asked_and_once() -> None:
 
 def test_a_model_that_is_not_there_is_said() -> None:
     sources = Sources(EngineSource(lambda: None, "main"))
-    (said,) = run_with_engine(
-        lambda: sources.lease("qm9"),
-        lambda _: pytest.fail("there is no engine to work with"),
-        **one_run(),
-        say=str,
-        fail=str,
-        stopped=str,
+    (said,) = told(
+        lambda: sources.lease("qm9"), lambda _: pytest.fail("there is no engine to work with"), **one_run()
     )
-    assert said == "The model molecules, which answers this kind of question, is not there."
+    assert said == "failed: The model molecules, which answers this kind of question, is not there."
 
 
 def test_the_app_brings_the_models_of_all_tasks() -> None:
     own = app.own_sources("cpu")
     assert set(own) == {row.model for row in TASKS.values() if row.model} == {"molecules"}
-    assert (ASSETS / "molecules" / "model.safetensors").is_file()
+    assert (SHIPPED / "molecules" / "model.safetensors").is_file()

@@ -97,7 +97,7 @@ def test_all_orders_are_recorded(recording: Recording) -> None:
     assert [row.order for row in recording.rows] == orders
     assert [recording.run.order, *(tried.order for tried in recording.run.tried)] == orders
     assert recording.exchanged.order == (2, 1, 0)
-    assert list(recording.exchanged.told) == ["pine"]
+    assert list(recording.exchanged.answer_records) == ["pine"]
 
 
 # The recording that comes with the app
@@ -106,7 +106,7 @@ def test_all_orders_are_recorded(recording: Recording) -> None:
 def test_the_lesson_has_a_small_recording_of_the_embedded_model() -> None:
     assert LESSON_RECORDING.stat().st_size <= MOST_BYTES
     run = lesson_recording().run
-    assert list(run.told) == ["vanilla", "nia", "pcw", "sp", "pine"]
+    assert list(run.answer_records) == ["vanilla", "nia", "pcw", "sp", "pine"]
     assert run.model == "SmolLM2-135M-Instruct" and run.dtype == "float32"
     assert "SmolLM2-135M-Instruct" in run.recorded and "float32" in run.recorded and " 20" in run.recorded
 
@@ -128,11 +128,13 @@ def test_in_the_recording_vanilla_moves_and_pine_stays() -> None:
 def test_table_and_answers_of_the_recording_tell_the_same() -> None:
     recording = lesson_recording()
     run = recording.run
-    by_order = {run.order: run.told} | {tried.order: tried.told for tried in run.tried}
+    by_order = {run.order: run.answer_records} | {tried.order: tried.answer_records for tried in run.tried}
     for row in recording.rows:
         for method, cell in row.cells.items():
             assert by_order[row.order][method].text == cell.text
-            assert (by_order[row.order][method].token_ids == run.told[method].token_ids) == cell.same
+            assert (
+                by_order[row.order][method].token_ids == run.answer_records[method].token_ids
+            ) == cell.same
 
 
 def test_the_recorded_run_is_of_an_example_that_the_page_has() -> None:
@@ -145,14 +147,13 @@ def test_the_recorded_run_is_of_an_example_that_the_page_has() -> None:
         assert entry.text in "".join(tokens)
 
 
-@pytest.mark.embedded
-def test_the_embedded_model_still_answers_as_recorded(embedded_folder: Path) -> None:
+def test_the_embedded_model_still_answers_as_recorded(embedded: Engine) -> None:
     """If not: make record."""
     run = lesson_recording().run
-    *_, last = answer(Engine.load(), example_form(lesson_recording().example))
+    *_, last = answer(embedded, example_form(lesson_recording().example))
     assert last.finished is not None
-    assert {method: told.token_ids for method, told in last.finished.told.items()} == {
-        method: told.token_ids for method, told in run.told.items()
+    assert {method: told.token_ids for method, told in last.finished.answer_records.items()} == {
+        method: told.token_ids for method, told in run.answer_records.items()
     }
     recorded, computed = run.result.traces["pine"], last.finished.result.traces["pine"]
     assert recorded.suffix_importance is not None and computed.suffix_importance is not None

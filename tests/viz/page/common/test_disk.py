@@ -22,7 +22,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from tests.support.serving import ServedApp, served_app
+from tests.support.serving import Serve, ServedApp
 from tests.support.visiting import Page, Visitor
 from tests.support.widgets import built
 from viz.page.common.disk import AGE_S, CLOCK_S, FULL, SESSIONS, USED_S, Disk, DiskFullError, is_disk_full
@@ -230,10 +230,10 @@ def test_what_a_killed_process_left_goes_at_the_next_start_and_a_running_ones_st
 
 
 @contextmanager
-def served_in(folder: Path, log: Path, *flags: str) -> Iterator[ServedApp]:
+def served_in(serve: Serve, folder: Path, log: Path, *flags: str) -> Iterator[ServedApp]:
     """The app, without a model, with its files in a folder."""
     environment = {"GRADIO_TEMP_DIR": str(folder)}
-    with served_app(log, "--model", "/nowhere", *flags, environment=environment) as app:
+    with serve(log, "--model", "/nowhere", *flags, environment=environment) as app:
         yield app
 
 
@@ -288,9 +288,12 @@ async def read_by_the_page(app: ServedApp, path: str) -> None:
         assert any("notes.txt" in said for said in visitor.seen)
 
 
-def test_nothing_of_a_visitor_stays_on_the_disk(tmp_path: Path) -> None:
+def test_nothing_of_a_visitor_stays_on_the_disk(serve: Serve, tmp_path: Path) -> None:
     folder = tmp_path / "files"
-    with served_in(folder, tmp_path / "log") as app, served_in(folder, tmp_path / "other") as other:
+    with (
+        served_in(serve, folder, tmp_path / "log") as app,
+        served_in(serve, folder, tmp_path / "other") as other,
+    ):
         (path,) = upload(app, b"a document of mine").json()
         assert len(files_in(folder)) == 1
         asyncio.run(read_by_the_page(app, path))
@@ -302,7 +305,7 @@ def test_nothing_of_a_visitor_stays_on_the_disk(tmp_path: Path) -> None:
         app.process.kill()
         app.process.wait()
         assert len(files_in(folder)) == 2
-        with served_in(folder, tmp_path / "again") as again:
+        with served_in(serve, folder, tmp_path / "again") as again:
             assert files_in(folder) == [Path(others)]
             upload(again, b"never read either")
         assert files_in(folder) == [Path(others)]
@@ -326,8 +329,10 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(folder)], check=True)
 
 
-def test_an_upload_to_a_full_disk_is_refused_in_a_sentence(small_disk: Path, tmp_path: Path) -> None:
-    with served_in(small_disk, tmp_path / "log") as app:
+def test_an_upload_to_a_full_disk_is_refused_in_a_sentence(
+    serve: Serve, small_disk: Path, tmp_path: Path
+) -> None:
+    with served_in(serve, small_disk, tmp_path / "log") as app:
         assert upload(app, b"x" * MB).status_code == 200
         refused = upload(app, b"x" * 5 * MB)
         assert (refused.status_code, refused.text) == (507, FULL)
@@ -335,8 +340,8 @@ def test_an_upload_to_a_full_disk_is_refused_in_a_sentence(small_disk: Path, tmp
         assert "Traceback" not in app.log.read_text()
 
 
-def test_an_upload_beyond_the_limit_of_all_is_refused_in_a_sentence(tmp_path: Path) -> None:
-    with served_in(tmp_path / "files", tmp_path / "log", "--most-disk-mb", "2") as app:
+def test_an_upload_beyond_the_limit_of_all_is_refused_in_a_sentence(serve: Serve, tmp_path: Path) -> None:
+    with served_in(serve, tmp_path / "files", tmp_path / "log", "--most-disk-mb", "2") as app:
         assert upload(app, b"x" * MB).status_code == 200
         refused = upload(app, b"y" * MB)
         assert refused.status_code == 507 and "may take 2 MB of the host's disk" in refused.text

@@ -19,13 +19,13 @@ from pine_engine.prompts.document_files import read_documents
 from pine_engine.prompts.prompt import Document
 from tests.fuzz.corpus import PDF_BOMB, PDF_OF_COMMENTS
 from tests.support import apart
-from tests.support.serving import ServedApp, served_app
+from tests.support.serving import Serve, ServedApp
 from viz.page.common.bounds import MAX_DOCUMENTS
 from viz.page.files import reading_files
 from viz.page.files.limited_process import Limits
 from viz.page.files.reading_files import FileReader, without_words
 from viz.page.jobs.presence import Visitor
-from viz.page.jobs.run_log import SHUTTING_DOWN, Runs
+from viz.page.jobs.run_log import SHUTTING_DOWN, RunLog
 
 MB = 1_000_000
 SHORT = Limits(cpu_s=1)
@@ -49,14 +49,14 @@ def logged(caplog: pytest.LogCaptureFixture) -> dict[str, Any]:
     return line
 
 
-def children() -> list[psutil.Process]:
-    return psutil.Process().children()
+def children() -> int:
+    return len(psutil.Process().children())
 
 
 @pytest.fixture
 def sleeper(tmp_path: Path) -> Iterator[tuple[FileReader, Path]]:
     """A reader that is busy for the whole test, and the file that its process has written."""
-    reader, file, over = FileReader(Runs()), tmp_path / "process", threading.Event()
+    reader, file, over = FileReader(RunLog()), tmp_path / "process", threading.Event()
 
     def read() -> None:
         with pytest.raises(Cancelled):
@@ -81,7 +81,7 @@ def test_files_are_read_as_the_library_reads_them(tmp_path: Path, caplog: pytest
     caplog.set_level(logging.INFO)
     file = tmp_path / f"{SECRET}.txt"
     file.write_text(f"The {SECRET} sleeps.")
-    runs = Runs()
+    runs = RunLog()
     assert without_words(words(FileReader(runs), file)) == [Document(f"The {SECRET} sleeps.", SECRET)]
     line = logged(caplog)
     assert (line["what"], line["outcome"], line["model"]) == ("read documents", "done", "")
@@ -94,7 +94,7 @@ def test_what_is_wrong_in_a_file_is_said_with_its_own_name(
     caplog.set_level(logging.INFO)
     file = tmp_path / "rows.jsonl"
     file.write_text('{"text": "one"}\n{"text": " "}\n')
-    said = said_of(FileReader(Runs()), file)
+    said = said_of(FileReader(RunLog()), file)
     assert said == "the file rows.jsonl, line 2 has no text; write some, or remove it"
     assert logged(caplog)["outcome"] == "refused" and "rows.jsonl" not in caplog.text
 
@@ -102,7 +102,7 @@ def test_what_is_wrong_in_a_file_is_said_with_its_own_name(
 def test_what_is_said_is_not_as_long_as_the_file(tmp_path: Path) -> None:
     file = tmp_path / "wide.csv"
     file.write_text(f"{','.join(map(str, range(40_000)))}\n1\n")
-    said = said_of(FileReader(Runs()), file)
+    said = said_of(FileReader(RunLog()), file)
     assert (
         said.startswith("the file wide.csv has no column 'text', its header reads '0, 1") and len(said) < 1100
     )
@@ -115,7 +115,7 @@ def test_a_pdf_without_operands_ends_with_its_time(tmp_path: Path, caplog: pytes
     caplog.set_level(logging.INFO)
     file = tmp_path / f"{SECRET}.pdf"
     file.write_bytes(PDF_OF_COMMENTS)
-    said = said_of(FileReader(Runs(), SHORT), file)
+    said = said_of(FileReader(RunLog(), SHORT), file)
     assert said == (
         f"the file {SECRET}.pdf takes more than 1 s to read; give a part of it, or its text as .txt"
     )
@@ -130,7 +130,7 @@ def test_a_file_that_takes_too_much_memory_is_refused(
     files = [tmp_path / "many.jsonl", tmp_path / "few.txt"]
     files[0].write_text(json.dumps({"documents": ["a b"] * 1_000_000}))
     files[1].write_text("few")
-    said = said_of(FileReader(Runs(), Limits(memory=50 * MB)), *files)
+    said = said_of(FileReader(RunLog(), Limits(memory=50 * MB)), *files)
     assert said == (
         "one of the 2 files takes more than 50 MB of memory to read; give a part of it, or its text as .txt"
     )
@@ -140,21 +140,22 @@ def test_a_file_that_takes_too_much_memory_is_refused(
 def test_more_text_than_a_page_could_show_is_not_handed_over(tmp_path: Path) -> None:
     file = tmp_path / "long.txt"
     file.write_text("x" * 2 * MB)
-    said = said_of(FileReader(Runs(), Limits(answer=MB)), file)
+    said = said_of(FileReader(RunLog(), Limits(answer=MB)), file)
     assert said == "the file long.txt holds more than 1 MB of text; give a part of it"
 
 
 def test_several_bombs_are_read_one_after_another_and_take_no_memory_of_the_page(tmp_path: Path) -> None:
     file = tmp_path / "packed.pdf"
     file.write_bytes(PDF_BOMB)
-    reader, before = FileReader(Runs(), SHORT), psutil.Process().memory_info().rss
+    reader, others = FileReader(RunLog(), SHORT), children()
+    before = psutil.Process().memory_info().rss
     said: list[str] = []
     threads = [threading.Thread(target=lambda: said.append(said_of(reader, file))) for _ in range(4)]
     for thread in threads:
         thread.start()
     most_at_once = most_memory = 0
     while any(thread.is_alive() for thread in threads):
-        most_at_once = max(most_at_once, len(children()))
+        most_at_once = max(most_at_once, children() - others)
         most_memory = max(most_memory, psutil.Process().memory_info().rss)
         time.sleep(0.1)
     assert most_at_once == 1 and len(said) == 4
@@ -178,7 +179,7 @@ def test_the_columns_of_a_large_file_are_read_in_time_that_grows_with_it(
 def test_a_file_of_millions_of_rows_is_refused_at_the_first_that_is_too_many(tmp_path: Path) -> None:
     file = tmp_path / "rows.csv"
     file.write_text("text\n" + "a\n" * 4_900_000)
-    found = without_words(words(FileReader(Runs(), Limits(memory=150 * MB)), file))
+    found = without_words(words(FileReader(RunLog(), Limits(memory=150 * MB)), file))
     assert len(found) == MAX_DOCUMENTS + 1
 
 
@@ -249,7 +250,7 @@ def test_the_process_ends_with_its_visitor(
             raise Cancelled
 
     monkeypatch.setattr(reading_files, "stop_if_left", left)
-    reader = FileReader(Runs())
+    reader = FileReader(RunLog())
     with pytest.raises(Cancelled):
         without_words(reader.read(apart.sleep_as, file, what="read rows", files=[], say=str))
     assert not psutil.pid_exists(int(file.read_text())) and logged(caplog)["outcome"] == "left"
@@ -257,7 +258,7 @@ def test_the_process_ends_with_its_visitor(
 
 def test_the_process_ends_with_the_page(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    file, runs = tmp_path / "process", Runs()
+    file, runs = tmp_path / "process", RunLog()
     reader, said = FileReader(runs), []
 
     def read() -> None:
@@ -279,9 +280,11 @@ def test_the_process_ends_with_the_page(tmp_path: Path, caplog: pytest.LogCaptur
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServedApp, httpx.Client]]:
+def served(
+    serve: Serve, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[ServedApp, httpx.Client]]:
     with (
-        served_app(tmp_path_factory.mktemp("app") / "app.log") as app,
+        serve(tmp_path_factory.mktemp("app") / "app.log") as app,
         httpx.Client(base_url=f"{app.url}gradio_api/", timeout=60) as http,
     ):
         yield app, http

@@ -14,13 +14,12 @@ from tests.support.widgets import built
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.files.data_sets import read_built_in
 from viz.page.form import documents
-from viz.page.form.checks import form_layout
+from viz.page.form.checks import LONGEST_TEXT, form_layout
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
-from viz.page.form.limits import LONGEST_TEXT
-from viz.page.form.orders import number_of_orders, orders_sentence, tries_all
 from viz.page.jobs.loading import EngineSource
 from viz.page.measure.measuring import Asked, measure_rows
+from viz.page.shuffle.orders import number_of_orders, orders_sentence, tries_all
 from viz.page.shuffle.shuffling import orders_for, shuffle
 from viz.page.sweep.sweeping import stand
 

@@ -15,14 +15,14 @@ from app import build_app
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.prompts.tasks import get_task
-from tests.support.serving import served_app
+from tests.support.serving import Serve
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.widgets import built
 from viz.page.answers.answering import answer
 from viz.page.common.host_settings import HostSettings
 from viz.page.files.data_sets import OWN, built_in_choices, read_built_in
 from viz.page.form.documents import Entry, entries_from
-from viz.page.form.examples import Example, load_examples
+from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.form import Form
 from viz.page.form.read_only import NOTE, check_rows_shipped, check_shipped
 from viz.page.jobs.loading import EngineSource
@@ -35,7 +35,7 @@ EXAMPLES = load_examples()
 SHORT = EXAMPLES[0]
 
 
-def form(example: Example = SHORT, **changes: Any) -> Form:
+def form(example: FormExample = SHORT, **changes: Any) -> Form:
     entries = entries_from([(document.title, document.text) for document in example.documents])
     asked = Form(example.task, example.question, example.instruction, ("pine",), 8, entries)
     return replace(asked, **changes)
@@ -54,7 +54,7 @@ def page(engine: Engine) -> gr.Blocks:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_every_example_may_be_run(example: Example) -> None:
+def test_every_example_may_be_run(example: FormExample) -> None:
     asked = form(example)
     for allowed in (
         asked,
@@ -132,8 +132,8 @@ def test_no_file_is_looked_at_whoever_sends_it(page: gr.Blocks, name: str, tmp_p
         asyncio.run(page.preprocess_data(event, values, SessionState(page)))
 
 
-def test_no_file_is_taken(tmp_path: Path) -> None:
-    with served_app(tmp_path / "app.log", "--read-only") as app:
+def test_no_file_is_taken(serve: Serve, tmp_path: Path) -> None:
+    with serve(tmp_path / "app.log", "--read-only") as app:
         answer = httpx.post(f"{app.url}gradio_api/upload", files={"files": ("rows.csv", b"a" * 2_000_000)})
     assert (answer.status_code, answer.text) == (403, f"{NOTE} No file was read.")
 

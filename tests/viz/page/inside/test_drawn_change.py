@@ -38,7 +38,7 @@ def run(engine: Engine) -> FinishedRun:
         for entries in orders
     ]
     tried = tuple(
-        TriedOrder(other.order, label, other.told)
+        TriedOrder(other.order, label, other.answer_records)
         for other, label in zip(made, ("A B C", "B A C", "A C B"), strict=True)
     )
     return replace(made[1], tried=tried)
@@ -73,7 +73,7 @@ def numbers(html: str) -> dict[str, list[list[object]]]:
 
 
 def with_answer(run: FinishedRun, method: str, told: AnswerTokens) -> FinishedRun:
-    return replace(run, told={**run.told, method: told})
+    return replace(run, answer_records={**run.answer_records, method: told})
 
 
 def shortened(told: AnswerTokens, count: int) -> AnswerTokens:
@@ -96,7 +96,7 @@ def shortened(told: AnswerTokens, count: int) -> AnswerTokens:
 def test_what_is_told_is_what_the_run_and_its_trace_have(
     engine: Engine, run: FinishedRun, method: str
 ) -> None:
-    told, made, trace = run.told[method], run.result.answers[method], run.result.traces[method]
+    told, made, trace = run.answer_records[method], run.result.answers[method], run.result.traces[method]
     assert (told.label, told.text, told.token_ids) == (METHODS[method].label, made.text, made.token_ids)
     assert told.logprobs == made.logprobs and len(told.tokens) == STEPS
     assert list(told.tokens) == [engine.decode_text([token]) for token in made.token_ids]
@@ -116,8 +116,8 @@ def test_attention_of_a_token_is_that_of_the_query_that_writes_it(run: FinishedR
             np.mean([[head[row, part] for head in layer] for layer in trace.suffix_attention])
             for part in range(5)
         ]
-        np.testing.assert_allclose(run.told["pine"].attention[step], expected, rtol=1e-5)
-    np.testing.assert_allclose(run.told["pine"].attention.sum(axis=1), 1, rtol=1e-5)
+        np.testing.assert_allclose(run.answer_records["pine"].attention[step], expected, rtol=1e-5)
+    np.testing.assert_allclose(run.answer_records["pine"].attention.sum(axis=1), 1, rtol=1e-5)
 
 
 def test_an_answer_of_no_tokens_is_told_too(engine: Engine, run: FinishedRun) -> None:
@@ -130,12 +130,12 @@ def test_an_answer_of_no_tokens_is_told_too(engine: Engine, run: FinishedRun) ->
 
 
 def test_the_first_method_that_differs_is_the_default(run: FinishedRun, selection: Selection) -> None:
-    alike = with_answer(run, "nia", run.told["vanilla"])
-    unlike = with_answer(alike, "pine", shortened(run.told["vanilla"], 1))
+    alike = with_answer(run, "nia", run.answer_records["vanilla"])
+    unlike = with_answer(alike, "pine", shortened(run.answer_records["vanilla"], 1))
     other = chosen_other(unlike, selection)
     assert other is not None and other.key == "method:pine"
     # Where all methods agree, the first of them; not an order that differs.
-    other = chosen_other(with_answer(alike, "pine", run.told["vanilla"]), selection)
+    other = chosen_other(with_answer(alike, "pine", run.answer_records["vanilla"]), selection)
     assert other is not None and other.key == "method:nia"
 
 
@@ -147,10 +147,10 @@ def test_what_cannot_be_compared_gives_the_default(run: FinishedRun, selection: 
 def test_a_run_of_one_method_is_compared_with_the_order_that_differs(
     run: FinishedRun, selection: Selection
 ) -> None:
-    vanilla = run.told["vanilla"]
+    vanilla = run.answer_records["vanilla"]
     tried = (TriedOrder((0, 1, 2), "A B C", {"vanilla": vanilla}),
              TriedOrder((0, 2, 1), "A C B", {"vanilla": shortened(vanilla, 2)}))  # fmt: skip
-    alone = replace(run, told={"vanilla": vanilla}, tried=tried)
+    alone = replace(run, answer_records={"vanilla": vanilla}, tried=tried)
     other = chosen_other(alone, selection)
     assert other is not None and other.key == "order:1"
     assert chosen_other(replace(alone, tried=()), selection) is None
@@ -195,8 +195,8 @@ def test_an_order_stands_beside_the_run_with_its_numbers(run: FinishedRun, selec
     assert {row[0] for rows in drawn.values() for row in rows} == {
         "Vanilla (as run)", "Vanilla (order 3: A C B)",
     }  # fmt: skip
-    tried = run.tried[2].told["vanilla"]
-    assert [row[4] for row in drawn["answers"]] == [*run.told["vanilla"].logprobs, *tried.logprobs]
+    tried = run.tried[2].answer_records["vanilla"]
+    assert [row[4] for row in drawn["answers"]] == [*run.answer_records["vanilla"].logprobs, *tried.logprobs]
     carried = {(row[0], row[1]): row[3] for row in drawn["documents-that-carried-the-answer"]}
     # In the order A C B document C stands in the second slot.
     assert carried["Vanilla (order 3: A C B)", "document C"] == pytest.approx(
@@ -229,7 +229,7 @@ def test_left_tokens_pick_the_query_that_writes_them(run: FinishedRun, selection
 
 
 def test_a_run_of_one_method_shows_its_answer_alone(run: FinishedRun, selection: Selection) -> None:
-    alone = replace(run, told={"vanilla": run.told["vanilla"]}, tried=())
+    alone = replace(run, answer_records={"vanilla": run.answer_records["vanilla"]}, tried=())
     drawn = numbers(draw_change(alone, selection))
     assert set(drawn) == {"answers", "documents-that-carried-the-answer"}
     assert {row[0] for rows in drawn.values() for row in rows} == {"Vanilla"}
@@ -237,7 +237,7 @@ def test_a_run_of_one_method_shows_its_answer_alone(run: FinishedRun, selection:
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_tokens_stay_texts(run: FinishedRun, selection: Selection, text: str) -> None:
-    told = run.told["vanilla"]
+    told = run.answer_records["vanilla"]
     hostile = replace(
         told,
         text=text * 2,

@@ -223,7 +223,7 @@ def test_fifty_documents_are_drawn_at_once(run: FinishedRun, selection: Selectio
         suffix_attention=rng.random((32, 32, rows, 52), np.float32),
     )
     told = replace(
-        run.told["pine"],
+        run.answer_records["pine"],
         token_ids=(1,) * 64,
         tokens=(" word",) * 64,
         logprobs=(-0.1,) * 64,
@@ -235,7 +235,7 @@ def test_fifty_documents_are_drawn_at_once(run: FinishedRun, selection: Selectio
         run,
         result=replace(run.result, layout=layout, traces={"pine": trace}),
         order=tuple(range(50)),
-        told={"pine": told},
+        answer_records={"pine": told},
     )
     draw_importance(large, selection)  # the first reads the templates
     began = time.process_time()
@@ -272,8 +272,8 @@ def test_a_run_without_ranking_says_so_and_shows_attention(engine: Engine) -> No
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_text_stays_text(text: str, run: FinishedRun, selection: Selection) -> None:
-    told = replace(run.told["pine"], tokens=(text, *run.told["pine"].tokens[1:]))
-    hostile = replace(run, told=run.told | {"pine": told}, titles=(text,) * 3, model=text)
+    told = replace(run.answer_records["pine"], tokens=(text, *run.answer_records["pine"].tokens[1:]))
+    hostile = replace(run, answer_records=run.answer_records | {"pine": told}, titles=(text,) * 3, model=text)
     html = draw_importance(hostile, replace(selection, query=query_of_step(run, 0)))
     assert_harmless(html)
     assert numbers(html, "importance-while-writing")[0][1] == text

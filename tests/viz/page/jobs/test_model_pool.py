@@ -13,7 +13,7 @@ from pine_engine.errors import InputError, ModelError, PineError
 from pine_engine.models.embedded import Progress
 from pine_engine.models.listing import LoadableModel
 from viz.page.jobs.loading import EngineSource
-from viz.page.jobs.model_pool import Choice, Library, shown
+from viz.page.jobs.model_pool import Choice, ModelPool, shown
 from viz.page.jobs.sources import Sources
 
 GB = 1_000_000_000
@@ -32,7 +32,7 @@ class Machine:
     loaded: list[Choice] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     gates: dict[str, threading.Event] = field(default_factory=dict)
-    library: Library | None = None
+    pool: ModelPool | None = None
 
     def describe(self, name: str) -> LoadableModel:
         self.asked.append(name)
@@ -48,8 +48,8 @@ class Machine:
 
     def free(self, device: str) -> int:
         """What the models on the shelf leave."""
-        assert self.library is not None
-        return self.memory - sum(held.bytes for held in self.library._shelf.values())
+        assert self.pool is not None
+        return self.memory - sum(held.bytes for held in self.pool._shelf.values())
 
 
 def engine(choice: Choice) -> SimpleNamespace:
@@ -62,10 +62,10 @@ def machine() -> Machine:
     return Machine()
 
 
-def library(machine: Machine, allowed: tuple[str, ...] | None = None) -> Library:
+def pool(machine: Machine, allowed: tuple[str, ...] | None = None) -> ModelPool:
     main = EngineSource(lambda: engine(HOST), "host")
     main.start()
-    machine.library = Library(
+    machine.pool = ModelPool(
         HOST,
         main,
         load=machine.load,
@@ -74,18 +74,18 @@ def library(machine: Machine, allowed: tuple[str, ...] | None = None) -> Library
         fetch=lambda name, progress: None,
         free=machine.free,
     )
-    return machine.library
+    return machine.pool
 
 
-def name_after_loading(library: Library, choice: Choice) -> str:
-    with library.lease(choice) as source:
+def name_after_loading(pool: ModelPool, choice: Choice) -> str:
+    with pool.lease(choice) as source:
         engine = source.wait(10)
         assert engine is not None
         return engine.model_name
 
 
 def test_a_model_is_loaded_once_for_all_and_its_precisions_apart(machine: Machine) -> None:
-    models = library(machine)
+    models = pool(machine)
     assert [name_after_loading(models, Choice("a")) for _ in range(3)] == ["a"] * 3
     name_after_loading(models, Choice("a", "bfloat16"))
     assert machine.loaded == [Choice("a"), Choice("a", "bfloat16")]
@@ -93,13 +93,13 @@ def test_a_model_is_loaded_once_for_all_and_its_precisions_apart(machine: Machin
 
 
 def test_the_host_s_choice_is_the_model_that_is_there(machine: Machine) -> None:
-    models = library(machine)
+    models = pool(machine)
     assert name_after_loading(models, models.choice("host", "float32")) == "host"
     assert machine.loaded == [] and models.status(HOST) == models.main.status
 
 
 def test_the_longest_unused_is_put_away_and_loaded_again(machine: Machine) -> None:
-    models = library(machine)  # each of the models needs 4.5 GB, so that two have room
+    models = pool(machine)  # each of the models needs 4.5 GB, so that two have room
     for name in ("a", "b", "a", "c"):
         name_after_loading(models, Choice(name))
     assert models.loaded(Choice("b")) is None
@@ -111,7 +111,7 @@ def test_the_longest_unused_is_put_away_and_loaded_again(machine: Machine) -> No
 
 
 def test_what_somebody_uses_is_not_put_away(machine: Machine) -> None:
-    models = library(machine)
+    models = pool(machine)
     with ExitStack() as runs:
         for name in ("a", "b"):
             assert runs.enter_context(models.lease(Choice(name))).wait(10)
@@ -126,7 +126,7 @@ def test_what_somebody_uses_is_not_put_away(machine: Machine) -> None:
 
 def test_what_can_never_fit_is_refused_with_numbers_before_anything_is_put_away(machine: Machine) -> None:
     machine.sizes["large"] = 4 * GB
-    models = library(machine)
+    models = pool(machine)
     name_after_loading(models, Choice("a"))
     with models.lease(Choice("large")) as source, pytest.raises(PineError) as refused:
         source.wait(10)
@@ -140,7 +140,7 @@ def test_what_can_never_fit_is_refused_with_numbers_before_anything_is_put_away(
 
 def test_what_cannot_be_used_is_refused_with_the_reason_and_may_be_tried_again(machine: Machine) -> None:
     machine.sizes["odd"] = GB
-    models = library(machine)
+    models = pool(machine)
     for _ in range(2):
         with (
             models.lease(Choice("odd")) as source,
@@ -156,7 +156,7 @@ def test_what_cannot_be_used_is_refused_with_the_reason_and_may_be_tried_again(m
 
 def test_loading_says_how_far_it_is_and_is_given_up_when_nobody_waits(machine: Machine) -> None:
     machine.gates["a"] = threading.Event()
-    models = library(machine)
+    models = pool(machine)
     with models.lease(Choice("a")) as source:
         with models.lease(Choice("a")) as other:
             assert other is source
@@ -171,7 +171,7 @@ def test_loading_says_how_far_it_is_and_is_given_up_when_nobody_waits(machine: M
 
 def test_one_model_is_loaded_after_the_other(machine: Machine) -> None:
     machine.gates["a"] = threading.Event()
-    models = library(machine)
+    models = pool(machine)
     with models.lease(Choice("a")) as first, models.lease(Choice("b")) as second:
         until(lambda: "half of it" in first.status.sentence)
         until(lambda: "waiting until another model is loaded" in second.status.sentence)
@@ -183,7 +183,7 @@ def test_one_model_is_loaded_after_the_other(machine: Machine) -> None:
 
 @pytest.mark.parametrize("name", ["b", "/etc/passwd", "~/model.gguf", "", "org/any", "a/../b", "HOST"])
 def test_only_what_is_allowed_is_ever_looked_at(machine: Machine, name: str) -> None:
-    models = library(machine, allowed=("a",))
+    models = pool(machine, allowed=("a",))
     with pytest.raises(InputError, match="the models that its host allows: host, a. Choose one of them"):
         models.choice(name, "float32")
     for touch in (models.about, lambda choice: models.lease(choice).__enter__()):
@@ -195,7 +195,7 @@ def test_only_what_is_allowed_is_ever_looked_at(machine: Machine, name: str) -> 
 
 def test_visitors_do_not_see_where_the_host_keeps_models(machine: Machine) -> None:
     machine.sizes["/srv/secret/tiny"] = GB
-    models = library(machine, allowed=("/srv/secret/tiny", "org/model"))
+    models = pool(machine, allowed=("/srv/secret/tiny", "org/model"))
     assert models.allowed == ("host", "tiny", "org/model")
     choice = models.choice("tiny", "float32")
     assert models.about(choice).name == choice.name == "tiny"
@@ -210,7 +210,7 @@ def test_visitors_do_not_see_where_the_host_keeps_models(machine: Machine) -> No
 
 def test_the_host_s_model_comes_first(machine: Machine) -> None:
     gate = threading.Event()
-    models = library(machine)
+    models = pool(machine)
     models.main = EngineSource(lambda: gate.wait(10) and engine(HOST), "host")
     models.main.start()
     with models.lease(Choice("a")) as source:
@@ -222,13 +222,13 @@ def test_the_host_s_model_comes_first(machine: Machine) -> None:
 
 def test_a_precision_that_does_not_exist_is_refused(machine: Machine) -> None:
     with pytest.raises(ModelError, match="dtype 'int4' is not supported"):
-        library(machine).choice("a", "int4")
+        pool(machine).choice("a", "int4")
 
 
 def test_tasks_with_a_model_of_their_own_keep_it(machine: Machine) -> None:
-    models = library(machine)
+    models = pool(machine)
     own = EngineSource(lambda: engine(Choice("molecules")), "molecules")
-    sources = Sources(models.main, {"molecules": own}, library=models)
+    sources = Sources(models.main, {"molecules": own}, pool=models)
     with sources.lease("qm9", Choice("a")) as source:
         assert source is own
     with sources.lease("judge_pair", Choice("a")) as source:

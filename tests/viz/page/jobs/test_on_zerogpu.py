@@ -14,9 +14,10 @@ from gradio_client.exceptions import AppError
 
 from pine_engine.engine.engine import Engine
 from pine_engine.evaluation.examples import Example
-from tests.support.serving import ServedApp, served_app
+from tests.support.serving import ServedApp, started_app
 from tests.support.tokenizers import letter_tokenizer
-from viz.page.api import USUAL_ORDERS, Told, _compare, _form, _measure, _shuffle
+from viz.page.api.calls import USUAL_ORDERS, _form
+from viz.page.api.works import CallView, compare, measure, shuffle
 from viz.page.common.host_settings import DEFAULTS
 from viz.page.files.data_sets import DataSet
 
@@ -55,7 +56,7 @@ def model(tiny_llama: Callable, tmp_path_factory: pytest.TempPathFactory) -> Pat
 def app(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApp]:
     flags = ("--model", str(model), "--device", "cpu")
     log = tmp_path_factory.mktemp("zerogpu") / "app.log"
-    with served_app(log, *flags, environment={"PYTHONPATH": str(STAND_IN)}) as served:
+    with started_app(log, *flags, environment={"PYTHONPATH": str(STAND_IN)}) as served:
         yield served
 
 
@@ -126,7 +127,7 @@ def said(app: ServedApp) -> list[str]:
     return [line for line in app.log.read_text().splitlines() if line.startswith("spaces: ")]
 
 
-def reported(work: Generator[Told, None, None]) -> dict[str, Any]:
+def reported(work: Generator[CallView, None, None]) -> dict[str, Any]:
     *_, last = work
     assert last.answer is not None
     return last.answer()
@@ -140,19 +141,18 @@ def test_the_public_calls_answer_as_they_do_without(app: ServedApp, client: Clie
     form = _form(QUESTION, DOCUMENTS, METHODS, 4, "")
     compared = client.predict(**ASKED, api_name="/compare")
     assert (
-        texts(compared) == texts(reported(_compare(engine, form, DEFAULTS)))
-        and compared["results"][1]["text"]
+        texts(compared) == texts(reported(compare(engine, form, DEFAULTS))) and compared["results"][1]["text"]
     )
     shuffled = client.predict(**ASKED, orders=6, seed=0, api_name="/shuffle")
     for row, own in zip(
-        shuffled["rows"], reported(_shuffle(engine, form, 6, 0, DEFAULTS))["rows"], strict=True
+        shuffled["rows"], reported(shuffle(engine, form, 6, 0, DEFAULTS))["rows"], strict=True
     ):
         assert row == own | {"max_abs_logit_diff": pytest.approx(own["max_abs_logit_diff"])}
     traced = client.predict(**ASKED, api_name="/trace")
     assert len(traced["results"]) == 2
     measured = client.predict(rows=ROWS, methods=METHODS, orders=[], max_new_tokens=8, api_name="/measure")
     rows = DataSet("rows.jsonl", "", tuple(map(Example.model_validate, ROWS)))
-    expected = reported(_measure(engine, rows, tuple(METHODS), USUAL_ORDERS, 8, DEFAULTS))
+    expected = reported(measure(engine, rows, tuple(METHODS), USUAL_ORDERS, 8, DEFAULTS))
     assert [one["text"] for one in measured["records"]] == [one["text"] for one in expected["records"]]
     lines = said(app)
     assert sum(line.startswith("spaces: asked for") for line in lines) == 4

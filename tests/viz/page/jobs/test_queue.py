@@ -1,4 +1,4 @@
-"""The line in front of the model: who waits, what he is told, and that he may leave it."""
+"""The queue in front of the model: who waits, what they are told, and that they may leave it."""
 
 import re
 import threading
@@ -9,13 +9,12 @@ import pytest
 
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import PineError
-from tests.support.running import one_run
+from tests.support.running import one_run, told
 from tests.support.tokenizers import letter_tokenizer
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.presence import Visitor
-from viz.page.jobs.queue import Line, Place
+from viz.page.jobs.queue import FairQueue, Ticket
 from viz.page.jobs.run_log import StopFlag
-from viz.page.jobs.running import run_with_engine
 
 
 @pytest.fixture(scope="module")
@@ -28,26 +27,19 @@ def source(tiny_llama: Callable) -> EngineSource:
 
 
 def views(
-    source: EngineSource, line: Line, stop: StopFlag, words: tuple[str, ...] = ("a", "b")
+    source: EngineSource, queue: FairQueue, stop: StopFlag, words: tuple[str, ...] = ("a", "b")
 ) -> Generator[str, None, None]:
     """A run that says these words, of which the last is not followed by anything."""
 
     def work(_: Engine) -> Generator[str, None, None]:
         yield from words
 
-    return run_with_engine(
-        source,
-        work,
-        **one_run(stop, line=line),
-        say=str,
-        fail=lambda text: f"failed: {text}",
-        stopped=str,
-    )
+    return told(source, work, **one_run(stop, queue=queue))
 
 
 def test_they_get_the_model_in_the_order_in_which_they_came(source: EngineSource) -> None:
-    line = Line(2)
-    first, second, third = (views(source, line, StopFlag()) for _ in range(3))
+    queue = FairQueue(2)
+    first, second, third = (views(source, queue, StopFlag()) for _ in range(3))
     assert next(first) == "a"
     assert next(second) == "Waiting for the model: 1 run before yours."
     assert next(third) == "Waiting for the model: 2 runs before yours."
@@ -58,11 +50,11 @@ def test_they_get_the_model_in_the_order_in_which_they_came(source: EngineSource
 
 @pytest.mark.parametrize("how", ["stop", "close"])
 def test_whoever_waits_may_leave(how: str, source: EngineSource) -> None:
-    line, stop = Line(2), StopFlag()
+    queue, stop = FairQueue(2), StopFlag()
     first, second, third = (
-        views(source, line, StopFlag()),
-        views(source, line, stop),
-        views(source, line, StopFlag()),
+        views(source, queue, StopFlag()),
+        views(source, queue, stop),
+        views(source, queue, StopFlag()),
     )
     next(first), next(second), next(third)
     if how == "stop":
@@ -75,26 +67,26 @@ def test_whoever_waits_may_leave(how: str, source: EngineSource) -> None:
 
 
 def test_a_full_line_says_so_and_has_room_again_later(source: EngineSource) -> None:
-    line = Line(1)
+    queue = FairQueue(1)
     with ExitStack() as there:
         for _ in range(2):
-            there.enter_context(line.join())
-        (said,) = views(source, line, StopFlag())
+            there.enter_context(queue.join())
+        (said,) = views(source, queue, StopFlag())
         assert (
             said.startswith("failed: The line for the model is full: 1 wait already")
             and "What you typed is kept" in said
         )
         with pytest.raises(PineError):
-            there.enter_context(line.join())
-    assert list(views(source, line, StopFlag())) == ["a", "b"]
+            there.enter_context(queue.join())
+    assert list(views(source, queue, StopFlag())) == ["a", "b"]
 
 
 def test_one_runs_at_a_time_and_nobody_is_forgotten() -> None:
-    line, inside, most, turns = Line(50), [0], [0], []
+    queue, inside, most, turns = FairQueue(50), [0], [0], []
 
     def visit(number: int) -> None:
-        with line.join() as place:
-            while place.wait(0.01):
+        with queue.join() as ticket:
+            while ticket.wait(0.01):
                 pass
             inside[0] += 1
             most[0] = max(most[0], inside[0])
@@ -115,80 +107,80 @@ PAGES = [Visitor("10.0.0.1", "page a"), Visitor("10.0.0.1", "page b"), Visitor("
 SCRIPTS = [Visitor("10.0.0.3"), Visitor("10.0.0.4"), Visitor("10.0.0.5"), Visitor("10.0.0.6")]
 
 
-def served(line: Line, places: dict[str, AbstractContextManager[Place]]) -> str:
+def served(queue: FairQueue, tickets: dict[str, AbstractContextManager[Ticket]]) -> str:
     """Lets all that wait have the model in turn; their names in that order."""
-    entered = {name: place.__enter__() for name, place in places.items()}
+    entered = {name: ticket.__enter__() for name, ticket in tickets.items()}
     order = ""
     while entered:
-        name = next(name for name, place in entered.items() if place.wait(0) == 0)
+        name = next(name for name, ticket in entered.items() if ticket.wait(0) == 0)
         del entered[name]
-        places[name].__exit__(None, None, None)
+        tickets[name].__exit__(None, None, None)
         order += name
     return order
 
 
 def test_addresses_take_turns_and_so_do_the_pages_of_one() -> None:
-    line = Line(20)
+    queue = FairQueue(20)
     a, b, c = PAGES
     asked = {"1": a, "2": a, "3": a, "4": b, "5": c, "6": SCRIPTS[0], "7": c}
-    assert served(line, {name: line.join(visitor) for name, visitor in asked.items()}) == "1564723"
+    assert served(queue, {name: queue.join(visitor) for name, visitor in asked.items()}) == "1564723"
 
 
 def test_the_places_that_are_told_are_those_in_which_they_come() -> None:
-    line = Line(20)
+    queue = FairQueue(20)
     with ExitStack() as there:
-        places = [there.enter_context(line.join(visitor)) for visitor in (PAGES[0], PAGES[0], PAGES[2])]
-        assert [place.wait(0) for place in places] == [0, 2, 1]
+        tickets = [there.enter_context(queue.join(visitor)) for visitor in (PAGES[0], PAGES[0], PAGES[2])]
+        assert [ticket.wait(0) for ticket in tickets] == [0, 2, 1]
 
 
 def test_whoever_does_not_listen_lets_the_others_pass() -> None:
-    line, is_ready = Line(20), [False]
+    queue, is_ready = FairQueue(20), [False]
     with ExitStack() as there:
-        deaf = there.enter_context(line.join(SCRIPTS[0], lambda: is_ready[0]))
+        deaf = there.enter_context(queue.join(SCRIPTS[0], lambda: is_ready[0]))
         assert deaf.wait(0) == 1
-        other = there.enter_context(line.join(PAGES[0]))
+        other = there.enter_context(queue.join(PAGES[0]))
         assert other.wait(0) == 0 and deaf.wait(0) == 2
         is_ready[0] = True
         assert deaf.wait(0) == 1
-    with line.join(SCRIPTS[0], lambda: True) as place:
-        assert place.wait(0) == 0
+    with queue.join(SCRIPTS[0], lambda: True) as ticket:
+        assert ticket.wait(0) == 0
 
 
 @pytest.mark.parametrize("visitor", [PAGES[0], SCRIPTS[0]])
 def test_one_visitor_has_a_share(visitor: Visitor) -> None:
-    line = Line(20, share=3)
+    queue = FairQueue(20, share=3)
     with ExitStack() as there:
         for _ in range(3):
-            there.enter_context(line.join(visitor))
+            there.enter_context(queue.join(visitor))
         with pytest.raises(PineError, match="You have 3 runs here already, as many as one page"):
-            there.enter_context(line.join(visitor))
-        there.enter_context(line.join(PAGES[1]))
-        there.enter_context(line.join(SCRIPTS[1]))
+            there.enter_context(queue.join(visitor))
+        there.enter_context(queue.join(PAGES[1]))
+        there.enter_context(queue.join(SCRIPTS[1]))
 
 
 def test_scripts_leave_half_of_the_places_to_pages() -> None:
-    line = Line(4, share=20)
+    queue = FairQueue(4, share=20)
     with ExitStack() as there:
         for script in SCRIPTS[:3]:  # one has the model
-            there.enter_context(line.join(script))
+            there.enter_context(queue.join(script))
         with pytest.raises(PineError, match="2 runs of scripts wait already, and the other places are kept"):
-            there.enter_context(line.join(SCRIPTS[3]))
+            there.enter_context(queue.join(SCRIPTS[3]))
         for page in PAGES[:2]:
-            there.enter_context(line.join(page))
+            there.enter_context(queue.join(page))
 
 
 def test_whoever_has_most_of_a_full_line_makes_room() -> None:
-    line = Line(3)
+    queue = FairQueue(3)
     greedy, other, third = Visitor("10.0.0.1", "a"), Visitor("10.0.0.2", "b"), Visitor("10.0.0.3", "c")
     with ExitStack() as there:
-        places = [there.enter_context(line.join(greedy)) for _ in range(4)]
-        assert places[0].wait(0) == 0
-        assert there.enter_context(line.join(other)).wait(0) == 1
-        assert there.enter_context(line.join(third)).wait(0) == 2
-        for place in places[2:]:
+        tickets = [there.enter_context(queue.join(greedy)) for _ in range(4)]
+        assert tickets[0].wait(0) == 0
+        assert there.enter_context(queue.join(other)).wait(0) == 1
+        assert there.enter_context(queue.join(third)).wait(0) == 2
+        for ticket in tickets[2:]:
             with pytest.raises(PineError, match="others had fewer runs in it: yours gave up its place"):
-                place.wait(0)
-        assert places[1].wait(0) == 3
+                ticket.wait(0)
+        assert tickets[1].wait(0) == 3
         with pytest.raises(PineError, match="The line for the model is full: 3 wait already"):
-            there.enter_context(line.join(other))  # would have as many as the others
-    assert line.waiting == 0
+            there.enter_context(queue.join(other))  # would have as many as the others
+    assert queue.waiting == 0

@@ -13,16 +13,15 @@ from hypothesis import strategies as st
 
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
-from tests.support.running import one_run
+from tests.support.running import one_run, told
 from tests.support.tokenizers import letter_tokenizer
 from viz.page.answers.answering import answer
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
 from viz.page.jobs.cost import Speed, Work, in_words, planned
 from viz.page.jobs.loading import EngineSource
-from viz.page.jobs.queue import Line
-from viz.page.jobs.run_log import Runs, StopFlag
-from viz.page.jobs.running import run_with_engine
+from viz.page.jobs.queue import FairQueue
+from viz.page.jobs.run_log import RunLog, StopFlag
 from viz.page.measure.measuring import work_of
 from viz.page.shuffle.shuffling import shuffle
 from viz.page.sweep.sweeping import stand
@@ -56,10 +55,6 @@ def logged(caplog: pytest.LogCaptureFixture) -> dict:
     return json.loads(record.getMessage())
 
 
-def told(source: EngineSource, work: Callable, **options: object) -> Generator[object, None, None]:
-    return run_with_engine(source, work, **options, say=str, fail=lambda text: f"failed: {text}", stopped=str)
-
-
 # the log
 
 
@@ -67,7 +62,7 @@ def test_a_run_is_one_line_without_a_word_that_was_written(
     source: EngineSource, engine: Engine, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    runs = Runs()
+    runs = RunLog()
     # A caller may name a method that there is not.
     run = runs.new("compare", (*FORM.methods, "pride:pine", SENTINEL, f"pride:{SENTINEL}"))
 
@@ -76,7 +71,7 @@ def test_a_run_is_one_line_without_a_word_that_was_written(
             run.done = view.done
             yield view
 
-    *_, last = told(source, work, line=Line(0), runs=runs, run=run)
+    *_, last = told(source, work, queue=FairQueue(0), runs=runs, run=run)
     line = logged(caplog)
     assert SENTINEL in "".join(engine.decode_tokens(last.finished.result.layout.ids))  # the control
     assert SENTINEL not in caplog.text
@@ -193,13 +188,13 @@ def iter_once(view: str) -> Generator[str, None, None]:
 
 
 def test_a_shutdown_waits_then_tells_and_lets_nothing_begin(source: EngineSource) -> None:
-    runs = Runs()
-    views = told(source, lambda _: endless(), line=Line(0), runs=runs, run=runs.new("compare", ()))
+    runs = RunLog()
+    views = told(source, lambda _: endless(), queue=FairQueue(0), runs=runs, run=runs.new("compare", ()))
     assert next(views) == 0
     assert runs.close(0.01) is False  # it goes on
     assert list(views) == ["The page is being shut down."]
     assert runs.wait(0)
-    begun = told(source, lambda _: endless(), line=Line(0), runs=runs, run=runs.new("compare", ()))
+    begun = told(source, lambda _: endless(), queue=FairQueue(0), runs=runs, run=runs.new("compare", ()))
     assert list(begun) == ["The page is being shut down."]
     assert runs.outcomes == {"shut down": 2}
     assert runs.close(0) is True
@@ -211,7 +206,7 @@ def endless() -> Generator[int, None, None]:
 
 
 def test_a_shutdown_does_not_disturb_a_run_that_ends_in_time(source: EngineSource) -> None:
-    runs = Runs()
+    runs = RunLog()
     gate = threading.Event()
 
     def work(_: Engine) -> Generator:
@@ -219,7 +214,7 @@ def test_a_shutdown_does_not_disturb_a_run_that_ends_in_time(source: EngineSourc
         gate.wait(5)
         yield "last"
 
-    views = told(source, work, line=Line(0), runs=runs, run=runs.new("compare", ()))
+    views = told(source, work, queue=FairQueue(0), runs=runs, run=runs.new("compare", ()))
     next(views)
     closed: list[bool] = []
     closer = threading.Thread(target=lambda: closed.append(runs.close(5)))

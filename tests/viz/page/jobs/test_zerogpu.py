@@ -22,7 +22,7 @@ from viz.page.answers.answering import plan_answers
 from viz.page.form.checks import form_layout
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
-from viz.page.jobs import zerogpu as gpu
+from viz.page.jobs import zerogpu
 from viz.page.jobs.cost import Speed, Work, planned
 from viz.page.measure.measuring import plan_measurement
 from viz.page.shuffle.shuffling import plan_shuffle
@@ -60,12 +60,12 @@ def lent(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def compute_lent(place: int, work: Any, seconds: int) -> Generator[Any, None, None]:
         asked.append(seconds)
-        return gpu._compute_placed(place, work, seconds)
+        return zerogpu._compute_placed(place, work, seconds)
 
-    monkeypatch.setattr(gpu, "IS_LENT", True)
-    monkeypatch.setattr(gpu, "_compute_lent", compute_lent)
-    monkeypatch.setattr(gpu, "_placed", [engine])
-    monkeypatch.setattr(gpu, "_speed", Speed())
+    monkeypatch.setattr(zerogpu, "IS_LENT", True)
+    monkeypatch.setattr(zerogpu, "_compute_lent", compute_lent)
+    monkeypatch.setattr(zerogpu, "_placed", [engine])
+    monkeypatch.setattr(zerogpu, "_speed", Speed())
     return asked
 
 
@@ -80,7 +80,7 @@ A_PROMPT = planned(tokens=1, methods=1)
 
 
 def compute(engine: Engine, *, work: Work = A_PROMPT, **asked: Any) -> list[str]:
-    views = gpu.compute(engine, partial(count_to, **asked), plan=lambda engine: work)
+    views = zerogpu.compute(engine, partial(count_to, **asked), plan=lambda engine: work)
     return list(views)
 
 
@@ -92,15 +92,15 @@ def measured(read_s: float, tokens: int) -> Speed:
 
 
 def test_elsewhere_work_is_done_here_and_nothing_is_planned(engine: Engine) -> None:
-    assert not gpu.IS_LENT
-    views = gpu.compute(engine, partial(count_to, last=2), plan=pytest.fail)
+    assert not zerogpu.IS_LENT
+    views = zerogpu.compute(engine, partial(count_to, last=2), plan=pytest.fail)
     assert list(views) == ["0 on tiny", "1 on tiny"]
 
 
 def test_on_zerogpu_it_goes_through_the_decorated_function(engine: Engine, lent: list[int]) -> None:
     work = Work(prompts=4, prompt_tokens=2_000, new_tokens=100, orders=1)
     assert compute(engine, last=2, work=work) == ["0 on tiny", "1 on tiny"]
-    assert lent == [gpu.START_S + 4 + 5]
+    assert lent == [zerogpu.START_S + 4 + 5]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_what_zerogpu_says_is_passed_on(
         raise gr.Error("You have exceeded your quota")
         yield
 
-    monkeypatch.setattr(gpu, "_compute_lent", refuse)
+    monkeypatch.setattr(zerogpu, "_compute_lent", refuse)
     with pytest.raises(PineError, match=r"lends the GPU for 11 s, says: You have exceeded your quota\. What"):
         compute(engine, last=1)
 
@@ -133,7 +133,7 @@ def test_what_zerogpu_says_is_passed_on(
 def test_a_model_that_came_later_is_refused(
     engine: Engine, lent: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gpu, "_placed", [])
+    monkeypatch.setattr(zerogpu, "_placed", [])
     with pytest.raises(ModelError, match="tiny was loaded after the start"):
         compute(engine, last=1)
     assert lent == []
@@ -141,19 +141,19 @@ def test_a_model_that_came_later_is_refused(
 
 def test_longer_work_asks_for_longer_and_a_guess_is_bounded() -> None:
     short, long = (planned(tokens=1_000, methods=methods, new_tokens=8) for methods in (1, 7))
-    assert gpu.START_S < gpu.seconds_to_ask(short, Speed()) < gpu.seconds_to_ask(long, Speed())
+    assert zerogpu.START_S < zerogpu.seconds_to_ask(short, Speed()) < zerogpu.seconds_to_ask(long, Speed())
     endless = planned(tokens=1_000_000, methods=1)
-    assert gpu.seconds_to_ask(endless, Speed()) == gpu.MOST_S
+    assert zerogpu.seconds_to_ask(endless, Speed()) == zerogpu.MOST_S
 
 
 def test_what_was_measured_replaces_the_guess_and_refuses_what_takes_too_long() -> None:
     work = planned(tokens=10_000, methods=2)
     fast, slow = measured(1.0, 10_000), measured(40.0, 10_000)
-    assert gpu.seconds_to_ask(work, fast) == gpu.START_S + gpu.MARGIN * 2
+    assert zerogpu.seconds_to_ask(work, fast) == zerogpu.START_S + zerogpu.MARGIN * 2
     with pytest.raises(
         InputError, match=r"take about 80 s, and with a margin \(130 s\) .* than the 120 s for which"
     ):
-        gpu.seconds_to_ask(work, slow)
+        zerogpu.seconds_to_ask(work, slow)
 
 
 def test_the_time_on_the_gpu_is_learned_from_work_that_was_done(
@@ -161,12 +161,12 @@ def test_the_time_on_the_gpu_is_learned_from_work_that_was_done(
 ) -> None:
     work = planned(tokens=4_000, methods=1, new_tokens=40)
     clock = iter([50.0, 100.0, 103.0, 200.0])
-    monkeypatch.setattr(gpu, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(zerogpu, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     compute(engine, last=2, work=work)
     with pytest.raises(PineError):
         compute(engine, last=0, work=work, error=InputError("no"))
-    assert lent[0] == gpu.START_S + 8 + 2
-    assert gpu._speed.seconds(work) == pytest.approx(3.0)
+    assert lent[0] == zerogpu.START_S + 8 + 2
+    assert zerogpu._speed.seconds(work) == pytest.approx(3.0)
 
 
 def test_work_is_counted_in_prompts_tokens_and_answers(engine: Engine) -> None:

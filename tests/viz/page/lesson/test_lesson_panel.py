@@ -65,7 +65,7 @@ def tried(run: FinishedRun, order: tuple[int, ...], **changed: tuple[int, ...]) 
         method: replace(one, token_ids=changed[method], text=f"changed {method}")
         if method in changed
         else one
-        for method, one in run.told.items()
+        for method, one in run.answer_records.items()
     }
     return TriedOrder(order, " ".join(map(str, order)), told)
 
@@ -279,20 +279,22 @@ def test_the_exchange_is_of_two_documents_and_best_of_the_first_and_third(own: F
 
 
 def test_of_two_orders_the_one_is_shown_whose_answer_parts_first(own: FinishedRun) -> None:
-    ids = own.told["vanilla"].token_ids
+    ids = own.answer_records["vanilla"].token_ids
     same, late = tried(own, (1, 0, 2)), tried(own, (0, 2, 1), vanilla=(*ids[:-1], 96))
     early = tried(own, (2, 1, 0), vanilla=(96, *ids[1:]))
     assert answers_in_two_orders(own) == ()
     assert [one.answer for one in answers_in_two_orders(replace(own, tried=(same,)))] == [
-        own.told["vanilla"].text
+        own.answer_records["vanilla"].text
     ] * 2
     for orders in ((same, late, early), (early, late, same)):
-        told = replace(own, tried=tuple(replace(one, told=_texts(one, str(one.order))) for one in orders))
+        told = replace(
+            own, tried=tuple(replace(one, answer_records=_texts(one, str(one.order))) for one in orders)
+        )
         assert answers_in_two_orders(told)[1].answer == "(2, 1, 0)"
 
 
 def _texts(order: TriedOrder, text: str) -> dict[str, Any]:
-    return {method: replace(one, text=text) for method, one in order.told.items()}
+    return {method: replace(one, text=text) for method, one in order.answer_records.items()}
 
 
 # The saved page

@@ -12,13 +12,13 @@ from transformers import LlamaForCausalLM
 
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
-from pine_engine.evaluation.jobs import planned_keys
+from pine_engine.evaluation.example_plan import planned_keys
 from pine_engine.evaluation.measure import measure
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.summary.summarize import summarize
 from pine_engine.methods.table import METHODS, get_methods
 from tests.support.records import judged, sweep, swept
-from tests.support.running import one_run
+from tests.support.running import one_run, told
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import HOSTILE, assert_harmless, read_html, table_cells
 from tests.support.widgets import built
@@ -50,8 +50,7 @@ from viz.page.files.reading_files import FileReader, without_words
 from viz.page.form.method_boxes import OFFERED, WRAPPED, wrapped_choices
 from viz.page.jobs.cost import in_words
 from viz.page.jobs.loading import EngineSource
-from viz.page.jobs.run_log import Runs, StopFlag
-from viz.page.jobs.running import run_with_engine
+from viz.page.jobs.run_log import RunLog, StopFlag
 from viz.page.measure import measuring
 from viz.page.measure.measure_panel import build_measure, chosen_rows, read_asked
 from viz.page.measure.measured_files import remove_measured, write_measured
@@ -167,7 +166,7 @@ def rows_file(folder: Path, *rows: object) -> Path:
 
 
 def brought(file: Path) -> DataSet:
-    return without_words(read_brought(FileReader(Runs()), file, what="read rows", say=str))
+    return without_words(read_brought(FileReader(RunLog()), file, what="read rows", say=str))
 
 
 def test_rows_of_a_visitor_are_read_up_to_a_limit(tmp_path: Path) -> None:
@@ -510,14 +509,7 @@ def test_stop_ends_the_model_while_answers_are_written(
     source, stop = EngineSource(lambda: engine, "tiny"), StopFlag()
     source.start()
     found: list[MeasureView | str] = []
-    for view in run_with_engine(
-        source,
-        lambda engine: measure_rows(engine, asked()),
-        **one_run(stop),
-        say=str,
-        fail=lambda sentence: pytest.fail(sentence),
-        stopped=str,
-    ):
+    for view in told(source, lambda engine: measure_rows(engine, asked()), **one_run(stop)):
         found.append(view)
         if written.is_set():
             stop.requested = True

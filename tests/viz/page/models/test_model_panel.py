@@ -12,7 +12,7 @@ import pytest
 
 from app import build_app
 from pine_engine.engine.engine import Engine
-from tests.support.serving import ServedApp, served_app
+from tests.support.serving import Serve, ServedApp
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.visiting import Page, Question, Visitor
 from tests.support.widgets import built
@@ -41,9 +41,11 @@ def folders(tiny_llama: Callable, tmp_path_factory: pytest.TempPathFactory) -> d
 
 
 @pytest.fixture(scope="module")
-def app(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApp]:
+def app(
+    serve: Serve, folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServedApp]:
     log = tmp_path_factory.mktemp("app") / "app.log"
-    with served_app(log, "--model", str(folders["first"])) as served:
+    with serve(log, "--model", str(folders["first"])) as served:
         yield served
 
 

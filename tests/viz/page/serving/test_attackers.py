@@ -7,7 +7,6 @@ import time
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -18,20 +17,18 @@ from mcp.client.streamable_http import streamable_http_client
 
 from tests.load import question_of
 from tests.support.attackers import ask_and_never_listen, invent_sessions
-from tests.support.serving import ServedApp, served_app
+from tests.support.serving import Serve, ServedApp
 from tests.support.visiting import Visitor, compare
 from tests.viz.page.serving.test_holding_up import LONG, visiting
 from viz.page.jobs.presence import LISTENING_S
-
-pytestmark = pytest.mark.embedded
 
 SLOW_S = 30.0
 """What a few layers and looks take on a machine busy with other work."""
 
 
 @pytest.fixture(scope="module")
-def app(embedded_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApp]:
-    with served_app(tmp_path_factory.mktemp("app") / "app.log") as served:
+def app(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApp]:
+    with serve(tmp_path_factory.mktemp("app") / "app.log") as served:
         asyncio.run(ask_once(served))  # the model is there
         yield served
         assert "Traceback" not in served.log.read_text()

@@ -6,17 +6,17 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.serving import served_app
+from tests.support.serving import Serve
 
 NO_MODEL = ("--model", "no-folder-of-this-name")
 """The page is served all the same, and says so."""
 
 
 @pytest.fixture(scope="module")
-def visitor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+def visitor(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     flags = (*NO_MODEL, "--frame-ancestors", "'self' https://school.example")
     with (
-        served_app(tmp_path_factory.mktemp("doors") / "log", *flags) as app,
+        serve(tmp_path_factory.mktemp("doors") / "log", *flags) as app,
         httpx.Client(base_url=app.url, timeout=60) as client,
     ):
         yield client
@@ -55,10 +55,10 @@ def test_what_nobody_needs_is_refused_in_a_sentence(
     assert "content-security-policy" in answered.headers
 
 
-def test_who_has_no_password_gets_the_form_for_it_alone(tmp_path: Path) -> None:
+def test_who_has_no_password_gets_the_form_for_it_alone(serve: Serve, tmp_path: Path) -> None:
     name, password = "ada", "lovelace: x"
     with (
-        served_app(tmp_path / "log", *NO_MODEL, environment={"PINE_AUTH": f"{name}:{password}"}) as app,
+        serve(tmp_path / "log", *NO_MODEL, environment={"PINE_AUTH": f"{name}:{password}"}) as app,
         httpx.Client(base_url=app.url, timeout=60) as stranger,
     ):
         asked = {"data": [], "fn_index": 0, "session_hash": "s"}

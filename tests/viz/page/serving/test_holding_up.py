@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import aclosing, asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,10 +11,8 @@ import psutil
 import pytest
 
 from tests.load import measure, question_of
-from tests.support.serving import ServedApp, served_app
+from tests.support.serving import Serve, ServedApp
 from tests.support.visiting import LostError, Page, Question, Visitor, compare
-
-pytestmark = pytest.mark.embedded
 
 IDLE_SHARE = 0.4
 """Of a core: more than a server that waits needs, less than a model that computes."""
@@ -33,9 +30,9 @@ LONG = Question(
 
 
 @pytest.fixture(scope="module")
-def app(embedded_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApp]:
+def app(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApp]:
     flags = ("--queue-size", "3", "--trusted-hosts", "127.0.0.1,load.test")
-    with served_app(tmp_path_factory.mktemp("app") / "app.log", *flags) as served:
+    with serve(tmp_path_factory.mktemp("app") / "app.log", *flags) as served:
         asyncio.run(_ask(served))  # the model is there
         yield served
         assert "Traceback" not in served.log.read_text()

@@ -4,8 +4,6 @@ import json
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 import time
 import urllib.error
@@ -26,11 +24,12 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from pine_engine.errors import ModelError, PineError
-from tests.support.serving import ServedApp, served_app
+from tests.support.forks import fork
+from tests.support.serving import ServedApp, started_app
 from tests.support.tokenizers import letter_tokenizer
 from viz.page.jobs.loading import EngineSource
-from viz.page.jobs.queue import Line
-from viz.page.jobs.run_log import Runs
+from viz.page.jobs.queue import FairQueue
+from viz.page.jobs.run_log import RunLog
 from viz.page.jobs.sources import Sources
 from viz.page.serving.health import add_health, version
 
@@ -53,19 +52,20 @@ print("told")
 """
 
 
-def test_a_signal_is_heard_in_whatever_thread_it_comes() -> None:
-    command = [sys.executable, "-c", TOLD_IN_A_THREAD]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=True)
-    assert ended.stdout == "told\n"
+def test_a_signal_is_heard_in_whatever_thread_it_comes(tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    process = fork(exec, TOLD_IN_A_THREAD, {}, stdout=said, stderr=tmp_path / "failed")
+    process.join(30)
+    assert (process.exitcode, said.read_text()) == (0, "told\n")
 
 
 A_LONG_LAYER = """
 import time
 import gradio as gr
-from viz.page.jobs.run_log import Runs
+from viz.page.jobs.run_log import RunLog
 from viz.page.serving.shutdown import end_process, end_signal, shut_down, wait_for_end
 
-runs = Runs()
+runs = RunLog()
 def read_prompt():
     with runs.watched(runs.new("compare", ())):
         print("reading", flush=True)
@@ -82,29 +82,36 @@ end_process()
 """
 
 
-def test_a_layer_that_takes_long_does_not_keep_the_process_and_its_visitor_is_told() -> None:
-    command = [sys.executable, "-c", A_LONG_LAYER]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        call = f"{process.stdout.readline().strip()}gradio_api/call/read"
-        event = httpx.post(call, json={"data": []}).json()["event_id"]
-        assert process.stdout.readline() == "reading\n"
-        with httpx.stream("GET", f"{call}/{event}", timeout=30) as answer:
-            process.send_signal(signal.SIGTERM)
-            began = time.monotonic()
-            assert any("The page is being shut down" in line for line in answer.iter_lines())
-        assert process.wait(100) == 0
-        assert time.monotonic() - began < 10  # about 3.5 s; docker kills after 10
+def test_a_layer_that_takes_long_does_not_keep_the_process_and_its_visitor_is_told(tmp_path: Path) -> None:
+    said, failed = tmp_path / "said", tmp_path / "failed"
+    process = fork(exec, A_LONG_LAYER, {}, stdout=said, stderr=failed)
+
+    def line(number: int) -> str:
+        while not (said.exists() and said.read_text().count("\n") > number):
+            assert process.is_alive(), failed.read_text()
+            time.sleep(0.02)
+        return said.read_text().splitlines()[number]
+
+    call = f"{line(0)}gradio_api/call/read"
+    event = httpx.post(call, json={"data": []}).json()["event_id"]
+    assert line(1) == "reading"
+    with httpx.stream("GET", f"{call}/{event}", timeout=30) as answer:
+        process.terminate()
+        began = time.monotonic()
+        assert any("The page is being shut down" in line for line in answer.iter_lines())
+    process.join(100)
+    assert process.exitcode == 0
+    assert time.monotonic() - began < 10  # about 3.5 s; docker kills after 10
 
 
 # health, without a process
 
 
-def watched(load: Callable[[], Any], runs: Runs) -> tuple[Sources, TestClient]:
+def watched(load: Callable[[], Any], runs: RunLog) -> tuple[Sources, TestClient]:
     """The sources, and a client of an app that, like gradio's, has an answer to any address."""
     source = EngineSource(load, "tiny")
     app = Starlette(routes=[Route("/{path:path}", lambda _: PlainTextResponse("gradio"))])
-    sources = Sources(source, line=Line(3), runs=runs)
+    sources = Sources(source, queue=FairQueue(3), runs=runs)
     add_health(app, sources, lambda: 7)
     return sources, TestClient(app)
 
@@ -119,7 +126,7 @@ def test_health_tells_what_the_process_does() -> None:
         gate.wait(5)
         return Loaded()
 
-    runs = Runs()
+    runs = RunLog()
     sources, client = watched(load, runs)
     sources.main.start()
     loading = client.get("/health")
@@ -131,7 +138,7 @@ def test_health_tells_what_the_process_does() -> None:
     with ExitStack() as there:
         for _ in range(3):
             there.enter_context(runs.watched(runs.new("compare", ())))
-            there.enter_context(sources.line.join())
+            there.enter_context(sources.queue.join())
         ready = client.get("/health")
         told = client.get("/metrics").text
     assert ready.status_code == 200
@@ -158,7 +165,7 @@ def test_a_model_that_cannot_be_loaded_is_bad_health() -> None:
     def load() -> None:
         raise ModelError("model x cannot be found")
 
-    sources, client = watched(load, Runs())
+    sources, client = watched(load, RunLog())
     sources.main.start()
     with pytest.raises(PineError, match="x cannot be found"):
         sources.main.wait(5)
@@ -274,7 +281,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Callable) -> It
         "XDG_CACHE_HOME": str(folder / "home" / ".cache"),
         "TMPDIR": str(folder / "temporary"),
     }
-    with served_app(folder / "app.log", *flags, environment=environment, folder=image) as served:
+    with started_app(folder / "app.log", *flags, environment=environment, folder=image) as served:
         deadline = time.monotonic() + 60
         while get_health(served)[0] != 200:
             assert time.monotonic() < deadline, served.log.read_text()

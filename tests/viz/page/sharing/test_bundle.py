@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from pine_engine.console.json_reports import trace_report
 from pine_engine.engine.engine import Engine
+from pine_engine.engine.reports import trace_report
 from pine_engine.prompts.inputs import read_comparison
 from tests.support.runs import THREE, finish
 from tests.support.tokenizers import letter_tokenizer
@@ -144,11 +144,11 @@ def test_a_shuffle_comes_with_its_orders_and_its_certificate(run: FinishedRun, t
     certificate = Files(tmp_path)
     certificate.certificate.write_text('{"a": 1}')
     certificate.page.write_text("<p>page</p>")
-    tried = replace(run, tried=(TriedOrder(run.order, "C A B", run.told),))
+    tried = replace(run, tried=(TriedOrder(run.order, "C A B", run.answer_records),))
     files = packed(tried, certificate=certificate)
     assert (files["certificate.json"], files["certificate.html"]) == (b'{"a": 1}', b"<p>page</p>")
     rows = list(csv.reader(io.StringIO(files["orders.csv"].decode(), newline="")))
-    assert rows[1] == ["C A B", "vanilla", run.told["vanilla"].text]
+    assert rows[1] == ["C A B", "vanilla", run.answer_records["vanilla"].text]
     assert "repeat certificate.json" in files["README.txt"].decode()
     assert "certificate.json" not in packed(run, certificate=certificate)  # it is of an earlier shuffle
 

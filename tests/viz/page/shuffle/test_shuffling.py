@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from pine_engine.engine.engine import Engine
+from pine_engine.engine.orders import ALL_ORDERS_UP_TO, OrderRow
 from pine_engine.invariance.certificate import read_certificate
-from pine_engine.invariance.orders import ALL_ORDERS_UP_TO, OrderRow, compare_orders
+from pine_engine.invariance.orders import compare_orders
 from pine_engine.methods.table import METHODS
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import HOSTILE, assert_harmless, read_html, table_cells
@@ -22,16 +23,17 @@ from viz.page.answers.workspace import build_workspace
 from viz.page.common.bounds import MAX_DOCUMENTS
 from viz.page.common.disk import Disk
 from viz.page.common.host_settings import DEFAULTS
-from viz.page.form import documents, orders
+from viz.page.form import documents
 from viz.page.form.checks import form_layout
 from viz.page.form.documents import entries_from
 from viz.page.form.examples import load_examples
 from viz.page.form.form import Form
-from viz.page.form.orders import with_controls
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.run_log import StopFlag
 from viz.page.jobs.sources import Sources
 from viz.page.sharing.sheets import Files, form_comparison, remove_files, sheet_of, write_files
+from viz.page.shuffle import orders
+from viz.page.shuffle.orders import with_controls
 from viz.page.shuffle.shuffle_panel import build_shuffle, wire_shuffle
 from viz.page.shuffle.shuffling import Outcome, orders_for, shuffle, try_orders
 
@@ -152,10 +154,13 @@ def test_it_ends_as_a_run_with_the_other_orders_tried(outcome: Outcome) -> None:
     assert [tried.order for tried in run.tried] == [(1, 2, 0), (0, 1, 2), (0, 2, 1), (2, 1, 0), (2, 0, 1)]
     assert run.tried[0].label == "B C A"
     for tried in run.tried:
-        assert tried.told["pine"].text == run.told["pine"].text
-        assert np.array_equal(tried.told["pine"].logprobs, run.told["pine"].logprobs)
-        assert [segment.label for segment in tried.told["pine"].documents] == tried.label.split()
-    assert any(tried.told["vanilla"].logprobs != run.told["vanilla"].logprobs for tried in run.tried)
+        assert tried.answer_records["pine"].text == run.answer_records["pine"].text
+        assert np.array_equal(tried.answer_records["pine"].logprobs, run.answer_records["pine"].logprobs)
+        assert [segment.label for segment in tried.answer_records["pine"].documents] == tried.label.split()
+    assert any(
+        tried.answer_records["vanilla"].logprobs != run.answer_records["vanilla"].logprobs
+        for tried in run.tried
+    )
 
 
 def test_an_outcome_of_some_orders_is_one_of_these(views: list) -> None:

@@ -1,0 +1,56 @@
+"""The verb `compare`: one question over documents, answered with every method."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pine_engine.console import terminal
+from pine_engine.console.options import AsJson, Device, Dtype, Methods, ModelName, method_names
+
+
+def compare(
+    file: Annotated[
+        Path, typer.Argument(help='JSON: {"question", "documents": [text or {"title", "text"}], ...}.')
+    ],
+    methods: Methods = None,
+    max_new_tokens: Annotated[int, typer.Option(help="Longest answer, in tokens.")] = 64,
+    model: ModelName = None,
+    dtype: Dtype = "float32",
+    device: Device = "cpu",
+    as_json: AsJson = False,
+) -> None:
+    """Answer one question over documents with every method."""
+    from pine_engine.prompts.inputs import read_comparison
+
+    names = method_names(methods)
+    comparison = read_comparison(file)
+
+    engine = terminal.load(model, dtype, device, reads_text=True)
+
+    from pine_engine.engine.events import AnswerDone, PrefillDone, RunDone
+    from pine_engine.engine.reports import compare_report
+
+    layout = comparison.tokenize(engine)
+    with terminal.progress(2 * len(names)) as advance:
+        for event in engine.generate(layout, methods=names, max_new_tokens=max_new_tokens):
+            if isinstance(event, PrefillDone):
+                advance(f"{event.method} has read {layout.num_tokens} tokens")
+            elif isinstance(event, AnswerDone):
+                advance(f"{event.answer.method} has answered")
+            elif isinstance(event, RunDone):
+                report = compare_report(engine, event.result)
+    terminal.print_report(report, as_json, _rows(report))
+
+
+def _rows(report: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            "method": result["method"],
+            "answer": result["text"],
+            "tokens": result["tokens"],
+            "prefill, s": result["prefill_s"],
+            "decoding, s per token": result["decode_s_per_token"],
+        }
+        for result in report["results"]
+    ]

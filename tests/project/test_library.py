@@ -1,0 +1,48 @@
+"""docs/library.md: its blocks run as they stand, and it knows every name that the package offers."""
+
+import contextlib
+import io
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import LlamaForCausalLM
+
+import pine_engine
+from pine_engine import Engine
+from tests.support.tokenizers import letter_tokenizer
+
+PAGE = (Path(__file__).parents[2] / "docs" / "library.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+
+
+def test_its_blocks_run_in_order(
+    tiny_llama: Callable[..., LlamaForCausalLM], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a tiny model, which is loaded in place of the embedded one."""
+    engine = Engine(tiny_llama(max_context=4096), letter_tokenizer())
+    monkeypatch.setattr(Engine, "load", lambda: engine)
+    names: dict[str, Any] = {}
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        for number, block in enumerate(BLOCKS, start=1):
+            exec(compile(block, f"block {number} of library.md", "exec"), names)
+    lines = printed.getvalue()
+    assert re.search(r"^pine: \S", lines, re.MULTILINE)
+    assert "unknown task 'qa'; choose from: retrieval_qa, " in lines
+    assert "{'vanilla': None, 'pine': True}\n" in lines
+    assert "pine: 1 different answers, logits differ by 0\n" in lines
+    assert lines.endswith("True\n")
+
+
+def test_every_name_of_the_package_is_on_it() -> None:
+    told = set(re.findall(r"\w+", PAGE))
+    assert set(pine_engine.__all__) <= told
+
+
+def test_what_it_imports_is_offered() -> None:
+    imported = re.findall(r"^from pine_engine import (.*)$", "\n".join(BLOCKS), re.MULTILINE)
+    assert {name for line in imported for name in line.split(", ")} <= set(pine_engine.__all__)
+    assert "pine_engine." not in "".join(BLOCKS)  # what a page needs of the inside is missing outside

@@ -1,0 +1,70 @@
+"""docs/recipes.md is followed to the letter: changes are made in a copy of the tree, commands run there."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TREE = ("app.py", "pyproject.toml", "pine_engine", "viz", "tests", "assets", "docs")
+
+RECIPES = dict(
+    re.findall(
+        r"^## (.+?)$(.+?)(?=^## |\Z)",
+        (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8"),
+        re.MULTILINE | re.DOTALL,
+    )
+)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A copy of what the recipes change."""
+    for name in TREE:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_works_as_it_is_written(name: str, tree: Path) -> None:
+    changes = re.findall(r"^```diff\n(.+?)^```", RECIPES[name], re.MULTILINE | re.DOTALL)
+    commands = re.findall(r"^ {4}(\S.*)$", RECIPES[name], re.MULTILINE)
+    assert changes and commands
+    for change in changes:
+        command = ["git", "apply", "--recount", "--whitespace=nowarn", "-"]
+        subprocess.run(command, cwd=tree, input=change, text=True, check=True)
+    for command in commands:
+        run = subprocess.run(as_run_here(command), cwd=tree, capture_output=True, text=True, env=alone())
+        assert run.returncode == 0, f"{command}\n{run.stdout}\n{run.stderr}"
+
+
+def as_run_here(command: str) -> list[str]:
+    """The words of a command, with the Python that runs this in place of the one that make would set up."""
+    program, *words = shlex.split(command)
+    if program == "make":
+        target, arguments = words
+        assert target == "test"
+        return [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            *shlex.split(arguments[len("ARGS=") :]),
+        ]
+    assert (program, words[:2]) == ("python", ["-m", "pine_engine"])
+    return [sys.executable, *words]
+
+
+def alone() -> dict[str, str]:
+    """Without what an outer pytest tells its own processes."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}

@@ -1,0 +1,24 @@
+"""The app and the command line imported, the embedded model loaded: what forks.py forks from."""
+
+from typing import Any
+
+import torch
+
+import app
+from pine_engine.engine.engine import Engine
+from pine_engine.models.embedded import EMBEDDED_NAME, find_embedded_gguf
+from tests.support import commands  # noqa: F401 - for the verbs
+
+# The threads of a product are lost in a fork, which would wait for them.
+torch.set_num_threads(1)
+
+_load = app.load_engine
+_embedded = Engine.load() if find_embedded_gguf() else None
+
+
+def _load_or_share(name: str | None, dtype: str, device: str, progress: Any) -> Engine:
+    is_embedded = name in (None, EMBEDDED_NAME) and (dtype, device) == ("float32", "cpu")
+    return _embedded if _embedded and is_embedded else _load(name, dtype, device, progress)
+
+
+app.load_engine = _load_or_share

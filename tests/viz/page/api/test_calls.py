@@ -1,0 +1,224 @@
+"""The public calls, through gradio's own client and as tools of an MCP server, on the embedded model."""
+
+import ast
+import asyncio
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gradio_client import Client
+from gradio_client.exceptions import AppError
+from mcp import ClientSession
+from mcp.client.streamable_http import streamable_http_client
+
+from tests.support.serving import Serve, ServedApp
+
+DOCS = Path(__file__).parents[4] / "docs" / "api.md"
+QUESTION = "Who has the key to the boat shed?"
+DOCUMENTS = ["Ada has the key to the front door.", "Clara has the key to the boat shed.", "Dario has none."]
+
+
+@pytest.fixture(scope="module")
+def app(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApp]:
+    with serve(tmp_path_factory.mktemp("api") / "app.log") as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def client(app: ServedApp) -> Iterator[Client]:
+    client = Client(app.url, verbose=False)
+    yield client
+    client.close()
+
+
+def ask(client: Client, name: str, **arguments: Any) -> Any:
+    return client.predict(question=QUESTION, documents=DOCUMENTS, api_name=name, **arguments)
+
+
+CALLS = {"compare", "shuffle", "trace", "measure"}
+
+DUET = [{"text": "Ada sings."}, {"title": "Boats", "text": "Ben rows."}]
+ROWS = [
+    {"id": "a", "question": "Who sings?", "documents": DUET, "answers": ["Ada"]},
+    {"id": "b", "task": "retrieval_qa", "question": "Who rows?", "documents": DUET, "answers": ["Ben"]},
+]
+
+
+def test_no_other_calls_are_public(client: Client) -> None:
+    found = client.view_api(return_format="dict")["named_endpoints"]
+    assert set(found) == {f"/{name}" for name in CALLS}
+
+
+def test_compare_answers_with_the_methods_asked_for(client: Client) -> None:
+    report = ask(client, "/compare", methods=["vanilla", "pine"], max_new_tokens=4, instruction="")
+    assert set(report) == {"model", "dtype", "results"}
+    assert report["model"] == "SmolLM2-135M-Instruct" and report["dtype"] == "float32"
+    assert [result["method"] for result in report["results"]] == ["vanilla", "pine"]
+    for result in report["results"]:
+        assert set(result) == {"method", "text", "tokens", "prefill_s", "decode_s_per_token"}
+        assert 1 <= result["tokens"] <= 4 and result["text"] and result["prefill_s"] > 0
+
+
+def test_a_document_is_a_text_or_has_a_title_that_the_model_reads(client: Client) -> None:
+    def lengths(*documents: str | dict[str, str]) -> list[int]:
+        arguments = {"question": QUESTION, "methods": ["vanilla"], "max_new_tokens": 1}
+        return client.predict(documents=list(documents), **arguments, api_name="/trace")["document_tokens"]
+
+    texts = lengths(*DOCUMENTS)
+    assert lengths(*({"text": text} for text in DOCUMENTS)) == texts
+    titled = lengths({"text": DOCUMENTS[0], "title": "The keys of the house"}, *DOCUMENTS[1:])
+    assert titled[0] > texts[0] and titled[1:] == texts[1:]
+
+
+def test_the_instruction_reaches_the_model(client: Client) -> None:
+    answers = [
+        ask(client, "/compare", methods=["pine"], max_new_tokens=8, instruction=instruction)["results"][0]
+        for instruction in ("", "Answer in French with a long poem about the sea.")
+    ]
+    assert answers[0]["text"] != answers[1]["text"]
+
+
+def test_shuffle_reports_every_order_and_pine_keeps_its_promise(client: Client) -> None:
+    report = ask(client, "/shuffle", methods=["vanilla", "pine"], max_new_tokens=4, orders=6, seed=0)
+    rows = {row["method"]: row for row in report["rows"]}
+    assert rows["pine"]["orders"] == rows["vanilla"]["orders"] == 6
+    assert rows["pine"]["bitwise_equal"] and rows["pine"]["max_abs_logit_diff"] == 0.0
+    assert rows["vanilla"]["max_abs_logit_diff"] > 0.1
+    assert report["summary"]["pine"]["kept_promise"] is True
+    assert report["summary"]["vanilla"]["kept_promise"] is None
+
+
+def test_trace_says_where_the_documents_stand_and_what_they_are_worth(client: Client) -> None:
+    report = ask(client, "/trace", methods=["vanilla", "pcw", "pine"], max_new_tokens=2, instruction="")
+    vanilla, pcw, pine = report["results"]
+    lengths, first = report["document_tokens"], report["prefix_tokens"]
+    assert vanilla["starts"] == [[[first, first + lengths[0], first + lengths[0] + lengths[1]]]]
+    assert pcw["starts"] == [[[first] * 3]] and vanilla["importance"] is None
+    assert len(pine["starts"]) == len(pine["importance"]) == 30 and len(pine["starts"][0]) == 9
+    for starts, importance in zip(pine["starts"][5], pine["importance"][5], strict=True):
+        ranked = sorted(range(3), key=importance.__getitem__)  # the most important one stands last
+        assert sorted(range(3), key=starts.__getitem__) == ranked
+    for method in report["results"]:
+        assert sum(method["attention"][0][0]) == pytest.approx(1, abs=1e-5)
+
+
+def test_measure_scores_every_row_in_every_order(client: Client) -> None:
+    report = client.predict(
+        rows=ROWS, methods=["vanilla", "pine"], orders=[], max_new_tokens=8, api_name="/measure"
+    )
+    (task,) = report["summary"]["tasks"]
+    assert (task["task"], task["examples"]) == ("retrieval_qa", 2)
+    keys = {(record["example"], record["method"], record["arrangement"]) for record in report["records"]}
+    assert len(keys) == len(report["records"]) == 2 * 2 * 2
+    pine = [record["text"] for record in report["records"] if record["method"] == "pine"]
+    assert pine[0] == pine[1] and pine[2] == pine[3]
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        ([], "rows.jsonl has no rows"),
+        ([ROWS[0], {**ROWS[1], "gold_index": 7}], "line 2"),
+        ([ROWS[0], ROWS[0]], "line 2: id 'a' was used in line 1"),
+        ([{"id": "a"}], "line 1"),
+        ([ROWS[0]] * 1000, "There are 1,000 rows, and this page measures 200 at most"),
+    ],
+)
+def test_rows_that_cannot_be_measured_are_named(rows: list, sentence: str, client: Client) -> None:
+    with pytest.raises(AppError) as caught:
+        client.predict(rows=rows, methods=["pine"], orders=[], max_new_tokens=4, api_name="/measure")
+    assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"methods": ["magic"]}, "Unknown method 'magic'"),
+        ({"documents": ["one", " "]}, "Document B is empty"),
+        ({"documents": []}, "There are no documents"),
+        ({"question": ""}, "There is no question"),
+        (
+            {"documents": ["one", 2, {"text": "a", "titel": "b"}]},
+            'The argument documents.1: got int 2, expected a text or {"text": ..., "title": ...}; '
+            "documents.2.titel: got the text 'b', but there is no such field",
+        ),
+        ({"max_new_tokens": 9000}, "this page writes 500 at most"),
+    ],
+)
+def test_bad_input_is_refused_with_a_sentence(change: dict, sentence: str, client: Client) -> None:
+    arguments = {"question": QUESTION, "documents": DOCUMENTS, "methods": ["pine"], "max_new_tokens": 4}
+    with pytest.raises(AppError) as caught:
+        client.predict(**(arguments | {"instruction": ""} | change), api_name="/compare")
+    assert sentence in str(caught.value)
+
+
+# as tools of an assistant
+
+
+def call_tools(app: ServedApp, *calls: tuple[str, dict[str, Any]]) -> tuple[dict[str, Any], list[Any]]:
+    """Descriptions of all tools by name, and what each call gives, in one session of an MCP client."""
+
+    async def talk() -> tuple[dict[str, Any], list[Any]]:
+        async with (
+            streamable_http_client(f"{app.url}gradio_api/mcp/") as (read, write, _),
+            ClientSession(read, write) as session,
+        ):
+            await session.initialize()
+            tools = {tool.name: tool for tool in (await session.list_tools()).tools}
+            return tools, [await session.call_tool(name, arguments) for name, arguments in calls]
+
+    return asyncio.run(talk())
+
+
+def test_an_assistant_finds_the_four_tools_and_reads_what_they_do(app: ServedApp) -> None:
+    tools, _ = call_tools(app)
+    by_end = {name: next(tool for full, tool in tools.items() if full.endswith(name)) for name in CALLS}
+    assert len(tools) == len(CALLS)
+    assert "whether the order of the documents changes the answer" in by_end["shuffle"].description
+    properties = by_end["compare"].inputSchema["properties"]
+    text, titled = properties["documents"]["items"]["anyOf"]
+    assert (properties["documents"]["type"], text["type"]) == ("array", "string")
+    assert set(titled["properties"]) == {"text", "title"} and "required" not in titled
+    assert "in the order in which the model is to see them" in properties["documents"]["description"]
+
+
+def test_an_assistant_asks_and_a_mistake_is_told(app: ServedApp) -> None:
+    tools, _ = call_tools(app)
+    compare = next(name for name in tools if name.endswith("compare"))
+    arguments = {"question": QUESTION, "documents": DOCUMENTS, "methods": ["pine"], "max_new_tokens": 4}
+    _, (answered, refused) = call_tools(
+        app,
+        (compare, arguments | {"documents": [*DOCUMENTS[:2], {"text": DOCUMENTS[2]}]}),
+        (compare, arguments | {"documents": ["one", " "]}),
+    )
+    (result,) = ast.literal_eval(answered.content[0].text)["results"]  # gradio writes a dict as Python does
+    assert not answered.isError and result["method"] == "pine" and result["tokens"] == 4
+    assert refused.isError and "Document B is empty" in refused.content[0].text
+
+
+# as the docs say
+
+
+def documented(language: str) -> list[str]:
+    """The blocks of docs/api.md in a language."""
+    return re.findall(
+        rf"^```{language}\n(.*?)^```$", DOCS.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
+
+
+def test_the_documented_python_runs(app: ServedApp) -> None:
+    code = documented("python")[0].replace("http://127.0.0.1:7860/", app.url)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^vanilla .+^pine ", done.stdout, re.MULTILINE | re.DOTALL)
+
+
+def test_the_documented_curl_runs(app: ServedApp) -> None:
+    (code,) = documented("sh")
+    code = code.replace("http://127.0.0.1:7860/", app.url)
+    done = subprocess.run(["sh", "-c", code], capture_output=True, text=True, timeout=200)
+    assert "event: complete" in done.stdout and '"method": "pine"' in done.stdout, done

@@ -1,0 +1,86 @@
+"""What the page is sent is what gradio sends, and widgets that stay as they are are not made anew."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import gradio as gr
+import pytest
+from gradio.state_holder import SessionState
+
+from tests.support.widgets import built
+from viz.page.upstream.skip_unchanged import SkipUnchangedBlocks
+
+Widgets = tuple[gr.HTML, gr.Button, gr.State, gr.HTML]
+
+
+def page_with(outputs: int) -> tuple[SkipUnchangedBlocks, Any, Widgets]:
+    """A page with a function that changes that many widgets; the function, and all widgets."""
+
+    def build() -> tuple[SkipUnchangedBlocks, Widgets]:
+        with SkipUnchangedBlocks(analytics_enabled=False) as page:
+            widgets = gr.HTML("text"), gr.Button("press"), gr.State(1), gr.HTML("other")
+            page.load(lambda: None, None, list(widgets[:outputs]))
+        assert isinstance(page, SkipUnchangedBlocks)
+        return page, widgets
+
+    page, widgets = built(build)
+    return page, page.fns[0], widgets
+
+
+def without_its_props(sent: list[Any]) -> list[Any]:
+    """What is sent, without the property "props" that gradio gives an HTML of which nothing but "it is an
+    update" is said.
+    """
+    empty = {"props": {"__type__": "update"}}
+    return [
+        {name: value for name, value in one.items() if {name: value} != empty}
+        if isinstance(one, dict)
+        else one
+        for one in sent
+    ]
+
+
+FORMS: dict[str, Callable[[Widgets], Any]] = {
+    "one": lambda widgets: {widgets[0]: "new"},
+    "properties": lambda widgets: {widgets[1]: gr.update(interactive=False, value="wait")},
+    "a state": lambda widgets: {widgets[2]: 7},
+    "two, not in order": lambda widgets: {widgets[3]: "x", widgets[0]: gr.update(visible=False)},
+    "one told to stay": lambda widgets: {widgets[0]: gr.skip(), widgets[2]: None},
+    "all": lambda widgets: {widget: "new" for widget in widgets},
+    "none": lambda _: gr.skip(),
+    "a list": lambda _: ["new", gr.skip(), 3, gr.update(value="y")],
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_page_is_sent_what_gradio_sends(form: str) -> None:
+    page, function, widgets = page_with(4)
+    frugal, usual = SessionState(page), SessionState(page)
+    sent = asyncio.run(page.postprocess_data(function, FORMS[form](widgets), frugal))
+    expected = asyncio.run(gr.Blocks.postprocess_data(page, function, FORMS[form](widgets), usual))
+    assert without_its_props(sent) == without_its_props(expected)
+    assert frugal.state_data == usual.state_data
+
+
+@pytest.mark.parametrize("value", ["new", gr.skip(), gr.update(visible=False)])
+def test_so_it_is_where_a_function_changes_one_widget(value: Any) -> None:
+    page, function, _ = page_with(1)
+    sent = asyncio.run(page.postprocess_data(function, value, SessionState(page)))
+    expected = asyncio.run(gr.Blocks.postprocess_data(page, function, value, SessionState(page)))
+    assert without_its_props(sent) == without_its_props(expected)
+
+
+def test_what_is_not_mentioned_is_not_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    page, function, (html, button, _, _) = page_with(4)
+    state = SessionState(page)
+    made: list[Any] = []
+    monkeypatch.setattr(state, "_update_config", made.append)
+    asyncio.run(page.postprocess_data(function, {html: "new", button: gr.update(interactive=False)}, state))
+    assert made == [button._id]
+
+
+def test_a_widget_that_the_function_does_not_change_is_refused_as_by_gradio() -> None:
+    page, function, (*_, other) = page_with(2)
+    with pytest.raises(ValueError, match="not specified as output"):
+        asyncio.run(page.postprocess_data(function, {other: "new"}, SessionState(page)))

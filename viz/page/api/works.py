@@ -1,0 +1,181 @@
+"""What the public calls compute: a work on an engine that yields how far it is, and how much work that is.
+
+All of it can be pickled, see zerogpu.compute. The engine is there by the time any of it runs, and so what
+imports torch is imported inside the functions.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pine_engine.engine.reports import compare_report, trace_report
+from pine_engine.invariance.reports import verify_report
+from viz.page.common.host_settings import HostSettings
+from viz.page.files.data_sets import DataSet
+from viz.page.form.checks import form_layout
+from viz.page.form.form import Form
+from viz.page.jobs.cost import Work
+
+if TYPE_CHECKING:
+    from pine_engine.engine.engine import Engine
+    from pine_engine.engine.events import RunResult
+    from pine_engine.evaluation.records import Record
+    from viz.page.measure.measuring import Asked
+
+REQUEST_ID = "request"
+"""The id of the one row that /shuffle reports."""
+
+
+@dataclass(frozen=True)
+class CallView:
+    """How far a call is."""
+
+    done: Work
+    """The work so far."""
+
+    answer: Callable[[], dict[str, Any]] | None = None
+    """Makes the answer, of what is done so far; None before there is any."""
+
+    is_last: bool = False
+    """Whether that is all."""
+
+
+def compare(engine: "Engine", form: Form, settings: HostSettings) -> Generator[CallView, None, None]:
+    """The answers of all methods."""
+    return _answers(engine, form, settings, compare_report)
+
+
+def trace(engine: "Engine", form: Form, settings: HostSettings) -> Generator[CallView, None, None]:
+    """Positions, importance and attention of all methods."""
+    return _answers(engine, form, settings, trace_report, trace=True)
+
+
+def _answers(
+    engine: "Engine",
+    form: Form,
+    settings: HostSettings,
+    report: "Callable[[Engine, RunResult], dict[str, Any]]",
+    *,
+    trace: bool = False,
+) -> Generator[CallView, None, None]:
+    from pine_engine.engine.events import RunDone
+    from viz.page.jobs.metering import Meter
+
+    layout = form_layout(form, engine, settings)
+    meter = Meter(layout.num_tokens)
+    events = engine.generate(layout, methods=form.methods, max_new_tokens=form.max_new_tokens, trace=trace)
+    with closing(events):
+        for event in events:
+            meter.see(event)
+            if isinstance(event, RunDone):
+                meter.finish(event.result)
+                yield CallView(meter.work, partial(dict, report(engine, event.result)), is_last=True)
+            else:
+                yield CallView(meter.work)
+
+
+def shuffle(
+    engine: "Engine", form: Form, count: int, seed: int, settings: HostSettings
+) -> Generator[CallView, None, None]:
+    """The same question under several orders; a report after each."""
+    from pine_engine.engine.orders import OrderRow, summarize
+    from pine_engine.invariance.orders import compare_orders
+    from viz.page.jobs.metering import Meter
+    from viz.page.shuffle.shuffling import orders_for
+
+    layout = form_layout(form, engine, settings)
+    orders = orders_for(layout.num_documents, count, seed, settings)
+    meter = Meter(layout.num_tokens)
+    cells = []
+    events = compare_orders(
+        engine, layout, methods=form.methods, orders=orders, max_new_tokens=form.max_new_tokens
+    )
+    with closing(events):
+        for event in events:
+            if isinstance(event, OrderRow):
+                meter.finish(event.result)
+                cells.append(event.cells)
+                report = verify_report(engine, [(REQUEST_ID, summarize(cells))])
+                yield CallView(meter.work, partial(dict, report), is_last=len(cells) == len(orders))
+            else:
+                meter.see(event)
+                yield CallView(meter.work)
+
+
+def measure(
+    engine: "Engine",
+    rows: DataSet,
+    methods: tuple[str, ...],
+    orders: tuple[str, ...],
+    max_new_tokens: int,
+    settings: HostSettings,
+) -> Generator[CallView, None, None]:
+    """Every record of these rows; a summary of those that are there at any time."""
+    from pine_engine.evaluation.records import Record
+    from viz.page.measure.measuring import measured_events, work_of
+
+    asked = _asked(rows, methods, orders, max_new_tokens, settings)
+    records: list[Record] = []
+    planned = asked.num_records(settings)
+    with closing(measured_events(engine, asked, settings)) as events:
+        for event in events:
+            if isinstance(event, Record):
+                records.append(event)
+            done = tuple(records)
+            answer = partial(_measured, engine.model_name, engine.dtype, done) if done else None
+            yield CallView(work_of(done), answer, is_last=len(done) == planned)
+
+
+def _measured(model: str, dtype: str, records: "Sequence[Record]") -> dict[str, Any]:
+    from pine_engine.evaluation.summary.summarize import summarize
+
+    return {
+        "model": model,
+        "dtype": dtype,
+        "summary": summarize(records).model_dump(mode="json"),
+        "records": [record.model_dump(mode="json") for record in records],
+    }
+
+
+def _asked(
+    rows: DataSet,
+    methods: tuple[str, ...],
+    orders: tuple[str, ...],
+    max_new_tokens: int,
+    settings: HostSettings,
+) -> "Asked":
+    from viz.page.measure.measuring import Asked
+
+    return Asked(
+        rows=rows,
+        limit=len(rows.examples),
+        methods=methods,
+        orders=orders,
+        generate=True,
+        logprobs=True,
+        max_new_tokens=max_new_tokens,
+    )
+
+
+def plan_answers(engine: "Engine", form: Form, settings: HostSettings) -> Work:
+    """The work of one answer per method."""
+    from viz.page.answers.answering import plan_answers
+
+    return plan_answers(engine, form, settings)
+
+
+def plan_shuffle(engine: "Engine", form: Form, count: int, seed: int, settings: HostSettings) -> Work:
+    """The work of answers under several orders."""
+    from viz.page.shuffle.shuffling import plan_shuffle
+
+    return plan_shuffle(engine, form, count=count, seed=seed, controls=False, settings=settings)
+
+
+def plan_measurement(engine: "Engine", settings: HostSettings, **rows: Any) -> Work:
+    """The work of every record of these rows."""
+    from viz.page.measure.measuring import plan_measurement
+
+    asked = _asked(**rows, settings=settings)
+    return plan_measurement(engine, asked.examples, asked.settings(settings))

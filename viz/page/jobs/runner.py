@@ -1,0 +1,84 @@
+"""A run from the wait for its turn to its end, be it asked for by a button of the page or a call of the API.
+
+who asks -> Run -> FairQueue -> EngineSource -> compute(work) -> views, and how it ended in the Run
+"""
+
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, closing
+from typing import TYPE_CHECKING, TypeVar
+
+from pine_engine.errors import Cancelled
+from viz.page.common.failures import explain
+from viz.page.jobs.cost import Work
+from viz.page.jobs.loading import EngineSource
+from viz.page.jobs.presence import listener, stop_if_left, visitor
+from viz.page.jobs.run_log import Run
+from viz.page.jobs.sources import Sources
+from viz.page.jobs.zerogpu import compute
+
+if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
+    from pine_engine.engine.engine import Engine
+
+View = TypeVar("View")
+Shown = TypeVar("Shown")
+
+WAIT_S = 0.8
+"""Seconds after which whoever waits hears something, and their Stop is heard.
+
+Each word costs the server some milliseconds, and many may wait.
+"""
+
+
+def run_on_model(
+    sources: Sources,
+    run: Run,
+    lease: Callable[[], AbstractContextManager[EngineSource]],
+    work: "Callable[[Engine], Generator[View, None, None]]",
+    *,
+    plan: "Callable[[Engine], Work]",
+    say: Callable[[str], Shown],
+    show: Callable[[View], Shown],
+    keep: Callable[[View], None] = lambda view: None,
+) -> Generator[Shown, None, None]:
+    """Yields say(sentence) while the run waits for its turn and its model, then show(view) of each view.
+
+    run: new; says at the end by `failure` or `why` that it came to nothing, or not to its end, and by neither
+    that it is done, or that nobody listens any more.
+    lease: gives the source of the model, which stays until it is left.
+    work, plan: see zerogpu.compute. keep: called with a view once it is shown, which Stop may prevent.
+    Closing this generator leaves the queue and closes the work, which stops the model. A failure of any of
+    these functions is a failure of the run.
+    """
+    try:
+        with sources.runs.watched(run), lease() as source:
+            if not source.for_all:
+                yield from _until_loaded(source, run, say)  # so that nobody behind this one waits for it
+            with sources.queue.join(visitor(), listener()) as ticket:
+                while not run.over() and (ahead := ticket.wait(WAIT_S)):
+                    stop_if_left()
+                    yield say(ticket.sentence(ahead))
+                yield from _until_loaded(source, run, say)
+                engine = None if run.over() else source.wait(0)
+                if engine is None:
+                    return
+                run.start(engine)
+                with closing(compute(engine, work, plan=plan)) as views:
+                    for view in views:
+                        shown = show(view)
+                        stop_if_left()
+                        if run.over():
+                            return
+                        yield shown
+                        keep(view)
+    except Cancelled:
+        return
+    except Exception as error:
+        run.failure = explain(error)
+
+
+def _until_loaded(
+    source: EngineSource, run: Run, say: Callable[[str], Shown]
+) -> Generator[Shown, None, None]:
+    while not run.over() and source.wait(WAIT_S) is None:
+        stop_if_left()
+        yield say(source.status.sentence)
