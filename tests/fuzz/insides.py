@@ -95,7 +95,7 @@ def throw_forms(doors: Doors, count: int, seed: int, tally: Tally) -> None:
     from viz.page.answers.cards import Shown, accepted_answers, shown_html
     from viz.page.form.documents import entries_from
     from viz.page.form.form import count_tokens, read_form
-    from viz.page.inside.inside_panel import TABS, drawing
+    from viz.page.inside.inside_panel import DRAWING, TABS
     from viz.page.inside.reading import first_selection
 
     for number, given in enumerate(corpus.draws(FORMS, count, seed)):
@@ -114,7 +114,7 @@ def throw_forms(doors: Doors, count: int, seed: int, tally: Tally) -> None:
             check_html(shown_html(Shown(last.cards, form.task), accepted_answers(given["accepted"])))
             if number % 5 == 0 and last.finished is not None:
                 for tab, _ in TABS:
-                    check_html(drawing(tab)(last.finished, first_selection(last.finished)))
+                    check_html(DRAWING[tab](last.finished, first_selection(last.finished)))
             return True
 
         tally.judge(given, run)

@@ -1,7 +1,4 @@
-"""Answers to the examples, recorded: the page shows them before a model has been loaded.
-
-Needs no torch, unlike the recorded runs of viz/page/answers/recordings.py.
-"""
+"""Answers to the examples, recorded: the page shows them before a model has been loaded."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,4 @@
-"""The work of a run, added up from what the engine tells while it goes on.
-
-Imports torch, like answering.py.
-"""
+"""The work of a run, added up from what the engine tells while it goes on."""
 
 from pine_engine.engine.events import Event, PrefillDone, RunResult, TokenDecoded
 from viz.page.jobs.cost import Work

@@ -1,6 +1,6 @@
 """Measuring, seen from the page: rows, methods and orders go in, tables that grow record by record come out.
 
-Imports torch, like answering.py.
+Imports torch.
 """
 
 import threading

@@ -1,4 +1,4 @@
-"""Everything of a finished run as one ZIP. Imports torch, as the pictures do."""
+"""Everything of a finished run as one ZIP. Imports torch."""
 
 import datetime
 import io

@@ -10,6 +10,7 @@ import gradio as gr
 from pine_engine.prompts.tasks import Nouns, get_task
 from viz.drawing.markup import empty_panel
 from viz.figures.shuffle import shuffle_table
+from viz.page.answers.answering import finished_cards
 from viz.page.answers.workspace import Workspace, show
 from viz.page.common.disk import Disk
 from viz.page.common.event_options import PRIVATE_EVENT
@@ -162,8 +163,7 @@ def wire_shuffle(
     )
 
     def hand_over(outcome: "Outcome", task: str) -> dict[Any, Any]:
-        from viz.page.answers.answering import finished_cards  # these import torch, which is there by now
-        from viz.page.sharing.sheets import write_files
+        from viz.page.sharing.sheets import write_files  # imports torch, which has made the certificate
 
         files = write_files(outcome.certificate, disk.new_folder())
         return {
@@ -238,6 +238,6 @@ def _plan(
 def _forget(files: "Files | None") -> None:
     """Removes the certificate of an earlier shuffle, also when the page is closed."""
     if files is not None:
-        from viz.page.sharing.sheets import remove_files  # imports torch, which has made the certificate
+        from viz.page.sharing.sheets import remove_files  # imports torch, as above
 
         remove_files(files)

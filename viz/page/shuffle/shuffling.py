@@ -1,6 +1,6 @@
 """The shuffle, seen from the page: a form goes in, a table and a picture that grow order by order come out.
 
-Nothing is remembered between orders: every one is computed anew. Imports torch, like answering.py.
+Nothing is remembered between orders: every one is computed anew. Imports torch.
 """
 
 import time

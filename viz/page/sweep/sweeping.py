@@ -1,6 +1,6 @@
 """Where the answer stands, seen from the page: a form goes in, lines that grow slot by slot come out.
 
-Nothing is remembered between slots: every one is computed anew. Imports torch, like answering.py.
+Nothing is remembered between slots: every one is computed anew. Imports torch.
 """
 
 import time

@@ -14,7 +14,7 @@ from viz.page.answers.answering import FinishedRun, answer
 from viz.page.form import documents
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
-from viz.page.inside.inside_panel import TABS, _chosen, _shown, build_inside, drawing, wire_inside
+from viz.page.inside.inside_panel import DRAWING, TABS, _chosen, _shown, build_inside, wire_inside
 from viz.page.inside.reading import (
     bounds_of,
     first_selection,
@@ -57,7 +57,7 @@ def run(engine: Engine, form: Form) -> FinishedRun:
 def test_every_picture_is_drawn_for_every_query(tab: str, run: FinishedRun) -> None:
     first = first_selection(run)
     for _, value in query_choices(run):
-        html = drawing(tab)(run, first.picked({"query": value}, bounds_of(run)))
+        html = DRAWING[tab](run, first.picked({"query": value}, bounds_of(run)))
         assert read_html(html).with_class("pine-picture")
 
 
@@ -68,7 +68,7 @@ def test_every_picture_is_drawn_for_means_and_for_every_method(
     tab: str, changes: dict, method: str, run: FinishedRun
 ) -> None:
     selection = replace(first_selection(run), method=method, **changes)
-    assert read_html(drawing(tab)(run, selection)).with_class("pine-picture")
+    assert read_html(DRAWING[tab](run, selection)).with_class("pine-picture")
 
 
 @pytest.mark.parametrize("tab", NAMES)
@@ -76,7 +76,7 @@ def test_every_picture_is_drawn_for_means_and_for_every_method(
 def test_hostile_text_stays_text_in_every_picture(tab: str, text: str, engine: Engine, form: Form) -> None:
     entries = entries_from([(text, text), ("", f"plain {text}")])
     run = finish(engine, replace(form, entries=entries, question=f"q {text}"))
-    assert_harmless(drawing(tab)(run, first_selection(run)))
+    assert_harmless(DRAWING[tab](run, first_selection(run)))
     assert_harmless(summary_html(run))
 
 
@@ -141,4 +141,4 @@ def test_functions_that_take_an_event_get_it() -> None:
 
 
 def test_the_tabs_of_the_pictures_are_drawn_by_someone() -> None:
-    assert [drawing(name).__name__ for name in NAMES] == [f"draw_{name}" for name in NAMES]
+    assert [DRAWING[name].__name__ for name in NAMES] == [f"draw_{name}" for name in NAMES]

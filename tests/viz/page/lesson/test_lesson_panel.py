@@ -24,7 +24,7 @@ from viz.page.answers.recordings import Recording, lesson_recording
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
 from viz.page.inside.reading import first_selection
-from viz.page.lesson.lesson_panel import build_lesson, lesson_file, lesson_html, wire_lesson
+from viz.page.lesson.lesson_panel import build_lesson, lesson_file, wire_lesson
 from viz.page.lesson.lessons import (
     answers_in_two_orders,
     document_texts,
@@ -32,6 +32,7 @@ from viz.page.lesson.lessons import (
     exchanged_letters,
     lesson_document,
     lesson_steps,
+    live_lesson_html,
 )
 
 TEXTS = [("Varo", "red"), (HOSTILE[0], HOSTILE[4]), ("", "a white one")]
@@ -92,7 +93,7 @@ def mask_states(numbers: dict[str, Any]) -> dict[tuple[str, str, str], str]:
 
 def shown(run: FinishedRun | None = None) -> Element:
     """The lesson on the page, or the saved one with a run."""
-    return read_html(lesson_html() if run is None else lesson_document(run))
+    return read_html(live_lesson_html() if run is None else lesson_document(run))
 
 
 # The numbers are the recording's
@@ -332,8 +333,8 @@ def test_the_file_lies_where_gradio_serves_it(own: FinishedRun, tmp_path: Path) 
 
 
 def test_the_lesson_on_the_page_selects_nothing_and_is_drawn_once(recording: Recording) -> None:
-    html = lesson_html()
-    assert html is lesson_html()
+    html = live_lesson_html()
+    assert html is live_lesson_html()
     assert "data-pick" not in html
     assert html == lesson(lesson_steps(recording), is_live=True)
 
