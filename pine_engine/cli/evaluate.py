@@ -296,7 +296,7 @@ def _row(method: "MethodSummary", measure: "Measure") -> dict[str, Any]:
     row: dict[str, Any] = {
         "method": method.method,
         "measure": measure.kind,
-        "n": measure.mean.n,
+        "examples": measure.mean.n,
         "mean [95 %]": _interval(measure.mean) if measure.is_read else UNREAD,
     }
     if measure.unread is not None and measure.unread.mean:
@@ -307,7 +307,7 @@ def _row(method: "MethodSummary", measure: "Measure") -> dict[str, Any]:
             "best": f"{means[measure.best]:.3f} {measure.best}" if measure.is_read else None,
             "changes": measure.changed and measure.changed.mean,
         }
-    return row | {"s": method.cost.seconds and method.cost.seconds.mean}
+    return row | {"time, s": method.cost.seconds and method.cost.seconds.mean}
 
 
 def _interval(estimate: "Estimate") -> str:

@@ -89,8 +89,8 @@ def train_molecules(
                 "model": str(out),
                 "parameters": facts.num_parameters,
                 "steps": recipe.steps,
-                "held-out loss": facts.held_out_loss,
-                "valid": facts.valid,
+                "held-out loss, nats per token": facts.held_out_loss,
+                "valid answers": f"{facts.valid:.1%}",
             }
         ],
     )

@@ -158,7 +158,7 @@ def test_the_table_shows_seconds_and_ratios(engine: Engine, work: Workload, craf
         "end to end": "-", "peak memory": "100 MB",
     }  # fmt: skip
     assert pine == {
-        "n": 79, "documents": 3, "method": "pine", "prefill": "3 s, 1.00x",
+        "tokens": 79, "documents": 3, "method": "pine", "prefill": "3 s, 1.00x",
         "decode per token": "400 ms, 3.00x", "end to end": "1.28x", "peak memory": "+50 MB",
     }  # fmt: skip
     assert (together["method"], together["decode per token"]) == ("all together", "300 ms, 3.00x")
