@@ -95,7 +95,7 @@ def test_what_is_wrong_in_a_file_is_said_with_its_own_name(
     file = tmp_path / "rows.jsonl"
     file.write_text('{"text": "one"}\n{"text": " "}\n')
     said = said_of(FileReader(RunLog()), file)
-    assert said == "the file rows.jsonl, line 2 has no text; write some, or remove it"
+    assert said == "the file rows.jsonl, line 2: it has no text; write some, or remove it"
     assert logged(caplog)["outcome"] == "refused" and "rows.jsonl" not in caplog.text
 
 
