@@ -14,6 +14,7 @@ from gradio_client.exceptions import AppError
 
 from pine_engine.engine.engine import Engine
 from pine_engine.evaluation.examples import Example
+from pine_engine.prompts.inputs import DocumentInput
 from tests.support.serving import ServedApp, started_app
 from tests.support.tokenizers import letter_tokenizer
 from viz.page.api.calls import USUAL_ORDERS, _form
@@ -138,7 +139,7 @@ def texts(report: dict[str, Any]) -> list[tuple[str, str, int]]:
 
 
 def test_the_public_calls_answer_as_they_do_without(app: ServedApp, client: Client, engine: Engine) -> None:
-    form = _form(QUESTION, DOCUMENTS, METHODS, 4, "")
+    form = _form(QUESTION, list(map(DocumentInput.model_validate, DOCUMENTS)), METHODS, 4, "")
     compared = client.predict(**ASKED, api_name="/compare")
     assert (
         texts(compared) == texts(reported(compare(engine, form, DEFAULTS))) and compared["results"][1]["text"]
@@ -170,7 +171,7 @@ def test_a_run_of_the_page_is_answered(app: ServedApp) -> None:
 def test_who_stops_or_leaves_ends_the_process_that_has_the_gpu(app: ServedApp, how: str) -> None:
     before = len(said(app))
     with closing(Visitor(app, how)) as visitor:
-        told = visitor.press("shuffle", length=256)
+        told = visitor.press("shuffle", length=64)
         assert any("layer" in line for line in told)
         if how == "stop":
             visitor.press_at_once("stop-shuffle")
