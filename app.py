@@ -58,7 +58,7 @@ from viz.page.upstream.guarded import GuardedBlocks
 if TYPE_CHECKING:
     from pine_engine.engine.engine import Engine
 
-LOOK = {
+LOOK: dict[str, Any] = {
     "theme": page_theme(),
     "css_paths": STYLESHEETS,
     "head": page_head(),
@@ -176,11 +176,12 @@ def doors(page: GuardedBlocks, settings: HostSettings) -> list[Middleware]:
 
 def launch(page: GuardedBlocks, settings: HostSettings, **options: Any) -> App:
     """Launches the page in threads of its own. options: of gradio's launch."""
+    name, _, password = settings.auth.partition(":")
     served, _, _ = page.launch(
         server_name=settings.host,
         server_port=settings.port,
         root_path=settings.root_path or None,
-        auth=[tuple(settings.auth.split(":", 1))] if settings.auth else None,
+        auth=[(name, password)] if settings.auth else None,
         state_session_capacity=SESSIONS,
         max_threads=settings.queue_size + THREADS,
         max_file_size=f"{MOST_MB}mb",

@@ -79,8 +79,8 @@ def check_size(entries: Entries, *others: str) -> None:
 
 def read_form(
     task: str,
-    question: str,
-    instruction: str,
+    question: str | None,
+    instruction: str | None,
     methods: Sequence[str],
     max_new_tokens: float,
     *editor_values: Any,

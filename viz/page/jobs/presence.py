@@ -151,7 +151,7 @@ class PresenceMiddleware:
     async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
         address = sender_of(scope["client"][0]) if scope.get("client") else ""
         with self._presence.calling(address) as name:
-            scope = scope | {"headers": [*scope["headers"], (CALLER, name.encode())]}
+            scope = {**scope, "headers": [*scope["headers"], (CALLER, name.encode())]}
             await self._app(scope, receive, send)
 
 

@@ -62,7 +62,7 @@ class TrustedHosts:
             return
         forged = (b"x-forwarded-host", b"x-gradio-server", b"forwarded") if is_proxy else CLAIMS
         plain = without_headers(scope, *forged, b"host")
-        named = plain | {"headers": [(b"host", host.encode("latin-1")), *plain["headers"]]}
+        named = {**plain, "headers": [(b"host", host.encode("latin-1")), *plain["headers"]]}
         if scope["path"].rstrip("/") == CALLS:
             named["query_string"] = b"page=&" + scope["query_string"]
         await self._app(named, receive, send)
