@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -94,6 +94,8 @@ def tiny_llama() -> "Callable[..., LlamaForCausalLM]":
         max_context: int = 512,
         attn_implementation: str = "eager",
     ) -> LlamaForCausalLM:
+        # LlamaConfig takes it, and is not annotated so.
+        attention: dict[str, Any] = {"attn_implementation": attn_implementation}
         config = LlamaConfig(
             vocab_size=TINY_VOCAB,
             hidden_size=heads * head_dim,
@@ -108,12 +110,13 @@ def tiny_llama() -> "Callable[..., LlamaForCausalLM]":
             bos_token_id=1,
             eos_token_id=2,
             pad_token_id=0,
-            attn_implementation=attn_implementation,
+            **attention,
         )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            model = LlamaForCausalLM(config)
-        return model.to(dtype).eval().requires_grad_(False)
+            model: Any = LlamaForCausalLM(config)
+        made: LlamaForCausalLM = model.to(dtype).eval().requires_grad_(False)
+        return made
 
     return make
 

@@ -221,7 +221,9 @@ async def measure(
 
         page = Page.of((await client.get("/config")).json())
         expected = [await compare(client, question_of(guest)) for guest in range(visitors)]
-        counted, memory, disk, attacks = Counted(), [], [], Counter[str]()
+        counted, attacks = Counted(), Counter[str]()
+        memory: list[float] = []
+        disk: list[float] = []
         process, began = psutil.Process(pid), time.monotonic()
         until = began + seconds
         watch = asyncio.create_task(_watch(process, files, memory, disk))

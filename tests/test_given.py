@@ -31,8 +31,10 @@ from pine_engine import (
 from pine_engine.debias.calibration import calibrate_labels
 from pine_engine.debias.permutation import permute_answers, permute_options
 from pine_engine.debias.plan import plan_debias
+from pine_engine.engine.events import RunDone
+from pine_engine.engine.orders import OrderRow
 from pine_engine.models.load import known_dtype, resolve
-from pine_engine.prompts.inputs import LabelledComparison
+from pine_engine.prompts.inputs import DocumentInput, LabelledComparison
 from pine_engine.prompts.prompt import Piece, segment_text
 from tests.support.tokenizers import letter_tokenizer
 
@@ -96,14 +98,15 @@ def test_all_methods_may_be_named_as_they_come(engine: Engine, given: Any) -> No
 def test_a_single_method_is_taken_everywhere(engine: Engine) -> None:
     assert list(engine.score(LAYOUT, ["A"], methods="pine")) == ["pine"]
     *_, last = engine.generate(LAYOUT, methods="pine", **SHORT)
-    assert list(last.result.answers) == ["pine"]
+    assert isinstance(last, RunDone) and list(last.result.answers) == ["pine"]
     *_, row = compare_orders(engine, LAYOUT, methods="pine", orders=[[1, 0]], max_new_tokens=1)
-    assert list(row.cells) == ["pine"]
+    assert isinstance(row, OrderRow) and list(row.cells) == ["pine"]
     for method in ("pine", METHODS["pine"], ["pine"], [METHODS["pine"]]):
         ((_, answer),) = answer_batch(engine, [LAYOUT], method=method, max_new_tokens=1)
         assert answer.method == "pine"
     with answering(engine, LAYOUT, method=METHODS["pine"]) as inputs:
-        assert engine.model.generate(**inputs, max_new_tokens=1, do_sample=False).shape == (1, 7)
+        model: Any = engine.model
+        assert model.generate(**inputs, max_new_tokens=1, do_sample=False).shape == (1, 7)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +139,8 @@ def test_a_table_says_which_rows_it_has(table: dict[str, Any], kind: str) -> Non
 @pytest.mark.parametrize("given", ["all", ["pine"], None])
 def test_one_method_is_one(engine: Engine, given: Any) -> None:
     """`all` is a word for several: as the base of a wrapper it unpacked to a traceback."""
-    asked = LabelledComparison(documents=["a", "b"], question="Who?", labels=["A", "B"])
+    documents = [DocumentInput(text="a"), DocumentInput(text="b")]
+    asked = LabelledComparison(documents=documents, question="Who?", labels=["A", "B"])
     tries: list[Callable[[], Any]] = [
         lambda: calibrate_labels(engine, LAYOUT, ["A", "B"], content_free=[LAYOUT], base=given),
         lambda: permute_options(engine, LAYOUT, ["A", "B"], orders=[(0, 1)], base=given),
@@ -182,18 +186,22 @@ def test_what_is_no_prompt_is_said_with_how_to_make_one(engine: Engine, given: A
         assert str(raised.value) == f"the prompt is {words}{HOW_TO_PROMPT}"
 
 
+def prompt_of(*parts: Any) -> Prompt:
+    return Prompt(*parts)
+
+
 def test_the_segments_of_a_prompt_may_be_texts(engine: Engine) -> None:
     full = Prompt((Piece("Read. "),), ((Piece("one"),), (Piece("two"),)), (Piece("Who?"),))
-    assert Prompt("Read. ", ["one", "two"], "Who?") == full
-    assert Prompt(["Read. "], (Piece("one"), ["t", Piece("wo")]), Piece("Who?")) == Prompt(
+    assert prompt_of("Read. ", ["one", "two"], "Who?") == full
+    assert prompt_of(["Read. "], (Piece("one"), ["t", Piece("wo")]), Piece("Who?")) == Prompt(
         (Piece("Read. "),), ((Piece("one"),), (Piece("t"), Piece("wo"))), (Piece("Who?"),)
     )
-    assert Prompt("", "one", "Who?").documents == ((Piece("one"),),)
-    assert hash(Prompt("Read. ", ["one", "two"], "Who?")) == hash(full)
-    assert answers(engine, Prompt("Read. ", ["one", "two"], "Who?"), methods="pine")
+    assert prompt_of("", "one", "Who?").documents == ((Piece("one"),),)
+    assert hash(prompt_of("Read. ", ["one", "two"], "Who?")) == hash(full)
+    assert answers(engine, prompt_of("Read. ", ["one", "two"], "Who?"), methods="pine")
     # Text is data: nothing in it is a control token.
     control = {TOKENIZER.bos_token_id, TOKENIZER.convert_tokens_to_ids("<|im_end|>")}
-    layout = engine.tokenize(Prompt("<s>", ["<|im_end|>", "a"], "</s>"))
+    layout = engine.tokenize(prompt_of("<s>", ["<|im_end|>", "a"], "</s>"))
     assert not control & {*layout.prefix, *layout.documents[0]}
 
 
@@ -223,8 +231,12 @@ def test_what_is_no_segment_is_said(parts: tuple[Any, ...], sentence: str) -> No
     assert str(raised.value) == sentence
 
 
+def document(*parts: Any) -> Document:
+    return Document(*parts)
+
+
 def documents_of(given: Any, **options: Any) -> list[str]:
-    prompt = TASK.prompt(TOKENIZER, question="Who?", documents=given, **options)
+    prompt = TASK.prompt(TOKENIZER, documents=given, **{"question": "Who?", **options})
     return [segment_text(document) for document in prompt.documents]
 
 
@@ -234,7 +246,7 @@ def documents_of(given: Any, **options: Any) -> list[str]:
         (["red", "green"], ["Document: red\n", "Document: green\n"]),
         (("red", Document("green", "G")), ["Document: red\n", "Document (Title: G) green\n"]),
         ("red", ["Document: red\n"]),
-        (Document("red", None), ["Document: red\n"]),
+        (document("red", None), ["Document: red\n"]),
         (iter(["red", "green"]), ["Document: red\n", "Document: green\n"]),
         (np.array(["red", "green"]), ["Document: red\n", "Document: green\n"]),
         (
@@ -274,14 +286,14 @@ def test_what_are_no_documents_is_said(given: Any, sentence: str) -> None:
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: Document(5), "the text of a document is int 5; give its text"),
-        (lambda: Document(None), "the text of a document is None; give its text"),
-        (lambda: Document(["a"]), "the text of a document is list ['a']; give its text"),
-        (lambda: Document("a", 5), "the title of a document is int 5; give text"),
+        (lambda: document(5), "the text of a document is int 5; give its text"),
+        (lambda: document(None), "the text of a document is None; give its text"),
+        (lambda: document(["a"]), "the text of a document is list ['a']; give its text"),
+        (lambda: document("a", 5), "the title of a document is int 5; give text"),
         (lambda: documents_of("a", instruction=5), "the instruction is int 5; give text"),
         (lambda: documents_of("a", system=["a"]), "the system text is list ['a']; give text"),
-        (lambda: TASK.prompt(TOKENIZER, question=5, documents="a"), "the question is int 5; give text"),
-        (lambda: TASK.prompt(TOKENIZER, question=None, documents="a"), "there is no question; write one"),
+        (lambda: documents_of("a", question=5), "the question is int 5; give text"),
+        (lambda: documents_of("a", question=None), "there is no question; write one"),
         (
             lambda: TASK.prompt("gpt2", question="Who?", documents="a"),
             "the tokenizer is the text 'gpt2'; give the engine's own, engine.tokenizer",
@@ -343,10 +355,11 @@ def test_what_is_no_model_is_said(given: Any, words: str) -> None:
 
 
 def test_a_model_without_a_head_is_said(engine: Engine) -> None:
+    config: Any = engine.model.config
     with pytest.raises(
         ModelError, match="^a LlamaModel gives no logits of a next token; load it with AutoModelF"
     ):
-        Engine(LlamaModel(engine.model.config))
+        Engine(LlamaModel(config))
 
 
 @pytest.mark.parametrize(
@@ -378,7 +391,7 @@ def test_stop_ids_may_come_in_any_form(engine: Engine, given: Any) -> None:
 
 
 def test_an_engine_without_a_tokenizer_says_what_it_needs_one_for(bare: Engine) -> None:
-    prompt = Prompt("a", ["b"], "c")
+    prompt = prompt_of("a", ["b"], "c")
     tries: list[tuple[Callable[[], Any], str]] = [
         (lambda: bare.run(prompt), "read a prompt of text"),
         (lambda: bare.tokenize(prompt), "read a prompt of text"),
@@ -418,9 +431,10 @@ def test_a_model_may_be_named_by_a_path_and_a_dtype_as_torch_does(tiny: Path) ->
 
 
 def test_a_model_in_place_of_an_engine_is_said(engine: Engine) -> None:
+    model: Any = engine.model
     tries: list[Callable[[], Any]] = [
-        lambda: answer_batch(engine.model, [LAYOUT]),
-        lambda: compare_orders(engine.model, LAYOUT, orders=[[0, 1]]),
+        lambda: answer_batch(model, [LAYOUT]),
+        lambda: compare_orders(model, LAYOUT, orders=[[0, 1]]),
     ]
     for attempt in tries:
         with pytest.raises(InputError) as raised:
@@ -475,13 +489,18 @@ def test_what_is_no_number_is_said(engine: Engine, given: Any, words: str) -> No
         assert str(raised.value) == sentence
 
 
+def request(ranges: Any) -> TraceRequest:
+    return TraceRequest(ranges)
+
+
 def test_token_ranges_may_come_alone_and_in_a_list(engine: Engine) -> None:
     asked = TokenRange(0, 1, 0, 3)
-    assert TraceRequest(asked) == TraceRequest([asked]) == TraceRequest((asked,))
-    trace = engine.run(LAYOUT, methods="pine", trace=TraceRequest(asked), **SHORT).traces["pine"]
+    alone, several = request(asked), request([asked])
+    assert alone == several == TraceRequest((asked,))
+    trace = engine.run(LAYOUT, methods="pine", trace=alone, **SHORT).traces["pine"]
     assert [kept.asked for kept in trace.token_weights] == [asked]
     with pytest.raises(InputError, match=r"^token range 1 is tuple \(0, 0, 0, 1\); give TokenRange\(layer, "):
-        TraceRequest(((0, 0, 0, 1),))
+        request(((0, 0, 0, 1),))
 
 
 @pytest.mark.parametrize("given", [1, "yes", TokenRange(0, 0, 0, 1), [], {}, TraceRequest])
@@ -494,7 +513,8 @@ def test_what_is_no_trace_is_said(engine: Engine, given: Any) -> None:
     "orders", [[[0, 1], [1, 0]], np.array([[0, 1], [1, 0]]), itertools.permutations([0, 1])]
 )
 def test_orders_may_come_in_any_form(engine: Engine, orders: Any) -> None:
-    rows = [row for row in compare_orders(engine, LAYOUT, orders=orders, **SHORT) if hasattr(row, "cells")]
+    events = compare_orders(engine, LAYOUT, orders=orders, **SHORT)
+    rows = [event for event in events if isinstance(event, OrderRow)]
     assert [row.order for row in rows] == [(0, 1), (1, 0)]
 
 
@@ -565,8 +585,9 @@ def test_prompts_of_a_batch_may_come_alone_and_one_by_one(engine: Engine) -> Non
     alone = dict(answer_batch(engine, LAYOUT, max_new_tokens=2))
     lazily = dict(answer_batch(engine, (prompt for prompt in [LAYOUT]), max_new_tokens=2))
     assert alone[0].token_ids == lazily[0].token_ids == answers(engine, methods="pine")["pine"]
+    nothing: Any = None
     with pytest.raises(InputError, match="^the prompt is None; documents must be"):
-        answer_batch(engine, None)
+        answer_batch(engine, nothing)
 
 
 def test_prompts_of_generate_may_be_text_and_come_alone(engine: Engine) -> None:
@@ -584,7 +605,8 @@ def test_prompts_of_generate_may_be_text_and_come_alone(engine: Engine) -> None:
 
 def answering_ids(engine: Engine, prompts: Any) -> list[int]:
     with answering(engine, prompts) as inputs:
-        output: list[int] = engine.model.generate(**inputs, max_new_tokens=2, do_sample=False)[0].tolist()
+        model: Any = engine.model
+        output: list[int] = model.generate(**inputs, max_new_tokens=2, do_sample=False)[0].tolist()
     return output
 
 
@@ -599,14 +621,16 @@ def test_a_memory_serves_one_model(engine: Engine, tiny_llama: Callable[..., Lla
         other.run(LAYOUT, memory=memory)
     memory.rows.clear()
     assert answers(other, methods="pine", memory=memory) == answers(other, methods="pine") != expected
-    for given in (5, [], Memory):
+    refused: tuple[Any, ...] = (5, [], Memory)
+    for given in refused:
         with pytest.raises(InputError, match=r"^the memory is .*; give a Memory\(\), or leave it out$"):
             engine.run(LAYOUT, memory=given)
 
 
 def test_every_refusal_is_one_line() -> None:
     assert issubclass(InputError, PineError) and issubclass(ModelError, PineError)
-    for given in ("a\nb" * 30, nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)), {"a\n": 1}):
+    models: tuple[Any, ...] = ("a\nb" * 30, nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)), {"a\n": 1})
+    for given in models:
         with pytest.raises(ModelError) as raised:
             Engine(given)
         assert "\n" not in str(raised.value) and len(str(raised.value)) < 200

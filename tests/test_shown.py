@@ -1,5 +1,7 @@
 """Records show themselves in a line, however much they hold, and their text is never markup."""
 
+from typing import Any
+
 import numpy as np
 import torch
 
@@ -30,7 +32,8 @@ def test_what_is_short_is_shown_whole() -> None:
 
 
 def test_what_is_long_is_one_line() -> None:
-    prompt = Prompt(LONG, [LONG] * 99, (Piece(LONG),))
+    parts: Any = (LONG, [LONG] * 99, (Piece(LONG),))
+    prompt = Prompt(*parts)
     for record in (LAYOUT, ANSWER, TRACE, RESULT, CELL, prompt, Document(LONG), OrderRow((1, 0), {}, RESULT)):
         shown = repr(record)
         assert shown.startswith(f"{type(record).__name__}(") and "\n" not in shown
@@ -56,6 +59,7 @@ def test_a_run_is_a_table_of_answers_in_which_text_is_text() -> None:
 def test_an_engine_is_its_model() -> None:
     engine = object.__new__(Engine)
     engine.model_name = "tiny"
-    engine.model = torch.nn.Linear(1, 1)
-    engine.model.dtype, engine.model.device = torch.float32, torch.device("cpu")
+    model: Any = torch.nn.Linear(1, 1)
+    model.dtype, model.device = torch.float32, torch.device("cpu")
+    engine.model = model
     assert repr(engine) == "Engine(tiny, float32 on cpu)"

@@ -33,6 +33,7 @@ def traced(
     result = engine.run(LAYOUT, methods=[method], max_new_tokens=NEW_TOKENS, stop_at_end=False, trace=request)
     longer = LAYOUT.extend(result.answers[method].token_ids[:-1])
     with torch.inference_mode():
+        assert isinstance(engine.model, LlamaForCausalLM)
         _, weights = reference_pass(engine.model, longer, method)
     return result.traces[method], longer, weights.numpy()
 

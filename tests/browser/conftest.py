@@ -8,7 +8,15 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    ConsoleMessage,
+    Page,
+    Request,
+    ViewportSize,
+    expect,
+    sync_playwright,
+)
 
 from tests.browser.driving import RUN_MS, SELECTION, SHORT, control, pick, set_length, wait_for_model
 from tests.support.serving import ServedApp, started_app
@@ -21,7 +29,7 @@ FLAGS = (
     "--disable-sync",
 )
 PATIENCE_MS = 60_000
-DESKTOP = {"width": 1280, "height": 800}
+DESKTOP: ViewportSize = {"width": 1280, "height": 800}
 
 expect.set_options(timeout=PATIENCE_MS)
 

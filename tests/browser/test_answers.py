@@ -2,14 +2,14 @@
 
 import random
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, ViewportSize, expect
 
 from tests.browser.driving import DEFAULT, SELECTION, control, cut_off
 from tests.browser.test_accessibility import violations
 from viz.figures.change import word_diff
 
-LAPTOPS = ({"width": 1366, "height": 768}, {"width": 1280, "height": 800})
-NARROW = {"width": 320, "height": 640}
+LAPTOPS: tuple[ViewportSize, ...] = ({"width": 1366, "height": 768}, {"width": 1280, "height": 800})
+NARROW: ViewportSize = {"width": 320, "height": 640}
 MAIN_JOB = ("#question", ".page-card:visible", "#add-document", "#run", "#stop", "#answers .pine-answer")
 
 

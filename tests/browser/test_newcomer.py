@@ -5,7 +5,7 @@ import json
 import re
 from pathlib import Path
 
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Dialog, Locator, Page, expect
 
 from tests.browser.conftest import OpenPage
 from tests.browser.driving import (
@@ -257,7 +257,12 @@ def test_hostile_text_is_shown_and_never_executed(
 
     with open_page(f"{app.url}?session={link}") as page:
         dialogs: list[str] = []
-        page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+
+        def dismiss(dialog: Dialog) -> None:
+            dialogs.append(dialog.message)
+            dialog.dismiss()
+
+        page.on("dialog", dismiss)
         wait_for_model(page)
         expect(title(page, 1)).to_have_value(HOSTILE)
         give(page, "#add-files", table)

@@ -133,7 +133,7 @@ def test_pointing_at_a_cell_tells_what_it_is(drawn: Page) -> None:
     open_tab(drawn, "Importance")
     heads = picture(drawn, "decisive-heads")
     heads.locator("tbody tr").nth(2).locator("td").nth(5).hover()
-    value = json.loads(heads.locator(".pine-numbers").text_content())["rows"][2][6]
+    value = json.loads(heads.locator(".pine-numbers").text_content() or "")["rows"][2][6]
     expect(readout(heads)).to_have_text(f"layer 5, head 2: spread of shares {format_value(value)}")
 
 
@@ -262,7 +262,10 @@ def test_a_picture_is_saved_as_a_drawing_of_itself(drawn: Page, tmp_path: Path) 
     assert len(list(drawing.iter(f"{SVG}rect"))) > len(cells)
     png = saved(drawn, name, "PNG", tmp_path).read_bytes()
     assert png.startswith(b"\x89PNG\r\n\x1a\n")
-    assert struct.unpack(">II", png[16:24]) == (2 * int(drawing.get("width")), 2 * int(drawing.get("height")))
+    assert struct.unpack(">II", png[16:24]) == (
+        2 * int(drawing.attrib["width"]),
+        2 * int(drawing.attrib["height"]),
+    )
 
 
 def test_masks_are_drawn_as_masks_when_saved(drawn: Page, tmp_path: Path) -> None:

@@ -473,11 +473,12 @@ def test_progress_ends_where_it_was_announced_to(
     announced: int,
 ) -> None:
     methods = ["--model", tiny, "--methods", "pcw,nia"]
-    pine(verb, *{
+    given: dict[str, list[Any]] = {
         "compare": [comparison, *methods, "--max-new-tokens", 1],
         "verify": [data, *methods, "--shuffles", 3, "--new-tokens", 1],
         "conformance": [GOLDEN],
-    }[verb])  # fmt: skip
+    }
+    pine(verb, *given[verb])
     assert steps.announced == [len(steps.taken)] == [announced]
 
 
@@ -501,7 +502,8 @@ def test_loading_shows_how_far_unpacking_is(monkeypatch: pytest.MonkeyPatch) -> 
         return SimpleNamespace(given=(name, dtype, device), caveat=None)
 
     monkeypatch.setattr(random_models, "load_engine", unpack)
-    assert terminal.load("tiny", "float32", "cpu").given == ("tiny", "float32", "cpu")
+    loaded: Any = terminal.load("tiny", "float32", "cpu")
+    assert loaded.given == ("tiny", "float32", "cpu")
     assert isinstance(console.file, io.StringIO)
     assert "unpacking tiny" in console.file.getvalue()
 

@@ -8,8 +8,8 @@ from rich.console import Console
 
 from pine_engine.console import method_tables as catalog
 from pine_engine.console import terminal
-from pine_engine.debias.table import WRAPPERS
-from pine_engine.methods.table import METHODS
+from pine_engine.debias.table import WRAPPERS, Wrapper
+from pine_engine.methods.table import METHODS, Method
 from pine_engine.models import listing
 from pine_engine.models.listing import LoadableModel
 from tests.support.commands import Run, assert_refused, write
@@ -41,7 +41,8 @@ def test_methods_without_json_names_and_explains_every_row(
 ) -> None:
     monkeypatch.setattr(terminal, "stdout", Console(width=80))
     shown = pine("methods").stdout
-    for row in (*METHODS.values(), *WRAPPERS.values()):
+    rows: list[Method | Wrapper] = [*METHODS.values(), *WRAPPERS.values()]
+    for row in rows:
         assert f"\n{row.name}\n" in f"\n{shown}"
         assert row.meaning in " ".join(shown.split())
     assert "permutation_full:pine is permutation_full around PINE, and permutation_full alone" in shown

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,7 +59,7 @@ def test_help_and_what_there_is_to_choose_from_need_no_torch(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("json_given", [False, True], ids=["plain", "json"])
 def test_bad_arguments_need_no_torch(tmp_path: Path, json_given: bool) -> None:
-    row = {"id": "a", "task": "kv_retrieval", "question": "k", "answers": ["v"]}
+    row: dict[str, Any] = {"id": "a", "task": "kv_retrieval", "question": "k", "answers": ["v"]}
     row |= {"documents": [{"title": "k", "text": "v"}]}
     (tmp_path / "rows.jsonl").write_text(json.dumps(row))
     (tmp_path / "comparison.json").write_text('{"question": "Why?", "documents": ["a", "b"]}')

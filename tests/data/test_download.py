@@ -32,11 +32,11 @@ def checksum(content: bytes) -> Checksum:
     return Checksum(hashlib.sha256(content).hexdigest(), "it is another")
 
 
-def stop_after(server: FileServer, path: Path, count: int, **options: Checksum) -> None:
+def stop_after(server: FileServer, path: Path, count: int, expected: Checksum | None = None) -> None:
     """A download that the server breaks off."""
     server.drop_after = count
     with pytest.raises(InputError, match="stopped after"):
-        fetch(server.url, path, **options)
+        fetch(server.url, path, expected=expected)
     server.drop_after = None
     assert not path.exists()
 

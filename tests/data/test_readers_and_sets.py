@@ -166,7 +166,7 @@ def test_a_correct_and_a_buggy_body_are_put_behind_the_declaration(tmp_path: Pat
 
 # Lost in the Middle
 
-ASKED = {
+ASKED: dict[str, Any] = {
     "question": "who built the tower",
     "answers": ["Ann Mason", "Mason"],
     "ctxs": [

@@ -244,7 +244,7 @@ def test_every_prompt_read_is_told_and_closing_stops(engine: Engine) -> None:
     assert kinds == [PrefillProgress, PrefillProgress, PrefillDone, OptionRun] * 3 + [OptionResult]
     assert [event.order for event in events if isinstance(event, OptionRun)] == orders
 
-    layers = []
+    layers: list[None] = []
     hook = engine.wirings[0].network.model.layers[0].register_forward_hook(lambda *_: layers.append(None))
     stream = permute_options(engine, LAYOUT, ["A", "B", "C"], orders=document_orders(3, "full") * 50)
     next(event for event in stream if isinstance(event, OptionRun))
@@ -257,11 +257,11 @@ def test_every_prompt_read_is_told_and_closing_stops(engine: Engine) -> None:
 
 
 def test_a_label_stands_for_itself_with_and_without_a_blank(engine: Engine) -> None:
-    a, b, blank = letter_tokenizer().convert_tokens_to_ids(["A", "B", " "])
+    a, b, blank = map(letter_tokenizer().convert_tokens_to_ids, ("A", "B", " "))
     assert label_ids(engine, ["A", ["B", " "]]) == ((a,), (b, blank))
     tokenizer = sentencepiece_tokenizer("prepend")
     with_blank = label_ids(Engine(engine.model, tokenizer), ["a", "b"])
-    assert [tokenizer.convert_ids_to_tokens(ids) for ids in with_blank] == [["a", "▁a"], ["b"]]
+    assert [tokenizer.convert_ids_to_tokens(list(ids)) for ids in with_blank] == [["a", "▁a"], ["b"]]
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,11 @@ from tests.support.tokenizers import letter_tokenizer
 
 COMPARISON = LabelledComparison(
     question="Why?",
-    documents=["Moon.", DocumentInput(text="Hot tea.", title="T"), "Blue sky."],
+    documents=[
+        DocumentInput(text="Moon."),
+        DocumentInput(text="Hot tea.", title="T"),
+        DocumentInput(text="Blue sky."),
+    ],
     labels=["A", "B", "C"],
     instruction="Say.",
     system="Be kind.",

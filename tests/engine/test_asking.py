@@ -8,6 +8,7 @@ import pytest
 from transformers import LlamaForCausalLM
 
 from pine_engine import TASKS, Document, Engine, InputError
+from pine_engine.engine.events import RunDone
 from pine_engine.engine.options import RunOptions
 from tests.support.tokenizers import letter_tokenizer
 
@@ -33,7 +34,7 @@ def test_the_parts_are_asked_as_the_prompt_of_their_task(engine: Engine) -> None
     layout = engine.tokenize(prompt)
     assert engine.run(**PARTS, **OPTIONS).layout == layout
     *_, done = engine.generate(**PARTS, **OPTIONS)
-    assert done.result.layout == layout
+    assert isinstance(done, RunDone) and done.result.layout == layout
     assert engine.shuffle(**PARTS, **OPTIONS, count=1).first.layout == layout
     assert engine.score(**PARTS, continuations="a", methods="pine") == engine.score(
         prompt, "a", methods="pine"

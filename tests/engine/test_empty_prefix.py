@@ -63,6 +63,7 @@ def test_answers_and_traces_are_those_of_the_definition(engine: Engine, method: 
     result = engine.run(LAYOUT, **options, keep_logits=True, trace=TraceRequest(ranges))
     ids = result.answers[method].token_ids
     with torch.inference_mode():
+        assert isinstance(engine.model, LlamaForCausalLM)
         logits, weights = reference_pass(engine.model, LAYOUT.extend(ids[:-1]), method)
     logits = logits[LAYOUT.documents_end :].float()
     torch.testing.assert_close(result.logits[method], logits, rtol=0, atol=ROUNDING)
@@ -99,6 +100,7 @@ def test_it_is_read_again_and_by_generate_as_at_first(engine: Engine) -> None:
     for method in METHODS:
         torch.testing.assert_close(again.logits[method], first.logits[method], rtol=0, atol=1e-5)
         with answering(engine, [LAYOUT], method=method) as inputs:
-            written = engine.model.generate(**inputs, max_new_tokens=NEW_TOKENS, do_sample=False)
+            model: Any = engine.model
+            written = model.generate(**inputs, max_new_tokens=NEW_TOKENS, do_sample=False)
         ids = tuple(written[0, LAYOUT.num_tokens :].tolist())
         assert ids == first.answers[method].token_ids[: len(ids)]

@@ -316,9 +316,10 @@ def test_interleaved_rotation_is_recognised_and_gives_the_same_as_one_document()
     from transformers import CohereConfig, CohereForCausalLM
 
     torch.manual_seed(0)
+    eager: dict[str, Any] = {"attn_implementation": "eager"}
     config = CohereConfig(
         vocab_size=97, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, initializer_range=0.2, attn_implementation="eager",
+        num_key_value_heads=2, initializer_range=0.2, **eager,
     )  # fmt: skip
     engine = Engine(CohereForCausalLM(config).eval())
     assert engine.wirings[0].ropes[0].pairing == "interleaved"

@@ -23,7 +23,7 @@ from pine_engine.evaluation.records import Record
 from pine_engine.invariance.orders import compare_orders
 from pine_engine.invariance.position_sweep import sweep_document
 from pine_engine.methods.table import METHODS
-from pine_engine.prompts.inputs import DataRow
+from pine_engine.prompts.inputs import DataRow, DocumentInput
 from pine_engine.prompts.layout import TokenLayout
 from tests.support.running import one_run, told
 from tests.support.tokenizers import letter_tokenizer
@@ -49,7 +49,7 @@ def engine(tiny_llama: Callable[..., LlamaForCausalLM]) -> Engine:
 @contextmanager
 def broken(engine: Engine, token: int, value: float = math.nan) -> Iterator[None]:
     """The engine with an embedding of that token that is no number."""
-    weight = engine.model.get_input_embeddings().weight
+    weight: Any = engine.model.get_input_embeddings().weight
     own = weight[token].clone()
     weight[token] = value
     try:
@@ -118,7 +118,7 @@ def test_the_other_prompts_of_a_batch_are_answered_first(engine: Engine) -> None
 
 def test_generate_of_transformers_ends_with_a_sentence_too(engine: Engine) -> None:
     layouts = [OTHERS[1], LAYOUT]
-    model = engine.model
+    model: Any = engine.model
     for method in ("vanilla", "pine"):
         with broken(engine, 52), answering(engine, layouts, method=method) as inputs:
             with pytest.raises(ModelError) as raised:
@@ -152,7 +152,12 @@ def test_wrappers_and_comparisons_end_with_a_sentence(engine: Engine) -> None:
 
 
 def test_a_measured_example_becomes_a_record_with_the_sentence(engine: Engine) -> None:
-    row = DataRow(id="x", task="retrieval_qa", question="Who?", documents=[{"text": "a"}, {"text": "bZ"}])
+    row = DataRow(
+        id="x",
+        task="retrieval_qa",
+        question="Who?",
+        documents=[DocumentInput(text="a"), DocumentInput(text="bZ")],
+    )
     good = row.model_copy(update={"id": "y", "documents": row.documents[:1]})
     examples = [Example(**each.model_dump(), answers=["b"]) for each in (row, good)]
     (token,) = {*engine.tokenize_answer("Z")}
@@ -165,6 +170,7 @@ def test_a_measured_example_becomes_a_record_with_the_sentence(engine: Engine) -
             ("x", "vanilla"), ("x", "pine")
         ]  # fmt: skip
         for record in records[:2]:
+            assert record.error is not None
             assert record.error.startswith(f"under {record.method} the model's logits")
             assert record.text is None and record.answer_logprob is None
         assert len(records) == 4

@@ -11,6 +11,7 @@ from pine_engine.errors import InputError
 from pine_engine.evaluation.arrangements import arrange, arrangements, check_arrangements, expand
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.order_names import ORDERS
+from pine_engine.prompts.inputs import DocumentInput
 
 
 def example(
@@ -20,7 +21,7 @@ def example(
         id="one",
         task=task,
         question="Why?",
-        documents=[{"text": f"text {index}"} for index in range(count)],
+        documents=[DocumentInput(text=f"text {index}") for index in range(count)],
         gold_index=gold,
         answers=list(answers),
     )

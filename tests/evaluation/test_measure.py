@@ -12,12 +12,12 @@ from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import PrefillProgress
 from pine_engine.errors import Cancelled, InputError
-from pine_engine.evaluation import prefilling
 from pine_engine.evaluation.arrangements import arrange
 from pine_engine.evaluation.examples import Example
-from pine_engine.evaluation.measure import Measurement, choose, measure
+from pine_engine.evaluation.measure import Measurement, measure
 from pine_engine.evaluation.records import Key, Record
 from pine_engine.evaluation.rewardbench import SUBSETS, find_subset
+from pine_engine.evaluation.settings import choose
 from pine_engine.methods.table import METHODS
 from tests.support.measured_rows import PAIR, QUESTION, TIMES
 from tests.support.tokenizers import letter_tokenizer
@@ -208,7 +208,7 @@ def test_seconds_of_reading_add_up_and_are_told_as_if_nothing_were_lent(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = iter(range(1000))
-    monkeypatch.setattr(prefilling.time, "perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr("pine_engine.evaluation.prefilling.time.perf_counter", lambda: float(next(clock)))
     found = records(engine, [QUESTION], methods=["vanilla", "pcw", "sp"], generate=False)
     # The prefix, vanilla, PCW and SP's suffix take a second each, and so does scoring for each method.
     assert {record.method: record.prefill_s for record in found.values()} == {
@@ -222,7 +222,7 @@ def test_seconds_of_reading_add_up_and_are_told_as_if_nothing_were_lent(
 
 def test_the_seconds_of_decoding_are_shared(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(1000))
-    monkeypatch.setattr(prefilling.time, "perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr("pine_engine.evaluation.prefilling.time.perf_counter", lambda: float(next(clock)))
     found = records(engine, [QUESTION], methods=["vanilla", "nia"])
     # Six tokens take five steps of a second each.
     assert [record.decode_s for record in found.values()] == [2.5, 2.5]

@@ -83,10 +83,12 @@ def test_a_line_is_there_as_soon_as_it_is_written_and_an_example_reaches_the_dis
 ) -> None:
     synced: list[int] = []
     fsync = os.fsync
-    monkeypatch.setattr(
-        "pine_engine.evaluation.records.os.fsync",
-        lambda file: (fsync(file), synced.append(os.fstat(file).st_size)),
-    )
+
+    def noted(file: int) -> None:
+        fsync(file)
+        synced.append(os.fstat(file).st_size)
+
+    monkeypatch.setattr("pine_engine.evaluation.records.os.fsync", noted)
     one, two, other = record(), record(method="vanilla"), record("q2")
     with open_records(run) as writer:
         for number, line in enumerate((one, two, other), start=1):

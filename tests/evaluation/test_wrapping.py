@@ -32,7 +32,7 @@ from pine_engine.evaluation.measure import Measurement, measure
 from pine_engine.evaluation.priors import is_learnt_from, known_priors
 from pine_engine.evaluation.records import Key, Record
 from pine_engine.evaluation.settings import choose
-from pine_engine.prompts.inputs import LabelledComparison
+from pine_engine.prompts.inputs import DocumentInput, LabelledComparison
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.scoring import normalize_answer, parse_verdict
 from pine_engine.prompts.tasks import TASKS
@@ -132,7 +132,7 @@ def test_a_permuted_judge_says_what_its_own_records_say_together(engine: Engine,
     alone = records(engine, examples, methods=[base], arrangements=["all"])
     name = f"permutation_full:{base}"
     wrapped = records(engine, examples, methods=[name], arrangements=SWAPS)
-    kinds = Counter()
+    kinds: Counter[Any] = Counter()
     for example in examples:
         runs = [alone[example.id, base, f"order:{order}"] for order in ("0-1", "1-0")]
         # Of each run: the stored answer that its verdict names, and how likely each stored answer is.
@@ -239,7 +239,11 @@ def test_votes_are_counted_as_the_task_counts_answers(
     task: str, answers: list[str], texts: list[str], kept: int, score: float
 ) -> None:
     example = Example(
-        id="x", task=task, question="?", documents=[{"text": text} for text in texts], answers=answers
+        id="x",
+        task=task,
+        question="?",
+        documents=[DocumentInput(text=text) for text in texts],
+        answers=answers,
     )
     as_is = arrange(example, "as-is")
     runs = [Said(as_is, tuple(answers), text, None, None) for text in texts]

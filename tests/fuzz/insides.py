@@ -4,6 +4,7 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ def _tokenizers() -> list[tuple[str, Any]]:
     from tests.support.tokenizers import byte_tokenizer, letter_tokenizer, sentencepiece_tokenizer
 
     control = [name for name in corpus.CONTROL if len(name) > 1]  # the others stand for blanks and bytes
-    tokenizers = [
+    tokenizers: list[tuple[str, Any]] = [
         ("marked", byte_tokenizer(special=control)),
         ("unmarked", byte_tokenizer(unmarked=control, adds_bos=True)),
         ("prepend", sentencepiece_tokenizer("prepend")),
@@ -130,17 +131,18 @@ def throw_links(doors: Doors, count: int, seed: int, tally: Tally) -> None:
 
     for number, code in enumerate(corpus.draws(corpus.CODES, count, seed)):
         read = own_draft if number % 3 == 0 else from_code
-        tally.judge(code, lambda read=read, code=code: bool(to_code(read(code))))
+        tally.judge(code, partial(lambda read, code: bool(to_code(read(code))), read, code))
 
 
 def throw_files(doors: Doors, count: int, seed: int, tally: Tally) -> None:
     """Files as documents, as rows to measure, as sessions, and as sources of data sets."""
     from pine_engine.data.readers import read_csv, read_json_lines, read_json_list
     from pine_engine.prompts.document_files import read_documents
+    from viz.page.common.bounds import MAX_DOCUMENTS
     from viz.page.files.data_sets import read_set
     from viz.page.files.limited_process import Limits
     from viz.page.files.reading_files import FileReader, without_words
-    from viz.page.form.documents import MAX_DOCUMENTS, entries_from
+    from viz.page.form.documents import entries_from
     from viz.page.form.upload import add_documents
     from viz.page.jobs.run_log import RunLog
     from viz.page.sharing.session import from_file
@@ -167,5 +169,7 @@ def throw_files(doors: Doors, count: int, seed: int, tally: Tally) -> None:
         read, endings = (read_apart, ()) if kind else generator.choice(readers)
         path = doors.folder / f"file{number}{kind or generator.choice(endings)}"
         path.write_bytes(content)
-        tally.judge((path.name, content[:100]), lambda read=read, path=path: read(path) is not None)
+        tally.judge(
+            (path.name, content[:100]), partial(lambda read, path: read(path) is not None, read, path)
+        )
         path.unlink()

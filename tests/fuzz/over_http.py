@@ -6,6 +6,7 @@ import random
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -208,12 +209,12 @@ def throw_requests(doors: Doors, count: int, seed: int, tally: Tally) -> None:
     for how, what in corpus.draws(kinds, count, seed):
         match how:
             case "get":
-                tally.judge(what, lambda what=what: get(what))
+                tally.judge(what, partial(get, what))
             case "post":
-                tally.judge(what, lambda what=what: post(*what))
+                tally.judge(what, partial(post, *what))
             case "claim":
-                tally.judge(what, lambda what=what: claim(*what))
+                tally.judge(what, partial(claim, *what))
             case "assistant":
-                tally.judge(what, lambda what=what: assistant(what))
+                tally.judge(what, partial(assistant, what))
             case _:
-                tally.judge(what, lambda what=what: upload(*what))
+                tally.judge(what, partial(upload, *what))

@@ -13,6 +13,7 @@ import torch
 
 from pine_engine.cli import main as cli
 from pine_engine.cli import repeat as repeat_command
+from pine_engine.console import terminal
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.orders import OrderRow, orders_to_try
 from pine_engine.errors import InputError
@@ -28,12 +29,16 @@ from pine_engine.invariance.certificate import (
 from pine_engine.invariance.orders import compare_orders
 from pine_engine.invariance.repetition import COMPUTED_BY, TOLERANCES, Repeat, Tolerance, compare_certificates
 from pine_engine.models.load import ModelSource
-from pine_engine.prompts.inputs import Comparison
+from pine_engine.prompts.inputs import Comparison, DocumentInput
 from tests.support.commands import Run
 
 COMPARISON = Comparison(
     question="Which is green?",
-    documents=[{"text": "red", "title": "Varo"}, "green is Senna", {"text": "white"}],
+    documents=[
+        DocumentInput(text="red", title="Varo"),
+        DocumentInput(text="green is Senna"),
+        DocumentInput(text="white"),
+    ],
     instruction="Answer.",
 )
 METHODS = ["vanilla", "sp", "pine", "pcw"]
@@ -379,7 +384,7 @@ def test_a_repetition_finds_every_bit_again(repeat: Run, file: Path, tiny: Path)
 def test_without_json_a_table_is_printed(
     repeat: Run, file: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(repeat_command.terminal.stdout, "width", 200)
+    monkeypatch.setattr(terminal.stdout, "width", 200)
     forged(file, {(*PINE, "bitwise_equal"): False, (*PINE, "max_abs_logit_diff"): 0.5})
     status, out, err = repeat(file, "--model", tiny)
     assert status == 1
@@ -396,9 +401,12 @@ def test_attention_is_recorded_where_it_was(
 ) -> None:
     asked = []
     generate = engine.generate
-    monkeypatch.setattr(
-        engine, "generate", lambda *args, **options: (asked.append(options), generate(*args, **options))[1]
-    )
+
+    def noted(*args: Any, **options: Any) -> Any:
+        asked.append(options)
+        return generate(*args, **options)
+
+    monkeypatch.setattr(engine, "generate", noted)
     repeat_command.compute_again(engine, certified.model_copy(update={"traced": traced}))
     assert [options["trace"] for options in asked] == [traced] * len(ORDERS)
 
@@ -600,7 +608,7 @@ def test_likely_answers_made_up_elsewhere_are_found(repeat: Run, file: Path, tin
 def test_what_could_not_be_checked_is_said_with_its_reason(
     repeat: Run, file: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(repeat_command.terminal.stdout, "width", 200)
+    monkeypatch.setattr(terminal.stdout, "width", 200)
     forged(file, {**ELSEWHERE, **ZEROS})
     status, out, err = repeat(file, "--model", tiny)
     assert status == 0
@@ -654,7 +662,7 @@ def test_threads_are_as_many_as_the_certificate_names_where_there_are_cores(
     more: int, repeat: Run, file: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = torch.get_num_threads()
-    monkeypatch.setattr(repeat_command.os, "cpu_count", lambda: before + 1)
+    monkeypatch.setattr("pine_engine.cli.repeat.os.cpu_count", lambda: before + 1)
     threads = before + 1 + more
     changed(file, "platform", "threads", to=threads)
     report = json.loads(repeat(file, "--model", tiny, "--json").stdout)

@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -93,8 +94,8 @@ def test_everything_recorded_is_compared(
     change(case / "expected_1.safetensors", recorded, by)
     report = check_case(case)
     assert not report.conforms
-    fields = ("max_logits_diff", "max_vanilla_logits_diff", "max_importance_diff")
-    fields += ("shifts_equal", "decoded_ids_equal")
+    differences = ("max_logits_diff", "max_vanilla_logits_diff", "max_importance_diff")
+    fields = (*differences, "shifts_equal", "decoded_ids_equal")
     assert [name for name in fields if getattr(report, name) != getattr(untouched, name)] == [noticed_in]
 
 
@@ -104,7 +105,7 @@ def test_what_is_no_number_does_not_conform(case: Path, recorded: str) -> None:
     assert not check_case(case).conforms
 
 
-GOOD = {
+GOOD: dict[str, Any] = {
     "case": "c",
     "runs": 1,
     "max_logits_diff": 1e-4,

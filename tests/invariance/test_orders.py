@@ -193,7 +193,7 @@ def test_answers_end_where_they_would_unless_asked_otherwise(
 
 
 def test_closing_stops_before_the_next_order(engine: Engine) -> None:
-    calls = []
+    calls: list[None] = []
     hook = engine.wirings[0].network.model.layers[0].register_forward_hook(lambda *_: calls.append(None))
     events = compare_orders(engine, LAYOUT, orders=orders_to_try(3), max_new_tokens=1)
     next(event for event in events if isinstance(event, OrderRow))

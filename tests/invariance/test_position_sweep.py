@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -52,7 +53,9 @@ def test_scores_stay_to_the_last_bit_where_that_is_promised_and_move_elsewhere(
 
 
 def test_progress_names_the_method_and_a_slot_ends_with_its_scores(engine: Engine) -> None:
-    events = list(sweep_document(engine, LAYOUT, document=0, answer=ANSWER, methods=["vanilla", "pine"]))
+    events: list[Any] = list(
+        sweep_document(engine, LAYOUT, document=0, answer=ANSWER, methods=["vanilla", "pine"])
+    )
     told = [event.method if isinstance(event, PrefillProgress) else event.slot for event in events]
     layers = engine.num_layers
     assert told == [name for slot in range(3) for name in (*["vanilla"] * layers, *["pine"] * layers, slot)]

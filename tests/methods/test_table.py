@@ -3,6 +3,7 @@
 import dataclasses
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,8 +82,9 @@ def test_a_promise_needs_both_mask_and_positions() -> None:
 
 
 def test_a_row_cannot_be_changed() -> None:
+    row: Any = METHODS["pine"]
     with pytest.raises(dataclasses.FrozenInstanceError):
-        METHODS["pine"].mask = "causal"
+        row.mask = "causal"
 
 
 @pytest.mark.parametrize("method", METHODS.values(), ids=lambda method: method.name)

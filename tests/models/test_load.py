@@ -475,7 +475,8 @@ def answer(monkeypatch: pytest.MonkeyPatch, outcome: Exception | str) -> None:
 
 
 def not_found(kind: type[RepositoryNotFoundError] | type[RevisionNotFoundError]) -> Exception:
-    return kind("404", response=SimpleNamespace(headers={}, request=None))
+    response: Any = SimpleNamespace(headers={}, request=None)
+    return kind("404", response=response)
 
 
 def test_without_wheel_and_hub_the_way_out_is_said(no_wheel: None, hub_cache: Path) -> None:
@@ -698,7 +699,11 @@ def test_the_converted_copy_is_the_gguf_model_bit_by_bit(
         assert not hasattr(loaded.model.config, "quantization_config")
     assert without_notes(copy.model.config.to_dict()) == without_notes(original.model.config.to_dict())
     assert copy.model.generation_config.to_dict() == original.model.generation_config.to_dict()
-    assert (copy.max_context, copy.stop_ids) == (original.max_context, original.stop_ids) == (8192, {2})
+    assert (
+        (copy.max_context, copy.stop_ids)
+        == (original.max_context, original.stop_ids)
+        == (8192, frozenset({2}))
+    )
 
     # One JSON text says all a fast tokenizer does: vocabulary, merges, special tokens, splitting, decoding.
     assert copy.tokenizer.backend_tokenizer.to_str() == original.tokenizer.backend_tokenizer.to_str()

@@ -175,8 +175,9 @@ def shown(of: TrainingBatches, steps: int) -> list[tuple[str, str]]:
         for ids, labels in zip(batch.ids, batch.labels, strict=True):
             scored = labels >= 0
             assert (ids[scored] == labels[scored]).all()
-            answer = TOKENIZER.decode(ids[scored])
-            asked, _, _ = TOKENIZER.decode(ids).partition(answer)
+            answer: Any = TOKENIZER.decode(ids[scored])
+            whole: Any = TOKENIZER.decode(ids)
+            asked, _, _ = whole.partition(answer)
             assert answer.endswith("</s>")
             pairs.append((asked, answer.removesuffix("</s>")))
     return pairs

@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -43,7 +44,7 @@ def finish(training: Generator[TrainingStep, None, Trained]) -> tuple[list[Train
             return progress, end.value
 
 
-def run(recipe: Recipe, folder: Path, **options: int) -> tuple[list[TrainingStep], Trained]:
+def run(recipe: Recipe, folder: Path, **options: Any) -> tuple[list[TrainingStep], Trained]:
     return finish(train(recipe, LEARNED, HELD_OUT, folder, **options))
 
 
@@ -137,7 +138,7 @@ def test_a_checkpoint_of_another_training_is_not_resumed(tmp_path: Path) -> None
         ({"spelling": 1.5}, "spellings 1.5 must be .* from 0 to 1$"),
     ],
 )
-def test_a_model_that_cannot_be_is_refused(change: dict[str, float], sentence: str) -> None:
+def test_a_model_that_cannot_be_is_refused(change: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         Recipe(**{"steps": 1, **change})
 
@@ -206,7 +207,7 @@ def test_the_commands_train_a_model_and_make_the_table_of_it(
 def stop_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
     """The training breaks off behind that step, as if it were killed."""
 
-    def broken(*given: object, **options: object) -> Generator[TrainingStep, None, None]:
+    def broken(*given: Any, **options: Any) -> Generator[TrainingStep, None, None]:
         training = train(*given, **options)
         for _ in range(steps):
             yield next(training)

@@ -158,7 +158,8 @@ def llama(**parameters: Any) -> LlamaForCausalLM:
         max_position_embeddings=64,
         rope_parameters={"rope_theta": 10_000.0, "factor": 2.0, **parameters},
     )
-    return LlamaForCausalLM(config).eval()
+    model: LlamaForCausalLM = LlamaForCausalLM(config).eval()
+    return model
 
 
 def one_of(model: nn.Module, pairing: Pairing, sign: int = 1) -> Rope:
@@ -181,7 +182,7 @@ def test_the_models_own_frequencies_are_taken() -> None:
 
 
 def test_each_kind_of_layer_may_have_frequencies_of_its_own() -> None:
-    config = make("gemma3_text", **FAMILIES["gemma3_text"].options).config
+    config: Any = make("gemma3_text", **FAMILIES["gemma3_text"].options).config
     found = {rope.inverse_frequencies[0].item() for rope in possible_ropes(Gemma3RotaryEmbedding(config))}
     assert found == {1.0, -1.0, 0.25, -0.25}
 

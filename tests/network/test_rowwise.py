@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -119,7 +120,12 @@ def test_nothing_is_cut_where_all_is_whole(monkeypatch: pytest.MonkeyPatch) -> N
     """The usual widths cost nothing: the function is called once, with the values as they are."""
     given: list[Tensor] = []
     values = normal(8, 1536)
-    elementwise(lambda part: (given.append(part), part)[1], values)
+
+    def same(part: Tensor) -> Tensor:
+        given.append(part)
+        return part
+
+    elementwise(same, values)
     assert len(given) == 1 and given[0] is values
 
 
@@ -145,9 +151,12 @@ def test_modules_that_call_torch_themselves_are_found_and_computed_row_by_row(
     assert list(callers.modules) == [gate.inner[0], gate]
     replace_callers(model, callers.modules)
     own = rowwise._REPLACED[functional.linear]
-    monkeypatch.setitem(
-        rowwise._REPLACED, functional.linear, lambda *args: (calls.append(len(args)), own(*args))[1]
-    )
+
+    def counted(*args: Any) -> Any:
+        calls.append(len(args))
+        return own(*args)
+
+    monkeypatch.setitem(rowwise._REPLACED, functional.linear, counted)
     torch.testing.assert_close(model(normal(5, 8)), expected)
     assert calls == [2]  # not that of the layer inside, which is a module of its own
 
@@ -173,11 +182,14 @@ def test_what_a_short_prompt_does_not_reach_is_computed_row_by_row_too(
         model(normal(5, 8))
     replace_callers(model, callers.modules)
     calls: list[str] = []
+
+    def told(name: str, own: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        calls.append(name)
+        return own(*args, **options)
+
     for function in (torch.sigmoid, functional.gelu, functional.silu):
         own = rowwise._REPLACED[function]
-        told = partial(lambda own, name, *args, **options: (calls.append(name), own(*args, **options))[1],
-                       own, function.__name__)  # fmt: skip
-        monkeypatch.setitem(rowwise._REPLACED, function, told)
+        monkeypatch.setitem(rowwise._REPLACED, function, partial(told, function.__name__, own))
     model(normal(5, 8), expert=1)
     assert calls == ["sigmoid", "gelu", "silu"]
 

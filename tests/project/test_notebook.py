@@ -20,7 +20,7 @@ CODE = ["".join(cell["source"]) for cell in CELLS if cell["cell_type"] == "code"
 
 def displays(shown: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Puts a stand-in for IPython.display in place: what is displayed goes into `shown`."""
-    module = ModuleType("IPython.display")
+    module: Any = ModuleType("IPython.display")
     module.HTML = lambda data: SimpleNamespace(data=data)
     module.display = lambda html: shown.append(html.data)
     monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
@@ -54,7 +54,7 @@ def test_the_notebook_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     values = select_importance(trace.document_importance, names["layer"], names["head"])
     expected = normalise(values, "share")
     found = [value for row in drawn.numbers.rows for value in row if isinstance(value, float)]
-    assert set(np.float32(found)) >= set(expected[~np.isnan(expected)])
+    assert set(np.array(found, np.float32)) >= set(expected[~np.isnan(expected)])
 
 
 def test_nothing_of_a_machine_is_stored_in_it() -> None:

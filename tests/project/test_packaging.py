@@ -47,7 +47,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
     alone = ["--no-deps", "--no-index"]
-    wheel = [*pip, "wheel", *alone, "--no-build-isolation", "--wheel-dir", folder, source]
+    wheel: list[str | Path] = [*pip, "wheel", *alone, "--no-build-isolation", "--wheel-dir", folder, source]
     subprocess.run(wheel, check=True, capture_output=True, timeout=120)
     (built,) = folder.glob("*.whl")
     target = folder / "installed"

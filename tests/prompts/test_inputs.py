@@ -14,8 +14,8 @@ from pine_engine.prompts.inputs import Comparison, DataRow, DocumentInput, read_
 from pine_engine.prompts.tasks import TASKS
 from tests.support.tokenizers import letter_tokenizer
 
-COMPARISON = {"question": "Why?", "documents": ["one", {"title": "Two", "text": "two"}]}
-ROW = {
+COMPARISON: dict[str, Any] = {"question": "Why?", "documents": ["one", {"title": "Two", "text": "two"}]}
+ROW: dict[str, Any] = {
     "id": "a-1",
     "task": "retrieval_qa",
     "question": "Why?",

@@ -15,7 +15,14 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from pine_engine.errors import InputError
 from pine_engine.prompts.layout import TokenLayout, moved_order, tokenize, tokenize_text
 from pine_engine.prompts.prompt import Piece, Prompt, build_prompt
-from tests.support.tokenizers import BLANK, CONTROL, byte_tokenizer, letter_tokenizer, sentencepiece_tokenizer
+from tests.support.tokenizers import (
+    BLANK,
+    CONTROL,
+    Blanks,
+    byte_tokenizer,
+    letter_tokenizer,
+    sentencepiece_tokenizer,
+)
 
 LAYOUT = TokenLayout((1, 2, 3), ((10, 11), (20,), (30, 31, 32)), (40, 41))
 
@@ -37,7 +44,7 @@ def test_a_layout_knows_where_its_segments_are() -> None:
     assert LAYOUT.lengths.tolist() == [2, 1, 3]
     assert LAYOUT.document_starts.tolist() == [3, 5, 6]
     for index, ids in enumerate(LAYOUT.documents):
-        assert LAYOUT.ids[LAYOUT.document_slice(index)] == ids
+        assert list(LAYOUT.ids)[LAYOUT.document_slice(index)] == list(ids)
 
 
 @given(order=st.permutations(range(3)))
@@ -70,7 +77,7 @@ def test_extending_appends_to_the_suffix() -> None:
         (((1,), ((3,),), ()), "nothing follows the documents; give a question"),
     ],
 )
-def test_layouts_with_an_empty_part_are_refused(parts: tuple, sentence: str) -> None:
+def test_layouts_with_an_empty_part_are_refused(parts: tuple[Any, ...], sentence: str) -> None:
     with pytest.raises(InputError, match=f"^{sentence}$"):
         TokenLayout(*parts)
 
@@ -86,7 +93,8 @@ def test_layouts_with_an_empty_part_are_refused(parts: tuple, sentence: str) -> 
     ],
 )  # fmt: skip
 def test_ids_may_come_in_any_sequence(form: Callable[[Any], Any]) -> None:
-    given = TokenLayout(form(LAYOUT.prefix), [form(ids) for ids in LAYOUT.documents], form(LAYOUT.suffix))
+    documents: Any = [form(ids) for ids in LAYOUT.documents]
+    given = TokenLayout(form(LAYOUT.prefix), documents, form(LAYOUT.suffix))
     assert given == LAYOUT and hash(given) == hash(LAYOUT)
     assert {type(token) for token in given.ids} == {int}
     assert given.reorder(form((2, 0, 1))) == LAYOUT.reorder([2, 0, 1])
@@ -173,7 +181,7 @@ def assert_only_data(text: str, tokenizer: PreTrainedTokenizerFast, control: set
     """The text has no control id wherever the user may write it, and comes back as it was."""
     ids = tokenize_text(text, tokenizer)
     assert not control & set(ids)
-    assert tokenizer.decode(ids) == text
+    assert tokenizer.decode(list(ids)) == text
     prompt = build_prompt(tokenizer, prefix=text, documents=[f"x{text}"], suffix=text, system=text)
     layout = tokenize(prompt, tokenizer)
     harmless = tokenize(
@@ -185,7 +193,7 @@ def assert_only_data(text: str, tokenizer: PreTrainedTokenizerFast, control: set
         (layout.suffix, harmless.suffix),
     ):
         assert [t for t in part if t in control] == [t for t in other if t in control]
-    assert tokenizer.decode(layout.documents[0]) == f"x{text}"
+    assert tokenizer.decode(list(layout.documents[0])) == f"x{text}"
 
 
 EXOTIC = st.text(st.characters(max_codepoint=0x1FFFF, exclude_categories=["Cs", "Cc"]), max_size=4)
@@ -291,7 +299,7 @@ def test_any_text_comes_back_from_the_embedded_tokenizer(
     @given(text=hostile_text(control))
     def check(text: str) -> None:
         ids = tokenize_text(text, embedded_tokenizer)
-        assert embedded_tokenizer.decode(ids) == text
+        assert embedded_tokenizer.decode(list(ids)) == text
         assert not set(ids) & set(embedded_tokenizer.get_added_vocab().values())
 
     check()
@@ -300,7 +308,7 @@ def test_any_text_comes_back_from_the_embedded_tokenizer(
 def test_letters_of_the_tiny_models_tokenizer_are_data_too() -> None:
     tokenizer = letter_tokenizer(unmarked_control="<go>")
     ids = tokenize_text("</s> <go>", tokenizer)
-    assert "".join(tokenizer.convert_ids_to_tokens(ids)) == "</s> <go>"
+    assert "".join(tokenizer.convert_ids_to_tokens(list(ids))) == "</s> <go>"
     assert len(ids) == len("</s> <go>")
 
 
@@ -360,8 +368,8 @@ def test_where_no_tokens_join_ids_are_those_of_the_joint_rendering(system: str) 
     )
     messages = [{"role": "system", "content": system}] if system else []
     messages.append({"role": "user", "content": "One:a b\nWhy?"})
-    joint = tokenizer.apply_chat_template(messages, add_generation_prompt=True)["input_ids"]
-    assert list(layout.ids) == joint
+    joint: Any = tokenizer.apply_chat_template(messages, add_generation_prompt=True)
+    assert list(layout.ids) == joint["input_ids"]
 
 
 # tokenizers that put a blank in front
@@ -372,7 +380,7 @@ NEWLINES = ("\n", "\n")
 
 def pieces_of(ids: tuple[int, ...], tokenizer: PreTrainedTokenizerFast) -> str:
     """The text of ids without what a decoder strips or adds at the start."""
-    text = tokenizer.backend_tokenizer.decoder.decode(tokenizer.convert_ids_to_tokens(ids))
+    text = tokenizer.backend_tokenizer.decoder.decode(tokenizer.convert_ids_to_tokens(list(ids)))
     assert isinstance(text, str)
     return text
 
@@ -382,7 +390,7 @@ def pieces_of(ids: tuple[int, ...], tokenizer: PreTrainedTokenizerFast) -> str:
 @pytest.mark.parametrize(
     "text", ["the cat", " the cat", "  the", "a", " ", "\nthe", "\n\nthe", "\n", "\n\n\n", "é the", "</s>"]
 )
-def test_no_blank_is_put_in_front_of_a_segment(kind: str, newlines_merge: bool, text: str) -> None:
+def test_no_blank_is_put_in_front_of_a_segment(kind: Blanks, newlines_merge: bool, text: str) -> None:
     tokenizer = sentencepiece_tokenizer(kind, merges=[NEWLINES] if newlines_merge else [])
     assert tokenizer.convert_ids_to_tokens(tokenizer("the", add_special_tokens=False)["input_ids"]) == [
         "▁the"
@@ -400,7 +408,7 @@ def test_no_blank_is_put_in_front_of_a_segment(kind: str, newlines_merge: bool, 
 
 @pytest.mark.parametrize("kind", ["prepend", "metaspace"])
 @pytest.mark.parametrize("newlines_merge", [False, True])
-def test_any_text_comes_back_without_a_blank_in_front(kind: str, newlines_merge: bool) -> None:
+def test_any_text_comes_back_without_a_blank_in_front(kind: Blanks, newlines_merge: bool) -> None:
     tokenizer = sentencepiece_tokenizer(kind, merges=[NEWLINES] if newlines_merge else [])
 
     @settings(max_examples=100)
@@ -422,8 +430,8 @@ def test_text_that_cannot_be_told_from_what_stands_before_it_is_refused() -> Non
 def test_a_blank_that_was_written_gives_the_token_with_a_blank() -> None:
     tokenizer = sentencepiece_tokenizer("prepend")
     with_blank, without = tokenize_text(" the", tokenizer), tokenize_text("the", tokenizer)
-    assert tokenizer.convert_ids_to_tokens(with_blank) == [f"{BLANK}the"]
-    assert tokenizer.convert_ids_to_tokens(without) == ["th", "e"]
+    assert tokenizer.convert_ids_to_tokens(list(with_blank)) == [f"{BLANK}the"]
+    assert tokenizer.convert_ids_to_tokens(list(without)) == ["th", "e"]
 
 
 def test_segments_are_encoded_one_by_one() -> None:

@@ -1,5 +1,7 @@
 """The chat template cut around the user's text: what is markup, what is data, and what opens the prompt."""
 
+from typing import Any
+
 import jinja2
 import pytest
 from transformers import PreTrainedTokenizerFast
@@ -124,7 +126,7 @@ def test_prompts_without_text_to_read_are_refused(documents: list[str], sentence
 )
 def test_half_a_surrogate_pair_is_refused_before_the_tokenizer_fails_at_it(part: str, what: str) -> None:
     """JSON can hold one, as "\\ud83d"."""
-    parts = {"prefix": "p", "documents": ["a", "b"], "suffix": "s", "system": "y"}
+    parts: dict[str, Any] = {"prefix": "p", "documents": ["a", "b"], "suffix": "s", "system": "y"}
     parts[part] = ["a", "b\ud83d"] if part == "documents" else "b\ud83d"
     with pytest.raises(InputError) as raised:
         build_prompt(byte_tokenizer(), **parts)
@@ -144,9 +146,9 @@ def test_ids_are_those_of_the_joint_rendering(tokenizer: PreTrainedTokenizerFast
     )
     messages = [{"role": "system", "content": system}] if system else []
     messages.append({"role": "user", "content": "".join((prefix, *documents, suffix))})
-    joint = tokenizer.apply_chat_template(messages, add_generation_prompt=True)["input_ids"]
-    assert list(layout.ids) == joint
-    assert tokenizer.decode(layout.documents[0]) == documents[0]
+    joint: Any = tokenizer.apply_chat_template(messages, add_generation_prompt=True)
+    assert list(layout.ids) == joint["input_ids"]
+    assert tokenizer.decode(list(layout.documents[0])) == documents[0]
 
 
 @pytest.fixture(scope="module")

@@ -203,7 +203,8 @@ def make(kind: str, dtype: torch.dtype = torch.float32, **options: Any) -> PreTr
     config.initializer_range = config.get_text_config().initializer_range = 0.2
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model = (AutoModelForImageTextToText if sees else AutoModelForCausalLM).from_config(
+        kind_of_model: Any = AutoModelForImageTextToText if sees else AutoModelForCausalLM
+        model = kind_of_model.from_config(
             config,
             dtype=dtype,
             attn_implementation="eager",
@@ -212,8 +213,9 @@ def make(kind: str, dtype: torch.dtype = torch.float32, **options: Any) -> PreTr
         for name, parameter in model.named_parameters():  # some families begin with biases of zero
             if name.endswith("bias"):
                 parameter.data.normal_(std=0.2)
-    assert isinstance(model, PreTrainedModel)
-    return model.eval().requires_grad_(False)
+    made = model.eval().requires_grad_(False)
+    assert isinstance(made, PreTrainedModel)
+    return made
 
 
 Mix = Callable[[nn.Module, Tensor, Tensor, Tensor, float, float | None], Tensor]

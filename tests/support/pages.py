@@ -18,7 +18,7 @@ from pine_engine.engine.orders import OrderRow
 from pine_engine.evaluation.records import Writer, open_run
 from pine_engine.invariance.certificate import certify, logits_sha256
 from pine_engine.invariance.orders import compare_orders
-from pine_engine.prompts.inputs import Comparison
+from pine_engine.prompts.inputs import Comparison, DocumentInput
 from tests.support.commands import write
 from tests.support.measured_rows import QUESTION, pairs
 from tests.support.molecule_rows import SMILES, row
@@ -143,7 +143,9 @@ def write_lines(path: Path, rows: list[dict[str, Any]]) -> None:
 
 def write_certificate(path: Path, model: Path) -> None:
     engine = Engine.load(str(model))
-    comparison = Comparison(question="Who?", documents=["Ann.", "Ben."])
+    comparison = Comparison(
+        question="Who?", documents=[DocumentInput(text="Ann."), DocumentInput(text="Ben.")]
+    )
     orders = [[0, 1], [1, 0]]
     events = compare_orders(
         engine, comparison.tokenize(engine), methods=["pine"], orders=orders, max_new_tokens=2

@@ -43,7 +43,7 @@ def record_expected(
 
 
 def _expected(model: PreTrainedModel, layout: TokenLayout) -> dict[str, Tensor]:
-    expected = {}
+    expected: dict[str, Tensor] = {}
     for method, start in (("vanilla", "vanilla_"), ("pine", "")):
         longer = layout
         for _ in range(STEPS):
@@ -84,7 +84,7 @@ def _places(layout: TokenLayout, raw: Tensor, suffix_length: int) -> dict[str, T
             for document, value in importance_seen(layout, query, scores).items():
                 importances[layer, head, row, document] = value
     count = layout.num_documents
-    places = {}
+    places: dict[str, Tensor] = {}
     for name, values in (("shift", shifts), ("importance", importances)):
         suffix, decoded = values[:, :, count:].split([suffix_length, STEPS - 1], dim=2)
         places |= {

@@ -21,7 +21,7 @@ def one_run(
 
 def told(
     source: EngineSource | Callable[[], AbstractContextManager[EngineSource]],
-    work: Callable,
+    work: Callable[..., Any],
     *,
     queue: FairQueue,
     runs: RunLog,
@@ -31,7 +31,7 @@ def told(
 
     source: or a function that leases it.
     """
-    main = source if isinstance(source, EngineSource) else EngineSource(lambda: None, "none")
+    main = source if isinstance(source, EngineSource) else EngineSource(_unloaded, "none")
     lease = (lambda: nullcontext(source)) if isinstance(source, EngineSource) else source
     sources = Sources(main, queue=queue, runs=runs)
     yield from run_on_model(sources, run, lease, work, plan=_unplanned, say=str, show=lambda view: view)
@@ -39,6 +39,10 @@ def told(
         yield f"failed: {run.failure}"
     elif run.why:
         yield run.why
+
+
+def _unloaded() -> Any:
+    raise AssertionError("the model is the one that is leased")
 
 
 def _unplanned(_: Any) -> Any:

@@ -1,6 +1,7 @@
 """Finished runs of a tiny model, as the page makes them, for the tests of its pictures."""
 
 from dataclasses import replace
+from typing import Any
 
 from pine_engine.engine.engine import Engine
 from pine_engine.methods.table import METHODS
@@ -11,7 +12,7 @@ from viz.page.form.form import Form
 THREE = entries_from([("Varo", "red cat"), ("Senna", "green"), ("Orm", "white hats")])
 
 
-def finish(engine: Engine, entries: Entries, **changes: object) -> FinishedRun:
+def finish(engine: Engine, entries: Entries, **changes: Any) -> FinishedRun:
     """A run of these documents, by every method unless told otherwise."""
     form = Form("retrieval_qa", "Which is green?", "Answer.", tuple(METHODS), 3, entries)
     *_, last = answer(engine, replace(form, **changes))

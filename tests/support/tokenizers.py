@@ -83,9 +83,12 @@ def byte_tokenizer(
 
 BLANK = "▁"
 
+Blanks = Literal["prepend", "metaspace"]
+"""The part of a tokenizer that puts a blank in front of a text."""
+
 
 def sentencepiece_tokenizer(
-    kind: Literal["prepend", "metaspace"],
+    kind: Blanks,
     *,
     chat_template: str | None = None,
     merges: Sequence[tuple[str, str]] = (),

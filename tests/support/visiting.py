@@ -4,7 +4,7 @@ import json
 import re
 import secrets
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from html import unescape
@@ -101,7 +101,7 @@ class Page:
             index for index, one in enumerate(event["inputs"]) if self._label(one).startswith("Text of the")
         ]
         for index, one in enumerate(event["inputs"]):
-            name = self.components[one].get("elem_id")
+            name: Any = self.components[one].get("elem_id")
             values[index] = {
                 "question": asked.question,
                 "instruction": "",
@@ -162,7 +162,7 @@ class Visitor:
             await self.send(follower)
         return heard
 
-    async def shown(self, button: str, asked: Question) -> AsyncIterator[tuple[str, str]]:
+    async def shown(self, button: str, asked: Question) -> AsyncGenerator[tuple[str, str], None]:
         """Presses a button that starts a job; at every word the sentence below it, and the answers.
 
         Closing it closes the stream of answers, as leaving the page does.
@@ -183,7 +183,9 @@ class Visitor:
                     self.seen += [status, answers]
                 yield status, answers
 
-    async def _queued(self, event: dict[str, Any], values: Sequence[Any]) -> AsyncIterator[dict[str, Any]]:
+    async def _queued(
+        self, event: dict[str, Any], values: Sequence[Any]
+    ) -> AsyncGenerator[dict[str, Any], None]:
         joined = await self._client.post("/gradio_api/queue/join", json=self._body(event, values))
         if joined.status_code != httpx.codes.OK:
             raise LostError(f"Run was refused: {joined.status_code} {joined.text[:200]}")

@@ -1,8 +1,10 @@
 """The models of the paper: their sizes worked out from their shapes, their uses from the paper's tables."""
 
+from typing import Any
+
 import pytest
 
-from pine_engine.evaluation.report.paper_models import PAPER_MODELS
+from pine_engine.evaluation.report.paper_models import PAPER_MODELS, PaperModel
 from pine_engine.evaluation.report.published import published
 
 SHAPES = {
@@ -20,12 +22,12 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("model", PAPER_MODELS, ids=lambda model: model.name)
-def test_the_number_of_parameters_follows_from_the_shape(model) -> None:
+def test_the_number_of_parameters_follows_from_the_shape(model: PaperModel) -> None:
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
     layers, hidden, intermediate, heads, kv_heads, vocabulary = SHAPES[model.name]
-    kind = (LlamaConfig, LlamaForCausalLM) if "Llama" in model.name else (Qwen2Config, Qwen2ForCausalLM)
+    kind: Any = (LlamaConfig, LlamaForCausalLM) if "Llama" in model.name else (Qwen2Config, Qwen2ForCausalLM)
     config = kind[0](
         num_hidden_layers=layers,
         hidden_size=hidden,

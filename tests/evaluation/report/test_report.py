@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from pine_engine.cli import main as cli
 from pine_engine.cli.report import draw, make_report, report_files
+from pine_engine.console.exit_status import BAD_INPUT
 from pine_engine.errors import InputError
 from pine_engine.evaluation.records import Record, RunInfo, Writer
 from pine_engine.evaluation.report.findings import findings
@@ -196,6 +197,7 @@ def test_the_main_table_says_what_the_summary_says(runs: list[MeasuredRun], file
             row = by_name[by, label]
             factor, decimals = (1, 2) if kind == "logprob" else (100, 1)
             mean = measure.mean
+            assert mean.low is not None and mean.high is not None
             numbers = [f"{factor * value:.{decimals}f}" for value in (mean.mean, mean.low, mean.high)]
             assert row["mean over orders"] == "{} ({} to {})".format(*numbers)
             assert row["n"] == str(mean.n) == "20"
@@ -356,8 +358,8 @@ def test_areas_lie_between_vanilla_and_nia_and_below_it(runs: list[MeasuredRun],
     without = MeasuredRun(
         "run", QA, summarize([one for one in qa_records() if one.method != "nia"], resamples=20)
     )
-    (part,) = [part for part in report_parts([without]) if part.heading == "Question over documents"]
-    assert len(part.curves) == 2, "one of the two alone has no area"
+    (alone,) = [part for part in report_parts([without]) if part.heading == "Question over documents"]
+    assert len(alone.curves) == 2, "one of the two alone has no area"
 
 
 def test_math_has_bars_by_model_and_method() -> None:
@@ -986,5 +988,5 @@ def test_a_place_that_cannot_be_written_is_told(
     monkeypatch.setattr(sys, "argv", ["pine_engine", "report", str(folder), "--out", str(target)])
     with pytest.raises(SystemExit) as raised:
         cli.main()
-    assert raised.value.code == cli.BAD_INPUT
+    assert raised.value.code == BAD_INPUT
     assert f"{target} cannot be written: " in capsys.readouterr().err

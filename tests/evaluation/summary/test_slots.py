@@ -17,10 +17,11 @@ from pine_engine.evaluation.summary.grid import make_grid
 from pine_engine.evaluation.summary.results import Measure
 from pine_engine.evaluation.summary.slots import BySlot, by_slot, is_alike
 from pine_engine.evaluation.summary.summarize import summarize
+from pine_engine.prompts.inputs import DocumentInput
 
 
 def example(index: int, gold: int | None, size: int = 10, task: str = "retrieval_qa") -> Example:
-    documents = [{"text": f"text {place}"} for place in range(size)]
+    documents = [DocumentInput(text=f"text {place}") for place in range(size)]
     return Example(id=f"q-{index}", task=task, question="Why?", documents=documents, gold_index=gold,
                    answers=["A"])  # fmt: skip
 

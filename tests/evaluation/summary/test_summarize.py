@@ -12,7 +12,13 @@ from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.report.published import ANY, published
 from pine_engine.evaluation.rewardbench import find_subset
 from pine_engine.evaluation.summary.intervals import Estimate
-from pine_engine.evaluation.summary.results import ArrangementValue, Measure, MethodSummary
+from pine_engine.evaluation.summary.results import (
+    ArrangementValue,
+    Measure,
+    MethodSummary,
+    Scenario,
+    SlotValue,
+)
 from pine_engine.evaluation.summary.scenarios import BOTH, CHANGED, FIRST, SECOND, SHUFFLED
 from pine_engine.evaluation.summary.summarize import Summary, TaskSummary, summarize
 from pine_engine.evaluation.summary.verdicts import Kind
@@ -200,6 +206,7 @@ def test_a_verdict_that_cannot_be_read_counts_half_and_is_no_other_verdict() -> 
     for changed in (measure.changed, arrangement_of(measure, "swapped").changed, scenario.value):
         assert changed is not None and (changed.mean, changed.n) == (0, 1), "one pair has two verdicts"
     assert scenario.name == CHANGED
+    assert measure.read is not None
     assert (mean(measure.unread), mean(measure.read), measure.read.n) == (1 / 2, 0, 2)
     assert [mean(one.unread) for one in measure.arrangements] == pytest.approx([2 / 3, 1 / 3])
     assert [mean(one.value) for one in measure.arrangements] == pytest.approx([1 / 3, 1 / 6])
@@ -215,7 +222,8 @@ def test_where_nothing_can_be_read_there_is_no_best_and_no_worst() -> None:
     ]
     measure = measure_of(task_of(pairs), "vanilla")
     assert (measure.worst, measure.best) == ("as-is", "as-is") and measure.changed is None
-    found = {one.name: one.value.is_read for one in (*measure.arrangements, *measure.scenarios)}
+    named: list[ArrangementValue | Scenario] = [*measure.arrangements, *measure.scenarios]
+    found = {one.name: one.value.is_read for one in named}
     assert found == {"as-is": True, "swapped": False, FIRST: True, SECOND: False, BOTH: True}
     (section,) = measure.scenarios[1].sections
     assert not section.value.is_read and not section.subsets[0].value.is_read
@@ -227,13 +235,10 @@ def test_where_nothing_can_be_read_there_is_no_best_and_no_worst() -> None:
     asked += [one.model_copy(update={"arrangement": "shuffled:1", "order": (2, 0, 1)})
               for one in asked if one.gold_slot == 0]  # fmt: skip
     generated, nats = (measure_of(task_of(asked), "nia", kind) for kind in ("generated", "logprob"))
-    assert [one.value.is_read for one in (*generated.slots, *generated.shuffles)] == [
-        False,
-        True,
-        True,
-        False,
-    ]
-    assert all(one.value.is_read for one in (*nats.slots, *nats.arrangements)), "these need no reading"
+    assert [one.value.is_read for one in generated.slots] == [False, True, True]
+    assert [one.value.is_read for one in generated.shuffles] == [False]
+    unread: list[SlotValue | ArrangementValue] = [*nats.slots, *nats.arrangements]
+    assert all(one.value.is_read for one in unread), "these need no reading"
 
 
 def test_where_nothing_can_be_read_nothing_changes_and_nothing_is_right() -> None:
@@ -370,7 +375,7 @@ def test_methods_are_compared_example_by_example() -> None:
     assert (difference.method, difference.than) == ("pine", "vanilla")
     assert difference.value == Estimate(mean=0.5, low=0.5, high=0.5, n=20)
     spread = measure_of(task, "vanilla", "logprob").mean
-    assert spread.high - spread.low > 20
+    assert spread.low is not None and spread.high is not None and spread.high - spread.low > 20
 
 
 @settings(max_examples=8)

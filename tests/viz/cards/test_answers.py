@@ -1,13 +1,15 @@
 """Answer cards: status, numbers with units, and text that stays text."""
 
+from typing import Any
+
 import pytest
 
 from tests.support.viz_reading import HOSTILE, assert_harmless, read_html
 from viz.cards.answers import AnswerCard, AnswerState, Reading, answer_card, answer_grid, answer_status
 
 
-def card(state: AnswerState = "waiting", **changes: object) -> AnswerCard:
-    values: dict[str, object] = {"promises_invariance": True, "state": state, **changes}
+def card(state: AnswerState = "waiting", **changes: Any) -> AnswerCard:
+    values: dict[str, Any] = {"promises_invariance": True, "state": state, **changes}
     return AnswerCard("pine", "PINE", "Documents see each other.", **values)
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.viz_reading import HOSTILE, read_html, table_cells
+from tests.support.viz_reading import HOSTILE, Element, read_html, table_cells
 from viz.cards.certificate import CertifiedMethod, Sheet, certificate_page
 from viz.drawing.styles import figure_styles
 
@@ -112,6 +112,6 @@ def test_hostile_text_stays_text(text: str) -> None:
     assert [answer.text for answer in root.with_class("pine-answer-text")] == [text] * 5
 
 
-def everything(element):
+def everything(element: Element) -> list[Element]:
     """The element and all inside it."""
     return [element, *(inner for child in element.children for inner in everything(child))]

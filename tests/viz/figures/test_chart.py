@@ -49,6 +49,12 @@ def strips(*rows: tuple[float, ...]) -> str:
     )
 
 
+def captured(pattern: str, text: str) -> str:
+    found = re.search(pattern, text)
+    assert found is not None
+    return found[1]
+
+
 def place(mark: Element) -> tuple[float, float]:
     found = re.fullmatch(r"translate\(([-\d.]+) ([-\d.]+)\)", mark.attributes["transform"])
     assert found
@@ -83,7 +89,7 @@ def test_a_line_stops_at_a_missing_value() -> None:
     paths = [path.attributes["d"].count("L") for path in root.all("path") if "fill" in path.attributes]
     assert paths == [1, 1]
     said = [point.attributes["aria-label"] for point in root.with_class("pine-point")]
-    assert [re.search(r"slot (\d)", words)[1] for words in said] == ["1", "2", "4", "5", "7"]
+    assert [captured(r"slot (\d)", words) for words in said] == ["1", "2", "4", "5", "7"]
 
 
 def test_a_mark_says_its_method_slot_and_value() -> None:
@@ -189,8 +195,8 @@ def test_an_area_lies_between_its_lines_and_says_its_size_with_its_sign(
             steepest = 1 + max(abs(after - before) for before, after in pairwise(ys)) / (xs[1] - xs[0])
             assert float(stroke[end]) == pytest.approx(np.interp(x, xs, ys), abs=2 * OF_A_MARK * steepest)
     said = [point.attributes["aria-label"] for points in groups(html)[3:] for point in points]
-    assert [re.search(r"slot (\d+): (\S+)", words)[1] for words in said] == [*labels, *labels]
-    sizes = [float(re.search(r": (\S+) ", words)[1]) for words in said]
+    assert [captured(r"slot (\d+): (\S+)", words) for words in said] == [*labels, *labels]
+    sizes = [float(captured(r": (\S+) ", words)) for words in said]
     wide = max(map(abs, (*first, *second, *third))) * 0.02 + 1e-6
     assert sizes == pytest.approx(
         [b - a for a, b in zip(first + third, second + first, strict=True)], abs=wide
@@ -358,7 +364,7 @@ def test_one_mark_is_in_the_way_of_tab_and_all_have_names(html: str) -> None:
 @pytest.mark.parametrize("count", [1, 2, 4, 20, 50])
 def test_text_never_shrinks_below_twelve_pixels_and_four_slots_fit_a_phone(count: int) -> None:
     (svg,) = read_html(lines(tuple(map(float, range(count))))).all("svg")
-    least = float(re.search(r"min-width:(\d+)px", svg.attributes["style"])[1])
+    least = float(captured(r"min-width:(\d+)px", svg.attributes["style"]))
     width = float(svg.attributes["viewbox"].split()[2])
     assert float(svg.attributes["font-size"]) * least / width >= SMALLEST_TEXT
     assert count > 4 or least <= 370

@@ -1,6 +1,7 @@
 """Importance: numbers equal the arrays, the diagonal is outside the scale, rows and cells pick."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -77,7 +78,7 @@ def table(html: str) -> Element:
     return read_html(html).all("table")[0]
 
 
-def numbers(html: str) -> dict:
+def numbers(html: str) -> Any:
     return json.loads(read_html(html).with_class("pine-numbers")[0].text)
 
 
@@ -122,7 +123,7 @@ def test_attention_without_the_rest_is_shared_among_documents() -> None:
     attention = np.array([[0.5, 0.125, 0.25, 0.125], [1, 0, 0, 0]], np.float32)
     np.testing.assert_array_equal(attention_shares(attention, with_rest=True), attention)
     shares = attention_shares(attention, with_rest=False)
-    np.testing.assert_allclose(shares, [[1 / 3, 2 / 3], [0, 0]], rtol=1e-6)
+    np.testing.assert_allclose(shares, np.array([[1 / 3, 2 / 3], [0, 0]]), rtol=1e-6)
 
 
 # Levels

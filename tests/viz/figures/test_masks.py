@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,7 +41,7 @@ def tables(html: str) -> list[Element]:
     return read_html(html).with_class("pine-matrix")
 
 
-def numbers_of(html: str) -> dict:
+def numbers_of(html: str) -> Any:
     """What a picture says in numbers."""
     return json.loads(read_html(html).with_class("pine-numbers")[0].text)
 
@@ -49,12 +50,12 @@ def tokens(count: int) -> list[Token]:
     return [Token(f"t{i}", PREFIX if i < 2 else document_segment(0), i) for i in range(count)]
 
 
-def window(allowed: np.ndarray, queries: slice, keys: slice, **options: object) -> TokenMask:
+def window(allowed: np.ndarray, queries: slice, keys: slice, **options: Any) -> TokenMask:
     """A window of a mask of all tokens."""
     return TokenMask("NIA", tokens(len(allowed)), queries, keys, allowed[queries, keys], **options)
 
 
-def drawn(shown: TokenMask, **options: bool) -> str:
+def drawn(shown: TokenMask, **options: Any) -> str:
     return token_mask_picture(shown, **{"follows": True, "is_open": False, **options})
 
 
@@ -135,7 +136,9 @@ def test_cells_that_differ_from_the_reference_are_outlined() -> None:
         (("document", "prefix"), [(4, 0), (4, 1), (4, 2), (4, 3)]),
     ],
 )
-def test_a_scaled_weight_is_written_on_what_it_scales_only(scaled: tuple, expected: list) -> None:
+def test_a_scaled_weight_is_written_on_what_it_scales_only(
+    scaled: tuple[Any, ...], expected: list[Any]
+) -> None:
     html = mask_picture([replace(mask("SP", NONE, "×1/3"), scaled=scaled)])
     cells, rows = table_cells(tables(html)[0]), numbers_of(html)["rows"]
     places = [(q, k) for q in range(5) for k in range(5)]

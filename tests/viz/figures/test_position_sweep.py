@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -40,7 +41,7 @@ SWEEP = Sweep(
 EFFECTS = Effects((0.0, -2.5, 2.0), (-0.5, -0.5, 1.0), (0.5, -2.0, 1.0))
 
 
-def numbers(html: str) -> dict:
+def numbers(html: str) -> Any:
     return json.loads(read_html(html).with_class("pine-numbers")[0].text)
 
 
@@ -86,9 +87,10 @@ def test_effects_are_told_by_their_ranges() -> None:
 def test_every_number_is_in_the_picture_and_in_its_table() -> None:
     html = standing_picture(SWEEP)
     rows = numbers(html)["rows"]
+    standings: list[Any] = list(SWEEP.standings)
     assert rows == [
         [one.label, slot, value, value - one.values[0]]
-        for one in SWEEP.standings
+        for one in standings
         for slot, value in enumerate(one.values, 1)
     ]
     assert said(html)[1] == "Vanilla, slot 2: -6.50 (log-probability, nats)" and len(said(html)) == 12
@@ -113,7 +115,7 @@ THREE = entries_from([("Varo", "red"), ("Senna", "green"), ("Orm", "white")])
 
 
 @pytest.fixture(scope="module")
-def engine(tiny_llama: Callable) -> Engine:
+def engine(tiny_llama: Callable[..., Any]) -> Engine:
     return Engine(tiny_llama(max_context=1024, layers=1), letter_tokenizer(), name="tiny")
 
 

@@ -31,7 +31,7 @@ TEXTS = ["red cat", "green", "white hats", "x", "y"]
 
 
 @pytest.fixture(scope="module")
-def engine(tiny_llama: Callable) -> Engine:
+def engine(tiny_llama: Callable[..., Any]) -> Engine:
     return Engine(tiny_llama(max_context=2048), letter_tokenizer(), name="tiny")
 
 
@@ -92,6 +92,7 @@ def counted(page: gr.Blocks, asked: Form) -> dict[str, str]:
     pad = [""] * (MAX_DOCUMENTS - len(asked.entries))
     titles, texts = [[*(getattr(one, name) for one in asked.entries), *pad] for name in ("title", "text")]
     values: list[Any] = [asked.task, asked.question, asked.instruction, asked.methods, asked.max_new_tokens]
+    assert event.fn is not None
     shown = event.fn(None, 6, False, *values, asked.order, *titles, *texts)
     return {widget.elem_id: html for widget, html in shown.items() if widget.elem_id}
 
@@ -115,7 +116,7 @@ def test_the_work_is_said_before_the_first_run_and_the_time_afterwards(
 
 
 def test_what_was_broken_off_is_no_measure() -> None:
-    sources = all_sources(EngineSource(lambda: None, "none"), None, DEFAULTS)
+    sources = all_sources(EngineSource(lambda: pytest.fail("not needed"), "none"), None, DEFAULTS)
     with sources.runs.watched(sources.runs.new("compare", ("pine",))) as run:
         run.model, run.done = "tiny", Work(1, 10, 1, 1, read_s=1.0, write_s=1.0)
         run.stop.requested = True

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Generator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import gradio as gr
 import pytest
@@ -31,7 +32,7 @@ from viz.page.counting import total_html
 from viz.page.form import documents
 from viz.page.form.checks import form_layout
 from viz.page.form.documents import Entry, build_editor, entries_from, paste, split_pasted
-from viz.page.form.examples import load_examples
+from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.form import Form, count_tokens, read_form
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.run_log import StopFlag
@@ -51,7 +52,7 @@ def form(
 
 
 @pytest.fixture(scope="module")
-def engine(tiny_llama: Callable) -> Engine:
+def engine(tiny_llama: Callable[..., Any]) -> Engine:
     return Engine(tiny_llama(max_context=1024), letter_tokenizer(), name="tiny")
 
 
@@ -128,7 +129,9 @@ _OPERATIONS = st.one_of(
 
 
 @given(st.lists(_OPERATIONS, max_size=30))
-def test_every_edit_keeps_letters_distinct_and_titles_with_their_texts(operations: list[Callable]) -> None:
+def test_every_edit_keeps_letters_distinct_and_titles_with_their_texts(
+    operations: list[Callable[..., Any]],
+) -> None:
     entries = entries_from([(f"title {n}", f"text {n}") for n in range(5)])
     for operation in operations:
         before, entries = entries, operation(entries)
@@ -238,7 +241,8 @@ def test_tokens_are_counted_while_the_form_is_unfinished(engine: Engine) -> None
     assert whole.documents == tuple(layout.lengths.tolist()) and whole.total == layout.num_tokens
     partly = count_tokens(form((THREE[0], Entry(1), THREE[2])), engine)
     assert partly.documents == (whole.documents[0], None, whole.documents[2])
-    assert partly.total == whole.total - whole.documents[1]
+    counted = whole.documents[1]
+    assert whole.total is not None and counted is not None and partly.total == whole.total - counted
     nothing = count_tokens(form((Entry(0),)), engine)
     assert nothing.documents == (None,)
     assert nothing.total == layout.prefix_length + layout.suffix_length
@@ -274,7 +278,7 @@ def test_the_examples_cover_the_tasks() -> None:
 
 
 @pytest.mark.parametrize("example", load_examples(), ids=lambda example: example.name)
-def test_every_example_can_be_run(example, engine: Engine) -> None:
+def test_every_example_can_be_run(example: FormExample, engine: Engine) -> None:
     entries = entries_from([(document.title, document.text) for document in example.documents])
     asked = Form(example.task, example.question, example.instruction, ("pine",), 8, entries)
     assert form_layout(asked, engine).num_documents == len(example.documents)
@@ -288,7 +292,7 @@ def test_every_example_can_be_run(example, engine: Engine) -> None:
         ({"notes": "typo"}, "Extra inputs are not permitted"),
     ],
 )
-def test_a_malformed_example_is_refused(change: dict, complaint: str, tmp_path: Path) -> None:
+def test_a_malformed_example_is_refused(change: dict[str, Any], complaint: str, tmp_path: Path) -> None:
     example = {
         "name": "n",
         "task": "retrieval_qa",
@@ -332,7 +336,7 @@ def test_hostile_text_stays_text(text: str, engine: Engine) -> None:
 class _Gate:
     """A loader that waits until it is let through."""
 
-    def __init__(self, outcome: object) -> None:
+    def __init__(self, outcome: Engine | Exception) -> None:
         self.open = threading.Event()
         self.outcome = outcome
 
@@ -347,7 +351,8 @@ def test_a_run_waits_for_the_model_and_says_so(engine: Engine) -> None:
     gate = _Gate(engine)
     source = EngineSource(gate, "tiny")
     source.start()
-    assert source.status.stage == "loading" and "Loading tiny" in source.status.sentence
+    at_first = source.status
+    assert at_first.stage == "loading" and "Loading tiny" in at_first.sentence
 
     def work(engine: Engine) -> Generator[str, None, None]:
         yield f"ran on {engine.model_name}"
@@ -385,7 +390,7 @@ class _EndlessEngine:
     def __getattr__(self, name: str) -> object:
         return getattr(self.real, name)
 
-    def generate(self, *args: object, **options: object) -> Generator:
+    def generate(self, *args: object, **options: object) -> Generator[Any, None, None]:
         try:
             step = 0
             while True:
@@ -397,7 +402,7 @@ class _EndlessEngine:
 
 @pytest.mark.parametrize("how", ["stop", "close"])
 def test_ending_a_run_closes_the_engine(how: str, engine: Engine) -> None:
-    endless = _EndlessEngine(engine)
+    endless: Any = _EndlessEngine(engine)
     source = EngineSource(lambda: endless, "tiny")
     source.start()
     asked, stop = form(methods=("pine",)), StopFlag(requested=True)  # of an earlier run, so without effect

@@ -141,7 +141,8 @@ def _refuse_outside(module: torch.nn.Module, _: Any) -> None:
 
 torch.nn.modules.module.register_module_forward_pre_hook(_refuse_outside)
 
-_launch = gr.Blocks.launch
+_blocks: Any = gr.Blocks
+_launch = _blocks.launch
 
 
 def _launch_once(blocks: gr.Blocks, *args: Any, **kwargs: Any) -> Any:
@@ -152,4 +153,4 @@ def _launch_once(blocks: gr.Blocks, *args: Any, **kwargs: Any) -> Any:
     return _launch(blocks, *args, **kwargs)
 
 
-gr.Blocks.launch = _launch_once
+_blocks.launch = _launch_once

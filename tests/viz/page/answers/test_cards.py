@@ -3,6 +3,7 @@
 import sys
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import gradio as gr
 import pytest
@@ -19,7 +20,7 @@ from viz.page.answers.cards import Shown, accepted_answers, shown_html, stopped_
 from viz.page.answers.workspace import Workspace, build_workspace
 from viz.page.form import documents
 from viz.page.form.documents import Entry, build_editor, entries_from, header_html
-from viz.page.form.examples import load_examples
+from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.form import Form
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.sources import Sources
@@ -169,7 +170,7 @@ def test_every_task_with_an_answer_to_score_has_an_example_that_says_it() -> Non
 @pytest.mark.parametrize(
     "example", [e for e in load_examples() if e.answers], ids=lambda example: example.name
 )
-def test_the_accepted_answers_of_an_example_can_be_scored(example) -> None:
+def test_the_accepted_answers_of_an_example_can_be_scored(example: FormExample) -> None:
     task = get_task(example.task)
     said = {"judge_pair": "[[{}]]", "math_reasoning": "Answer: {}"}.get(example.task, "{}")
     assert [task.score(said.format(answer), example.answers) for answer in example.answers] == [1.0] * len(
@@ -214,7 +215,7 @@ def test_a_model_of_a_task_is_loaded_when_it_is_first_asked_and_once() -> None:
     loaded: list[str] = []
 
     def source(name: str) -> EngineSource:
-        def load() -> SimpleNamespace:
+        def load() -> Any:
             loaded.append(name)
             return SimpleNamespace(model_name=name, dtype="float32", device="cpu", max_context=9, caveat=None)
 
@@ -223,13 +224,14 @@ def test_a_model_of_a_task_is_loaded_when_it_is_first_asked_and_once() -> None:
     sources = Sources(source("main"), {"molecules": source("own")})
     assert sources.of("judge_pair") is sources.main and loaded == []
     assert sources.now("judge_pair") is None  # nobody has started it
-    assert sources.now("qm9").model_name == "own"
+    own = sources.now("qm9")
+    assert own is not None and own.model_name == "own"
     assert sources.now("qm9") is sources.now("qm9") and sources.of("qm9") is sources.of("qm9")
     assert loaded == ["own"]
 
 
 def test_a_model_that_is_not_there_is_said() -> None:
-    sources = Sources(EngineSource(lambda: None, "main"))
+    sources = Sources(EngineSource(lambda: pytest.fail("not needed"), "main"))
     (said,) = told(
         lambda: sources.lease("qm9"), lambda _: pytest.fail("there is no engine to work with"), **one_run()
     )

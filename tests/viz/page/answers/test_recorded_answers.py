@@ -3,6 +3,7 @@
 import datetime
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from tests.support.tokenizers import letter_tokenizer
 from viz.page.answers.cards import shown_html
 from viz.page.answers.recorded_answers import fingerprint, first_shown, recorded_answers, write_answers
 from viz.page.answers.recordings import lesson_recording
-from viz.page.form.examples import load_examples
+from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.method_boxes import DEFAULT_METHODS
 from viz.page.record import record_answers
 
@@ -20,7 +21,7 @@ DATE = datetime.date(2026, 3, 1)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_every_example_was_recorded_as_it_is_now(example) -> None:
+def test_every_example_was_recorded_as_it_is_now(example: FormExample) -> None:
     recorded = recorded_answers()[example.name]
     assert recorded.asked == fingerprint(example), "an example was changed: run `make record`"
     assert [answer.method for answer in recorded.answers] == DEFAULT_METHODS
@@ -35,7 +36,7 @@ def test_the_pictures_are_of_the_answers_on_the_cards() -> None:
     }
 
 
-def test_what_is_recorded_is_read_back(tiny_llama: Callable, tmp_path: Path) -> None:
+def test_what_is_recorded_is_read_back(tiny_llama: Callable[..., Any], tmp_path: Path) -> None:
     engine = Engine(tiny_llama(max_context=2048), letter_tokenizer(), name="tiny", revision="r7")
     recorded = record_answers(engine, EXAMPLES[0], date=DATE)
     assert recorded.recorded == (
@@ -57,7 +58,7 @@ def test_a_recording_says_that_it_is_one() -> None:
 @pytest.mark.parametrize(
     "changed", [{"question": "Who?"}, {"documents": EXAMPLES[0].documents[1:]}, {"name": "Another"}]
 )
-def test_another_question_has_cards_that_wait(changed: dict) -> None:
+def test_another_question_has_cards_that_wait(changed: dict[str, Any]) -> None:
     shown = first_shown(EXAMPLES[0].model_copy(update=changed), DEFAULT_METHODS)
     assert not shown.recorded
     assert {card.state for card in shown.cards} == {"waiting"}

@@ -28,12 +28,12 @@ from viz.page.record import example_form, record, recorded_sentence
 
 MOST_BYTES = 600_000
 DATE = datetime.date(2026, 3, 1)
-HALF_PRECISION = {"rtol": 2.0**-11, "atol": 2.0**-24}
+HALF_PRECISION: dict[str, Any] = {"rtol": 2.0**-11, "atol": 2.0**-24}
 """float16: 11 significant bits, and steps of 2^-24 below its smallest normal number."""
 
 
 @pytest.fixture(scope="module")
-def engine(tiny_llama: Callable) -> Engine:
+def engine(tiny_llama: Callable[..., Any]) -> Engine:
     return Engine(tiny_llama(max_context=1024), letter_tokenizer(), name="tiny", revision="r7")
 
 
@@ -74,7 +74,8 @@ def test_a_recording_is_read_back_as_it_was_written(recording: Recording, tmp_pa
 
 
 def test_a_record_that_a_file_may_not_have_is_refused(recording: Recording, tmp_path: Path) -> None:
-    strange = dataclasses.replace(recording, caption=METHODS["pine"])
+    caption: Any = METHODS["pine"]
+    strange = dataclasses.replace(recording, caption=caption)
     with pytest.raises(AssertionError, match="Method is not among"):
         write_recording(strange, tmp_path / "run.npz")
 

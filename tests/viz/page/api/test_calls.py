@@ -64,7 +64,7 @@ def test_compare_answers_with_the_methods_asked_for(client: Client) -> None:
 
 
 def test_a_document_is_a_text_or_has_a_title_that_the_model_reads(client: Client) -> None:
-    def lengths(*documents: str | dict[str, str]) -> list[int]:
+    def lengths(*documents: str | dict[str, str]) -> Any:
         arguments = {"question": QUESTION, "methods": ["vanilla"], "max_new_tokens": 1}
         return client.predict(documents=list(documents), **arguments, api_name="/trace")["document_tokens"]
 
@@ -128,7 +128,7 @@ def test_measure_scores_every_row_in_every_order(client: Client) -> None:
         ([ROWS[0]] * 1000, "There are 1,000 rows, and this page measures 200 at most"),
     ],
 )
-def test_rows_that_cannot_be_measured_are_named(rows: list, sentence: str, client: Client) -> None:
+def test_rows_that_cannot_be_measured_are_named(rows: list[Any], sentence: str, client: Client) -> None:
     with pytest.raises(AppError) as caught:
         client.predict(rows=rows, methods=["pine"], orders=[], max_new_tokens=4, api_name="/measure")
     assert sentence in str(caught.value)
@@ -149,7 +149,7 @@ def test_rows_that_cannot_be_measured_are_named(rows: list, sentence: str, clien
         ({"max_new_tokens": 9000}, "this page writes 500 at most"),
     ],
 )
-def test_bad_input_is_refused_with_a_sentence(change: dict, sentence: str, client: Client) -> None:
+def test_bad_input_is_refused_with_a_sentence(change: dict[str, Any], sentence: str, client: Client) -> None:
     arguments = {"question": QUESTION, "documents": DOCUMENTS, "methods": ["pine"], "max_new_tokens": 4}
     with pytest.raises(AppError) as caught:
         client.predict(**(arguments | {"instruction": ""} | change), api_name="/compare")

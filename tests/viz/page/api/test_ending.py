@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any
 
 import gradio as gr
@@ -22,7 +23,7 @@ NO_TIME = 1e-9
 
 
 @pytest.fixture(scope="module")
-def source(tiny_llama: Callable) -> EngineSource:
+def source(tiny_llama: Callable[..., Any]) -> EngineSource:
     engine = Engine(tiny_llama(max_context=64), letter_tokenizer(), name="tiny")
     source = EngineSource(lambda: engine, "tiny")
     source.start()
@@ -34,10 +35,12 @@ def counted(_: Engine, to: int, of: int) -> Generator[CallView, None, None]:
     """Begins with nothing, and then counts; it is done at the last number."""
     yield CallView(Work())
     for number in range(1, to + 1):
-        yield CallView(Work(orders=number), lambda number=number: {"number": number}, number == of)
+        yield CallView(Work(orders=number), partial(dict, number=number), number == of)
 
 
-def asked(source: EngineSource, work: Callable, most_seconds: float | None = None, **given: int) -> Any:
+def asked(
+    source: EngineSource, work: Callable[..., Any], most_seconds: float | None = None, **given: int
+) -> Any:
     sources = Sources(source, runs=RunLog(most_seconds))
     return _answer(sources, "api count", ("pine",), work, lambda engine, **given: Work(), given)
 

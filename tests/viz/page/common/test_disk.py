@@ -140,7 +140,8 @@ def test_small_files_count_as_what_they_take(tmp_path: Path) -> None:
 
 def door(tmp_path: Path, answer: Callable[[Request], Any], most_bytes: float = MB) -> TestClient:
     async def upload(request: Request) -> Response:
-        return await answer(request)
+        answered: Response = await answer(request)
+        return answered
 
     class App(Starlette):
         def get_blocks(self) -> Any:

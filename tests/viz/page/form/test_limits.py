@@ -11,6 +11,7 @@ from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.widgets import built
+from viz.page.common.bounds import MAX_DOCUMENTS
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.files.data_sets import read_built_in
 from viz.page.form import documents
@@ -30,7 +31,7 @@ LIMITED = HostSettings(
 
 
 @pytest.fixture(scope="module")
-def engine(tiny_llama: Callable) -> Engine:
+def engine(tiny_llama: Callable[..., Any]) -> Engine:
     return Engine(tiny_llama(max_context=2048), letter_tokenizer(), name="tiny")
 
 
@@ -124,6 +125,7 @@ def page(engine: Engine) -> gr.Blocks:
 
 def call(page: gr.Blocks, name: str) -> Callable[..., dict[str, Any]]:
     (found,) = [function for function in page.fns.values() if function.api_name == name]
+    assert found.fn is not None
     return found.fn
 
 
@@ -154,7 +156,9 @@ def test_what_was_done_before_the_time_was_over_is_answered(engine: Engine) -> N
 
 
 def test_widgets_offer_no_more_than_is_allowed(page: gr.Blocks) -> None:
-    widgets = {block.elem_id: block for block in page.blocks.values() if getattr(block, "elem_id", None)}
+    widgets: dict[str | None, Any] = {
+        block.elem_id: block for block in page.blocks.values() if getattr(block, "elem_id", None)
+    }
     assert widgets["orders"].maximum == 4 and widgets["orders"].value == 4
     assert widgets["measure-limit"].maximum == 2 and widgets["measure-length"].maximum == 16
     assert widgets["length"].maximum == widgets["length"].value == 16
@@ -166,6 +170,8 @@ def test_widgets_offer_no_more_than_is_allowed(page: gr.Blocks) -> None:
 
 def test_a_page_that_nobody_has_limited_is_as_large_as_it_was() -> None:
     blocks = built(lambda: build_app(EngineSource(lambda: pytest.fail("not needed"), "none")))
-    widgets = {block.elem_id: block for block in blocks.blocks.values() if getattr(block, "elem_id", None)}
+    widgets: dict[str | None, Any] = {
+        block.elem_id: block for block in blocks.blocks.values() if getattr(block, "elem_id", None)
+    }
     found = [widgets[name].maximum for name in ("length", "orders", "measure-limit", "measure-length")]
-    assert found == [256, 24, 200, 500] and DEFAULTS.most_documents == documents.MAX_DOCUMENTS
+    assert found == [256, 24, 200, 500] and DEFAULTS.most_documents == MAX_DOCUMENTS

@@ -42,7 +42,7 @@ def form(example: FormExample = SHORT, **changes: Any) -> Form:
 
 
 @pytest.fixture(scope="module")
-def engine(tiny_llama: Callable) -> Engine:
+def engine(tiny_llama: Callable[..., Any]) -> Engine:
     return Engine(tiny_llama(max_context=4096), letter_tokenizer(), name="tiny")
 
 
@@ -100,7 +100,9 @@ def test_only_the_rows_of_the_page_are_measured() -> None:
 
 
 def call(page: gr.Blocks, name: str) -> Callable[..., Any]:
-    return next(event.fn for event in page.fns.values() if name in (event.api_name, event.name))
+    found = next(event.fn for event in page.fns.values() if name in (event.api_name, event.name))
+    assert found is not None
+    return found
 
 
 def test_the_calls_hold_to_it(page: gr.Blocks) -> None:
@@ -141,7 +143,9 @@ def test_no_file_is_taken(serve: Serve, tmp_path: Path) -> None:
 def test_nothing_can_be_entered_and_the_page_says_so(page: gr.Blocks) -> None:
     blocks = page.blocks.values()
     assert not any(block.interactive for block in blocks if isinstance(block, gr.Textbox))
-    widgets = {block.elem_id: block for block in blocks if getattr(block, "elem_id", None)}
+    widgets: dict[str | None, Any] = {
+        block.elem_id: block for block in blocks if getattr(block, "elem_id", None)
+    }
     for name in ("paste-panel", "add-files", "open-session", "measure-upload", "splitting"):
         assert widgets[name].visible is False
     assert widgets["task"].interactive is False and NOTE in widgets["read-only"].value
@@ -153,6 +157,8 @@ def test_nothing_can_be_entered_and_the_page_says_so(page: gr.Blocks) -> None:
 
 def test_the_usual_page_is_open() -> None:
     page = built(lambda: build_app(EngineSource(lambda: pytest.fail("not needed"), "none")))
-    widgets = {block.elem_id: block for block in page.blocks.values() if getattr(block, "elem_id", None)}
+    widgets: dict[str | None, Any] = {
+        block.elem_id: block for block in page.blocks.values() if getattr(block, "elem_id", None)
+    }
     assert "read-only" not in widgets and widgets["question"].interactive is not False
     assert widgets["add-files"].visible and widgets["open-session"].visible

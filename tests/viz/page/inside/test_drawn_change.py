@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ STEPS = 4
 
 
 @pytest.fixture(scope="module")
-def engine(tiny_llama: Callable) -> Engine:
+def engine(tiny_llama: Callable[..., Any]) -> Engine:
     return Engine(tiny_llama(max_context=1024), letter_tokenizer(), name="tiny")
 
 
@@ -212,7 +213,7 @@ def test_what_carried_an_answer_is_the_mean_of_the_trace(run: FinishedRun, selec
         assert attention is not None
         expected = attention[:, :, first : first + STEPS].mean(axis=(0, 1, 2))
         shown = [row[3] for row in drawn["documents-that-carried-the-answer"] if row[0] == label]
-        np.testing.assert_allclose(shown, expected, rtol=1e-5)
+        np.testing.assert_allclose(np.array(shown, float), expected, rtol=1e-5)
 
 
 def test_left_tokens_pick_the_query_that_writes_them(run: FinishedRun, selection: Selection) -> None:

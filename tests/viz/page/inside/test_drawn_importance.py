@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ STEPS = 4
 
 
 @pytest.fixture(scope="module")
-def engine(tiny_llama: Callable) -> Engine:
+def engine(tiny_llama: Callable[..., Any]) -> Engine:
     return Engine(tiny_llama(max_context=1024), letter_tokenizer(), name="tiny")
 
 
@@ -42,6 +43,18 @@ def selection(run: FinishedRun) -> Selection:
     return replace(first_selection(run), method="pine", layer=1, head=2, normalisation="raw")
 
 
+def suffix_importance(run: FinishedRun) -> np.ndarray:
+    found = run.result.traces["pine"].suffix_importance
+    assert found is not None
+    return found
+
+
+def suffix_attention(run: FinishedRun, method: str) -> np.ndarray:
+    found = run.result.traces[method].suffix_attention
+    assert found is not None
+    return found
+
+
 def picture(html: str, name: str) -> Element:
     """The picture of that name."""
     return next(
@@ -51,7 +64,7 @@ def picture(html: str, name: str) -> Element:
     )
 
 
-def numbers(html: str, name: str) -> list[list]:
+def numbers(html: str, name: str) -> Any:
     """The rows of the numbers of a picture."""
     return json.loads(picture(html, name).with_class("pine-numbers")[0].text)["rows"]
 
@@ -76,7 +89,7 @@ def pressed(html: str) -> list[str]:
 
 def test_the_strip_has_the_spreads_of_the_trace(run: FinishedRun, selection: Selection) -> None:
     html = draw_importance(run, selection)
-    expected = spread(run.result.traces["pine"].suffix_importance)
+    expected = spread(suffix_importance(run))
     np.testing.assert_array_equal(values(html, "decisive-heads", 1), expected.T)
     layer, head = most_decisive(expected)
     assert f"Most decisive: layer {layer}, head {head}" in caption(html, "decisive-heads")
@@ -85,12 +98,13 @@ def test_the_strip_has_the_spreads_of_the_trace(run: FinishedRun, selection: Sel
 
 def test_the_most_decisive_head_is_chosen_first(run: FinishedRun) -> None:
     first = first_selection(run)
-    assert (first.layer, first.head) == most_decisive(spread(run.result.traces["pine"].suffix_importance))
+    assert (first.layer, first.head) == most_decisive(spread(suffix_importance(run)))
     assert pressed(draw_importance(run, first))[0] == f"most decisive: layer {first.layer}, head {first.head}"
 
 
 def test_documents_are_drawn_as_the_trace_has_them(run: FinishedRun, selection: Selection) -> None:
     importance = run.result.traces["pine"].document_importance
+    assert importance is not None
     html = draw_importance(run, selection)
     np.testing.assert_array_equal(values(html, "importance-of-documents", 1), importance[1, 2])
     assert [row[0] for row in numbers(html, "importance-of-documents")] == ["B", "A", "C"]
@@ -109,7 +123,7 @@ def test_each_word_is_drawn_from_the_query_that_writes_it(run: FinishedRun, sele
     html = draw_importance(run, replace(selection, query=query_of_step(run, 2)))
     first = run.result.layout.suffix_length - 1
     count = len(run.answer_tokens["pine"])
-    expected = run.result.traces["pine"].suffix_importance[1, 2, first : first + count]
+    expected = suffix_importance(run)[1, 2, first : first + count]
     np.testing.assert_array_equal(values(html, "importance-while-writing", 2), expected)
     drawn = numbers(html, "importance-while-writing")
     assert [row[:2] for row in drawn] == [
@@ -127,7 +141,7 @@ def test_a_method_that_does_not_rank_shows_its_attention(run: FinishedRun, selec
     html = draw_importance(run, replace(selection, method="vanilla"))
     first = run.result.layout.suffix_length - 1
     count = len(run.answer_tokens["vanilla"])
-    expected = run.result.traces["vanilla"].suffix_attention[1, 2, first : first + count]
+    expected = suffix_attention(run, "vanilla")[1, 2, first : first + count]
     np.testing.assert_array_equal(values(html, "importance-while-writing", 2), expected)
     said = caption(html, "importance-while-writing")
     assert said.startswith("This method does not rank documents") and "Vanilla, layer 1, head 2" in said
@@ -137,7 +151,7 @@ def test_a_method_that_does_not_rank_shows_its_attention(run: FinishedRun, selec
 
 @pytest.mark.parametrize("method", list(METHODS))
 def test_the_bars_are_the_attention_of_the_step(method: str, run: FinishedRun, selection: Selection) -> None:
-    attention = run.result.traces[method].suffix_attention[1, 2]
+    attention = suffix_attention(run, method)[1, 2]
     row = run.result.layout.suffix_length - 1 + 1
     chosen = replace(selection, method=method, query=query_of_step(run, 1))
     html = draw_importance(run, chosen)
@@ -159,7 +173,7 @@ def test_without_a_chosen_word_the_bars_are_the_mean_of_the_answer(
 ) -> None:
     html = draw_importance(run, replace(selection, query=query))
     first, count = run.result.layout.suffix_length - 1, len(run.answer_tokens["pine"])
-    attention = run.result.traces["pine"].suffix_attention[1, 2, first : first + count]
+    attention = suffix_attention(run, "pine")[1, 2, first : first + count]
     drawn = values(html, "attention-by-document", 1)[:, 0]
     np.testing.assert_allclose(drawn, attention.mean(axis=0), rtol=1e-6)
     assert f"mean over its {count} tokens" in caption(html, "attention-by-document")
@@ -185,13 +199,13 @@ def test_a_prompt_without_a_prefix_has_no_bar_for_it(run: FinishedRun, selection
     ],
 )
 def test_the_switches_show_what_is_selected(
-    changes: dict, buttons: list[str], run: FinishedRun, selection: Selection
+    changes: dict[str, Any], buttons: list[str], run: FinishedRun, selection: Selection
 ) -> None:
     assert set(buttons) <= set(pressed(draw_importance(run, replace(selection, **changes))))
 
 
 def test_the_buttons_lead_back_to_what_they_say(run: FinishedRun, selection: Selection) -> None:
-    layer, head = most_decisive(spread(run.result.traces["pine"].suffix_importance))
+    layer, head = most_decisive(spread(suffix_importance(run)))
     picked = {
         button.text: json.loads(button.attributes["data-pick"])
         for switch in read_html(draw_importance(run, selection)).with_class("pine-switch")
@@ -246,7 +260,8 @@ def test_fifty_documents_are_drawn_at_once(run: FinishedRun, selection: Selectio
 
 
 def test_every_pick_is_understood_by_the_page(run: FinishedRun, selection: Selection) -> None:
-    pending, picks = [(read_html(draw_importance(run, selection)), {})], []
+    pending: list[tuple[Element, dict[str, Any]]] = [(read_html(draw_importance(run, selection)), {})]
+    picks = []
     while pending:
         element, shared = pending.pop()
         shared = json.loads(element.attributes.get("data-shared", "{}")) or shared

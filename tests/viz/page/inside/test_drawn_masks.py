@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ from viz.page.inside.selection import Query, Selection
 
 
 @pytest.fixture(scope="module")
-def engine(tiny_llama: Callable) -> Engine:
+def engine(tiny_llama: Callable[..., Any]) -> Engine:
     return Engine(tiny_llama(max_context=1024), letter_tokenizer(), name="tiny")
 
 
@@ -41,7 +42,7 @@ def cards(html: str) -> list[Element]:
     return read_html(html).with_class("pine-mask")
 
 
-def numbers_of(html: str, name: str) -> dict:
+def numbers_of(html: str, name: str) -> Any:
     """What the picture of that name says in numbers."""
     pictures = read_html(html).with_class("pine-picture")
     figure = next(figure for figure in pictures if figure.attributes["data-name"] == name)
@@ -116,6 +117,7 @@ def test_every_query_marks_its_row_in_every_card_and_its_token(run: FinishedRun)
     labels = {0: "B", 1: "A", 2: "C"}
     for _, value in query_choices(run):
         query = Query.parse(value)
+        assert query is not None
         html = draw_masks(run, replace(first_selection(run), query=query))
         expected = labels[query.index] if query.kind == "document" else "SUF"
         for card in cards(html):

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,7 +39,7 @@ from viz.page.lesson.running_example import (
 
 
 @pytest.fixture(scope="module")
-def engine(tiny_llama: Callable) -> Engine:
+def engine(tiny_llama: Callable[..., Any]) -> Engine:
     return Engine(tiny_llama(max_context=1024), letter_tokenizer(), name="tiny")
 
 
@@ -57,7 +58,7 @@ def picture(html: str, name: str) -> Element:
     )
 
 
-def numbers_of(figure: Element) -> dict:
+def numbers_of(figure: Element) -> Any:
     """What a picture says in numbers."""
     return json.loads(figure.with_class("pine-numbers")[0].text)
 
@@ -70,6 +71,7 @@ def test_a_view_shows_what_the_trace_recorded(run: FinishedRun) -> None:
     seen = view_of(run, plan_of(run, "pine"), Query("document", 1), Place(1, 2))
     assert seen is not None and seen.importance is not None
     assert np.array_equal(seen.starts, trace.document_starts[1, 2, 1])
+    assert trace.document_importance is not None
     assert np.array_equal(seen.importance, trace.document_importance[1, 2, 1], equal_nan=True)
     assert np.isnan(seen.importance[1]) and seen.own_document == 1
     assert [segment.label for segment in seen.documents] == ["B", "A", "C"]
@@ -100,7 +102,9 @@ def test_the_query_of_a_row_is_named_by_its_words(run: FinishedRun) -> None:
 
 
 def test_a_mean_shows_the_most_decisive_head_of_what_is_left_open(run: FinishedRun) -> None:
-    spreads = spread(run.result.traces["pine"].suffix_importance)
+    importance = run.result.traces["pine"].suffix_importance
+    assert importance is not None
+    spreads = spread(importance)
     last = Query("suffix", run.result.layout.suffix_length - 1)
 
     def place(layer: int | None, head: int | None) -> tuple[int, int]:

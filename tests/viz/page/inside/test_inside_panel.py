@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import gradio as gr
 import pytest
@@ -38,7 +39,7 @@ def finish(engine: Engine, form: Form) -> FinishedRun:
 
 
 @pytest.fixture(scope="module")
-def engine(tiny_llama: Callable) -> Engine:
+def engine(tiny_llama: Callable[..., Any]) -> Engine:
     return Engine(tiny_llama(max_context=1024), letter_tokenizer(), name="tiny")
 
 
@@ -65,7 +66,7 @@ def test_every_picture_is_drawn_for_every_query(tab: str, run: FinishedRun) -> N
 @pytest.mark.parametrize("changes", [{"layer": None}, {"head": None}, {"layer": None, "head": None}])
 @pytest.mark.parametrize("method", ["vanilla", "pcw", "pine"])
 def test_every_picture_is_drawn_for_means_and_for_every_method(
-    tab: str, changes: dict, method: str, run: FinishedRun
+    tab: str, changes: dict[str, Any], method: str, run: FinishedRun
 ) -> None:
     selection = replace(first_selection(run), method=method, **changes)
     assert read_html(DRAWING[tab](run, selection)).with_class("pine-picture")
@@ -127,7 +128,7 @@ def test_what_the_widgets_show_is_what_is_selected(run: FinishedRun) -> None:
 def test_functions_that_take_an_event_get_it() -> None:
     """gradio reads their hints, and one that it cannot resolve hides the event from it, without a word."""
 
-    def build() -> gr.Blocks:
+    def build() -> Any:
         with gr.Blocks() as page:
             wire_inside(build_inside(), gr.State(None), [gr.Button().click(lambda: None)])
         return page

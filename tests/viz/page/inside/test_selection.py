@@ -2,6 +2,7 @@
 
 import json
 import math
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
@@ -29,7 +30,9 @@ START = Selection("pine", Query("suffix", 5), layer=1, head=0)
         ({"window": 40}, {"window": 40}),
     ],
 )
-def test_a_pick_changes_what_it_names_and_nothing_else(what: dict, expected: dict) -> None:
+def test_a_pick_changes_what_it_names_and_nothing_else(
+    what: dict[str, Any], expected: dict[str, Any]
+) -> None:
     after = START.picked(json.loads(pick(**what)), BOUNDS)
     for field in vars(START):
         assert getattr(after, field) == expected.get(field, getattr(START, field)), field
@@ -57,7 +60,7 @@ def test_a_pick_changes_what_it_names_and_nothing_else(what: dict, expected: dic
         {"__class__": "x", "layers": 1},
     ],
 )
-def test_what_is_not_in_the_run_is_left_as_it_was(what: dict) -> None:
+def test_what_is_not_in_the_run_is_left_as_it_was(what: dict[str, Any]) -> None:
     assert START.picked(what, BOUNDS) == START
 
 
@@ -70,7 +73,7 @@ fields = st.sampled_from(list(vars(START)))
 
 
 @given(st.dictionaries(fields | st.text(), anything))
-def test_any_pick_leaves_a_selection_of_the_run(what: dict) -> None:
+def test_any_pick_leaves_a_selection_of_the_run(what: dict[str, Any]) -> None:
     after = START.picked(what, BOUNDS)
     assert after.method in BOUNDS.methods
     assert BOUNDS.has(after.query)
@@ -82,7 +85,7 @@ def test_any_pick_leaves_a_selection_of_the_run(what: dict) -> None:
 
 @pytest.mark.parametrize("kind", ["document", "suffix"])
 @pytest.mark.parametrize("index", [0, 7, 123_456])
-def test_a_query_is_read_back_from_its_name(kind: str, index: int) -> None:
+def test_a_query_is_read_back_from_its_name(kind: Literal["document", "suffix"], index: int) -> None:
     query = Query(kind, index)
     assert Query.parse(str(query)) == query
 

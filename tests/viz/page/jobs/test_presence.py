@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from viz.page.jobs import presence as module
 from viz.page.jobs.presence import CALLER, LISTENING_S, Presence, PresenceMiddleware, Visitor
 
 
@@ -14,7 +13,7 @@ from viz.page.jobs.presence import CALLER, LISTENING_S, Presence, PresenceMiddle
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time, which the test moves on."""
     now = [1000.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("viz.page.jobs.presence.time.monotonic", lambda: now[0])
     return now
 
 
@@ -130,14 +129,16 @@ def through(presence: Presence, path: str, seen: list[Any], **scope: Any) -> Non
     ],
 )
 def test_connections_tell_who_is_there(path: str, scope: Any, expected: tuple[bool, bool, bool]) -> None:
-    presence, seen = Presence(), []
+    presence = Presence()
+    seen: list[Any] = []
     through(presence, path, seen, **scope)
     assert seen == [expected]
     assert not presence.has_page("s")
 
 
 def test_nobody_passes_for_an_assistant() -> None:
-    presence, seen = Presence(), []
+    presence = Presence()
+    seen: list[Any] = []
     forged = [(CALLER, b"f" * 32)]
     through(presence, "/gradio_api/queue/join", seen, method="POST", headers=forged)
     with presence.calling("10.0.0.1") as name:

@@ -4,6 +4,7 @@ import re
 import threading
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, ExitStack
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from viz.page.jobs.run_log import StopFlag
 
 
 @pytest.fixture(scope="module")
-def source(tiny_llama: Callable) -> EngineSource:
+def source(tiny_llama: Callable[..., Any]) -> EngineSource:
     engine = Engine(tiny_llama(max_context=64), letter_tokenizer(), name="tiny")
     source = EngineSource(lambda: engine, "tiny")
     source.start()

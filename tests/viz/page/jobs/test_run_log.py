@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -38,7 +39,7 @@ FORM = Form(
 
 
 @pytest.fixture(scope="module")
-def engine(tiny_llama: Callable) -> Engine:
+def engine(tiny_llama: Callable[..., Any]) -> Engine:
     return Engine(tiny_llama(max_context=1024), letter_tokenizer(), name="tiny")
 
 
@@ -49,7 +50,7 @@ def source(engine: Engine) -> EngineSource:
     return source
 
 
-def logged(caplog: pytest.LogCaptureFixture) -> dict:
+def logged(caplog: pytest.LogCaptureFixture) -> Any:
     """The one line that was logged."""
     (record,) = [record for record in caplog.records if record.name == "pine_explorer.runs"]
     return json.loads(record.getMessage())
@@ -66,8 +67,9 @@ def test_a_run_is_one_line_without_a_word_that_was_written(
     # A caller may name a method that there is not.
     run = runs.new("compare", (*FORM.methods, "pride:pine", SENTINEL, f"pride:{SENTINEL}"))
 
-    def work(engine: Engine) -> Generator:
+    def work(engine: Engine) -> Generator[Any, None, None]:
         for view in answer(engine, FORM):
+            assert view.done is not None
             run.done = view.done
             yield view
 
@@ -104,7 +106,7 @@ def test_a_failure_is_logged_by_its_class(
 ) -> None:
     caplog.set_level(logging.INFO)
 
-    def work(_: Engine) -> Generator:
+    def work(_: Engine) -> Generator[Any, None, None]:
         yield "began"
         raise error
 
@@ -133,11 +135,12 @@ def test_a_visitor_who_left_is_logged_as_such(source: EngineSource, caplog: pyte
     ],
     ids=["shuffle", "standing"],
 )
-def test_jobs_say_how_much_work_is_done(job: Callable, orders: int, engine: Engine) -> None:
+def test_jobs_say_how_much_work_is_done(job: Callable[..., Any], orders: int, engine: Engine) -> None:
     amounts = [view.done for view in job(engine) if view.done is not None]
     tokens = answer(engine, FORM)
     *_, alone = tokens
     last = amounts[-1]
+    assert alone.finished is not None
     assert last.orders == orders and last.prompts == 2 * orders
     assert last.prompt_tokens == last.prompts * alone.finished.result.layout.num_tokens
     assert last.read_s > 0 and [one.prompts for one in amounts] == sorted(one.prompts for one in amounts)
@@ -156,7 +159,7 @@ def test_a_run_ends_when_its_time_is_over_and_says_the_limit(
     caplog.set_level(logging.INFO)
     enough = threading.Event()
 
-    def work(_: Engine) -> Generator:
+    def work(_: Engine) -> Generator[Any, None, None]:
         yield "first"
         enough.wait(0.02)
         yield "second"
@@ -209,7 +212,7 @@ def test_a_shutdown_does_not_disturb_a_run_that_ends_in_time(source: EngineSourc
     runs = RunLog()
     gate = threading.Event()
 
-    def work(_: Engine) -> Generator:
+    def work(_: Engine) -> Generator[Any, None, None]:
         yield "first"
         gate.wait(5)
         yield "last"
@@ -243,9 +246,10 @@ def test_work_that_was_done_is_estimated_as_long_as_it_took(
     done = Work(1, prompt_tokens, new_tokens, 1, read_s, read_s / 2)
     speed = Speed()
     speed.learn(done, seconds)
-    assert speed.seconds(done) == pytest.approx(seconds)
+    estimated = speed.seconds(done)
+    assert estimated is not None and estimated == pytest.approx(seconds)
     assert speed.seconds(Work(prompt_tokens=3 * prompt_tokens)) == pytest.approx(2 * seconds)
-    assert speed.estimate(done) == f"Takes at most about {in_words(speed.seconds(done))}."
+    assert speed.estimate(done) == f"Takes at most about {in_words(estimated)}."
     assert speed.estimate(Work(1, prompt_tokens)).startswith("Takes about ")
 
 

@@ -16,7 +16,7 @@ import pytest
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError, ModelError, PineError
 from pine_engine.evaluation.examples import Example
-from pine_engine.evaluation.measure import choose
+from pine_engine.evaluation.settings import choose
 from tests.support.tokenizers import letter_tokenizer
 from viz.page.answers.answering import plan_answers
 from viz.page.form.checks import form_layout
@@ -39,7 +39,7 @@ FORM = Form(
 
 
 @pytest.fixture(scope="module")
-def engine(tiny_llama: Callable) -> Engine:
+def engine(tiny_llama: Callable[..., Any]) -> Engine:
     return Engine(tiny_llama(max_context=1024), letter_tokenizer(), name="tiny")
 
 
@@ -93,7 +93,9 @@ def measured(read_s: float, tokens: int) -> Speed:
 
 def test_elsewhere_work_is_done_here_and_nothing_is_planned(engine: Engine) -> None:
     assert not zerogpu.IS_LENT
-    views = zerogpu.compute(engine, partial(count_to, last=2), plan=pytest.fail)
+    views = zerogpu.compute(
+        engine, partial(count_to, last=2), plan=lambda _: pytest.fail("nothing is planned")
+    )
     assert list(views) == ["0 on tiny", "1 on tiny"]
 
 
@@ -207,7 +209,9 @@ def test_records_that_are_computed_once_count_once(engine: Engine) -> None:
     assert plan("pine", generate=False).new_tokens == 0
 
 
-def test_a_fork_waits_for_the_tokenizer(tiny_llama: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fork_waits_for_the_tokenizer(
+    tiny_llama: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     hooks: dict[str, Callable[[], Any]] = {}
     monkeypatch.setattr("os.register_at_fork", lambda **given: hooks.update(given))
     engine = Engine(tiny_llama(), letter_tokenizer())

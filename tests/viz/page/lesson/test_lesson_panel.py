@@ -44,7 +44,7 @@ def recording() -> Recording:
 
 
 @pytest.fixture(scope="module")
-def engine(tiny_llama: Callable) -> Engine:
+def engine(tiny_llama: Callable[..., Any]) -> Engine:
     return Engine(tiny_llama(max_context=1024), letter_tokenizer(), name="tiny <b>")
 
 
@@ -131,7 +131,11 @@ def test_masks_are_those_of_the_methods(name: str, methods: tuple[str, str]) -> 
     (numbers,) = pictures(step(shown(), name))
     states = mask_states(numbers)
     assert {method for method, _, _ in states} == set(methods)
-    may = {"Vanilla": lambda q, k: k < q, "NIA": lambda q, k: False, "PINE": lambda q, k: True}
+    may: dict[str, Callable[[str, str], bool]] = {
+        "Vanilla": lambda q, k: k < q,
+        "NIA": lambda q, k: False,
+        "PINE": lambda q, k: True,
+    }
     for method in methods:
         for query in "ABC":
             for key in set("ABC") - {query}:

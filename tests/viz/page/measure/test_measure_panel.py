@@ -5,11 +5,13 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import gradio as gr
 import pytest
 from transformers import LlamaForCausalLM
 
+from pine_engine.debias.measured import measured_methods
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.evaluation.example_plan import planned_keys
@@ -72,7 +74,7 @@ def engine(tiny_llama: Callable[..., LlamaForCausalLM]) -> Engine:
     return Engine(tiny_llama(max_context=2048), letter_tokenizer(), name="tiny")
 
 
-def asked(name: str = "retrieval_qa", **changes: object) -> Asked:
+def asked(name: str = "retrieval_qa", **changes: Any) -> Asked:
     usual = Asked(
         rows=read_built_in(name),
         limit=2,
@@ -279,7 +281,7 @@ def test_orders_that_are_lent_are_planned_once(engine: Engine) -> None:
 
 
 def test_the_widgets_hand_over_what_is_read() -> None:
-    def build() -> list[object]:
+    def build() -> list[Any]:
         with gr.Blocks():
             return [widget.value for widget in build_measure(DEFAULTS).inputs]
 
@@ -305,7 +307,7 @@ def test_the_work_is_counted_before_it_begins() -> None:
         ({"generate": False, "logprobs": False}, "nothing is to be measured"),
     ],
 )
-def test_what_cannot_be_measured_is_said(change: dict[str, object], complaint: str, engine: Engine) -> None:
+def test_what_cannot_be_measured_is_said(change: dict[str, Any], complaint: str, engine: Engine) -> None:
     with pytest.raises(InputError, match=complaint):
         work_sentence(asked(**change))
     with pytest.raises(InputError, match=complaint):
@@ -317,8 +319,10 @@ def test_what_cannot_be_measured_is_said(change: dict[str, object], complaint: s
 
 def test_the_records_are_those_that_measuring_makes(records: tuple[Record, ...], engine: Engine) -> None:
     times = {"prefill_s", "decode_s", "seconds"}
-    options = {"methods": ["vanilla", "pine"], "arrangements": ("gold-first", "gold-last")}
-    made = measure(engine, asked().examples, max_new_tokens=3, **options)
+    orders = ("gold-first", "gold-last")
+    made = measure(
+        engine, asked().examples, methods=["vanilla", "pine"], arrangements=orders, max_new_tokens=3
+    )
     expected = [item.model_dump(exclude=times) for item in made if isinstance(item, Record)]
     assert [record.model_dump(exclude=times) for record in records] == expected
     assert len(records) == 8
@@ -358,7 +362,9 @@ def test_the_last_table_has_the_summary_and_says_it_in_short(
 
 
 def test_pine_changes_no_answer_and_its_line_is_flat(records: tuple[Record, ...]) -> None:
-    planned = planned_keys(asked().examples, get_methods(["vanilla", "pine"]), ("gold-first", "gold-last"))
+    planned = planned_keys(
+        asked().examples, measured_methods(["vanilla", "pine"]), ("gold-first", "gold-last")
+    )
     answers, logprobs = tabulate(records, planned)
     by_label = {row.label: row for row in answers.rows}
     assert (by_label["PINE"].changed, by_label["PINE"].compared) == (0, 2)
@@ -559,7 +565,7 @@ def test_without_a_whole_row_there_are_records_and_no_report(
 # Drawing
 
 
-def table(orders: int = 2, **changes: object) -> MeasuredTable:
+def table(orders: int = 2, **changes: Any) -> MeasuredTable:
     values = tuple(index / 10 for index in range(orders))
     row = MeasuredRow("PINE", True, values, 0.25, (0.1, 0.4), changed=1, compared=6)
     return MeasuredTable(

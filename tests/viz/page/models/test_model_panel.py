@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import gradio as gr
 import httpx
@@ -31,7 +32,7 @@ ASKED = Question(
 
 
 @pytest.fixture(scope="module")
-def folders(tiny_llama: Callable, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def folders(tiny_llama: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Two models that read the page's examples, and answer otherwise than each other."""
     where = tmp_path_factory.mktemp("models")
     for seed, name in enumerate(("first", "second")):
@@ -71,7 +72,7 @@ async def visitors(app: ServedApp, count: int) -> AsyncIterator[tuple[Page, list
 async def load(page: Page, visitor: Visitor, name: object, dtype: str = "float32") -> str:
     """All that is said while a model is loaded."""
     event = page.pressed("load-model")
-    chosen = {"model": str(name), "dtype": dtype}
+    chosen: dict[Any, str] = {"model": str(name), "dtype": dtype}
     widgets = [page.components[one] for one in event["inputs"]]
     before = len(visitor.seen)
     await visitor.send(event, [chosen.get(one.get("elem_id"), one.get("value")) for one in widgets])
@@ -128,11 +129,14 @@ def test_on_a_public_page_nothing_but_what_is_allowed_can_be_loaded(folders: dic
     settings = HostSettings(model=secret)
     page = built(lambda: build_app(source, settings=settings, allowed=("org/listed",)))
     (event,) = (event for event in page.fns.values() if event.name == "load" and event.queue)
+    model: Any
+    dtype: Any
     _, model, dtype = event.inputs
     assert [name for _, name in model.choices] == ["first", "org/listed"] and not model.allow_custom_value
     assert secret not in str(page.get_config_file())
 
     def last_said(name: str) -> str:
+        assert event.fn is not None
         *_, last = event.fn(StopFlag(), name, dtype.value)
         return str(last[event.outputs[0]])
 

@@ -261,7 +261,7 @@ DOCUMENTS = ["red cat", "green hat", "white mat", "black bat"]
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Callable) -> Iterator[ServedApp]:
+def served(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Callable[..., Any]) -> Iterator[ServedApp]:
     folder = tmp_path_factory.mktemp("hosted")
     tiny_llama(max_context=4096).save_pretrained(folder / "tiny")
     letter_tokenizer().save_pretrained(folder / "tiny")

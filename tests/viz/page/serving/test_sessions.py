@@ -1,13 +1,13 @@
 """Which sessions the server keeps."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import gradio as gr
 import pytest
 
 from tests.support.widgets import built
 from viz.page.jobs.presence import Presence
-from viz.page.serving import sessions
 from viz.page.serving.sessions import KEPT, KEPT_NEW, NEW_S, Sessions, lets_go
 from viz.page.upstream.guarded import GuardedBlocks
 
@@ -19,7 +19,7 @@ Kept = tuple[Sessions, Presence, gr.State, list[object]]
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time, which the test moves on."""
     now = [1000.0]
-    monkeypatch.setattr(sessions.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("viz.page.serving.sessions.time.monotonic", lambda: now[0])
     return now
 
 
@@ -85,7 +85,7 @@ def test_pages_beyond_the_capacity_go_by_how_long_they_were_not_used(
 
 def test_a_session_for_which_something_is_computed_stays(kept_by: Kept, clock: list[float]) -> None:
     holder, _, kept, _ = kept_by
-    queue = holder.blocks._queue
+    queue: Any = holder.blocks._queue
     use(holder, kept, "busy")
     queue.pending_event_ids_session["busy"] = {"event"}
     queue.event_ids_to_events["event"] = object()
@@ -111,6 +111,7 @@ def test_the_run_of_a_visitor_is_let_go_when_he_leaves() -> None:
     holder = Sessions(page.presence)
     holder.set_blocks(page)
     use(holder, kept, "visitor", "other")
-    lets_go(page, kept)(SimpleNamespace(session_hash="visitor"))
-    lets_go(page, kept)(SimpleNamespace(session_hash="unknown"))
+    for name in ("visitor", "unknown"):
+        request: Any = SimpleNamespace(session_hash=name)
+        lets_go(page, kept)(request)
     assert kept._id not in holder["visitor"].state_data and kept._id in holder["other"].state_data

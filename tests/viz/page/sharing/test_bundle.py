@@ -32,7 +32,7 @@ MOVED = (THREE[2], THREE[0], THREE[1])
 
 
 @pytest.fixture(scope="module")
-def engine(tiny_llama: Callable) -> Engine:
+def engine(tiny_llama: Callable[..., Any]) -> Engine:
     return Engine(tiny_llama(max_context=1024), letter_tokenizer(), name="tiny model")
 
 

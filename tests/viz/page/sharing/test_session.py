@@ -80,7 +80,7 @@ def packed(content: Any) -> str:
     return base64.urlsafe_b64encode(zlib.compress(read, 9)).decode().rstrip("=")
 
 
-def changed(**fields: Any) -> dict[str, Any]:
+def changed(**fields: Any) -> Any:
     return json.loads(to_json(SESSION)) | fields
 
 
@@ -137,12 +137,13 @@ def test_a_draft_that_cannot_be_read_is_not_called_a_link() -> None:
 @pytest.fixture(scope="module")
 def restore() -> Callable[[str | None, str | None], str]:
     """What the page is told that was opened with the code of a link, of a draft, or with none."""
-    page = built(lambda: build_app(EngineSource(lambda: None, "tiny")))
+    page = built(lambda: build_app(EngineSource(lambda: pytest.fail("not needed"), "tiny")))
     (event,) = (one for one in page.fns.values() if one.name == "restore")
-    return lambda linked, draft: str(event.fn(linked, draft, (), *[""] * 40).values())
+    restored: Any = event.fn
+    return lambda linked, draft: str(restored(linked, draft, (), *[""] * 40).values())
 
 
-def test_a_link_comes_before_a_draft_and_a_draft_before_the_example(restore: Callable) -> None:
+def test_a_link_comes_before_a_draft_and_a_draft_before_the_example(restore: Callable[..., Any]) -> None:
     link, draft = (to_code(session_of(replace(FORM, question=one), accepted="")) for one in ("L?", "D?"))
     assert "L?" in restore(link, draft)
     assert "D?" not in restore(link, draft)
@@ -154,7 +155,7 @@ def test_a_link_comes_before_a_draft_and_a_draft_before_the_example(restore: Cal
 @pytest.mark.parametrize(
     "sent", ["AAAA", "é" * 9, "9" * 100_000, packed(b"[" * 100_000), packed({"task": 1})]
 )
-def test_whatever_is_sent_is_answered_with_a_sentence(restore: Callable, sent: str) -> None:
+def test_whatever_is_sent_is_answered_with_a_sentence(restore: Callable[..., Any], sent: str) -> None:
     assert "The link " in restore(sent, "")
     assert "Your draft is of another version of this page, and cannot be opened." in restore("", sent)
 

@@ -25,7 +25,7 @@ from viz.page.common.disk import Disk
 from viz.page.common.host_settings import DEFAULTS
 from viz.page.form import documents
 from viz.page.form.checks import form_layout
-from viz.page.form.documents import entries_from
+from viz.page.form.documents import Entries, entries_from
 from viz.page.form.examples import load_examples
 from viz.page.form.form import Form
 from viz.page.jobs.loading import EngineSource
@@ -35,7 +35,7 @@ from viz.page.sharing.sheets import Files, form_comparison, remove_files, sheet_
 from viz.page.shuffle import orders
 from viz.page.shuffle.orders import with_controls
 from viz.page.shuffle.shuffle_panel import build_shuffle, wire_shuffle
-from viz.page.shuffle.shuffling import Outcome, orders_for, shuffle, try_orders
+from viz.page.shuffle.shuffling import Outcome, ShuffleView, orders_for, shuffle, try_orders
 
 THREE = entries_from([("Varo", "red"), ("Senna", "green"), ("Orm", "white")])
 B_A_C = documents.move(THREE, 0, 1)
@@ -51,17 +51,17 @@ def form(
 
 
 @pytest.fixture(scope="module")
-def engine(tiny_llama: Callable) -> Engine:
+def engine(tiny_llama: Callable[..., Any]) -> Engine:
     return Engine(tiny_llama(max_context=1024, head_dim=32), letter_tokenizer(), name="tiny")
 
 
 @pytest.fixture(scope="module")
-def views(engine: Engine) -> list:
+def views(engine: Engine) -> list[ShuffleView]:
     return list(shuffle(engine, form(), count=6, seed=0, controls=True))
 
 
 @pytest.fixture(scope="module")
-def outcome(views: list) -> Outcome:
+def outcome(views: list[ShuffleView]) -> Outcome:
     return [view.outcome for view in views if view.outcome][-1]
 
 
@@ -91,7 +91,9 @@ def test_without_controls_only_what_was_chosen_runs(engine: Engine) -> None:
     assert len(read_html(tables[-1]).all("thead")[0].all("th")) == 2
 
 
-def test_table_and_picture_grow_by_an_order_and_letters_follow_their_documents(views: list) -> None:
+def test_table_and_picture_grow_by_an_order_and_letters_follow_their_documents(
+    views: list[ShuffleView],
+) -> None:
     tables = [read_html(view.table) for view in views if view.table]
     assert [len(table.with_class("pine-order")) for table in tables] == list(range(7))
     dots = [len(read_html(view.spread).all("circle")) for view in views if view.spread is not None]
@@ -112,7 +114,7 @@ def test_table_and_picture_grow_by_an_order_and_letters_follow_their_documents(v
 
 
 def test_every_printed_number_is_that_of_the_comparison(
-    engine: Engine, views: list, outcome: Outcome
+    engine: Engine, views: list[ShuffleView], outcome: Outcome
 ) -> None:
     asked = form(methods=with_controls(("vanilla", "pine")))
     rows = [
@@ -163,7 +165,7 @@ def test_it_ends_as_a_run_with_the_other_orders_tried(outcome: Outcome) -> None:
     )
 
 
-def test_an_outcome_of_some_orders_is_one_of_these(views: list) -> None:
+def test_an_outcome_of_some_orders_is_one_of_these(views: list[ShuffleView]) -> None:
     outcomes = [view.outcome for view in views if view.outcome]
     assert [len(outcome.certificate.orders) for outcome in outcomes] == list(range(1, 7))
     assert [len(outcome.finished.tried) for outcome in outcomes] == list(range(6))
@@ -251,7 +253,7 @@ def event(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Any:
     return found
 
 
-def press(event: Any, stop: StopFlag, kept: Files | None, controls: bool, entries=B_A_C) -> Any:
+def press(event: Any, stop: StopFlag, kept: Files | None, controls: bool, entries: Entries = B_A_C) -> Any:
     """Presses Shuffle with these documents."""
     titles = [entry.title for entry in entries] + [""] * (MAX_DOCUMENTS - len(entries))
     texts = [entry.text for entry in entries] + [""] * (MAX_DOCUMENTS - len(entries))
