@@ -100,7 +100,7 @@ def test_rows_become_molecules_each_once(tmp_path: Path) -> None:
          "line 2: alpha is '5,9'; give a number"),
         ({"documents": [{"title": name, "text": "inf"} for name in PROPERTIES]}, "line 2: alpha is 'inf'"),
         ({"answers": ["C("]}, r"line 2: 'C\(' is no molecule; give a SMILES string"),
-        ({"answers": []}, "line 2: answers: list should have at least 1 item"),
+        ({"answers": []}, "line 2: answers: got 0 items, expected 1 or more"),
     ],
 )  # fmt: skip
 def test_a_row_that_is_no_molecule_is_named(tmp_path: Path, change: dict[str, Any], sentence: str) -> None:
