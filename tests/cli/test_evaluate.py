@@ -559,16 +559,12 @@ def test_each_of_several_processes_has_a_gpu_of_its_own(
     assert processes.own_device(asked, State(1, count, torch.device(has))) == expected
 
 
-@pytest.mark.parametrize(("index", "speaks"), [(0, True), (1, False)])
+@pytest.mark.parametrize(("index", "speaks"), [("0", True), ("1", False)])
 def test_one_process_says_what_is_wrong(
-    case: Case, monkeypatch: pytest.MonkeyPatch, index: int, speaks: bool
+    case: Case, monkeypatch: pytest.MonkeyPatch, index: str, speaks: bool
 ) -> None:
-    @dataclass
-    class Member(State):
-        is_main_process: bool = index == 0
-        is_local_main_process: bool = index == 0
-
-    monkeypatch.setattr(processes, "join", lambda _: Member(index, 2))
+    """Each knows its place from its launcher, before they have joined."""
+    monkeypatch.setenv("LOCAL_RANK", index)
     monkeypatch.setattr(terminal.stderr, "quiet", False)  # a process is quiet to its end; this one goes on
     outcome = case.run(*OPTIONS, "--orders", "sideways")
     assert outcome.status == 2
