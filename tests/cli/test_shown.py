@@ -26,7 +26,7 @@ VERBS: dict[str, list[Any]] = {
     "self-test": ["verify", "--self-test", "--shuffles", 1],
     "conformance": ["conformance", GOLDEN / "s1_llama_k2"],
     "debias": ["debias", "COMPARISON", "--wrapper", "permutation_cyclic", "--labels", "A,B"],
-    "bench": ["bench", *SMALL, "--repeats", 1, "--sweep", "documents", "--sizes", "1,2"],
+    "bench": ["bench", *SMALL, "--repeats", 1, "--sweep", "documents", "--sizes", "2"],
     "profile": ["bench", *SMALL, "--profile"],
     "evaluate": ["evaluate", "ROWS", "--out", "OUT", *METHODS, "--orders", "as-is,reversed"],
 }
