@@ -6,9 +6,7 @@ from typing import Any
 from pine_engine.errors import InputError
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.prompt import DocumentLike, Prompt
-from pine_engine.prompts.tasks import get_task
-
-DEFAULT_TASK = "retrieval_qa"
+from pine_engine.prompts.tasks import USUAL_TASK, get_task
 
 PromptGiven = Prompt | TokenLayout | None
 """A prompt, or None where question and documents are given instead."""
@@ -29,7 +27,7 @@ def asked_prompt(
     """The prompt, made by the task where it is not given. Raises InputError for both, for neither, for an
     unknown task, and as Task.prompt does."""
     parts = [question, instruction, system]
-    is_in_parts = documents is not None or any(parts) or task != DEFAULT_TASK
+    is_in_parts = documents is not None or any(parts) or task != USUAL_TASK
     if prompt is not None and is_in_parts:
         raise InputError(
             "a prompt was given, and parts of one; give the prompt alone, or question, documents, task, "

@@ -12,7 +12,7 @@ from pine_engine.attention.probe import prove
 from pine_engine.attention.state import Row, input_device
 from pine_engine.attention.trace import TraceRequest
 from pine_engine.engine import passes
-from pine_engine.engine.asking import DEFAULT_TASK, DocumentsGiven, PromptGiven, asked_prompt
+from pine_engine.engine.asking import DocumentsGiven, PromptGiven, asked_prompt
 from pine_engine.engine.events import Event, RunDone, RunResult
 from pine_engine.engine.likelihood import Score, score_answer
 from pine_engine.engine.options import MAX_NEW_TOKENS, MethodsGiven, RunOptions
@@ -32,6 +32,7 @@ from pine_engine.models.load import max_context as context_of
 from pine_engine.models.support import context_in_words, stated_context
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.prompt import Prompt
+from pine_engine.prompts.tasks import USUAL_TASK
 
 
 class Engine:
@@ -129,7 +130,7 @@ class Engine:
         *,
         question: str = "",
         documents: DocumentsGiven = None,
-        task: str = DEFAULT_TASK,
+        task: str = USUAL_TASK,
         instruction: str = "",
         system: str = "",
         methods: MethodsGiven = None,
@@ -174,7 +175,7 @@ class Engine:
         *,
         question: str = "",
         documents: DocumentsGiven = None,
-        task: str = DEFAULT_TASK,
+        task: str = USUAL_TASK,
         instruction: str = "",
         system: str = "",
         methods: MethodsGiven = None,
@@ -206,7 +207,7 @@ class Engine:
         *,
         question: str = "",
         documents: DocumentsGiven = None,
-        task: str = DEFAULT_TASK,
+        task: str = USUAL_TASK,
         instruction: str = "",
         system: str = "",
         orders: Iterable[Sequence[int]] | None = None,
@@ -257,7 +258,7 @@ class Engine:
         *,
         question: str = "",
         documents: DocumentsGiven = None,
-        task: str = DEFAULT_TASK,
+        task: str = USUAL_TASK,
         instruction: str = "",
         system: str = "",
         methods: MethodsGiven = None,

@@ -12,8 +12,9 @@ from pydantic import Field
 
 from pine_engine.errors import InputError
 from pine_engine.prompts.csv_table import Record, check_columns, read_table
-from pine_engine.prompts.inputs import USUAL_TASK, DataRow, DocumentInput, checked, each_line, read_row
+from pine_engine.prompts.inputs import DataRow, DocumentInput, checked, each_line, read_row
 from pine_engine.prompts.mistakes import rows_or_mistakes
+from pine_engine.prompts.tasks import USUAL_TASK
 
 
 class Example(DataRow):

@@ -18,13 +18,10 @@ from pine_engine.errors import InputError
 from pine_engine.given import in_words
 from pine_engine.prompts.mistakes import MistakesError, mistakes_in, rows_or_mistakes, told
 from pine_engine.prompts.prompt import Document, Prompt
-from pine_engine.prompts.tasks import TASKS, get_task
+from pine_engine.prompts.tasks import TASKS, USUAL_TASK, get_task
 
 if TYPE_CHECKING:
     from pine_engine.prompts.layout import TokenLayout
-
-USUAL_TASK = "retrieval_qa"
-"""Of what names none."""
 
 
 class TextReader(Protocol):

@@ -302,6 +302,9 @@ _ROWS = (
 
 TASKS: dict[str, Task] = Table("task", _ROWS)
 
+USUAL_TASK = "retrieval_qa"
+"""Of what is asked without naming one."""
+
 
 def get_task(name: str) -> Task:
     """The task of that name. Raises InputError for an unknown one."""

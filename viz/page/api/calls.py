@@ -16,8 +16,10 @@ from gradio.events import api
 from pydantic import ValidationError, validate_call
 
 from pine_engine.methods.table import get_methods
-from pine_engine.prompts.inputs import USUAL_TASK, DocumentInput
+from pine_engine.prompts.inputs import DocumentInput
 from pine_engine.prompts.mistakes import MOST_SHOWN, mistakes_in
+from pine_engine.prompts.tasks import USUAL_TASK
+from viz.page.answers.answering import plan_answers
 from viz.page.api import works
 from viz.page.api.works import CallView
 from viz.page.common.event_options import MODEL_EVENT
@@ -71,7 +73,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
         """
         form = _form(question, documents, methods, max_new_tokens, instruction)
         asked: dict[str, Any] = {"form": form, "settings": settings}
-        return _answer(sources, "api compare", form.methods, works.compare, works.plan_answers, asked)
+        return _answer(sources, "api compare", form.methods, works.compare, plan_answers, asked)
 
     def shuffle(
         question: str,
@@ -125,7 +127,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
         """
         form = _form(question, documents, methods, max_new_tokens, instruction)
         asked: dict[str, Any] = {"form": form, "settings": settings}
-        return _answer(sources, "api trace", form.methods, works.trace, works.plan_answers, asked)
+        return _answer(sources, "api trace", form.methods, works.trace, plan_answers, asked)
 
     def measure(
         rows: list[dict[str, Any]],

@@ -10,18 +10,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from pine_engine.engine.events import RunDone, RunResult
 from pine_engine.engine.reports import compare_report, trace_report
+from pine_engine.evaluation.records import Record
+from pine_engine.evaluation.summary.summarize import summarize
 from pine_engine.invariance.reports import verify_report
 from viz.page.common.host_settings import HostSettings
 from viz.page.files.data_sets import DataSet
 from viz.page.form.checks import form_layout
 from viz.page.form.form import Form
 from viz.page.jobs.cost import Work
+from viz.page.jobs.metering import Meter
 
 if TYPE_CHECKING:
     from pine_engine.engine.engine import Engine
-    from pine_engine.engine.events import RunResult
-    from pine_engine.evaluation.records import Record
     from viz.page.measure.measuring import Asked
 
 REQUEST_ID = "request"
@@ -60,8 +62,6 @@ def _answers(
     *,
     trace: bool = False,
 ) -> Generator[CallView, None, None]:
-    from pine_engine.engine.events import RunDone
-    from viz.page.jobs.metering import Meter
 
     layout = form_layout(form, engine, settings)
     meter = Meter(layout.num_tokens)
@@ -80,9 +80,9 @@ def shuffle(
     engine: "Engine", form: Form, count: int, seed: int, settings: HostSettings
 ) -> Generator[CallView, None, None]:
     """The same question under several orders; a report after each."""
-    from pine_engine.engine.orders import OrderRow, summarize
+    from pine_engine.engine.orders import OrderRow
+    from pine_engine.engine.orders import summarize as summarize_orders
     from pine_engine.invariance.orders import compare_orders
-    from viz.page.jobs.metering import Meter
     from viz.page.shuffle.shuffling import orders_for
 
     layout = form_layout(form, engine, settings)
@@ -97,7 +97,7 @@ def shuffle(
             if isinstance(event, OrderRow):
                 meter.finish(event.result)
                 cells.append(event.cells)
-                report = verify_report(engine, [(REQUEST_ID, summarize(cells))])
+                report = verify_report(engine, [(REQUEST_ID, summarize_orders(cells))])
                 yield CallView(meter.work, partial(dict, report), is_last=len(cells) == len(orders))
             else:
                 meter.see(event)
@@ -113,7 +113,6 @@ def measure(
     settings: HostSettings,
 ) -> Generator[CallView, None, None]:
     """Every record of these rows; a summary of those that are there at any time."""
-    from pine_engine.evaluation.records import Record
     from viz.page.measure.measuring import measured_events, work_of
 
     asked = _asked(rows, methods, orders, max_new_tokens, settings)
@@ -129,8 +128,6 @@ def measure(
 
 
 def _measured(model: str, dtype: str, records: "Sequence[Record]") -> dict[str, Any]:
-    from pine_engine.evaluation.summary.summarize import summarize
-
     return {
         "model": model,
         "dtype": dtype,
@@ -157,13 +154,6 @@ def _asked(
         logprobs=True,
         max_new_tokens=max_new_tokens,
     )
-
-
-def plan_answers(engine: "Engine", form: Form, settings: HostSettings) -> Work:
-    """The work of one answer per method."""
-    from viz.page.answers.answering import plan_answers
-
-    return plan_answers(engine, form, settings)
 
 
 def plan_shuffle(engine: "Engine", form: Form, count: int, seed: int, settings: HostSettings) -> Work:
