@@ -8,8 +8,10 @@ from typing import TypeVar
 
 from pine_engine.debias.measured import MeasuredMethod
 from pine_engine.errors import InputError
+from pine_engine.evaluation.arrangements import check_arrangements
 from pine_engine.evaluation.examples import Example, read_examples
 from pine_engine.evaluation.order_names import ORDERS
+from pine_engine.evaluation.settings import choose, most_visited
 from pine_engine.prompts.tasks import TASKS, Task, get_task
 from viz.page.common.bounds import MOST_ROWS
 from viz.page.common.theme import ASSETS
@@ -82,8 +84,6 @@ def _data_set(file: Path, examples: Sequence[Example]) -> DataSet:
 
 def orders_for(rows: DataSet) -> list[str]:
     """The names of the orders that at least one of the rows can be brought into."""
-    from pine_engine.evaluation.arrangements import check_arrangements  # imports torch
-
     fitting = []
     for name in (*SINGLE_ORDERS, *SEVERAL_ORDERS):
         try:
@@ -96,8 +96,6 @@ def orders_for(rows: DataSet) -> list[str]:
 
 def wrapped_for(rows: DataSet, offered: Iterable[MeasuredMethod], most_orders: int) -> list[str]:
     """The names of those that can say something of at least one row, in no more orders of it than that."""
-    from pine_engine.evaluation.settings import choose, most_visited  # imports torch
-
     fitting = []
     for method in offered:
         try:

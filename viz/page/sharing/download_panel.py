@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gradio as gr
 
@@ -14,9 +14,8 @@ from viz.page.common.failures import explain
 from viz.page.common.private_folder import remove_folder
 from viz.page.inside.reading import bounds_of, first_selection
 from viz.page.inside.selection import Selection, as_picks
-
-if TYPE_CHECKING:  # importing it imports torch, which would keep the page waiting
-    from viz.page.sharing.sheets import Files
+from viz.page.sharing.bundle import write_bundle
+from viz.page.sharing.sheets import Files
 
 CLICK_FILE = "() => document.querySelector('#run-file').click()"
 """The ZIP is made when it is asked for; a hidden button then hands it to the browser."""
@@ -67,13 +66,11 @@ def wire_download(
         run: FinishedRun | None,
         selection: Selection | None,
         accepted: str | None,
-        certificate: "Files | None",
+        certificate: Files | None,
         before: Path | None,
     ) -> tuple[str, Path]:
         if run is None or run.form is None:
             raise gr.Error("There is no run of your own to download; press Run.", print_exception=False)
-        from viz.page.sharing.bundle import write_bundle  # imports torch, which has made the run
-
         remove_folder(before)
         # A run that has just ended may not be the one that the selection is of.
         shown = first_selection(run).picked(as_picks(selection), bounds_of(run))

@@ -21,11 +21,11 @@ from viz.page.form.form import Form, read_form
 from viz.page.jobs.cost import Work
 from viz.page.jobs.job_bar import Job, JobBar, Updates, Views, build_bar, build_buttons, wire_job
 from viz.page.jobs.sources import Sources
+from viz.page.sharing.sheets import Files, remove_files, write_files
 from viz.page.shuffle.orders import DEFAULT_ORDERS, SAMPLED_AT_MOST, orders_sentence, tries_all, with_controls
 
 if TYPE_CHECKING:  # imports torch, which would keep the page waiting
     from pine_engine.engine.engine import Engine
-    from viz.page.sharing.sheets import Files
     from viz.page.shuffle.shuffling import Outcome, ShuffleView
 
 WHAT_WILL_BE = (
@@ -163,8 +163,6 @@ def wire_shuffle(
     )
 
     def hand_over(outcome: "Outcome", task: str) -> dict[Any, Any]:
-        from viz.page.sharing.sheets import write_files  # imports torch, which has made the certificate
-
         files = write_files(outcome.certificate, disk.new_folder())
         return {
             page.finished: outcome.finished,
@@ -175,7 +173,7 @@ def wire_shuffle(
             panel.sheet: str(files.page),
         } | show(page, finished_cards(outcome.finished), task)
 
-    def begin(kept: "Files | None", count: float, seed: float | None, controls: bool, *values: Any) -> Job:
+    def begin(kept: Files | None, count: float, seed: float | None, controls: bool, *values: Any) -> Job:
         form = read_form(*values)
         outcome: Outcome | None = None
         _forget(kept)
@@ -235,9 +233,7 @@ def _plan(
     return plan_shuffle(engine, form, count=count, seed=seed, controls=controls, settings=settings)
 
 
-def _forget(files: "Files | None") -> None:
+def _forget(files: Files | None) -> None:
     """Removes the certificate of an earlier shuffle, also when the page is closed."""
     if files is not None:
-        from viz.page.sharing.sheets import remove_files  # imports torch, as above
-
         remove_files(files)
