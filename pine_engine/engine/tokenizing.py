@@ -36,10 +36,7 @@ class Tokenizing:
         """How many token ids the model has an embedding for."""
         try:
             weight = cast(Tensor, self._model.get_input_embeddings().weight)
-        except (
-            AttributeError,
-            NotImplementedError,
-        ):  # an embedding of somebody's own has no one weight, or is not told
+        except (AttributeError, NotImplementedError):  # somebody's own: without one weight, or not told
             return int(self._model.config.get_text_config().vocab_size)
         return weight.shape[0]
 

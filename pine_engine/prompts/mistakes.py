@@ -11,7 +11,7 @@ from pine_engine.errors import InputError
 from pine_engine.given import in_words
 
 MOST_SHOWN = 20
-"""MistakesError of a file that are told; of the others only how many they are."""
+"""Mistakes of a file that are told; of the others only how many they are."""
 
 Raw = TypeVar("Raw")
 Row = TypeVar("Row")

@@ -39,7 +39,7 @@ class Sessions(StateHolder):
     """
 
     def __init__(self, presence: Presence) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()  # type: ignore[no-untyped-call]  # gradio does not annotate it
         self._presence = presence
         self._used: dict[str, float] = {}
 
