@@ -1,7 +1,8 @@
-"""Every command of README and docs runs as it is written, and every block of Python is run by a test.
+"""Every command of the docs runs as it is written, and every block of Python is run by a test.
 
 A command runs in a folder that holds nothing but files of the names that it says, on a tiny model where it
-names none; tests/support/pages.py says what is added so that it does not take long.
+names none; tests/support/pages.py says what is added so that it does not take long. Those of the README run
+from a wheel, in test_packaging.py.
 """
 
 import shlex
@@ -22,12 +23,16 @@ RUN_BY = {
 }
 """The test that runs the blocks of each page: from a wheel, or against a running page."""
 
+IN_README = set(commands(PAGES["README.md"]))
+
 
 def test_every_command_has_a_way_to_run_and_no_other_has() -> None:
     assert sorted({each for page in PAGES.values() for each in commands(page)}) == sorted(WAYS)
 
 
-@pytest.mark.parametrize("command", [name for name, way in WAYS.items() if way.kind == "here"])
+@pytest.mark.parametrize(
+    "command", [name for name, way in WAYS.items() if way.kind == "here" and name not in IN_README]
+)
 def test_a_command_does_what_it_says(
     command: str, pine: Run, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
