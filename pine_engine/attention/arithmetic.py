@@ -323,15 +323,3 @@ def apply_weights(weights: Tensor, document_values: Tensor, tail_values: Tensor)
     rows = weights.view(num_kv_heads, -1, weights.shape[-1])
     to_tail = rows[..., num_slots:] @ tail_values
     return torch.baddbmm(to_tail, rows[..., :num_slots], document_values).view(*weights.shape[:2], head_dim)
-
-
-def weights_by_segment(weights: Tensor, blocks: BlockLayout, prefix_length: int) -> Tensor:
-    """The share of attention on the prefix, each document in block order, and the suffix: (H, Q, 1 + D + 1).
-
-    weights: as suffix_weights gives them.
-    """
-    num_slots = len(blocks.document)
-    tail = weights[..., num_slots:]
-    of_prefix, of_suffix = tail[..., :prefix_length], tail[..., prefix_length:]
-    of_documents = blocks.sum_by_document(weights[..., :num_slots])
-    return torch.cat((of_prefix.sum(-1, keepdim=True), of_documents, of_suffix.sum(-1, keepdim=True)), dim=-1)

@@ -1,6 +1,7 @@
 """Everything is causal and the model rotates: vanilla, and what follows the documents of other methods."""
 
 import math
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pine_engine.attention.arithmetic import causal_tail
-from pine_engine.attention.kv_cache import LayerCache, new_layer
+from pine_engine.attention.kv_cache import LayerCache, heads_of, new_layer
 from pine_engine.attention.recorder import StoredKeys, TraceRecorder
 from pine_engine.attention.strategy import KeysValues, LayerInput, Reading, Strategy
 
@@ -17,11 +18,13 @@ from pine_engine.attention.strategy import KeysValues, LayerInput, Reading, Stra
 class Causal(Strategy):
     """Every token reads all tokens that are stored before it.
 
-    key_bias: (n + room,), logarithm of every key's weight; None if all weigh the same.
+    key_bias: (n + room,), logarithm of every key's weight; None if all weigh the same. alike: see
+    Continuing.
     """
 
     stored: StoredKeys
     key_bias: Tensor | None
+    alike: Hashable
     recorder: TraceRecorder | None
 
     @classmethod
@@ -32,7 +35,19 @@ class Causal(Strategy):
     @classmethod
     def over(cls, reading: Reading, index: Tensor) -> Self:
         """index: physical index of each key in the order in which it is stored, (n + room,)."""
-        return cls(StoredKeys(reading.plan, index), _key_bias(reading), reading.recorder)
+        plan, layout, bias = reading.plan, reading.plan.layout, _key_bias(reading)
+        weighting = bias is not None and (
+            plan.method.key_weighting,
+            layout.prefix_length,
+            layout.documents_end,
+            layout.num_documents,
+        )
+        return cls(StoredKeys(plan, index), bias, ("causal", weighting), reading.recorder)
+
+    @property
+    def continuing(self) -> Self:
+        """See Strategy."""
+        return self
 
     def prefill(self, given: LayerInput, prefix: KeysValues | None, room: int) -> tuple[Tensor, LayerCache]:
         """See Strategy."""
@@ -41,16 +56,24 @@ class Causal(Strategy):
             cache.append(*prefix)
         return self.extend(given, cache), cache
 
-    def extend(self, given: LayerInput, cache: LayerCache) -> Tensor:
-        """See Strategy."""
+    def extend(self, given: LayerInput, cache: LayerCache, rows: Sequence["Causal | None"] = ()) -> Tensor:
+        """See Continuing."""
         first = cache.length
         cache.append(given.key, given.value)
         keys, values = cache.keys[:, : cache.length], cache.values[:, : cache.length]
         bias = None if self.key_bias is None else self.key_bias[: cache.length]
-        if self.recorder:
-            self.recorder.record_continuation(
-                given.layer, first, given.query, keys, given.scoring, stored=self.stored, bias=bias
-            )
+        rows = rows or (self,)
+        for number, row in enumerate(rows):
+            if row and row.recorder:
+                row.recorder.record_continuation(
+                    given.layer,
+                    first,
+                    given.query[heads_of(number, len(given.query) // len(rows))],
+                    keys[heads_of(number, len(keys) // len(rows))],
+                    given.scoring,
+                    stored=row.stored,
+                    bias=row.key_bias,
+                )
         return causal_tail(given.query, keys, values, given.scoring, bias)
 
 

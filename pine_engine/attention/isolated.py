@@ -87,12 +87,13 @@ class Isolated(Strategy):
         cache = new_layer(keys, self.layout.num_tokens + room)
         cache.append(*prefix)
         cache.append(keys, values)
-        outputs.append(self.extend(given.rows(first), cache))
+        outputs.append(self.suffix.extend(given.rows(first), cache))
         return torch.cat(outputs, dim=1), cache
 
-    def extend(self, given: LayerInput, cache: LayerCache) -> Tensor:
+    @property
+    def continuing(self) -> Causal:
         """See Strategy."""
-        return self.suffix.extend(given, cache)
+        return self.suffix
 
     def adopt(self, layer: int, keys: Tensor, donor: AttentionPlan) -> Tensor:
         """See Strategy."""

@@ -1,6 +1,8 @@
 """What prefill keeps for decode: keys and values of one prompt under one method."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Optional
 
 import torch
 from torch import Tensor
@@ -18,6 +20,12 @@ class DocumentBlocks:
     keys: list[Tensor]
     values: Tensor
     unrotated_keys: Tensor
+
+    def of_heads(self, heads: slice) -> "DocumentBlocks":
+        """Views of these heads alone."""
+        return DocumentBlocks(
+            [keys[heads] for keys in self.keys], self.values[heads], self.unrotated_keys[heads]
+        )
 
 
 NO_DOCUMENTS = DocumentBlocks([], torch.empty(0), torch.empty(0))
@@ -44,16 +52,29 @@ class LayerCache:
         self.length = end
 
 
-@dataclass(frozen=True)
+@dataclass
 class KVCache:
-    """All layers of one prompt; prefill appends one after the other."""
+    """All layers of one prompt; prefill appends one after the other.
+
+    stack: what holds these layers beside those of others, None where they are alone.
+    """
 
     layers: list[LayerCache]
+    stack: Optional["Stack"] = None
 
     @property
     def length(self) -> int:
         """Rows filled in each layer, in tokens."""
         return self.layers[0].length
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of all layers, with the room that is not filled yet."""
+        return sum(
+            part.nbytes
+            for layer in self.layers
+            for part in (layer.keys, layer.values, *layer.blocks.keys, layer.blocks.values)
+        ) + sum(layer.blocks.unrotated_keys.nbytes for layer in self.layers)
 
     def copy(self) -> "KVCache":
         """Another cache with the same rows and as much room, for another continuation; blocks are shared."""
@@ -68,6 +89,44 @@ class KVCache:
         """Forgets the rows behind `length`, so that another continuation can follow the prompt."""
         for layer in self.layers:
             layer.length = length
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """Caches of one shape and length, the heads of one beside those of the next: (all of them * G, ...).
+
+    Attention reads each head on its own, so one call over all heads does what a call for each cache would.
+    layers: of which the layers of `caches` are views from now on. Their lengths stay their own.
+    """
+
+    caches: tuple[KVCache, ...]
+    layers: list[LayerCache]
+
+    @classmethod
+    def of(cls, caches: Sequence[KVCache]) -> "Stack":
+        """Moves the caches into one."""
+        stack = cls(tuple(caches), [])
+        for layers in zip(*(cache.layers for cache in caches), strict=True):
+            blocks = DocumentBlocks(
+                [torch.cat(keys) for keys in zip(*(layer.blocks.keys for layer in layers), strict=True)],
+                torch.cat([layer.blocks.values for layer in layers]),
+                torch.cat([layer.blocks.unrotated_keys for layer in layers]),
+            )
+            keys, values = (
+                torch.cat([getattr(layer, name) for layer in layers]) for name in ("keys", "values")
+            )
+            stack.layers.append(LayerCache(keys, values, blocks))
+            for number, layer in enumerate(layers):
+                heads = heads_of(number, len(layer.keys))
+                layer.keys, layer.values, layer.blocks = keys[heads], values[heads], blocks.of_heads(heads)
+        for cache in caches:
+            cache.stack = stack
+        return stack
+
+
+def heads_of(number: int, count: int) -> slice:
+    """Where the heads of one of several stand that have so many each."""
+    return slice(number * count, (number + 1) * count)
 
 
 def new_layer(

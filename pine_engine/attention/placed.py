@@ -1,5 +1,6 @@
 """Documents see others at places that the plan knows, and we rotate. Source: specification 3.6 to 3.8."""
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -20,13 +21,14 @@ class Placed(Strategy):
 
     starts: int64 (D, 1, D), where document b starts as seen from document a, in block order.
     seen_at: int64 (documents' tokens,), position at which the suffix sees each of them, in input order.
-    suffix: how whatever follows the documents reads.
+    suffix: how whatever follows the documents reads, once it is rotated.
     """
 
     placement: Placement
     starts: Tensor
     seen_at: Tensor
     suffix: Causal
+    alike: Hashable
 
     @classmethod
     def of(cls, reading: Reading, document_starts: IntArray, suffix_document_starts: IntArray) -> Self:
@@ -36,7 +38,15 @@ class Placed(Strategy):
         starts = torch.tensor(document_starts).to(reading.device)[order][:, order][:, None]
         moved = np.repeat(suffix_document_starts - layout.document_starts, layout.lengths)
         seen_at = torch.from_numpy(moved + np.arange(layout.prefix_length, layout.documents_end))
-        return cls(placement, starts, seen_at.to(reading.device), Causal.of(reading))
+        suffix = Causal.of(reading)
+        places = (layout.prefix_length, layout.documents_end, reading.plan.suffix_start)
+        alike = ("placed", reading.plan.method, places, suffix.alike)
+        return cls(placement, starts, seen_at.to(reading.device), suffix, alike)
+
+    @property
+    def continuing(self) -> Self:
+        """See Strategy."""
+        return self
 
     def prefill(self, given: LayerInput, prefix: KeysValues | None, room: int) -> tuple[Tensor, LayerCache]:
         """See Strategy."""
@@ -59,12 +69,13 @@ class Placed(Strategy):
         outputs.append(self.extend(suffix, cache))
         return torch.cat(outputs, dim=1), cache
 
-    def extend(self, given: LayerInput, cache: LayerCache) -> Tensor:
-        """See Strategy."""
+    def extend(self, given: LayerInput, cache: LayerCache, rows: Sequence["Placed | None"] = ()) -> Tensor:
+        """See Continuing."""
         rotation = self.placement.rotations[given.layer]
         positions = self.placement.positions[cache.length : cache.length + given.query.shape[1]]
         query, key = (rotation.rotate(part, positions).to(part.dtype) for part in (given.query, given.key))
-        return self.suffix.extend(LayerInput(given.layer, query, key, given.value, given.scoring), cache)
+        turned = LayerInput(given.layer, query, key, given.value, given.scoring)
+        return self.suffix.extend(turned, cache, [row.suffix if row else None for row in rows])
 
     def prefix(self, layer: int, cache: LayerCache, length: int) -> KeysValues:
         """See Strategy."""

@@ -3,6 +3,7 @@
 Source: specification 3.5.
 """
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -15,11 +16,10 @@ from pine_engine.attention.arithmetic import (
     rank_for_documents,
     rank_for_suffix,
     suffix_weights,
-    weights_by_segment,
 )
-from pine_engine.attention.kv_cache import DocumentBlocks, LayerCache, new_layer
+from pine_engine.attention.kv_cache import DocumentBlocks, LayerCache, heads_of, new_layer
 from pine_engine.attention.placement import Placement, Slots
-from pine_engine.attention.recorder import TraceRecorder
+from pine_engine.attention.recorder import StoredKeys, TraceRecorder
 from pine_engine.attention.strategy import KeysValues, LayerInput, Reading, Strategy
 from pine_engine.methods.table import ImportanceKind
 from pine_engine.network.registration import Scoring
@@ -33,16 +33,17 @@ SUFFIX_SCORES = 4_000_000
 class Ranked(Strategy):
     """Documents rank the others, and every token of the suffix ranks all, in every head.
 
-    padding: (P,), 0 for slots with tokens and -inf for padding; None without any. key_index: physical index
-    of each key that the suffix reads: those of the slots, of the prefix, of the suffix with room. kind,
-    is_reversed: of the ranking, see Method.
+    padding: (P,), 0 for slots with tokens and -inf for padding; None without any. stored: the keys that the
+    suffix reads: those of the slots, of the prefix, of the suffix with room. kind, is_reversed: of the
+    ranking, see Method.
     """
 
     placement: Placement
     padding: Tensor | None
-    key_index: Tensor
+    stored: StoredKeys
     kind: ImportanceKind
     is_reversed: bool
+    alike: Hashable
     recorder: TraceRecorder | None
 
     @classmethod
@@ -52,16 +53,22 @@ class Ranked(Strategy):
         placement = Placement.of(reading)
         blocks = placement.blocks
         index = torch.arange(reading.length, device=reading.device)
+        key_index = (blocks.token_index, index[: layout.prefix_length], index[layout.documents_end :])
+        places = (layout.prefix_length, tuple(blocks.lengths.tolist()), plan.suffix_start)
         return cls(
             placement=placement,
             padding=blocks.padding_bias(reading.compute_dtype),
-            key_index=torch.cat(
-                (blocks.token_index, index[: layout.prefix_length], index[layout.documents_end :])
-            ),
+            stored=StoredKeys(plan, torch.cat(key_index)),
             kind=plan.method.importance,
             is_reversed=plan.is_reversed,
+            alike=("ranked", plan.method, places),
             recorder=reading.recorder,
         )
+
+    @property
+    def continuing(self) -> Self:
+        """See Strategy."""
+        return self
 
     def prefill(self, given: LayerInput, prefix: KeysValues | None, room: int) -> tuple[Tensor, LayerCache]:
         """See Strategy."""
@@ -88,8 +95,8 @@ class Ranked(Strategy):
         outputs.append(self.extend(suffix, cache))
         return torch.cat(outputs, dim=1), cache
 
-    def extend(self, given: LayerInput, cache: LayerCache) -> Tensor:
-        """See Strategy."""
+    def extend(self, given: LayerInput, cache: LayerCache, rows: Sequence["Ranked | None"] = ()) -> Tensor:
+        """See Continuing."""
         layout, blocks = self.placement.layout, self.placement.blocks
         rotation, dtype = self.placement.rotations[given.layer], cache.keys.dtype
         num_heads, count, _ = given.query.shape
@@ -102,7 +109,7 @@ class Ranked(Strategy):
         turned = from_pairs(pairs * rotation.table[positions])
         cache.append(turned[num_heads:], given.value.to(dtype))
         pairs, rotated = pairs[:num_heads], turned[:num_heads]
-        outputs = []
+        own, outputs = rows or (self,), []
         chunk = max(1, SUFFIX_SCORES // (num_heads * len(blocks.document)))
         for start in range(0, count, chunk):
             stop = min(start + chunk, count)
@@ -125,12 +132,13 @@ class Ranked(Strategy):
                 given.scoring.softcap,
             )
             outputs.append(apply_weights(weights, cache.blocks.values, cache.values[:, :visible]))
-            if self.recorder:
-                self.recorder.record_suffix(given.layer, blocks, ranking.importance, ranking.starts)
-                shares = weights_by_segment(weights, blocks, layout.prefix_length)
-                self.recorder.record_attention(given.layer, blocks.to_input_order(shares, 2, first=1))
-                index = self.key_index[: weights.shape[-1]]
-                self.recorder.record_weights(given.layer, first + start, weights, index)
+            for number, row in enumerate(own):
+                if row and row.recorder:
+                    heads = heads_of(number, num_heads // len(own))
+                    row.recorder.record_suffix(
+                        given.layer, row.placement.blocks, ranking.importance[heads], ranking.starts[heads]
+                    )
+                    row.recorder.record_weights(given.layer, first + start, weights[heads], row.stored)
         return (outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)).to(given.query.dtype)
 
     def prefix(self, layer: int, cache: LayerCache, length: int) -> KeysValues:

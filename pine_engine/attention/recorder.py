@@ -31,11 +31,38 @@ class StoredKeys:
 
     @cached_property
     def segments(self) -> Tensor:
-        """One for the segment of each key, else zero: int64 (K, 1 + D + 1), prefix and suffix outside."""
+        """One for the segment of each key, else zero: float32 (K, 1 + D + 1), prefix and suffix outside."""
         of_token = torch.from_numpy(self.plan.segments).to(self.index.device)
         # Tokens behind the prompt are suffix too.
         of_key = of_token[self.index.clamp(max=len(of_token) - 1)]
-        return nn.functional.one_hot(of_key, self.plan.layout.num_documents + 2)
+        return nn.functional.one_hot(of_key, self.plan.layout.num_documents + 2).float()
+
+    def shares(self, weights: Tensor) -> Tensor:
+        """The share of attention on each segment, (H, Q, 1 + D + 1), documents in input order.
+
+        weights: (H, Q, K) on the first K keys.
+        """
+        return weights @ self.segments[: weights.shape[-1]].to(weights.dtype)
+
+
+@dataclass
+class Continued:
+    """What follows the documents in one layer, whose attention is worked out once all of it is there.
+
+    keys: (G, K, d), of all up to the last query. queries: (H, Q, d) each, of the suffix and of what follows.
+    """
+
+    scoring: Scoring
+    stored: StoredKeys
+    bias: Tensor | None
+    keys: Tensor
+    queries: list[Tensor]
+
+    def shares(self) -> Tensor:
+        """See StoredKeys.shares, of all queries."""
+        queries = torch.cat(self.queries, dim=1)
+        mask = tail_mask(queries, self.keys.shape[1], self.bias)
+        return self.stored.shares(attention_weights(queries, self.keys, self.scoring, mask))
 
 
 class TraceRecorder:
@@ -45,8 +72,10 @@ class TraceRecorder:
         self.request = request or TraceRequest()
         self.alternatives: list[tuple[Alternative, ...]] = []
         self._documents: dict[int, tuple[Tensor, Tensor]] = {}
+        self._blocks: dict[int, BlockLayout] = {}
         self._suffix: dict[int, list[tuple[Tensor, Tensor]]] = defaultdict(list)
-        self._attention: dict[int, list[Tensor]] = defaultdict(list)
+        self._shares: dict[int, list[Tensor]] = defaultdict(list)
+        self._continued: dict[int, Continued] = {}
         self._tokens: dict[TokenRange, list[tuple[int, Tensor, Tensor]]] = defaultdict(list)
 
     def record_documents(self, layer: int, blocks: BlockLayout, importance: Tensor, starts: Tensor) -> None:
@@ -57,11 +86,8 @@ class TraceRecorder:
 
     def record_suffix(self, layer: int, blocks: BlockLayout, importance: Tensor, starts: Tensor) -> None:
         """importance and starts: (H, Q, D), the next Q suffix tokens."""
-        self._suffix[layer].append((blocks.to_input_order(importance, 2), blocks.to_input_order(starts, 2)))
-
-    def record_attention(self, layer: int, shares: Tensor) -> None:
-        """shares: (H, Q, 1 + D + 1) of the next Q suffix tokens, documents in input order."""
-        self._attention[layer].append(shares)
+        self._blocks[layer] = blocks
+        self._suffix[layer].append((importance, starts))
 
     def record_continuation(
         self,
@@ -78,9 +104,10 @@ class TraceRecorder:
         document of those in the suffix, and token by token where it was asked for."""
         num_keys = keys.shape[1]
         self.record_asked(layer, first, query, keys, scoring, key_index=stored.index[:num_keys], bias=bias)
-        suffix = query[:, max(0, stored.plan.layout.documents_end - first) :]
-        weights = attention_weights(suffix, keys, scoring, tail_mask(suffix, num_keys, bias))
-        self.record_attention(layer, weights @ stored.segments[:num_keys].to(weights.dtype))
+        before = max(0, stored.plan.layout.documents_end - first)
+        continued = self._continued.setdefault(layer, Continued(scoring, stored, bias, keys, []))
+        continued.keys = keys
+        continued.queries.append(query[:, before:].clone() if before else query)
 
     def record_asked(
         self,
@@ -105,13 +132,13 @@ class TraceRecorder:
             index = key_index if key_index.dim() == 1 else key_index[head]
             self._tokens[asked].append((first + rows.start, weights, index))
 
-    def record_weights(self, layer: int, first: int, weights: Tensor, key_index: Tensor) -> None:
-        """Token-level weights asked for, out of those (H, Q, K) that attention has computed.
-
-        first: the first query. key_index: (K,), physical index of each key.
-        """
+    def record_weights(self, layer: int, first: int, weights: Tensor, stored: StoredKeys) -> None:
+        """Attention of the suffix by document, and token by token where it was asked for, out of the weights
+        (H, Q, K) that were computed. first: the first query, in the suffix."""
+        self._shares[layer].append(stored.shares(weights))
         for asked, rows in self._asked(layer, first, weights.shape[1]):
-            self._tokens[asked].append((first + rows.start, weights[asked.head, rows], key_index))
+            index = stored.index[: weights.shape[-1]]
+            self._tokens[asked].append((first + rows.start, weights[asked.head, rows], index))
 
     def _asked(self, layer: int, first: int, count: int) -> Iterator[tuple[TokenRange, slice]]:
         """The ranges asked for that meet queries first .. first + count - 1, and which of these they are."""
@@ -138,12 +165,11 @@ class TraceRecorder:
         else:
             importance, starts = _stack([self._documents[layer] for layer in sorted(self._documents)])
             suffix_importance, suffix_starts = _stack(
-                [
-                    (torch.cat([part[0] for part in parts], 1), torch.cat([part[1] for part in parts], 1))
-                    for _, parts in sorted(self._suffix.items())
-                ]
+                [self._of_suffix(layer) for layer in sorted(self._suffix)]
             )
-        attention = [torch.cat(parts, dim=1).cpu() for _, parts in sorted(self._attention.items())]
+        shares = {layer: torch.cat(parts, dim=1) for layer, parts in self._shares.items()}
+        shares |= {layer: continued.shares() for layer, continued in self._continued.items()}
+        attention = [shares[layer].cpu() for layer in sorted(shares)]
         return Trace(
             method=plan.method.name,
             layout=plan.layout,
@@ -157,6 +183,13 @@ class TraceRecorder:
             ),
             alternatives=tuple(self.alternatives),
         )
+
+    def _of_suffix(self, layer: int) -> tuple[Tensor, Tensor]:
+        importance, starts = (
+            self._blocks[layer].to_input_order(torch.cat(parts, dim=1), 2)
+            for parts in zip(*self._suffix[layer], strict=True)
+        )
+        return importance, starts
 
     def _token_weights(self, asked: TokenRange, plan: AttentionPlan, num_decoded: int) -> TokenWeights:
         keys = np.arange(plan.layout.num_tokens + num_decoded)

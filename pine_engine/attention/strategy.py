@@ -4,8 +4,9 @@ There are few, chosen from the columns of the plan (`state.py`), each whole in a
 `isolated.py`, `placed.py` and `ranked.py`.
 """
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -104,8 +105,27 @@ def head_dim_of(model: PreTrainedModel) -> int:
     return head_dim or config.hidden_size // config.num_attention_heads
 
 
+class Continuing(Protocol):
+    """How tokens attend that follow what has been read: the suffix, decoded tokens, given answers."""
+
+    @property
+    def alike(self) -> Hashable:
+        """Equal for rows of which any may stand for all, so that they can be extended as one."""
+
+    def extend(self, given: LayerInput, cache: LayerCache, rows: Sequence[Any] = ()) -> Tensor:
+        """Attention (H, Q, d) of tokens that follow all that the cache holds, to which they are added.
+
+        rows: what continues each of several rows, all alike, whose heads stand beside each other in `given`
+        and cache, None for one that has ended: each tells its own trace. This one alone if there are none.
+        """
+
+
 class Strategy(Protocol):
     """How the layers attend to one prompt under one plan, on one device."""
+
+    @property
+    def continuing(self) -> Continuing:
+        """How whatever follows the documents attends."""
 
     def prefill(self, given: LayerInput, prefix: KeysValues | None, room: int) -> tuple[Tensor, LayerCache]:
         """Attention of a whole prompt, (H, n, d), and the layer's cache with room for what follows.
@@ -113,10 +133,6 @@ class Strategy(Protocol):
         prefix: keys, rotated and as the model lays vectors out, and values of a prefix that has been read:
         `given` then begins with the documents. None if it begins with the prefix.
         """
-
-    def extend(self, given: LayerInput, cache: LayerCache) -> Tensor:
-        """Attention (H, Q, d) of tokens that follow all that the cache holds, to which they are added: the
-        suffix, decoded tokens, given answers."""
 
     def prefix(self, layer: int, cache: LayerCache, length: int) -> KeysValues:
         """The prefix of that length in a cache that prefill has filled, as prefill takes it."""

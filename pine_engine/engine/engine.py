@@ -13,10 +13,10 @@ from pine_engine.attention.state import Row, input_device
 from pine_engine.attention.trace import TraceRequest
 from pine_engine.engine import passes
 from pine_engine.engine.asking import DocumentsGiven, PromptGiven, asked_prompt
-from pine_engine.engine.events import Event, RunDone, RunResult
+from pine_engine.engine.events import Event, RunResult
 from pine_engine.engine.likelihood import Score, score_answer
 from pine_engine.engine.options import MAX_NEW_TOKENS, MethodsGiven, RunOptions
-from pine_engine.engine.orders import OrderRow, chosen_orders, run_orders
+from pine_engine.engine.orders import OrderRow, OrderRuns, chosen_orders
 from pine_engine.engine.prefix_cache import Memory
 from pine_engine.engine.promise import find_caveat
 from pine_engine.engine.run import Run
@@ -239,16 +239,25 @@ class Engine:
         layout = self._asked(prompt, question, documents, task, instruction, system)
         tried = chosen_orders(layout, orders, count=count, seed=seed)
 
-        def start(reordered: TokenLayout, memory: Memory) -> Iterable[Event]:
-            return [RunDone(self._new_run(reordered, replace(options, memory=memory)).finish())]
-
         rows: list[OrderRow] = []
-        for event in run_orders(start, layout, tried):
+
+        def take(event: Event | OrderRow) -> None:
             if isinstance(event, OrderRow):
                 rows.append(event if keep_logits else event.without_logits())
                 if progress:
                     progress(len(rows) / len(tried), f"order {len(rows)} of {len(tried)}")
+
+        self.run_orders(layout, options, tried).work(take)
         return ShuffleResult(tuple(rows))
+
+    def run_orders(
+        self, layout: TokenLayout, options: RunOptions, orders: Sequence[tuple[int, ...]]
+    ) -> OrderRuns:
+        """The runs of a prompt in several orders, checked against the model; each has a memory of its own."""
+        self._new_run(layout, options)
+        return OrderRuns(
+            lambda reordered: self._new_run(reordered, replace(options, memory=Memory())), layout, orders
+        )
 
     @torch.inference_mode()
     def score(

@@ -3,15 +3,17 @@
 import itertools
 import math
 import random
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 
 from pine_engine.attention.state import Row, input_device
-from pine_engine.engine.events import Answer, Event, RunDone, RunResult
+from pine_engine.engine.events import Answer, Event, RunResult
 from pine_engine.engine.likelihood import score_answer
-from pine_engine.engine.prefix_cache import Memory
+from pine_engine.engine.run import NEVER, AnswerInProgress, Run
+from pine_engine.engine.streaming import Emit
 from pine_engine.errors import InputError
 from pine_engine.given import in_words, sequence, whole_number, whole_numbers
 from pine_engine.prompts.layout import PLACES, TokenLayout
@@ -21,6 +23,9 @@ ALL_ORDERS_UP_TO = 4
 """Documents up to which all orders are tried unless a number is asked for: 4! = 24."""
 
 DEFAULT_SHUFFLES = 10
+
+BYTES_AT_ONCE = 2**30
+"""Memory for the states and logits of the orders that are written together; one order may take more."""
 
 
 @dataclass(frozen=True)
@@ -132,24 +137,56 @@ def chosen_orders(
     return orders_to_try(layout.num_documents, shuffles, seed)
 
 
-def run_orders(
-    start: Callable[[TokenLayout, Memory], Iterable[Event]],
-    layout: TokenLayout,
-    orders: Iterable[Sequence[int]],
-) -> Generator[Event | OrderRow, None, None]:
-    """Runs the prompt in every order; yields each run's events, then its OrderRow in place of RunDone.
+@dataclass(frozen=True)
+class OrderRuns:
+    """One prompt in several orders, each read from scratch, and written together as far as memory goes.
 
-    start: starts a run that keeps its logits, with a memory of its own: every order is computed from scratch.
+    start: a run of the prompt in one order, which keeps its logits.
     """
-    first: RunResult | None = None
-    for order in orders:
-        read = Memory()  # of this order alone: what has read it can go on with another answer
-        for event in start(layout.reorder(order), read):
-            if not isinstance(event, RunDone):
-                yield event
-                continue
-            first = first or event.result
-            yield OrderRow(tuple(order), _compare(first, event.result, read), event.result)
+
+    start: Callable[[TokenLayout], Run]
+    layout: TokenLayout
+    orders: Sequence[tuple[int, ...]]
+
+    @torch.inference_mode()
+    def work(self, emit: Callable[[Event | OrderRow], None], cancelled: threading.Event = NEVER) -> None:
+        """Emits the events of all runs, and for each order in turn an OrderRow in place of RunDone.
+
+        Raises as Run.finish does.
+        """
+        first: RunResult | None = None
+        orders = iter(self.orders)
+        while batch := self._read(orders, emit, cancelled):
+            done: dict[int, RunResult] = {}
+            told = 0
+            for number in batch[0].run.write([read.answers for read in batch], emit, cancelled):
+                done[number] = batch[number].run.result(batch[number].answers)
+                while told in done:
+                    first = first or done[told]
+                    read = {answer.method: answer.row for answer in batch[told].answers}
+                    cells = compare(first, done[told], read)
+                    emit(OrderRow(batch[told].order, cells, done.pop(told)))
+                    told += 1
+
+    def _read(
+        self, orders: Iterator[tuple[int, ...]], emit: Emit, cancelled: threading.Event
+    ) -> "list[_ReadOrder]":
+        """Reads the prompt in the next orders, as many as are written together."""
+        batch: list[_ReadOrder] = []
+        for order in orders:
+            run = self.start(self.layout.reorder(order))
+            batch.append(_ReadOrder(order, run, run.read(emit, cancelled)))
+            one = sum(answer.num_bytes(run.options.max_new_tokens) for answer in batch[0].answers)
+            if (len(batch) + 1) * one > BYTES_AT_ONCE:
+                break
+        return batch
+
+
+@dataclass(frozen=True)
+class _ReadOrder:
+    order: tuple[int, ...]
+    run: Run
+    answers: list[AnswerInProgress]
 
 
 def summarize(rows: Sequence[Mapping[str, OrderCell]]) -> dict[str, OrderSummary]:
@@ -170,8 +207,11 @@ def summarize(rows: Sequence[Mapping[str, OrderCell]]) -> dict[str, OrderSummary
     return summaries
 
 
-def _compare(first: RunResult, other: RunResult, read: Memory) -> dict[str, OrderCell]:
-    by_method = {row.state.plan.method.name: row for row in read.rows}
+def compare(first: RunResult, other: RunResult, read: Mapping[str, Row]) -> dict[str, OrderCell]:
+    """How each answer in another order compares with that in the first.
+
+    read: the row of each method that has read the prompt of `other` and what it answered.
+    """
     cells = {}
     for method, answer in other.answers.items():
         reference = first.answers[method]
@@ -187,7 +227,7 @@ def _compare(first: RunResult, other: RunResult, read: Memory) -> dict[str, Orde
             first_difference=difference,
             max_abs_logit_diff=(rows - reference_rows).abs().max().item(),
             bitwise_equal=difference is None and torch.equal(rows, reference_rows),
-            reference_logprob=_reference_logprob(reference, other, by_method[method], difference),
+            reference_logprob=_reference_logprob(reference, other, read[method], difference),
         )
     return cells
 

@@ -1,13 +1,15 @@
 """One run: the prompt read under every method, then all answers written together, one batch row each."""
 
+import itertools
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
+from pine_engine.attention.decode import put_together
 from pine_engine.attention.recorder import TraceRecorder
 from pine_engine.attention.state import Row
 from pine_engine.engine import passes
@@ -43,6 +45,12 @@ class AnswerInProgress:
         """Name of the method."""
         return self.row.state.plan.method.name
 
+    def num_bytes(self, max_new_tokens: int) -> int:
+        """Memory that it takes when it has so many tokens."""
+        rows_kept = sum(len(logits) for logits in self.kept_logits) + max_new_tokens
+        kept = rows_kept * self.next_logits.numel() * 4 if self.kept_logits else 0
+        return kept + self.row.cache.num_bytes
+
 
 @dataclass(frozen=True)
 class Run:
@@ -66,9 +74,42 @@ class Run:
     def finish(self, emit: Emit = lambda _: None, cancelled: threading.Event = NEVER) -> RunResult:
         """What the run leaves behind; emits its events on the way. Raises Cancelled once the flag is set, and
         ModelError for logits that no token can be chosen from."""
-        answers = [self._prefill(method, emit, cancelled) for method in self.options.methods]
-        self._write(answers, emit, cancelled)
-        return self._result(answers)
+        answers = self.read(emit, cancelled)
+        for _ in self.write([answers], emit, cancelled):
+            pass
+        return self.result(answers)
+
+    def read(self, emit: Emit, cancelled: threading.Event) -> list[AnswerInProgress]:
+        """Reads the prompt under every method. This, write and result: to be called under
+        torch.inference_mode."""
+        return [self._prefill(method, emit, cancelled) for method in self.options.methods]
+
+    def write(
+        self, runs: Sequence[list[AnswerInProgress]], emit: Emit, cancelled: threading.Event
+    ) -> Iterator[int]:
+        """Writes the answers of one or more runs with these options together, one batch row each; yields the
+        index of each run once all its answers are done.
+
+        Each run is given its share of the seconds.
+        """
+        answers = [answer for run in runs for answer in run]
+        put_together([answer.row for answer in answers])
+        going, spent = dict(enumerate(runs)), 0.0
+        for step in itertools.count():
+            began = time.perf_counter()
+            if step:
+                self._step(answers, cancelled)
+                wait_for(answers[0].next_logits)
+            seconds = (spent + time.perf_counter() - began) / max(step, 1) / len(runs)
+            for answer in answers:
+                if not answer.finish_reason:
+                    self._take_token(answer, step, seconds if step else 0.0, emit)
+            spent += time.perf_counter() - began
+            for number in [number for number, run in going.items() if all(one.finish_reason for one in run)]:
+                del going[number]
+                yield number
+            if not going:
+                return
 
     def _prefill(self, method: Method, emit: Emit, cancelled: threading.Event) -> AnswerInProgress:
         options = self.options
@@ -91,24 +132,6 @@ class Run:
         kept = [logits.float().cpu()] if options.keep_logits else []
         return AnswerInProgress(row, recorder, seconds, logits[-1], kept)
 
-    def _write(self, answers: list[AnswerInProgress], emit: Emit, cancelled: threading.Event) -> None:
-        began = time.perf_counter()
-        for step in range(self.options.max_new_tokens):
-            if step:
-                self._step(answers, cancelled)
-                wait_for(answers[0].next_logits)
-            seconds = (time.perf_counter() - began) / max(step, 1)
-            for answer in answers:
-                if not answer.finish_reason:
-                    self._take_token(answer, step, seconds if step else 0.0, emit)
-            if all(answer.finish_reason for answer in answers):
-                return
-        if not self.options.max_new_tokens:
-            for answer in answers:
-                check_finite(answer.next_logits, answer.method, step=0)
-                answer.finish_reason = "length"
-                emit(AnswerDone(self._finished(answer, 0.0)))
-
     def _step(self, answers: list[AnswerInProgress], cancelled: threading.Event) -> None:
         logits = passes.extend(
             [None if answer.finish_reason else answer.row for answer in answers],
@@ -127,6 +150,11 @@ class Run:
 
         Raises ModelError if the logits are not finite.
         """
+        if not self.options.max_new_tokens:
+            check_finite(answer.next_logits, answer.method, step)
+            answer.finish_reason = "length"
+            emit(AnswerDone(self._finished(answer, seconds)))
+            return
         logprobs = answer.next_logits.float().log_softmax(-1)
         token = int(logprobs.argmax())
         logprob = float(logprobs[token])
@@ -156,7 +184,8 @@ class Run:
             finish_reason=answer.finish_reason,
         )
 
-    def _result(self, answers: list[AnswerInProgress]) -> RunResult:
+    def result(self, answers: list[AnswerInProgress]) -> RunResult:
+        """What the run leaves, once its answers are done."""
         return RunResult(
             layout=self.layout,
             answers={answer.method: self._finished(answer, answer.decode_s) for answer in answers},

@@ -5,9 +5,9 @@ from collections.abc import Generator, Iterable, Sequence
 from pine_engine.attention.trace import TraceRequest
 from pine_engine.engine.engine import Engine, check_engine
 from pine_engine.engine.events import Event
-from pine_engine.engine.options import MethodsGiven
-from pine_engine.engine.orders import OrderRow, known_orders, run_orders
-from pine_engine.methods.table import get_methods
+from pine_engine.engine.options import MethodsGiven, RunOptions
+from pine_engine.engine.orders import OrderRow, known_orders
+from pine_engine.engine.streaming import in_thread
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.prompt import Prompt
 
@@ -24,9 +24,10 @@ def compare_orders(
 ) -> Generator[Event | OrderRow, None, None]:
     """Answers the prompt in every order, and tells as it goes; Engine.shuffle waits and returns a result.
 
-    Yields, for each order in turn, the events of its run as Engine.generate does, and in place of the last
-    one, RunDone, an OrderRow: the run's result, and how each answer compares with that of the first order.
-    `isinstance(event, OrderRow)` tells them apart.
+    Yields the events of all runs as Engine.generate does, and for each order in turn, in place of RunDone, an
+    OrderRow: the run's result, and how each answer compares with that of the first order.
+    `isinstance(event, OrderRow)` tells them apart. Every order is read by itself; the answers of as many as
+    memory has room for are then written together, so their events stand between each other.
 
     orders: each the documents' places, see orders_to_try. methods, max_new_tokens, stop_at_end, trace: as
     Engine.run takes them, for every order. Every order is computed from scratch, with its logits kept.
@@ -35,17 +36,11 @@ def compare_orders(
     """
     check_engine(engine)
     layout = engine.tokenize(prompt)
-    rows = get_methods(methods)
-    yield from run_orders(
-        lambda reordered, memory: engine.generate(
-            reordered,
-            methods=rows,
-            max_new_tokens=max_new_tokens,
-            trace=trace,
-            keep_logits=True,
-            stop_at_end=stop_at_end,
-            memory=memory,
-        ),
-        layout,
-        known_orders(layout, orders),
+    options = RunOptions(
+        methods=methods,
+        max_new_tokens=max_new_tokens,
+        trace=trace,
+        keep_logits=True,
+        stop_at_end=stop_at_end,
     )
+    yield from in_thread(engine.run_orders(layout, options, known_orders(layout, orders)).work)

@@ -70,15 +70,15 @@ def test_logits_are_kept_only_where_they_are_asked_for(engine: Engine, shuffled:
 
 
 def test_a_broken_promise_is_told(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    finish = run_file.Run.finish
+    result_of = run_file.Run.result
 
     def nudged(run: run_file.Run, *args: Any) -> Any:
-        result = finish(run, *args)
+        result = result_of(run, *args)
         logits = result.logits["pine"].clone()
         logits[0, 0] += run.layout.documents[0][0]  # tells the order
         return replace(result, logits={**result.logits, "pine": logits})
 
-    monkeypatch.setattr(run_file.Run, "finish", nudged)
+    monkeypatch.setattr(run_file.Run, "result", nudged)
     found = engine.shuffle(LAYOUT, **OPTIONS, count=2)
     assert found.kept_promise == {"vanilla": None, "pine": False}
     assert "broken" in found._repr_html_()

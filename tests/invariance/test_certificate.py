@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from pine_engine.cli import main as cli
 from pine_engine.cli import repeat as repeat_command
 from pine_engine.console import terminal
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.orders import OrderRow, orders_to_try
+from pine_engine.engine.options import RunOptions
+from pine_engine.engine.orders import OrderRow, OrderRuns, orders_to_try
 from pine_engine.errors import InputError
 from pine_engine.invariance import certificate
 from pine_engine.invariance.certificate import (
@@ -30,6 +32,7 @@ from pine_engine.invariance.orders import compare_orders
 from pine_engine.invariance.repetition import COMPUTED_BY, TOLERANCES, Repeat, Tolerance, compare_certificates
 from pine_engine.models.load import ModelSource
 from pine_engine.prompts.inputs import Comparison, DocumentInput
+from pine_engine.prompts.layout import TokenLayout
 from tests.support.commands import Run
 
 COMPARISON = Comparison(
@@ -399,16 +402,16 @@ def test_without_json_a_table_is_printed(
 def test_attention_is_recorded_where_it_was(
     traced: bool, certified: Certificate, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = []
-    generate = engine.generate
+    asked: list[RunOptions] = []
+    run_orders = engine.run_orders
 
-    def noted(*args: Any, **options: Any) -> Any:
+    def noted(layout: TokenLayout, options: RunOptions, orders: Sequence[tuple[int, ...]]) -> OrderRuns:
         asked.append(options)
-        return generate(*args, **options)
+        return run_orders(layout, options, orders)
 
-    monkeypatch.setattr(engine, "generate", noted)
+    monkeypatch.setattr(engine, "run_orders", noted)
     repeat_command.compute_again(engine, certified.model_copy(update={"traced": traced}))
-    assert [options["trace"] for options in asked] == [traced] * len(ORDERS)
+    assert [bool(options.trace) for options in asked] == [traced]
 
 
 @pytest.mark.parametrize(

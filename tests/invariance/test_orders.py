@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from torch import nn
 from transformers import LlamaForCausalLM
 
-from pine_engine.engine import passes
+from pine_engine.engine import orders, passes
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.events import Answer, AnswerDone, PrefillProgress, RunDone, RunResult
-from pine_engine.engine.orders import OrderCell, OrderRow, orders_to_try, summarize
-from pine_engine.engine.prefix_cache import Memory
+from pine_engine.engine.events import Answer, AnswerDone, PrefillDone, PrefillProgress, RunDone, RunResult
+from pine_engine.engine.options import RunOptions
+from pine_engine.engine.orders import OrderCell, OrderRow, OrderRuns, orders_to_try, summarize
+from pine_engine.engine.run import NEVER
 from pine_engine.errors import InputError
 from pine_engine.invariance.orders import compare_orders
 from pine_engine.methods.table import METHODS
@@ -75,11 +76,11 @@ def engine(tiny_llama: Callable[..., LlamaForCausalLM]) -> Engine:
 
 
 def test_promises_are_kept_and_vanilla_is_seen_to_change(engine: Engine) -> None:
-    orders = orders_to_try(3)
-    events = list(compare_orders(engine, LAYOUT, orders=orders, max_new_tokens=4, stop_at_end=False))
+    tried = orders_to_try(3)
+    events = list(compare_orders(engine, LAYOUT, orders=tried, max_new_tokens=4, stop_at_end=False))
     rows = [event for event in events if isinstance(event, OrderRow)]
-    assert [row.order for row in rows] == orders
-    assert [row.result.layout for row in rows] == [LAYOUT.reorder(order) for order in orders]
+    assert [row.order for row in rows] == tried
+    assert [row.result.layout for row in rows] == [LAYOUT.reorder(order) for order in tried]
     assert all(len(row.cells[name].answer.token_ids) == 4 for row in rows for name in row.cells)
     for name in ("pcw", "pine"):
         for row in rows:
@@ -95,16 +96,40 @@ def test_promises_are_kept_and_vanilla_is_seen_to_change(engine: Engine) -> None
         assert not all(cell.same_text for cell in others)
 
 
-def test_events_of_every_run_come_through_and_a_row_ends_each(engine: Engine) -> None:
-    events = list(
-        compare_orders(engine, LAYOUT, methods=["pine"], orders=[(0, 1, 2), (2, 1, 0)], max_new_tokens=1)
-    )
-    ends = [index for index, event in enumerate(events) if isinstance(event, OrderRow)]
-    assert len(ends) == 2 and ends[-1] == len(events) - 1
+def test_events_of_every_run_come_through_and_rows_come_in_turn(engine: Engine) -> None:
+    tried = [(0, 1, 2), (2, 1, 0)]
+    events = list(compare_orders(engine, LAYOUT, methods=["pine"], orders=tried, max_new_tokens=1))
+    assert [event.order for event in events[-2:] if isinstance(event, OrderRow)] == tried
     assert not any(isinstance(event, RunDone) for event in events)
-    for run in (events[: ends[0]], events[ends[0] + 1 : -1]):
-        assert len([event for event in run if isinstance(event, PrefillProgress)]) == 2
-        assert len([event for event in run if isinstance(event, AnswerDone)]) == 1
+    assert len([event for event in events if isinstance(event, PrefillProgress)]) == 2 * 2
+    assert len([event for event in events if isinstance(event, AnswerDone)]) == 2
+
+
+@pytest.mark.parametrize("orders_at_once", [1, 2, 4])
+def test_how_many_orders_are_written_together_changes_no_bit(
+    engine: Engine, orders_at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options: dict[str, Any] = {"methods": list(METHODS), "max_new_tokens": 6}
+    together = rows_of(engine, **options)
+    one = sum(
+        answer.num_bytes(6)
+        for answer in engine.run_orders(LAYOUT, RunOptions(keep_logits=True, **options), [(0, 1, 2)])
+        .start(LAYOUT)
+        .read(lambda _: None, NEVER)
+    )
+    monkeypatch.setattr(orders, "BYTES_AT_ONCE", one * orders_at_once)
+    widths: list[int] = []
+    extend = passes.extend
+
+    def counted(rows: Sequence[Any], *args: Any, **options: Any) -> torch.Tensor:
+        widths.append(len(rows))
+        return extend(rows, *args, **options)
+
+    monkeypatch.setattr(passes, "extend", counted)
+    for row, whole in zip(rows_of(engine, **options), together, strict=True):
+        for method, logits in whole.result.logits.items():
+            assert torch.equal(row.result.logits[method], logits), method
+    assert max(widths) == orders_at_once * len(METHODS)
 
 
 def test_the_difference_in_logits_is_that_of_the_runs(engine: Engine) -> None:
@@ -192,14 +217,14 @@ def test_answers_end_where_they_would_unless_asked_otherwise(
     assert len(row.cells["pcw"].answer.token_ids) == tokens
 
 
-def test_closing_stops_before_the_next_order(engine: Engine) -> None:
+def test_closing_stops_the_computing(engine: Engine) -> None:
     calls: list[None] = []
     hook = engine.wirings[0].network.model.layers[0].register_forward_hook(lambda *_: calls.append(None))
     events = compare_orders(engine, LAYOUT, orders=orders_to_try(3), max_new_tokens=1)
-    next(event for event in events if isinstance(event, OrderRow))
+    next(event for event in events if isinstance(event, PrefillDone))
     events.close()
     hook.remove()
-    assert len(calls) == 4
+    assert len(calls) <= 3  # the next may have begun
 
 
 # what a cell says, on results made by hand
@@ -213,28 +238,14 @@ def result(ids: tuple[int, ...], logits: list[list[float]], method: str = "pine"
     return RunResult(layout, {method: answer}, {}, {method: rows})
 
 
-class Replay:
-    """An engine that answers with results made before."""
-
-    def __init__(self, *results: RunResult) -> None:
-        self.results = list(results)
-
-    def tokenize(self, layout: TokenLayout) -> TokenLayout:
-        return layout
-
-    def generate(self, _: TokenLayout, *, memory: Memory, **__: Any) -> Generator[RunDone, None, None]:
-        result = self.results.pop(0)
-        memory.rows += [self.row(result, method) for method in result.answers]
-        yield RunDone(result)
-
-    def row(self, result: RunResult, method: str) -> Any:
-        """What has read the prompt and the answer but for its last token."""
-        read = result.layout.num_tokens + max(0, len(result.answers[method].token_ids) - 1)
-        cache = SimpleNamespace(length=read)
-        cache.truncate = lambda length: setattr(cache, "length", length)
-        wiring = SimpleNamespace(network=SimpleNamespace(device=torch.device("cpu")))
-        state = SimpleNamespace(plan=SimpleNamespace(method=METHODS[method]), wiring=wiring)
-        return SimpleNamespace(state=state, cache=cache, num_read=lambda: cache.length)
+def row_of(result: RunResult, method: str) -> Any:
+    """What has read the prompt and the answer but for its last token."""
+    read = result.layout.num_tokens + max(0, len(result.answers[method].token_ids) - 1)
+    cache = SimpleNamespace(length=read)
+    cache.truncate = lambda length: setattr(cache, "length", length)
+    wiring = SimpleNamespace(network=SimpleNamespace(device=torch.device("cpu")))
+    state = SimpleNamespace(plan=SimpleNamespace(method=METHODS[method]), wiring=wiring)
+    return SimpleNamespace(state=state, cache=cache, num_read=lambda: cache.length)
 
 
 def find_all_alike(rows: list[Any], ids: list[Sequence[int]], _: Any) -> torch.Tensor:
@@ -243,12 +254,9 @@ def find_all_alike(rows: list[Any], ids: list[Sequence[int]], _: Any) -> torch.T
 
 
 def second_cell(first: RunResult, other: RunResult) -> OrderCell:
-    engine: Any = Replay(first, other)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(passes, "extend", find_all_alike)
-        rows = list(compare_orders(engine, first.layout, orders=[(0, 1), (1, 0)]))
-    assert isinstance(rows[1], OrderRow)
-    return rows[1].cells["pine"]
+        return orders.compare(first, other, {"pine": row_of(other, "pine")})["pine"]
 
 
 REFERENCE = result((7, 8, 9), [[0, 0], [1, 1], [2, 2], [3, 3]])
@@ -332,15 +340,32 @@ def test_an_empty_reference_is_certain() -> None:
     assert second_cell(empty, REFERENCE).reference_logprob == 0.0
 
 
-def test_every_order_is_compared_with_the_first() -> None:
-    others = [result((7, 8, 9), [[0, 0], [1, 1], [2, 2], [3, 3 + number]]) for number in (1, 2)]
-    engine: Any = Replay(REFERENCE, *others)
-    rows = list(compare_orders(engine, REFERENCE.layout, orders=[(0, 1), (1, 0), (0, 1)]))
-    assert [row.cells["pine"].max_abs_logit_diff for row in rows if isinstance(row, OrderRow)] == [
-        0.0,
-        1.0,
-        2.0,
-    ]
+class MadeRun:
+    """A run with results made before, of which the last is done first."""
+
+    options = SimpleNamespace(max_new_tokens=3)
+
+    def __init__(self, made: RunResult) -> None:
+        self.made = made
+
+    def read(self, *_: Any) -> list[Any]:
+        return [SimpleNamespace(method="pine", row=row_of(self.made, "pine"), num_bytes=lambda _: 1)]
+
+    def write(self, runs: list[Any], *_: Any) -> Iterator[int]:
+        yield from reversed(range(len(runs)))
+
+    def result(self, _: Any) -> RunResult:
+        return self.made
+
+
+def test_every_order_is_compared_with_the_first_whichever_is_done_first() -> None:
+    made = [result((7, 8, 9), [[0, 0], [1, 1], [2, 2], [3, 3 + number]]) for number in range(3)]
+    runs: Any = map(MadeRun, made)
+    rows: list[Any] = []
+    tried = [(0, 1), (1, 0), (0, 1)]
+    OrderRuns(lambda _: next(runs), REFERENCE.layout, tried).work(rows.append)
+    assert [row.order for row in rows] == tried
+    assert [row.cells["pine"].max_abs_logit_diff for row in rows] == [0.0, 1.0, 2.0]
 
 
 # all orders together

@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.events import RunResult
+from pine_engine.engine.events import Event, PrefillDone, PrefillProgress, RunResult
 from pine_engine.engine.orders import OrderCell, OrderRow, orders_to_try
 from pine_engine.invariance.certificate import Certificate, certify, logits_sha256
 from pine_engine.invariance.orders import compare_orders
@@ -136,9 +136,17 @@ def shuffle(
             meter.see(item)
             if time.monotonic() - drawn >= REDRAW_S:
                 drawn = time.monotonic()
-                sentence = f"Order {len(rows) + 1} of {len(orders)}: {progress_sentence(item)}"
-                yield ShuffleView(sentence, done=meter.work)
+                read = meter.work.prompts // len(form.methods)
+                yield ShuffleView(_sentence(item, len(rows), read, len(orders)), done=meter.work)
     yield ShuffleView(f"Done: {len(rows)} orders in {time.monotonic() - began:.1f} s.")
+
+
+def _sentence(event: Event, done: int, read: int, count: int) -> str:
+    """What is being computed. done, read: orders that have their answers, and that have been read."""
+    if isinstance(event, PrefillProgress | PrefillDone):
+        return f"Order {min(read + 1, count)} of {count}: {progress_sentence(event)}"
+    which = f"order {read}" if read == done + 1 else f"orders {done + 1} to {read}"
+    return f"{progress_sentence(event)} in {which} of {count}"
 
 
 def try_orders(
