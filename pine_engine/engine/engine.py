@@ -153,8 +153,7 @@ class Engine:
         used where they are the same, and to which this one is added; without it only methods of this run
         share theirs.
 
-        Computed in the caller's thread: where two threads have used torch, its workers sleep between
-        small operations and must be woken, which slows decoding by a tenth.
+        Computed in the caller's thread; with how many of torch's own, see network/pace.py.
         Raises InputError for an unknown method or task, a prompt that does not fit the context, and both a
         prompt and its parts, or neither; ModelError for logits that are no numbers.
         """

@@ -1,6 +1,7 @@
 """The two passes through the network: a prompt is read (prefill), and what was read goes on (extend)."""
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from pine_engine.engine.prefix_cache import find_documents, find_prefix, fork
 from pine_engine.methods.plan import build_plan
 from pine_engine.methods.table import Method
 from pine_engine.network.registration import run_pass
+from pine_engine.network.rowwise import knows_no_number
 from pine_engine.network.wiring import Wiring
 from pine_engine.prompts.layout import TokenLayout
 
@@ -77,6 +79,14 @@ def extend(
     return torch.stack(parts)[own, torch.arange(len(rows))]
 
 
+def _steps(wiring: Wiring, tokens: Tensor) -> AbstractContextManager[Callable[[], None]]:
+    """A step of tokens (B, 1) at the pace of its network, where no bit depends on the number of threads."""
+    many, count = tokens.shape
+    if count == 1 < many and knows_no_number(wiring.network.dtype, tokens.device):
+        return wiring.pace.step(many)
+    return nullcontext(lambda: None)
+
+
 def _extend_under(
     wiring: Wiring,
     rows: Sequence[Row | None],
@@ -91,7 +101,13 @@ def _extend_under(
     position_ids = torch.cat(
         [zeros if row is None else row.state.position_ids(row.num_read(), tokens.shape[1]) for row in fed]
     )
-    logits = run_pass(wiring.network, ContinuationPass(fed, on_layer), tokens, position_ids)
+    with _steps(wiring, tokens) as begin_layer:
+
+        def on_each(layer: int) -> None:
+            begin_layer()
+            on_layer(layer)
+
+        logits = run_pass(wiring.network, ContinuationPass(fed, on_each), tokens, position_ids)
     if len(places) == len(rows):
         return logits
     whole = logits.new_zeros(len(rows), *logits.shape[1:])

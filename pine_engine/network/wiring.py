@@ -6,7 +6,7 @@ the copy and whoever is running it.
 
 import copy
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
 
@@ -16,6 +16,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from pine_engine.errors import ModelError, one_line
 from pine_engine.models.support import ADVICE, CHANGING_ROPE_TYPE
+from pine_engine.network.pace import Pace
 from pine_engine.network.registration import NAME, run_fused_calls
 from pine_engine.network.rope import FREQUENCIES, LayerRopes, rotary_modules
 from pine_engine.network.rowwise import replace_linear_layers
@@ -28,12 +29,13 @@ FAR = 2**20
 class Wiring:
     """A network of ours, and how its layers rotate.
 
-    longest: of the prompts, in tokens, for which these frequencies hold; None for any.
+    longest: of the prompts, in tokens, for which these frequencies hold; None for any. pace: of its steps.
     """
 
     network: PreTrainedModel
     ropes: LayerRopes
     longest: int | None
+    pace: Pace = field(default_factory=Pace, repr=False, compare=False)
 
 
 @torch.inference_mode(False)
