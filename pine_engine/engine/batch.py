@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pine_engine.attention.decode import put_together
 from pine_engine.attention.state import Row
 from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine, check_engine
@@ -144,6 +145,7 @@ def write_answers(
                 yield done
         if not answers:
             return
+        put_together([row for answer in answers for row in answer.prompt.rows])
         _step(engine, answers, batch_size, on_layer)
         for answer in list(answers):
             if done := answer.take_token(engine, max_new_tokens, on_token):

@@ -18,7 +18,7 @@ from pine_engine.debias.calibration import (
     generate_calibrated,
 )
 from pine_engine.debias.table import CONTENT_FREE, Steps
-from pine_engine.engine import passes
+from pine_engine.engine import batch, passes
 from pine_engine.engine.batch import ReadPrompt, Written, write_answers
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Answer, AnswerDone, PrefillDone, PrefillProgress, RunDone, TokenDecoded
@@ -152,6 +152,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
         engine = Scripted(*script, **options)
         monkeypatch.setattr(passes, "prefill", engine.prefill)
         monkeypatch.setattr(passes, "extend", engine.extend)
+        monkeypatch.setattr(batch, "put_together", lambda rows: None)
         return engine
 
     return make
