@@ -1,4 +1,4 @@
-"""The verb `bench`: times, ratios and memory against the stock model, or where the time goes."""
+"""The verb `bench`: times and memory against the stock model, where time goes, or what one waits for."""
 
 from typing import Annotated
 
@@ -37,6 +37,10 @@ def bench(
     profile: Annotated[
         bool, typer.Option("--profile", help="Show where the time of each method goes instead.")
     ] = False,
+    live: Annotated[
+        bool,
+        typer.Option("--live", help="Time what somebody waits for instead: a run and a shuffle, traced."),
+    ] = False,
     model: AnyModelName = None,
     dtype: Dtype = "float32",
     device: Device = "cpu",
@@ -47,6 +51,10 @@ def bench(
     work = Workload(model, dtype, device, documents, document_tokens, new_tokens)
     if sizes is not None and sweep is None:
         raise InputError("--sizes belong to a sweep; give --sweep tokens or --sweep documents")
+    if live and (sweep or trace or profile or methods):
+        raise InputError(
+            "--live measures the jobs of the page: it goes without --sweep, --trace, --profile and --methods"
+        )
     wanted = None if sizes is None else whole_numbers(sizes, "sizes")
     works = sweep_over(work, sweep, wanted) if sweep else [work]
 
@@ -56,6 +64,14 @@ def bench(
     from pine_engine.benchmark.reports import bench_rows, profile_report, profile_rows
     from pine_engine.benchmark.speed import num_steps, run_benchmark
 
+    if live:
+        from pine_engine.benchmark.live import live_rows, measure_live
+        from pine_engine.benchmark.live import num_steps as live_steps
+
+        with terminal.progress(live_steps(repeats)) as advance:
+            report = measure_live(engine, work, work.layout_for(engine), repeats, advance)
+        terminal.print_report(report, as_json, live_rows(report))
+        return
     layouts = [work.layout_for(engine) for work in works]
     if profile:
         with terminal.progress(len(works) * len(names)) as advance:

@@ -1,10 +1,18 @@
 """`bench`: times and ratios, sweeps and profiles."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from pine_engine.benchmark import live
 from pine_engine.benchmark import speed as benchmark
+from pine_engine.benchmark.live import JOBS, measure_live
+from pine_engine.benchmark.workload import Workload
+from pine_engine.engine.engine import Engine
+from pine_engine.methods.table import METHODS
+from pine_engine.prompts.layout import TokenLayout
 from tests.support.commands import Run, Steps, assert_refused
 
 
@@ -63,9 +71,47 @@ def test_bench_profiles_where_time_goes(pine: Run) -> None:
     assert "linear layers" in table and "%" in table
 
 
+def test_bench_times_what_somebody_waits_for(pine: Run, steps: Steps) -> None:
+    options = ["--model", "random:tiny", "--documents", 3, "--document-tokens", 5, "--new-tokens", 3]
+    printed = pine("bench", "--live", *options, "--repeats", 1, "--json").json
+    assert steps.announced == [len(steps.taken)]
+    assert (printed["n"], printed["documents"], printed["new_tokens"]) == (30 + 15 + 28, 3, 3)
+    assert list(printed["jobs"]) == list(JOBS)
+    for values in printed["jobs"].values():
+        assert values["ratio"] == pytest.approx(values["seconds"] / printed["stock_s"], rel=0.2)
+    whole = printed["jobs"]
+    assert whole["shuffle"]["seconds"] > whole["run"]["seconds"]
+    assert printed["generate_over_run"] == pytest.approx(
+        whole["generate"]["seconds"] / whole["run"]["seconds"], rel=0.2
+    )
+    table = pine("bench", "--live", *options, "--repeats", 1).stdout
+    assert "stock, one answer" in table and "told as they are written" in table
+
+
+def test_jobs_are_those_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is asked of the engine: every default method, the controls too in a shuffle, all of it traced."""
+    asked: dict[str, Any] = {}
+    engine = SimpleNamespace(
+        model=None,
+        **{name: lambda _, name=name, **options: asked.update({name: options}) or [] for name in JOBS},
+    )
+    seconds = iter([1.0, 2.0, 4.0])
+    monkeypatch.setattr(live, "time_stock", lambda *_: SimpleNamespace(end_to_end=lambda _: next(seconds)))
+    layout = TokenLayout((1,), ((2,), (3,), (4,)), (5,))
+    work = Workload(None, "float32", "cpu", 3, 1, 7)
+    report = measure_live(cast(Engine, engine), work, layout, 2, lambda _: None)
+    assert report["stock_s"] == 3.0  # the first round does not count
+    assert asked["run"] == asked["generate"] == {"max_new_tokens": 7, "stop_at_end": False, "trace": True}
+    shuffled = set(asked["shuffle"].pop("methods"))
+    assert shuffled == {row.name for row in METHODS.values() if row.is_default or row.role == "control"}
+    assert asked["shuffle"] == {**asked["run"], "count": 6}
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
+        (["--live", "--trace"],
+         "--live measures the jobs of the page: it goes without --sweep, --trace, --profile and --methods"),
         (["--sweep", "documents", "--sizes", "2,x"],
          "the sizes '2,x' are not numbers; give whole numbers separated by commas, such as 2,5,10"),
         (["--sweep", "documents", "--sizes", "500"],
@@ -73,7 +119,7 @@ def test_bench_profiles_where_time_goes(pine: Run) -> None:
          "documents of 0 tokens; give other --sizes, or other --documents and --document-tokens"),
         (["--sizes", "2,5"], "--sizes belong to a sweep; give --sweep tokens or --sweep documents"),
     ],
-    ids=["no number", "too many", "no sweep"],
+    ids=["live and more", "no number", "too many", "no sweep"],
 )  # fmt: skip
 @pytest.mark.usefixtures("no_model")
 def test_bench_refuses_sizes_it_cannot_use(pine: Run, options: list[str], sentence: str) -> None:

@@ -27,6 +27,7 @@ VERBS: dict[str, list[Any]] = {
     "conformance": ["conformance", GOLDEN / "s1_llama_k2"],
     "debias": ["debias", "COMPARISON", "--wrapper", "permutation_cyclic", "--labels", "A,B"],
     "bench": ["bench", *SMALL, "--repeats", 1, "--sweep", "documents", "--sizes", "2"],
+    "live": ["bench", "--live", "--model", "random:tiny", "--document-tokens", 8, "--new-tokens", 2],
     "profile": ["bench", *SMALL, "--profile"],
     "evaluate": ["evaluate", "ROWS", "--out", "OUT", *METHODS, "--orders", "as-is,reversed"],
 }
