@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pine_engine.attention.arithmetic import causal_tail
-from pine_engine.attention.kv_cache import LayerCache, heads_of, new_layer
+from pine_engine.attention.kv_cache import LayerCache, new_layer
 from pine_engine.attention.recorder import StoredKeys, TraceRecorder
 from pine_engine.attention.strategy import KeysValues, LayerInput, Reading, Strategy
 
@@ -68,11 +68,12 @@ class Causal(Strategy):
                 row.recorder.record_continuation(
                     given.layer,
                     first,
-                    given.query[heads_of(number, len(given.query) // len(rows))],
-                    keys[heads_of(number, len(keys) // len(rows))],
+                    given.query,
+                    keys,
                     given.scoring,
                     stored=row.stored,
                     bias=row.key_bias,
+                    part=(number, len(rows)),
                 )
         return causal_tail(given.query, keys, values, given.scoring, bias)
 

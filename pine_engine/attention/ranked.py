@@ -9,6 +9,7 @@ from typing import Self
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from pine_engine.attention.arithmetic import (
     apply_weights,
@@ -19,7 +20,7 @@ from pine_engine.attention.arithmetic import (
 )
 from pine_engine.attention.kv_cache import DocumentBlocks, LayerCache, heads_of, new_layer
 from pine_engine.attention.placement import Placement, Slots
-from pine_engine.attention.recorder import StoredKeys, TraceRecorder
+from pine_engine.attention.recorder import SuffixFound, TraceRecorder
 from pine_engine.attention.strategy import KeysValues, LayerInput, Reading, Strategy
 from pine_engine.methods.table import ImportanceKind
 from pine_engine.network.registration import Scoring
@@ -33,14 +34,16 @@ SUFFIX_SCORES = 4_000_000
 class Ranked(Strategy):
     """Documents rank the others, and every token of the suffix ranks all, in every head.
 
-    padding: (P,), 0 for slots with tokens and -inf for padding; None without any. stored: the keys that the
-    suffix reads: those of the slots, of the prefix, of the suffix with room. kind, is_reversed: of the
-    ranking, see Method.
+    padding: (P,), 0 for slots with tokens and -inf for padding; None without any. key_index: physical index
+    of each key that the suffix reads: those of the slots, of the prefix, of the suffix with room. segments:
+    (K, 1 + D + 1), one for the segment of each of them, documents in block order, else zero. kind,
+    is_reversed: of the ranking, see Method.
     """
 
     placement: Placement
     padding: Tensor | None
-    stored: StoredKeys
+    key_index: Tensor
+    segments: Tensor
     kind: ImportanceKind
     is_reversed: bool
     alike: Hashable
@@ -54,11 +57,17 @@ class Ranked(Strategy):
         blocks = placement.blocks
         index = torch.arange(reading.length, device=reading.device)
         key_index = (blocks.token_index, index[: layout.prefix_length], index[layout.documents_end :])
+        segments = (
+            blocks.document + 1,
+            torch.zeros_like(key_index[1]),
+            torch.full_like(key_index[2], layout.num_documents + 1),
+        )
         places = (layout.prefix_length, tuple(blocks.lengths.tolist()), plan.suffix_start)
         return cls(
             placement=placement,
             padding=blocks.padding_bias(reading.compute_dtype),
-            stored=StoredKeys(plan, torch.cat(key_index)),
+            key_index=torch.cat(key_index),
+            segments=one_hot(torch.cat(segments), layout.num_documents + 2).to(reading.compute_dtype),
             kind=plan.method.importance,
             is_reversed=plan.is_reversed,
             alike=("ranked", plan.method, places),
@@ -132,13 +141,14 @@ class Ranked(Strategy):
                 given.scoring.softcap,
             )
             outputs.append(apply_weights(weights, cache.blocks.values, cache.values[:, :visible]))
+            if any(row and row.recorder for row in own):
+                shares = weights @ self.segments[: weights.shape[-1]]
             for number, row in enumerate(own):
                 if row and row.recorder:
-                    heads = heads_of(number, num_heads // len(own))
-                    row.recorder.record_suffix(
-                        given.layer, row.placement.blocks, ranking.importance[heads], ranking.starts[heads]
-                    )
-                    row.recorder.record_weights(given.layer, first + start, weights[heads], row.stored)
+                    heads, blocks_of_row = heads_of(number, num_heads // len(own)), row.placement.blocks
+                    found = SuffixFound(blocks_of_row, heads, ranking.importance, ranking.starts, shares)
+                    row.recorder.record_suffix(given.layer, found)
+                    row.recorder.record_weights(given.layer, first + start, weights, heads, row.key_index)
         return (outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)).to(given.query.dtype)
 
     def prefix(self, layer: int, cache: LayerCache, length: int) -> KeysValues:

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from pine_engine.attention.arithmetic import attention_weights, tail_mask
 from pine_engine.attention.blocks import BlockLayout
+from pine_engine.attention.kv_cache import heads_of
 from pine_engine.attention.trace import Alternative, TokenRange, TokenWeights, Trace, TraceRequest
 from pine_engine.methods.plan import AttentionPlan
 from pine_engine.methods.positions import MASKED, who_sees_whom
@@ -37,32 +38,49 @@ class StoredKeys:
         of_key = of_token[self.index.clamp(max=len(of_token) - 1)]
         return nn.functional.one_hot(of_key, self.plan.layout.num_documents + 2).float()
 
-    def shares(self, weights: Tensor) -> Tensor:
-        """The share of attention on each segment, (H, Q, 1 + D + 1), documents in input order.
-
-        weights: (H, Q, K) on the first K keys.
-        """
-        return weights @ self.segments[: weights.shape[-1]].to(weights.dtype)
-
 
 @dataclass
 class Continued:
     """What follows the documents in one layer, whose attention is worked out once all of it is there.
 
     keys: (G, K, d), of all up to the last query. queries: (H, Q, d) each, of the suffix and of what follows.
+    Both may have the heads of other rows beside them, of which `part` is told: number and count of rows.
     """
 
     scoring: Scoring
     stored: StoredKeys
     bias: Tensor | None
     keys: Tensor
-    queries: list[Tensor]
+    part: tuple[int, int]
+    queries: list[tuple[Tensor, tuple[int, int]]]
 
     def shares(self) -> Tensor:
-        """See StoredKeys.shares, of all queries."""
-        queries = torch.cat(self.queries, dim=1)
-        mask = tail_mask(queries, self.keys.shape[1], self.bias)
-        return self.stored.shares(attention_weights(queries, self.keys, self.scoring, mask))
+        """The share of attention on each segment, (H, Q, 1 + D + 1), documents in input order."""
+        queries = torch.cat([_part(query, part) for query, part in self.queries], dim=1)
+        keys = _part(self.keys, self.part)
+        mask = tail_mask(queries, keys.shape[1], self.bias)
+        weights = attention_weights(queries, keys, self.scoring, mask)
+        return weights @ self.stored.segments[: weights.shape[-1]].to(weights.dtype)
+
+
+def _part(vectors: Tensor, part: tuple[int, int]) -> Tensor:
+    number, count = part
+    return vectors[heads_of(number, len(vectors) // count)]
+
+
+@dataclass(frozen=True)
+class SuffixFound:
+    """What the next Q tokens of the suffix have found in a layer, with the heads of other rows beside it.
+
+    heads: those of this row. importance, starts: (..., Q, D). shares: of attention, (..., Q, 1 + D + 1). All
+    with documents in the order of the blocks.
+    """
+
+    blocks: BlockLayout
+    heads: slice
+    importance: Tensor
+    starts: Tensor
+    shares: Tensor
 
 
 class TraceRecorder:
@@ -72,9 +90,7 @@ class TraceRecorder:
         self.request = request or TraceRequest()
         self.alternatives: list[tuple[Alternative, ...]] = []
         self._documents: dict[int, tuple[Tensor, Tensor]] = {}
-        self._blocks: dict[int, BlockLayout] = {}
-        self._suffix: dict[int, list[tuple[Tensor, Tensor]]] = defaultdict(list)
-        self._shares: dict[int, list[Tensor]] = defaultdict(list)
+        self._suffix: dict[int, list[SuffixFound]] = defaultdict(list)
         self._continued: dict[int, Continued] = {}
         self._tokens: dict[TokenRange, list[tuple[int, Tensor, Tensor]]] = defaultdict(list)
 
@@ -84,10 +100,9 @@ class TraceRecorder:
         in_order[0].diagonal(dim1=1, dim2=2).fill_(float("nan"))
         self._documents[layer] = (in_order[0], in_order[1])
 
-    def record_suffix(self, layer: int, blocks: BlockLayout, importance: Tensor, starts: Tensor) -> None:
-        """importance and starts: (H, Q, D), the next Q suffix tokens."""
-        self._blocks[layer] = blocks
-        self._suffix[layer].append((importance, starts))
+    def record_suffix(self, layer: int, found: SuffixFound) -> None:
+        """What the next tokens of the suffix have found; put in order once all is there."""
+        self._suffix[layer].append(found)
 
     def record_continuation(
         self,
@@ -99,15 +114,17 @@ class TraceRecorder:
         *,
         stored: StoredKeys,
         bias: Tensor | None,
+        part: tuple[int, int],
     ) -> None:
         """Attention of queries (H, Q, d) from `first` on over the first K of the stored keys, (G, K, d): by
-        document of those in the suffix, and token by token where it was asked for."""
-        num_keys = keys.shape[1]
-        self.record_asked(layer, first, query, keys, scoring, key_index=stored.index[:num_keys], bias=bias)
+        document of those in the suffix, and token by token where it was asked for. part: see Continued."""
+        if self.request.token_ranges:
+            own_query, own_keys, index = _part(query, part), _part(keys, part), stored.index[: keys.shape[1]]
+            self.record_asked(layer, first, own_query, own_keys, scoring, key_index=index, bias=bias)
         before = max(0, stored.plan.layout.documents_end - first)
-        continued = self._continued.setdefault(layer, Continued(scoring, stored, bias, keys, []))
-        continued.keys = keys
-        continued.queries.append(query[:, before:].clone() if before else query)
+        continued = self._continued.setdefault(layer, Continued(scoring, stored, bias, keys, part, []))
+        continued.keys, continued.part = keys, part
+        continued.queries.append((query[:, before:].clone() if before else query, part))
 
     def record_asked(
         self,
@@ -132,13 +149,16 @@ class TraceRecorder:
             index = key_index if key_index.dim() == 1 else key_index[head]
             self._tokens[asked].append((first + rows.start, weights, index))
 
-    def record_weights(self, layer: int, first: int, weights: Tensor, stored: StoredKeys) -> None:
-        """Attention of the suffix by document, and token by token where it was asked for, out of the weights
-        (H, Q, K) that were computed. first: the first query, in the suffix."""
-        self._shares[layer].append(stored.shares(weights))
+    def record_weights(
+        self, layer: int, first: int, weights: Tensor, heads: slice, key_index: Tensor
+    ) -> None:
+        """Token-level weights asked for, out of those (..., Q, K) that attention has computed.
+
+        first: the first query. heads: those of this row. key_index: (K or more,), physical index of each key.
+        """
         for asked, rows in self._asked(layer, first, weights.shape[1]):
-            index = stored.index[: weights.shape[-1]]
-            self._tokens[asked].append((first + rows.start, weights[asked.head, rows], index))
+            index = key_index[: weights.shape[-1]]
+            self._tokens[asked].append((first + rows.start, weights[heads][asked.head, rows], index))
 
     def _asked(self, layer: int, first: int, count: int) -> Iterator[tuple[TokenRange, slice]]:
         """The ranges asked for that meet queries first .. first + count - 1, and which of these they are."""
@@ -165,9 +185,12 @@ class TraceRecorder:
         else:
             importance, starts = _stack([self._documents[layer] for layer in sorted(self._documents)])
             suffix_importance, suffix_starts = _stack(
-                [self._of_suffix(layer) for layer in sorted(self._suffix)]
+                [
+                    (self._of_suffix(layer, "importance"), self._of_suffix(layer, "starts"))
+                    for layer in sorted(self._suffix)
+                ]
             )
-        shares = {layer: torch.cat(parts, dim=1) for layer, parts in self._shares.items()}
+        shares = {layer: self._of_suffix(layer, "shares", first=1) for layer in self._suffix}
         shares |= {layer: continued.shares() for layer, continued in self._continued.items()}
         attention = [shares[layer].cpu() for layer in sorted(shares)]
         return Trace(
@@ -184,12 +207,13 @@ class TraceRecorder:
             alternatives=tuple(self.alternatives),
         )
 
-    def _of_suffix(self, layer: int) -> tuple[Tensor, Tensor]:
-        importance, starts = (
-            self._blocks[layer].to_input_order(torch.cat(parts, dim=1), 2)
-            for parts in zip(*self._suffix[layer], strict=True)
-        )
-        return importance, starts
+    def _of_suffix(
+        self, layer: int, name: Literal["importance", "starts", "shares"], first: int = 0
+    ) -> Tensor:
+        """What all tokens of the suffix have found, documents in input order; first: see to_input_order."""
+        found = self._suffix[layer]
+        values = torch.cat([getattr(one, name)[one.heads] for one in found], dim=1)
+        return found[0].blocks.to_input_order(values, 2, first=first)
 
     def _token_weights(self, asked: TokenRange, plan: AttentionPlan, num_decoded: int) -> TokenWeights:
         keys = np.arange(plan.layout.num_tokens + num_decoded)

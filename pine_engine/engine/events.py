@@ -44,7 +44,8 @@ class Answer:
     """One method's finished answer.
 
     token_ids: without the end-of-turn token. prefill_s: seconds to read the prompt.
-    decode_s_per_token: seconds per decoding step, which all methods of a run share; 0 if none was made.
+    decode_s_per_token: seconds per decoding step, which all methods of a run share; 0 if none was made. Of
+    runs that are written together, as the orders of a shuffle are, its share of a step.
     finish_reason: "stop" at the end of the turn, "length" at the token limit.
     logprobs: log-probability in nats of each token of token_ids.
     """

@@ -93,7 +93,8 @@ class Run:
         Each run is given its share of the seconds.
         """
         answers = [answer for run in runs for answer in run]
-        put_together([answer.row for answer in answers])
+        if self.options.max_new_tokens > 1:  # else nothing is read after the prompt
+            put_together([answer.row for answer in answers])
         going, spent = dict(enumerate(runs)), 0.0
         for step in itertools.count():
             began = time.perf_counter()
