@@ -62,7 +62,8 @@ class Ranked(Strategy):
             torch.zeros_like(key_index[1]),
             torch.full_like(key_index[2], layout.num_documents + 1),
         )
-        places = (layout.prefix_length, tuple(blocks.lengths.tolist()), plan.suffix_start)
+        lengths = tuple(rows.stop - rows.start for rows in blocks.rows)
+        places = (layout.prefix_length, lengths, plan.suffix_start)
         return cls(
             placement=placement,
             padding=blocks.padding_bias(reading.compute_dtype),
