@@ -155,11 +155,14 @@ class OrderRuns:
         Raises as Run.finish does.
         """
         first: RunResult | None = None
+        places = 2  # one row alone is a product of another kind, and elsewhere each number of rows is
         orders = iter(self.orders)
         while batch := self._read(orders, emit, cancelled):
             done: dict[int, RunResult] = {}
             told = 0
-            for number in batch[0].run.write([read.answers for read in batch], emit, cancelled):
+            together = [read.answers for read in batch]
+            places = max(places, sum(map(len, together)))  # the last batch may be the smallest
+            for number in batch[0].run.write(together, emit, cancelled, places=places):
                 done[number] = batch[number].run.result(batch[number].answers)
                 while told in done:
                     first = first or done[told]

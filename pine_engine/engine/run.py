@@ -85,12 +85,18 @@ class Run:
         return [self._prefill(method, emit, cancelled) for method in self.options.methods]
 
     def write(
-        self, runs: Sequence[list[AnswerInProgress]], emit: Emit, cancelled: threading.Event
+        self,
+        runs: Sequence[list[AnswerInProgress]],
+        emit: Emit,
+        cancelled: threading.Event,
+        *,
+        places: int = 0,
     ) -> Iterator[int]:
         """Writes the answers of one or more runs with these options together, one batch row each; yields the
         index of each run once all its answers are done.
 
-        Each run is given its share of the seconds.
+        places: of the batch, if more than there are answers; see ContinuationPass. Each run is given its
+        share of the seconds.
         """
         answers = [answer for run in runs for answer in run]
         if self.options.max_new_tokens > 1:  # else nothing is read after the prompt
@@ -99,7 +105,7 @@ class Run:
         for step in itertools.count():
             began = time.perf_counter()
             if step:
-                self._step(answers, cancelled)
+                self._step(answers, cancelled, places)
                 wait_for(answers[0].next_logits)
             seconds = (spent + time.perf_counter() - began) / max(step, 1) / len(runs)
             for answer in answers:
@@ -133,13 +139,14 @@ class Run:
         kept = [logits.float().cpu()] if options.keep_logits else []
         return AnswerInProgress(row, recorder, seconds, logits[-1], kept)
 
-    def _step(self, answers: list[AnswerInProgress], cancelled: threading.Event) -> None:
+    def _step(self, answers: list[AnswerInProgress], cancelled: threading.Event, places: int) -> None:
+        free = max(0, places - len(answers))
         logits = passes.extend(
-            [None if answer.finish_reason else answer.row for answer in answers],
-            [answer.ids[-1:] or [0] for answer in answers],
+            [*(None if answer.finish_reason else answer.row for answer in answers), *[None] * free],
+            [*(answer.ids[-1:] or [0] for answer in answers), *[[0]] * free],
             on_layer=lambda _: stop_if(cancelled),
         )
-        for answer, row_logits in zip(answers, logits, strict=True):
+        for answer, row_logits in zip(answers, logits, strict=False):
             if not answer.finish_reason:
                 answer.next_logits = row_logits[-1]
                 if self.options.keep_logits:
