@@ -21,6 +21,11 @@ class DocumentBlocks:
     values: Tensor
     unrotated_keys: Tensor
 
+    @property
+    def num_bytes(self) -> int:
+        """Memory of all parts."""
+        return sum(part.nbytes for part in (*self.keys, self.values, self.unrotated_keys))
+
     def of_heads(self, heads: slice) -> "DocumentBlocks":
         """Views of these heads alone."""
         return DocumentBlocks(
@@ -70,11 +75,7 @@ class KVCache:
     @property
     def num_bytes(self) -> int:
         """Memory of all layers, with the room that is not filled yet."""
-        return sum(
-            part.nbytes
-            for layer in self.layers
-            for part in (layer.keys, layer.values, *layer.blocks.keys, layer.blocks.values)
-        ) + sum(layer.blocks.unrotated_keys.nbytes for layer in self.layers)
+        return sum(layer.keys.nbytes + layer.values.nbytes + layer.blocks.num_bytes for layer in self.layers)
 
     def copy(self) -> "KVCache":
         """Another cache with the same rows and as much room, for another continuation; blocks are shared."""
