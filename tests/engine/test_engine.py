@@ -20,6 +20,7 @@ from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import TokenLayout
 from tests.support.reference import exact_llama, reference_logits
+from tests.support.threads import with_threads
 
 TinyLlama = Callable[..., LlamaForCausalLM]
 
@@ -135,9 +136,7 @@ def test_order_changes_no_bit_whatever_the_number_of_threads(tiny_llama: TinyLla
     engine = Engine(tiny_llama(head_dim=96, layers=1))
     generator = torch.Generator().manual_seed(threads)
     documents = [tuple(torch.randint(3, 97, (n,), generator=generator).tolist()) for n in (61, 40, 33, 52)]
-    usual = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
+    with with_threads(threads):
         for suffix, method in itertools.product([(51, 52), (51, 52, 53)], ["pcw", "pine"]):
             layout = TokenLayout((5, 9, 60), tuple(documents), suffix)
             moved = layout.reorder([2, 0, 3, 1])
@@ -145,8 +144,6 @@ def test_order_changes_no_bit_whatever_the_number_of_threads(tiny_llama: TinyLla
             for place, document in enumerate([2, 0, 3, 1]):
                 own, its = before[layout.document_slice(document)], after[moved.document_slice(place)]
                 assert torch.equal(own, its)
-    finally:
-        torch.set_num_threads(usual)
 
 
 def test_documents_with_the_same_text_do_not_break_invariance(tiny_llama: TinyLlama) -> None:

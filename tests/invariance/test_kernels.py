@@ -25,6 +25,7 @@ from pine_engine.invariance.kernels import (
     rowwise_layers,
     uneven_counts,
 )
+from tests.support.threads import with_threads
 
 CPU = torch.device("cpu")
 
@@ -80,10 +81,8 @@ def test_layers_are_those_of_the_model(engine: Engine) -> None:
 
 @pytest.fixture
 def five_threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(5)
-    yield
-    torch.set_num_threads(before)
+    with with_threads(5):
+        yield
 
 
 @pytest.mark.usefixtures("five_threads")

@@ -11,6 +11,7 @@ from pine_engine.engine.engine import Engine
 from pine_engine.methods.table import METHODS
 from pine_engine.network.pace import MOST_PATIENCE, TRIAL, Choice, Pace
 from pine_engine.prompts.layout import TokenLayout
+from tests.support.threads import with_threads
 
 LAYOUT = TokenLayout((5, 9, 3), ((11, 12, 13), (21, 22), (31, 32, 33, 34)), (51, 52))
 FREE = {True: 0.006, False: 0.008}
@@ -20,10 +21,8 @@ BUSY = {True: 0.060, False: 0.008}
 
 @pytest.fixture
 def two_threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
+    with with_threads(2):
+        yield
 
 
 def compute(choice: Choice, layers: int, seconds: dict[bool, float]) -> list[bool]:
@@ -86,14 +85,9 @@ def test_a_step_that_is_stopped_gives_the_threads_back(two_threads: None) -> Non
 
 
 def test_one_thread_has_no_choice() -> None:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with Pace().step(4) as begin_layer:
-            begin_layer()
-            assert torch.get_num_threads() == 1
-    finally:
-        torch.set_num_threads(before)
+    with with_threads(1), Pace().step(4) as begin_layer:
+        begin_layer()
+        assert torch.get_num_threads() == 1
 
 
 def test_the_number_of_threads_changes_no_bit(

@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from pine_engine.network import rowwise
 from pine_engine.network.rowwise import IS_ONE_ROW, Callers, RowByRow, elementwise, linear, replace_callers
+from tests.support.threads import with_threads
 
 THREADS = (1, 2, 3, 4, 6, 12)
 
@@ -20,10 +21,8 @@ HALF = (torch.bfloat16, torch.float16)
 
 @pytest.fixture(params=THREADS)
 def threads(request: pytest.FixtureRequest) -> Iterator[int]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(request.param)
-    yield request.param
-    torch.set_num_threads(before)
+    with with_threads(request.param):
+        yield request.param
 
 
 def normal(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> Tensor:
@@ -51,15 +50,11 @@ def test_torchs_own_products_do_know_their_row() -> None:
     """The control: at one of these shapes and thread counts, or this file shows nothing."""
     weight, rows = normal(192, 576), normal(64, 576)
     shuffled = torch.randperm(64, generator=torch.Generator().manual_seed(0))
-    before, uneven = torch.get_num_threads(), []
+    uneven = []
     for count in THREADS:
-        torch.set_num_threads(count)
-        uneven.append(
-            not torch.equal(
-                functional.linear(rows[shuffled], weight), functional.linear(rows, weight)[shuffled]
-            )
-        )
-    torch.set_num_threads(before)
+        with with_threads(count):
+            moved = functional.linear(rows[shuffled], weight)
+            uneven.append(not torch.equal(moved, functional.linear(rows, weight)[shuffled]))
     if not any(uneven):
         pytest.skip("this processor's own products are even at these shapes")
 
