@@ -4,7 +4,8 @@ A prompt whose answer is done makes room for the next one, so that the batch sta
 grow with the number of prompts.
 
 Every prompt gets the tokens it gets alone, near-ties aside. Attention is computed head by head, so only
-matrix products can tell the rows of a batch apart, and only by their number. Measured on x86 (docs/exactness.md):
+matrix products can tell the rows of a batch apart, and only by their number. Measured on x86, see
+docs/exactness.md:
 - a batch of any 2 or more rows gives each row the same bits, whatever stands beside it and wherever, in
   float32, and in bfloat16 and float16 where they are computed as float32; elsewhere a batch keeps the number
   of its rows until it is done; in float64 products are MKL's, which differ by 4e-15;
