@@ -22,6 +22,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from pine_engine.models.embedded import EMBEDDED_NAME, Progress
 from pine_engine.prompts.tasks import TASKS
+from viz.page.api.results import RESULTS
 from viz.page.build import build_page
 from viz.page.common.addresses import networks_of
 from viz.page.common.bounds import MOST_MB
@@ -48,12 +49,14 @@ from viz.page.serving.front_door import FrontDoor
 from viz.page.serving.health import add_health
 from viz.page.serving.mcp_messages import McpMessages
 from viz.page.serving.open_routes import OpenRoutes
+from viz.page.serving.plotly_script import add_plotly
 from viz.page.serving.security_headers import SecurityHeaders
 from viz.page.serving.sessions import keep_sessions
 from viz.page.serving.shutdown import end_process, end_signal, shut_down, wait_for_end
 from viz.page.serving.trusted_hosts import TrustedHosts
 from viz.page.serving.upload_door import UploadDoor
 from viz.page.upstream.guarded import GuardedBlocks
+from viz.page.upstream.tool_results import describe_results
 
 if TYPE_CHECKING:
     from pine_engine.engine.engine import Engine
@@ -70,6 +73,13 @@ LOOK: dict[str, Any] = {
 
 THREADS = 40
 """For everything but the runs that wait, each of which keeps a thread."""
+
+
+SWITCH_S = 1e-4
+"""After how many seconds a thread that wants the interpreter gets it, in place of Python's five thousandths.
+
+The model wants it after each of thousands of small operations, while the server is busy with other visitors.
+"""
 
 
 SESSIONS = 500
@@ -189,6 +199,8 @@ def launch(page: GuardedBlocks, settings: HostSettings, **options: Any) -> App:
         app_kwargs={"middleware": doors(page, settings)},
         **LOOK | {"mcp_server": not settings.auth} | options,
     )
+    describe_results(page, RESULTS)
+    add_plotly(served)
     keep_sessions(served, page, page.presence)
     limit_connections(page.server, settings.most_connections, networks_of(settings.trusted_proxies))
     return served
@@ -196,7 +208,9 @@ def launch(page: GuardedBlocks, settings: HostSettings, **options: Any) -> App:
 
 def main() -> None:
     """Serves the page until the process is told to end, and ends it."""
-    usual = {"PINE_DEVICE": "cuda"} if zerogpu.IS_LENT else {}
+    sys.setswitchinterval(SWITCH_S)
+    # On ZeroGPU there is no GPU yet that could be asked what suits it.
+    usual = {"PINE_DEVICE": "cuda", "PINE_DTYPE": "float32"} if zerogpu.IS_LENT else {}
     settings = read_settings(sys.argv[1:], usual | os.environ, description=__doc__)
     with own_folder(Path(os.environ.get("GRADIO_TEMP_DIR") or tempfile.gettempdir())) as folder:
         write_all_into(folder)

@@ -1,4 +1,4 @@
-/* An answer in full: alone, or beside another with the words that differ marked.
+/* An answer in full: alone, or beside another with the words that differ marked. And the way from Run to the answers.
 
    The cards are redrawn all the time while answers are written. The dialog stands outside of them, knows its answers by
    the names of their methods, and follows. */
@@ -164,6 +164,13 @@
     });
     draw();
     dialog().showModal();
+  });
+
+  /* A phone has the answers above the form (style.css), and Run below it. */
+  const NARROW = matchMedia("(max-width: 640px)");
+  document.addEventListener("click", (event) => {
+    const isRun = event.target instanceof Element && event.target.closest("#run");
+    if (isRun && NARROW.matches) document.getElementById("results").scrollIntoView();
   });
 
   window.pineAnswers = { compare };

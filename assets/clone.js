@@ -1,5 +1,6 @@
 /* gradio looks at a widget by copying all its properties, each word and each number with structuredClone, thousands of
-   times at every event of a page with many widgets. What cannot change is its own copy, and a function has none. */
+   times at every event of a page with many widgets (gradio issue 12831). What cannot change is its own copy, and a
+   function has none. */
 (() => {
   "use strict";
   const clone = window.structuredClone;

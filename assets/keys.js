@@ -12,6 +12,11 @@
     button.click();
   };
 
+  const shuffle = async () => {
+    await window.pineTabs.open("Shuffle");
+    press(await window.pineTabs.found(() => document.getElementById("shuffle")));
+  };
+
   /* The step of the lesson that has the focus, or else the query of the pictures. */
   const turn = (by) => {
     const lesson = document.activeElement.closest(".pine-lesson");
@@ -38,7 +43,8 @@
     if (!(event.ctrlKey || event.metaKey) || event.altKey || event.repeat) return;
     if (event.key === "Enter") {
       event.preventDefault();
-      press(document.getElementById(event.shiftKey ? "shuffle" : "run"));
+      if (event.shiftKey) shuffle();
+      else press(document.getElementById("run"));
     } else if (event.key === ".") {
       event.preventDefault();
       document.querySelectorAll(STOPS).forEach(press);

@@ -38,7 +38,9 @@
   const turn = (lesson, by) => show(lesson, place(lesson)[1] + by);
 
   document.addEventListener("keydown", (event) => {
-    const lesson = closest(event.target, ".pine-lesson");
+    // On a page that is the lesson alone, nothing has to be chosen first.
+    const isAlone = event.target === document.body && !document.getElementById("tabs");
+    const lesson = isAlone ? document.querySelector(".pine-lesson") : closest(event.target, ".pine-lesson");
     const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (!lesson || !by || event.defaultPrevented || event.altKey || event.ctrlKey || event.metaKey) return;
     // In a picture the arrows walk over its cells or scroll it.
@@ -72,6 +74,7 @@
     quiz.classList.add("pine-revealed");
     quiz.querySelector("[data-reveal]").hidden = true;
     score.textContent = `You guessed ${right.filter(Boolean).length} of ${entries.length}.`;
+    score.focus(); // with the button the focus would go, and with it the arrow keys
   };
 
   // The live pictures -----------------------------------------------------------------------------
@@ -79,9 +82,8 @@
   const HIGHLIGHT_MS = 3000;
 
   const showLive = (link) => {
-    const tabs = [...document.querySelectorAll("#inside-tabs [role=tab]")];
-    tabs.find((tab) => tab.textContent.trim() === link.dataset.liveLabel)?.click();
-    const picture = document.getElementById(link.dataset.live);
+    window.pineTabs?.open("Look inside", link.dataset.liveLabel);
+    const picture = document.getElementById("tabs");
     if (!picture) return;
     picture.classList.add("pine-lesson-live");
     setTimeout(() => picture.classList.remove("pine-lesson-live"), HIGHLIGHT_MS);

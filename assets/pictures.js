@@ -3,7 +3,6 @@
    Delegated from the document, so that pictures that arrive later need no wiring, and the same file serves the page
    and every exported page. Attributes that viz/ writes:
    data-pick      JSON of what a click, Enter or the space bar selects; the page hears it as window.pinePick(object)
-   data-shared    on a table row: JSON that all its cells pick beside their own
    data-readout   a sentence shown in the picture's preview line while the element is hovered or has the focus;
                   where there is none, the element's title is shown
    data-says      on a table, JSON of the sentence that a cell of a class says, {query} and {key} standing for the
@@ -22,11 +21,9 @@
   // Picking and previewing ------------------------------------------------------------------------
 
   const pick = (element) => {
-    const row = element.closest("tr[data-shared]");
-    const shared = row ? JSON.parse(row.dataset.shared) : {};
     if (!window.pinePick) return;
     remember(element);
-    window.pinePick({ ...shared, ...JSON.parse(element.dataset.pick) });
+    window.pinePick(JSON.parse(element.dataset.pick));
   };
 
   // What is picked is drawn anew; the focus then goes back to where it was, or the keyboard would start over.
@@ -463,5 +460,5 @@
     setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
   };
 
-  window.pinePictures = { svgOf, htmlOf, csvOf, numbersOf };
+  window.pinePictures = { svgOf, htmlOf, csvOf, numbersOf, tableOf };
 })();

@@ -1,27 +1,24 @@
-/* Projector mode: one panel at a time in large type, arrow keys step, nothing else on the screen.
+/* Projector mode: five steps of a class and the lesson, one on the screen at a time, in large type; arrow keys step.
 
-   A button with data-projector turns it on and off. Panels are the sections below, a tab each where a section has
-   tabs; the tabs are those of the page itself, so that what is shown is always live. */
+   A button with data-projector turns it on and off. A step is what is asked, or a tab of the page itself, so that
+   what is shown is always live. */
 (() => {
   "use strict";
-  const SECTIONS = ["#workspace", "#orders-section", "#inside-section", "#learn-section"];
+  const STEPS = [
+    { name: "Predict: what is asked", panel: "#ask" },
+    { name: "Shuffle", panel: "#results", tabs: ["Shuffle"] },
+    { name: "Masks: who reads whom", panel: "#results", tabs: ["Look inside", "Masks"] },
+    { name: "Positions: where", panel: "#results", tabs: ["Look inside", "Positions"] },
+    { name: "Why: what matters to whom", panel: "#results", tabs: ["Look inside", "Importance"] },
+    { name: "Lesson", panel: "#results", tabs: ["Learn"] },
+  ];
+  const PANELS = [...new Set(STEPS.map((step) => step.panel))];
+  const PATIENCE_MS = 3000;
 
-  let panels = [];
   let shown = 0;
   let wasDark = false;
 
   const isOn = () => document.body.classList.contains("pine-projector");
-
-  const listPanels = () =>
-    SECTIONS.flatMap((selector) => {
-      const section = document.querySelector(selector);
-      if (!section) return [];
-      const labels = [...section.querySelectorAll("[role=tab]")]
-        .filter((tab) => tab.closest(SECTIONS.join(",")) === section && tab.offsetParent !== null)
-        .map((tab) => tab.textContent.trim());
-      const names = [...new Set(labels)];
-      return names.length ? names.map((label) => ({ selector, label })) : [{ selector, label: "" }];
-    });
 
   const bar = () => {
     let made = document.getElementById("projector-bar");
@@ -30,30 +27,43 @@
       made.id = "projector-bar";
       made.setAttribute("aria-label", "Projector mode");
       made.innerHTML =
-        '<button type="button" data-step="-1" aria-label="Previous panel">‹</button><span aria-live="polite"></span>' +
-        '<button type="button" data-step="1" aria-label="Next panel">›</button>' +
+        '<button type="button" data-step="-1" aria-label="Previous step">‹</button><span aria-live="polite"></span>' +
+        '<button type="button" data-step="1" aria-label="Next step">›</button>' +
         '<button type="button" data-projector>Leave</button>';
       document.body.append(made);
     }
     return made;
   };
 
+  const found = async (find) => {
+    for (const until = Date.now() + PATIENCE_MS; Date.now() < until; ) {
+      const node = find();
+      if (node) return node;
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+    return null;
+  };
+
+  /* Opens one tab after the other: what is in a tab is there a little later than it. */
+  const open = async (...labels) => {
+    for (const label of labels) {
+      const tabs = () => [...document.querySelectorAll("#tabs [role=tab]")].filter((tab) => tab.checkVisibility());
+      const tab = await found(() => tabs().find((each) => each.textContent.trim() === label));
+      if (tab?.getAttribute("aria-selected") === "false") tab.click();
+    }
+  };
+
   const show = (index) => {
-    shown = (index + panels.length) % panels.length;
-    const { selector, label } = panels[shown];
-    for (const other of SECTIONS) document.querySelector(other)?.classList.toggle("page-shown", other === selector);
-    const section = document.querySelector(selector);
-    const tab = [...section.querySelectorAll("[role=tab]")].find((each) => each.textContent.trim() === label);
-    if (tab && tab.getAttribute("aria-selected") !== "true") tab.click();
-    bar().querySelector("span").textContent = `${shown + 1} of ${panels.length}`;
+    shown = (index + STEPS.length) % STEPS.length;
+    const step = STEPS[shown];
+    for (const panel of PANELS) document.querySelector(panel)?.classList.toggle("page-shown", panel === step.panel);
+    open(...(step.tabs ?? []));
+    bar().querySelector("span").textContent = `${shown + 1} of ${STEPS.length}: ${step.name}`;
     window.scrollTo(0, 0);
   };
 
   const turn = (on) => {
-    if (on) {
-      panels = listPanels();
-      wasDark = document.body.classList.contains("dark");
-    }
+    if (on) wasDark = document.body.classList.contains("dark");
     document.body.classList.toggle("pine-projector", on);
     document.body.classList.toggle("dark", !on && wasDark);
     bar().hidden = !on;
@@ -70,10 +80,12 @@
   document.addEventListener("keydown", (event) => {
     if (!isOn() || !(event.target instanceof Element)) return;
     // Arrows belong to whatever has the focus and uses them.
-    if (event.target.closest("input, textarea, select, [role=listbox], [role=tab], [data-pick], [data-lesson]")) return;
+    if (event.target.closest("input, textarea, select, [role=listbox], [role=tab], [data-pick], .pine-lesson, .pine-figure")) return;
     if (event.key === "ArrowRight" || event.key === "PageDown") show(shown + 1);
     else if (event.key === "ArrowLeft" || event.key === "PageUp") show(shown - 1);
     else return;
     event.preventDefault();
   });
+
+  window.pineTabs = { open, found };
 })();

@@ -103,8 +103,8 @@
 
   // Opening ---------------------------------------------------------------------------------------
 
-  /* What the page is opened with, in place of the first two inputs of its event. */
-  const begin = (_linked, _draft, ...others) => [linked(), draft(), ...others];
+  /* What the page is opened with, in place of the inputs of its event. */
+  const begin = (_linked, _draft, view) => [linked(), draft(), view];
 
   /* After a session was opened. Its link leaves the address, so that a reload brings what is typed from now on. */
   const opened = (again) => {

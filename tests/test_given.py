@@ -33,7 +33,8 @@ from pine_engine.debias.permutation import permute_answers, permute_options
 from pine_engine.debias.plan import plan_debias
 from pine_engine.engine.events import RunDone
 from pine_engine.engine.orders import OrderRow
-from pine_engine.models.load import known_dtype, resolve
+from pine_engine.models.dtypes import known_dtype
+from pine_engine.models.load import resolve
 from pine_engine.prompts.inputs import DocumentInput, LabelledComparison
 from pine_engine.prompts.prompt import Piece, segment_text
 from tests.support.tokenizers import letter_tokenizer

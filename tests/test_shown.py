@@ -58,8 +58,10 @@ def test_a_run_is_a_table_of_answers_in_which_text_is_text() -> None:
 
 def test_an_engine_is_its_model() -> None:
     engine = object.__new__(Engine)
-    engine.model_name = "tiny"
+    engine.model_name, engine.four_bit = "tiny", False
     model: Any = torch.nn.Linear(1, 1)
     model.dtype, model.device = torch.float32, torch.device("cpu")
     engine.model = model
     assert repr(engine) == "Engine(tiny, float32 on cpu)"
+    engine.four_bit = True
+    assert repr(engine) == "Engine(tiny, 4bit on cpu)"

@@ -9,6 +9,7 @@ from torch.nn import functional
 from pine_engine.attention.state import Row
 from pine_engine.attention.strategy import LayerInput
 from pine_engine.network.registration import Scoring
+from pine_engine.network.threads import with_threads
 
 
 @dataclass(frozen=True)
@@ -16,13 +17,15 @@ class PrefillPass:
     """A whole prompt under one method; fills the row's cache.
 
     prefix_of: a row that has read the same prefix, whose keys and values are used again: the pass then
-    begins with the documents. Rows of the batch behind the prompt are padding and get zeros.
+    begins with the documents. threads: of torch, with which attention is computed; None for as many as there
+    are. Rows of the batch behind the prompt are padding and get zeros.
     """
 
     row: Row
     room: int
     on_layer: Callable[[int], None]
     prefix_of: Row | None = None
+    threads: int | None = None
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scoring: Scoring) -> Tensor:
         """See Pass; the batch has one row."""
@@ -34,6 +37,7 @@ class PrefillPass:
             theirs = self.prefix_of.state.strategy(query.device)
             prefix = theirs.prefix(layer, self.prefix_of.cache.layers[layer], layout.prefix_length)
         given = LayerInput(layer, query[0], key[0], value[0], scoring).rows(0, count)
-        output, cache = strategy.prefill(given, prefix, self.room)
+        with with_threads(self.threads):
+            output, cache = strategy.prefill(given, prefix, self.room)
         self.row.cache.layers.append(cache)
         return functional.pad(output, (0, 0, 0, query.shape[2] - count))[None]

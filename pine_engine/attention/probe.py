@@ -1,10 +1,12 @@
 """A model proves itself when it is loaded: its rotation and its attention, against ours."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from pine_engine.attention.kv_cache import KVCache
@@ -13,6 +15,7 @@ from pine_engine.attention.state import Row, input_device, new_state
 from pine_engine.errors import ModelError, one_line
 from pine_engine.methods.plan import build_plan
 from pine_engine.methods.table import METHODS
+from pine_engine.models.packed import PackedWeight
 from pine_engine.models.support import ADVICE, lengths_of_change, refusal, sliding_window
 from pine_engine.network.registration import Pass, Scoring, run_pass
 from pine_engine.network.rope import LayerRopes, Rope, from_pairs, possible_ropes
@@ -22,6 +25,8 @@ from pine_engine.prompts.layout import TokenLayout
 
 PREFIX_TOKENS, DOCUMENT_TOKENS, SUFFIX_TOKENS = 5, 23, 7
 PROBE_TOKENS = PREFIX_TOKENS + DOCUMENT_TOKENS + SUFFIX_TOKENS
+
+NOTHING_PACKED: Mapping[nn.Parameter, PackedWeight] = MappingProxyType({})
 
 TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 """Largest relative deviation allowed of our arithmetic from the model's own, by dtype. Rounding stays
@@ -44,10 +49,14 @@ class _CapturePass:
         return torch.zeros_like(query)
 
 
-def prove(model: PreTrainedModel) -> tuple[Wiring, ...]:
+def prove(
+    model: PreTrainedModel, packed: Mapping[nn.Parameter, PackedWeight] = NOTHING_PACKED
+) -> tuple[Wiring, ...]:
     """Networks over the model's weights that compute with our attention, after showing that this is the
     model's own: one, or one for each range of prompt lengths where the model's frequencies change (longrope),
     the shortest first. The model itself is neither run nor changed.
+
+    packed: weights in 4 bits for decoding steps, by those they are made of.
 
     Asks the config first; checks that tokens meet in attention only; compares the rotation in every layer;
     then compares the logits of a short prompt, vanilla through our function, and PINE with one document,
@@ -63,11 +72,13 @@ def prove(model: PreTrainedModel) -> tuple[Wiring, ...]:
             f"{type(model).__name__}: its sliding window is {window} tokens, which would cut even a prompt "
             f"of {PROBE_TOKENS}; {ADVICE}"
         )
-    return tuple(_prove_range(model, longest) for longest in (*lengths_of_change(model.config), None))
+    return tuple(_prove_range(model, packed, longest) for longest in (*lengths_of_change(model.config), None))
 
 
 @torch.no_grad()
-def _prove_range(model: PreTrainedModel, longest: int | None) -> Wiring:
+def _prove_range(
+    model: PreTrainedModel, packed: Mapping[nn.Parameter, PackedWeight], longest: int | None
+) -> Wiring:
     """The network for prompts of up to `longest` tokens; for longer ones if None."""
     vocabulary: int = model.config.get_text_config().vocab_size
     ids = torch.randint(vocabulary, (PROBE_TOKENS,), generator=torch.Generator().manual_seed(0))
@@ -76,7 +87,7 @@ def _prove_range(model: PreTrainedModel, longest: int | None) -> Wiring:
     own = network(input_ids=ids[None].to(input_device(network)), use_cache=False).logits[0]
     _refuse_numbers(network, own)
 
-    wire(network)
+    wire(network, packed)
     callers = Callers()
     with callers:
         _capture(network, ids, torch.arange(len(ids), device=input_device(network)))

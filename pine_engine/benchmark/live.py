@@ -1,8 +1,11 @@
 """What somebody waits for in front of the page, against one answer of the stock model of the same length."""
 
 import functools
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from statistics import median
 from typing import Any
 
@@ -20,8 +23,12 @@ ORDERS = 6
 JOBS = {
     "run": "the default methods, traced, returned at once",
     "generate": "the same, told as they are written",
+    "beside": "the first of these beside a busy process",
     "shuffle": f"up to {ORDERS} orders under the default methods and the controls, traced and compared",
 }
+
+
+_BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    pass"
 
 
 def num_steps(repeats: int) -> int:
@@ -36,7 +43,7 @@ def measure_live(
 
     layout: work.layout_for(engine). repeats: rounds; one more is run first and not counted. Returns the JSON
     object of `bench --live`: median seconds of the stock answer and of each job; the median of its ratios to
-    the stock answer of the same round; and that of generate to run.
+    the stock answer of the same round; and those of generate, and of a run with a busy neighbour, to run.
     """
     jobs = _jobs(engine, layout, work.new_tokens)
     stock: list[float] = []
@@ -54,7 +61,7 @@ def measure_live(
         "n": layout.num_tokens,
         "documents": layout.num_documents,
         "new_tokens": work.new_tokens,
-        "dtype": work.dtype,
+        "dtype": engine.dtype,
         "threads": torch.get_num_threads(),
         "stock_s": round(median(stock[1:]), 3),
         "jobs": {
@@ -62,6 +69,7 @@ def measure_live(
             for name, times in counted.items()
         },
         "generate_over_run": _ratio(counted["generate"], counted["run"]),
+        "beside_over_run": _ratio(counted["beside"], counted["run"]),
     }
 
 
@@ -85,11 +93,28 @@ def _jobs(engine: Engine, layout: TokenLayout, new_tokens: int) -> dict[str, Cal
     of_all: dict[str, Any] = {"max_new_tokens": new_tokens, "stop_at_end": False, "trace": True}
     methods = [*get_methods(None), *(row for row in METHODS.values() if row.role == "control")]
     shuffled = list(dict.fromkeys(row.name for row in methods))
+
+    def run_beside() -> None:
+        with _busy_neighbour():
+            engine.run(layout, **of_all)
+
     return {
         "run": functools.partial(engine.run, layout, **of_all),
         "generate": lambda: list(engine.generate(layout, **of_all)),
+        "beside": run_beside,
         "shuffle": functools.partial(engine.shuffle, layout, methods=shuffled, count=ORDERS, **of_all),
     }
+
+
+@contextmanager
+def _busy_neighbour() -> Iterator[None]:
+    """Another process that computes all the time, and ends with this one."""
+    process = subprocess.Popen([sys.executable, "-c", _BUSY])
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
 
 
 def _ratio(times: list[float], others: list[float]) -> float:

@@ -25,6 +25,9 @@ _PLACE = re.compile(
 _IN_PLACE_OF_TORCH = "rowwise"
 """The file whose functions do what a module asked of torch: the module is where their time goes."""
 
+_WAITS = "model_thread"
+"""The file whose threads wait for something to do while another one computes."""
+
 
 class Event(Protocol):
     """What we read of torch's FunctionEvent; microseconds, without those of the events inside."""
@@ -75,7 +78,7 @@ def profile_method(
 
     def write() -> None:
         for _ in range(new_tokens - 1):
-            passes.extend([row], [layout.ids[:1]])
+            passes.extend([row], [layout.ids[:1]], is_step=True)
 
     read()  # a first time pays for memory and kernels that a second one finds
     with profile(activities=activities, with_stack=True) as prefill:
@@ -94,18 +97,24 @@ def sum_up(events: Iterable[Event], *, on_gpu: bool = False) -> list[Share]:
     seconds: dict[str, float] = {}
     for event in events:
         own = event.self_device_time_total if on_gpu else event.self_cpu_time_total
-        where = place_of(event)
+        if (where := place_of(event)) is None:
+            continue
         seconds[where] = seconds.get(where, 0.0) + own / 1e6
     total = sum(seconds.values())
     shares = [Share(where, own, own / total) for where, own in seconds.items() if own]
     return sorted(shares, key=lambda share: -share.seconds)
 
 
-def place_of(event: Event) -> str:
-    """The innermost module or function of ours that an event happened in; linear layers are all one."""
+def place_of(event: Event) -> str | None:
+    """The innermost module or function of ours that an event happened in; linear layers are all one.
+
+    None for a thread that waits: the profiler sees all threads, and not only the one that computes.
+    """
     around: Event | None = event
     while around is not None:
         found = _PLACE.search(around.name)
+        if found and found["file"] == _WAITS:
+            return None
         if found and found["function"] and found["file"] != _IN_PLACE_OF_TORCH:
             return f"{found['folder']}.{found['function']}"
         if found and found["class"]:

@@ -3,8 +3,9 @@
 from typing import TYPE_CHECKING, Any, cast
 
 from pine_engine.errors import ModelError
+from pine_engine.models.dtypes import LOADED_IN, known_dtype, settled
 from pine_engine.models.embedded import Progress
-from pine_engine.models.load import check_device, known_dtype, resolve
+from pine_engine.models.load import TENSOR_PARALLEL, check_device, resolve
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -90,14 +91,16 @@ def load_engine(
 
     progress: see models/load.py. Raises ModelError if it cannot be found, made, loaded or is not supported.
     """
-    known_dtype(dtype)  # what is wrong is said before torch is imported
+    asked = known_dtype(dtype)  # what is wrong is said before torch is imported
     if name is not None:
         _shape(name) if is_synthetic(name) else resolve(name)
 
     from pine_engine.engine.engine import Engine
+    from pine_engine.engine.model_thread import compute_on
 
     if name is not None and is_synthetic(name):
-        return Engine(synthetic_model(name, dtype=dtype, device=device), name=name)
+        model = compute_on(device, lambda: synthetic_model(name, dtype=asked, device=device))
+        return Engine(model, name=name, four_bit=settled(asked, device) == "4bit")
     return Engine.load(name, dtype=dtype, device=device, progress=progress)
 
 
@@ -108,9 +111,9 @@ def synthetic_model(name: str, *, dtype: str, device: str) -> "PreTrainedModel":
     Raises ModelError for an unknown shape or dtype, or a device that cannot be used.
     """
     shape = _shape(name)
-    if device == "auto":
+    if device in ("auto", TENSOR_PARALLEL):
         raise ModelError("a model with random weights is made on one device; name one, such as cuda")
-    weights_dtype = known_dtype(dtype)
+    asked = known_dtype(dtype)
     check_device(device)
 
     import torch
@@ -121,7 +124,9 @@ def synthetic_model(name: str, *, dtype: str, device: str) -> "PreTrainedModel":
     config = AutoConfig.for_model(**{"model_type": "llama", **shape})
     with torch.random.fork_rng(devices=forked), target:
         torch.manual_seed(0)
-        model = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, weights_dtype))
+        model = AutoModelForCausalLM.from_config(
+            config, dtype=getattr(torch, LOADED_IN[settled(asked, device)])
+        )
     model.eval().requires_grad_(False)
     return cast("PreTrainedModel", model)
 

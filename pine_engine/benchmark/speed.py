@@ -15,6 +15,7 @@ from pine_engine.attention.state import input_device
 from pine_engine.benchmark.peak_memory import device_peak_mb, process_peak_mb, synchronize
 from pine_engine.benchmark.workload import Workload
 from pine_engine.engine.engine import Engine
+from pine_engine.engine.model_thread import compute_on
 from pine_engine.prompts.layout import TokenLayout
 
 Advance = Callable[[str], None]
@@ -95,7 +96,7 @@ def run_benchmark(
     return {
         "n": layout.num_tokens,
         "documents": work.documents,
-        "dtype": work.dtype,
+        "dtype": engine.dtype,
         "stock": {**_medians(counted), memory_key: stock_memory},
         "methods": methods,
         "together": {
@@ -119,7 +120,14 @@ def stock_attention(model: PreTrainedModel) -> Iterator[None]:
 
 @torch.inference_mode()
 def time_stock(model: PreTrainedModel, layout: TokenLayout, new_tokens: int) -> Timing:
-    """The stock model's own greedy loop: its fused attention, its own cache, the engine's weights."""
+    """The stock model's own greedy loop: its fused attention, its own cache, the engine's weights.
+
+    In the thread in which the engine computes, so that both find the machine alike.
+    """
+    return compute_on(model.device, lambda: _time_stock(model, layout, new_tokens))
+
+
+def _time_stock(model: PreTrainedModel, layout: TokenLayout, new_tokens: int) -> Timing:
     ids = torch.tensor(layout.ids, device=input_device(model))[None]
     with stock_attention(model):
         synchronize(input_device(model))

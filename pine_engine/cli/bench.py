@@ -17,6 +17,7 @@ from pine_engine.console.options import (
 )
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
+from pine_engine.models.load import TENSOR_PARALLEL
 
 
 def bench(
@@ -48,6 +49,8 @@ def bench(
 ) -> None:
     """Time every method against the stock model, in turns on the same tokens."""
     names = method_names(methods)
+    if device == TENSOR_PARALLEL:
+        raise InputError(f"`bench` times what one process computes; name another device than {device!r}")
     work = Workload(model, dtype, device, documents, document_tokens, new_tokens)
     if sizes is not None and sweep is None:
         raise InputError("--sizes belong to a sweep; give --sweep tokens or --sweep documents")

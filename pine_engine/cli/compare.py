@@ -16,7 +16,7 @@ def compare(
     methods: Methods = None,
     max_new_tokens: Annotated[int, typer.Option(help="Longest answer, in tokens.")] = 64,
     model: ModelName = None,
-    dtype: Dtype = "float32",
+    dtype: Dtype = "auto",
     device: Device = "cpu",
     as_json: AsJson = False,
 ) -> None:

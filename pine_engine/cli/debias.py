@@ -28,7 +28,7 @@ def debias(
     seed: Annotated[int, typer.Option(help="Of the sampled orders and of pride's samples.")] = 0,
     max_orders: Annotated[int, typer.Option(help="Most orders of permutation_full.")] = MAX_ORDERS,
     model: ModelName = None,
-    dtype: Dtype = "float32",
+    dtype: Dtype = "auto",
     device: Device = "cpu",
     as_json: AsJson = False,
 ) -> None:

@@ -56,7 +56,7 @@ def evaluate(
         bool, typer.Option("--recompute", help="Also compute what cannot depend on the order, to compare.")
     ] = False,
     model: ModelName = None,
-    dtype: Dtype = "float32",
+    dtype: Dtype = "auto",
     device: Device = "cpu",
     as_json: AsJson = False,
 ) -> None:
@@ -171,6 +171,7 @@ def _measure(
 
     Raises InputError in each process of the run if another run writes in the folder.
     """
+    from pine_engine.engine.model_thread import compute_on
     from pine_engine.evaluation.example_plan import planned_keys
     from pine_engine.evaluation.measure import Measurement
     from pine_engine.evaluation.priors import known_priors
@@ -188,7 +189,8 @@ def _measure(
                     writer.append(item)
                     advance(f"{item.example}: {item.method}, {item.arrangement}")
 
-            Measurement(engine, own, settings, done, examples, known_priors(found)).work(keep, stopped)
+            measurement = Measurement(engine, own, settings, done, examples, known_priors(found))
+            compute_on(engine.device, lambda: measurement.work(keep, stopped))
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import typer
 from pine_engine.console import terminal
 from pine_engine.console.exit_status import FAILED
 from pine_engine.console.options import AsJson
-from pine_engine.console.threads import with_threads
+from pine_engine.network.threads import with_threads
 
 if TYPE_CHECKING:
     from pine_engine.engine.engine import Engine

@@ -10,9 +10,9 @@ import typer
 
 from pine_engine.console import terminal
 from pine_engine.console.options import AsJson
-from pine_engine.console.threads import with_threads
 from pine_engine.errors import InputError
 from pine_engine.molecules.recipe import Recipe
+from pine_engine.network.threads import with_threads
 
 if TYPE_CHECKING:
     from pine_engine.molecules.rows import Halves

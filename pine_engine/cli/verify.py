@@ -18,8 +18,8 @@ from pine_engine.console.options import (
     method_names,
     whole_numbers,
 )
-from pine_engine.console.threads import with_threads
 from pine_engine.errors import InputError
+from pine_engine.network.threads import with_threads
 
 if TYPE_CHECKING:
     from pine_engine.engine.engine import Engine
@@ -41,7 +41,7 @@ def verify(
     new_tokens: Annotated[int, typer.Option(help="Tokens decoded in every order.", min=1)] = 16,
     seed: Annotated[int, typer.Option(help="Of the shuffles.")] = 0,
     model: AnyModelName = None,
-    dtype: Dtype = "float32",
+    dtype: Dtype = "auto",
     device: Device = "cpu",
     as_json: AsJson = False,
 ) -> None:

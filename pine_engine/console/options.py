@@ -33,8 +33,14 @@ AnyModelName = Annotated[
         help="As elsewhere, or random:llama-8b or random:tiny: that shape with random weights.",
     ),
 ]
-Dtype = Annotated[str, typer.Option(help="float32, bfloat16 or float16.")]
-Device = Annotated[str, typer.Option(help="cpu, cuda, ...")]
+Dtype = Annotated[
+    str,
+    typer.Option(
+        help="float32, bfloat16 or float16; 4bit, float32 with weights in 4 bits for writing; or auto, what "
+        "writes fastest here, 4bit only for weights that were stored so."
+    ),
+]
+Device = Annotated[str, typer.Option(help="cpu, cuda, ...; auto or tp for a model larger than one.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 
 

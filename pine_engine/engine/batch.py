@@ -29,6 +29,7 @@ from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine, check_engine
 from pine_engine.engine.events import Answer
 from pine_engine.engine.finite import check_finite, check_logprob
+from pine_engine.engine.model_thread import computed
 from pine_engine.engine.run import wait_for
 from pine_engine.errors import InputError, ModelError
 from pine_engine.given import sequence, whole_number
@@ -96,7 +97,7 @@ def answer_batch(
 
     prompts: several or a single one, which may differ in the number of documents and in all lengths; nothing
     is padded. method: one for all, or one for each. `dict(answer_batch(...))` waits for all. The model works
-    in the caller's thread between two answers; closing the generator ends it.
+    between two answers, while one is waited for; closing the generator ends it.
     Where logits are not finite, all other prompts are answered first; the ModelError that then ends the
     generator names those without an answer.
     Raises InputError, before anything is read, for an unknown method, a number of methods that is not that
@@ -114,7 +115,7 @@ def answer_batch(
     batch_size = whole_number(batch_size, "batch size", least=1)
     for layout in layouts:
         engine.check_length(layout, max_new_tokens)
-    return _answer(engine, layouts, methods, max_new_tokens, batch_size)
+    return computed(_answer(engine, layouts, methods, max_new_tokens, batch_size))
 
 
 @torch.inference_mode()
@@ -236,7 +237,7 @@ def _step(
     for answer in answers:
         for place, row in zip(answer.places, answer.prompt.rows, strict=True):
             rows[place], last[place] = row, answer.ids[-1:]
-    logits = passes.extend(rows, last, on_layer)
+    logits = passes.extend(rows, last, on_layer, is_step=True)
     wait_for(logits)
     seconds = time.perf_counter() - began
     writing = sum(row is not None for row in rows)

@@ -1,6 +1,7 @@
 """The engine: one loaded model that answers prompts under several methods at once."""
 
 import os
+import threading
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,13 +16,14 @@ from pine_engine.engine import passes
 from pine_engine.engine.asking import DocumentsGiven, PromptGiven, asked_prompt
 from pine_engine.engine.events import Event, RunResult
 from pine_engine.engine.likelihood import Score, score_answer
+from pine_engine.engine.model_thread import compute, compute_on
 from pine_engine.engine.options import MAX_NEW_TOKENS, MethodsGiven, RunOptions
 from pine_engine.engine.orders import OrderRow, OrderRuns, chosen_orders
 from pine_engine.engine.prefix_cache import Memory
 from pine_engine.engine.promise import find_caveat
 from pine_engine.engine.run import Run
 from pine_engine.engine.shuffle import ShuffleResult
-from pine_engine.engine.streaming import in_thread
+from pine_engine.engine.streaming import in_thread, stop_if
 from pine_engine.engine.tokenizing import Tokenizing
 from pine_engine.errors import InputError
 from pine_engine.given import in_words, one_or_more, sequence, whole_number
@@ -29,7 +31,9 @@ from pine_engine.methods.table import get_methods
 from pine_engine.models.embedded import Progress
 from pine_engine.models.load import check_model, load
 from pine_engine.models.load import max_context as context_of
+from pine_engine.models.packed import pack
 from pine_engine.models.support import context_in_words, stated_context
+from pine_engine.network.parallel import own_heads
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.prompt import Prompt
 from pine_engine.prompts.tasks import USUAL_TASK
@@ -52,18 +56,22 @@ class Engine:
         address: str | None = None,
         stop_ids: int | Iterable[int] = frozenset(),
         max_context: int | None = None,
+        four_bit: bool = False,
     ) -> None:
         """Wraps a transformers model that is already loaded, after it has proved itself.
 
         tokenizer: needed for prompts of text; prompts of tokens do without. address: what `load` takes
         elsewhere for the same model; its name if None. stop_ids: the token ids that end an answer, in any
-        collection or a single one. max_context: in tokens, from the model's configuration if None.
+        collection or a single one. max_context: in tokens, from the model's configuration if None. four_bit:
+        answers are written with weights in 4 bits, see network/packed.py, for models in float32 on the CPU.
         Raises ModelError for what is no model that writes, or if its attention is not supported, and
         InputError for what is no tokenizer, id or length.
         """
         check_model(model)
         self._tokenizing = Tokenizing(tokenizer, model)
-        self.wirings = prove(model)
+        heads = own_heads(model)
+        self.four_bit = four_bit
+        self.wirings = compute_on(model.device, lambda: prove(model, pack(model) if four_bit else {}))
         config = model.config.get_text_config()
         self.model = model
         self.tokenizer = tokenizer
@@ -77,8 +85,8 @@ class Engine:
             else whole_number(max_context, "longest context", least=1, unit=" tokens")
         )
         self.num_layers: int = config.num_hidden_layers
-        self.num_heads: int = config.num_attention_heads
-        self.caveat = find_caveat(self.wirings, name, config.vocab_size)
+        self.num_heads = heads
+        self.caveat = compute_on(model.device, lambda: find_caveat(self.wirings, name, config.vocab_size))
 
     @classmethod
     def load(
@@ -92,10 +100,12 @@ class Engine:
         """Loads a model and checks it.
 
         name: a hub id, a folder or a GGUF file; None for the embedded model. dtype: float32, bfloat16 or
-        float16, by name or as torch has it. progress: see models/load.py. Raises ModelError if it cannot be
-        found, loaded or is not supported.
+        float16, by name or as torch has it; "4bit", which is float32 with weights in 4 bits for writing; or
+        "auto", what writes fastest on this device, 4bit only for weights that were stored so. device,
+        progress: see models/load.py.
+        Raises ModelError if it cannot be found, loaded or is not supported.
         """
-        loaded = load(name, dtype=dtype, device=device, progress=progress)
+        loaded = compute_on(device, lambda: load(name, dtype=dtype, device=device, progress=progress))
         return cls(
             loaded.model,
             loaded.tokenizer,
@@ -104,6 +114,7 @@ class Engine:
             address=loaded.source.address,
             stop_ids=loaded.stop_ids,
             max_context=loaded.max_context,
+            four_bit=loaded.dtype == "4bit",
         )
 
     def __repr__(self) -> str:
@@ -111,8 +122,8 @@ class Engine:
 
     @property
     def dtype(self) -> str:
-        """Name of the dtype of weights and activations."""
-        return str(self.model.dtype).removeprefix("torch.")
+        """Name of the dtype of weights and activations, or 4bit."""
+        return "4bit" if self.four_bit else str(self.model.dtype).removeprefix("torch.")
 
     @property
     def device(self) -> str:
@@ -153,7 +164,8 @@ class Engine:
         used where they are the same, and to which this one is added; without it only methods of this run
         share theirs.
 
-        Computed in the caller's thread; with how many of torch's own, see network/pace.py.
+        Computed in a thread that lives on, see model_thread.py; with how many of torch's own, see
+        network/pace.py.
         Raises InputError for an unknown method or task, a prompt that does not fit the context, and both a
         prompt and its parts, or neither; ModelError for logits that are no numbers.
         """
@@ -166,7 +178,8 @@ class Engine:
             memory=memory,
         )
         layout = self._asked(prompt, question, documents, task, instruction, system)
-        return self._new_run(layout, options).finish()
+        run = self._new_run(layout, options)
+        return compute(lambda interrupted: run.finish(cancelled=interrupted))
 
     def generate(
         self,
@@ -186,8 +199,8 @@ class Engine:
     ) -> Generator[Event, None, None]:
         """What run() does, told as it goes: yields events, the last one RunDone with the result.
 
-        Same arguments and errors, which are raised at once. The model runs in a thread of its own; closing
-        the generator stops it within one layer.
+        Same arguments and errors, which are raised at once. Closing the generator stops the model within one
+        layer.
         """
         options = RunOptions(
             methods=methods,
@@ -246,7 +259,8 @@ class Engine:
                 if progress:
                     progress(len(rows) / len(tried), f"order {len(rows)} of {len(tried)}")
 
-        self.run_orders(layout, options, tried).work(take)
+        runs = self.run_orders(layout, options, tried)
+        compute(lambda interrupted: runs.work(take, interrupted))
         return ShuffleResult(tuple(rows))
 
     def run_orders(
@@ -258,7 +272,6 @@ class Engine:
             lambda reordered: self._new_run(reordered, replace(options, memory=Memory())), layout, orders
         )
 
-    @torch.inference_mode()
     def score(
         self,
         prompt: PromptGiven = None,
@@ -285,15 +298,28 @@ class Engine:
         answers = [self.tokenize_answer(text) for text in texts]
         room = max(map(len, answers))
         self.check_length(layout, room)
-        scores: dict[str, list[Score]] = {}
-        read: list[Row] = []
-        for method in rows:
-            row, logits = passes.prefill(self.wirings, layout, method, room=room, rows_kept=1, donors=read)
-            read.append(row)
-            scores[method.name] = [
-                score_answer(row, logits, text, ids) for text, ids in zip(texts, answers, strict=True)
-            ]
-        return scores
+
+        @torch.inference_mode()
+        def work(interrupted: threading.Event) -> dict[str, list[Score]]:
+            scores: dict[str, list[Score]] = {}
+            read: list[Row] = []
+            for method in rows:
+                row, logits = passes.prefill(
+                    self.wirings,
+                    layout,
+                    method,
+                    room=room,
+                    rows_kept=1,
+                    on_layer=lambda _: stop_if(interrupted),
+                    donors=read,
+                )
+                read.append(row)
+                scores[method.name] = [
+                    score_answer(row, logits, text, ids) for text, ids in zip(texts, answers, strict=True)
+                ]
+            return scores
+
+        return compute(work)
 
     def _asked(self, prompt: PromptGiven, *parts: Any) -> TokenLayout:
         return self.tokenize(asked_prompt(self.tokenizer, prompt, *parts))

@@ -48,6 +48,11 @@ class OrderCell:
 
     __repr__ = short_repr
 
+    @property
+    def text(self) -> str:
+        """The answer's text."""
+        return self.answer.text
+
 
 @dataclass(frozen=True)
 class OrderRow:

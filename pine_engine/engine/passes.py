@@ -1,7 +1,7 @@
 """The two passes through the network: a prompt is read (prefill), and what was read goes on (extend)."""
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from pine_engine.engine.padding import rows_alike
 from pine_engine.engine.prefix_cache import find_documents, find_prefix, fork
 from pine_engine.methods.plan import build_plan
 from pine_engine.methods.table import Method
+from pine_engine.network.pace import attention_threads
 from pine_engine.network.registration import run_pass
 from pine_engine.network.rowwise import knows_no_number
 from pine_engine.network.wiring import Wiring
@@ -50,13 +51,16 @@ def prefill(
     first = layout.prefix_length if prefix_of else 0
     ids = torch.tensor([layout.ids[first:]], device=input_device(wiring.network))
     row = Row(state, KVCache([]))
-    logits = run_pass(
-        wiring.network,
-        PrefillPass(row, room, on_layer, prefix_of),
-        ids,
-        state.position_ids(first, ids.shape[1]),
-        logits_to_keep=rows_kept,
-    )
+    pace = wiring.pace.prompt(method, ids.shape[1]) if _may_be_paced(wiring, ids) else None
+    threads = attention_threads(layout.num_tokens) if pace else None
+    with pace or nullcontext(lambda: None) as begin_layer:
+        logits = run_pass(
+            wiring.network,
+            PrefillPass(row, room, _both(begin_layer, on_layer), prefix_of, threads),
+            ids,
+            state.position_ids(first, ids.shape[1]),
+            logits_to_keep=rows_kept,
+        )
     return row, logits[0]
 
 
@@ -64,27 +68,35 @@ def extend(
     rows: Sequence[Row | None],
     ids: Sequence[Sequence[int]],
     on_layer: Callable[[int], None] = lambda _: None,
+    *,
+    is_step: bool = False,
 ) -> Tensor:
     """Feeds the same number of tokens to each row: logits (rows, tokens, V).
 
     rows: of any prompts and methods of one engine, None for one that has ended; it keeps its place in the
     batch where the shape of a matrix product can change the last bit of its rows, and is left out where it
-    cannot. on_layer: as in prefill.
+    cannot. on_layer: as in prefill. is_step: each row is fed one token of an answer that is being written,
+    with packed weights where the model has them.
     """
     wirings = list({id(row.state.wiring): row.state.wiring for row in rows if row}.values())
-    parts = [_extend_under(wiring, rows, ids, on_layer) for wiring in wirings]
+    parts = [_extend_under(wiring, rows, ids, on_layer, is_step) for wiring in wirings]
     if len(parts) == 1:
         return parts[0]
     own = torch.tensor([wirings.index(row.state.wiring) if row else 0 for row in rows])
     return torch.stack(parts)[own, torch.arange(len(rows))]
 
 
-def _steps(wiring: Wiring, tokens: Tensor) -> AbstractContextManager[Callable[[], None]]:
-    """A step of tokens (B, 1) at the pace of its network, where no bit depends on the number of threads."""
-    many, count = tokens.shape
-    if count == 1 < many and knows_no_number(wiring.network.dtype, tokens.device):
-        return wiring.pace.step(many)
-    return nullcontext(lambda: None)
+def _may_be_paced(wiring: Wiring, tokens: Tensor) -> bool:
+    """Whether no bit of what is computed for tokens (B, n) depends on the number of threads."""
+    return tokens.numel() > 1 and knows_no_number(wiring.network.dtype, tokens.device)
+
+
+def _both(begin_layer: Callable[[], None], on_layer: Callable[[int], None]) -> Callable[[int], None]:
+    def on_each(layer: int) -> None:
+        begin_layer()
+        on_layer(layer)
+
+    return on_each
 
 
 def _extend_under(
@@ -92,6 +104,7 @@ def _extend_under(
     rows: Sequence[Row | None],
     ids: Sequence[Sequence[int]],
     on_layer: Callable[[int], None],
+    is_step: bool,
 ) -> Tensor:
     """extend for those of the rows that this network has read; the logits of all others are zero."""
     places = rows_alike(wiring, rows)
@@ -101,13 +114,10 @@ def _extend_under(
     position_ids = torch.cat(
         [zeros if row is None else row.state.position_ids(row.num_read(), tokens.shape[1]) for row in fed]
     )
-    with _steps(wiring, tokens) as begin_layer:
-
-        def on_each(layer: int) -> None:
-            begin_layer()
-            on_layer(layer)
-
-        logits = run_pass(wiring.network, ContinuationPass(fed, on_each), tokens, position_ids)
+    pace = wiring.pace.step(len(tokens)) if is_step and _may_be_paced(wiring, tokens) else None
+    with pace or nullcontext(lambda: None) as begin_layer:
+        going_on = ContinuationPass(fed, _both(begin_layer, on_layer))
+        logits = run_pass(wiring.network, going_on, tokens, position_ids, is_step=is_step)
     if len(places) == len(rows):
         return logits
     whole = logits.new_zeros(len(rows), *logits.shape[1:])

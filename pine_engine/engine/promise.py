@@ -12,6 +12,7 @@ from torch import Tensor
 from pine_engine.attention.state import input_device
 from pine_engine.engine import passes
 from pine_engine.methods.table import METHODS, Method
+from pine_engine.network.parallel import num_processes
 from pine_engine.network.wiring import Wiring
 from pine_engine.prompts.layout import TokenLayout
 
@@ -22,8 +23,19 @@ LENGTHS = (4, 9, 1, 14, 2, 9)
 """In tokens: the prefix and five documents. The suffix is as long as the prefix."""
 
 
+SAFE_PROCESSES = 2
+"""Among how many a model may be split: of two the sum is the same in either order, of more it is not, and
+their order depends on where in a batch a number stands."""
+
+
 def find_caveat(wirings: Sequence[Wiring], name: str, vocabulary: int) -> str | None:
     """What cannot be promised of the model of that name here, in a sentence; None if nothing was found."""
+    processes = num_processes(wirings[0].network)
+    if processes > SAFE_PROCESSES:
+        return (
+            f"Equal bits are not promised of {name} here: it is split among {processes} processes, whose "
+            f"sums are added in an order that depends on the place of a token; they are of {SAFE_PROCESSES}."
+        )
 
     def prefill(layout: TokenLayout, method: Method) -> Tensor:
         return passes.prefill(wirings, layout, method, room=0, rows_kept=layout.suffix_length)[1]

@@ -145,6 +145,7 @@ class Run:
             [*(None if answer.finish_reason else answer.row for answer in answers), *[None] * free],
             [*(answer.ids[-1:] or [0] for answer in answers), *[[0]] * free],
             on_layer=lambda _: stop_if(cancelled),
+            is_step=True,
         )
         for answer, row_logits in zip(answers, logits, strict=False):
             if not answer.finish_reason:

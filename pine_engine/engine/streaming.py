@@ -1,4 +1,4 @@
-"""Work in a thread of its own, handed out event by event, and stopped when nobody listens any more."""
+"""Work that is handed out event by event, and stopped when nobody listens any more."""
 
 import queue
 import threading
@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator
 from typing import TypeVar
 
 from pine_engine.engine.events import Event, PrefillProgress
+from pine_engine.engine.model_thread import begin
 from pine_engine.errors import Cancelled
 
 Emit = Callable[[Event], None]
@@ -32,7 +33,7 @@ def layer_reports(
 
 
 def in_thread(work: Callable[[Callable[[Item], None], threading.Event], None]) -> Generator[Item, None, None]:
-    """Yields what work emits in a thread of its own; closing the generator sets the flag and waits."""
+    """Yields what work emits in a model thread; closing the generator sets the flag and waits."""
     cancelled = threading.Event()
     channel: queue.SimpleQueue[Item | BaseException | None] = queue.SimpleQueue()
 
@@ -44,8 +45,7 @@ def in_thread(work: Callable[[Callable[[Item], None], threading.Event], None]) -
         finally:
             channel.put(None)
 
-    thread = threading.Thread(target=target, name="pine-engine-run", daemon=True)
-    thread.start()
+    over = begin(target)
     try:
         while (item := channel.get()) is not None:
             if isinstance(item, BaseException):
@@ -53,4 +53,4 @@ def in_thread(work: Callable[[Callable[[Item], None], threading.Event], None]) -
             yield item
     finally:
         cancelled.set()
-        thread.join()
+        over.wait()

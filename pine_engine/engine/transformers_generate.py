@@ -186,7 +186,7 @@ class _AnswerCache(Cache):
             engine.check_length(row.state.plan.layout, fed)
         if fed > self._room:
             self._make_room(2 * fed)
-        logits = passes.extend(self._rows, input_ids.tolist())
+        logits = passes.extend(self._rows, input_ids.tolist(), is_step=input_ids.shape[1] == 1)
         self.fed = fed
         return logits
 

@@ -52,8 +52,8 @@ def measure(
 
     options, and what is raised for them: as for choose(). done: records that are there already.
     A prompt is read once for its answer and its log-probabilities; what cannot be read or arranged, or has
-    logits that are not finite, becomes a record with an error. The model runs in a thread of its own; closing
-    the generator stops it within one layer.
+    logits that are not finite, becomes a record with an error. Closing the generator stops
+    the model within one layer.
     """
     return in_thread(Measurement(engine, examples, choose(examples, **options), done).work)
 

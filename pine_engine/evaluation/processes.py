@@ -12,6 +12,9 @@ from datetime import timedelta
 from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
 
+from pine_engine.errors import InputError
+from pine_engine.models.load import TENSOR_PARALLEL
+
 if TYPE_CHECKING:  # brings torch, so that it is imported once there is something to compute
     from accelerate import PartialState
 
@@ -22,7 +25,15 @@ Item = TypeVar("Item")
 
 
 def join(device: str) -> "PartialState":
-    """This process among those of the run; waits until all have started."""
+    """This process among those of the run; waits until all have started.
+
+    Raises InputError where processes share a model: here they share the examples.
+    """
+    if device == TENSOR_PARALLEL:
+        raise InputError(
+            f"device {device!r} splits one model among processes, and `evaluate` splits its examples among "
+            "them; name another device, such as auto, which spreads a model over the GPUs of one process"
+        )
     from accelerate import PartialState
 
     return PartialState(cpu=device == "cpu", timeout=PATIENCE)

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, 
 from pine_engine.errors import InputError
 from pine_engine.given import in_words
 from pine_engine.methods.table import METHODS
-from pine_engine.models.load import Dtype
+from pine_engine.models.dtypes import Dtype
 from pine_engine.prompts.inputs import Comparison, parse_json, read_text
 
 if TYPE_CHECKING:  # torch is imported by what computes: a certificate is read without it

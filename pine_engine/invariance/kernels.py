@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, pad, scaled_dot_product_attention
 
 from pine_engine.attention.arithmetic import copied
+from pine_engine.models.packed import PackedWeight, is_packable
 
 ROW_COUNTS = (*range(2, 17), 64, 300)
 """Rows of the matrix products tried: all small numbers, and two as prompts have them."""
@@ -69,6 +70,15 @@ def own_products(network: nn.Module) -> list[RowLayer]:
 
     return [
         RowLayer("linear layer", module.in_features, product(module)) for module in _linear_modules(network)
+    ]
+
+
+def packed_products(network: nn.Module) -> list[RowLayer]:
+    """The same layers with weights in 4 bits, where they have them in decoding steps."""
+    return [
+        RowLayer("linear layer", module.in_features, PackedWeight.of(module.weight).multiply)
+        for module in _linear_modules(network)
+        if is_packable(module)
     ]
 
 
@@ -136,6 +146,25 @@ def check_own_products(layers: Sequence[RowLayer], dtype: torch.dtype, device: t
         even="torch's own would do for these shapes with this number of threads",
         uneven="so the engine makes them in another way",
         is_promised=False,
+    )
+
+
+@torch.inference_mode()
+def check_packed_products(layers: Sequence[RowLayer]) -> Check:
+    """Products with weights in 4 bits: each row among several, and alone."""
+    uneven = set()
+    for layer, count in product(layers, (*ROW_COUNTS, 36)):
+        rows = _random((count, layer.width), torch.float32, torch.device("cpu"))
+        alone = torch.cat([layer.function(row) for row in rows.split(1)])
+        if not torch.equal(layer.function(rows), alone):
+            uneven.add(count)
+    return _check_products(
+        "products with weights in 4 bits",
+        sorted(uneven),
+        len(layers),
+        even="an answer does not depend on what is written beside it, nor on how much is",
+        uneven="what is written beside an answer changes its logits; use float32",
+        is_promised=True,
     )
 
 

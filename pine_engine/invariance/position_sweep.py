@@ -60,7 +60,7 @@ def sweep_document(
     document: its place in the prompt. answer: a text that follows the prompt, taken as data.
     Nothing is remembered between slots, so that a method whose scores stay has earned it; in one slot
     methods share what they read alike, as in Engine.score, whose scores these are.
-    The model runs in a thread of its own; closing the generator stops it within one layer.
+    Closing the generator stops the model within one layer.
     Raises InputError for an unknown method or document, an answer without tokens, and a prompt that does
     not fit the context.
     """

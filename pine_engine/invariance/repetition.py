@@ -26,10 +26,11 @@ TOLERANCES = {
     "float32": Tolerance(1e-3, 3e-4),
     "float16": Tolerance(0.2, 0.06),
     "bfloat16": Tolerance(1.0, 0.3),
+    "4bit": Tolerance(1.0, 0.3),
 }
 """By the coarser dtype of both platforms. Rounding grows over the layers to about a hundred times a logit's
-last digit. The largest of many logits is far off sooner than one token's log-probability: docs/exactness.md
-says what was measured."""
+last digit, which in 4 bits is that of bfloat16. The largest of many logits is far off sooner than one token's
+log-probability: docs/exactness.md says what was measured."""
 
 COMPUTED_BY = ("model", "revision", "dtype")
 """Fields of Platform that say what computed; the others say where. What computes is no matter of rounding."""

@@ -17,6 +17,7 @@ from pine_engine.invariance.kernels import (
     Check,
     check_fused_attention,
     check_own_products,
+    check_packed_products,
     check_padded_attention,
     check_products,
     check_repeats,
@@ -24,6 +25,7 @@ from pine_engine.invariance.kernels import (
     linear_layers,
     listed,
     own_products,
+    packed_products,
     rowwise_layers,
 )
 from pine_engine.methods.table import METHODS, Method
@@ -45,10 +47,12 @@ def plan_checks(engine: Engine, *, shuffles: int = 5, seed: int = 0) -> list[Cal
     network, device = engine.wirings[0].network, input_device(engine.model)
     dtype = engine.model.dtype
     make = partial(synthetic_model, dtype=engine.dtype, device=str(device))
-    tiny = Engine(make(TINY), name="tiny model")
+    wrap = partial(Engine, four_bit=engine.four_bit)
+    tiny = wrap(make(TINY), name="tiny model")
     checks: list[Callable[[], Check]] = [
         partial(check_products, linear_layers(network), dtype, device),
         partial(check_own_products, own_products(network), dtype, device),
+        *([partial(check_packed_products, packed_products(network))] if engine.four_bit else []),
         partial(check_rowwise, rowwise_layers(network), dtype, device),
         partial(check_fused_attention, dtype, device),
         partial(check_padded_attention, dtype, device),
@@ -66,7 +70,7 @@ def plan_checks(engine: Engine, *, shuffles: int = 5, seed: int = 0) -> list[Cal
     checks += [partial(check_control, model, seed=seed) for model in (tiny, engine)]
     name = "tiny model: exact ties of importance"
     layout = prompts(vocabulary_of(tiny))["documents of equal length"]
-    tied = Engine(without_keys(make(TINY)))
+    tied = wrap(without_keys(make(TINY)))
     checks.append(partial(check_orders, tied, layout, promising, name, **of_all))
     return checks
 
@@ -132,7 +136,7 @@ def check_neighbours(engine: Engine) -> Check:
     ]
     steps = []
     for batch in batches:
-        logits = passes.extend(batch, [[7] if row is one else [5] for row in batch])
+        logits = passes.extend(batch, [[7] if row is one else [5] for row in batch], is_step=True)
         steps.append(logits[batch.index(one), 0])
         for row in filter(None, batch):
             row.cache.truncate(row.cache.length - 1)

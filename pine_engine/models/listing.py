@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pine_engine.errors import ModelError, one_line
 from pine_engine.models.checkpoint import lacking
+from pine_engine.models.dtypes import BYTES, Dtype
 from pine_engine.models.embedded import EMBEDDED_NAME, INSTALL_ADVICE, find_embedded_gguf
 from pine_engine.models.hub import look_up
-from pine_engine.models.load import NO_CONTEXT, Dtype, ModelSource, resolve, resolve_folder
+from pine_engine.models.load import NO_CONTEXT, ModelSource, resolve, resolve_folder
 from pine_engine.models.support import ADVICE, refusal, stated_context
 
 if TYPE_CHECKING:  # imported late elsewhere, for the reason that checkpoint.py gives
@@ -21,9 +22,6 @@ EMBEDDED_CONTEXT = 8192
 EMBEDDED_FAMILY = "llama"
 EMBEDDED_PARAMETERS = 134_515_008
 EMBEDDED_STATE = 11_520
-
-BYTES: dict[Dtype, int] = {"float32": 4, "bfloat16": 2, "float16": 2}
-"""Of one number."""
 
 PLAIN = ("F64", "F32", "F16", "BF16")
 """What weights that are not packed are called in safetensors files."""
@@ -62,6 +60,11 @@ class LoadableModel:
     state_values: int | None = None
     missing_bytes: int = 0
 
+    @property
+    def is_gguf(self) -> bool:
+        """Whether its weights lie in one file, where they may be stored in 4 bits."""
+        return self.origin == "embedded" or self.name.endswith(".gguf")
+
     def memory_bytes(self, dtype: Dtype) -> int:
         """An estimate of the memory for its weights and a run of RUN_TOKENS tokens under RUN_METHODS methods.
 
@@ -69,7 +72,7 @@ class LoadableModel:
         """
         weights = self.parameters * BYTES[dtype] if self.parameters else self.size_bytes
         tokens = min(self.context or RUN_TOKENS, RUN_TOKENS)
-        states = (self.state_values or 0) * BYTES[dtype] * tokens * RUN_METHODS
+        states = (self.state_values or 0) * min(BYTES[dtype], 4) * tokens * RUN_METHODS
         return int(weights + states + WORKING_BYTES)
 
 

@@ -6,11 +6,12 @@ import re
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from pine_engine.errors import ModelError, one_line
 from pine_engine.given import in_words
 from pine_engine.models.checkpoint import quiet_transformers, read_gguf, read_safetensors
+from pine_engine.models.dtypes import LOADED_IN, Dtype, known_dtype, settled
 from pine_engine.models.embedded import (
     EMBEDDED_NAME,
     INSTALL_ADVICE,
@@ -39,7 +40,8 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-Dtype = Literal["float32", "bfloat16", "float16"]
+TENSOR_PARALLEL = "tp"
+"""In place of a device: every layer split among the processes that torchrun has started."""
 
 HUB_ID_OF_EMBEDDED = "HuggingFaceTB/SmolLM2-135M-Instruct"
 SHIPPED = Path(__file__).with_name("shipped")
@@ -133,21 +135,28 @@ def load(
 ) -> LoadedModel:
     """A model and its tokenizer, in eval mode and without gradients; `name` as `resolve` takes it.
 
-    dtype is float32, bfloat16 or float16. device is torch's name of one, or "auto" to let accelerate spread
-    the model. attn_implementation is the model's own attention, in transformers' names; None is the fused one
+    dtype is float32, bfloat16, float16, 4bit, whose weights are loaded in float32, or auto, what writes
+    fastest on the device, 4bit only for weights that were stored so. device is torch's name of one, "auto" to
+    let accelerate spread the model over several, or "tp" to let transformers split it among the processes of
+    torchrun. attn_implementation is the model's own attention, in transformers' names; None is the fused one
     where the family has it. progress is called while the embedded model is unpacked, at its first use, while
     a model is downloaded, and before weights are read; it ends the loading by raising. The embedded model and
     local folders never ask the hub.
     Raises ModelError, with a sentence on what to do, if any of it is not possible.
     """
-    weights_dtype, device = known_dtype(dtype), str(device)
+    asked, device = known_dtype(dtype), str(device)
     source = resolve(name)
     check_device(device)
+    settled_dtype = settled(asked, device, four_bit=source.path_or_id.endswith(".gguf"))
 
     import torch
 
-    options = {"dtype": getattr(torch, weights_dtype), "attn_implementation": attn_implementation}
-    if device != "cpu":
+    options = {"dtype": getattr(torch, LOADED_IN[settled_dtype]), "attn_implementation": attn_implementation}
+    if device == TENSOR_PARALLEL:
+        from transformers.distributed.configuration_utils import DistributedConfig
+
+        options["distributed_config"] = DistributedConfig(tp_plan="auto")
+    elif device != "cpu":
         options["device_map"] = device
 
     if source.origin == "hub":
@@ -177,11 +186,15 @@ def load(
 
     model.eval()
     model.requires_grad_(False)
+    if asked == "auto" and settled_dtype == "4bit":
+        from pine_engine.models.packed import stored_in_4_bits
+
+        settled_dtype = "4bit" if stored_in_4_bits(model) else "float32"
     return LoadedModel(
         model=model,
         tokenizer=tokenizer,
         source=source,
-        dtype=weights_dtype,
+        dtype=settled_dtype,
         max_context=max_context(model),
         stop_ids=stop_ids(model, tokenizer),
     )
@@ -235,14 +248,6 @@ def resolve_folder(folder: Path) -> ModelSource:
     return ModelSource(folder.resolve().name, str(folder), None, "folder")
 
 
-def known_dtype(dtype: Any) -> Dtype:
-    """The dtype, by its name or torch's own, if it is one we load models in; else raises ModelError."""
-    for known in get_args(Dtype):
-        if str(dtype).removeprefix("torch.") == known:
-            return cast(Dtype, known)
-    raise ModelError(f"dtype {dtype!r} is not supported; use one of {', '.join(get_args(Dtype))}")
-
-
 def check_model(given: Any) -> "PreTrainedModel":
     """What was given, if it is a transformers model that can write. Raises ModelError for anything else."""
     from torch import nn
@@ -268,6 +273,13 @@ def check_device(device: str) -> None:
     """Raise ModelError unless a tensor can be made there, now and not after minutes of download."""
     if device == "auto":
         return
+    if device == TENSOR_PARALLEL:
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            return
+        raise ModelError(
+            f"device {device!r} splits a model among processes, and there is one; start two with `torchrun "
+            "--nproc-per-node 2 -m pine_engine compare ...`, or name another device"
+        )
     import torch
 
     try:

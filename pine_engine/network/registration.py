@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
 from pine_engine.errors import ModelError
-from pine_engine.network.rowwise import IS_ONE_ROW
+from pine_engine.network.rowwise import IS_ONE_ROW, IS_STEP
 
 NAME = "pine_engine"
 """Name of our attention function in transformers' registry."""
@@ -45,18 +45,26 @@ _RUNNING: ContextVar[Pass] = ContextVar("running_pass")
 
 
 def run_pass(
-    network: PreTrainedModel, attend: Pass, ids: Tensor, position_ids: Tensor, **options: Any
+    network: PreTrainedModel,
+    attend: Pass,
+    ids: Tensor,
+    position_ids: Tensor,
+    *,
+    is_step: bool = False,
+    **options: Any,
 ) -> Tensor:
     """Logits (B, n or as options say, V) of tokens ids (B, n) at position_ids (B, n), through our attention.
 
-    network: a model wired to it, see wiring.py. options: of its forward.
+    network: a model wired to it, see wiring.py. is_step: packed weights are used where there are any.
+    options: of its forward.
     """
-    running, one_row = _RUNNING.set(attend), IS_ONE_ROW.set(ids.numel() == 1)
+    running, one_row, step = _RUNNING.set(attend), IS_ONE_ROW.set(ids.numel() == 1), IS_STEP.set(is_step)
     try:
         logits: Tensor = network(input_ids=ids, position_ids=position_ids, use_cache=False, **options).logits
     finally:
         _RUNNING.reset(running)
         IS_ONE_ROW.reset(one_row)
+        IS_STEP.reset(step)
     return logits
 
 

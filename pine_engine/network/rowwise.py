@@ -17,16 +17,20 @@ Nothing here changes what is computed, but for rounding; on a GPU everything is 
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from functools import partial
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode, _get_current_function_mode, _pop_mode_temporarily
+
+from pine_engine.models.dtypes import multiplies_in
+from pine_engine.models.packed import PackedWeight
+from pine_engine.network.parallel import is_split
 
 VECTORS = 64
 """Elements of which torch's vectorised loops take a whole number of steps: two registers of AVX-512 in the
@@ -48,6 +52,9 @@ Forward = Callable[..., Any]
 IS_ONE_ROW: ContextVar[bool] = ContextVar("is_one_row", default=False)
 """Whether the pass that is running has one row in all, which then needs to be equal to no other."""
 
+IS_STEP: ContextVar[bool] = ContextVar("is_step", default=False)
+"""Whether the pass that is running is a decoding step, for which packed weights are used if there are any."""
+
 
 def linear(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """The product (..., in) by (out, in) to (..., out), plus bias (out,), row by row."""
@@ -63,15 +70,6 @@ def linear(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if rows.dtype in (torch.bfloat16, torch.float16) and not multiplies_in(rows.dtype):
         return _widened(rows, weight, bias)
     return functional.linear(rows, weight, bias)
-
-
-def multiplies_in(dtype: torch.dtype) -> bool:
-    """Whether this processor has instructions for products in a half-precision dtype."""
-    names = {
-        torch.bfloat16: ("_is_avx512_bf16_supported", "_is_amx_tile_supported"),
-        torch.float16: ("_is_amx_fp16_supported",),
-    }[dtype]
-    return any(hasattr(torch.cpu, name) and getattr(torch.cpu, name)() for name in names)
 
 
 def knows_no_number(dtype: torch.dtype, device: torch.device) -> bool:
@@ -191,11 +189,14 @@ def _calling_module(frame: FrameType | None) -> nn.Module | None:
     return None
 
 
-def replace_linear_layers(model: nn.Module) -> None:
-    """Has all plain linear layers of a model of our own computed row by row."""
+def replace_linear_layers(model: nn.Module, packed: Mapping[nn.Parameter, PackedWeight]) -> None:
+    """Has all plain linear layers of a model of our own computed row by row; packed: of some weights."""
     for module in model.modules():
-        if type(module) is nn.Linear:
-            setattr(module, _forward_name(module), partial(_linear_layer, module))
+        if type(module) is nn.Linear and is_split(module):
+            _wrap_forward(module, _row_by_row)
+        elif type(module) is nn.Linear:
+            forward = partial(_linear_layer, module, packed.get(cast(nn.Parameter, module.weight)))
+            setattr(module, _forward_name(module), forward)
 
 
 def replace_callers(model: nn.Module, callers: Iterable[nn.Module]) -> None:
@@ -228,8 +229,11 @@ def _forward_name(module: nn.Module) -> str:
     return "_old_forward" if hasattr(module, "_hf_hook") else "forward"
 
 
-def _linear_layer(module: nn.Linear, rows: Tensor) -> Tensor:
-    return linear(rows, module.weight, module.bias)
+def _linear_layer(module: nn.Linear, packed: PackedWeight | None, rows: Tensor) -> Tensor:
+    if packed is None or not IS_STEP.get():
+        return linear(rows, module.weight, module.bias)
+    product = packed.multiply(rows)
+    return product if module.bias is None else product + module.bias
 
 
 def _row_by_row(forward: Forward, *args: Any, **options: Any) -> Any:

@@ -6,17 +6,20 @@ the copy and whoever is running it.
 
 import copy
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from pine_engine.errors import ModelError, one_line
+from pine_engine.models.packed import PackedWeight
 from pine_engine.models.support import ADVICE, CHANGING_ROPE_TYPE
 from pine_engine.network.pace import Pace
+from pine_engine.network.parallel import hook_again
 from pine_engine.network.registration import NAME, run_fused_calls
 from pine_engine.network.rope import FREQUENCIES, LayerRopes, rotary_modules
 from pine_engine.network.rowwise import replace_linear_layers
@@ -46,7 +49,7 @@ def over_the_same_weights(model: PreTrainedModel) -> PreTrainedModel:
     modules hold something of their user's that cannot be copied.
     """
     model = getattr(model, "_orig_mod", model)  # what torch.compile has wrapped
-    shared: list[Any] = [*model.parameters()]
+    shared: list[Any] = [*model.parameters(), getattr(model, "_mesh_manager", None)]
     shared += [buffer for name, buffer in model.named_buffers() if not name.endswith(FREQUENCIES)]
     for module in model.modules():
         shared += [module._hf_hook] if hasattr(module, "_hf_hook") else []
@@ -62,6 +65,7 @@ def over_the_same_weights(model: PreTrainedModel) -> PreTrainedModel:
         ) from error
     if not hasattr(network, "_hf_hook"):
         vars(network).pop("forward", None)  # somebody's own, which leads back to their model
+    hook_again(network, model)
     return network
 
 
@@ -96,8 +100,11 @@ def _hold(module: Any, length: int, options: dict[str, Any]) -> None:
         )
 
 
-def wire(network: PreTrainedModel) -> None:
-    """Has a copy compute with our attention function, and its linear layers row by row."""
+def wire(network: PreTrainedModel, packed: Mapping[nn.Parameter, PackedWeight]) -> None:
+    """Has a copy compute with our attention function, and its linear layers row by row.
+
+    packed: weights in 4 bits for decoding steps, by those they are made of.
+    """
     for config in _configs(network):
         config._attn_implementation_internal = NAME
         if network.device.type in ("cpu", "meta"):  # meta: offloaded to the disk
@@ -109,7 +116,7 @@ def wire(network: PreTrainedModel) -> None:
             module.config = copy.copy(module.config)
             module.config._attn_implementation_internal = "sdpa"
             module.forward = partial(run_fused_calls, module, module.forward)
-    replace_linear_layers(network)
+    replace_linear_layers(network, packed)
 
 
 def _calls_fused_attention(module: Any) -> bool:

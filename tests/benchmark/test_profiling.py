@@ -41,9 +41,10 @@ LINEAR = Event("nn.Module: Linear_17", cpu_parent=ATTENTION)
         (Event("pine_engine/network/rowwise.py(99): elementwise", cpu_parent=MODEL), "rest of the model"),
         (Event("nn.Module: Linear8bitLt_2", cpu_parent=MODEL), "linear layers"),
         (None, "rest of the model"),
+        (Event("pine_engine/engine/model_thread.py(31): run"), None),
     ],
 )
-def test_an_operation_belongs_to_the_innermost_place(around: Event | None, place: str) -> None:
+def test_an_operation_belongs_to_the_innermost_place(around: Event | None, place: str | None) -> None:
     assert place_of(Event("aten::mm", cpu_parent=Event("aten::matmul", cpu_parent=around))) == place
 
 
@@ -53,6 +54,7 @@ def test_shares_add_up_and_the_largest_comes_first() -> None:
         Event("aten::mm", 1e6, 5e6, LINEAR),
         Event("aten::sdpa", 5e6, 2e6, OURS),
         Event("aten::mul", 2e6, 0.0, MODEL),
+        Event("get of SimpleQueue", 9e6, 9e6, Event("pine_engine/engine/model_thread.py(31): run")),
     ]
     on_cpu = [(share.where, share.seconds, share.share) for share in sum_up(events)]
     assert on_cpu == [
@@ -77,4 +79,5 @@ def test_decoding_ranks_for_the_suffix_only_and_vanilla_not_at_all() -> None:
     assert suffix in places["pine", "decode"] and documents not in places["pine", "decode"]
     for part in ("prefill", "decode"):
         assert "linear layers" in places["vanilla", part]
+        assert "engine.run" not in places["vanilla", part]  # of the thread that loaded the model, and waits
         assert not {suffix, documents} & places["vanilla", part]

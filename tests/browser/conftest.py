@@ -1,7 +1,5 @@
 """One served app and one browser for all browser tests; every page is watched for errors."""
 
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -15,19 +13,21 @@ from playwright.sync_api import (
     Request,
     ViewportSize,
     expect,
-    sync_playwright,
 )
 
-from tests.browser.driving import RUN_MS, SELECTION, SHORT, control, pick, set_length, wait_for_model
+from tests.browser.driving import (
+    RUN_MS,
+    SELECTION,
+    SHORT,
+    control,
+    open_tab,
+    pick,
+    set_length,
+    wait_for_model,
+)
+from tests.support.chromium import chromium_path, started_chromium
 from tests.support.serving import ServedApp, started_app
 
-FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 PATIENCE_MS = 60_000
 DESKTOP: ViewportSize = {"width": 1280, "height": 800}
 
@@ -53,13 +53,11 @@ def app(embedded_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    path = os.environ.get("PINE_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    path = chromium_path()
     if path is None:
         pytest.skip("no Chromium was found; install it or name its path in PINE_CHROMIUM")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
+    with started_chromium(path) as browser:
         yield browser
-        browser.close()
 
 
 def watched(page: Page, *addresses: str) -> list[str]:
@@ -154,12 +152,13 @@ def finished_page(open_page: OpenPage) -> Iterator[Page]:
         wait_for_model(page)
         pick(page, SHORT)
         set_length(page, 8)
+        open_tab(page, "Shuffle")
         page.locator("#shuffle").click()
         expect(page.locator("#shuffle-status")).to_contain_text("Done: 2 orders", timeout=RUN_MS)
-        page.get_by_role("tab", name="Where the answer stands").click()
+        open_tab(page, "Where the answer stands")
         page.locator("#standing-run").click()
         expect(page.locator("#standing-status")).to_contain_text("Done: 2 slots", timeout=RUN_MS)
-        expect(page.locator("#masks .pine-picture").first).to_be_visible()
+        open_tab(page, "Masks")
         yield page
 
 
@@ -178,7 +177,7 @@ def drawn(finished_page: Page, first_selection: dict[str, str]) -> Iterator[Page
     page.evaluate("document.body.classList.remove('dark')")
     page.mouse.move(0, 0)
     page.evaluate("document.activeElement.blur()")
+    open_tab(page, "Masks")
     page.keyboard.press("Escape")
     for label, value in first_selection.items():
         expect(control(page, label)).to_have_value(value)
-    page.get_by_role("tab", name="Masks", exact=True).click()

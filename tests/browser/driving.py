@@ -16,6 +16,7 @@ RUN_MS = 180_000
 """What the model may take to be loaded, or to shuffle two documents, on a machine busy with other work."""
 
 INSIDE_TABS = {
+    "Attention": "attention",
     "Masks": "masks",
     "Positions": "positions",
     "Importance": "importance",
@@ -23,13 +24,11 @@ INSIDE_TABS = {
 }
 """Tabs of the pictures, each with the id of what it shows."""
 
-TABS = (
-    ("#orders-section", ("Shuffle", "Where the answer stands", "Measure")),
-    ("#inside-section", tuple(INSIDE_TABS)),
-    ("#learn-section", ("Lesson", "Eight tokens", "Words")),
-)
-"""Sections of the page with their tabs."""
+TABS = ("Answers", "Shuffle", *INSIDE_TABS, "Where the answer stands", "Measure", "Learn")
+"""Everything that a visitor can open; the pictures are in "Look inside"."""
 
+DRAWN = ":is(.pine-picture, .pine-plot .main-svg, .pine-empty):visible"
+"""Something that is drawn in a tab of the pictures, or why nothing is."""
 
 SELECTION = ("Method", "Query: whose view", "Layer", "Head")
 """Dropdowns of what the pictures show."""
@@ -76,17 +75,46 @@ def control(page: Page, label: str) -> Locator:
     return page.get_by_role("combobox", name=label, exact=True)
 
 
-def open_tab(page: Page, label: str) -> None:
+def open_tab(page: Page | Frame, label: str) -> None:
     """Opens a tab; in one of the pictures, waits until something is drawn."""
-    page.get_by_role("tab", name=label, exact=True).click()
-    expect(page.get_by_role("tab", name=label, exact=True)).to_have_attribute("aria-selected", "true")
+    for name in ("Look inside", label) if label in INSIDE_TABS else (label,):
+        page.get_by_role("tab", name=name, exact=True).click()
+        expect(page.get_by_role("tab", name=name, exact=True)).to_have_attribute("aria-selected", "true")
     if label in INSIDE_TABS:
-        expect(page.locator(f"#{INSIDE_TABS[label]} .pine-picture").first).to_be_visible()
+        expect(page.locator(f"#{INSIDE_TABS[label]} {DRAWN}").first).to_be_visible()
+
+
+def numbers(page: Page, place: str) -> list[list[str]]:
+    """The table of a figure, opened if need be. place: id of its widget."""
+    figure = page.locator(f"#{place}")
+    if not figure.locator(".pine-list").is_visible():
+        figure.get_by_text("Numbers", exact=True).click()
+    expect(figure.locator("tbody tr")).not_to_have_count(0)  # a figure is drawn once its tab is opened
+    return [row.locator("td").all_inner_texts() for row in figure.locator("tbody tr").all()]
 
 
 def picture(page: Page, name: str) -> Locator:
     """A picture by the name that its files have."""
     return page.locator(f".pine-picture[data-name='{name}']:visible")
+
+
+def plot(page: Page, place: str) -> Locator:
+    """What is drawn of a figure of the run. place: see inside_panel.FIGURES."""
+    return page.locator(f"#figure-{place} .pine-plot")
+
+
+def click_cell(drawn: Locator, row: int, column: int, rows: int, columns: int) -> None:
+    """Clicks a cell of a matrix of so many, by mouse."""
+    drawn.scroll_into_view_if_needed()
+    box = drawn.locator(".heatmaplayer image").first.bounding_box()
+    assert box is not None
+    mouse = drawn.page.mouse
+    mouse.move(
+        box["x"] + box["width"] * (column + 0.5) / columns, box["y"] + box["height"] * (row + 0.5) / rows
+    )
+    expect(drawn.locator(".hovertext").first).to_be_visible()
+    mouse.down()
+    mouse.up()
 
 
 def cut_off(page: Page) -> int:

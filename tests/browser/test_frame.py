@@ -9,7 +9,17 @@ import pytest
 from playwright.sync_api import Frame, Page, expect
 
 from tests.browser.conftest import OpenPage
-from tests.browser.driving import DEFAULT, RUN_MS, SHORT, pick, run, set_length, text, wait_for_model
+from tests.browser.driving import (
+    DEFAULT,
+    RUN_MS,
+    SHORT,
+    open_tab,
+    pick,
+    run,
+    set_length,
+    text,
+    wait_for_model,
+)
 from tests.support.serving import ServedApp
 
 NOT_KEPT = "No draft is kept"
@@ -61,9 +71,10 @@ def test_in_a_frame_on_another_site_everything_works_but_the_draft(
         set_length(frame, 8)
         run(frame)
         expect(frame.locator("#answers .pine-answer-text")).to_have_count(4)
+        open_tab(frame, "Shuffle")
         frame.locator("#shuffle").click()
         expect(frame.locator("#shuffle-status")).to_contain_text("Done: 2 orders", timeout=RUN_MS)
-        expect(frame.locator("#masks .pine-picture").first).to_be_visible()
+        open_tab(frame, "Masks")
 
         text(frame, 1).fill("Typed in the frame.")
         page.wait_for_timeout(PAUSE_MS)

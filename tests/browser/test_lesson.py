@@ -75,23 +75,38 @@ def test_no_step_is_wider_than_a_phone(page: Page) -> None:
 
 def test_the_quiz_counts_right_guesses_and_tells_nothing_before(page: Page) -> None:
     page.get_by_role("button", name="Step 8").click()
-    result = page.locator(".pine-quiz-result").first
-    score = page.locator(".pine-quiz-score")
+    quiz = page.locator(".pine-current .pine-quiz")
+    result, score = quiz.locator(".pine-quiz-result").first, quiz.locator(".pine-quiz-score")
     expect(result).not_to_be_visible()
-    expect(page.locator(".pine-quiz-afterwards")).not_to_be_visible()
-    page.get_by_role("button", name="Reveal").click()
+    expect(quiz.locator(".pine-quiz-afterwards")).not_to_be_visible()
+    quiz.get_by_role("button", name="Reveal").click()
     expect(score).to_have_text("Guess first: 5 are left.")
-    entries = page.locator(".pine-quiz-entry").all()
+    entries = quiz.locator(".pine-quiz-entry").all()
     for entry in entries:
         entry.get_by_role("button", name="changes it").click()
         entry.get_by_role("button", name="keeps its answer").click()
-    expect(page.locator("[data-guess][aria-pressed=true]")).to_have_count(len(entries))
-    page.get_by_role("button", name="Reveal").click()
-    kept = page.locator("[data-truth=keeps]").count()
+    expect(quiz.locator("[data-guess][aria-pressed=true]")).to_have_count(len(entries))
+    quiz.get_by_role("button", name="Reveal").click()
+    kept = quiz.locator("[data-truth=keeps]").count()
     assert 0 < kept < len(entries)
     expect(score).to_have_text(f"You guessed {kept} of {len(entries)}.")
     expect(result).to_be_visible()
-    expect(page.locator(".pine-quiz-afterwards")).to_be_visible()
+    expect(quiz.locator(".pine-quiz-afterwards")).to_be_visible()
+    page.keyboard.press("ArrowLeft")
+    assert shown(page) == ["Step 7 of 8"]
+
+
+def test_arrow_keys_turn_from_the_start(page: Page) -> None:
+    page.keyboard.press("ArrowRight")
+    assert shown(page) == ["Step 2 of 8"]
+
+
+def test_a_guess_comes_before_the_first_result(page: Page) -> None:
+    answers = page.locator(".pine-current .pine-orders-row")
+    assert answers.count() == 3 and not any(answer.is_visible() for answer in answers.all())
+    page.get_by_role("button", name="changes it").first.click()
+    page.get_by_role("button", name="Reveal").first.click()
+    expect(answers.first).to_be_visible()
 
 
 def test_a_word_explains_itself(page: Page) -> None:

@@ -12,7 +12,6 @@ from tests.browser.driving import (
     choose,
     open_tab,
     pick,
-    picture,
     run,
     save,
     set_length,
@@ -57,10 +56,10 @@ def test_a_verdict_is_read_and_scored_and_a_set_of_rows_measured(page: Page, tmp
     said = page.locator("#answers .pine-reading")
     expect(said).to_have_count(2)
     for reading in said.all():
-        expect(reading).to_contain_text("verdict reads as A ✓ accepted")
+        expect(reading).to_contain_text("verdict reads as A ✓ right")
     page.get_by_role("button", name="Score the answers").click()
     page.locator("#accepted textarea").fill("B")
-    expect(said.first).to_contain_text("verdict reads as A ✗ not accepted")
+    expect(said.first).to_contain_text("verdict reads as A ✗ wrong")
 
     open_tab(page, "Measure")
     expect(page.locator("#measure-meaning")).to_contain_text("the gold document in every slot in turn")
@@ -83,9 +82,8 @@ def test_a_verdict_is_read_and_scored_and_a_set_of_rows_measured(page: Page, tmp
     assert len(set(pine)) == 1
     vanilla = [cell.inner_text() for cell in rows.nth(0).locator("td").all()[:4]]
     assert len(set(vanilla)) > 1
-    curve = picture(page, "measured-by-slot-of-4")
-    expect(curve.locator(".pine-walk > [role=group]")).to_have_count(2)
-    expect(curve.locator(".pine-point")).to_have_count(8)
+    expect(page.locator("#measure-curve .scatterlayer .trace")).to_have_count(2)
+    expect(page.locator("#measure-curve .scatterlayer .point")).to_have_count(8)
     records = save(page, page.locator("#measure-records"), tmp_path).read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["method"] for line in records].count("pine") == 8
     report = save(page, page.locator("#measure-report"), tmp_path).read_text(encoding="utf-8")
@@ -164,6 +162,7 @@ def test_molecules_are_drawn_and_measured_by_the_model_that_was_trained_for_them
 
     open_tab(page, "Measure")
     choose(page, "Rows", "by the molecule model")
+    expect(page.locator("#measure-status")).to_contain_text("6 rows × 4 methods × 2 orders")
     set_number(page, "#measure-limit", 2)
     expect(page.locator("#measure-status")).to_contain_text("2 rows × 4 methods × 2 orders: 16 records")
     page.locator("#measure-run").click()

@@ -5,36 +5,50 @@ from pathlib import Path
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.driving import DEFAULT, LONG, SHORT, open_tab, pick, picture, save, wait_for_model
+from tests.browser.driving import DEFAULT, LONG, SHORT, numbers, open_tab, pick, save, wait_for_model
 
 DOCUMENTS = len(SHORT.documents)
 
 
-def test_a_shuffle_adds_a_row_per_order_and_pine_stays(drawn: Page) -> None:
+def test_a_shuffle_adds_a_row_per_order_and_pine_keeps_its_letter(drawn: Page) -> None:
     open_tab(drawn, "Shuffle")
-    rows = drawn.locator("#shuffle-table tbody tr")
-    expect(rows).to_have_count(2)
-    assert rows.nth(1).locator("th .pine-badge").all_inner_texts() == ["B", "A"]
-    labels = [
-        head.inner_text().split("\n")[0]
-        for head in drawn.locator("#shuffle-table thead th:not(:first-child)").all()
-    ]
-    second = dict(zip(labels, rows.nth(1).locator("td").all(), strict=True))
+    expect(drawn.locator("#shuffle-matrix .ytick")).to_have_text(["A B", "B A"])
+    first, second = numbers(drawn, "shuffle-matrix")
+    heads = drawn.locator("#shuffle-matrix thead th").all_inner_texts()
     for method in ("PCW", "PINE"):
-        expect(second[method]).to_contain_text("same")
-        expect(second[method]).to_contain_text("0.0, equal to the last bit")
-    for method in ("Vanilla", "Mask only", "Re-assignment only"):
-        expect(second[method]).not_to_contain_text("equal to the last bit")
+        column = next(place for place, head in enumerate(heads) if head.startswith(method))
+        assert first[column] == second[column] != "–"
+
+
+def test_a_click_shows_the_answer_and_keys_do_the_same_and_the_focus_stays(drawn: Page) -> None:
+    open_tab(drawn, "Shuffle")
+    plot = drawn.locator("#shuffle-matrix .pine-plot")
+    plot.scroll_into_view_if_needed()
+    box = plot.locator(".heatmaplayer image").bounding_box()
+    assert box is not None
+    drawn.mouse.move(box["x"] + 5, box["y"] + box["height"] - 5)
+    expect(plot.locator(".hovertext")).to_be_visible()
+    drawn.mouse.down()
+    drawn.mouse.up()
+    answer = drawn.locator("#shuffle-answer h4")
+    expect(answer).to_contain_text("Vanilla")
+    clicked = answer.inner_text()
+    plot.focus()
+    drawn.keyboard.press("Escape")
+    expect(answer).to_have_count(0)
+    for key in ("Home", "PageUp", "ArrowDown"):
+        drawn.keyboard.press(key)
+    expect(drawn.locator("#shuffle-matrix [role=status]")).to_contain_text("Vanilla")
+    drawn.keyboard.press("Enter")
+    expect(answer).to_have_text(clicked)
+    expect(plot).to_be_focused()
+    drawn.keyboard.press("Escape")
 
 
 def test_a_shuffle_draws_a_dot_for_every_order_of_every_method(drawn: Page) -> None:
     open_tab(drawn, "Shuffle")
-    spread = picture(drawn, "invariance")
-    methods = drawn.locator("#shuffle-table thead th:not(:first-child)").count()
-    assert methods == 6
-    expect(spread.locator(".pine-point")).to_have_count(methods * 2)
-    spread.locator(".pine-point").first.hover()
-    expect(spread.locator(".pine-readout")).to_contain_text("nats")
+    rows = numbers(drawn, "shuffle-spread")
+    assert len(rows) == 6 * 2 and len({row[0] for row in rows}) == 6
 
 
 def test_a_shuffle_is_certified(drawn: Page, tmp_path: Path) -> None:
@@ -50,22 +64,21 @@ def test_a_shuffle_is_certified(drawn: Page, tmp_path: Path) -> None:
 
 def test_where_the_answer_stands_draws_a_line_for_every_method(drawn: Page) -> None:
     open_tab(drawn, "Where the answer stands")
-    standing = picture(drawn, "where-the-answer-stands")
-    lines = standing.locator(".pine-walk > [role=group]")
-    assert [line.get_attribute("aria-label") for line in lines.all()] == ["Vanilla", "NIA", "PCW", "PINE"]
-    for line in lines.all():
-        expect(line.locator(".pine-point")).to_have_count(DOCUMENTS)
-    parts = picture(drawn, "rope-and-causal-attention").locator(".pine-walk > [role=group]")
-    expect(parts).to_have_count(3)
-    lines.first.locator(".pine-point").first.focus()
+    lines = drawn.locator("#standing-lines")
+    expect(lines.locator(".legendtext")).to_have_text(["Vanilla", "NIA", "PCW", "PINE"])
+    expect(lines.locator(".scatterlayer .point")).to_have_count(4 * DOCUMENTS)
+    expect(drawn.locator("#standing-effects .legendtext")).to_have_count(3)
+    expect(drawn.locator("#standing-said")).to_contain_text("it does not move at all (0.0) under")
+    assert len(numbers(drawn, "standing-lines")) == 4 * DOCUMENTS
+    lines.locator(".pine-plot").focus()
     drawn.keyboard.press("ArrowRight")
-    expect(lines.first.locator(".pine-point").nth(1)).to_be_focused()
-    expect(standing.locator(".pine-readout")).to_contain_text("slot 2")
+    expect(lines.locator("[role=status]")).to_contain_text("Vanilla")
 
 
 def test_what_will_be_computed_is_said_before(page: Page) -> None:
     wait_for_model(page)
     pick(page, LONG)
+    open_tab(page, "Shuffle")
     expect(page.locator("#shuffle-status")).to_contain_text("random ones, seed 0")
     expect(page.get_by_role("checkbox", name="with controls")).not_to_be_checked()
     open_tab(page, "Where the answer stands")

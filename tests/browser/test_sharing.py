@@ -16,6 +16,7 @@ from tests.browser.driving import (
     control,
     open_tab,
     pick,
+    plot,
     run,
     save,
     set_length,
@@ -63,7 +64,7 @@ def test_a_link_opens_the_same_page_for_somebody_else(page: Page, open_page: Ope
     open_tab(page, "Importance")
     control(page, "Layer").click()
     page.get_by_role("option", name="layer 7", exact=True).click()
-    expect(page.locator("#importance figcaption").first).to_contain_text("layer 7", ignore_case=True)
+    expect(page.locator("#figure-importance .pine-figure-title")).to_contain_text("layer 7")
 
     page.locator("#copy-link").click()
     expect(page.locator("#share-message")).to_contain_text("The link is copied.")
@@ -77,8 +78,9 @@ def test_a_link_opens_the_same_page_for_somebody_else(page: Page, open_page: Ope
         expect(other.locator("#example-note")).to_contain_text("Opened from a link.")
         expect(other.locator("#run-status")).to_contain_text("Done:", timeout=RUN_MS)
         assert other.locator("#answers .pine-answer-text").all_inner_texts() == answers
+        other.get_by_role("tab", name="Look inside").click()
         expect(control(other, "Layer")).to_have_value("layer 7")
-        expect(other.locator("#importance .pine-picture").first).to_be_visible()
+        expect(plot(other, "importance")).to_be_visible()
         expect(other.get_by_label("NIA", exact=True).first).not_to_be_checked()
         assert "session" not in other.url
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import psutil
 import pytest
 
 from pine_engine.benchmark import live
@@ -84,8 +85,28 @@ def test_bench_times_what_somebody_waits_for(pine: Run, steps: Steps) -> None:
     assert printed["generate_over_run"] == pytest.approx(
         whole["generate"]["seconds"] / whole["run"]["seconds"], rel=0.2
     )
+    assert printed["beside_over_run"] == pytest.approx(
+        whole["beside"]["seconds"] / whole["run"]["seconds"], rel=0.2
+    )
     table = pine("bench", "--live", *options, "--repeats", 1).stdout
-    assert "stock, one answer" in table and "told as they are written" in table
+    for words in ("stock, one answer", "told as they are written", "beside a busy process"):
+        assert words in table
+
+
+def test_a_neighbour_is_busy_while_one_job_is_timed() -> None:
+    before = {child.pid for child in psutil.Process().children()}
+
+    def look(*_: Any, **options: Any) -> list[Any]:
+        computing = [one for one in psutil.Process().children() if one.pid not in before]
+        seen.append(len(computing))
+        return []
+
+    seen: list[int] = []
+    engine = SimpleNamespace(run=look, generate=look, shuffle=look)
+    for job in live._jobs(cast(Engine, engine), TokenLayout((1,), ((2,), (3,)), (5,)), 7).values():
+        job()
+    assert dict(zip(JOBS, seen, strict=True)) == {"run": 0, "generate": 0, "beside": 1, "shuffle": 0}
+    assert {child.pid for child in psutil.Process().children()} == before
 
 
 def test_jobs_are_those_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,6 +114,7 @@ def test_jobs_are_those_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, Any] = {}
     engine = SimpleNamespace(
         model=None,
+        dtype="float32",
         **{name: lambda _, name=name, **options: asked.update({name: options}) or [] for name in JOBS},
     )
     seconds = iter([1.0, 2.0, 4.0])

@@ -26,7 +26,7 @@ from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.evaluation import processes, records
 from pine_engine.evaluation.records import Key, open_records, read_records, read_run
-from tests.support.commands import Forked, Outcome, Run, fork_verb
+from tests.support.commands import Forked, Outcome, Run, assert_refused, fork_verb
 
 ROOT = Path(cli.__file__).parents[2]
 
@@ -260,10 +260,10 @@ def test_being_stopped_is_said_and_loses_no_record(
     case.out = case.out.with_name("stopped")
     extend, steps = passes.extend, iter(range(1000))
 
-    def stopped(*arguments: Any) -> Any:
+    def stopped(*arguments: Any, **options: Any) -> Any:
         if next(steps) == 20:
             os.kill(os.getpid(), ending)
-        return extend(*arguments)
+        return extend(*arguments, **options)
 
     monkeypatch.setattr(passes, "extend", stopped)
     outcome = case.run()
@@ -527,6 +527,14 @@ def test_a_process_that_dies_is_reported_and_loses_only_its_example(case: Case) 
     )
     again = case.run(*options)
     assert (again.status, again.json["records"], again.json["missing"]) == (0, 24, 0)
+
+
+def test_a_model_is_not_split_where_examples_are(case: Case) -> None:
+    assert_refused(
+        case.run(*OPTIONS, "--device", "tp"),
+        "device 'tp' splits one model among processes, and `evaluate` splits its examples among them; name "
+        "another device, such as auto, which spreads a model over the GPUs of one process",
+    )
 
 
 @dataclass

@@ -110,7 +110,7 @@ def test_every_verb_refuses_a_dtype_or_model_that_is_not_there(
     file = {"compare": [comparison], "verify": [data], "bench": []}[verb]
     assert_refused(
         pine(verb, *file, "--model", tiny, "--dtype", "int8"),
-        "dtype 'int8' is not supported; use one of float32, bfloat16, float16",
+        "dtype 'int8' is not supported; use one of auto, float32, bfloat16, float16, 4bit",
     )
     outcome = pine(verb, *file, "--model", "no/such/folder")
     assert outcome.stderr.startswith("pine_engine: 'no/such/folder' is not a model; expected a folder")
@@ -389,10 +389,12 @@ def test_a_model_with_random_weights_reads_no_text(
          "random:llama-8b"),
         (["random:tiny", "--device", "auto"],
          "a model with random weights is made on one device; name one, such as cuda"),
+        (["random:tiny", "--device", "tp"],
+         "`bench` times what one process computes; name another device than 'tp'"),
         (["random:tiny", "--dtype", "int8"],
-         "dtype 'int8' is not supported; use one of float32, bfloat16, float16"),
+         "dtype 'int8' is not supported; use one of auto, float32, bfloat16, float16, 4bit"),
     ],
-    ids=["unknown", "no device", "dtype"],
+    ids=["unknown", "no device", "split", "dtype"],
 )  # fmt: skip
 def test_a_model_with_random_weights_that_cannot_be_made_is_refused(
     pine: Run, options: list[str], sentence: str

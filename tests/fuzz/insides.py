@@ -94,9 +94,9 @@ def throw_forms(doors: Doors, count: int, seed: int, tally: Tally) -> None:
     """Forms that are run, and all pictures of every fifth run."""
     from viz.page.answers.answering import answer
     from viz.page.answers.cards import Shown, accepted_answers, shown_html
-    from viz.page.form.documents import entries_from
+    from viz.page.form.documents import entries_from, entries_json
     from viz.page.form.form import count_tokens, read_form
-    from viz.page.inside.inside_panel import DRAWING, TABS
+    from viz.page.inside.inside_panel import DRAWING
     from viz.page.inside.reading import first_selection
 
     for number, given in enumerate(corpus.draws(FORMS, count, seed)):
@@ -106,16 +106,14 @@ def throw_forms(doors: Doors, count: int, seed: int, tally: Tally) -> None:
             form = read_form(
                 given["task"], given["question"], given["instruction"], given["methods"],
                 given["max_new_tokens"],
-                [entry.identity for entry in entries],
-                *(entry.title for entry in entries), *[""] * (20 - len(entries)),
-                *(entry.text for entry in entries), *[""] * (20 - len(entries)),
+                entries_json(entries),
             )  # fmt: skip
             count_tokens(form, doors.engine)
             *_, last = answer(doors.engine, form)
             check_html(shown_html(Shown(last.cards, form.task), accepted_answers(given["accepted"])))
             if number % 5 == 0 and last.finished is not None:
-                for tab, _ in TABS:
-                    check_html(DRAWING[tab](last.finished, first_selection(last.finished)))
+                for draw in DRAWING.values():
+                    check_html(draw(last.finished, first_selection(last.finished)).html)
             return True
 
         tally.judge(given, run)
@@ -142,8 +140,7 @@ def throw_files(doors: Doors, count: int, seed: int, tally: Tally) -> None:
     from viz.page.files.data_sets import read_set
     from viz.page.files.limited_process import Limits
     from viz.page.files.reading_files import FileReader, without_words
-    from viz.page.form.documents import entries_from
-    from viz.page.form.upload import add_documents
+    from viz.page.form.upload import check_room
     from viz.page.jobs.run_log import RunLog
     from viz.page.sharing.session import from_file
 
@@ -152,10 +149,17 @@ def throw_files(doors: Doors, count: int, seed: int, tally: Tally) -> None:
 
     def read_apart(path: Path) -> Any:
         said = reader.read(read_documents, [path], most, what="read documents", files=[path], say=str)
-        return add_documents(entries_from([]), without_words(said))
+        documents = without_words(said)
+        check_room((), documents)
+        return documents
+
+    def read_here(path: Path) -> Any:
+        documents = read_documents([path], most)
+        check_room((), documents)
+        return documents
 
     readers: list[tuple[Callable[[Path], Any], tuple[str, ...]]] = [
-        (lambda path: add_documents(entries_from([]), read_documents([path], most)), corpus.ENDINGS),
+        (read_here, corpus.ENDINGS),
         (read_set, (".jsonl", ".csv", ".jsonl", "")),
         (from_file, (".json",)),
         (lambda path: list(read_json_lines(path, max_bytes=1_000_000)), (".jsonl", ".jsonl.gz")),

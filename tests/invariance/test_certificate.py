@@ -257,7 +257,7 @@ CONTRADICTIONS: dict[str, tuple[Forgery, str]] = {
     ),
     "an unknown dtype": (
         {("platform", "dtype"): "float8"},
-        "the dtype is the text 'float8'; expected float32, bfloat16, float16, float64",
+        "the dtype is the text 'float8'; expected float32, bfloat16, float16, 4bit, float64",
     ),
     "no threads": ({("platform", "threads"): 0}, "platform.threads: got int 0, expected greater than 0"),
     "a hash that is none": (
@@ -549,6 +549,7 @@ def test_orders_that_somebody_picked_are_found(
         ("float32", "float32", Tolerance(1e-3, 3e-4)),
         ("float32", "bfloat16", Tolerance(1.0, 0.3)),
         ("float16", "float32", Tolerance(0.2, 0.06)),
+        ("4bit", "4bit", Tolerance(1.0, 0.3)),
     ],
 )
 def test_elsewhere_logits_may_be_a_little_off(
@@ -570,7 +571,7 @@ def test_elsewhere_logits_may_be_a_little_off(
             compare(0, off * tolerance.logprob * MAX_NEW_TOKENS),
         ):
             assert (compared.tolerance, compared.holds) == (tolerance, holds), compared.methods[0].problems
-    assert set(TOLERANCES) == {"float32", "float16", "bfloat16"}
+    assert set(TOLERANCES) == {"float32", "float16", "bfloat16", "4bit"}
 
 
 def test_elsewhere_an_invariance_that_is_lost_is_found(certified: Certificate) -> None:

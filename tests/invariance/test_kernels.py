@@ -25,7 +25,7 @@ from pine_engine.invariance.kernels import (
     rowwise_layers,
     uneven_counts,
 )
-from tests.support.threads import with_threads
+from pine_engine.network.threads import with_threads
 
 CPU = torch.device("cpu")
 

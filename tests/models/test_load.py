@@ -34,6 +34,7 @@ from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import ModelError
 from pine_engine.methods.table import METHODS
+from pine_engine.models import dtypes, packed
 from pine_engine.models import load as models
 from pine_engine.models.checkpoint import read_safetensors
 from pine_engine.models.listing import LoadableModel, list_models
@@ -215,7 +216,7 @@ def test_a_family_without_fused_attention_is_loaded_too(tmp_path: Path, tiny_fol
 
 def test_an_unknown_dtype_is_refused() -> None:
     with pytest.raises(
-        ModelError, match="dtype 'int8' is not supported; use one of float32, bfloat16, float16"
+        ModelError, match="dtype 'int8' is not supported; use one of auto, float32, bfloat16, float16, 4bit"
     ):
         load(dtype="int8")
 
@@ -441,6 +442,21 @@ def test_quantised_weights_are_loaded_and_answer(
         )
     assert torch.equal(pine, shuffled)
     assert not torch.equal(vanilla, moved)
+
+
+@pytest.mark.parametrize(("stored", "expected"), [(True, "4bit"), (False, "float32")])
+def test_auto_takes_4_bits_for_a_file_that_was_stored_in_them(
+    stored: bool, expected: str, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dtypes, "seconds_of_a_step", lambda: {"4bit": 1, "float32": 2})
+    loaded = load(str(tiny_folder), dtype="auto")
+    assert loaded.dtype == "float32"  # what transformers saves is not stored in 4 bits
+    file = tmp_path / "tiny.gguf"
+    file.write_bytes(b"GGUF")
+    monkeypatch.setattr(models, "read_gguf", lambda path, **options: (loaded.model, loaded.tokenizer))
+    monkeypatch.setattr(packed, "stored_in_4_bits", lambda model: stored)
+    assert load(str(file), dtype="auto").dtype == expected
+    assert load(str(file), dtype="4bit").dtype == "4bit"  # asked for, and so rounded
 
 
 def test_a_damaged_gguf_file_is_refused(tmp_path: Path) -> None:

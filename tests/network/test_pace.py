@@ -2,21 +2,31 @@
 
 import itertools
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
 from transformers import LlamaForCausalLM
 
+from pine_engine.attention.ranked import Ranked
+from pine_engine.attention.strategy import LayerInput
+from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.methods.table import METHODS
-from pine_engine.network.pace import MOST_PATIENCE, TRIAL, Choice, Pace
+from pine_engine.network.pace import MOST_PATIENCE, RECENT, SHORT_PROMPT, TRIAL, Choice, Pace
+from pine_engine.network.threads import with_threads
 from pine_engine.prompts.layout import TokenLayout
-from tests.support.threads import with_threads
+from tests.support.families import FAMILIES, make
 
 LAYOUT = TokenLayout((5, 9, 3), ((11, 12, 13), (21, 22), (31, 32, 33, 34)), (51, 52))
 FREE = {True: 0.006, False: 0.008}
 BUSY = {True: 0.060, False: 0.008}
 """Seconds of a layer with all threads and with one, as measured on two cores."""
+
+
+LONGER = TokenLayout(
+    tuple(range(5, 35)), (tuple(range(40, 61)), tuple(range(50, 83)), tuple(range(60, 74))), tuple(range(20))
+)
 
 
 @pytest.fixture
@@ -45,10 +55,20 @@ def test_one_thread_is_enough_while_others_are_busy_and_all_are_back_when_they_h
     choice = Choice()
     compute(choice, 1000, FREE)
     busy = compute(choice, 1000, BUSY)
-    assert sum(busy) <= 3 + TRIAL * 7  # found out at once, and tried seven times in vain
-    assert not any(busy[3 + TRIAL : 30])
+    assert sum(busy) <= RECENT + TRIAL * 7  # found out at once, and tried seven times in vain
+    assert not any(busy[RECENT + TRIAL : 30])
     freed = compute(choice, 2 * MOST_PATIENCE, FREE)
     assert all(freed[MOST_PATIENCE + TRIAL :][:20])
+
+
+def test_layers_that_were_interrupted_change_nothing() -> None:
+    choice = Choice()
+    spikes = itertools.cycle([1.0, 1.0, 1.0, 5.0])
+    chosen = []
+    for spike in itertools.islice(spikes, 2000):
+        chosen.append(choice.next())
+        choice.took(chosen[-1], FREE[chosen[-1]] * spike)
+    assert choice.with_all and chosen.count(False) <= TRIAL * 9
 
 
 def test_what_is_as_fast_is_left_as_it_is() -> None:
@@ -108,6 +128,49 @@ def test_the_number_of_threads_changes_no_bit(
         return chosen[-1]
 
     steady, changing, with_one = run(lambda _: True), run(in_turns), run(lambda _: False)
-    assert len(chosen) >= 7 * 4
+    assert len(chosen) >= (7 + 7) * 4  # seven steps, and as many prompts that are not read already
     for method, logits in steady.items():
         assert torch.equal(changing[method], logits) and torch.equal(with_one[method], logits), method
+
+
+@pytest.mark.parametrize("name", ["gemma2", "gpt_neox", "qwen3_moe", "falcon", "glm"])
+def test_no_bit_of_a_prompt_depends_on_how_many_threads_read_its_layers(
+    name: str, two_threads: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    family, turns = FAMILIES[name], itertools.cycle([True, False])
+    engine = Engine(make(family.kind, **family.options))
+
+    def read(choose: Callable[[Choice], bool]) -> torch.Tensor:
+        monkeypatch.setattr(Choice, "next", choose)
+        logits = [
+            passes.prefill(engine.wirings, LONGER, METHODS[method], room=0, rows_kept=0)[1]
+            for method in ("vanilla", "pcw", "pine")
+        ]
+        return torch.cat(logits)
+
+    with torch.inference_mode():
+        with_all = read(lambda _: True)
+        assert torch.equal(read(lambda _: next(turns)), with_all)
+        assert torch.equal(read(lambda _: False), with_all)
+
+
+def test_attention_of_a_prompt_is_computed_with_the_same_number_whatever_the_pace(
+    tiny_llama: Callable[..., LlamaForCausalLM], two_threads: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine(tiny_llama(layers=4, heads=8, kv_heads=4, head_dim=64))
+    long = TokenLayout((5,) * SHORT_PROMPT, ((1, 2), (3, 4)), (7,))
+    seen: dict[bool, set[tuple[int, int]]] = {}
+    attend = Ranked.prefill
+
+    def look(self: Ranked, given: LayerInput, *rest: Any) -> Any:
+        seen[with_all].add((given.query.shape[1], torch.get_num_threads()))
+        return attend(self, given, *rest)
+
+    monkeypatch.setattr(Ranked, "prefill", look)
+    for with_all in (True, False):
+        seen[with_all] = set()
+        monkeypatch.setattr(Choice, "next", lambda _, chosen=with_all: chosen)
+        for layout in (LAYOUT, long):
+            with torch.inference_mode():
+                passes.prefill(engine.wirings, layout, METHODS["pine"], room=0, rows_kept=1)
+    assert seen[True] == seen[False] == {(LAYOUT.num_tokens, 1), (long.num_tokens, 2)}

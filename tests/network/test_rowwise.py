@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from pine_engine.network import rowwise
 from pine_engine.network.rowwise import IS_ONE_ROW, Callers, RowByRow, elementwise, linear, replace_callers
-from tests.support.threads import with_threads
+from pine_engine.network.threads import with_threads
 
 THREADS = (1, 2, 3, 4, 6, 12)
 

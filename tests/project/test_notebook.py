@@ -1,16 +1,17 @@
 """The notebook of docs/ runs, and what it shows is what was computed."""
 
+import ast
 import json
 import re
 import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from plotly.graph_objects import Figure
 
-from viz.export.standalone import drawn_numbers
+import viz
 from viz.figures.importance import normalise, select_importance
 
 NOTEBOOK = Path(__file__).parents[2] / "docs" / "notebook.ipynb"
@@ -18,25 +19,27 @@ CELLS: list[dict[str, Any]] = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["
 CODE = ["".join(cell["source"]) for cell in CELLS if cell["cell_type"] == "code"]
 
 
-def displays(shown: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Puts a stand-in for IPython.display in place: what is displayed goes into `shown`."""
-    module: Any = ModuleType("IPython.display")
-    module.HTML = lambda data: SimpleNamespace(data=data)
-    module.display = lambda html: shown.append(html.data)
-    monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
-    monkeypatch.setitem(sys.modules, "IPython.display", module)
+def shown_by(code: str, names: dict[str, Any], where: str) -> Any:
+    """Runs a cell as Jupyter does; what its last line gives."""
+    tree = ast.parse(code)
+    last = tree.body[-1]
+    if not isinstance(last, ast.Expr):
+        exec(compile(tree, where, "exec"), names)
+        return None
+    exec(compile(ast.Module(tree.body[:-1], []), where, "exec"), names)
+    return eval(compile(ast.Expression(last.value), where, "eval"), names)
 
 
 @pytest.mark.usefixtures("loaded_once")
-def test_the_notebook_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown: list[str] = []
-    displays(shown, monkeypatch)
+def test_the_notebook_runs_and_shows_every_picture(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(NOTEBOOK.parent)  # where Jupyter runs it
     monkeypatch.setattr(sys, "path", list(sys.path))
     names: dict[str, Any] = {}
+    figures = {}
     for number, code in enumerate(CODE):
         shorter = code.replace("max_new_tokens=16", "max_new_tokens=8")
-        exec(compile(shorter, f"cell {number}", "exec"), names)
+        if isinstance(shown := shown_by(shorter, names, f"cell {number}"), Figure):
+            figures[code.split("viz.")[-1].partition("(")[0]] = shown
 
     orders = names["shuffled"]
     assert re.fullmatch(
@@ -46,15 +49,13 @@ def test_the_notebook_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert names["run"].answers["pine"].text in names["run"]._repr_html_()
     assert ">kept</td>" in orders._repr_html_()
-    head, masks, importance = shown
-    assert ".pine-figure" in head
-    assert [numbers.name for numbers in drawn_numbers(masks)] == ["masks"]
-    [drawn] = drawn_numbers(importance)
-    trace = names["run"].traces["pine"]
-    values = select_importance(trace.document_importance, names["layer"], names["head"])
-    expected = normalise(values, "share")
-    found = [value for row in drawn.numbers.rows for value in row if isinstance(value, float)]
-    assert set(np.array(found, np.float32)) >= set(expected[~np.isnan(expected)])
+    assert sorted(figures) == viz.__all__
+    trace = names["trace"]
+    expected = normalise(select_importance(trace.document_importance, None, None), "share")
+    np.testing.assert_array_equal(figures["plot_importance"].data[0].z, expected)
+    drawn = {panel.name: panel.z for panel in figures["plot_attention"].data}
+    for method, weights in names["weights"].items():
+        np.testing.assert_allclose(10 ** drawn[method][:, 1:], weights[:, 1:].clip(1e-6), rtol=1e-5)
 
 
 def test_nothing_of_a_machine_is_stored_in_it() -> None:

@@ -102,7 +102,7 @@ def test_the_engine_and_its_figures_are_installed_without_the_page(installed: Pa
     )
     needed = {name for name, condition in required if "extra ==" not in condition}
     assert {"torch", "transformers"} <= needed
-    assert not needed & {"gradio", "plotly", "pytest"}
+    assert not needed & {"gradio", "pytest"}
 
 
 def test_its_command_runs(installed: Path) -> None:

@@ -21,7 +21,7 @@ LONG = ["The lighthouse keeper wrote a letter about the storm. " * 40 + f"Number
 
 async def ask_and_never_listen(client: httpx.AsyncClient, answers: Counter[str]) -> None:
     """Asks for long answers, and fetches none."""
-    data = ["What is the number?", LONG, ["vanilla", "pine"], 256, ""]
+    data = ["What is the number?", LONG, ["vanilla", "pine"], 256, "", []]
     for _ in range(BURST):
         answered = await client.post("/gradio_api/call/compare", json={"data": data})
         answers[f"asked: {answered.status_code}"] += 1

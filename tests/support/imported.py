@@ -13,11 +13,11 @@ from tests.support import commands  # noqa: F401 - for the verbs
 torch.set_num_threads(1)
 
 _load = app.load_engine
-_embedded = Engine.load() if find_embedded_gguf() else None
+_embedded = Engine.load(dtype="auto") if find_embedded_gguf() else None
 
 
 def _load_or_share(name: str | None, dtype: str, device: str, progress: Any) -> Engine:
-    is_embedded = name in (None, EMBEDDED_NAME) and (dtype, device) == ("float32", "cpu")
+    is_embedded = name in (None, EMBEDDED_NAME) and (dtype, device) == ("auto", "cpu")
     return _embedded if _embedded and is_embedded else _load(name, dtype, device, progress)
 
 

@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 _ALL = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 PAGES = {page.name: page for page in _ALL if page.name != "recipes.md"}
 """All but the recipes, which test_recipes.py follows."""
-PROGRAMS = ("python", "make", "pip", "accelerate", "srun")
+PROGRAMS = ("python", "make", "pip", "accelerate", "srun", "torchrun")
 
 
 class Way(NamedTuple):
@@ -45,6 +45,8 @@ class Way(NamedTuple):
 
 HERE, KNOWN = Way("here"), Way("known")
 TINY = "--model random:tiny"
+LIVE = " --documents 2 --document-tokens 5 --new-tokens 2 --repeats 1"
+SMALL_BENCH = " --documents 2 --document-tokens 14 --new-tokens 2 --repeats 1 --methods vanilla"
 
 WAYS = {
     # README.md
@@ -68,8 +70,17 @@ WAYS = {
     "python -m pine_engine train-molecules TRAIN.jsonl --out FOLDER": (
         Way("here", "--steps 1 --hidden 16 --intermediate 16 --layers 1 --heads 2")
     ),
-    "python -m pine_engine bench --documents 20 --document-tokens 140": (
-        Way("here", TINY + " --documents 2 --document-tokens 14 --new-tokens 2 --repeats 1 --methods vanilla")
+    "python -m pine_engine bench --documents 20 --document-tokens 140": (Way("here", TINY + SMALL_BENCH)),
+    "python -m pine_engine bench --documents 20 --document-tokens 140 --new-tokens 24 --repeats 2 "
+    "--methods vanilla,pine": Way("here", TINY + SMALL_BENCH),
+    "python -m pine_engine bench --documents 2 --document-tokens 200 --repeats 7": (
+        Way("here", TINY + SMALL_BENCH)
+    ),
+    "python -m pine_engine bench --live --documents 3 --document-tokens 20 --new-tokens 48": (
+        Way("here", TINY + LIVE)
+    ),
+    "python -m pine_engine bench --live --documents 3 --document-tokens 20 --new-tokens 48 --dtype 4bit": Way(
+        "here", TINY + LIVE
     ),
     "python -m pine_engine methods": HERE,
     "python -m pine_engine models": HERE,
@@ -94,6 +105,11 @@ WAYS = {
     "srun --nodes 4 --ntasks-per-node 1 bash -c 'accelerate launch --multi_gpu --num_machines 4 "
     "--num_processes 32 --machine_rank $SLURM_NODEID --main_process_ip '$(hostname)' --main_process_port "
     "29500 -m pine_engine evaluate DATA.jsonl --out RUN --device cuda --dtype bfloat16'": KNOWN,
+    # docs/library.md
+    "torchrun --nproc-per-node 2 --local-ranks-filter 0 -m pine_engine compare FILE.json --model NAME "
+    "--device tp": KNOWN,
+    "torchrun --nnodes 2 --nproc-per-node 1 --rdzv-backend c10d --rdzv-endpoint HOST:29500 "
+    "--local-ranks-filter 0 -m pine_engine verify DATA.jsonl --model NAME --device tp": KNOWN,
     # docs/exactness.md
     "python -m pine_engine verify --self-test --model random:tiny --threads 1,2,3,4,6,12": (
         Way("here", "--threads 1 --shuffles 1")

@@ -12,6 +12,11 @@ from viz.page.form.form import Form
 THREE = entries_from([("Varo", "red cat"), ("Senna", "green"), ("Orm", "white hats")])
 
 
+def swapped(entries: Entries, slot: int) -> Entries:
+    """The documents with the one in that slot and the one behind it in each other's places."""
+    return (*entries[:slot], entries[slot + 1], entries[slot], *entries[slot + 2 :])
+
+
 def finish(engine: Engine, entries: Entries, **changes: Any) -> FinishedRun:
     """A run of these documents, by every method unless told otherwise."""
     form = Form("retrieval_qa", "Which is green?", "Answer.", tuple(METHODS), 3, entries)

@@ -13,6 +13,8 @@ from typing import Any, Self
 import httpx
 from gradio_client.utils import apply_diff
 
+from viz.page.form.documents import entries_from, entries_json
+
 PATIENCE_S = 300.0
 """After which an answer is taken for lost."""
 
@@ -96,26 +98,15 @@ class Page:
 
     def form(self, event: dict[str, Any], asked: Question) -> list[Any]:
         """The inputs of Run, filled in; they are in the order of viz.page.form.form.read_form."""
-        values = self.values(event)
-        texts = [
-            index for index, one in enumerate(event["inputs"]) if self._label(one).startswith("Text of the")
-        ]
-        for index, one in enumerate(event["inputs"]):
-            name: Any = self.components[one].get("elem_id")
-            values[index] = {
-                "question": asked.question,
-                "instruction": "",
-                "methods": list(asked.methods),
-                "length": asked.tokens,
-            }.get(name, values[index])
-            if self._label(one).startswith("Title of the"):
-                values[index] = ""
-        for index, text in zip(texts, asked.documents, strict=False):
-            values[index] = text
-        return values
-
-    def _label(self, component: int) -> str:
-        return str(self.components[component].get("label") or "")
+        filled = {
+            "question": asked.question,
+            "instruction": "",
+            "methods": list(asked.methods),
+            "length": asked.tokens,
+            "documents": entries_json(entries_from([("", text) for text in asked.documents])),
+        }
+        names: list[Any] = [self.components[one].get("elem_id") for one in event["inputs"]]
+        return [filled.get(name, value) for name, value in zip(names, self.values(event), strict=True)]
 
 
 class Visitor:
@@ -215,7 +206,7 @@ class Visitor:
 
 async def compare(client: httpx.AsyncClient, asked: Question) -> dict[str, str]:
     """Text by method, by the public call."""
-    data = [asked.question, list(asked.documents), list(asked.methods), asked.tokens, ""]
+    data = [asked.question, list(asked.documents), list(asked.methods), asked.tokens, "", []]
     joined = await client.post("/gradio_api/call/compare", json={"data": data})
     event = joined.json()["event_id"]
     kind = ""

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from viz.drawing.marks import mark, mark_class
 from viz.drawing.markup import render
 
 AnswerState = Literal["waiting", "reading", "writing", "finished", "stopped", "failed"]
@@ -28,13 +29,13 @@ class Reading:
     def mark(self) -> str:
         """The score as a sign and a word."""
         assert self.score is not None
-        return {1.0: "✓ accepted", 0.0: "✗ not accepted"}.get(self.score, f"◐ {self.score:g} points")
+        return mark(self.score)
 
     @property
     def kind(self) -> str:
         """The score as the class that colours it."""
         assert self.score is not None
-        return {1.0: "pine-same", 0.0: "pine-changed"}.get(self.score, "pine-reference")
+        return mark_class(self.score)
 
 
 @dataclass(frozen=True)

@@ -42,13 +42,12 @@ class _Chip:
 class _Card:
     """One answer as it is drawn. order: its documents, where the answers had them in different orders.
 
-    sign: stands before words that the other answer lacks. length: tokens of the answer, drawn or not.
+    length: tokens of the answer, drawn or not.
     """
 
     label: str
     order: tuple[Segment, ...]
     runs: tuple[WordRun, ...]
-    sign: str
     summary: str
     chips: tuple[_Chip, ...]
     length: int
@@ -80,12 +79,11 @@ def answers_picture(
             label=answer.label,
             order=answer.documents if is_reordered(answers) else (),
             runs=own_runs,
-            sign=sign,
             summary=_summary(answer),
             chips=_chips(answer, differs, own_queries, chosen),
             length=len(answer.tokens),
         )
-        for answer, own_runs, sign, own_queries in zip(answers, runs, "\u2212+", (queries, ()), strict=False)
+        for answer, own_runs, own_queries in zip(answers, runs, (queries, ()), strict=False)
     ]
     return picture(
         render("change_answers.html", cards=cards, sentence=_verdict(answers), differs=differs is not None),

@@ -10,6 +10,7 @@ from itertools import pairwise
 
 from viz.cards.glossary import PAPER, explanations_html, glossary_html
 from viz.drawing.identity import Segment
+from viz.drawing.marks import mark, mark_class
 from viz.drawing.markup import render
 from viz.drawing.picture import Numbers, picture
 
@@ -47,6 +48,18 @@ class OrderAnswer:
 
     segments: tuple[Segment, ...]
     answer: str
+    is_right: bool | None = None
+    """None where that is not known."""
+
+    @property
+    def mark(self) -> str:
+        """Right or wrong; "" where that is not known."""
+        return "" if self.is_right is None else mark(float(self.is_right))
+
+    @property
+    def mark_class(self) -> str:
+        """The class that colours it."""
+        return mark_class(float(bool(self.is_right)))
 
     @property
     def order(self) -> str:
@@ -96,16 +109,15 @@ def lesson_page(steps: Sequence[Step], *, title: str, about: str, styles: str, s
     )
 
 
-def orders_picture(
-    documents: Sequence[tuple[Segment, str]],
-    answers: Sequence[OrderAnswer],
-    *,
-    method: str,
-    question: str = "",
-) -> str:
-    """HTML: the texts of the documents, the question, and a method's answer in one order after the other."""
+def documents_html(documents: Sequence[tuple[Segment, str]], question: str) -> str:
+    """HTML: the texts of the documents, and the question, "" for none."""
+    return render("lesson_documents.html", question=question, documents=documents)
+
+
+def orders_picture(answers: Sequence[OrderAnswer], *, method: str) -> str:
+    """HTML: a method's answer in one order of the documents after the other."""
     return picture(
-        render("lesson_orders.html", question=question, documents=documents, answers=answers),
+        render("lesson_orders.html", answers=answers),
         name="lesson-orders",
         caption=orders_caption(answers, method=method),
         numbers=Numbers(("order", "answer"), tuple((answer.order, answer.answer) for answer in answers)),

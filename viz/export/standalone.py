@@ -5,7 +5,7 @@ import io
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from viz.drawing.markup import render
 from viz.drawing.picture import Numbers, Value
@@ -30,16 +30,32 @@ def strip_interaction(html: str) -> str:
     return _CLICK.sub(".", _PICK.sub("", html))
 
 
+@dataclass(frozen=True)
+class Section:
+    """A part of a page of pictures. html: of pictures. figures: as `packed_json` writes them."""
+
+    heading: str
+    html: str
+    figures: tuple[str, ...] = ()
+
+
 def pictures_page(
-    sections: Sequence[tuple[str, str]], *, title: str, about: str, styles: str, scripts: Sequence[str]
+    sections: Sequence[Section], *, title: str, about: str, styles: str, scripts: Sequence[str]
 ) -> str:
     """A whole HTML document of pictures that needs no server and asks none for anything.
 
-    sections: (heading, HTML of pictures). about: whose numbers they show. styles, scripts: our own, put into
-    the page as they are.
+    about: whose numbers they show. styles, scripts: our own, put into the page as they are; with figures,
+    plotly.js first.
     """
     assert "</style" not in styles and not any("</script" in script for script in scripts)
-    stilled = [(heading, strip_interaction(drawn)) for heading, drawn in sections]
+    stilled = [
+        replace(
+            section,
+            html=strip_interaction(section.html),
+            figures=tuple(map(strip_interaction, section.figures)),
+        )
+        for section in sections
+    ]
     return render(
         "pictures_page.html", sections=stilled, title=title, about=about, styles=styles, scripts=scripts
     )

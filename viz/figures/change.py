@@ -107,6 +107,15 @@ def probability_gaps(left: AnswerTokens, right: AnswerTokens) -> FloatArray:
     return np.abs(np.subtract(left.logprobs, right.logprobs)).astype(np.float32)
 
 
+def telling_step(left: AnswerTokens, right: AnswerTokens) -> int:
+    """The first token, from 0, in which the answers differ; of equal ones the one that differs most in its
+    probability."""
+    differs = first_difference(left, right)
+    if differs is not None:
+        return differs
+    return int(probability_gaps(left, right).argmax()) if left.tokens else 0
+
+
 def shares(attention: FloatArray, *, with_prefix: bool) -> FloatArray:
     """Attention (..., 1 + D + 1) as it is, or without its first column as shares of what remains.
 
@@ -119,25 +128,34 @@ def shares(attention: FloatArray, *, with_prefix: bool) -> FloatArray:
     return np.asarray(rest / np.where(sums == 0, 1, sums), dtype=np.float32)
 
 
-def attention_at(answer: AnswerTokens, step: int, *, with_prefix: bool) -> dict[Segment, float] | None:
-    """Share of attention of each part of the prompt while one token, from 0, was written.
+def attention_by_part(
+    answer: AnswerTokens, step: int | None = None, *, with_prefix: bool
+) -> dict[Segment, float]:
+    """Share of attention of each part of the prompt while a token, from 0, was written; None for their mean.
 
-    None if the answer had ended before it.
+    Parts are without their slots. {} if the answer has no such token.
+    """
+    rows = answer.attention[slice(None) if step is None else slice(step, step + 1)]
+    if not len(rows):
+        return {}
+    values = shares(rows, with_prefix=with_prefix).mean(axis=0, dtype=np.float64).astype(np.float32)
+    return dict(zip(parts_of(answer, with_prefix=with_prefix), values.tolist(), strict=True))
+
+
+def parts_of(answer: AnswerTokens, *, with_prefix: bool) -> list[Segment]:
+    """The parts of the prompt in the order of the input, without their slots, which differ between orders."""
+    documents = [Segment(part.role, part.document) for part in answer.documents]
+    return [*([PREFIX] if with_prefix else []), *documents, SUFFIX]
+
+
+def likely_tokens(answer: AnswerTokens, step: int) -> dict[str, float]:
+    """Log-probabilities of the token written at a step, from 0, and of its alternatives; {} after the end.
+
+    Tokens of the same text, such as parts of a character, count as the likelier one.
     """
     if step >= len(answer.tokens):
-        return None
-    return _by_part(answer, shares(answer.attention[step], with_prefix=with_prefix))
-
-
-def carried_by(answer: AnswerTokens, *, with_prefix: bool) -> dict[Segment, float] | None:
-    """Mean of these shares over all tokens of an answer; None if it has none."""
-    if not answer.tokens:
-        return None
-    each = shares(answer.attention, with_prefix=with_prefix)
-    return _by_part(answer, each.mean(axis=0, dtype=np.float64).astype(np.float32))
-
-
-def _by_part(answer: AnswerTokens, values: FloatArray) -> dict[Segment, float]:
-    """values: (1 + D + 1,), or (D + 1,) without the prefix."""
-    parts = (PREFIX, *answer.documents, SUFFIX)[-len(values) :]
-    return dict(zip(parts, values.tolist(), strict=True))
+        return {}
+    tokens = {answer.tokens[step]: answer.logprobs[step]}
+    for text, logprob in answer.alternatives[step]:
+        tokens.setdefault(text, logprob)
+    return tokens

@@ -1,14 +1,16 @@
 """Which document each query finds important, and where attention went: arithmetic and captions."""
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+if TYPE_CHECKING:
+    from pine_engine.attention.trace import Trace
+
 Normalisation = Literal["raw", "share", "log"]
 FloatArray = NDArray[np.float32]
 
-NOT_A_FULL_EXPLANATION = "Attention weights are not a full explanation of the answer."
 _NORMALISED = {"raw": "", "share": " as a share of its row", "log": " on a logarithmic scale"}
 
 
@@ -34,21 +36,31 @@ def normalise(importance: FloatArray, normalisation: Normalisation) -> FloatArra
     return np.asarray(importance / np.where(sums == 0, 1, sums), dtype=np.float32)
 
 
-def spread(importance: FloatArray) -> FloatArray:
-    """How decisive each layer and head is: largest minus smallest share, mean over the queries.
+def _ranges(importance: FloatArray) -> NDArray[np.float64]:
+    """Largest minus smallest share of each query, (A, H, Q): 0 (all documents alike) to 1 (one takes all).
 
-    importance: float32 (A, H, Q, D), NaN where there is none. Returns float32 (A, H), 0 (all
-    documents alike) to 1 (one document takes everything). A row of NaN alone counts as 0.
+    importance: float32 (A, H, Q, D), NaN where there is none; a row of NaN alone counts as 0.
     """
     # fmax and fmin pass over NaN. Shares are never made in full: a large model has many.
     ranges = np.fmax.reduce(importance, axis=-1) - np.fmin.reduce(importance, axis=-1)
     sums = np.nansum(importance, axis=-1, dtype=np.float64)
-    differences = np.nan_to_num(ranges) / np.where(sums == 0, 1, sums)
-    return np.asarray(differences.mean(axis=-1), dtype=np.float32)
+    return np.asarray(np.nan_to_num(ranges) / np.where(sums == 0, 1, sums), dtype=np.float64)
+
+
+def decisiveness(trace: "Trace") -> FloatArray:
+    """How much of its attention each layer and head moves by preferring a document to another.
+
+    trace: of a method that ranks. Returns float32 (A, H): the largest less the smallest share of importance,
+    times the share of all attention that documents get, mean over the queries; 0 where documents are not read
+    at all, however unevenly.
+    """
+    assert trace.suffix_importance is not None and trace.suffix_attention is not None
+    on_documents = trace.suffix_attention[..., 1:-1].sum(axis=-1, dtype=np.float64)
+    return np.asarray((_ranges(trace.suffix_importance) * on_documents).mean(axis=-1), dtype=np.float32)
 
 
 def most_decisive(spreads: FloatArray) -> tuple[int, int]:
-    """Layer and head with the largest spread; the first of equals. spreads: (A, H)."""
+    """Layer and head with the largest value; the first of equals. spreads: (A, H)."""
     layer, head = np.unravel_index(int(spreads.argmax()), spreads.shape)
     return int(layer), int(head)
 
@@ -71,49 +83,14 @@ def place_name(layer: int | None, head: int | None) -> str:
 
 
 def importance_caption(
-    *,
-    method: str,
-    layer: int | None,
-    head: int | None,
-    normalisation: Normalisation,
-    dtype: str,
-    rows: Literal["document", "token"] = "document",
+    *, method: str, layer: int | None, head: int | None, normalisation: Normalisation, dtype: str
 ) -> str:
     """What is drawn: layer, head, aggregation, normalisation and dtype.
 
     layer, head: from 0; None means the mean over layers or heads.
     """
-    what = {
-        "document": "summed over the query document\u2019s tokens",
-        "token": "while each answer token is written",
-    }[rows]
     measure = f"attention mass per key-document token{_NORMALISED[normalisation]}"
     return (
-        f"{method}, {place_name(layer, head)}: {measure}, {what}, positions ignored, computed in {dtype}. "
-        f"{NOT_A_FULL_EXPLANATION}"
+        f"{method}, {place_name(layer, head)}: {measure}, summed over the query document\u2019s tokens, "
+        f"positions ignored, computed in {dtype}. Attention weights are not a full explanation of the answer."
     )
-
-
-def attention_caption(
-    *,
-    method: str,
-    layer: int | None,
-    head: int | None,
-    with_rest: bool,
-    dtype: str,
-    when: str,
-    is_log: bool = False,
-) -> str:
-    """What is drawn of attention: layer, head, what is left out, scale and dtype.
-
-    when: such as "while writing each token of the answer".
-    """
-    measure = "share of all attention"
-    if not with_rest:
-        measure = (
-            "share of the attention on documents, which together count as 1 (prefix, question and answer are "
-            "left out)"
-        )
-    measure += _NORMALISED["log"] if is_log else ""
-    place = place_name(layer, head)
-    return f"{method}, {place}: {measure}, {when}, computed in {dtype}. {NOT_A_FULL_EXPLANATION}"

@@ -1,16 +1,12 @@
-"""What has been measured so far: methods by orders as a table, and over the slots of the answer as lines."""
+"""What has been measured so far: methods by orders as a table."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from viz.drawing.markup import render
-from viz.drawing.picture import Numbers, picture
-from viz.figures.chart import Across, Series, line_chart
 
 MOST_ORDERS = 6
 """Orders that have a column each; of more the lowest and the highest are named."""
-
-_REST = "Point at a mark, or walk over them with the arrow keys, to read its value."
 
 
 @dataclass(frozen=True)
@@ -92,56 +88,9 @@ class MeasuredTable:
         return any(row.unread for row in self.rows)
 
 
-@dataclass(frozen=True)
-class SlotCurve:
-    """A line per method over the slots of the document with the answer, and a level for its shuffles.
-
-    y_title: the quantity and its unit. setting: model, rows, in words. num_documents: of each row. slots:
-    counted from 0.
-    """
-
-    y_title: str
-    setting: str
-    num_documents: int
-    slots: tuple[int, ...]
-    lines: tuple[Series, ...]
-    levels: tuple[Across, ...] = ()
-
-
 def measured_tables(tables: Sequence[MeasuredTable], *, done: int, planned: int, note: str = "") -> str:
     """HTML of the tables, one below the other. done, planned: records. note: a sentence below them."""
     return render("measured.html", tables=tables, done=done, planned=planned, note=note)
-
-
-def slot_picture(curve: SlotCurve) -> str:
-    """HTML of the curve with its numbers; of slots that were not measured there are no marks."""
-    labels = [str(slot + 1) for slot in curve.slots]
-    rows: list[tuple[str, int | str, float | None]] = [
-        (line.label, slot + 1, value)
-        for line in curve.lines
-        for slot, value in zip(curve.slots, line.values, strict=True)
-    ]
-    rows += [(level.label, "any", level.value) for level in curve.levels]
-    caption = (
-        f"Mean over the rows of {curve.num_documents} documents that are done, the same in each slot of the "
-        f"document that holds the answer. {curve.setting}."
-    )
-    if curve.levels:
-        caption += " A thin line across: shuffled documents."
-    return picture(
-        line_chart(
-            curve.lines,
-            labels,
-            x_title="slot of the document with the answer",
-            y_title=curve.y_title,
-            levels=curve.levels,
-        ),
-        name=f"measured-by-slot-of-{curve.num_documents}",
-        title="Where the answer stood",
-        caption=caption,
-        readout=_REST,
-        numbers=Numbers(("method", "slot", curve.y_title), tuple(rows)),
-    )
 
 
 def in_short(sentences: Sequence[str]) -> str:

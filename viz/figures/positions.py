@@ -1,4 +1,4 @@
-"""Where every query sees every key: the paper's grid of positions, by document and by token."""
+"""Where a query sees the documents, in words, and the paper's grid of positions, token by token."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,15 +9,13 @@ from numpy.typing import NDArray
 
 from viz.drawing.identity import Segment, ink_on
 from viz.drawing.markup import render
-from viz.drawing.picture import Numbers, pick
+from viz.drawing.picture import Numbers
 from viz.drawing.ramps import BLUES, ramp_color
 from viz.drawing.tokens import Token, segment_runs
 
 MASKED = -1
 """Entry of a position matrix where the query may not see the key."""
 
-_WIDE = 8
-"""Most documents whose positions are written on one line; of more the columns are narrow, with two."""
 _LISTED = 6
 """Most documents that a sentence lists; of more, the nearest."""
 
@@ -26,8 +24,8 @@ _LISTED = 6
 class View:
     """What one query sees: the documents laid out on its position axis.
 
-    query: how to name the query in a sentence. segment, label: whose token it is, and a few words to head
-    a row with. query_position: its own position, in tokens.
+    query: how to name the query in a sentence. segment: whose token it is. query_position: its own position,
+    in tokens.
     prefix_length: tokens of the prefix, which takes positions 0 .. prefix_length - 1.
     documents: D segments in input order. lengths: int (D,), tokens.
     starts: int (D,), position of each document's first token; MASKED where it is not seen.
@@ -35,12 +33,10 @@ class View:
         not rank.
     own_document: index into `documents` of the query's own document; None for the suffix.
     first_position: number of the first position in what is shown, 1 for the paper's example.
-    selects: what a click on the query selects, such as "document 1"; "" where it selects nothing.
     """
 
     query: str
     segment: Segment
-    label: str
     query_position: int
     prefix_length: int
     documents: tuple[Segment, ...]
@@ -49,7 +45,6 @@ class View:
     importance: NDArray[np.float32] | None = None
     own_document: int | None = None
     first_position: int = 0
-    selects: str = ""
 
     def __post_init__(self) -> None:
         count = len(self.documents)
@@ -79,77 +74,6 @@ class _Cell:
     title: str
     fill: str = ""
     ink: str = ""
-    is_own: bool = False
-
-
-@dataclass(frozen=True)
-class _Row:
-    view: View
-    sentence: str
-    pick: str
-    cells: tuple[_Cell, ...]
-
-
-# By document -------------------------------------------------------------------------------------------
-
-
-def document_grid(views: Sequence[View], *, label: str, selected: str = "") -> str:
-    """HTML table: the first and last position that each document takes for each query.
-
-    views: one per row, all of the same documents. label: names the table for screen readers. selected: what
-    the highlighted row selects. Lightness encodes the last position, over all that the table shows.
-    """
-    documents = views[0].documents
-    spans = [view.span(d) for view in views for d in range(len(documents)) if view.sees(d)]
-    low = min((first for first, _ in spans), default=0)
-    high = max((last for _, last in spans), default=0)
-    rows = [
-        _Row(
-            view,
-            view_text(view),
-            pick(query=view.selects) if view.selects else "",
-            tuple(_document_cell(view, d, low, high) for d in range(len(documents))),
-        )
-        for view in views
-    ]
-    return render(
-        "position_grid.html",
-        label=label,
-        documents=documents,
-        rows=rows,
-        selected=selected,
-        # Arrow keys go on from one row, the tab key passes over the others.
-        entry=next((i for i, view in enumerate(views) if view.selects == selected), 0),
-        is_narrow=len(documents) > _WIDE,
-        has_masked=len(spans) < len(views) * len(documents),
-    )
-
-
-def _document_cell(view: View, document: int, low: int, high: int) -> _Cell:
-    name = view.documents[document].name
-    if not view.sees(document):
-        return _Cell("", f"{capital(view.query)} may not read {name}")
-    _, last = view.span(document)
-    fill = ramp_color(BLUES, (last - low) / max(high - low, 1))
-    is_own = document == view.own_document
-    title = (
-        f"{capital(view.query)} sees {'its own ' if is_own else ''}{name} at {positions_text(view, document)}"
-    )
-    return _Cell(positions_text(view, document), title, fill, ink_on(fill), is_own)
-
-
-def grid_numbers(views: Sequence[View]) -> Numbers:
-    """The numbers of a document grid: a row per query, two columns per document."""
-    columns = ["query", "query\u2019s position"]
-    for segment in views[0].documents:
-        columns += [f"{segment.label} first", f"{segment.label} last"]
-    rows = []
-    for view in views:
-        row: list[str | int | None] = [view.query, view.place]
-        for d in range(len(view.documents)):
-            row += view.span(d) if view.sees(d) else (None, None)
-        rows.append(tuple(row))
-    return Numbers(tuple(columns), tuple(rows))
 
 
 # By token ----------------------------------------------------------------------------------------------
@@ -163,19 +87,14 @@ def position_table(
     *,
     label: str,
     title: str = "",
-    picks: Sequence[str] = (),
-    selected: int | None = None,
 ) -> str:
     """HTML table of the paper's grid: each number is the position the key takes for that query.
 
     positions: int (Q, K), MASKED (-1) where the query may not see the key; such cells are hatched and
-    empty, never zero. query_positions: (Q,), the last column. picks: what a click on each query picks, from
-    `pick`, "" for nothing; nothing anywhere by default. selected: a query row to highlight.
+    empty, never zero. query_positions: (Q,), the last column.
     Lightness encodes the position, from the smallest (light) to the largest (dark) of the table.
     """
     assert positions.shape == (len(queries), len(keys)) and len(query_positions) == len(queries)
-    picks = picks or [""] * len(queries)
-    assert len(picks) == len(queries)
     seen = positions[positions != MASKED]
     low = int(seen.min()) if seen.size else 0
     high = int(seen.max()) if seen.size else 0
@@ -186,7 +105,6 @@ def position_table(
         ]
         for q, query in enumerate(queries)
     ]
-    can_be_picked = [q for q, chosen in enumerate(picks) if chosen]
     return render(
         "position_table.html",
         title=title,
@@ -197,9 +115,6 @@ def position_table(
         key_runs=segment_runs(keys),
         cells=cells,
         query_positions=[int(position) for position in query_positions],
-        picks=picks,
-        entry=selected if selected in can_be_picked else next(iter(can_be_picked), None),
-        selected=selected,
     )
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from viz.drawing.identity import Segment
 from viz.drawing.markup import render
 from viz.drawing.numbers import format_value
-from viz.drawing.picture import Numbers, pick
+from viz.drawing.picture import Numbers
 from viz.figures.positions import (
     MASKED,
     View,
@@ -31,14 +31,10 @@ _LOWEST = 5
 
 @dataclass(frozen=True)
 class MethodView:
-    """A row of `method_rulers`: what the query sees under one method; no view where it has no such query.
-
-    method: what a click on the row selects; "" where it selects nothing.
-    """
+    """A row of `method_rulers`: what the query sees under one method."""
 
     label: str
-    view: View | None
-    method: str = ""
+    view: View
 
 
 @dataclass(frozen=True)
@@ -88,11 +84,8 @@ class _RulerRow:
 @dataclass(frozen=True)
 class _MethodRow:
     label: str
-    pick: str
-    track: _Track | None
+    track: _Track
     text: str
-    is_chosen: bool
-    is_entry: bool
 
 
 def position_ruler(view: View) -> str:
@@ -127,24 +120,16 @@ def ruler_numbers(view: View) -> Numbers:
     return Numbers(columns, tuple(rows))
 
 
-def method_rulers(rows: Sequence[MethodView], *, chosen: str = "") -> str:
-    """HTML: one low ruler per method, all on one axis, for the same query. chosen: the method highlighted."""
-    views = [row.view for row in rows if row.view is not None]
-    total = max((axis_length(view) for view in views), default=1)
-    entry = next((i for i, row in enumerate(rows) if row.method == chosen), 0)
+def method_rulers(rows: Sequence[MethodView]) -> str:
+    """HTML: one low ruler per method, all on one axis, for the same query."""
+    total = max(axis_length(row.view) for row in rows)
     drawn = [
         _MethodRow(
-            label=row.label,
-            pick=pick(method=row.method) if row.method else "",
-            track=None if row.view is None else _track(row.view, total, room=132, tallest=26),
-            text=f"{row.label}: {'over before that token' if row.view is None else view_text(row.view)}",
-            is_chosen=bool(chosen) and row.method == chosen,
-            is_entry=i == entry,
+            row.label, _track(row.view, total, room=132, tallest=26), f"{row.label}: {view_text(row.view)}"
         )
-        for i, row in enumerate(rows)
+        for row in rows
     ]
-    first = views[0].first_position if views else 0
-    return render("ruler_rows.html", rows=drawn, ticks=_ticks(total, first))
+    return render("ruler_rows.html", rows=drawn, ticks=_ticks(total, rows[0].view.first_position))
 
 
 def method_numbers(rows: Sequence[MethodView]) -> Numbers:
@@ -152,7 +137,6 @@ def method_numbers(rows: Sequence[MethodView]) -> Numbers:
     numbers = [
         (row.label, row.view.place, segment.label, *(row.view.span(d) if row.view.sees(d) else (None, None)))
         for row in rows
-        if row.view is not None
         for d, segment in enumerate(row.view.documents)
     ]
     return Numbers(

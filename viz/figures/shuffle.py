@@ -1,15 +1,14 @@
 """What changes when the documents are shuffled: a row per order tried, a column per method."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from viz.drawing.identity import document_segment
+from viz.drawing.identity import document_letter
 from viz.drawing.markup import render
 from viz.drawing.numbers import format_difference, format_value
-from viz.drawing.tokens import shorten, visible_text
+from viz.drawing.tokens import visible_text
 
-_SHORT_TEXT = 90
-"""Longest answer, in characters, that a cell shows unfolded."""
+_COLORS = ("#0072B2", "#E69F00", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999", "#009E73")
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class ShuffleCell:
     same: the answers have the same tokens. first_difference: None if they do.
     max_abs_logit_diff: largest |difference| to the first row, up to the first token that differs.
     bitwise_equal: those logits are equal to the last bit.
-    logprob: log-probability, in nats, of the first row's answer in this order.
+    reference_logprob: log-probability, in nats, of the first row's answer in this order.
     """
 
     text: str
@@ -39,20 +38,10 @@ class ShuffleCell:
     first_difference: FirstDifference | None
     max_abs_logit_diff: float
     bitwise_equal: bool
-    logprob: float
+    reference_logprob: float
 
     def __post_init__(self) -> None:
         assert self.same == (self.first_difference is None)
-
-    @property
-    def is_long(self) -> bool:
-        """True if the text is folded."""
-        return len(self.text) > _SHORT_TEXT
-
-    @property
-    def short_text(self) -> str:
-        """The text as the cell shows it unfolded."""
-        return shorten(" ".join(self.text.split()) or "(empty answer)", _SHORT_TEXT)
 
     @property
     def difference(self) -> str:
@@ -62,7 +51,7 @@ class ShuffleCell:
     @property
     def likelihood(self) -> str:
         """The log-probability in words."""
-        return f"{format_value(self.logprob)} nats"
+        return f"{format_value(self.reference_logprob)} nats"
 
     @property
     def first_token(self) -> str:
@@ -97,55 +86,60 @@ class ShuffleColumn:
     promises_invariance: bool
 
 
-@dataclass(frozen=True)
-class ShuffleTotal:
-    """One method over the rows tried so far, the first among them; see ShuffleCell."""
-
-    orders: int
-    same: int
-    max_abs_logit_diff: float
-    bitwise_equal: bool
-    lowest_logprob: float
-    highest_logprob: float
-
-    @property
-    def difference(self) -> str:
-        """The largest logit difference as measured, in words."""
-        return format_difference(self.max_abs_logit_diff)
-
-    @property
-    def spread(self) -> str:
-        """Largest less smallest log-probability as measured, in words."""
-        return f"{format_difference(self.highest_logprob - self.lowest_logprob)} nats"
+def answer_numbers(texts: Iterable[str]) -> dict[str, int]:
+    """A number for each different answer, from 0, as they come."""
+    return {text: number for number, text in enumerate(dict.fromkeys(texts))}
 
 
-def total_of(method: str, rows: Sequence[ShuffleRow]) -> ShuffleTotal | None:
-    """The method over all rows that have a cell of it; None if none has."""
-    cells = [row.cells[method] for row in rows if method in row.cells]
-    if not cells:
-        return None
-    logprobs = [cell.logprob for cell in cells]
-    return ShuffleTotal(
-        orders=len(cells),
-        same=sum(cell.same for cell in cells),
-        max_abs_logit_diff=max(cell.max_abs_logit_diff for cell in cells),
-        bitwise_equal=all(cell.bitwise_equal for cell in cells),
-        lowest_logprob=min(logprobs),
-        highest_logprob=max(logprobs),
-    )
+def answer_letter(number: int) -> str:
+    """Letter of an answer: a .. z, aa, ab, ..."""
+    return document_letter(number).lower()
 
 
-def score_line(columns: Sequence[ShuffleColumn], rows: Sequence[ShuffleRow]) -> str:
-    """One line: "PINE: 6 of 6 orders identical; Vanilla: 3 of 6".
+def answer_color(number: int) -> str:
+    """Colour of an answer, #RRGGBB; the letter tells equal ones apart."""
+    return _COLORS[number % len(_COLORS)]
 
-    Counts the rows whose answer equals the first row's, which is among them.
+
+def answers_line(
+    columns: Sequence[ShuffleColumn],
+    rows: Sequence[ShuffleRow],
+    is_right: Callable[[str], bool] | None = None,
+) -> str:
+    """One sentence: "In 6 orders PINE gives 1 answer, right in 6; Vanilla 3, right in 3."
+
+    is_right: whether an answer is right, where that is known. Those that promise not to change come first,
+    and of them the more often right. "" where there is no answer yet.
     """
-    parts: list[str] = []
+    given = []
     for column in columns:
-        total = total_of(column.method, rows)
-        same, orders = (total.same, total.orders) if total else (0, 0)
-        parts.append(f"{column.label}: {same} of {orders}" + (" orders identical" if not parts else ""))
-    return "; ".join(parts)
+        texts = [row.cells[column.method].text for row in rows if column.method in row.cells]
+        right = sum(map(is_right, texts)) if is_right else 0
+        if texts:
+            given.append((not column.promises_invariance, -right, column.label, texts))
+    parts: list[str] = []
+    for _, right, label, texts in sorted(given, key=lambda each: each[:2]):
+        kinds, tried = len(set(texts)), len(texts)
+        orders = f"In {tried} order{'s' * (tried != 1)} "
+        part = f"{label} {kinds}" if parts else f"{orders}{label} gives {kinds} answer{'s' * (kinds != 1)}"
+        parts.append(part + (f", right in {-right}" if is_right else ""))
+    return "; ".join(parts) + "." if parts else ""
+
+
+def verdict_html(
+    columns: Sequence[ShuffleColumn],
+    rows: Sequence[ShuffleRow],
+    *,
+    caption: str,
+    is_right: Callable[[str], bool] | None = None,
+) -> str:
+    """HTML of what a shuffle has shown, in sentences. caption: what was run (model, dtype, decoding)."""
+    return render(
+        "shuffle_verdict.html",
+        score=answers_line(columns, rows, is_right) or "The first order is computed.",
+        verdict=verdict_line(columns, rows),
+        caption=caption,
+    )
 
 
 def verdict_line(columns: Sequence[ShuffleColumn], rows: Sequence[ShuffleRow]) -> str:
@@ -156,13 +150,14 @@ def verdict_line(columns: Sequence[ShuffleColumn], rows: Sequence[ShuffleRow]) -
     """
     kept, broken, moved, still = list[str](), list[str](), list[str](), list[str]()
     for column in columns:
-        total = total_of(column.method, rows)
-        if total is None or total.orders < 2:
+        others = [row.cells[column.method] for row in rows[1:] if column.method in row.cells]
+        if not others:
             continue
+        is_equal = all(cell.bitwise_equal for cell in others)
         if column.promises_invariance:
-            (kept if total.bitwise_equal else broken).append(column.label)
+            (kept if is_equal else broken).append(column.label)
         else:
-            (still if total.bitwise_equal else moved).append(column.label)
+            (still if is_equal else moved).append(column.label)
     sentences = []
     if kept:
         sentences.append(f"Every logit equal to the last bit: {', '.join(kept)}.")
@@ -178,20 +173,3 @@ def verdict_line(columns: Sequence[ShuffleColumn], rows: Sequence[ShuffleRow]) -
     elif kept or broken:
         sentences.append("Tick \u201cwith controls\u201d to see that the check can fail.")
     return " ".join(sentences)
-
-
-def shuffle_table(columns: Sequence[ShuffleColumn], rows: Sequence[ShuffleRow], *, caption: str = "") -> str:
-    """HTML table of all orders tried, the first row being the reference, and the score line above.
-
-    caption: what was run (model, dtype, decoding), shown under the table. A method without a cell in a
-    row is shown as "running".
-    """
-    return render(
-        "shuffle_table.html",
-        columns=columns,
-        rows=[([document_segment(index, slot) for slot, index in enumerate(row.order)], row) for row in rows],
-        totals=[total_of(column.method, rows) for column in columns],
-        score=score_line(columns, rows),
-        verdict=verdict_line(columns, rows),
-        caption=caption,
-    )

@@ -1,4 +1,4 @@
-"""The page from top to bottom: the main job, the orders, the inside, the lesson."""
+"""The page: what is asked on the left, and a tab for everything that can be seen of it."""
 
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,7 @@ from viz.drawing.markup import empty_panel
 from viz.page.answers.cards import Shown
 from viz.page.answers.choosing import wire_choices
 from viz.page.answers.recordings import lesson_recording
-from viz.page.answers.workspace import build_workspace, wire_scores, wire_workspace
+from viz.page.answers.workspace import build_workspace, place_answers, wire_scores, wire_workspace
 from viz.page.api.calls import add_api
 from viz.page.common.disk import Disk
 from viz.page.common.event_options import MODEL_EVENT, PRIVATE_EVENT, STATE_EVENT
@@ -67,29 +67,37 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         models = build_models(toggle, pool)
         if settings.read_only:
             gr.HTML(notice(NOTE, kind="note"), elem_id="read-only")
-        workspace = build_workspace(examples, settings)
-        share = build_share()
         num_documents = len(examples[0].documents)
-        with gr.Column(elem_id="orders-section"), gr.Tabs(overflow_behavior="wrap"):
-            with gr.Tab("Shuffle"):
-                shuffle = build_shuffle(num_documents, settings.most_orders)
-            with gr.Tab("Where the answer stands"):
-                standing = build_standing(num_documents)
-            with gr.Tab("Measure"):
-                measure = build_measure(settings)
-        inside = build_inside()
-        with gr.Column(elem_id="learn-section"), gr.Tabs(overflow_behavior="wrap"):
-            with gr.Tab("Lesson"):
-                lesson = build_lesson()
-            with gr.Tab("Eight tokens"):
-                gr.HTML(
-                    "<h2>The idea on eight tokens</h2><p>The paper’s running example: one system token, "
-                    "three documents of two tokens each, and one token of the answer. No model is needed.</p>"
-                )
-                running_example = gr.HTML(empty_panel("Drawing the example."), elem_id="running-example")
-            with gr.Tab("Words"):
-                gr.HTML(f"<h2>The words</h2>{glossary_html()}", elem_id="words")
-                gr.HTML(f"<h2>The keys</h2>{keys_html()}", elem_id="keys")
+        with gr.Row(elem_id="workspace"):
+            workspace = build_workspace(examples, settings)
+            with (
+                gr.Column(elem_id="results", scale=8, min_width=320),
+                gr.Tabs(elem_id="tabs", overflow_behavior="wrap"),
+            ):
+                with gr.Tab("Answers"):
+                    place_answers(workspace)
+                with gr.Tab("Shuffle"):
+                    shuffle = build_shuffle(num_documents, settings.most_orders)
+                with gr.Tab("Look inside"):
+                    inside = build_inside()
+                with gr.Tab("Where the answer stands"):
+                    standing = build_standing(num_documents, examples[0].gold)
+                with gr.Tab("Measure"):
+                    measure = build_measure(settings)
+                with gr.Tab("Learn"):
+                    lesson = build_lesson()
+                    with gr.Accordion("The idea on eight tokens", open=False):
+                        gr.HTML(
+                            "<p>The paper’s running example: one system token, three documents of two tokens "
+                            "each, and one token of the answer. No model is needed.</p>"
+                        )
+                        running_example = gr.HTML(
+                            empty_panel("Drawing the example."), elem_id="running-example"
+                        )
+                    with gr.Accordion("The words and the keys", open=False):
+                        gr.HTML(glossary_html(), elem_id="words")
+                        gr.HTML(f"<h3>The keys</h3>{keys_html()}", elem_id="keys")
+        share = build_share()
         gr.HTML(explanations_html())
         ready = gr.State((None, source.status.stage))
         timer = gr.Timer(1.0)
@@ -99,7 +107,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         run_event = wire_workspace(workspace, sources, models.chosen, settings, reader)
         shuffle_event = wire_shuffle(shuffle, workspace, sources, models.chosen, settings, disk)
         wire_scores(workspace, [run_event, shuffle_event])
-        standing_event = wire_standing(standing, workspace, sources, models.chosen, settings)
+        standing_event = wire_standing(standing, workspace, examples, sources, models.chosen, settings)
         events = [run_event, shuffle_event, standing_event]
         wire_counting(
             workspace, shuffle, standing, sources, settings, chosen=models.chosen, ready=ready, runs=events
@@ -107,7 +115,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         wire_measure(measure, page, sources, models.chosen, settings, disk, reader)
         opened = wire_share(share, workspace, inside, page, settings)
         recorded = opened.then(_recorded_run, workspace.shown, workspace.finished, **PRIVATE_EVENT)
-        wire_inside(inside, workspace.finished, [recorded, run_event, shuffle_event])
+        wire_inside(inside, workspace.finished, [recorded, run_event, shuffle_event], sources, models.chosen)
         wire_download(
             share.download,
             finished=workspace.finished,

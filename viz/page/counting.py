@@ -1,10 +1,11 @@
-"""Counting what is in the form: its tokens, and about how long each job on it takes."""
+"""What follows a change of the form: its tokens, how long each job takes, and which results are outdated."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
+from viz.page.answers.outdated import outdated_html
 from viz.page.answers.workspace import Workspace
 from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import explain, notice
@@ -38,7 +39,7 @@ def planned_jobs(
 ) -> tuple[Work, Work, Work]:
     """The work of a run of the form, of a shuffle, and of moving a document through all slots.
 
-    tokens: of the prompt. orders, controls: what the shuffle is asked for. No model is needed for it.
+    tokens: of the prompt. orders, controls: what the shuffle is origin for. No model is needed for it.
     """
     documents = len(form.entries)
     shuffled = with_controls(form.methods) if controls else form.methods
@@ -65,47 +66,56 @@ def wire_counting(
     ready: gr.State,
     runs: Sequence[Any],
 ) -> None:
-    """Counts when what is counted was changed, and after each of the events of a run, which were measured.
+    """Follows each change, and each of the events of a run, which were measured.
 
     chosen: see wire_job. ready: state that changes when a model has been loaded.
     """
-    bars = (page.bar, shuffle.bar, standing.bar)
+    jobs: tuple[Workspace | ShufflePanel | StandingPanel, ...] = (page, shuffle, standing)
 
-    def estimates(engine: "Engine", form: Form, tokens: int, orders: float, controls: bool) -> dict[Any, str]:
+    def count(form: Form, engine: "Engine", orders: int, controls: bool) -> dict[Any, Any]:
+        counted = count_tokens(form, engine)
+        counts = ["" if length is None else f"{length:,} tokens" for length in counted.documents]
+        works = planned_jobs(form, counted.total, orders=orders, controls=controls, settings=settings)
         speed = sources.runs.speed(engine.model_name)
-        jobs = planned_jobs(form, tokens, orders=int(orders), controls=controls, settings=settings)
         return {
-            bar.estimate: notice(speed.estimate(work), kind="count")
-            for bar, work in zip(bars, jobs, strict=True)
+            page.total: total_html(counted, form.max_new_tokens, settings),
+            page.editor.cards: gr.update(counts=counts),
+            **{
+                job.bar.estimate: notice(speed.estimate(work), kind="count")
+                for job, work in zip(jobs, works, strict=True)
+            },
         }
 
-    def count(choice: "Choice | None", orders: float, controls: bool, *values: Any) -> Any:
+    def follow(choice: "Choice | None", orders: float, controls: bool, *values: Any) -> Any:
+        origin, values = values[: len(jobs)], values[len(jobs) :]
+        updates: dict[Any, Any] = {}
         try:
             form = read_form(*values)
             engine = sources.now(form.task, choice)
-            if engine is None:
-                return gr.skip()
-            counted = count_tokens(form, engine)
+            if engine is not None:
+                updates |= count(form, engine, int(orders), controls)
         except Exception as error:
-            return {page.total: notice(explain(error), kind="error")}
-        counts = ["" if length is None else f"{length:,} tokens" for length in counted.documents]
-        cards = page.editor.cards[: len(counts)]
-        shown = {card.count: text for card, text in zip(cards, counts, strict=True)}
-        total = {page.total: total_html(counted, form.max_new_tokens, settings)}
-        return total | shown | estimates(engine, form, counted.total, orders, controls)
+            updates[page.total] = notice(explain(error), kind="error")
+        for job, one in zip(jobs, origin, strict=True):
+            note = outdated_html(one, form, choice, press=job.bar.run.elem_id or "")
+            updates[job.results.note] = note
+            if one and not one.recorded and not note:
+                updates[job.bar.estimate] = ""  # it is done
+        return updates
 
-    inputs = [chosen, shuffle.count, shuffle.controls, *page.inputs]
-    outputs = [page.total, *(card.count for card in page.editor.cards), *(bar.estimate for bar in bars)]
+    inputs = [chosen, shuffle.count, shuffle.controls, *(job.results.origin for job in jobs), *page.inputs]
+    outputs = [page.total, page.editor.cards]
+    outputs += [widget for job in jobs for widget in (job.bar.estimate, job.results.note)]
     paused = gr.Button(visible="hidden", elem_id="count-form")  # pressed by assets/typing.js
     picked: list[Any] = [page.task, page.instruction, page.methods, page.length]
-    picked += [shuffle.count, shuffle.controls, page.editor.written, ready]
+    picked += [shuffle.count, shuffle.controls, ready]
     gr.on(
-        [paused.click, *(widget.change for widget in picked)],
-        count,
+        [paused.click, page.editor.cards.input, *(widget.change for widget in picked)],
+        follow,
         inputs,
         outputs,
         trigger_mode="always_last",
         **PRIVATE_EVENT,
     )
     for event in runs:
-        event.then(count, inputs, outputs, **PRIVATE_EVENT)
+        event.then(follow, inputs, outputs, **PRIVATE_EVENT)

@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
+from pine_engine.attention.trace import TokenRange, TokenWeights
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.orders import orders_to_try
 from pine_engine.methods.table import TAUGHT
 from pine_engine.prompts.tasks import get_task
-from viz.page.answers.answering import FinishedRun, answer
+from viz.page.answers.answering import FinishedRun, answer, in_orders
 from viz.page.answers.recorded_answers import (
     ANSWERS_FILE,
     RecordedAnswer,
@@ -27,7 +29,11 @@ from viz.page.form.documents import entries_from
 from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.form import Form
 from viz.page.form.method_boxes import DEFAULT_METHODS
-from viz.page.shuffle.shuffling import shuffle, try_orders
+from viz.page.inside.attending import attend
+from viz.page.inside.drawn_attention import asked_attention
+from viz.page.inside.reading import first_selection
+from viz.page.shuffle.orders import DEFAULT_ORDERS
+from viz.page.shuffle.shuffling import shuffle
 
 EXAMPLE = "Who has the key? (3 documents)"
 MAX_NEW_TOKENS = 24
@@ -42,21 +48,35 @@ def recorded_sentence(engine: Engine, date: datetime.date) -> str:
 def record(engine: Engine, form: Form, *, example: str, date: datetime.date) -> Recording:
     """Answers the form in the order as entered and in all others. It has three documents or four."""
     sentence = recorded_sentence(engine, date)
-    orders = orders_to_try(len(form.entries))
-    views = shuffle(engine, form, count=len(orders), seed=0, controls=False)
-    *_, outcome = (view.outcome for view in views if view.outcome is not None)
-    columns, rows, caption = try_orders(engine, form, orders)
-    as_entered = orders[0]
+    finished = _shuffled(engine, form)
+    as_entered = finished.order
     exchanged = (as_entered[2], as_entered[1], as_entered[0], *as_entered[3:])
     return Recording(
         example=example,
         question=form.question,
-        run=replace(outcome.finished, recorded=sentence, form=None),
+        run=replace(_with_attention(engine, finished), recorded=sentence, form=None),
         exchanged=replace(_for_the_proof(_run(engine, form, exchanged)), recorded=sentence, form=None),
-        columns=columns,
-        rows=rows,
-        caption=f"{sentence}. {caption}",
     )
+
+
+def _with_attention(engine: Engine, run: FinishedRun) -> FinishedRun:
+    """The run with the attention of the head that is shown first, token by token."""
+    asked = asked_attention(run, first_selection(run))
+    *_, last = attend(engine, asked)
+    assert last.attended is not None
+    of = TokenRange(asked.layer, asked.head, 0, asked.layout.num_tokens)
+    traces = dict(run.result.traces)
+    for method, weights in last.attended.weights.items():
+        kept = TokenWeights(of, weights.astype(np.float32))
+        traces[method] = replace(traces[method], token_weights=(kept,))
+    return replace(run, result=replace(run.result, traces=traces))
+
+
+def _shuffled(engine: Engine, form: Form) -> FinishedRun:
+    """The run in the order as entered, with those in other orders."""
+    views = shuffle(engine, form, count=DEFAULT_ORDERS, seed=0, controls=False)
+    *_, outcome = (view.outcome for view in views if view.outcome is not None)
+    return outcome.finished
 
 
 def _run(engine: Engine, form: Form, order: Sequence[int]) -> FinishedRun:
@@ -102,20 +122,24 @@ def example_form(name: str) -> Form:
 
 
 def record_answers(engine: Engine, example: FormExample, *, date: datetime.date) -> RecordedAnswers:
-    """Answers an example with the methods that are ticked when the page is opened."""
-    *_, last = answer(engine, replace(example_form(example.name), methods=tuple(DEFAULT_METHODS)))
-    assert last.finished is not None
+    """Answers an example in several orders with the methods that are ticked when the page is opened."""
+    form = replace(example_form(example.name), methods=tuple(DEFAULT_METHODS))
+    run = _shuffled(engine, form)
+    tried = in_orders(run)
+    assert tried is not None
     return RecordedAnswers(
         asked=fingerprint(example),
         recorded=f"{recorded_sentence(engine, date)}, with at most {MAX_NEW_TOKENS} tokens each",
+        orders=tried.orders,
         answers=tuple(
             RecordedAnswer(
                 method=method,
                 text=said.text,
                 num_tokens=len(said.token_ids),
                 finish_reason=said.finish_reason,
+                in_orders=tried.answers[method],
             )
-            for method, said in last.finished.result.answers.items()
+            for method, said in run.result.answers.items()
         ),
     )
 
@@ -141,9 +165,10 @@ def main() -> None:
     recording = record(engines[None], example_form(arguments.example), example=arguments.example, date=date)
     arguments.file.parent.mkdir(exist_ok=True)
     write_recording(recording, arguments.file)
-    for column in recording.columns:
-        texts = [row.cells[column.method].text for row in recording.rows]
-        print(f"{column.label}: {len(set(texts))} answers in {len(texts)} orders, {sorted(set(texts))}")
+    tried = in_orders(recording.run)
+    assert tried is not None
+    for method, texts in tried.answers.items():
+        print(f"{method}: {len(set(texts))} answers in {len(texts)} orders, {sorted(set(texts))}")
     print(f"{arguments.file}: {arguments.file.stat().st_size:,} bytes")
 
 

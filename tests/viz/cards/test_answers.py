@@ -93,11 +93,11 @@ def reading_of(shown: AnswerCard) -> str:
     ("text", "reading", "said"),
     [
         ("B is wrong: [[A]]", Reading("A", "verdict"), "verdict reads as A"),
-        ("B is wrong: [[A]]", Reading("A", "verdict", 1.0), "verdict reads as A ✓ accepted"),
-        ("Answer: 7", Reading("7", "number", 0.0), "number reads as 7 ✗ not accepted"),
+        ("B is wrong: [[A]]", Reading("A", "verdict", 1.0), "verdict reads as A ✓ right"),
+        ("Answer: 7", Reading("7", "number", 0.0), "number reads as 7 ✗ wrong"),
         ("Both.", Reading(None, "verdict", 0.5), "no verdict found ◐ 0.5 points"),
         ("Both.", Reading(None, "verdict"), "no verdict found"),
-        (" Brenholt. ", Reading("Brenholt.", "answer", 1.0), "✓ accepted"),
+        (" Brenholt. ", Reading("Brenholt.", "answer", 1.0), "✓ right"),
     ],
 )
 def test_a_finished_card_says_what_was_read_and_how_it_scores(text: str, reading: Reading, said: str) -> None:

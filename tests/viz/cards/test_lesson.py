@@ -1,5 +1,7 @@
 """The lesson's HTML: steps that can be walked, a quiz that knows what happened, a page that stands alone."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.support.viz_reading import HOSTILE, Element, read_html
@@ -9,6 +11,7 @@ from viz.cards.lesson import (
     Part,
     QuizEntry,
     Step,
+    documents_html,
     lesson,
     lesson_page,
     orders_caption,
@@ -95,7 +98,8 @@ def test_a_saved_lesson_leads_to_the_paper_and_fetches_nothing() -> None:
 def test_hostile_texts_stay_text(text: str) -> None:
     documents = [(document_segment(0), text)]
     drawn = [
-        orders_picture(documents, answers(text, "x"), method=text, question=text),
+        documents_html(documents, text),
+        orders_picture(answers(text, "x"), method=text),
         quiz(text, [QuizEntry("vanilla", text, text, text, kept=False)]),
         lesson([Step("a", text, (Part(text, "", text),), text)], is_live=True),
     ]
@@ -116,12 +120,19 @@ def test_the_caption_says_whether_the_answer_moved() -> None:
 
 
 def test_each_order_stands_beside_its_answer() -> None:
-    root = read_html(orders_picture([], answers("Ada", "Clara"), method="Vanilla"))
+    root = read_html(orders_picture(answers("Ada", "Clara"), method="Vanilla"))
     rows = root.with_class("pine-orders-row")
     orders = [[badge.text for badge in row.with_class("pine-badge")] for row in rows]
     assert orders == [["A", "B", "C"], ["C", "B", "A"]]
     assert [row.with_class("pine-orders-answer")[0].text for row in rows] == ["Ada", "Clara"]
     assert [mark.text for mark in root.with_class("pine-mark")] == ["changed ✗"]
+
+
+def test_right_and_wrong_are_said_where_they_are_known() -> None:
+    first, second = answers("Ada", "Clara")
+    known = [replace(first, is_right=False), replace(second, is_right=True)]
+    root = read_html(orders_picture(known, method="Vanilla"))
+    assert [mark.text for mark in root.with_class("pine-mark")] == ["✗ wrong", "✓ right"]
 
 
 def test_the_quiz_knows_who_kept_the_answer() -> None:

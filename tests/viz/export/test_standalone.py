@@ -4,9 +4,12 @@ import csv
 import io
 import json
 
+import plotly.graph_objects as go
+
 from tests.support.viz_reading import HOSTILE, read_html
 from viz.drawing.picture import Numbers, picture, switch
-from viz.export.standalone import as_csv, drawn_numbers, pictures_page, strip_interaction
+from viz.export.packed import packed_json
+from viz.export.standalone import Section, as_csv, drawn_numbers, pictures_page, strip_interaction
 
 
 def test_a_still_picture_selects_nothing() -> None:
@@ -43,10 +46,18 @@ def test_a_table_holds_its_texts_and_no_formula() -> None:
 
 def test_a_page_of_pictures_needs_nothing_else() -> None:
     drawn = picture('<p data-pick="{}"></p>', name="one", caption="One.", numbers=NUMBERS)
+    figure = go.Figure(layout={"meta": {"name": HOSTILE[0], "caption": "A row. A click chooses it."}})
+    packed = packed_json(figure)
     page = pictures_page(
-        [(HOSTILE[0], drawn)], title=HOSTILE[0], about="", styles="p {}", scripts=["let one = 1;"]
+        [Section(HOSTILE[0], drawn, (packed,))],
+        title=HOSTILE[0],
+        about="",
+        styles="p {}",
+        scripts=["let one = 1;"],
     )
     root = read_html(page)
+    [written] = [script.text for script in root.all("script") if "type" in script.attributes]
+    assert json.loads(written)["layout"]["meta"] == {"name": HOSTILE[0], "caption": "A row."}
     assert HOSTILE[0] in root.text
     assert 'data-pick="' not in page and "http:" not in page and "https:" not in page
     assert [json.loads(each.text)["name"] for each in root.with_class("pine-numbers")] == ["one"]

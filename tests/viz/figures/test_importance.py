@@ -8,39 +8,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pine_engine.attention.trace import Trace
+from pine_engine.prompts.layout import TokenLayout
 from tests.support.viz_reading import HOSTILE, Element, assert_harmless, read_html, table_cells
-from viz.drawing.identity import DECODED, PREFIX, document_segment, ink_on
+from viz.drawing.identity import document_segment, ink_on
 from viz.drawing.levels import TOP_LEVEL, Scale
 from viz.drawing.numbers import format_difference, format_value, plain_values
 from viz.drawing.ramps import CIVIDIS, ramp_color
 from viz.drawing.styles import figure_styles
-from viz.drawing.tokens import Token
-from viz.figures.heads import ROOMY, head_strip
 from viz.figures.importance import (
     Normalisation,
-    attention_caption,
     attention_shares,
+    decisiveness,
     importance_caption,
     most_decisive,
     normalise,
     place_name,
     select_importance,
-    spread,
 )
-from viz.figures.importance_matrix import (
-    NUMBERED_COLUMNS,
-    ROW_LIMIT,
-    attention_picture,
-    importance_picture,
-    written_picture,
-)
+from viz.figures.importance_matrix import NUMBERED_COLUMNS, importance_picture
 
 NAN = np.nan
 MATRIX = np.array([[NAN, 0.5, 1.5], [0.0, NAN, 0.25], [3.0, 1.0, NAN]], dtype=np.float32)
 DOCUMENTS = [document_segment(i) for i in (2, 0, 1)]
 QUERIES = ["document 0", "document 1", "document 2"]
-ROWS = np.array([[0.5, 0.25, 0.25], [0.0, 3.0, 1.0]], dtype=np.float32)
-TOKENS = [Token(" Paris", DECODED, 0), Token(".", DECODED, 1)]
 
 
 def documents_html(
@@ -49,29 +40,6 @@ def documents_html(
     return importance_picture(
         MATRIX, DOCUMENTS, queries=QUERIES, caption=caption, normalisation=normalisation, selected=selected
     )
-
-
-def written_html(
-    values: np.ndarray = ROWS,
-    tokens: list[Token] = TOKENS,
-    *,
-    selected: int | None = None,
-    normalisation: Normalisation = "raw",
-) -> str:
-    return written_picture(
-        values,
-        tokens,
-        DOCUMENTS[: values.shape[1]],
-        queries=[f"suffix {10 + step}" for step in range(len(tokens))],
-        caption="c",
-        normalisation=normalisation,
-        selected=selected,
-        measure="importance",
-    )
-
-
-def strip_html(values: np.ndarray, layer: int | None = None, head: int | None = None) -> str:
-    return head_strip(values, layer=layer, head=head, caption="c", measure="spread", title="t", name="n")
 
 
 def table(html: str) -> Element:
@@ -107,16 +75,26 @@ def test_selecting_means_over_what_was_not_chosen() -> None:
     assert select_importance(trace, None, None).tolist() == [[5, 6]]
 
 
-def test_spread_is_zero_for_equal_documents_and_one_for_a_winner() -> None:
+def decisive(importance: np.ndarray, on_documents: float) -> np.ndarray:
+    """The decisiveness of heads whose queries all pay so much of their attention to documents."""
+    num_documents = importance.shape[-1]
+    attention = np.full((*importance.shape[:3], num_documents + 2), on_documents / num_documents, np.float32)
+    nowhere = np.zeros((0, 0, 0, 0), np.int32)
+    layout = TokenLayout((), ((1,),) * num_documents, (2,))
+    trace = Trace("pine", layout, nowhere, nowhere, None, importance, attention)
+    return decisiveness(trace)
+
+
+def test_decisiveness_is_zero_for_equal_documents_and_the_attention_on_documents_for_a_winner() -> None:
     equal, winner = np.full((3, 3), 0.2, np.float32), np.tile([0, 5, 0], (3, 1)).astype(np.float32)
     stacked = np.stack([equal, winner, MATRIX])[None]
-    spreads = spread(stacked)
-    assert spreads.dtype == np.float32 and spreads.shape == (1, 3)
+    found = decisive(stacked, 0.5)
+    assert found.dtype == np.float32 and found.shape == (1, 3)
     # MATRIX: shares differ by 0.5, 1.0 and 0.5.
-    np.testing.assert_allclose(spreads, [[0, 1, 2 / 3]], rtol=1e-6)
-    assert most_decisive(spreads) == (0, 1)
-    assert spread(np.full((1, 1, 1, 1), NAN, np.float32)).tolist() == [[0]]
-    assert spread(np.zeros((1, 1, 2, 3), np.float32)).tolist() == [[0]]
+    np.testing.assert_allclose(found, [[0, 0.5, 1 / 3]], rtol=1e-6)
+    assert most_decisive(found) == (0, 1)
+    assert decisive(np.full((1, 1, 1, 1), NAN, np.float32), 1).tolist() == [[0]]
+    assert decisive(np.zeros((1, 1, 2, 3), np.float32), 1).tolist() == [[0]]
 
 
 def test_attention_without_the_rest_is_shared_among_documents() -> None:
@@ -236,139 +214,6 @@ def test_many_documents_have_colours_alone_and_their_numbers_are_saved() -> None
     assert numbers(html)["rows"][3][-1] == values[3, -1] and len(rows[3]) == count
 
 
-# Words of the answer
-
-
-def test_the_words_are_buttons_and_rows_that_pick_the_same_step() -> None:
-    root = read_html(written_html(selected=1))
-    words = root.with_class("pine-answer-tokens")[0].all("button")
-    rows = root.all("table")[0].all("button")
-    assert [word.text for word in words] == ["␣Paris", "."]
-    for buttons in (words, rows):
-        assert [button.attributes["data-pick"] for button in buttons] == [
-            '{"query": "suffix 10"}',
-            '{"query": "suffix 11"}',
-        ]
-        assert [button.attributes["aria-pressed"] for button in buttons] == ["false", "true"]
-        assert [button.attributes["tabindex"] for button in buttons] == ["-1", "0"]
-    assert [[cell.text for cell in row] for row in table_cells(root.all("table")[0])] == [
-        ["0.500", "0.250", "0.250"], ["0", "3.00", "1.00"],
-    ]  # fmt: skip
-    assert numbers(written_html())["rows"] == [[1, " Paris", 0.5, 0.25, 0.25], [2, ".", 0.0, 3.0, 1.0]]
-
-
-def test_of_many_words_those_around_the_chosen_one_are_drawn() -> None:
-    values = np.arange(1, 301, dtype=np.float32)[:, None]
-    tokens = [Token("t", DECODED, i) for i in range(300)]
-    root = read_html(written_html(values, tokens, selected=200))
-    rows = root.all("table")[0].all("tbody")[0].all("tr")
-    assert len(rows) == ROW_LIMIT
-    [chosen] = [row for row in rows if "pine-selected" in row.classes]
-    assert chosen.all("button")[0].attributes["data-pick"] == '{"query": "suffix 210"}'
-    assert chosen.all("td")[0].text == format_value(201)
-    assert len(root.with_class("pine-answer-tokens")[0].all("button")) == 300
-    caption = root.all("figcaption")[0].text
-    assert caption.startswith("Answer tokens 169 to 232 of 300 are drawn, around the chosen one.")
-    first = read_html(written_html(values, tokens)).all("figcaption")[0].text
-    assert first.startswith("Answer tokens 1 to 64 of 300 are drawn. ")
-
-
-def test_an_answer_without_words_says_so() -> None:
-    assert "No token" in written_html(np.zeros((0, 3), np.float32), [])
-
-
-# Attention
-
-
-def test_bars_are_as_long_as_the_shares() -> None:
-    html = attention_picture(
-        np.array([0.5, 0.125, 0], np.float32), [PREFIX, *DOCUMENTS[:2]], caption="c", when="now"
-    )
-    root = read_html(html)
-    assert [head.text for head in root.all("tbody")[0].all("th")] == ["SYS the prefix", "C", "A"]
-    widths = [bar.attributes["style"] for bar in root.with_class("pine-bar")]
-    assert widths == ["width:100.0%", "width:25.0%", "width:0.0%"]
-    assert [cell.text for [cell] in table_cells(root.all("table")[0])] == ["0.500", "0.125", "0"]
-    assert numbers(html)["rows"] == [["SYS", 0.5], ["C", 0.125], ["A", 0.0]]
-
-
-# Heads
-
-
-def test_a_cell_of_the_strip_picks_its_layer_and_head() -> None:
-    spreads = np.random.default_rng(0).random((5, 3)).astype(np.float32)
-    html = strip_html(spreads, 4, 2)
-    body = table(html).all("tbody")[0]
-    for head, row in enumerate(body.all("tr")):
-        shared = json.loads(row.attributes["data-shared"])
-        for layer, cell in enumerate(row.all("td")):
-            assert shared | json.loads(cell.attributes["data-pick"]) == {"layer": layer, "head": head}
-            assert cell.attributes["title"] == (
-                f"layer {layer}, head {head}: spread {format_value(spreads[layer, head])}"
-            )
-            assert level(cell) == round(float(spreads[layer, head] / spreads.max()) * TOP_LEVEL)
-        assert shared | json.loads(row.all("th")[0].attributes["data-pick"]) == {"layer": None, "head": head}
-    heads = table(html).all("thead")[0].all("th")
-    assert [json.loads(head.attributes["data-pick"]) for head in heads] == [
-        {"layer": layer, "head": None} for layer in range(5)
-    ]
-    saved = numbers(html)
-    assert saved["columns"] == ["head", *(f"layer {layer}" for layer in range(5))]
-    drawn = np.array([row[1:] for row in saved["rows"]], np.float32)
-    np.testing.assert_array_equal(drawn, spreads.T)
-
-
-@pytest.mark.parametrize(
-    ("layer", "head", "chosen", "focus"),
-    [
-        (2, 1, [(2, 1)], (2, 1)),
-        (2, None, [(2, 0), (2, 1)], (2, 0)),
-        (None, 1, None, (0, 1)),
-        (None, None, [], (0, 0)),
-    ],
-)
-@pytest.mark.parametrize("num_layers", [3, ROOMY + 1])
-def test_the_chosen_heads_are_outlined_and_one_cell_is_in_the_tab_order(
-    num_layers: int,
-    layer: int | None,
-    head: int | None,
-    chosen: list[tuple[int, int]] | None,
-    focus: tuple[int, int],
-) -> None:
-    rows = table_cells(table(strip_html(np.ones((num_layers, 2), np.float32), layer, head)))[-2:]
-    places = [(a, h, cell) for h, row in enumerate(rows) for a, cell in enumerate(row)]
-    outlined = {(a, h) for a, h, cell in places if "pine-chosen" in cell.classes}
-    expected = {(a, head) for a in range(num_layers)} if chosen is None else set(chosen)
-    assert outlined == expected
-    assert {(a, h) for a, h, cell in places if cell.attributes.get("aria-selected") == "true"} == outlined
-    assert [(a, h) for a, h, cell in places if cell.attributes.get("tabindex") == "0"] == [focus]
-
-
-def test_a_strip_of_the_largest_models_is_small_and_bare() -> None:
-    spreads = np.random.default_rng(0).random((80, 64)).astype(np.float32)
-    html = strip_html(spreads, 3, 5)
-    assert len(html.encode()) < 300_000
-    cells = [cell for row in table_cells(table(html)) for cell in row]
-    assert len(cells) == 80 * 64 and not any(cell.children or cell.text for cell in cells)
-    assert read_html(html).with_class("pine-bare")
-
-
-def test_a_matrix_of_fifty_documents_stays_small() -> None:
-    segments = [document_segment(i) for i in range(50)]
-    values = np.random.default_rng(0).random((ROW_LIMIT, 50)).astype(np.float32)
-    html = written_picture(
-        values,
-        [Token(" word", DECODED, i) for i in range(ROW_LIMIT)],
-        segments,
-        queries=["suffix 1"] * ROW_LIMIT,
-        caption="c",
-        normalisation="share",
-        selected=3,
-        measure="importance",
-    )
-    assert len(html.encode()) < 250_000
-
-
 # Words
 
 
@@ -376,25 +221,12 @@ def test_captions_name_layer_head_aggregation_and_dtype() -> None:
     caption = importance_caption(method="PINE", layer=3, head=None, normalisation="share", dtype="float32")
     for part in ("PINE", "layer 3, mean over heads", "share of its row", "float32", "not a full explanation"):
         assert part in caption
-    other = importance_caption(
-        method="PINE", layer=None, head=5, normalisation="raw", dtype="bfloat16", rows="token"
-    )
-    assert "mean over layers, head 5" in other and "each answer token" in other and "share" not in other
+    other = importance_caption(method="PINE", layer=None, head=5, normalisation="raw", dtype="bfloat16")
+    assert "mean over layers, head 5" in other and "share" not in other
     assert "logarithmic" in importance_caption(
         method="PINE", layer=0, head=0, normalisation="log", dtype="float32"
     )
     assert place_name(None, None) == "mean over layers and heads"
-
-
-def test_the_caption_of_attention_says_what_is_left_out() -> None:
-    def caption(*, with_rest: bool) -> str:
-        return attention_caption(
-            method="PCW", layer=1, head=2, with_rest=with_rest, dtype="float32", when="while"
-        )
-
-    assert "share of all attention, while, computed in float32" in caption(with_rest=True)
-    assert "left out" not in caption(with_rest=True)
-    assert "prefix, question and answer are left out" in caption(with_rest=False)
 
 
 def test_numbers_are_never_rounded_to_zero() -> None:
@@ -419,6 +251,3 @@ def test_hostile_texts_come_out_as_text(text: str) -> None:
     html = documents_html(caption=text)
     assert_harmless(html)
     assert read_html(html).all("figcaption")[0].text == text
-    written = written_html(ROWS[:1], [Token(text, DECODED, 0)])
-    assert_harmless(written)
-    assert numbers(written)["rows"][0][1] == text

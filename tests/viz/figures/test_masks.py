@@ -1,4 +1,4 @@
-"""Masks: what is drawn is what the states say, at segment and at token level."""
+"""Masks: what is drawn is what the states say."""
 
 import json
 from dataclasses import replace
@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from tests.support.viz_reading import HOSTILE, Element, assert_harmless, read_html, table_cells
-from viz.drawing.identity import PREFIX, SUFFIX, document_segment, prompt_segments
+from viz.drawing.identity import prompt_segments
 from viz.drawing.picture import pick
-from viz.drawing.tokens import Token
 from viz.figures.masks import (
     ALLOWED,
     CAUSAL,
@@ -21,7 +20,6 @@ from viz.figures.masks import (
     mask_states,
     row_sentence,
 )
-from viz.figures.token_masks import TOKEN_LIMIT, TokenMask, token_mask_picture, token_states, window_sentence
 
 SEGMENTS = prompt_segments([0, 1, 2])
 CLASSES = {MASKED: "pine-masked", ALLOWED: "pine-allowed", CAUSAL: "pine-causal"}
@@ -44,19 +42,6 @@ def tables(html: str) -> list[Element]:
 def numbers_of(html: str) -> Any:
     """What a picture says in numbers."""
     return json.loads(read_html(html).with_class("pine-numbers")[0].text)
-
-
-def tokens(count: int) -> list[Token]:
-    return [Token(f"t{i}", PREFIX if i < 2 else document_segment(0), i) for i in range(count)]
-
-
-def window(allowed: np.ndarray, queries: slice, keys: slice, **options: Any) -> TokenMask:
-    """A window of a mask of all tokens."""
-    return TokenMask("NIA", tokens(len(allowed)), queries, keys, allowed[queries, keys], **options)
-
-
-def drawn(shown: TokenMask, **options: Any) -> str:
-    return token_mask_picture(shown, **{"follows": True, "is_open": False, **options})
 
 
 def buttons(html: str) -> dict[str, Element]:
@@ -250,102 +235,8 @@ def test_many_documents_stay_small(count: int) -> None:
     assert [head.all("span")[-1].attributes["title"] for head in heads] == [s.name for s in segments]
 
 
-# Single tokens
-
-
-def test_tokens_of_a_window_are_cut_from_the_whole() -> None:
-    segments = np.repeat(np.arange(5), [1, 2, 2, 2, 1])
-    # Worked by hand from specification 6.1, NIA: which of the eight tokens see which.
-    whole = np.array(
-        [
-            [1, 0, 0, 0, 0, 0, 0, 0],
-            [1, 1, 0, 0, 0, 0, 0, 0],
-            [1, 1, 1, 0, 0, 0, 0, 0],
-            [1, 0, 0, 1, 0, 0, 0, 0],
-            [1, 0, 0, 1, 1, 0, 0, 0],
-            [1, 0, 0, 0, 0, 1, 0, 0],
-            [1, 0, 0, 0, 0, 1, 1, 0],
-            [1, 1, 1, 1, 1, 1, 1, 1],
-        ],
-        dtype=bool,
-    )
-    states = mask_states(NONE)
-    assert np.array_equal(token_states(states, segments, slice(0, 8), slice(0, 8)), whole)
-    assert np.array_equal(token_states(states, segments, slice(2, 7), slice(3, 8)), whole[2:7, 3:8])
-
-
-def test_a_token_mask_is_a_table_of_the_same_cells_and_numbers() -> None:
-    allowed = np.random.default_rng(0).random((9, 9)) < 0.5
-    shown = window(allowed, slice(1, 4), slice(2, 6))
-    html = drawn(shown)
-    table = tables(html)[0]
-    cells = table_cells(table)
-    assert [["pine-allowed" in cell.classes for cell in row] for row in cells] == shown.allowed.tolist()
-    assert [["pine-masked" in cell.classes for cell in row] for row in cells] == (~shown.allowed).tolist()
-    numbers = numbers_of(html)
-    assert numbers["columns"] == ["query", "key", "allowed"]
-    assert [row[2] for row in numbers["rows"]] == shown.allowed.ravel().tolist()
-    assert numbers["rows"][4][:2] == ["A 3 t2", "A 3 t2"] and numbers["rows"][0][:2] == ["SYS 2 t1", "A 3 t2"]
-    assert set(json.loads(table.attributes["data-says"])) == {"pine-allowed", "pine-masked"}
-
-
-def test_more_tokens_than_the_limit_are_never_drawn() -> None:
-    with pytest.raises(AssertionError):
-        window(np.ones((99, 99), dtype=bool), slice(0, TOKEN_LIMIT + 1), slice(0, 3))
-
-
-def test_the_sentence_says_what_is_cut() -> None:
-    whole = np.ones((2858, 2858), dtype=bool)
-    same = window(whole, slice(80, 120), slice(80, 120))
-    assert window_sentence(same) == "Shown are tokens 81–120 of 2,858, as queries and as keys."
-    apart = window(whole, slice(1080, 1120), slice(0, 40))
-    assert window_sentence(apart) == "Shown are query tokens 1,081–1,120 and key tokens 1–40 of 2,858."
-    assert window_sentence(apart) in numbers_of(drawn(apart))["caption"]
-    everything = window(whole[:7, :7], slice(0, 7), slice(0, 7))
-    assert window_sentence(everything) == "All 7 tokens are shown."
-    assert not read_html(drawn(everything)).with_class("pine-switch")
-
-
-def test_buttons_move_the_window_over_the_whole_prompt_and_not_beyond() -> None:
-    whole = np.ones((100, 100), dtype=bool)
-    middle = buttons(drawn(window(whole, slice(30, 70), slice(30, 70))))
-    assert json.loads(middle["← 40 earlier"].attributes["data-pick"]) == {"window": 0}
-    assert json.loads(middle["40 later →"].attributes["data-pick"]) == {"window": 60}
-    assert json.loads(middle["around the query"].attributes["data-pick"]) == {"window": None}
-    assert json.loads(middle["A"].attributes["data-pick"]) == {"window": 2}
-    pressed = {name for name, button in middle.items() if button.attributes["aria-pressed"] == "true"}
-    assert pressed == {"around the query"}
-    first = buttons(drawn(window(whole, slice(30, 70), slice(0, 40)), follows=False))
-    assert "disabled" in first["← 40 earlier"].attributes and "disabled" not in first["40 later →"].attributes
-    assert [name for name, button in first.items() if button.attributes["aria-pressed"] == "true"] == ["SYS"]
-    last = buttons(drawn(window(whole, slice(30, 70), slice(60, 100)), follows=False))
-    assert "disabled" in last["40 later →"].attributes and "disabled" not in last["← 40 earlier"].attributes
-
-
-def test_tokens_are_folded_away_until_they_are_asked_for() -> None:
-    shown = window(np.ones((5, 5), dtype=bool), slice(0, 5), slice(0, 5))
-    closed, opened = (read_html(drawn(shown, is_open=state)).all("details")[0] for state in (False, True))
-    assert "open" not in closed.attributes and "open" in opened.attributes
-    assert closed.attributes["id"] == opened.attributes["id"] == "token-mask-more"
-    assert closed.all("table"), "opening it must not need the server"
-
-
-def test_the_row_of_the_chosen_token_is_marked_and_rows_pick_their_query() -> None:
-    whole = np.ones((9, 9), dtype=bool)
-    picks = ["", pick(query="document 0"), "", pick(query="suffix 0")]
-    html = drawn(window(whole, slice(3, 7), slice(0, 5), picks=picks, selected=6))
-    rows = [row for body in tables(html)[0].all("tbody") for row in body.all("tr")]
-    assert ["pine-selected" in row.classes for row in rows] == [False, False, False, True]
-    found = [row.all("button") for row in rows]
-    assert [button[0].attributes["data-pick"] if button else "" for button in found] == picks
-    assert [button[0].attributes["tabindex"] for button in found if button] == ["-1", "0"]
-
-
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_texts_come_out_as_text(text: str) -> None:
-    rows = [Token(text, PREFIX, 0), Token(text, SUFFIX, 0)]
-    shown = TokenMask(text, rows, slice(0, 2), slice(0, 2), np.eye(2, dtype=bool), [pick(query=text)] * 2, 1)
-    assert_harmless(drawn(shown))
     html = mask_picture([SegmentMask(text, SEGMENTS, mask_states(ALL), text, note=text)], picks=[text] * 5)
     assert_harmless(html)
     assert text in read_html(html).all("figcaption")[0].text

@@ -1,59 +1,46 @@
-"""Where the answer stands, as a picture and on the page: lines, sentences, and what the panel says."""
+"""Where the answer stands: the sentence, the values that are drawn, and what the panel says."""
 
-import json
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
+from tests.support.runs import swapped
 from tests.support.tokenizers import letter_tokenizer
-from tests.support.viz_reading import HOSTILE, Element, assert_harmless, read_html
+from viz.figures.answer_position import plot_answer_position
 from viz.figures.position_sweep import (
-    Effects,
     Standing,
     Sweep,
-    effects_caption,
-    effects_picture,
-    standing_caption,
-    standing_picture,
+    standing_sentence,
 )
 from viz.page.form.checks import form_layout
-from viz.page.form.documents import entries_from, move
+from viz.page.form.documents import entries_from
+from viz.page.form.examples import load_examples
 from viz.page.form.form import Form
-from viz.page.sweep.sweep_panel import compared_methods, document_choices, work_sentence
-from viz.page.sweep.sweeping import StandingView, stand
+from viz.page.sweep.sweep_panel import compared_methods, document_choices, moved_at_first, work_sentence
+from viz.page.sweep.sweeping import stand
 
 SWEEP = Sweep(
     1,
     "Paris  is\nit",
     "tiny, float32 on cpu",
     (
-        Standing("vanilla", "Vanilla", (-4.0, -6.5, -2.0), 0),
-        Standing("nia", "NIA", (-5.0, -5.0, -3.5), 1),
-        Standing("pine", "PINE", (-2.75, -2.75, -2.75), 4),
-        Standing("pcw", "PCW", (-3.0, -3.0, -3.0), 2),
+        Standing("Vanilla", (-4.0, -6.5, -2.0)),
+        Standing("NIA", (-5.0, -5.0, -3.5)),
+        Standing("PINE", (-2.75, -2.75, -2.75)),
+        Standing("PCW", (-3.0, -3.0, -3.0)),
     ),
 )
-EFFECTS = Effects((0.0, -2.5, 2.0), (-0.5, -0.5, 1.0), (0.5, -2.0, 1.0))
 
-
-def numbers(html: str) -> Any:
-    return json.loads(read_html(html).with_class("pine-numbers")[0].text)
-
-
-def said(html: str) -> list[str]:
-    return [point.attributes["data-readout"] for point in read_html(html).with_class("pine-point")]
-
-
-# The picture
+# The sentence
 
 
 def test_the_caption_says_who_moves_by_how_much_and_who_does_not() -> None:
-    assert standing_caption(SWEEP) == (
+    assert standing_sentence(SWEEP) == (
         "As document B goes through all 3 slots, the log-probability of “Paris is it” moves by 4.5 nats "
         "under Vanilla (most likely in slot 3, least likely in slot 2) and by 1.5 under NIA; it does not "
         "move at all (0.0) under PINE and PCW (tiny, float32 on cpu)."
@@ -61,8 +48,8 @@ def test_the_caption_says_who_moves_by_how_much_and_who_does_not() -> None:
 
 
 def test_the_smallest_movement_is_a_movement() -> None:
-    close = Standing("pine", "PINE", (-2.75, -2.7500000000000004, -2.75), 4)
-    caption = standing_caption(replace(SWEEP, standings=(close, SWEEP.standings[3])))
+    close = Standing("PINE", (-2.75, -2.7500000000000004, -2.75))
+    caption = standing_sentence(replace(SWEEP, standings=(close, SWEEP.standings[3])))
     assert "moves by 4.4e-16 nats under PINE" in caption
     assert "it does not move at all (0.0) under PCW (" in caption
 
@@ -70,42 +57,13 @@ def test_the_smallest_movement_is_a_movement() -> None:
 def test_a_caption_without_movement_and_one_of_a_sweep_that_was_stopped() -> None:
     still = replace(SWEEP, standings=SWEEP.standings[2:])
     assert "slots, the log-probability of “Paris is it” does not move at all (0.0) under PINE and PCW" in (
-        standing_caption(still)
+        standing_sentence(still)
     )
     begun = [replace(one, values=(one.values[0], None, None)) for one in SWEEP.standings]
-    caption = standing_caption(replace(SWEEP, standings=tuple(begun)))
+    caption = standing_sentence(replace(SWEEP, standings=tuple(begun)))
     assert caption == "So far document B has been in 1 of 3 slots (tiny, float32 on cpu)."
     begun = [replace(one, values=(*one.values[:2], None)) for one in SWEEP.standings]
-    assert "goes through 2 of 3 slots, " in standing_caption(replace(SWEEP, standings=tuple(begun)))
-
-
-def test_effects_are_told_by_their_ranges() -> None:
-    caption = effects_caption(SWEEP, EFFECTS)
-    assert re.findall(r"by ([\d.]+)", caption) == ["4.5", "1.5", "3"]
-
-
-def test_every_number_is_in_the_picture_and_in_its_table() -> None:
-    html = standing_picture(SWEEP)
-    rows = numbers(html)["rows"]
-    standings: list[Any] = list(SWEEP.standings)
-    assert rows == [
-        [one.label, slot, value, value - one.values[0]]
-        for one in standings
-        for slot, value in enumerate(one.values, 1)
-    ]
-    assert said(html)[1] == "Vanilla, slot 2: -6.50 (log-probability, nats)" and len(said(html)) == 12
-    html = effects_picture(SWEEP, EFFECTS)
-    rows = zip(EFFECTS.total, EFFECTS.rope, EFFECTS.causal, strict=True)
-    assert numbers(html)["rows"] == [[slot, *values] for slot, values in enumerate(rows, 1)]
-    assert len(said(html)) == 9
-
-
-@pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_answers_come_out_as_text(text: str) -> None:
-    hostile = replace(SWEEP, answer=text, setting=text)
-    for html in (standing_picture(hostile), effects_picture(hostile, EFFECTS)):
-        assert_harmless(html)
-        assert f"({text})" in read_html(html).all("figcaption")[0].text
+    assert "goes through 2 of 3 slots, " in standing_sentence(replace(SWEEP, standings=tuple(begun)))
 
 
 # The page
@@ -120,28 +78,24 @@ def engine(tiny_llama: Callable[..., Any]) -> Engine:
 
 
 def form(*methods: str) -> Form:
-    return Form("retrieval_qa", "Which is green?", "Answer.", methods, 3, move(THREE, 0, 1))
-
-
-def pictures(views: list[StandingView]) -> list[Element]:
-    return [read_html(view.pictures) for view in views if view.pictures is not None]
+    return Form("retrieval_qa", "Which is green?", "Answer.", methods, 3, swapped(THREE, 0))
 
 
 def test_a_letter_is_followed_and_every_value_is_the_engines(engine: Engine) -> None:
     asked = form("vanilla", "nia", "pine")
     views = list(stand(engine, asked, document=0, answer=" so "))
-    drawn = pictures(views)
-    assert [len(root.with_class("pine-point")) for root in drawn] == [3, 6, 9, 9 + 9]
-    first, second = (json.loads(one.text) for one in drawn[-1].with_class("pine-numbers"))
-    layout = form_layout(asked, engine)  # B, A, C: the letters in the slots
+    assert [len(view.steps) for view in views if view.steps] == [1, 2, 3, 3]
+    last, layout = views[-1], form_layout(asked, engine)  # B, A, C: the letters in the slots
+    figure = plot_answer_position(last.steps, slots=last.slots)
     for slot, order in enumerate([(1, 0, 2), (0, 1, 2), (0, 2, 1)]):
         expected = engine.score(layout.reorder(order), ["so"], methods=asked.methods)
-        values = [row[2] for row in first["rows"] if row[1] == slot + 1]
-        assert values == [expected[method][0].total for method in asked.methods]
-    assert "As document A goes through all 3 slots" in first["caption"]
-    assert "it does not move at all (0.0) under PINE" in first["caption"]
-    for _, total, rope, causal in second["rows"]:
-        assert total == pytest.approx(rope + causal, abs=1e-9)
+        for line in figure.data:
+            assert line.y[slot] == np.float32(expected[line.name][0].total)
+    assert "As document A goes through all 3 slots" in last.said
+    assert "it does not move at all (0.0) under PINE" in last.said
+    assert last.effects is not None
+    for total, *parts in zip(last.effects.total, last.effects.rope, last.effects.causal, strict=True):
+        assert total == pytest.approx(sum(parts), abs=1e-9)
     assert views[-1].sentence.startswith("Done: 3 slots in ") and "“so”" in views[-1].sentence
 
 
@@ -176,3 +130,14 @@ def test_vanilla_and_nia_are_always_compared_and_that_is_said() -> None:
 
 def test_documents_are_offered_by_letter() -> None:
     assert document_choices([1, 0]) == [("Document A", 0), ("Document B", 1)]
+
+
+def test_the_document_to_move_is_the_one_picked_else_that_with_the_answer_else_the_first() -> None:
+    assert moved_at_first([2, 0, 1], 2, 1) == 2
+    assert moved_at_first([2, 0, 1], None, 1) == moved_at_first([2, 0, 1], 7, 1) == 1
+    assert moved_at_first([2, 4], None, 1) == moved_at_first([2, 4], None, None) == 2
+    assert moved_at_first([], 0, 0) is None
+    golds = {example.name: example.gold for example in load_examples()}
+    assert (
+        golds["Who has the key? (3 documents)"] == 1 and golds["Where is the honey fair? (10 documents)"] == 0
+    )

@@ -1,7 +1,5 @@
 """Positions: grids, rulers and orders of heads come out number by number, and masked is never zero."""
 
-import json
-import re
 from typing import Any
 
 import numpy as np
@@ -9,15 +7,11 @@ import pytest
 
 from tests.support.viz_reading import HOSTILE, assert_harmless, read_html, table_cells
 from viz.drawing.identity import DECODED, PREFIX, SUFFIX, document_segment
-from viz.drawing.picture import pick
 from viz.drawing.ramps import BLUES, CIVIDIS, ramp_color
 from viz.drawing.tokens import Token
-from viz.figures.head_orders import HeadGroup, distinct_orders, head_groups, order_numbers, order_strip
 from viz.figures.positions import (
     MASKED,
     View,
-    document_grid,
-    grid_numbers,
     position_table,
     sharing_documents,
     table_numbers,
@@ -56,7 +50,7 @@ TOKENS = [
 ]
 
 
-def paper_table(positions: np.ndarray = PINE, selected: int | None = None) -> str:
+def paper_table(positions: np.ndarray = PINE) -> str:
     return position_table(
         positions,
         QUERY_POSITIONS,
@@ -64,7 +58,6 @@ def paper_table(positions: np.ndarray = PINE, selected: int | None = None) -> st
         TOKENS,
         label="The paper's example",
         title="PINE",
-        selected=selected,
     )
 
 
@@ -73,7 +66,6 @@ def view(**changes: Any) -> View:
     values: dict[str, Any] = {
         "query": "token 8 of document A",
         "segment": document_segment(0),
-        "label": "last token",
         "query_position": 88,
         "prefix_length": 22,
         "documents": tuple(document_segment(i) for i in (2, 0, 1, 3)),
@@ -81,7 +73,6 @@ def view(**changes: Any) -> View:
         "starts": np.array([22, 81, 67, 42]),
         "importance": np.array([0.02, np.nan, 0.31, 0.02], dtype=np.float32),
         "own_document": 1,
-        "selects": "document 1",
     }
     return View(**{**values, **changes})
 
@@ -91,12 +82,10 @@ def suffix_view(**changes: Any) -> View:
     values: dict[str, Any] = {
         "query": "the question",
         "segment": SUFFIX,
-        "label": "?",
         "query_position": 99,
         "starts": np.array([22, 81, MASKED, 42]),
         "importance": None,
         "own_document": None,
-        "selects": "suffix 0",
     }
     return view(**{**values, **changes})
 
@@ -134,88 +123,30 @@ def test_ramps_meet_their_stops_and_lie_between_them() -> None:
     assert ramp_color(("#000000", "#FFFFFF"), 7) == "#FFFFFF"
 
 
-def test_headers_and_the_selected_row() -> None:
-    table = read_html(paper_table(selected=3)).all("table")[0]
+def test_headers_name_tokens_and_their_segments() -> None:
+    table = read_html(paper_table()).all("table")[0]
     columns = [head.text for head in table.all("thead")[0].all("tr")[1].all("th")]
     assert columns == ["SYS", "D1a", "D1b", "D2a", "D2b", "D3a", "D3b", "X"]
     groups = table.all("thead")[0].all("tr")[0].all("th")
     assert [g.text for g in groups] == ["SYS", "A", "B", "C", "SUF", "query’s position"]
     assert [g.attributes.get("colspan") for g in groups[:-1]] == ["1", "2", "2", "2", "1"]
-    assert not re.search("data-pick|<button", paper_table(selected=3))
-    rows = [row for body in table.all("tbody") for row in body.all("tr")]
-    assert [q for q, row in enumerate(rows) if "pine-selected" in row.classes] == [3]
 
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_tokens_come_out_as_text(text: str) -> None:
     tokens = [Token(text, PREFIX, 0)]
-    html = position_table(
-        np.array([[0]]), np.array([0]), tokens, tokens, title=text, label=text, picks=[pick(query=text)]
-    )
+    html = position_table(np.array([[0]]), np.array([0]), tokens, tokens, title=text, label=text)
     assert_harmless(html)
     assert text in read_html(html).all("h4")[0].text
-    hostile = view(query=text, label=text, selects=text)
+    hostile = view(query=text)
     assert_harmless(position_ruler(hostile))
-    assert_harmless(document_grid([hostile], label=text, selected=text))
-    assert_harmless(method_rulers([MethodView(text, hostile, text)], chosen=text))
+    assert_harmless(method_rulers([MethodView(text, hostile)]))
 
 
 # By document and by token: what is in a cell, and what a click on it picks
 
 
-def test_a_cell_says_first_and_last_position_and_masked_has_no_number() -> None:
-    root = read_html(document_grid([view(), suffix_view()], label="positions"))
-    assert [cell.text for cell in root.all("thead")[0].all("th")][:4] == ["C", "A", "B", "D"]
-    rows = table_cells(root.all("table")[0])
-    assert [cell.text for cell in rows[0]] == ["22–41", "81–98", "67–80", "42–66", "88"]
-    assert [cell.text for cell in rows[1]] == ["22–41", "81–98", "masked", "42–66", "99"]
-    assert ["pine-masked" in cell.classes for cell in rows[1]] == [False, False, True, False, False]
-    assert ["pine-own" in cell.classes for cell in rows[0]] == [False, True, False, False, False]
-    assert rows[0][2].attributes["title"] == "Token 8 of document A sees document B at 67–80"
-    assert rows[1][2].attributes["title"] == "The question may not read document B"
-
-
-def test_the_nearer_a_document_ends_the_darker_it_is() -> None:
-    row = table_cells(read_html(document_grid([view()], label="positions")).all("table")[0])[0]
-    fills = [cell.attributes["style"].split(";")[0].removeprefix("--pine-fill:") for cell in row[:4]]
-    # The table shows 22 to 98; document C ends at 41.
-    assert fills[1] == BLUES[-1] and fills[0] == ramp_color(BLUES, 19 / 76)
-
-
-def test_a_row_picks_its_query_and_the_chosen_one_is_marked() -> None:
-    root = read_html(document_grid([view(), suffix_view()], label="positions", selected="suffix 0"))
-    for row, query in zip(root.all("tbody")[0].all("tr"), ("document 1", "suffix 0"), strict=True):
-        picks = [json.loads(button.attributes["data-pick"]) for button in row.all("button")]
-        assert picks == [{"query": query}] and "pine-row" in row.classes
-        is_chosen = query == "suffix 0"
-        assert row.all("button")[0].attributes["aria-pressed"] == str(is_chosen).lower()
-        assert row.all("button")[0].attributes["tabindex"] == ("0" if is_chosen else "-1")
-        assert ("pine-selected" in row.classes) == is_chosen
-
-
-def test_one_row_of_a_table_can_always_be_reached_by_the_tab_key() -> None:
-    for selected in ("", "suffix 7"):
-        root = read_html(document_grid([view(), suffix_view()], label="positions", selected=selected))
-        assert [button.attributes["tabindex"] for button in root.all("button")] == ["0", "-1"]
-
-
-def test_a_token_row_picks_what_it_is_told_to() -> None:
-    picks = ["", *(pick(query=f"document {d}", window=3) for d in (0, 0, 1, 1, 2, 2)), pick(query="suffix 0")]
-    html = position_table(PINE, QUERY_POSITIONS, TOKENS, TOKENS, label="tokens", picks=picks, selected=7)
-    rows = read_html(html).all("tbody")
-    assert not rows[0].all("button")
-    buttons = [button for body in rows for button in body.all("button")]
-    assert [button.attributes["data-pick"] for button in buttons] == picks[1:]
-    assert [button.attributes["tabindex"] for button in buttons] == ["-1"] * 6 + ["0"]
-
-
-def test_the_numbers_of_the_grids_are_those_drawn() -> None:
-    numbers = grid_numbers([view(), suffix_view()])
-    assert numbers.columns[2:4] == ("C first", "C last")
-    assert numbers.rows == (
-        ("token 8 of document A", 88, 22, 41, 81, 98, 67, 80, 42, 66),
-        ("the question", 99, 22, 41, 81, 98, None, None, 42, 66),
-    )
+def test_the_numbers_of_the_table_are_those_drawn() -> None:
     tokens = table_numbers(PINE, QUERY_POSITIONS, TOKENS, TOKENS)
     assert tokens.rows[3][1:] == (6, 1, 2, 3, 6, None, 4, 5, None)
     assert tokens.columns[2:] == tuple(token.name for token in TOKENS)
@@ -324,7 +255,7 @@ def test_masked_documents_are_not_on_the_axis_but_named() -> None:
 
 def test_the_papers_numbers_can_count_from_one() -> None:
     paper = View(
-        "X", DECODED, "X", 7, 1, tuple(document_segment(d) for d in range(3)), np.array([2, 2, 2]),
+        "X", DECODED, 7, 1, tuple(document_segment(d) for d in range(3)), np.array([2, 2, 2]),
         np.array([1, 5, 3]), first_position=1,
     )  # fmt: skip
     assert view_text(paper) == (
@@ -381,14 +312,13 @@ def test_low_lanes_carry_no_letters_and_stay_in_their_room() -> None:
 def method_rows() -> list[MethodView]:
     shared = view(query_position=46, starts=np.full(4, 22), importance=None, own_document=None)
     return [
-        MethodView("Vanilla", suffix_view(), "vanilla"),
-        MethodView("PCW", shared, "pcw"),
-        MethodView("NIA", None, "nia"),
+        MethodView("Vanilla", suffix_view()),
+        MethodView("PCW", shared),
     ]
 
 
 def test_methods_stand_on_one_axis() -> None:
-    root = read_html(method_rulers(method_rows(), chosen="pcw"))
+    root = read_html(method_rulers(method_rows()))
     starts = [
         [
             block.attributes["style"].split("%")[0]
@@ -404,80 +334,8 @@ def test_methods_stand_on_one_axis() -> None:
     assert [tick.text for tick in root.with_class("pine-ruler-number")] == ["0", "20", "40", "60", "80"]
 
 
-def test_a_row_picks_its_method_and_says_what_it_sees() -> None:
-    rows = read_html(method_rulers(method_rows(), chosen="pcw")).with_class("pine-ruler-row")[:3]
-    assert [json.loads(row.attributes["data-pick"]) for row in rows] == [
-        {"method": "vanilla"}, {"method": "pcw"}, {"method": "nia"},
-    ]  # fmt: skip
-    assert [row.attributes["tabindex"] for row in rows] == ["-1", "0", "-1"]
-    assert [row.attributes["aria-pressed"] for row in rows] == ["false", "true", "false"]
-    assert rows[0].attributes["aria-label"] == f"Vanilla: {view_text(suffix_view())}"
-    assert "over before that token" in rows[2].text and not rows[2].with_class("pine-ruler-track")
-
-
-def test_rows_without_a_method_are_pictures_not_buttons() -> None:
-    root = read_html(method_rulers([MethodView("Vanilla", view())]))
-    assert "data-pick" not in root.with_class("pine-ruler-row")[0].attributes
-    assert root.with_class("pine-ruler-row")[0].attributes["role"] == "img"
-
-
-def test_the_numbers_of_the_rows_leave_out_methods_without_that_query() -> None:
+def test_the_numbers_of_the_rows_are_those_of_their_views() -> None:
     numbers = method_numbers(method_rows())
     assert len(numbers.rows) == 8 and {row[0] for row in numbers.rows} == {"Vanilla", "PCW"}
     assert numbers.rows[2] == ("Vanilla", 99, "B", None, None)
     assert numbers.rows[4] == ("PCW", 46, "C", 22, 41)
-
-
-# How many orders the heads use
-
-# Two layers, four heads, documents of 2, 1 and 3 tokens after a prefix of 1. Nearest first: layer 0 BAC, BAC,
-# CBA, BAC; layer 1 CAB, BAC, ACB, CBA.
-BAC, CBA, CAB, ACB = [4, 6, 1], [1, 3, 4], [2, 1, 4], [5, 1, 2]
-STARTS = np.array([[BAC, BAC, CBA, BAC], [CAB, BAC, ACB, CBA]])
-THREE = tuple(document_segment(d) for d in range(3))
-
-
-def test_distinct_orders_are_counted_by_layer() -> None:
-    assert distinct_orders(STARTS).tolist() == [2, 4]
-    assert distinct_orders(STARTS[:1, :1]).tolist() == [1]
-    # Where a document is masked, the others make the order: A before C in three heads, C before A in one.
-    masked = np.where(np.array([False, True, False]), MASKED, STARTS)
-    assert distinct_orders(masked).tolist() == [2, 2]
-
-
-def test_heads_with_one_order_are_a_group_and_the_largest_comes_first() -> None:
-    assert head_groups(STARTS[0]) == (HeadGroup((1, 0, 2), (0, 1, 3)), HeadGroup((2, 1, 0), (2,)))
-    assert [group.heads for group in head_groups(STARTS[1])] == [(0,), (1,), (2,), (3,)]
-    masked = np.where(np.array([False, True, False]), MASKED, STARTS[0])
-    assert [group.order for group in head_groups(masked)] == [(0, 2), (2, 0)]
-
-
-def test_the_strip_counts_orders_and_picks_layers_and_heads() -> None:
-    root = read_html(order_strip(STARTS, THREE, layer=0, head=3))
-    cells = root.with_class("pine-strip-cell")
-    assert [cell.with_class("pine-strip-count")[0].text for cell in cells] == ["2", "4"]
-    assert [json.loads(cell.attributes["data-pick"]) for cell in cells] == [{"layer": 0}, {"layer": 1}]
-    assert cells[1].attributes["aria-label"] == "Layer 1: 4 different orders among 4 heads"
-    assert [cell.attributes["tabindex"] for cell in cells] == ["0", "-1"]
-    groups = root.with_class("pine-head-group")
-    assert [[badge.text for badge in group.with_class("pine-badge")] for group in groups] == [
-        ["B", "A", "C"], ["C", "B", "A"],
-    ]  # fmt: skip
-    heads = [[json.loads(head.attributes["data-pick"]) for head in g.with_class("pine-head")] for g in groups]
-    assert heads == [[{"layer": 0, "head": h} for h in (0, 1, 3)], [{"layer": 0, "head": 2}]]
-    chosen = [head.text for head in root.with_class("pine-head") if "pine-chosen" in head.classes]
-    assert chosen == ["head 3"]
-
-
-def test_the_strip_shows_the_nearest_of_many_documents_and_says_how_many_more() -> None:
-    documents = tuple(document_segment(d) for d in range(11))
-    group = read_html(order_strip(np.arange(11)[None, None], documents, layer=0, head=0)).with_class(
-        "pine-head-order"
-    )[0]
-    assert [badge.text for badge in group.with_class("pine-badge")] == list("KJIHGFED")
-    assert "and 3 more" in group.text
-
-
-def test_the_numbers_of_the_strip_have_every_head() -> None:
-    rows = order_numbers(STARTS, THREE).rows
-    assert len(rows) == 8 and rows[2] == (0, 2, 2, "C B A") and rows[4] == (1, 0, 4, "C A B")

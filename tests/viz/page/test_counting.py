@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import gradio as gr
@@ -12,13 +13,13 @@ from pine_engine.engine.engine import Engine
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.widgets import built
 from viz.page.answers.answering import plan_answers
+from viz.page.answers.outdated import Origin
 from viz.page.build import build_page
-from viz.page.common.bounds import MAX_DOCUMENTS
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.counting import planned_jobs, total_html
 from viz.page.files.data_sets import read_built_in
 from viz.page.form.checks import form_layout
-from viz.page.form.documents import entries_from
+from viz.page.form.documents import entries_from, entries_json
 from viz.page.form.form import Form, TokenCount
 from viz.page.jobs.cost import Work
 from viz.page.jobs.loading import EngineSource
@@ -86,14 +87,15 @@ def page(sources: Sources) -> gr.Blocks:
     return built(lambda: build_page(sources, DEFAULTS))
 
 
-def counted(page: gr.Blocks, asked: Form) -> dict[str, str]:
-    """What the page shows of a form that was typed, by the ids of the widgets."""
-    event = next(event for event in page.fns.values() if event.name == "count")
-    pad = [""] * (MAX_DOCUMENTS - len(asked.entries))
-    titles, texts = [[*(getattr(one, name) for one in asked.entries), *pad] for name in ("title", "text")]
+def counted(page: gr.Blocks, asked: Form, *results: Origin | None) -> dict[str, str]:
+    """What the page shows of a form that was typed, by the ids of the widgets.
+
+    results: to what the results of each job belong; none are there if nothing is given.
+    """
+    event = next(event for event in page.fns.values() if event.name == "follow")
     values: list[Any] = [asked.task, asked.question, asked.instruction, asked.methods, asked.max_new_tokens]
     assert event.fn is not None
-    shown = event.fn(None, 6, False, *values, asked.order, *titles, *texts)
+    shown = event.fn(None, 6, False, *(results or (None,) * 3), *values, entries_json(asked.entries))
     return {widget.elem_id: html for widget, html in shown.items() if widget.elem_id}
 
 
@@ -115,6 +117,16 @@ def test_the_work_is_said_before_the_first_run_and_the_time_afterwards(
     assert sources.runs.speed("another").seconds(Work(prompt_tokens=1)) is None
 
 
+def test_a_time_is_said_until_the_job_is_done_and_again_when_its_results_are_outdated(
+    page: gr.Blocks,
+) -> None:
+    done, outdated = Origin(form()), Origin(replace(form(), question="Another?"))
+    recorded = Origin(form(), recorded=True)
+    shown = counted(page, form(), done, outdated, recorded)
+    assert shown["run-status-estimate"] == ""
+    assert shown["shuffle-status-estimate"] and shown["standing-status-estimate"]
+
+
 def test_what_was_broken_off_is_no_measure() -> None:
     sources = all_sources(EngineSource(lambda: pytest.fail("not needed"), "none"), None, DEFAULTS)
     with sources.runs.watched(sources.runs.new("compare", ("pine",))) as run:
@@ -126,4 +138,4 @@ def test_what_was_broken_off_is_no_measure() -> None:
 
 def test_one_listener_counts_for_all(page: gr.Blocks) -> None:
     """Each listener of a field makes typing into it slower."""
-    assert sum(event.name == "count" for event in page.fns.values()) == 1 + 3  # and after each kind of run
+    assert sum(event.name == "follow" for event in page.fns.values()) == 1 + 3  # and after each kind of run

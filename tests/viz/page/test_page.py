@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import gradio as gr
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,21 +18,20 @@ from pine_engine.engine.events import TokenDecoded
 from pine_engine.errors import InputError, ModelError, PineError
 from pine_engine.methods.table import METHODS
 from tests.support.running import one_run, told
+from tests.support.runs import swapped
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import HOSTILE, assert_harmless
-from tests.support.widgets import built
 from viz.cards.answers import answer_grid
 from viz.page.answers.answering import FinishedRun, RunView, answer
 from viz.page.answers.cards import stopped_cards, waiting_cards
 from viz.page.answers.workspace import instruction_for
-from viz.page.common.bounds import MAX_DOCUMENTS
 from viz.page.common.failures import explain, notice
 from viz.page.counting import total_html
-from viz.page.form import documents
 from viz.page.form.checks import form_layout
-from viz.page.form.documents import Entry, build_editor, entries_from, paste, split_pasted
+from viz.page.form.documents import Entries, Entry, entries_from, entries_json, read_entries
 from viz.page.form.examples import FormExample, load_examples
-from viz.page.form.form import Form, count_tokens, read_form
+from viz.page.form.form import Form, count_tokens
+from viz.page.form.pasting import split_pasted
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.run_log import StopFlag
 
@@ -41,7 +39,7 @@ THREE = entries_from([("Varo", "red"), ("Senna", "green"), ("Orm", "white")])
 
 
 def form(
-    entries: documents.Entries = THREE,
+    entries: Entries = THREE,
     *,
     task: str = "retrieval_qa",
     question: str = "Which is green?",
@@ -58,7 +56,7 @@ def engine(tiny_llama: Callable[..., Any]) -> Engine:
 
 @pytest.fixture(scope="module")
 def finished(engine: Engine) -> FinishedRun:
-    *_, last = answer(engine, form(documents.move(THREE, 0, 1)))
+    *_, last = answer(engine, form(swapped(THREE, 0)))
     assert last.finished is not None
     return last.finished
 
@@ -66,78 +64,33 @@ def finished(engine: Engine) -> FinishedRun:
 # The documents editor
 
 
-def test_a_letter_travels_with_its_document() -> None:
-    moved = documents.move(THREE, 0, 1)
-    assert moved == (Entry(1, "Senna", "green"), Entry(0, "Varo", "red"), Entry(2, "Orm", "white"))
-
-
-@pytest.mark.parametrize(("slot", "step"), [(0, -1), (2, 1), (7, -1)])
-def test_a_document_at_the_edge_stays(slot: int, step: int) -> None:
-    assert documents.move(THREE, slot, step) == THREE
-
-
-def test_letters_close_the_gap_of_a_removed_document() -> None:
-    reordered = (THREE[2], THREE[0], THREE[1])
-    assert documents.remove(reordered, 1) == (Entry(1, "Orm", "white"), Entry(0, "Senna", "green"))
-
-
-@given(st.permutations(range(6)), st.integers(0, 5))
-def test_what_was_removed_comes_back_to_its_place_with_its_letter(letters: list[int], slot: int) -> None:
-    entries = tuple(Entry(letter, "", f"text {letter}") for letter in letters)
-    gone = documents.Removed(entries, slot)
-    assert documents.restore(documents.remove(entries, slot), gone) == entries
-    cleared = documents.Removed(entries, None)
-    assert documents.restore((Entry(0), Entry(1)), cleared) == entries
-    assert documents.restore((Entry(1), Entry(0, "", "new")), cleared) == (*entries, Entry(6, "", "new"))
-
-
-@given(st.permutations(range(6)), st.integers(0, 5), st.integers(0, 4), st.sampled_from([-1, 1]))
-def test_what_was_written_since_stays_when_something_comes_back(
-    letters: list[int], slot: int, moved: int, step: int
+@given(st.permutations(range(6)), st.lists(st.tuples(st.text(), st.text()), min_size=6, max_size=6))
+def test_documents_are_the_same_after_a_way_to_the_browser_and_back(
+    letters: list[int], texts: list[tuple[str, str]]
 ) -> None:
-    entries = tuple(Entry(letter, "", f"text {letter}") for letter in letters)
-    since = documents.move(documents.add(documents.remove(entries, slot)), moved, step)
-    after = documents.restore(since, documents.Removed(entries, slot))
-    assert sorted(entry.identity for entry in after) == list(range(7))
-    assert after[slot].text == entries[slot].text
-    assert [entry.text for entry in (*after[:slot], *after[slot + 1 :])] == [entry.text for entry in since]
+    entries = tuple(Entry(letter, *pair) for letter, pair in zip(letters, texts, strict=True))
+    assert read_entries(entries_json(entries)) == entries
 
 
-def test_nothing_comes_back_where_there_is_no_room() -> None:
-    entries = entries_from([("", f"text {number}") for number in range(MAX_DOCUMENTS)])
-    full = documents.add(documents.remove(entries, 3))
-    assert documents.restore(full, documents.Removed(entries, 3)) == full
-
-
-def test_a_full_editor_takes_no_more() -> None:
-    full = entries_from([("", f"text {n}") for n in range(MAX_DOCUMENTS)])
-    assert documents.add(full) == full
-    assert documents.add(full[:-1])[-1] == Entry(MAX_DOCUMENTS - 1)
-
-
-_OPERATIONS = st.one_of(
-    st.just(documents.add),
-    st.builds(
-        lambda slot: lambda entries: documents.remove(entries, slot), st.integers(0, MAX_DOCUMENTS - 1)
-    ),
-    st.builds(
-        lambda slot, step: lambda entries: documents.move(entries, slot, step),
-        st.integers(0, MAX_DOCUMENTS - 1),
-        st.sampled_from([-1, 1]),
-    ),
+@pytest.mark.parametrize(
+    ("sent", "sentence"),
+    [
+        ("not JSON", "the documents cannot be read: the whole: invalid json"),
+        ('[{"identity": "0"}]', "the documents cannot be read: 0.identity: input should be a valid integer"),
+        (
+            '[{"identity": 0, "text": 1}]',
+            "the documents cannot be read: 0.text: input should be a valid string",
+        ),
+        ('[{"identity": 0, "text": "\\ud800"}]', "the documents cannot be read: the whole: invalid json"),
+        ('[{"identity": 1}]', "the letters of 1 documents are not 0 to 0"),
+        ('[{"identity": 0}, {"identity": 0}]', "the letters of 2 documents are not 0 to 1"),
+        (f"[{', '.join(['{}'] * 21)}]", "the documents cannot be read: "),
+    ],
 )
-
-
-@given(st.lists(_OPERATIONS, max_size=30))
-def test_every_edit_keeps_letters_distinct_and_titles_with_their_texts(
-    operations: list[Callable[..., Any]],
-) -> None:
-    entries = entries_from([(f"title {n}", f"text {n}") for n in range(5)])
-    for operation in operations:
-        before, entries = entries, operation(entries)
-        assert sorted(entry.identity for entry in entries) == list(range(len(entries)))
-        assert all(entry.title[5:] == entry.text[4:] for entry in entries)
-        assert len({entry.text for entry in before} - {entry.text for entry in entries}) <= 1
+def test_what_are_no_documents_is_refused_in_a_sentence(sent: str, sentence: str) -> None:
+    with pytest.raises(InputError) as refused:
+        read_entries(sent)
+    assert str(refused.value).startswith(sentence)
 
 
 @pytest.mark.parametrize(
@@ -147,63 +100,26 @@ def test_every_edit_keeps_letters_distinct_and_titles_with_their_texts(
         ("first\n\nstill first\n---\nsecond", [("", "first\n\nstill first"), ("", "second")]),
         ("# Tides\r\nThe Moon\r\n\r\nwind", [("Tides", "The Moon"), ("", "wind")]),
         ("# only a heading", [("", "# only a heading")]),
-        ("---\n \n---", []),
     ],
 )
 def test_pasted_text_is_split_at_rules_or_blank_lines(pasted: str, expected: list[tuple[str, str]]) -> None:
-    assert split_pasted(pasted) == expected
+    assert [(document.title, document.text) for document in split_pasted(pasted)] == expected
 
 
-def test_pasted_documents_take_the_place_of_empty_cards() -> None:
-    entries, sentence = paste((Entry(0), Entry(1, "", "kept"), Entry(2)), "new\n\nnewer")
-    assert entries == (Entry(0, "", "kept"), Entry(1, "", "new"), Entry(2, "", "newer"))
-    assert sentence == "Added 2 documents."
-
-
-def test_what_does_not_fit_is_said() -> None:
-    full = entries_from([("", f"text {n}") for n in range(MAX_DOCUMENTS - 1)])
-    entries, sentence = paste(full, "a\n\nb\n\nc")
-    assert len(entries) == MAX_DOCUMENTS and entries[-1].text == "a"
-    assert sentence == f"Added 1 document. 2 did not fit: the page holds {MAX_DOCUMENTS}."
-    assert paste(THREE, " \n") == (THREE, "There is nothing to add; paste some text first.")
-
-
-def test_a_text_of_megabytes_is_not_taken_apart() -> None:
-    entries, sentence = paste(THREE, "a\n\n" * 200_000)
-    assert entries == THREE
-    assert sentence == (
-        "The text has 600,000 characters, and 500,000 can be taken apart here; paste a part of it."
-    )
-
-
-def test_only_cards_that_change_are_written() -> None:
-    def build() -> documents.Editor:
-        with gr.Blocks():
-            return build_editor(THREE)
-
-    editor = built(build)
-    updates = documents.write(editor, THREE, documents.move(THREE, 1, 1))
-    assert updates[editor.identities] == (0, 2, 1)
-    assert (updates[editor.cards[1].text], updates[editor.cards[2].text]) == ("white", "green")
-    untouched = editor.cards[0]
-    assert not {untouched.group, untouched.header, untouched.title, untouched.text} & updates.keys()
-    removed = documents.write(editor, THREE, documents.remove(THREE, 2))
-    assert removed[editor.cards[2].group]["visible"] is False
-    assert removed[editor.cards[2].text] == ""
-
-
-def test_the_values_of_the_widgets_make_the_form() -> None:
-    titles = ["Senna", "Varo", *[""] * (MAX_DOCUMENTS - 2)]
-    texts = ["green", None, *["left over"] * (MAX_DOCUMENTS - 2)]
-    read = read_form("retrieval_qa", "q", None, ["pine", "sp", "vanilla"], 8.0, (1, 0), *titles, *texts)
-    assert read == Form(
-        "retrieval_qa",
-        "q",
-        "",
-        ("vanilla", "sp", "pine"),
-        8,
-        (Entry(1, "Senna", "green"), Entry(0, "Varo", "")),
-    )
+@pytest.mark.parametrize(
+    ("pasted", "sentence"),
+    [
+        ("---\n \n---", "there is nothing to add; paste some text first"),
+        (
+            "a\n\n" * 200_000,
+            "the text has 600,000 characters, and 500,000 can be taken apart here; paste a part of it",
+        ),
+    ],
+)
+def test_what_cannot_be_taken_apart_is_said(pasted: str, sentence: str) -> None:
+    with pytest.raises(InputError) as refused:
+        split_pasted(pasted)
+    assert str(refused.value) == sentence
 
 
 # The form and its tokens
@@ -225,7 +141,7 @@ def test_what_is_missing_is_said(broken: Form, sentence: str, engine: Engine) ->
 
 
 def test_the_letter_in_the_prompt_is_the_letter_on_the_card(engine: Engine) -> None:
-    asked = form(documents.move(THREE, 0, 1), task="judge_pair")
+    asked = form(swapped(THREE, 0), task="judge_pair")
     texts = ["".join(engine.decode_tokens(ids)) for ids in form_layout(asked, engine).documents]
     assert [("Assistant B" in text, "green" in text) for text in texts] == [
         (True, True),
@@ -437,7 +353,7 @@ def test_stop_keeps_what_was_written() -> None:
 
 
 def test_a_run_ends_with_every_card_finished(engine: Engine, finished: FinishedRun) -> None:
-    *_, last = answer(engine, form(documents.move(THREE, 0, 1)))
+    *_, last = answer(engine, form(swapped(THREE, 0)))
     assert [card.method for card in last.cards] == list(METHODS)
     for card in last.cards:
         assert card.state == "finished"

@@ -17,6 +17,7 @@ from pine_engine.engine.events import (
 )
 from pine_engine.methods.table import METHODS
 from viz.cards.answers import AnswerCard
+from viz.cards.letter_strip import InOrders
 from viz.figures.change import AnswerTokens
 from viz.page.answers.answer_records import TriedOrder, answer_tokens
 from viz.page.answers.cards import waiting_cards
@@ -68,6 +69,18 @@ class FinishedRun:
     def answer_tokens(self) -> dict[str, tuple[str, ...]]:
         """Text of each answer token, by method."""
         return {method: answer.tokens for method, answer in self.answer_records.items()}
+
+
+def in_orders(run: FinishedRun) -> InOrders | None:
+    """The answers in all orders that were tried; None if there was but one."""
+    if not run.tried:
+        return None
+    tried = [run.answer_records, *(one.answer_records for one in run.tried)]
+    return InOrders(
+        (run.order, *(one.order for one in run.tried)),
+        {method: tuple(answers[method].text for answers in tried) for method in run.answer_records},
+        run.recorded,
+    )
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,12 @@
 """Answer cards before, during and after a run, and what the task reads in the answers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.tasks import Task, get_task
 from viz.cards.answers import AnswerCard, Reading, answer_grid
+from viz.cards.letter_strip import InOrders, letter_strip
 from viz.page.answers.drawings import draw_finding
 from viz.page.common.failures import notice
 
@@ -18,6 +19,9 @@ class Shown:
     task: str
     recorded: str = ""
     """When and with what the answers were recorded; empty if they are computed here."""
+
+    in_orders: InOrders | None = None
+    """The answers in other orders too, where they are known."""
 
 
 def waiting_cards(methods: Sequence[str]) -> tuple[AnswerCard, ...]:
@@ -36,10 +40,15 @@ def accepted_answers(typed: str | None) -> tuple[str, ...]:
     return tuple(filter(None, (line.strip() for line in (typed or "").splitlines())))
 
 
+def right_by(task: str, accepted: Sequence[str]) -> Callable[[str], bool] | None:
+    """Whether an answer is right by the rule of the task; None if no answers are accepted."""
+    return (lambda text: get_task(task).score(text, accepted) == 1) if accepted else None
+
+
 def shown_html(shown: Shown, accepted: Sequence[str] = ()) -> str:
     """HTML of the cards; the finished ones say what the task reads in them, and how it scores.
 
-    Above recorded ones it says so.
+    Above recorded ones it says so, and what the methods answered in other orders, if that is known.
 
     accepted: the answers that are right, none if nothing is to be scored.
     """
@@ -47,7 +56,7 @@ def shown_html(shown: Shown, accepted: Sequence[str] = ()) -> str:
     model = f"the model {task.model}" if task.model else ""
     cards = [replace(card, model=model) for card in shown.cards]
     about = notice(f"{shown.recorded}.") if shown.recorded else ""
-    return about + answer_grid(
+    grid = answer_grid(
         [
             replace(card, reading=read_answer(task, card.text, accepted))
             if card.state == "finished"
@@ -55,6 +64,11 @@ def shown_html(shown: Shown, accepted: Sequence[str] = ()) -> str:
             for card in cards
         ]
     )
+    if shown.in_orders is None:
+        return about + grid
+    labels = {name: METHODS[name].label for name in shown.in_orders.answers}
+    strip = letter_strip(shown.in_orders, labels=labels, is_right=right_by(task.name, accepted))
+    return about + strip + grid
 
 
 def read_answer(task: Task, text: str, accepted: Sequence[str]) -> Reading:

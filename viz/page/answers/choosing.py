@@ -7,11 +7,13 @@ import gradio as gr
 
 from pine_engine.prompts.tasks import get_task
 from viz.page.answers.cards import Shown, accepted_answers, shown_html
-from viz.page.answers.recorded_answers import first_shown
+from viz.page.answers.outdated import Origin
+from viz.page.answers.recorded_answers import first_shown, recorded_for
 from viz.page.answers.workspace import Workspace, instruction_for
-from viz.page.common.event_options import STATE_EVENT
+from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import notice
-from viz.page.form.documents import Entries, entries_from, nothing_removed, read, rename, write
+from viz.page.form.documents import Entries, entries_from, entries_json
+from viz.page.form.editor import pasted_words, words
 from viz.page.form.examples import FormExample
 from viz.page.form.method_boxes import DEFAULT_METHODS
 from viz.page.form.words import documents_heading, question_words
@@ -22,47 +24,46 @@ def wire_choices(page: Workspace, examples: Sequence[FormExample]) -> None:
     by_name = {example.name: example for example in examples}
     picked = gr.State(examples[0].name)
 
-    def pick_example(name: str | None, task: str, *editor_values: Any) -> dict[Any, Any]:
+    def pick_example(name: str | None, task: str) -> dict[Any, Any]:
         if name is None:
             return {picked: None}
         example = by_name[name]
+        shown = first_shown(example, DEFAULT_METHODS)
         return {picked: name} | filled(
             page,
-            read(*editor_values),
             entries_from([(document.title, document.text) for document in example.documents]),
             task=example.task,
             question=example.question,
             instruction=example.instruction,
             accepted="\n".join(example.answers),
             note=example.note,
-            shown=first_shown(example, DEFAULT_METHODS),
+            shown=shown,
+            origin=recorded_for(example, shown),
             named=task,
         )
 
-    def pick_again(before: str | None, name: str | None, *values: Any) -> Any:
-        return pick_example(name, *values) if name == before else gr.skip()
+    def pick_again(before: str | None, name: str | None, task: str) -> Any:
+        return pick_example(name, task) if name == before else gr.skip()
 
     # Not at its input, of which gradio also tells when somebody merely leaves the list.
-    inputs, outputs = [page.example, page.task, *page.editor.inputs], [picked, *filled_widgets(page)]
-    page.example.change(pick_example, inputs, outputs, **STATE_EVENT)
-    page.example.select(pick_again, [picked, *inputs], outputs, **STATE_EVENT)
+    inputs, outputs = [page.example, page.task], [picked, *filled_widgets(page)]
+    page.example.change(pick_example, inputs, outputs, **PRIVATE_EVENT)
+    page.example.select(pick_again, [picked, *inputs], outputs, **PRIVATE_EVENT)
 
-    def pick_task(task: str, instruction: str, *editor_values: Any) -> dict[Any, Any]:
-        updates = renamed(page, task, read(*editor_values), {})
-        return updates | {page.instruction: instruction_for(task, instruction)}
+    def pick_task(task: str, instruction: str) -> dict[Any, Any]:
+        return renamed(page, task, {}) | {page.instruction: instruction_for(task, instruction)}
 
     page.task.input(
         pick_task,
-        [page.task, page.instruction, *page.editor.inputs],
-        [page.instruction, page.heading, page.question, *page.editor.outputs],
-        **STATE_EVENT,
+        [page.task, page.instruction],
+        [page.instruction, page.heading, page.question, page.editor.cards, page.editor.pasted],
+        **PRIVATE_EVENT,
     )
 
 
 def filled(
     page: Workspace,
-    before: Entries,
-    after: Entries,
+    entries: Entries,
     *,
     task: str,
     question: str,
@@ -70,17 +71,18 @@ def filled(
     accepted: str,
     note: str,
     shown: Shown,
+    origin: Origin | None = None,
     named: str | None = None,
 ) -> dict[Any, Any]:
     """Updates that put something else into the form, and these cards beside it.
 
-    before, after: the documents. instruction: empty for the task's own. named: the task whose names the parts
-    of the form have, if that is known.
+    instruction: empty for the task's own. origin: to what the cards belong, if they have answers. named: the
+    task whose names the parts of the form have, if that is known.
     """
     row = get_task(task)
-    values = write(page.editor, before, after, row.nouns) | {page.question: question}
+    values: dict[Any, Any] = {page.editor.cards: entries_json(entries), page.question: question}
     return (
-        (values if task == named else renamed(page, task, after, values))
+        (values if task == named else renamed(page, task, values))
         | {
             page.task: task,
             page.note: notice(note, kind="note"),
@@ -88,7 +90,7 @@ def filled(
             page.accepted: accepted,
             page.bar.status: notice("Press Run to get one answer per method."),
         }
-        | nothing_removed(page.editor)
+        | {page.results.origin: origin, page.results.note: ""}
         | {page.answers: shown_html(shown, accepted_answers(accepted)), page.shown: shown}
     )
 
@@ -101,24 +103,28 @@ def filled_widgets(page: Workspace) -> list[Any]:
         page.instruction,
         page.accepted,
         page.bar.status,
+        page.results.origin,
+        page.results.note,
         page.answers,
         page.shown,
         page.heading,
         page.question,
-        *page.editor.outputs,
+        page.editor.cards,
+        page.editor.pasted,
     ]
 
 
-def renamed(page: Workspace, task: str, entries: Entries, values: dict[Any, Any]) -> dict[Any, Any]:
+def renamed(page: Workspace, task: str, values: dict[Any, Any]) -> dict[Any, Any]:
     """Updates that give the parts of the form the task's names for them, together with these new values.
 
     What was typed is untouched where `values` says nothing about it.
     """
     row = get_task(task)
-    words: dict[Any, dict[str, Any]] = rename(page.editor, entries, row.nouns)
-    words[page.heading] = {"value": documents_heading(row.nouns)}
-    words[page.question] = {**question_words(row.nouns), "visible": row.needs_question}
-    updates = {widget: gr.update(**properties) for widget, properties in words.items()}
-    for widget, value in values.items():
-        updates[widget] = gr.update(**words[widget] | {"value": value}) if widget in words else value
-    return updates
+    called: dict[Any, dict[str, Any]] = {
+        page.editor.cards: words(row.nouns),
+        page.editor.pasted: pasted_words(row.nouns),
+        page.heading: {"value": documents_heading(row.nouns)},
+        page.question: {**question_words(row.nouns), "visible": row.needs_question},
+    }
+    given = {widget: {"value": value} for widget, value in values.items()}
+    return {widget: gr.update(**called[widget] | given.get(widget, {})) for widget in called}

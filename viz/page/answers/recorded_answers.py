@@ -9,8 +9,12 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from viz.cards.answers import AnswerCard
+from viz.cards.letter_strip import InOrders
 from viz.page.answers.cards import Shown, waiting_cards
+from viz.page.answers.outdated import Origin
+from viz.page.form.documents import entries_from
 from viz.page.form.examples import FormExample
+from viz.page.form.form import MAX_NEW_TOKENS, Form
 
 ANSWERS_FILE = Path(__file__).parents[3] / "assets" / "recorded" / "answers.json"
 
@@ -30,6 +34,9 @@ class RecordedAnswer(_Record):
     finish_reason: str
     """"stop" or "length"."""
 
+    in_orders: tuple[str, ...]
+    """Its text in each of the orders."""
+
 
 class RecordedAnswers(_Record):
     """The answers to one example."""
@@ -39,6 +46,9 @@ class RecordedAnswers(_Record):
 
     recorded: str
     """When, and with what."""
+
+    orders: tuple[tuple[int, ...], ...]
+    """Of the documents; the first one is as entered."""
 
     answers: tuple[RecordedAnswer, ...]
 
@@ -77,7 +87,18 @@ def first_shown(example: FormExample, methods: Sequence[str]) -> Shown:
         tuple(_answered(card, answers[card.method]) if card.method in answers else card for card in cards),
         example.task,
         recorded.recorded,
+        InOrders(recorded.orders, {answer.method: answer.in_orders for answer in recorded.answers}),
     )
+
+
+def recorded_for(example: FormExample, shown: Shown) -> Origin | None:
+    """To what the cards of an example belong; None if they were not recorded."""
+    if not shown.recorded:
+        return None
+    entries = entries_from([(document.title, document.text) for document in example.documents])
+    methods = tuple(card.method for card in shown.cards)
+    form = Form(example.task, example.question, example.instruction, methods, MAX_NEW_TOKENS, entries)
+    return Origin(form, recorded=True)
 
 
 def _answered(card: AnswerCard, answer: RecordedAnswer) -> AnswerCard:

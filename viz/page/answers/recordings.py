@@ -20,7 +20,6 @@ from pine_engine.engine.events import Answer, RunResult
 from pine_engine.prompts.layout import TokenLayout
 from viz.drawing.identity import Segment
 from viz.figures.change import AnswerTokens
-from viz.figures.shuffle import FirstDifference, ShuffleCell, ShuffleColumn, ShuffleRow
 from viz.page.answers.answer_records import TriedOrder
 from viz.page.answers.answering import FinishedRun
 
@@ -47,19 +46,12 @@ class Recording:
     without attention.
     """
 
-    columns: tuple[ShuffleColumn, ...]
-    """With rows and caption what `shuffle_table` of viz draws."""
-
-    rows: tuple[ShuffleRow, ...]
-    caption: str
-
 
 _RECORDS: dict[str, type[Any]] = {
     record.__name__: record
     for record in (
         *(Recording, FinishedRun, RunResult, Answer, TokenLayout),
         *(Trace, TokenWeights, TokenRange, Alternative, AnswerTokens, TriedOrder, Segment),
-        *(ShuffleColumn, ShuffleRow, ShuffleCell, FirstDifference),
     )
 }
 """What may stand in a file, by name."""

@@ -1,4 +1,4 @@
-"""The main job: documents and question on the left, one answer per method on the right."""
+"""The main job: documents and question, and one answer per method."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,14 +9,17 @@ import gradio as gr
 
 from pine_engine.prompts.tasks import TASKS, get_task
 from viz.cards.answers import AnswerCard
+from viz.cards.letter_strip import InOrders
 from viz.page.answers.answering import RunView, answer, plan_answers
 from viz.page.answers.cards import Shown, accepted_answers, shown_html, stopped_cards, waiting_cards
-from viz.page.answers.recorded_answers import first_shown
+from viz.page.answers.outdated import Origin, Results, build_results, no_results
+from viz.page.answers.recorded_answers import first_shown, recorded_for
 from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import notice
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.files.reading_files import FileReader
-from viz.page.form.documents import Editor, build_editor, entries_from, wire_editor
+from viz.page.form.documents import entries_from
+from viz.page.form.editor import Editor, build_cards, build_editor, wire_editor
 from viz.page.form.examples import FormExample
 from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, read_form
 from viz.page.form.method_boxes import DEFAULT_METHODS, build_method_boxes
@@ -24,6 +27,7 @@ from viz.page.form.splitting_panel import SplittingPanel, build_splitting, wire_
 from viz.page.form.upload import wire_upload
 from viz.page.form.words import documents_heading, question_words
 from viz.page.jobs.job_bar import Job, JobBar, Updates, build_bar, build_buttons, wire_job
+from viz.page.jobs.model_pool import Choice
 from viz.page.jobs.sources import Sources
 
 DEFAULT_LENGTH = 48
@@ -48,6 +52,7 @@ class Workspace:
     methods: gr.CheckboxGroup
     length: gr.Slider
     bar: JobBar
+    results: Results
     answers: gr.HTML
     finished: gr.State
     """The last finished run, or None."""
@@ -64,8 +69,15 @@ class Workspace:
             self.instruction,
             self.methods,
             self.length,
-            *self.editor.inputs,
+            self.editor.cards,
         ]
+
+
+def place_answers(page: Workspace) -> None:
+    """Puts the answers, and what is said of the example, where this is called."""
+    page.note.render()
+    page.results.note.render()
+    page.answers.render()
 
 
 def instruction_for(task: str, current: str) -> str:
@@ -75,87 +87,84 @@ def instruction_for(task: str, current: str) -> str:
 
 
 def build_workspace(examples: Sequence[FormExample], settings: HostSettings = DEFAULTS) -> Workspace:
-    """Makes the widgets, filled with the first example. settings: what the host allows."""
+    """Makes the widgets, filled with the first example; `place_answers` puts the answers somewhere.
+
+    settings: what the host allows.
+    """
     longest = min(MAX_NEW_TOKENS, settings.most_new_tokens)
     first = examples[0]
     task_row = get_task(first.task)
     nouns = task_row.nouns
-    with gr.Row(elem_id="workspace"):
-        with gr.Column(elem_id="ask", scale=5, min_width=320):
-            with gr.Row(elem_classes="page-row"):
-                example = gr.Dropdown(
-                    [example.name for example in examples],
-                    value=first.name,
-                    label="Example",
-                    elem_id="example",
-                    min_width=190,
-                    scale=3,
-                )
-                task = gr.Dropdown(
-                    [(row.label, row.name) for row in TASKS.values()],
-                    value=first.task,
-                    label="Kind of question",
-                    elem_id="task",
-                    min_width=190,
-                    scale=2,
-                )
-            note = gr.HTML(notice(first.note, kind="note"), elem_id="example-note")
-            splitting = build_splitting(first.task)
-            question = gr.Textbox(
-                first.question,
-                lines=1,
-                max_lines=4,
-                visible=task_row.needs_question,
-                elem_id="question",
-                **question_words(nouns),
+    with gr.Column(elem_id="ask", scale=5, min_width=320):
+        with gr.Row(elem_classes="page-row"):
+            example = gr.Dropdown(
+                [example.name for example in examples],
+                value=first.name,
+                label="Example",
+                elem_id="example",
+                min_width=190,
+                scale=3,
             )
-            with gr.Row(elem_classes="page-row page-documents-head"):
-                heading = gr.HTML(documents_heading(nouns), min_width=80)
-                total = gr.HTML("", elem_id="total", min_width=160)
-            editor = build_editor(
-                entries_from([(doc.title, doc.text) for doc in first.documents]),
-                nouns,
-                settings.most_documents,
+            task = gr.Dropdown(
+                [(row.label, row.name) for row in TASKS.values()],
+                value=first.task,
+                label="Kind of question",
+                elem_id="task",
+                min_width=190,
+                scale=2,
             )
-            with gr.Accordion("Instruction to the model", open=False):
-                instruction = gr.Textbox(
-                    first.instruction or task_row.instruction,
-                    label="Instruction",
-                    info="Comes before the documents. Emptied, the usual instruction of the task is used.",
-                    lines=3,
-                    max_lines=10,
-                    elem_id="instruction",
-                )
-            with gr.Accordion("Score the answers", open=False):
-                accepted = gr.Textbox(
-                    "\n".join(first.answers),
-                    label="Accepted answers",
-                    info="One a line. Finished answers are scored by the rule of the task, also after the "
-                    "run. Emptied, nothing is scored.",
-                    lines=2,
-                    max_lines=8,
-                    elem_id="accepted",
-                )
-        with gr.Column(elem_id="answer", scale=7, min_width=320):
-            methods = build_method_boxes("methods")
-            with gr.Row(elem_classes="page-row page-run-bar"):
-                length = gr.Slider(
-                    MIN_NEW_TOKENS,
-                    longest,
-                    value=min(DEFAULT_LENGTH, longest),
-                    step=8,
-                    label="Answer length (tokens)",
-                    elem_id="length",
-                    scale=2,
-                    min_width=290,
-                )
-                buttons = build_buttons("Run", run_id="run", stop_id="stop", min_width=120)
-            bar = build_bar(buttons, "Press Run to get one answer per method.", status_id="run-status")
-            shown = first_shown(first, DEFAULT_METHODS)
-            answers = gr.HTML(shown_html(shown, first.answers), elem_id="answers")
+        splitting = build_splitting(first.task)
+        question = gr.Textbox(
+            first.question,
+            lines=1,
+            max_lines=4,
+            visible=task_row.needs_question,
+            elem_id="question",
+            **question_words(nouns),
+        )
+        with gr.Row(elem_classes="page-row page-documents-head"):
+            heading = gr.HTML(documents_heading(nouns), min_width=80)
+            total = gr.HTML("", elem_id="total", min_width=160)
+        entries = entries_from([(document.title, document.text) for document in first.documents])
+        cards = build_cards(entries, nouns, settings.most_documents)
+        methods = build_method_boxes("methods")
+        with gr.Row(elem_classes="page-row page-run-bar"):
+            length = gr.Slider(
+                MIN_NEW_TOKENS,
+                longest,
+                value=min(DEFAULT_LENGTH, longest),
+                step=8,
+                label="Answer length (tokens)",
+                elem_id="length",
+                scale=2,
+                min_width=200,
+            )
+            buttons = build_buttons("Run", run_id="run", stop_id="stop", min_width=100)
+        bar = build_bar(buttons, "Press Run to get one answer per method.", status_id="run-status")
+        editor = build_editor(cards, nouns, settings.most_documents)
+        with gr.Accordion("Instruction to the model", open=False):
+            instruction = gr.Textbox(
+                first.instruction or task_row.instruction,
+                label="Instruction",
+                info="Comes before the documents. Emptied, the usual instruction of the task is used.",
+                lines=3,
+                max_lines=10,
+                elem_id="instruction",
+            )
+        with gr.Accordion("Score the answers", open=False):
+            accepted = gr.Textbox(
+                "\n".join(first.answers),
+                label="Accepted answers",
+                info="One a line. Finished answers are scored by the rule of the task, also after the "
+                "run. Emptied, nothing is scored.",
+                lines=2,
+                max_lines=8,
+                elem_id="accepted",
+            )
+    shown = first_shown(first, DEFAULT_METHODS)
     return Workspace(
         example=example,
-        note=note,
+        note=gr.HTML(notice(first.note, kind="note"), elem_id="example-note", render=False),
         task=task,
         question=question,
         instruction=instruction,
@@ -167,7 +176,8 @@ def build_workspace(examples: Sequence[FormExample], settings: HostSettings = DE
         methods=methods,
         length=length,
         bar=bar,
-        answers=answers,
+        results=build_results(recorded_for(first, shown), elem_id="answers-outdated", render=False),
+        answers=gr.HTML(shown_html(shown, first.answers), elem_id="answers", render=False),
         finished=gr.State(None),
         shown=gr.State(shown),
     )
@@ -180,9 +190,9 @@ def wire_workspace(
 
     chosen: see wire_job. reader: of the visitors' files.
     """
-    wire_editor(page.editor, page.task)
+    wire_editor(page.editor)
     if not settings.read_only:
-        wire_upload(page.editor, page.task, reader)
+        wire_upload(page.editor, reader)
         wire_splitting(
             page.splitting,
             page.editor,
@@ -194,9 +204,11 @@ def wire_workspace(
     return _wire_run(page, sources, chosen, settings)
 
 
-def show(page: Workspace, cards: tuple[AnswerCard, ...], task: str) -> dict[Any, Any]:
-    """Updates that show these cards of a task's answers, not scored yet."""
-    shown = Shown(cards, task)
+def show(
+    page: Workspace, cards: tuple[AnswerCard, ...], task: str, in_orders: InOrders | None = None
+) -> dict[Any, Any]:
+    """Updates that show these cards of a task's answers, not scored yet. in_orders: see Shown."""
+    shown = Shown(cards, task, in_orders=in_orders)
     return {page.answers: shown_html(shown), page.shown: shown}
 
 
@@ -213,7 +225,7 @@ def wire_scores(page: Workspace, runs: Sequence[Any]) -> None:
 
 
 def _wire_run(page: Workspace, sources: Sources, chosen: gr.State, settings: HostSettings) -> Any:
-    def begin(*values: Any) -> Job:
+    def begin(choice: Choice | None, *values: Any) -> Job:
         form = read_form(*values)
         cards = waiting_cards(form.methods)
 
@@ -221,7 +233,7 @@ def _wire_run(page: Workspace, sources: Sources, chosen: gr.State, settings: Hos
             nonlocal cards
             cards = view.cards
             finished = {} if view.finished is None else {page.finished: view.finished}
-            return show(page, cards, form.task) | finished
+            return show(page, cards, form.task) | {page.results.origin: Origin(form, choice)} | finished
 
         return Job(
             what="compare",
@@ -230,10 +242,10 @@ def _wire_run(page: Workspace, sources: Sources, chosen: gr.State, settings: Hos
             plan=partial(plan_answers, form=form, settings=settings),
             show=show_view,
             task=lambda: form.task,
-            cleared=show(page, cards, form.task),
+            cleared=show(page, cards, form.task) | no_results(page.results),
             kept="What was written so far is kept.",
             after_stop=lambda: show(page, stopped_cards(cards), form.task),
         )
 
-    outputs = [page.answers, page.shown, page.finished]
-    return wire_job(page.bar, begin, page.inputs, outputs, sources, chosen)
+    outputs = [page.answers, page.shown, page.finished, page.results.origin, page.results.note]
+    return wire_job(page.bar, begin, [chosen, *page.inputs], outputs, sources, chosen)

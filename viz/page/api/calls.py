@@ -6,7 +6,8 @@ Their docstrings are what a caller reads at *Use via API*, and an assistant as t
 import inspect
 import json
 import tempfile
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any, TypedDict
@@ -15,12 +16,13 @@ import gradio as gr
 from gradio.events import api
 from pydantic import ValidationError, validate_call
 
+from pine_engine.errors import InputError, PineError
 from pine_engine.methods.table import get_methods
 from pine_engine.prompts.inputs import DocumentInput
 from pine_engine.prompts.mistakes import MOST_SHOWN, mistakes_in
 from pine_engine.prompts.tasks import USUAL_TASK
-from viz.page.answers.answering import plan_answers
 from viz.page.api import works
+from viz.page.api.results import MethodName
 from viz.page.api.works import CallView
 from viz.page.common.event_options import MODEL_EVENT
 from viz.page.common.failures import explain
@@ -29,7 +31,7 @@ from viz.page.files.data_sets import DataSet, read_brought
 from viz.page.files.reading_files import FileReader, without_words
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
-from viz.page.form.limits import check_rows
+from viz.page.form.limits import check_answer_length, check_rows
 from viz.page.jobs.cost import Work
 from viz.page.jobs.runner import run_on_model
 from viz.page.jobs.sources import Sources
@@ -57,6 +59,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
         methods: list[str] | None = None,
         max_new_tokens: int = 64,
         instruction: str = "",
+        answers: list[str] | None = None,
     ) -> dict[str, Any]:
         """Answer a question over documents, once with each method: vanilla as every language model does it,
         PINE and PCW so that the order of the documents cannot matter.
@@ -67,13 +70,15 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
             methods: Names of the method table, such as vanilla, nia, pcw, pine; the usual four if empty.
             max_new_tokens: Longest answer, in tokens.
             instruction: Comes before the documents; the usual one if empty.
+            answers: Texts of which a right answer holds one; without any, nothing is said to be right.
 
         Returns:
-            Model, dtype, and for each method the text of its answer, its tokens, and the seconds it took.
+            Model, dtype, and for each method the text of its answer, whether it is right, its tokens, and the
+            seconds it took.
         """
-        form = _form(question, documents, methods, max_new_tokens, instruction)
-        asked: dict[str, Any] = {"form": form, "settings": settings}
-        return _answer(sources, "api compare", form.methods, works.compare, plan_answers, asked)
+        form = _form(settings, question, documents, methods, max_new_tokens, instruction)
+        asked: dict[str, Any] = {"form": form, "accepted": tuple(answers or ()), "settings": settings}
+        return _answer(sources, "api compare", form.methods, works.compare, works.plan_run, asked)
 
     def shuffle(
         question: str,
@@ -83,9 +88,10 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
         instruction: str = "",
         orders: int = 6,
         seed: int = 0,
+        answers: list[str] | None = None,
     ) -> dict[str, Any]:
         """Find out whether the order of the documents changes the answer: the same question under several
-        orders, each computed anew, with the number of different answers and the largest change of a logit.
+        orders, each computed anew, with the answers, right or wrong, and what changes between them.
 
         Args:
             question: What is asked about the documents.
@@ -95,13 +101,20 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
             instruction: Comes before the documents; the usual one if empty.
             orders: How many orders to try; up to 4 documents all orders are tried.
             seed: Of the orders that are drawn.
+            answers: Texts of which a right answer holds one; without any, nothing is said to be right.
 
         Returns:
-            For each method the orders tried, the different answers, the largest difference of a logit, and
-            whether all were equal to the last bit.
+            For each method the different answers, how many orders are right, the largest difference of a
+            logit, and whether all were equal to the last bit; and each order with every method's answer.
         """
-        form = _form(question, documents, methods, max_new_tokens, instruction)
-        asked: dict[str, Any] = {"form": form, "count": orders, "seed": seed, "settings": settings}
+        form = _form(settings, question, documents, methods, max_new_tokens, instruction)
+        asked: dict[str, Any] = {
+            "form": form,
+            "count": orders,
+            "seed": seed,
+            "accepted": tuple(answers or ()),
+            "settings": settings,
+        }
         return _answer(sources, "api shuffle", form.methods, works.shuffle, works.plan_shuffle, asked)
 
     def trace(
@@ -110,6 +123,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
         methods: list[str] | None = None,
         max_new_tokens: int = 8,
         instruction: str = "",
+        arrays: bool = False,
     ) -> dict[str, Any]:
         """Look inside: at which position the model sees each document when it begins to answer, how
         important it finds it, and how its attention is shared, by layer and head.
@@ -120,14 +134,16 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
             methods: Names of the method table; the usual four if empty.
             max_new_tokens: Longest answer, in tokens.
             instruction: Comes before the documents; the usual one if empty.
+            arrays: Every layer and head too; half a megabyte for a dozen documents.
 
         Returns:
-            Lengths in tokens, and for each method `starts` [layer][head][document], `importance` alike
-            (null for methods that do not rank) and `attention` [layer][head][prefix, documents, suffix].
+            Lengths in tokens, and for each method and document where it starts, its importance (null for
+            methods that do not rank) and its share of attention, over all layers and heads; with arrays,
+            `starts` and `importance` [layer][head][document], `attention` [layer][head][part] too.
         """
-        form = _form(question, documents, methods, max_new_tokens, instruction)
-        asked: dict[str, Any] = {"form": form, "settings": settings}
-        return _answer(sources, "api trace", form.methods, works.trace, plan_answers, asked)
+        form = _form(settings, question, documents, methods, max_new_tokens, instruction)
+        asked: dict[str, Any] = {"form": form, "arrays": arrays, "settings": settings}
+        return _answer(sources, "api trace", form.methods, works.trace, works.plan_run, asked)
 
     def measure(
         rows: list[dict[str, Any]],
@@ -176,17 +192,44 @@ def _checked(call: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any
 
     # What gradio describes: it knows nothing of what a DocumentInput is read from.
     if "documents" in call.__annotations__:
-        validated.__annotations__ = call.__annotations__ | {"documents": list[str | TitledDocument]}
+        validated.__annotations__ = call.__annotations__ | {
+            "documents": list[str | TitledDocument],
+            "methods": list[MethodName] | None,
+        }
     return validated
 
 
+@contextmanager
+def _argument(name: str) -> Iterator[None]:
+    """What is wrong with an argument is said with its name. Raises gr.Error."""
+    try:
+        yield
+    except PineError as error:
+        raise gr.Error(f"The argument {name}: {explain(error)}", print_exception=False) from error
+
+
 def _form(
+    settings: HostSettings,
     question: str,
     documents: list[DocumentInput],
     methods: list[str] | None,
     max_new_tokens: int,
     instruction: str,
 ) -> Form:
+    with _argument("question"):
+        if not question.strip():
+            raise InputError("it is empty; write what is asked about the documents")
+    with _argument("documents"):
+        if not documents:
+            raise InputError("it is empty; give at least one text")
+    for place, document in enumerate(documents):
+        with _argument(f"documents.{place}"):
+            if not document.text.strip():
+                raise InputError("it has no text; write some, or leave it out")
+    with _argument("methods"):
+        get_methods(methods or None)
+    with _argument("max_new_tokens"):
+        check_answer_length(max_new_tokens, settings)
     entries = entries_from([(document.title, document.text) for document in documents])
     chosen = tuple(methods or (row.name for row in get_methods()))
     return Form(USUAL_TASK, question, instruction, chosen, max_new_tokens, entries)
@@ -218,11 +261,14 @@ def _answer(
     Raises gr.Error with a sentence if it fails, or has nothing yet.
     """
     run = sources.runs.new(what, methods)
+    progress = gr.Progress()
     answer = None
 
     def take(view: CallView) -> None:
         nonlocal answer
         run.done, run.complete, answer = view.done, view.is_last, view.answer or answer
+        if view.progress:
+            progress(view.progress, desc=view.sentence)
 
     steps = run_on_model(
         sources,

@@ -10,11 +10,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pine_engine.engine.events import RunDone, RunResult
+from pine_engine.engine.events import PrefillDone, RunDone, RunResult
 from pine_engine.engine.reports import compare_report, trace_report
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.summary.summarize import summarize
-from pine_engine.invariance.reports import verify_report
+from pine_engine.methods.table import METHODS
+from viz.page.answers.answering import plan_answers
+from viz.page.api.reports import as_json, is_right, shuffled_result, traced_result
+from viz.page.api.results import Compared, Measured, Result, Traced
 from viz.page.common.host_settings import HostSettings
 from viz.page.files.data_sets import DataSet
 from viz.page.form.checks import form_layout
@@ -25,9 +28,6 @@ from viz.page.jobs.metering import Meter
 if TYPE_CHECKING:
     from pine_engine.engine.engine import Engine
     from viz.page.measure.measuring import Asked
-
-REQUEST_ID = "request"
-"""The id of the one row that /shuffle reports."""
 
 
 @dataclass(frozen=True)
@@ -43,26 +43,46 @@ class CallView:
     is_last: bool = False
     """Whether that is all."""
 
+    progress: tuple[int, int] | None = None
+    """How many of how many steps are done, where that is to be told."""
 
-def compare(engine: "Engine", form: Form, settings: HostSettings) -> Generator[CallView, None, None]:
+    sentence: str = ""
+    """The same in words."""
+
+
+def compare(
+    engine: "Engine", form: Form, accepted: Sequence[str], settings: HostSettings
+) -> Generator[CallView, None, None]:
     """The answers of all methods."""
-    return _answers(engine, form, settings, compare_report)
+
+    def report(result: RunResult) -> Compared:
+        report = compare_report(engine, result)
+        for answer in report["results"]:
+            answer["right"] = is_right(answer["text"], accepted)
+        return Compared.model_validate(report)
+
+    return _answers(engine, form, settings, report)
 
 
-def trace(engine: "Engine", form: Form, settings: HostSettings) -> Generator[CallView, None, None]:
+def trace(
+    engine: "Engine", form: Form, arrays: bool, settings: HostSettings
+) -> Generator[CallView, None, None]:
     """Positions, importance and attention of all methods."""
-    return _answers(engine, form, settings, trace_report, trace=True)
+
+    def report(result: RunResult) -> Traced:
+        return traced_result(trace_report(engine, result), arrays=arrays)
+
+    return _answers(engine, form, settings, report, trace=True)
 
 
 def _answers(
     engine: "Engine",
     form: Form,
     settings: HostSettings,
-    report: "Callable[[Engine, RunResult], dict[str, Any]]",
+    report: Callable[[RunResult], Result],
     *,
     trace: bool = False,
 ) -> Generator[CallView, None, None]:
-
     layout = form_layout(form, engine, settings)
     meter = Meter(layout.num_tokens)
     events = engine.generate(layout, methods=form.methods, max_new_tokens=form.max_new_tokens, trace=trace)
@@ -71,36 +91,51 @@ def _answers(
             meter.see(event)
             if isinstance(event, RunDone):
                 meter.finish(event.result)
-                yield CallView(meter.work, partial(dict, report(engine, event.result)), is_last=True)
+                yield CallView(meter.work, partial(as_json, report(event.result)), is_last=True)
+            elif isinstance(event, PrefillDone):
+                read = meter.work.prompts
+                sentence = f"{METHODS[event.method].label} has read the prompt"
+                yield CallView(meter.work, progress=(read, len(form.methods)), sentence=sentence)
             else:
                 yield CallView(meter.work)
 
 
 def shuffle(
-    engine: "Engine", form: Form, count: int, seed: int, settings: HostSettings
+    engine: "Engine", form: Form, count: int, seed: int, accepted: Sequence[str], settings: HostSettings
 ) -> Generator[CallView, None, None]:
     """The same question under several orders; a report after each."""
     from pine_engine.engine.orders import OrderRow
-    from pine_engine.engine.orders import summarize as summarize_orders
     from pine_engine.invariance.orders import compare_orders
     from viz.page.shuffle.shuffling import orders_for
 
     layout = form_layout(form, engine, settings)
     orders = orders_for(layout.num_documents, count, seed, settings)
     meter = Meter(layout.num_tokens)
-    cells = []
+    rows: list[OrderRow] = []
     events = compare_orders(
         engine, layout, methods=form.methods, orders=orders, max_new_tokens=form.max_new_tokens
     )
+    read = 0
     with closing(events):
         for event in events:
             if isinstance(event, OrderRow):
                 meter.finish(event.result)
-                cells.append(event.cells)
-                report = verify_report(engine, [(REQUEST_ID, summarize_orders(cells))])
-                yield CallView(meter.work, partial(dict, report), is_last=len(cells) == len(orders))
+                rows.append(event.without_logits())
+                report = shuffled_result(engine.model_name, engine.dtype, rows, accepted)
+                yield CallView(
+                    meter.work,
+                    partial(as_json, report),
+                    is_last=len(rows) == len(orders),
+                    progress=(len(rows), len(orders)),
+                    sentence=f"Order {len(rows)} of {len(orders)} is answered",
+                )
+                continue
+            meter.see(event)
+            if meter.work.prompts // len(form.methods) > read:
+                read += 1
+                sentence = f"Order {read} of {len(orders)} is read"
+                yield CallView(meter.work, progress=(0, len(orders)), sentence=sentence)
             else:
-                meter.see(event)
                 yield CallView(meter.work)
 
 
@@ -127,13 +162,8 @@ def measure(
             yield CallView(work_of(done), answer, is_last=len(done) == planned)
 
 
-def _measured(model: str, dtype: str, records: "Sequence[Record]") -> dict[str, Any]:
-    return {
-        "model": model,
-        "dtype": dtype,
-        "summary": summarize(records).model_dump(mode="json"),
-        "records": [record.model_dump(mode="json") for record in records],
-    }
+def _measured(model: str, dtype: str, records: Sequence[Record]) -> dict[str, Any]:
+    return as_json(Measured(model=model, dtype=dtype, summary=summarize(records), records=list(records)))
 
 
 def _asked(
@@ -156,7 +186,14 @@ def _asked(
     )
 
 
-def plan_shuffle(engine: "Engine", form: Form, count: int, seed: int, settings: HostSettings) -> Work:
+def plan_run(engine: "Engine", form: Form, settings: HostSettings, **_: Any) -> Work:
+    """The work of one run."""
+    return plan_answers(engine, form, settings=settings)
+
+
+def plan_shuffle(
+    engine: "Engine", form: Form, count: int, seed: int, settings: HostSettings, **_: Any
+) -> Work:
     """The work of answers under several orders."""
     from viz.page.shuffle.shuffling import plan_shuffle
 

@@ -6,10 +6,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
+from pine_engine.models.dtypes import AskedDtype
 from viz.page.common.bounds import MAX_DOCUMENTS, MOST_ROWS
 
 PREFIX = "PINE_"
@@ -49,8 +50,11 @@ class HostSettings(BaseModel):
     model: str | None = Field(
         default=None, description="hub id, folder or GGUF file; the embedded model if not given"
     )
-    dtype: Literal["float32", "bfloat16", "float16"] = Field(
-        default="float32", description="number format of the model: float32, bfloat16 or float16"
+    dtype: AskedDtype = Field(
+        default="auto",
+        description="number format of the model: float32, bfloat16 or float16; 4bit, which is float32 with "
+        "weights in 4 bits for writing; or auto, what writes fastest on this machine, 4bit only for weights "
+        "that were stored so",
     )
     device: str = Field(default="cpu", description="cpu, cuda, ...")
     host: str | None = Field(default=None, description="address to serve on; this machine only if not given")

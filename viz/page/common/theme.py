@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import gradio as gr
+from plotly.offline import get_plotlyjs_version
 
 from viz.drawing.styles import FIGURES_CSS
 
@@ -10,19 +11,35 @@ ASSETS = Path(__file__).parents[3] / "assets"
 
 STYLESHEETS = (FIGURES_CSS, ASSETS / "style.css")
 
-SCRIPTS = ("pictures.js", "lesson.js")
+SCRIPTS = ("pictures.js", "figures.js", "lesson.js")
 """Of assets; a saved lesson holds them too."""
 
-PAGE_SCRIPTS = ("clone.js", "events.js", "answers.js", "projector.js", "sharing.js", "typing.js", "keys.js")
+PAGE_SCRIPTS = (
+    "clone.js",
+    "events.js",
+    "answers.js",
+    "projector.js",
+    "documents.js",
+    "sharing.js",
+    "typing.js",
+    "keys.js",
+)
 """Of assets, for the page alone."""
 
 _SANS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "Noto Sans", "sans-serif")
 _MONO = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace")
 
 
+PLOTLY = ASSETS / "plotly" / "plotly-cartesian.min.js"
+
+PLOTLY_ADDRESS = f"/static/plotly-{get_plotlyjs_version()}.js"
+"""Where the page has it, for whom it is too large to be in it; see viz/page/serving/plotly_script.py."""
+
+
 def page_head() -> str:
     """HTML for the head of the page: its scripts, in the page itself."""
-    scripts = [(ASSETS / name).read_text(encoding="utf-8") for name in (*SCRIPTS, *PAGE_SCRIPTS)]
+    scripts = [f'window.pinePlotly = "{PLOTLY_ADDRESS}";']
+    scripts += [(ASSETS / name).read_text(encoding="utf-8") for name in (*SCRIPTS, *PAGE_SCRIPTS)]
     return "".join(f"<script>{script}</script>" for script in scripts)
 
 

@@ -40,6 +40,16 @@ class FormExample(_Record):
     answers: tuple[NonEmpty, ...] = ()
     """Those that are right, none if there is nothing to score."""
 
+    @property
+    def gold(self) -> int:
+        """The first document that has an accepted answer in its text, from 0; 0 if none has."""
+        holding = (
+            place
+            for place, document in enumerate(self.documents)
+            if any(answer in document.text for answer in self.answers)
+        )
+        return next(holding, 0)
+
     @field_validator("task")
     @classmethod
     def _known_task(cls, name: str) -> str:

@@ -9,7 +9,7 @@ from pine_engine.methods.table import METHODS
 from pine_engine.prompts.prompt import Document, Prompt
 from pine_engine.prompts.tasks import Task, get_task
 from viz.drawing.identity import document_letter
-from viz.page.form.documents import Entries, Entry, read
+from viz.page.form.documents import Entries, Entry, read_entries
 from viz.page.form.words import capital
 
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
@@ -83,7 +83,7 @@ def read_form(
     instruction: str | None,
     methods: Sequence[str],
     max_new_tokens: float,
-    *editor_values: Any,
+    documents: str,
 ) -> Form:
     """The form from the values of its widgets, in the order of `Workspace.inputs`.
 
@@ -95,7 +95,7 @@ def read_form(
         instruction=instruction or "",
         methods=tuple(sorted(methods, key=_PLACES.__getitem__)),
         max_new_tokens=int(max_new_tokens),
-        entries=read(*editor_values),
+        entries=read_entries(documents),
     )
 
 

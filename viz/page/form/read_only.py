@@ -22,7 +22,7 @@ REFUSAL = f"{NOTE} Nothing was run: choose an example, and leave its texts as th
 NO_FILES = f"{NOTE} No file was read."
 
 HIDDEN = {
-    *("add-document", "add-files", "clear-documents", "paste-panel", "splitting"),
+    *("add-files", "paste-panel", "splitting"),
     *("open-session", "measure-upload"),
 }
 """Ids of what serves only to enter something."""
@@ -56,6 +56,8 @@ def freeze(page: GuardedBlocks) -> None:
         name = getattr(block, "elem_id", None)
         if isinstance(block, gr.Textbox) or (isinstance(block, gr.Dropdown) and name == "task"):
             block.interactive = False
+        if isinstance(block, gr.HTML) and name == "documents":
+            block.props["locked"] = True
         if name in HIDDEN:
             block.visible = False
         if isinstance(block, gr.Dropdown) and name == "measure-rows":

@@ -13,9 +13,10 @@ from pine_engine.prompts.tasks import get_task
 from viz.drawing.markup import render
 from viz.drawing.tokens import shorten
 from viz.page.common.bounds import MAX_DOCUMENTS
-from viz.page.common.event_options import PRIVATE_EVENT, STATE_EVENT
+from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import explain, notice
-from viz.page.form.documents import Editor, Entries, entries_from, read, write
+from viz.page.form.documents import Entries, entries_from, entries_json, read_entries
+from viz.page.form.editor import Editor
 
 LONGEST_PROBLEM = 20_000
 """In characters; a problem has a few hundred."""
@@ -160,34 +161,33 @@ def wire_splitting(
 ) -> None:
     """Connects the widgets with those of the form."""
     task.change(lambda task: gr.update(visible=get_task(task).splits), task, panel.accordion, **PRIVATE_EVENT)
-    form = [instruction, question, accepted, *editor.inputs]
-    written = [instruction, question, accepted, *editor.outputs]
+    form = [instruction, question, accepted, editor.cards]
 
-    def held(instruction: str, question: str, accepted: str, *editor_values: Any) -> Content:
-        return Content(instruction or "", question or "", read(*editor_values), accepted or "")
+    def held(instruction: str, question: str, accepted: str, documents: str) -> Content:
+        return Content(instruction or "", question or "", read_entries(documents), accepted or "")
 
-    def fill(task: str, before: Content, after: Content) -> dict[Any, Any]:
-        updates = write(editor, before.entries, after.entries, get_task(task).nouns)
-        return updates | {
+    def fill(after: Content) -> dict[Any, Any]:
+        return {
             instruction: after.instruction,
             question: after.question,
             accepted: after.accepted,
+            editor.cards: entries_json(after.entries),
         }
 
-    def put(task: str, parts: Premises, replaced: Replaced | None, before: Content) -> dict[Any, Any]:
+    def put(parts: Premises, replaced: Replaced | None, before: Content) -> dict[Any, Any]:
         try:
             after = content_of(parts, editor.most)
         except InputError as error:
             return {panel.message: notice(explain(error), kind="error"), panel.preview: preview_html(parts)}
         replaced = remember(replaced, before, after)
-        return fill(task, before, after) | {
+        return fill(after) | {
             panel.preview: preview_html(parts),
             panel.replaced: replaced,
             panel.undo: gr.update(value="Undo", interactive=True),
             panel.message: notice(replaced_sentence(replaced)),
         }
 
-    def split(task: str, problem: str, replaced: Replaced | None, *values: Any) -> dict[Any, Any]:
+    def split(problem: str, replaced: Replaced | None, *values: Any) -> dict[Any, Any]:
         if len(problem or "") > LONGEST_PROBLEM:
             sentence = (
                 f"The problem has {len(problem):,} characters, more than {LONGEST_PROBLEM:,}; shorten it."
@@ -201,7 +201,7 @@ def wire_splitting(
         start = sum(len(text) <= len(parts.prefix) for text in accumulate(sentences))
         choices = sentence_choices(sentences)
         stop = max(start, start + len(parts.premises) - 1)
-        return put(task, parts, replaced, held(*values)) | {
+        return put(parts, replaced, held(*values)) | {
             panel.sentences: sentences,
             panel.cut: (start, stop),
             panel.bounds: gr.update(visible=True),
@@ -209,17 +209,16 @@ def wire_splitting(
             panel.last: gr.update(choices=choices, value=stop if parts.premises else None),
         }
 
-    outputs = [panel.message, panel.preview, panel.replaced, panel.undo, *written]
+    outputs = [panel.message, panel.preview, panel.replaced, panel.undo, *form]
     panel.split.click(
         split,
-        [task, panel.problem, panel.replaced, *form],
+        [panel.problem, panel.replaced, *form],
         [*outputs, panel.sentences, panel.cut, panel.bounds, panel.first, panel.last],
         trigger_mode="once",
-        **STATE_EVENT,
+        **PRIVATE_EVENT,
     )
 
     def cut(
-        task: str,
         sentences: Sequence[str],
         first: int | None,
         last: int | None,
@@ -234,22 +233,22 @@ def wire_splitting(
         if last < first:
             return {panel.message: notice("The last condition stands before the first one.", kind="error")}
         parts = cut_sentences(sentences, range(first, last + 1))
-        return put(task, parts, replaced, held(*values)) | {panel.cut: (first, last)}
+        return put(parts, replaced, held(*values)) | {panel.cut: (first, last)}
 
     gr.on(
         [panel.first.input, panel.last.input],
         cut,
-        [task, panel.sentences, panel.first, panel.last, panel.cut, panel.replaced, *form],
+        [panel.sentences, panel.first, panel.last, panel.cut, panel.replaced, *form],
         [*outputs, panel.cut],
-        **STATE_EVENT,
+        **PRIVATE_EVENT,
     )
 
-    def undo(task: str, label: str, replaced: Replaced | None, *values: Any) -> Any:
+    def undo(label: str, replaced: Replaced | None, *values: Any) -> Any:
         if replaced is None:
             return gr.skip()
         now = held(*values)
         other = "Redo" if label == "Undo" else "Undo"
-        return fill(task, now, replaced.before) | {
+        return fill(replaced.before) | {
             panel.replaced: Replaced(now, replaced.before),
             panel.undo: gr.update(value=other),
             panel.message: notice(f"Brought back what was there before; {other} exchanges both again."),
@@ -257,10 +256,10 @@ def wire_splitting(
 
     panel.undo.click(
         undo,
-        [task, panel.undo, panel.replaced, *form],
-        [panel.message, panel.replaced, panel.undo, *written],
+        [panel.undo, panel.replaced, *form],
+        [panel.message, panel.replaced, panel.undo, *form],
         trigger_mode="once",
-        **STATE_EVENT,
+        **PRIVATE_EVENT,
     )
 
 

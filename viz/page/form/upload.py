@@ -10,33 +10,28 @@ import gradio as gr
 from pine_engine.errors import Cancelled, InputError
 from pine_engine.prompts.document_files import read_documents
 from pine_engine.prompts.prompt import Document
-from pine_engine.prompts.tasks import get_task
 from viz.page.common.bounds import MAX_DOCUMENTS
-from viz.page.common.event_options import STATE_EVENT
+from viz.page.common.event_options import PRIVATE_EVENT, STATE_EVENT
 from viz.page.common.failures import explain, notice
 from viz.page.files.reading_files import FileReader
-from viz.page.form.documents import Editor, Entries, Entry, read, without_empty, write
+from viz.page.form.documents import Entries, Entry, read_entries, room_beside
+from viz.page.form.editor import Editor, bringing
 from viz.page.form.form import check_size
 
 
-def add_documents(entries: Entries, documents: Sequence[Document], most: int = MAX_DOCUMENTS) -> Entries:
-    """The entries with the documents in place of empty cards and after the filled ones.
+def check_room(entries: Entries, documents: Sequence[Document], most: int = MAX_DOCUMENTS) -> None:
+    """Raises InputError with the numbers if these documents make more, or longer texts, than the page holds.
 
-    Raises InputError with the numbers if that makes more, or longer texts, than the page holds; how many
-    documents the files have in all is not known then.
+    How many documents the files have in all is not known then.
     """
-    kept = without_empty(entries)
-    if len(kept) + len(documents) > most:
-        there = f", and {len(kept)} are there already" if kept else ""
+    room = room_beside(entries, most)
+    if len(documents) > room:
+        there = f", and {most - room} are there already" if room < most else ""
         raise InputError(
             f"the files have more documents than fit: the page holds {most}{there}. "
             "Nothing was added; give a part of them, or remove some"
         )
-    first = len(kept)
-    added = (Entry(first + index, document.title, document.text) for index, document in enumerate(documents))
-    after = (*kept, *added)
-    check_size(after)
-    return after
+    check_size((*entries, *(Entry(0, document.title, document.text) for document in documents)))
 
 
 @dataclass(frozen=True)
@@ -47,8 +42,8 @@ class Brought:
     paths: Sequence[Path]
 
 
-def wire_upload(editor: Editor, task: gr.Dropdown, reader: FileReader) -> None:
-    """Connects the button for files. task: says what documents are called."""
+def wire_upload(editor: Editor, reader: FileReader) -> None:
+    """Connects the button for files."""
     button = editor.files
 
     brought = gr.State(None)
@@ -72,20 +67,18 @@ def wire_upload(editor: Editor, task: gr.Dropdown, reader: FileReader) -> None:
             yield {brought: Brought(tuple(documents), paths), button: None}
 
     # What was typed while the files were read is there by now.
-    def put(given: Brought | None, task: str, *values: Any) -> Any:
+    def put(given: Brought | None, documents: str) -> Any:
         if given is None:
             return gr.skip()
         try:
-            before = read(*values)
-            after = add_documents(before, given.documents, editor.most)
+            check_room(read_entries(documents), given.documents, editor.most)
         except InputError as error:
             return {editor.message: notice(explain(error), kind="error"), brought: None}
-        updates = write(editor, before, after, get_task(task).nouns)
         said = added_sentence(len(given.documents), given.paths)
-        return updates | {editor.message: said, brought: None}
+        return {editor.cards: bringing(given.documents), editor.message: said, brought: None}
 
     button.upload(upload, button, [button, brought, editor.message], trigger_mode="once", **STATE_EVENT).then(
-        put, [brought, task, *editor.inputs], [brought, *editor.outputs], **STATE_EVENT
+        put, [brought, editor.cards], [brought, editor.cards, editor.message], **PRIVATE_EVENT
     )
 
 

@@ -1,17 +1,23 @@
 """Tab "What changed": two answers beside each other, and the documents that carried them."""
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from pine_engine.methods.table import METHODS
 from viz.cards.change_answers import answers_picture
+from viz.drawing.markup import empty_panel
 from viz.drawing.picture import switch
 from viz.drawing.tokens import shorten
-from viz.figures.change import AnswerTokens
-from viz.figures.change_bars import carriers_picture, difference_picture
+from viz.figures.change import AnswerTokens, telling_step
+from viz.figures.change_bars import NOTHING_READ, plot_answer_shares, plot_likely_tokens
 from viz.page.answers.answering import FinishedRun
 from viz.page.common.failures import notice
+from viz.page.inside.drawn import Drawn
 from viz.page.inside.reading import query_of_step, step_of
 from viz.page.inside.selection import Selection
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
 
 ORDER_WIDTH = 16
 """Longest name of an order, in characters, that a button says in full."""
@@ -29,8 +35,8 @@ class Other:
     answer: AnswerTokens
 
 
-def draw_change(run: FinishedRun, selection: Selection) -> str:
-    """HTML: the selected method's answer against another method's or another order's."""
+def draw_change(run: FinishedRun, selection: Selection) -> Drawn:
+    """The selected method's answer against another method's or another order's."""
     methods, orders = other_methods(run, selection.method), other_orders(run, selection.method)
     other = chosen_other(run, selection)
     left = run.answer_records[selection.method]
@@ -49,13 +55,10 @@ def draw_change(run: FinishedRun, selection: Selection) -> str:
             [("shown", {"with_prefix": True}), ("left out", {"with_prefix": False})],
             "shown" if selection.with_prefix else "left out",
         ),
-        *(
-            difference_picture(left, right, dtype=run.dtype, with_prefix=selection.with_prefix)
-            for right in answers[1:]
-        ),
-        carriers_picture(answers, dtype=run.dtype, with_prefix=selection.with_prefix),
     ]
-    return _switches(run, methods, orders, other) + "".join(pictures)
+    figures = _figures(answers, selection.with_prefix) if any(told.tokens for told in answers) else {}
+    pictures += [] if figures else [empty_panel(NOTHING_READ)]
+    return Drawn(_switches(run, methods, orders, other) + "".join(pictures), figures)
 
 
 def other_methods(run: FinishedRun, method: str) -> list[Other]:
@@ -91,6 +94,16 @@ def chosen_other(run: FinishedRun, selection: Selection) -> Other | None:
     chosen = [other for other in methods + orders if other.key == selection.other]
     preferred = [*chosen, *differing[0], *methods, *differing[1], *orders]
     return preferred[0] if preferred else None
+
+
+def _figures(answers: list[AnswerTokens], with_prefix: bool) -> "dict[str, Figure]":
+    """Of one answer what it read; of two also the token in which they differ. One of them is not empty."""
+    figures = {"answer-shares": plot_answer_shares(answers, with_prefix=with_prefix)}
+    if len(answers) == 2:
+        step = telling_step(*answers)
+        figures["likely-tokens"] = plot_likely_tokens(*answers)
+        figures["token-shares"] = plot_answer_shares(answers, step=step, with_prefix=with_prefix)
+    return figures
 
 
 def _switches(run: FinishedRun, methods: list[Other], orders: list[Other], other: Other | None) -> str:

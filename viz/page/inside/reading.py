@@ -4,14 +4,13 @@ Nothing is computed by the model.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pine_engine.attention.trace import Trace
 from pine_engine.methods.plan import AttentionPlan, build_plan
 from pine_engine.methods.table import METHODS
 from viz.drawing.identity import DECODED, PREFIX, SUFFIX, Segment, document_segment, legend
 from viz.drawing.tokens import Token
-from viz.figures.importance import most_decisive, spread
+from viz.figures.importance import decisiveness, most_decisive
 from viz.page.answers.answering import FinishedRun
 from viz.page.common.failures import notice
 from viz.page.inside.selection import Bounds, Query, Selection
@@ -86,11 +85,42 @@ def turned(run: FinishedRun, query: Query, step: int) -> tuple[str, Query]:
 
 
 def first_selection(run: FinishedRun) -> Selection:
-    """What is shown first: the prompt's last token, and the most decisive layer and head."""
+    """What is shown first: the first word of the answer, and the most decisive layer and head."""
     ranked = ranked_trace(run)
-    layer, head = (0, 0) if ranked is None else most_decisive(head_spreads(ranked))
+    layer, head = (0, 0) if ranked is None else most_decisive(decisiveness(ranked))
     method = ranked.method if ranked else next(iter(run.result.traces))
-    return Selection(method, query_of_step(run, 0), layer, head)
+    return Selection(method, first_word(run, method), layer, head)
+
+
+def first_word(run: FinishedRun, method: str) -> Query:
+    """The first token of a method's answer with a letter or digit; the prompt's last if none was traced."""
+    tokens = suffix_tokens(run, method)
+    words = (index for index, token in enumerate(tokens) if token.segment == DECODED and is_word(token.text))
+    return Query("suffix", next(words, run.result.layout.suffix_length - 1))
+
+
+def is_word(text: str) -> bool:
+    """Whether there is a letter or a digit in it, so that it is no space, sign or line break."""
+    return any(sign.isalnum() for sign in text)
+
+
+def token_of(run: FinishedRun, query: Query) -> int:
+    """Index of the query's token in the prompt and the answer after it."""
+    layout = run.result.layout
+    if query.kind == "suffix":
+        return layout.documents_end + query.index
+    return int(layout.document_starts[query.index] + layout.lengths[query.index]) - 1
+
+
+def query_at(run: FinishedRun, token: int) -> Query | None:
+    """The query that stands for a token: its document's, or itself; None where there is none."""
+    layout = run.result.layout
+    if token >= layout.documents_end:
+        index = token - layout.documents_end
+        return Query("suffix", index) if index < longest_suffix(run) else None
+    if token < layout.prefix_length:
+        return None
+    return Query("document", int(np.searchsorted(layout.document_starts, token, side="right")) - 1)
 
 
 def query_of_step(run: FinishedRun, step: int) -> Query:
@@ -125,12 +155,6 @@ def summary_html(run: FinishedRun) -> str:
     live = f"The last run: {tokens}, {run.model}, {run.dtype}."
     sentence = f"{run.recorded}: {tokens}." if run.recorded else live
     return notice(sentence, kind="count") + legend(run_documents(run), titles)
-
-
-def head_spreads(trace: Trace) -> NDArray[np.float32]:
-    """How decisive each layer and head of a method that ranks is: (A, H)."""
-    assert trace.suffix_importance is not None
-    return spread(trace.suffix_importance)
 
 
 def plan_of(run: FinishedRun, method: str) -> AttentionPlan:

@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 from viz.figures.importance import Normalisation
 
 Aspect = Literal["document", "suffix"]
+Rows = Literal["layer", "head"]
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,8 @@ class Selection:
 
     method: the one that pictures of a single method show. query: whose view. layer, head: from 0; None is
     the mean over all. normalisation: of importance. with_prefix: whether attention on the prefix (the
-    sink) is shown. other: what the answer is compared with; None for the default. window: first key token
-    of token-level pictures; None follows the query.
+    sink) is shown. other: what the answer is compared with; None for the default. rows: of positions.
+    with_sink: whether attention on the first token is drawn.
     """
 
     method: str
@@ -63,7 +64,8 @@ class Selection:
     normalisation: Normalisation = "share"
     with_prefix: bool = True
     other: str | None = None
-    window: int | None = None
+    rows: Rows = "layer"
+    with_sink: bool = False
 
     def picked(self, what: Mapping[str, Any], bounds: Bounds) -> "Selection":
         """The selection after a pick; whatever is not a field, or not in the run, is left as it was.
@@ -83,12 +85,12 @@ class Selection:
                     chosen["head"] = value
                 case "normalisation", str() if value in get_args(Normalisation):
                     chosen["normalisation"] = value
-                case "with_prefix", bool():
-                    chosen["with_prefix"] = value
+                case (("with_prefix" | "with_sink"), bool()):
+                    chosen[field] = value
                 case "other", str() if len(value) <= 64:
                     chosen["other"] = value
-                case "window", None | int() if _inside(value, 1_000_000):
-                    chosen["window"] = value
+                case "rows", str() if value in get_args(Rows):
+                    chosen["rows"] = value
         return replace(self, **chosen)
 
 

@@ -7,8 +7,7 @@ import sys
 def give_back_memory() -> None:
     """Gives back what the C library keeps of freed memory; nothing where it is not glibc, which keeps it.
 
-    Every run computes in a thread of its own and so in another part of glibc's memory: hundreds of megabytes
-    would stay with the process.
+    A run leaves holes of all sizes in it: hundreds of megabytes would stay with the process.
     """
     if sys.platform != "linux":
         return

@@ -12,10 +12,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pine_engine.engine.model_thread import compute_on
 from pine_engine.errors import InputError, ModelError
+from pine_engine.models.dtypes import AskedDtype, Dtype, known_dtype, settled
 from pine_engine.models.embedded import Progress
 from pine_engine.models.listing import LoadableModel, describe
-from pine_engine.models.load import Dtype, fetch, known_dtype
+from pine_engine.models.load import fetch
 from pine_engine.models.resources import free_memory, in_words, release_memory
 from viz.page.jobs.loading import EngineSource, Status
 
@@ -33,7 +35,7 @@ class Choice:
     name: str
     """What `pine_engine.models.load.load` takes, or how it is shown."""
 
-    dtype: Dtype = "float32"
+    dtype: AskedDtype
 
 
 @dataclass
@@ -189,16 +191,18 @@ class ModelPool:
         model, name = self.about(choice), self._named.get(choice.name, choice.name)
         if not model.supported:
             raise ModelError(f"{choice.name} cannot be used: {model.reason}")
-        if model.memory_bytes(choice.dtype) > (free := self.free()):
-            raise ModelError(too_large(model, choice.dtype, free, self.device))
+        # What auto is may have to be measured, which is computing.
+        dtype = compute_on(self.device, lambda: settled(choice.dtype, self.device, four_bit=model.is_gguf))
+        if model.memory_bytes(dtype) > (free := self.free()):
+            raise ModelError(too_large(model, dtype, free, self.device))
         self._fetch(name, report)
         while not self._loading.acquire(timeout=WAIT_S):
             report(1.0, "waiting until another model is loaded")
         try:
-            self._make_room(model, choice.dtype)
+            self._make_room(model, dtype)
             report(1.0, "reading the weights")
             engine = self._load_engine(Choice(name, choice.dtype), report)
-            held.bytes = model.memory_bytes(choice.dtype)
+            held.bytes = model.memory_bytes(dtype)
             return engine
         finally:
             self._loading.release()

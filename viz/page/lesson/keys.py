@@ -4,8 +4,10 @@ from viz.drawing.markup import render
 
 KEYS = (
     ("everywhere", "Ctrl Enter", "run"),
-    ("everywhere", "Ctrl Shift Enter", "shuffle, while its tab is open"),
+    ("everywhere", "Ctrl Shift Enter", "shuffle"),
     ("everywhere", "Ctrl .", "stop what is running"),
+    ("in a document", "Alt ↑", "one slot up; Alt ↓ one down"),
+    ("at the documents, outside of text fields", "Ctrl Z", "undo; with Shift once more"),
     ("outside of text fields", "Alt .", "the next query of the pictures, or step of the lesson"),
     ("outside of text fields", "Alt ,", "the query or step before"),
     ("in a picture", "arrows", "go from row to row, or from cell to cell"),

@@ -1,7 +1,7 @@
 """The lesson's text, and its pictures drawn from a run: the recorded one, or the class's own."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import zip_longest
 
@@ -14,11 +14,13 @@ from viz.cards.lesson import (
     Part,
     QuizEntry,
     Step,
+    documents_html,
     lesson,
     lesson_page,
     orders_picture,
     quiz,
 )
+from viz.cards.letter_strip import letter_strip
 from viz.drawing.identity import Segment, document_letter
 from viz.drawing.picture import beside, picture
 from viz.drawing.styles import figure_styles
@@ -29,11 +31,12 @@ from viz.figures.importance_matrix import importance_picture
 from viz.figures.masks import mask_picture
 from viz.figures.positions import position_table, table_numbers, view_text
 from viz.figures.rulers import position_ruler, ruler_numbers
-from viz.figures.shuffle import shuffle_table
 from viz.page.answers.answer_records import TriedOrder
-from viz.page.answers.answering import FinishedRun
+from viz.page.answers.answering import FinishedRun, in_orders
+from viz.page.answers.cards import right_by
 from viz.page.answers.recordings import Recording, lesson_recording
 from viz.page.common.theme import ASSETS, SCRIPTS
+from viz.page.form.examples import FormExample, load_examples
 from viz.page.inside.drawn_masks import segment_mask
 from viz.page.inside.drawn_positions import shown_place, view_of
 from viz.page.inside.reading import first_selection, plan_of, query_of_step, ranked_trace, run_documents
@@ -72,7 +75,9 @@ def lesson_steps(recording: Recording, own: FinishedRun | None = None) -> tuple[
     with_vanilla = run if "vanilla" in run.answer_records else recording.run
     with_pine = run if "pine" in run.answer_records and len(run.order) > 1 else recording.run
     return (
-        _bias(run, "") if answers_in_two_orders(run) and own else _bias(recording.run, recording.question),
+        _bias(run, run.form.question if run.form else "", None)
+        if answers_in_two_orders(run) and own
+        else _bias(recording.run, recording.question, example_of(recording)),
         _mask(run),
         _rope(with_vanilla),
         _both_ways(run),
@@ -91,22 +96,31 @@ def source_of(run: FinishedRun) -> str:
 # The steps ---------------------------------------------------------------------------------------------
 
 
-def _bias(run: FinishedRun, question: str) -> Step:
+def _bias(run: FinishedRun, question: str, example: FormExample | None) -> Step:
+    answers = through_slots(run, example) if example else answers_in_two_orders(run)
+    first, *others = answers
+    other = next((one for one in others if one.answer != first.answer), others[0])
+    label = METHODS["vanilla"].label
     return Step(
         "bias",
-        "The order changes the answer",
+        "Guess first: does the order change the answer?",
         (
             Part(
-                "A language model reads a few documents and a question. Then it reads the same documents in "
-                "another order. Nothing else is different, and yet the answer may be. This is position bias: "
-                "where a text stands counts, and not only what it says.",
-                orders_picture(
-                    document_texts(run),
-                    answers_in_two_orders(run),
-                    method=METHODS["vanilla"].label,
-                    question=question,
+                f"A language model reads these documents, in the order {first.order}, and a question.",
+                documents_html(document_texts(run, first.segments), question),
+                source_of(run),
+            ),
+            Part(
+                "Then it reads them in other orders. Nothing else is different. Guess, then look.",
+                quiz(
+                    "Does the model give the same answer in every order?",
+                    [QuizEntry("vanilla", label, first.answer, other.answer, other.answer == first.answer)],
+                    afterwards=orders_picture(answers, method=label),
                 ),
                 source_of(run),
+            ),
+            Part(
+                "This is position bias: where a text stands counts, and not only what it says.",
             ),
         ),
         "section 1",
@@ -184,7 +198,8 @@ def _importance(run: FinishedRun) -> Step:
                 Markup(
                     "PINE asks the model itself. With all positions switched off, how much {attention} does "
                     "one document pay to another? That, per token of the other, is its {importance}. Every "
-                    "{layer} and every {head} has its own opinion; here is one of them."
+                    "{layer} and every {head} has its own opinion; here is one of them. It may well prefer a "
+                    "document that does not hold the answer: the answer comes from all of them together."
                 ).format(
                     attention=term("attention"),
                     importance=term("importance"),
@@ -233,10 +248,10 @@ def _places(run: FinishedRun) -> Step:
 
 
 def _proof(recording: Recording) -> Step:
-    run = recording.run
+    run, runs = recording.run, (recording.run, recording.exchanged)
 
     def both(text: str, draw: Callable[[FinishedRun], str]) -> Part:
-        return Part(text, beside(draw(run), draw(recording.exchanged)), source_of(run))
+        return Part(text, beside(*(_entered(one) + draw(one) for one in runs)), source_of(run))
 
     return Step(
         "proof",
@@ -266,8 +281,14 @@ def _quiz(run: FinishedRun, recording: Recording) -> Step:
     other = exchange_of_two(run)
     assert other is not None
     letters = " and ".join(exchanged_letters(run, other))
-    # The table of all orders would give the answers away, so it comes with them.
-    table = shuffle_table(recording.columns, recording.rows, caption=recording.caption)
+    # All orders would give the answers away, so they come with them.
+    example, tried = example_of(recording), in_orders(recording.run)
+    assert tried is not None
+    orders = letter_strip(
+        tried,
+        labels={method: METHODS[method].label for method in tried.answers},
+        is_right=right_by(example.task, example.answers) if example else None,
+    )
     return Step(
         "quiz",
         "Guess first: who keeps the answer? And what does it cost?",
@@ -278,7 +299,7 @@ def _quiz(run: FinishedRun, recording: Recording) -> Step:
                 quiz(
                     f"Which of these methods keeps its answer when documents {letters} change places?",
                     quiz_entries(run, other),
-                    afterwards=strip_interaction(table) if run is recording.run else "",
+                    afterwards=orders if run is recording.run else "",
                 ),
                 source_of(run),
             ),
@@ -304,14 +325,14 @@ def _quiz(run: FinishedRun, recording: Recording) -> Step:
 # What a run tells --------------------------------------------------------------------------------------
 
 
-def document_texts(run: FinishedRun) -> list[tuple[Segment, str]]:
-    """The documents with their texts as the model read them, by letter."""
+def document_texts(run: FinishedRun, segments: Sequence[Segment]) -> list[tuple[Segment, str]]:
+    """Documents of the run, in the order given, with their texts as the model read them."""
     layout = run.result.layout
-    texts = [
-        (segment, "".join(run.prompt_tokens[layout.document_slice(slot)]).strip())
+    texts = {
+        segment.document: "".join(run.prompt_tokens[layout.document_slice(slot)]).strip()
         for slot, segment in enumerate(run_documents(run))
-    ]
-    return sorted(texts, key=lambda text: text[0].label)
+    }
+    return [(segment, texts[segment.document]) for segment in segments]
 
 
 def answers_in_two_orders(run: FinishedRun) -> tuple[OrderAnswer, ...]:
@@ -325,6 +346,24 @@ def answers_in_two_orders(run: FinishedRun) -> tuple[OrderAnswer, ...]:
         return ()
     other = min(others, key=lambda other: _parting(told, other))
     return tuple(OrderAnswer(one.documents, one.text) for one in (told, other))
+
+
+def example_of(recording: Recording) -> FormExample | None:
+    """The example that was recorded; None if there is none of its name."""
+    return next((one for one in load_examples() if one.name == recording.example), None)
+
+
+def through_slots(run: FinishedRun, example: FormExample) -> tuple[OrderAnswer, ...]:
+    """Vanilla's answers with the document that holds the answer in every slot, the others as entered."""
+    is_right = right_by(example.task, example.answers)
+    answers = {run.order: run.answer_records["vanilla"]}
+    answers |= {one.order: one.answer_records["vanilla"] for one in run.tried}
+    rest = [one for one in run.order if one != example.gold]
+    orders = [(*rest[:slot], example.gold, *rest[slot:]) for slot in range(len(run.order))]
+    return tuple(
+        OrderAnswer(answers[order].documents, answers[order].text, is_right and is_right(answers[order].text))
+        for order in orders
+    )
 
 
 def _parting(left: AnswerTokens, right: AnswerTokens) -> float:
@@ -382,6 +421,12 @@ def _moved(run: FinishedRun, tried: TriedOrder) -> list[int]:
 def _masks(run: FinishedRun, *methods: str) -> str:
     masks = [segment_mask(run, method) for method in methods]
     return mask_picture(masks, reference=masks[0] if len(masks) > 1 else None, name="lesson-masks")
+
+
+def _entered(run: FinishedRun) -> str:
+    """HTML: in which order the documents of a picture were entered."""
+    order = " ".join(map(document_letter, run.order))
+    return f'<h4 class="pine-lesson-entered">Entered as {order}</h4>'
 
 
 def _ruler(run: FinishedRun, chosen_in: FinishedRun, method: str) -> str:

@@ -74,7 +74,6 @@ def example_view(method: Method, query: int) -> View:
     return View(
         query=f"token {token.text}",
         segment=token.segment,
-        label=token.text,
         query_position=int(plan.query_positions()[query]),
         prefix_length=LAYOUT.prefix_length,
         documents=tuple(map(document_segment, range(LAYOUT.num_documents))),

@@ -11,10 +11,12 @@ import gradio as gr
 from pine_engine.errors import Cancelled, InputError
 from pine_engine.methods.table import METHODS
 from viz.drawing.markup import empty_panel, render
+from viz.figures.bias_curve import plot_bias_curve
 from viz.figures.measured import measured_tables
 from viz.page.common.disk import Disk
 from viz.page.common.event_options import PRIVATE_EVENT, STATE_EVENT
 from viz.page.common.failures import explain, notice
+from viz.page.common.figure_box import build_figure, figure_value
 from viz.page.common.host_settings import HostSettings
 from viz.page.files.data_sets import (
     OWN,
@@ -131,7 +133,7 @@ def build_measure(settings: HostSettings) -> MeasurePanel:
     sets = built_in_choices()
     with gr.Column(elem_id="measure-section", elem_classes="page-section"):
         gr.HTML(
-            "<h2>Measure</h2><p>One question is an anecdote. Here every row of a small set is answered by "
+            "<p class='page-about'>One question is an anecdote. Here every row of a small set is answered by "
             "every method in several orders: how often is the answer right, how likely is it, and how often "
             "does the order alone change it? Large sets are for the command <code>python -m pine_engine "
             "evaluate</code>, which goes on where it was stopped.</p>"
@@ -203,11 +205,11 @@ def build_measure(settings: HostSettings) -> MeasurePanel:
         bar = build_bar(buttons, "Press Measure.", status_id="measure-status")
         with gr.Row(elem_classes="page-row page-measured"):
             tables = gr.HTML(
-                empty_panel(WHAT_WILL_BE, press="measure-run", label="Measure"),
+                empty_panel(WHAT_WILL_BE),
                 elem_id="measure-tables",
                 min_width=300,
             )
-            curve = gr.HTML("", elem_id="measure-curve", min_width=300)
+            curve = build_figure("measure-curve", picks_itself=True, min_width=300)
         findings = gr.HTML("", elem_id="measure-findings")
         with gr.Row(visible=False, elem_classes="page-row", elem_id="measure-offer") as offer:
             records = gr.DownloadButton(
@@ -377,11 +379,9 @@ def _wire_run(
         _forget(kept)
 
         def show_view(view: "MeasureView") -> Updates:
-            shown = {
-                panel.tables: view.tables,
-                panel.curve: view.curve,
-                panel.findings: view.findings,
-            }
+            shown = {panel.tables: view.tables, panel.findings: view.findings}
+            if view.curves is not None:
+                shown[panel.curve] = figure_value(plot_bias_curve(view.curves) if view.curves else None)
             return {widget: html for widget, html in shown.items() if html is not None}
 
         def keep(view: "MeasureView") -> None:

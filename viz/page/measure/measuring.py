@@ -6,7 +6,7 @@ Imports torch.
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
@@ -20,11 +20,12 @@ from pine_engine.evaluation.measure import Measurement
 from pine_engine.evaluation.records import Key, Record, RunInfo
 from pine_engine.evaluation.report.findings import findings
 from pine_engine.evaluation.report.runs import MeasuredRun, run_labels
+from pine_engine.evaluation.report.tables import Curve
 from pine_engine.evaluation.settings import Settings, choose, most_visited
 from pine_engine.evaluation.summary.intervals import FEWEST
 from pine_engine.evaluation.summary.summarize import summarize
 from pine_engine.prompts.tasks import get_task
-from viz.figures.measured import in_short, measured_tables, slot_picture
+from viz.figures.measured import in_short, measured_tables
 from viz.page.answers.answering import progress_sentence
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.files.data_sets import DataSet
@@ -124,10 +125,12 @@ class MeasureView:
 
     sentence: str
     tables: str | None = None
-    """HTML, as the next two."""
+    """HTML, as the next one."""
 
-    curve: str | None = None
     findings: str | None = None
+    curves: tuple[Curve, ...] | None = None
+    """Over the slots of the answer, one for each number of documents."""
+
     measured: Measured | None = None
     done: Work | None = None
     """The work so far."""
@@ -166,7 +169,7 @@ def measure_rows(
     records: list[Record] = []
     began = heard = time.monotonic()
     drawn = began - BEAT_S  # so that the first of all is shown at once
-    yield MeasureView(_counted(0, len(planned), began), measured_tables([], done=0, planned=len(planned)), "")
+    yield MeasureView(_counted(0, len(planned), began), measured_tables([], done=0, planned=len(planned)))
     with closing(measured_events(engine, asked, host)) as events:
         for event in events:
             now = time.monotonic()
@@ -177,7 +180,7 @@ def measure_rows(
                 yield MeasureView(
                     _counted(len(records), len(planned), began),
                     measured_tables(tables, done=len(records), planned=len(planned), note=_errors(records)),
-                    _curves(records, planned, setting),
+                    curves=tuple(slot_curves(records, planned, setting)),
                     measured=Measured(info, tuple(records), frozenset(planned)),
                     done=work_of(records),
                 )
@@ -194,8 +197,8 @@ def measure_rows(
     yield MeasureView(
         f"Done: {len(records)} records in {time.monotonic() - began:.1f} s.",
         measured_tables(tables, done=len(records), planned=len(planned), note=note),
-        _curves(records, planned, setting),
         in_short(findings(info.task, run) if run else []),
+        tuple(slot_curves(records, planned, setting)),
     )
 
 
@@ -243,11 +246,6 @@ def _own_part(record: Record) -> float:
     """How much of what a record would take alone was spent on it; others answer for the rest."""
     alone = record.prefill_s + record.decode_s
     return min(1.0, record.seconds / alone) if alone else 1.0
-
-
-def _curves(records: list[Record], planned: Collection[Key], setting: str) -> str:
-    """HTML of the curves over the slots of the answer, "" where there is none to draw."""
-    return "".join(map(slot_picture, slot_curves(records, planned, setting)))
 
 
 def _counted(done: int, planned: int, began: float) -> str:

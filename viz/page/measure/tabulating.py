@@ -7,14 +7,14 @@ import numpy as np
 
 from pine_engine.debias.measured import measured_method
 from pine_engine.evaluation.records import Key, Record
-from pine_engine.evaluation.report.tables import scale
+from pine_engine.evaluation.report.tables import Curve, CurveLine, Level, scale
 from pine_engine.evaluation.summary.grid import make_grid
 from pine_engine.evaluation.summary.method_names import method_label, method_mark, promises_invariance
 from pine_engine.evaluation.summary.slots import BySlot, by_slot, is_alike
 from pine_engine.evaluation.summary.summarize import Summary
 from pine_engine.evaluation.summary.verdicts import KINDS, Kind, differ, is_read, number
-from viz.figures.chart import Across, Series
-from viz.figures.measured import MeasuredRow, MeasuredTable, SlotCurve
+from viz.figures.frame import plain
+from viz.figures.measured import MeasuredRow, MeasuredTable
 
 TITLES: dict[Kind, str] = {
     "generated": "Accepted answers",
@@ -62,11 +62,12 @@ def of_whole_examples(records: Sequence[Record], planned: Collection[Key]) -> li
     return [record for record in records if record.example not in missing]
 
 
-def slot_curves(records: Sequence[Record], planned: Collection[Key], setting: str) -> list[SlotCurve]:
+def slot_curves(records: Sequence[Record], planned: Collection[Key], setting: str) -> list[Curve]:
     """The curves over the slots of the document with the answer, one for each number of documents.
 
     Over the examples that are done, so that all lines are over the same ones.
-    planned: the keys of all records that there will be. None of fewer than two slots.
+    planned: the keys of all records that there will be. setting: model and rows, in words. None of fewer than
+    two slots.
     """
     whole = of_whole_examples(records, planned)
     kinds = (kind for kind in CURVE_KINDS if any(number(record, kind) is not None for record in whole))
@@ -89,21 +90,23 @@ def slot_curves(records: Sequence[Record], planned: Collection[Key], setting: st
         levels = (_level(method, table, kind) for method, table in tables.items())
         if len(slots) > 1:
             curves.append(
-                SlotCurve(
+                Curve(
+                    name="measured-by-slot",
+                    title="Where the answer stood",
+                    x_title=f"slot of the answer, of {size}",
                     y_title=Y_TITLES[kind],
-                    setting=setting,
-                    num_documents=size,
-                    slots=slots,
+                    places=tuple(str(slot + 1) for slot in slots),
                     lines=tuple(_line(method, table, slots, kind) for method, table in tables.items()),
                     levels=tuple(level for level in levels if level is not None),
+                    note=f"Mean over the rows that are done; a thin line: shuffled. {plain(setting)}.",
                 )
             )
     return curves
 
 
-def _line(method: str, table: BySlot, slots: Sequence[int], kind: Kind) -> Series:
+def _line(method: str, table: BySlot, slots: Sequence[int], kind: Kind) -> CurveLine:
     means = {slot: scale(kind) * mean for slot, mean in _means(table).items()}
-    return Series(method_label(method), tuple(means.get(slot) for slot in slots), method_mark(method))
+    return CurveLine(method_label(method), method_mark(method), tuple(map(means.get, slots)), ())
 
 
 def _means(table: BySlot) -> dict[int, float]:
@@ -113,14 +116,15 @@ def _means(table: BySlot) -> dict[int, float]:
     return {slot: mean for slot, mean, shown in zip(table.slots, means, read, strict=True) if shown}
 
 
-def _level(method: str, table: BySlot, kind: Kind) -> Across | None:
+def _level(method: str, table: BySlot, kind: Kind) -> Level | None:
     """What the method has on shuffled documents, None if none can be read, or it has that in every slot."""
     if not table.shuffles_read.any():
         return None
     shuffled = float(np.nanmean(table.shuffled))
     if is_alike(_means(table).values(), shuffled):
         return None
-    return Across(f"{method_label(method)}, shuffled", scale(kind) * shuffled, method_mark(method))
+    label = f"{method_label(method)}, shuffled"
+    return Level(label, method_mark(method), scale(kind) * shuffled, interval=None)
 
 
 def _says(method: str, kind: Kind) -> bool:

@@ -6,11 +6,11 @@ from typing import Any
 
 import gradio as gr
 
-from pine_engine.models.listing import BYTES
+from pine_engine.models.dtypes import ASKED
 from viz.page.common.event_options import PRIVATE_EVENT, STATE_EVENT
 from viz.page.common.failures import explain, notice
 from viz.page.jobs.job_bar import JobBar, Updates, build_bar, build_buttons
-from viz.page.jobs.model_pool import WAIT_S, Choice, ModelPool
+from viz.page.jobs.model_pool import WAIT_S, ModelPool
 from viz.page.jobs.run_log import StopFlag
 from viz.page.models.offered import facts_html, offered
 
@@ -55,10 +55,10 @@ def build_models(toggle: gr.Button, pool: ModelPool) -> ModelPanel:
                 min_width=280,
             )
             dtype = gr.Radio(
-                list(BYTES),
+                list(ASKED),
                 value=host.dtype,
                 label="Precision",
-                info="Fewer bits need less memory.",
+                info="Fewer bits need less memory; auto writes fastest here.",
                 elem_id="dtype",
                 scale=2,
                 min_width=260,
@@ -121,13 +121,14 @@ def wire_models(panel: ModelPanel, pool: ModelPool, ready: gr.State) -> None:
         yield {panel.bar.status: notice("Starting"), panel.bar.stop: gr.update(interactive=True)}
         try:
             choice = pool.choice(name or "", dtype)
+            engine = None
             with pool.lease(choice) as source:
-                while not stop.requested and source.wait(WAIT_S) is None:
+                while not stop.requested and (engine := source.wait(WAIT_S)) is None:
                     yield {panel.bar.status: notice(source.status.sentence)}
-            if stop.requested:
+            if engine is None:
                 yield ended(notice("Stopped. You keep the model that you had."))
                 return
-            yield ended(notice(loaded_sentence(choice))) | {
+            yield ended(notice(loaded_sentence(choice.name, engine.dtype))) | {
                 panel.chosen: choice,
                 panel.facts: facts(choice.name, choice.dtype),
             }
@@ -149,8 +150,6 @@ def wire_models(panel: ModelPanel, pool: ModelPool, ready: gr.State) -> None:
     )
 
 
-def loaded_sentence(choice: Choice) -> str:
+def loaded_sentence(name: str, dtype: str) -> str:
     """What is said once the model is there."""
-    return (
-        f"Your next runs are by {choice.name} in {choice.dtype}. What was run before keeps its model’s name."
-    )
+    return f"Your next runs are by {name} in {dtype}. What was run before keeps its model’s name."

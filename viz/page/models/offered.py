@@ -2,7 +2,8 @@
 
 from pine_engine.errors import PineError
 from pine_engine.evaluation.report.paper_models import PAPER_MODELS, PaperModel
-from pine_engine.models.listing import BYTES, LoadableModel, list_models
+from pine_engine.models.dtypes import BYTES
+from pine_engine.models.listing import LoadableModel, list_models
 from pine_engine.models.resources import in_words
 from viz.cards.model_facts import ModelFacts, Need, model_facts
 from viz.page.jobs.model_pool import Choice, ModelPool

@@ -16,11 +16,14 @@ from pine_engine.methods.table import METHODS
 from viz.drawing.identity import document_letter
 from viz.drawing.picture import Numbers
 from viz.drawing.styles import figure_styles
-from viz.export.standalone import as_csv, drawn_numbers, pictures_page
+from viz.export.figure_numbers import figure_numbers
+from viz.export.packed import packed_json
+from viz.export.standalone import NamedNumbers, Section, as_csv, drawn_numbers, pictures_page
 from viz.page.answers.answering import FinishedRun
-from viz.page.common.theme import ASSETS
+from viz.page.common.theme import ASSETS, PLOTLY
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
+from viz.page.inside.drawn import Drawn
 from viz.page.inside.inside_panel import DRAWING, TABS
 from viz.page.inside.selection import Selection, as_picks
 from viz.page.sharing.session import session_of, to_json
@@ -105,9 +108,9 @@ def _files(
     if run.tried and certificate is not None:
         yield FILE_NAME, certificate.certificate.read_bytes()
         yield "certificate.html", certificate.page.read_bytes()
-    drawn = [(label, DRAWING[tab](run, selection)) for tab, label in TABS]
+    drawn = {label: DRAWING[tab](run, selection) for tab, label in TABS if tab in DRAWING}
     yield "pictures.html", _pictures(run, drawn).encode()
-    for each in (numbers for _, html in drawn for numbers in drawn_numbers(html)):
+    for each in (numbers for tab in drawn.values() for numbers in _numbers(tab)):
         yield f"numbers/{each.name}.csv", as_csv(each.numbers).encode()
         columns = {"name": each.name, "caption": each.caption, "columns": each.numbers.columns}
         yield f"numbers/{each.name}.json", _json(columns | {"rows": each.numbers.rows})
@@ -175,13 +178,23 @@ def _orders(run: FinishedRun) -> Numbers:
     )
 
 
-def _pictures(run: FinishedRun, drawn: list[tuple[str, str]]) -> str:
+def _numbers(drawn: Drawn) -> list[NamedNumbers]:
+    return drawn_numbers(drawn.html) + list(map(figure_numbers, drawn.figures.values()))
+
+
+def _pictures(run: FinishedRun, drawn: Mapping[str, Drawn]) -> str:
     return pictures_page(
-        drawn,
+        [
+            Section(heading, tab.html, tuple(map(packed_json, tab.figures.values())))
+            for heading, tab in drawn.items()
+        ],
         title="The pictures of a run",
         about=f"{run.model}, {run.dtype}. This page works offline.",
         styles=figure_styles(),
-        scripts=[(ASSETS / "pictures.js").read_text(encoding="utf-8")],
+        scripts=[
+            file.read_text(encoding="utf-8")
+            for file in (PLOTLY, ASSETS / "pictures.js", ASSETS / "figures.js")
+        ],
     )
 
 

@@ -55,7 +55,7 @@ class Session(_Record):
 
     methods: tuple[ShortText, ...]
     max_new_tokens: Annotated[int, Field(ge=MIN_NEW_TOKENS, le=MAX_NEW_TOKENS)]
-    documents: Annotated[tuple[SharedDocument, ...], Field(min_length=1, max_length=MAX_DOCUMENTS)]
+    documents: Annotated[tuple[SharedDocument, ...], Field(max_length=MAX_DOCUMENTS)]
     """In the order of their slots."""
 
     ran: bool = False

@@ -10,13 +10,12 @@ from pine_engine.errors import InputError
 from viz.page.answers.cards import Shown, waiting_cards
 from viz.page.answers.choosing import filled, filled_widgets
 from viz.page.answers.workspace import Workspace
-from viz.page.common.event_options import PRIVATE_EVENT, STATE_EVENT
+from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import explain, notice
 from viz.page.common.host_settings import HostSettings
-from viz.page.form.documents import read
 from viz.page.form.form import read_form
 from viz.page.form.read_only import check_shipped
-from viz.page.inside.inside_panel import TABS, InsidePanel
+from viz.page.inside.inside_panel import FIRST_TAB, TABS, InsidePanel, View
 from viz.page.inside.selection import Selection, as_picks
 from viz.page.sharing.download_panel import DownloadPanel, build_download
 from viz.page.sharing.session import LONGEST_LINK, Session, from_code, from_file, session_of, to_code, to_json
@@ -127,7 +126,7 @@ def wire_share(
 
     # Not at each change of each widget: with so many, typing would wait for it.
     gr.on(
-        [panel.keep.click, page.editor.written.change, page.task.change],
+        [panel.keep.click, page.editor.cards.input, page.task.change],
         keep,
         [page.accepted, *page.inputs],
         panel.draft,
@@ -138,10 +137,10 @@ def wire_share(
 
 
 def _wire_handing_out(panel: SharePanel, page: Workspace, inside: InsidePanel) -> None:
-    inputs = [page.accepted, page.finished, inside.selection, inside.tab, *page.inputs]
+    inputs = [page.accepted, page.finished, inside.selection, inside.view, *page.inputs]
 
     def session(
-        accepted: str | None, run: Any, selection: Selection | None, tab: str, *values: Any
+        accepted: str | None, run: Any, selection: Selection | None, view: View, *values: Any
     ) -> Session:
         is_own = run is not None and not run.recorded
         return session_of(
@@ -150,7 +149,7 @@ def _wire_handing_out(panel: SharePanel, page: Workspace, inside: InsidePanel) -
             ran=is_own,
             model=f"{run.model} in {run.dtype}" if is_own else "",
             selection=as_picks(selection),
-            tab=tab,
+            tab=view.tab,
         )
 
     def link(*values: Any) -> dict[Any, Any]:
@@ -188,16 +187,16 @@ def _wire_handing_out(panel: SharePanel, page: Workspace, inside: InsidePanel) -
 def _wire_opening(
     panel: SharePanel, page: Workspace, inside: InsidePanel, blocks: gr.Blocks, settings: HostSettings
 ) -> Any:
-    def fill(session: Session, note: str, values: tuple[Any, ...]) -> dict[Any, Any]:
+    def fill(session: Session, note: str, view: View) -> dict[Any, Any]:
         if settings.read_only:
             check_shipped(session.form)
-        tab = session.tab if session.tab in dict(TABS) else TABS[0][0]
+        tab = session.tab if session.tab in dict(TABS) else FIRST_TAB
+        view.tab = tab
         length = min(session.max_new_tokens, settings.most_new_tokens)
         if length < session.max_new_tokens:
             note += f" Answers have {length} tokens here at most, not {session.max_new_tokens}."
         return filled(
             page,
-            read(*values),
             session.entries,
             task=session.task,
             question=session.question,
@@ -211,32 +210,29 @@ def _wire_opening(
             page.length: length,
             inside.wanted: session.selection,
             inside.tabs: gr.update(selected=tab),
-            inside.tab: tab,
             panel.again: session.ran,
         }
 
     def failed(error: Exception) -> dict[Any, Any]:
         return {panel.message: notice(explain(error), kind="error"), panel.again: False}
 
-    def restore(linked: str | None, draft: str | None, *values: Any) -> Any:
-        opened = {page.editor.opened: True}
-        values = (*values[:-1], True)
+    def restore(linked: str | None, draft: str | None, view: View) -> Any:
         try:
             if linked:
                 session = from_code(linked)
-                return opened | fill(session, opened_sentence("a link", session), values)
+                return fill(session, opened_sentence("a link", session), view)
             if draft:
-                return opened | fill(own_draft(draft), "Your draft, as you left it in this browser.", values)
+                return fill(own_draft(draft), "Your draft, as you left it in this browser.", view)
         except Exception as error:
-            return opened | failed(error)
-        return opened | {panel.again: False}
+            return failed(error)
+        return {panel.again: False}
 
-    def open_file(file: str | None, *values: Any) -> dict[Any, Any]:
+    def open_file(file: str | None, view: View) -> dict[Any, Any]:
         if file is None:
             return failed(InputError("no file was given; choose a saved session")) | {panel.open: None}
         try:
             session = from_file(Path(file))
-            opened = fill(session, opened_sentence(Path(file).name, session), values)
+            opened = fill(session, opened_sentence(Path(file).name, session), view)
         except Exception as error:
             return failed(error) | {panel.open: None}
         return opened | {panel.open: None, panel.message: ""}
@@ -244,24 +240,22 @@ def _wire_opening(
     widgets = [
         page.example,
         *filled_widgets(page),
-        page.editor.opened,
         page.methods,
         page.length,
         inside.wanted,
         inside.tabs,
-        inside.tab,
         panel.again,
         panel.message,
     ]
     loaded = blocks.load(
         restore,
-        [panel.linked, panel.draft, *page.editor.inputs],
+        [panel.linked, panel.draft, inside.view],
         widgets,
         js=ASK.format("begin"),
-        **STATE_EVENT,
+        **PRIVATE_EVENT,
     )
     uploaded = panel.open.upload(
-        open_file, [panel.open, *page.editor.inputs], [*widgets, panel.open], **STATE_EVENT
+        open_file, [panel.open, inside.view], [*widgets, panel.open], **PRIVATE_EVENT
     )
     for event in (loaded, uploaded):
         event.success(None, panel.again, panel.kept, js=ASK.format("opened"), **PRIVATE_EVENT)

@@ -1,6 +1,6 @@
 """The shuffle: the same question under one order of the documents after the other."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -8,15 +8,22 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 
 from pine_engine.prompts.tasks import Nouns, get_task
+from viz.cards.shuffle_answer import shuffle_answer
 from viz.drawing.markup import empty_panel
-from viz.figures.shuffle import shuffle_table
-from viz.page.answers.answering import finished_cards
+from viz.figures.order_spread import plot_order_spread
+from viz.figures.shuffle import verdict_html
+from viz.figures.shuffle_matrix import plot_shuffle
+from viz.figures.shuffle_positions import plot_placed
+from viz.page.answers.answering import finished_cards, in_orders
+from viz.page.answers.cards import accepted_answers, right_by
+from viz.page.answers.outdated import Origin, Results, build_results, no_results
 from viz.page.answers.workspace import Workspace, show
 from viz.page.common.disk import Disk
 from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import notice
+from viz.page.common.figure_box import build_figure, figure_value
 from viz.page.common.host_settings import HostSettings
-from viz.page.form.documents import DOCUMENTS
+from viz.page.form.documents import DOCUMENTS, read_entries
 from viz.page.form.form import Form, read_form
 from viz.page.jobs.cost import Work
 from viz.page.jobs.job_bar import Job, JobBar, Updates, Views, build_bar, build_buttons, wire_job
@@ -26,11 +33,12 @@ from viz.page.shuffle.orders import DEFAULT_ORDERS, SAMPLED_AT_MOST, orders_sent
 
 if TYPE_CHECKING:  # imports torch, which would keep the page waiting
     from pine_engine.engine.engine import Engine
-    from viz.page.shuffle.shuffling import Outcome, ShuffleView
+    from viz.page.jobs.model_pool import Choice
+    from viz.page.shuffle.shuffling import Outcome, ShuffleView, Tried
 
 WHAT_WILL_BE = (
-    "Here will be a row for every order of the documents, with each method’s answer, and whether it is the "
-    "answer to the order as entered."
+    "Here will be a row for every order of the documents, with a letter for each different answer, and the "
+    "documents as they move."
 )
 
 
@@ -39,12 +47,23 @@ class ShufflePanel:
     """The widgets of the shuffle."""
 
     bar: JobBar
+    results: Results
     controls: gr.Checkbox
     sample: gr.Row
     count: gr.Slider
     seed: gr.Number
-    table: gr.HTML
+    verdict: gr.HTML
+    matrix: gr.HTML
+    """A letter for each answer; what is picked in it is shown below."""
+
+    answer: gr.HTML
+    """The answer behind the cell that was picked."""
+
+    played: gr.HTML
     spread: gr.HTML
+    tried: gr.State
+    """The orders that are drawn, or None."""
+
     offer: gr.Row
     certificate: gr.DownloadButton
     sheet: gr.DownloadButton
@@ -66,7 +85,7 @@ def build_shuffle(num_documents: int, most_orders: int) -> ShufflePanel:
     many = not tries_all(num_documents, most_orders)
     with gr.Column(elem_id="shuffle-section", elem_classes="page-section"):
         gr.HTML(
-            "<h2>Shuffle</h2><p>Every order is computed from scratch. A method that depends on the order "
+            "<p class='page-about'>Every order is computed from scratch. A method that depends on the order "
             "changes its answer; one that does not must repeat it, with a logit difference of 0.0.</p>"
         )
         with gr.Row(elem_classes="page-row page-shuffle-bar"):
@@ -94,10 +113,12 @@ def build_shuffle(num_documents: int, most_orders: int) -> ShufflePanel:
                 )
         sentence = orders_sentence(num_documents, first, 0, most_orders)
         bar = build_bar(buttons, sentence, status_id="shuffle-status")
-        table = gr.HTML(
-            empty_panel(WHAT_WILL_BE, press="shuffle", label="Try the orders"), elem_id="shuffle-table"
-        )
-        spread = gr.HTML("", elem_id="shuffle-spread")
+        results = build_results()
+        verdict = gr.HTML(empty_panel(WHAT_WILL_BE), elem_id="shuffle-verdict")
+        matrix = build_figure("shuffle-matrix", picks_itself=True)
+        answer = gr.HTML("", elem_id="shuffle-answer")
+        played = build_figure("shuffle-played", picks_itself=True)
+        spread = build_figure("shuffle-spread", picks_itself=True)
         with gr.Row(visible=False, elem_classes="page-row", elem_id="certificate-offer") as offer:
             certificate = gr.DownloadButton(
                 "Certificate (JSON)", elem_id="certificate", size="sm", min_width=160
@@ -112,12 +133,17 @@ def build_shuffle(num_documents: int, most_orders: int) -> ShufflePanel:
             )
     return ShufflePanel(
         bar=bar,
+        results=results,
         controls=controls,
         sample=sample,
         count=count,
         seed=seed,
-        table=table,
+        verdict=verdict,
+        matrix=matrix,
+        answer=answer,
+        played=played,
         spread=spread,
+        tried=gr.State(None),
         offer=offer,
         certificate=certificate,
         sheet=sheet,
@@ -139,12 +165,11 @@ def wire_shuffle(
     chosen: see wire_job.
     """
 
-    def announce(
-        identities: Sequence[int], task: str, count: int, seed: int | None, were_many: bool
-    ) -> dict[Any, Any]:
-        many = not tries_all(len(identities), settings.most_orders)
+    def announce(documents: str, task: str, count: int, seed: int | None, were_many: bool) -> dict[Any, Any]:
+        num_documents = len(read_entries(documents))
+        many = not tries_all(num_documents, settings.most_orders)
         nouns = get_task(task).nouns
-        sentence = orders_sentence(len(identities), count, seed or 0, settings.most_orders, nouns)
+        sentence = orders_sentence(num_documents, count, seed or 0, settings.most_orders, nouns)
         updates: dict[Any, Any] = {
             panel.sample: gr.update(visible=many),
             panel.bar.run: gr.update(value=button_label(nouns)),
@@ -155,14 +180,14 @@ def wire_shuffle(
         return updates if many == were_many else updates | {panel.controls: not many}
 
     gr.on(
-        [page.editor.identities.change, page.task.change, panel.count.change, panel.seed.change],
+        [page.editor.cards.input, page.task.change, panel.count.change, panel.seed.change],
         announce,
-        [page.editor.identities, page.task, panel.count, panel.seed, panel.many],
+        [page.editor.cards, page.task, panel.count, panel.seed, panel.many],
         [panel.bar.run, panel.sample, panel.bar.status, panel.many, panel.controls],
         **PRIVATE_EVENT,
     )
 
-    def hand_over(outcome: "Outcome", task: str) -> dict[Any, Any]:
+    def hand_over(outcome: "Outcome", origin: Origin) -> dict[Any, Any]:
         files = write_files(outcome.certificate, disk.new_folder())
         return {
             page.finished: outcome.finished,
@@ -171,16 +196,56 @@ def wire_shuffle(
             panel.offer: gr.update(visible=True),
             panel.certificate: str(files.certificate),
             panel.sheet: str(files.page),
-        } | show(page, finished_cards(outcome.finished), task)
+            page.results.origin: origin,
+            page.results.note: "",
+        } | show(page, finished_cards(outcome.finished), origin.form.task, in_orders(outcome.finished))
 
-    def begin(kept: Files | None, count: float, seed: float | None, controls: bool, *values: Any) -> Job:
+    def draw(tried: "Tried", task: str, accepted: str | None) -> Updates:
+        is_right = right_by(task, accepted_answers(accepted))
+        labels = {column.method: column.label for column in tried.columns}
+        return {
+            panel.tried: tried,
+            panel.verdict: verdict_html(tried.columns, tried.rows, caption=tried.caption, is_right=is_right),
+            panel.matrix: figure_value(
+                plot_shuffle(tried.rows, labels=labels, is_right=is_right) if tried.rows else None
+            ),
+            panel.played: figure_value(plot_placed(tried.placed, labels=labels) if tried.placed else None),
+            panel.spread: figure_value(plot_order_spread(tried.rows, labels=labels) if tried.rows else None),
+        }
+
+    # gradio reads the hints of functions that take an event, so these name no type that is not imported.
+    def show_answer(event: gr.EventData, tried: Any) -> Any:
+        what = event._data if isinstance(event._data, dict) else {}
+        return gr.skip() if tried is None else answer_behind(tried, what)
+
+    for figure in (panel.matrix, panel.spread):
+        figure.select(show_answer, panel.tried, panel.answer, **PRIVATE_EVENT)
+
+    def judge(tried: Any, task: str, accepted: str | None) -> Any:
+        return gr.skip() if tried is None else draw(tried, task, accepted)
+
+    drawn = [panel.tried, panel.verdict, panel.matrix, panel.played, panel.spread]
+    page.accepted.change(
+        judge, [panel.tried, page.task, page.accepted], drawn, trigger_mode="always_last", **PRIVATE_EVENT
+    )
+
+    def begin(
+        kept: Files | None,
+        choice: "Choice | None",
+        accepted: str | None,
+        count: float,
+        seed: float | None,
+        controls: bool,
+        *values: Any,
+    ) -> Job:
         form = read_form(*values)
+        origin = Origin(form, choice)
         outcome: Outcome | None = None
         _forget(kept)
 
         def show_view(view: "ShuffleView") -> Updates:
-            shown = {panel.table: view.table, panel.spread: view.spread}
-            return {widget: html for widget, html in shown.items() if html is not None}
+            drawn = {} if view.tried is None else draw(view.tried, form.task, accepted)
+            return drawn | {panel.results.origin: origin}
 
         def keep(view: "ShuffleView") -> None:
             nonlocal outcome
@@ -193,6 +258,7 @@ def wire_shuffle(
             "controls": controls,
             "settings": settings,
         }
+        emptied: list[Any] = [panel.verdict, panel.matrix, panel.answer, panel.played, panel.spread]
         return Job(
             what="shuffle",
             methods=with_controls(form.methods) if controls else form.methods,
@@ -202,19 +268,34 @@ def wire_shuffle(
             keep=keep,
             task=lambda: form.task,
             cleared={
-                panel.table: shuffle_table([], []),
-                panel.spread: "",
+                **dict.fromkeys(emptied, ""),
+                panel.tried: None,
                 panel.offer: gr.update(visible=False),
                 panel.kept: None,
-            },
+            }
+            | no_results(panel.results),
             kept="The orders tried so far are kept.",
-            end=lambda: hand_over(outcome, form.task) if outcome else {},
+            end=lambda: hand_over(outcome, origin) if outcome else {},
         )
 
-    shown = [panel.table, panel.spread, panel.offer, panel.certificate, panel.sheet, panel.kept]
+    shown: list[Any] = [*drawn, panel.answer, panel.offer, panel.certificate, panel.sheet, panel.kept]
+    shown += [panel.results.origin, panel.results.note, page.results.origin, page.results.note]
     answers = [page.finished, page.answers, page.shown, page.bar.status]
-    inputs = [panel.kept, panel.count, panel.seed, panel.controls, *page.inputs]
+    inputs = [panel.kept, chosen, page.accepted, panel.count, panel.seed, panel.controls, *page.inputs]
     return wire_job(panel.bar, begin, inputs, [*shown, *answers], sources, chosen)
+
+
+def answer_behind(tried: "Tried", what: Mapping[str, Any]) -> str:
+    """HTML of the answer that a pick names; "" for one that names none.
+
+    what: {"tried": number of the row, "method": ...}, comes from the browser and is not to be trusted.
+    """
+    number = what.get("tried")
+    column = next((one for one in tried.columns if one.method == what.get("method")), None)
+    if column is None or type(number) is not int or not 0 <= number < len(tried.rows):
+        return ""
+    row = tried.rows[number]
+    return shuffle_answer(column, row, tried.rows[0]) if column.method in row.cells else ""
 
 
 def _shuffle(

@@ -1,4 +1,4 @@
-"""The shuffle, seen from the page: a form goes in, a table and a picture that grow order by order come out.
+"""The shuffle, seen from the page: a form goes in, rows of answers that grow order by order come out.
 
 Nothing is remembered between orders: every one is computed anew. Imports torch.
 """
@@ -15,8 +15,8 @@ from pine_engine.invariance.certificate import Certificate, certify, logits_sha2
 from pine_engine.invariance.orders import compare_orders
 from pine_engine.methods.table import METHODS, get_methods
 from viz.drawing.identity import document_letter
-from viz.figures.shuffle import FirstDifference, ShuffleCell, ShuffleColumn, ShuffleRow, shuffle_table
-from viz.figures.spread import spread_picture
+from viz.figures.shuffle import FirstDifference, ShuffleCell, ShuffleColumn, ShuffleRow
+from viz.figures.shuffle_positions import PlacedDocuments, place_documents, shown_head
 from viz.page.answers.answer_records import TriedOrder, answer_tokens
 from viz.page.answers.answering import REDRAW_S, FinishedRun, finish_run, progress_sentence
 from viz.page.common.host_settings import DEFAULTS, HostSettings
@@ -38,16 +38,24 @@ class Outcome:
 
 
 @dataclass(frozen=True)
+class Tried:
+    """The orders tried so far: what the figures of a shuffle are drawn from.
+
+    caption: what was run. placed: where the question sees the documents, an entry for each row.
+    """
+
+    columns: tuple[ShuffleColumn, ...]
+    caption: str
+    rows: tuple[ShuffleRow, ...] = ()
+    placed: tuple[PlacedDocuments, ...] = ()
+
+
+@dataclass(frozen=True)
 class ShuffleView:
     """What the page shows of a shuffle; None where it has not changed."""
 
     sentence: str
-    table: str | None = None
-    """HTML."""
-
-    spread: str | None = None
-    """HTML."""
-
+    tried: "Tried | None" = None
     outcome: Outcome | None = None
     """Of the orders tried so far."""
 
@@ -89,8 +97,7 @@ def shuffle(
     orders = orders_for(layout.num_documents, count, seed, settings)
     meter = Meter(layout.num_tokens)
     identities = [_identities(form, order) for order in orders]
-    columns, caption = columns_of(form), caption_of(engine, form)
-    rows: list[ShuffleRow] = []
+    shown = Tried(columns_of(form), caption_of(engine, form))
     cells: list[dict[str, OrderCell]] = []
     tried: list[TriedOrder] = []
     began = drawn = time.monotonic()
@@ -102,7 +109,7 @@ def shuffle(
         max_new_tokens=form.max_new_tokens,
         trace=True,
     )
-    yield ShuffleView(f"Order 1 of {len(orders)}", shuffle_table(columns, rows, caption=caption), "")
+    yield ShuffleView(f"Order 1 of {len(orders)}", shown)
     with closing(results):
         for item in results:
             if isinstance(item, OrderRow):
@@ -111,10 +118,16 @@ def shuffle(
                     hashes = logits_sha256(item.result)
                     # Logits of a long answer take more memory than all the rest.
                     finished = finish_run(engine, form, replace(item.result, logits={}))
+                    head = shown_head(item.result.traces.values())
                 else:
                     tried.append(_tried(engine, item.result, identities[len(cells)]))
                 cells.append(item.cells)
-                rows.append(_row(engine, form, item, cells[0]))
+                placed = place_documents(identities[len(cells) - 1], item.result.traces, *head)
+                shown = replace(
+                    shown,
+                    rows=(*shown.rows, _row(engine, form, item, cells[0])),
+                    placed=(*shown.placed, placed),
+                )
                 certificate = certify(
                     engine,
                     form_comparison(form),
@@ -126,9 +139,8 @@ def shuffle(
                     traced=True,
                 )
                 yield ShuffleView(
-                    f"Order {len(rows)} done",
-                    shuffle_table(columns, rows, caption=caption),
-                    spread_picture(columns, rows, context=f"{engine.model_name}, {engine.dtype}"),
+                    f"Order {len(shown.rows)} done",
+                    shown,
                     Outcome(replace(finished, tried=tuple(tried)), certificate),
                     meter.work,
                 )
@@ -137,8 +149,8 @@ def shuffle(
             if time.monotonic() - drawn >= REDRAW_S:
                 drawn = time.monotonic()
                 read = meter.work.prompts // len(form.methods)
-                yield ShuffleView(_sentence(item, len(rows), read, len(orders)), done=meter.work)
-    yield ShuffleView(f"Done: {len(rows)} orders in {time.monotonic() - began:.1f} s.")
+                yield ShuffleView(_sentence(item, len(shown.rows), read, len(orders)), done=meter.work)
+    yield ShuffleView(f"Done: {len(shown.rows)} orders in {time.monotonic() - began:.1f} s.")
 
 
 def _sentence(event: Event, done: int, read: int, count: int) -> str:
@@ -147,20 +159,6 @@ def _sentence(event: Event, done: int, read: int, count: int) -> str:
         return f"Order {min(read + 1, count)} of {count}: {progress_sentence(event)}"
     which = f"order {read}" if read == done + 1 else f"orders {done + 1} to {read}"
     return f"{progress_sentence(event)} in {which} of {count}"
-
-
-def try_orders(
-    engine: Engine, form: Form, orders: Sequence[Sequence[int]]
-) -> tuple[tuple[ShuffleColumn, ...], tuple[ShuffleRow, ...], str]:
-    """What `shuffle_table` draws of these orders of the form's documents: columns, rows and caption.
-
-    Raises InputError if the form cannot be run.
-    """
-    tried = engine.shuffle(
-        form_layout(form, engine), methods=form.methods, orders=orders, max_new_tokens=form.max_new_tokens
-    ).rows
-    rows = tuple(_row(engine, form, row, tried[0].cells) for row in tried)
-    return columns_of(form), rows, caption_of(engine, form)
 
 
 def columns_of(form: Form) -> tuple[ShuffleColumn, ...]:
@@ -207,7 +205,7 @@ def _row(engine: Engine, form: Form, row: OrderRow, reference: dict[str, OrderCe
                 first_difference=_first_difference(engine, cell, reference[method]),
                 max_abs_logit_diff=cell.max_abs_logit_diff,
                 bitwise_equal=cell.bitwise_equal,
-                logprob=cell.reference_logprob,
+                reference_logprob=cell.reference_logprob,
             )
             for method, cell in row.cells.items()
         },

@@ -11,11 +11,16 @@ from pine_engine.methods.table import METHODS
 from pine_engine.prompts.tasks import Nouns, get_task
 from viz.drawing.identity import document_letter
 from viz.drawing.markup import empty_panel
+from viz.figures.answer_position import plot_answer_position
+from viz.figures.order_effects import plot_order_effects
+from viz.page.answers.outdated import Origin, Results, build_results, no_results
 from viz.page.answers.workspace import Workspace
 from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import notice
+from viz.page.common.figure_box import build_figure, figure_value
 from viz.page.common.host_settings import HostSettings
-from viz.page.form.documents import DOCUMENTS
+from viz.page.form.documents import DOCUMENTS, read_entries
+from viz.page.form.examples import FormExample
 from viz.page.form.form import Form, read_form
 from viz.page.form.method_boxes import DEFAULT_METHODS
 from viz.page.form.words import capital
@@ -25,7 +30,10 @@ from viz.page.jobs.sources import Sources
 
 if TYPE_CHECKING:  # imports torch, which would keep the page waiting
     from pine_engine.engine.engine import Engine
+    from viz.page.jobs.model_pool import Choice
     from viz.page.sweep.sweeping import StandingView
+
+LABELS = {row.name: row.label for row in METHODS.values()}
 
 ALWAYS_COMPARED = ("vanilla", "nia")
 """What vanilla does is taken apart by setting NIA beside it."""
@@ -44,7 +52,12 @@ class StandingPanel:
     document: gr.Dropdown
     answer: gr.Textbox
     bar: JobBar
-    pictures: gr.HTML
+    results: Results
+    said: gr.HTML
+    """Who moves by how much."""
+
+    lines: gr.HTML
+    effects: gr.HTML
 
 
 def compared_methods(ticked: Sequence[str]) -> tuple[str, ...]:
@@ -68,11 +81,16 @@ def document_choices(identities: Sequence[int], nouns: Nouns = DOCUMENTS) -> lis
     return [(capital(nouns.named(document_letter(identity))), identity) for identity in sorted(identities)]
 
 
-def build_standing(num_documents: int) -> StandingPanel:
-    """Makes the widgets. num_documents: how many the editor shows at first."""
+def moved_at_first(identities: Sequence[int], picked: int | None, gold: int | None) -> int | None:
+    """The document to move: the one that was picked, else the one that holds the answer, else the first."""
+    return next((one for one in (picked, gold) if one in identities), min(identities, default=None))
+
+
+def build_standing(num_documents: int, moved: int = 0) -> StandingPanel:
+    """Makes the widgets. num_documents: how many the editor shows at first. moved: which is to be moved."""
     with gr.Column(elem_id="standing-section", elem_classes="page-section"):
         gr.HTML(
-            "<h2>Where the answer stands</h2><p>One document goes through all slots; the others keep their "
+            "<p class='page-about'>One document goes through all slots; the others keep their "
             "order. In each slot every method says how likely it finds the same answer, so a line that is "
             "not flat is position bias. Vanilla and NIA are always compared: under NIA documents do not see "
             "each other, so its line shows what positions (RoPE) do alone, and what vanilla does beyond "
@@ -81,7 +99,7 @@ def build_standing(num_documents: int) -> StandingPanel:
         with gr.Row(elem_classes="page-row"):
             document = gr.Dropdown(
                 document_choices(range(num_documents)),
-                value=0,
+                value=moved,
                 label="Document to move",
                 elem_id="standing-document",
                 scale=1,
@@ -100,47 +118,67 @@ def build_standing(num_documents: int) -> StandingPanel:
         with gr.Row(elem_classes="page-row"):
             buttons = build_buttons("Move the document", run_id="standing-run", stop_id="standing-stop")
         bar = build_bar(buttons, work_sentence(num_documents, DEFAULT_METHODS), status_id="standing-status")
-        pictures = gr.HTML(
-            empty_panel(WHAT_WILL_BE, press="standing-run", label="Move the document"),
-            elem_id="standing-pictures",
-        )
-    return StandingPanel(document, answer, bar, pictures)
+        results = build_results()
+        said = gr.HTML(empty_panel(WHAT_WILL_BE), elem_id="standing-said")
+        lines = build_figure("standing-lines", picks_itself=True)
+        effects = build_figure("standing-effects", picks_itself=True)
+    return StandingPanel(document, answer, bar, results, said, lines, effects)
 
 
 def wire_standing(
-    panel: StandingPanel, page: Workspace, sources: Sources, chosen: gr.State, settings: HostSettings
+    panel: StandingPanel,
+    page: Workspace,
+    examples: Sequence[FormExample],
+    sources: Sources,
+    chosen: gr.State,
+    settings: HostSettings,
 ) -> Any:
-    """Connects the widgets; returns the event of a job. chosen: see wire_job."""
+    """Connects the widgets; returns the event of a job. examples: of the page. chosen: see wire_job."""
+    golds = {example.name: example.gold for example in examples}
+    # Under which example which document was picked. The list itself is not read where its choices change:
+    # another answer of the server may have changed them meanwhile, and gradio would refuse its value.
+    picked = gr.State((None, 0))
+    panel.document.input(
+        lambda name, document: (name, document), [page.example, panel.document], picked, **PRIVATE_EVENT
+    )
 
     def announce(
-        identities: Sequence[int], task: str, ticked: Sequence[str], chosen: int | None
+        documents: str, task: str, ticked: Sequence[str], name: str | None, picked: tuple[str | None, int]
     ) -> dict[Any, Any]:
+        identities = [entry.identity for entry in read_entries(documents)]
         nouns = get_task(task).nouns
-        kept = chosen if chosen in identities else min(identities, default=None)
+        own = picked[1] if picked[0] == name else None
         return {
             panel.document: gr.update(
                 choices=document_choices(identities, nouns),
-                value=kept,
                 label=f"{capital(nouns.document)} to move",
+                value=moved_at_first(identities, own, golds.get(name or "")),
             ),
             panel.bar.run: gr.update(value=f"Move the {nouns.document}"),
             panel.bar.status: notice(work_sentence(len(identities), ticked, nouns)),
         }
 
     gr.on(
-        [page.editor.identities.change, page.task.change, page.methods.change],
+        [page.editor.cards.input, page.task.change, page.methods.change],
         announce,
-        [page.editor.identities, page.task, page.methods, panel.document],
+        [page.editor.cards, page.task, page.methods, page.example, picked],
         [panel.document, panel.bar.run, panel.bar.status],
         **PRIVATE_EVENT,
     )
 
-    def begin(document: int | None, answer: str | None, *values: Any) -> Job:
+    def begin(choice: "Choice | None", document: int | None, answer: str | None, *values: Any) -> Job:
         form = read_form(*values)
+        origin = Origin(form, choice)
         form = replace(form, methods=compared_methods(form.methods))
 
         def show_view(view: "StandingView") -> Updates:
-            return {} if view.pictures is None else {panel.pictures: view.pictures}
+            shown: Updates = {panel.results.origin: origin}
+            if view.steps:
+                lines = plot_answer_position(view.steps, slots=view.slots, labels=LABELS)
+                shown |= {panel.said: notice(view.said, kind="note"), panel.lines: figure_value(lines)}
+            if view.effects is not None:
+                shown[panel.effects] = figure_value(plot_order_effects(view.effects))
+            return shown
 
         return Job(
             what="standing",
@@ -149,12 +187,14 @@ def wire_standing(
             plan=partial(_plan, form=form, answer=answer or "", settings=settings),
             show=show_view,
             task=lambda: form.task,
-            cleared={panel.pictures: empty_panel(NOTHING_YET)},
+            cleared={panel.said: empty_panel(NOTHING_YET), panel.lines: "", panel.effects: ""}
+            | no_results(panel.results),
             kept="The slots computed so far are kept.",
         )
 
-    inputs = [panel.document, panel.answer, *page.inputs]
-    return wire_job(panel.bar, begin, inputs, [panel.pictures], sources, chosen)
+    inputs = [chosen, panel.document, panel.answer, *page.inputs]
+    outputs = [panel.said, panel.lines, panel.effects, panel.results.origin, panel.results.note]
+    return wire_job(panel.bar, begin, inputs, outputs, sources, chosen)
 
 
 def _stand(engine: "Engine", form: Form, document: int, answer: str, settings: HostSettings) -> Views:

@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import RunDone
 from pine_engine.errors import InputError
-from pine_engine.invariance.position_sweep import SlotScored, order_effects, sweep_document
+from pine_engine.invariance.position_sweep import OrderEffects, SlotScored, order_effects, sweep_document
 from pine_engine.methods.table import METHODS, get_methods
 from viz.drawing.identity import document_letter
-from viz.drawing.picture import beside
-from viz.figures.position_sweep import Effects, Standing, Sweep, effects_picture, standing_picture
+from viz.figures.position_sweep import Standing, Sweep, standing_sentence
 from viz.page.answers.answering import REDRAW_S, progress_sentence
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.form.checks import form_layout
@@ -33,12 +32,21 @@ REFERENCE_METHOD = "pine"
 class StandingView:
     """What the page shows."""
 
-    pictures: str | None
-    """HTML; None where they have not changed."""
-
     sentence: str
     done: Work | None = None
     """The work so far."""
+
+    steps: tuple[SlotScored, ...] = ()
+    """All so far; none where nothing was added."""
+
+    slots: int = 0
+    """How many there will be."""
+
+    said: str = ""
+    """Who moves by how much."""
+
+    effects: OrderEffects | None = None
+    """What moves vanilla, when all is done."""
 
 
 def stand(
@@ -71,7 +79,7 @@ def stand(
                     answer = event.result.answers[REFERENCE_METHOD].text.strip()
                 elif time.monotonic() - drawn >= REDRAW_S:
                     drawn = time.monotonic()
-                    yield StandingView(None, f"The reference answer: {progress_sentence(event)}")
+                    yield StandingView(f"The reference answer: {progress_sentence(event)}")
     if not answer:
         label = METHODS[REFERENCE_METHOD].label
         raise InputError(f"{label} answers with nothing; write a reference answer.")
@@ -83,7 +91,7 @@ def stand(
     results = sweep_document(
         engine, layout, document=form.order.index(document), answer=answer, methods=form.methods
     )
-    yield StandingView(None, f"Slot 1 of {slots}")
+    yield StandingView(f"Slot 1 of {slots}")
     with closing(results):
         for item in results:
             if isinstance(item, SlotScored):
@@ -92,35 +100,28 @@ def stand(
                 spent, scoring = time.monotonic() - scoring, time.monotonic()
                 done += Work(count, count * layout.num_tokens, orders=1, read_s=spent)
                 sweep = Sweep(document, answer, setting, _standings(form.methods, scored, slots))
-                yield StandingView(standing_picture(sweep), f"Slot {len(scored)} done", done)
+                said = standing_sentence(sweep)
+                yield StandingView(f"Slot {len(scored)} done", done, tuple(scored), slots, said)
             elif time.monotonic() - drawn >= REDRAW_S:
                 drawn = time.monotonic()
-                yield StandingView(None, f"Slot {len(scored) + 1} of {slots}: {progress_sentence(item)}")
-    pictures = beside(standing_picture(sweep), effects_picture(sweep, _effects(sweep)))
+                yield StandingView(f"Slot {len(scored) + 1} of {slots}: {progress_sentence(item)}")
+    vanilla, nia = ([step.scores[name].total for step in scored] for name in ("vanilla", "nia"))
     seconds = time.monotonic() - began
-    yield StandingView(pictures, f"Done: {slots} slots in {seconds:.1f} s. Reference answer: “{answer}”")
+    yield StandingView(
+        f"Done: {slots} slots in {seconds:.1f} s. Reference answer: “{answer}”",
+        steps=tuple(scored),
+        slots=slots,
+        said=said,
+        effects=order_effects(vanilla, nia),
+    )
 
 
 def _standings(methods: Sequence[str], scored: Sequence[SlotScored], slots: int) -> tuple[Standing, ...]:
-    marks = {name: index for index, name in enumerate(METHODS)}
     missing = (None,) * (slots - len(scored))
     return tuple(
-        Standing(
-            method=row.name,
-            label=row.label,
-            values=(*(item.scores[row.name].total for item in scored), *missing),
-            mark=marks[row.name],
-        )
+        Standing(row.label, (*(item.scores[row.name].total for item in scored), *missing))
         for row in get_methods(methods)
     )
-
-
-def _effects(sweep: Sweep) -> Effects:
-    vanilla, nia = (
-        next(one.known for one in sweep.standings if one.method == name) for name in ("vanilla", "nia")
-    )
-    effects = order_effects(vanilla, nia)
-    return Effects(total=effects.total, rope=effects.rope, causal=effects.causal)
 
 
 def plan_standing(engine: Engine, form: Form, *, answer: str, settings: HostSettings = DEFAULTS) -> Work:

@@ -10,7 +10,7 @@ from gradio.blocks import Block
 class SkipUnchangedBlocks(gr.Blocks):
     """gradio makes every widget that an event might change anew, with all its properties, also where the
     function did not mention it: a millisecond or two each, for dozens of widgets at every word that somebody
-    is told. Here those are left as they are.
+    is told (gradio issue 12831 is about such pages). Here those are left as they are.
     """
 
     async def postprocess_data(self, block_fn: Any, predictions: Any, state: Any) -> list[Any]:

@@ -18,8 +18,7 @@ from tests.support.widgets import built
 from viz.page.answers import choosing
 from viz.page.answers.cards import Shown, accepted_answers, shown_html, stopped_cards, waiting_cards
 from viz.page.answers.workspace import Workspace, build_workspace
-from viz.page.form import documents
-from viz.page.form.documents import Entry, build_editor, entries_from, header_html
+from viz.page.form.documents import Entry, entries_from
 from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.form import Form
 from viz.page.jobs.loading import EngineSource
@@ -40,15 +39,15 @@ def readings(html: str) -> list[str]:
 @pytest.mark.parametrize(
     ("task", "text", "accepted", "said"),
     [
-        ("judge_pair", "A is right. [[A]]", "A", "verdict reads as A ✓ accepted"),
-        ("judge_pair", "A is right. [[A]]", "B", "verdict reads as A ✗ not accepted"),
+        ("judge_pair", "A is right. [[A]]", "A", "verdict reads as A ✓ right"),
+        ("judge_pair", "A is right. [[A]]", "B", "verdict reads as A ✗ wrong"),
         ("judge_pair", "Both are good.", "B", "no verdict found ◐ 0.5 points"),
         ("judge_pair", "Both are good.", "", "no verdict found"),
-        ("math_reasoning", "35 - 10.\nAnswer: 25.", "25", "number reads as 25 ✓ accepted"),
-        ("math_reasoning", "It is 25.", "25", "no number found ✗ not accepted"),
-        ("retrieval_qa", "It is in Brenholt.", "Oldingen\n\nBrenholt", "✓ accepted"),
-        ("retrieval_qa", "It is in Kessau.", "Oldingen\nBrenholt", "✗ not accepted"),
-        ("kv_retrieval", ' "4711",\nand more', "4711", "value reads as 4711 ✓ accepted"),
+        ("math_reasoning", "35 - 10.\nAnswer: 25.", "25", "number reads as 25 ✓ right"),
+        ("math_reasoning", "It is 25.", "25", "no number found ✗ wrong"),
+        ("retrieval_qa", "It is in Brenholt.", "Oldingen\n\nBrenholt", "✓ right"),
+        ("retrieval_qa", "It is in Kessau.", "Oldingen\nBrenholt", "✗ wrong"),
+        ("kv_retrieval", ' "4711",\nand more', "4711", "value reads as 4711 ✓ right"),
     ],
 )
 def test_the_task_reads_and_scores_a_finished_answer(task: str, text: str, accepted: str, said: str) -> None:
@@ -85,61 +84,36 @@ def page() -> Workspace:
 
 
 def test_a_judge_compares_answers_of_assistants(page: Workspace) -> None:
-    updates = choosing.renamed(page, "judge_pair", TWO, {})
-    card = page.editor.cards[1]
+    updates = choosing.renamed(page, "judge_pair", {})
+    words = updates[page.editor.cards]["words"]
     assert updates[page.heading]["value"] == "<h3>Answers to compare</h3>"
     assert updates[page.question]["label"] == "User’s question"
-    assert updates[card.text]["label"] == "Text of the answer in slot 2"
-    assert updates[card.title]["visible"] is False
-    assert "Answer of assistant B" in read_html(updates[card.header]["value"]).text
-    assert updates[page.editor.add]["value"] == "Add an answer"
+    assert (words["document"], words["add"], words["title"]) == ("answer", "Add an answer", "")
+    assert words["names"][:2] == ["Answer of assistant A", "Answer of assistant B"] and words["owned"]
 
 
 def test_a_value_has_a_key(page: Workspace) -> None:
-    updates = choosing.renamed(page, "kv_retrieval", TWO, {})
-    card = page.editor.cards[0]
-    assert updates[card.title]["label"] == "Key of the value in slot 1"
-    assert updates[card.title]["visible"] is True
+    updates = choosing.renamed(page, "kv_retrieval", {})
+    words = updates[page.editor.cards]["words"]
+    assert (words["document"], words["title"], words["owned"]) == ("value", "Key", False)
     assert updates[page.question]["label"] == "Key"
-    assert choosing.renamed(page, "molecule_generation", TWO, {})[page.question]["visible"] is False
+    assert choosing.renamed(page, "molecule_generation", {})[page.question]["visible"] is False
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_new_names_touch_nothing_that_was_typed(task: str, page: Workspace) -> None:
-    updates = choosing.renamed(page, task, TWO, {})
-    typed = [*page.editor.inputs, page.editor.pasted, page.question, page.instruction, page.accepted]
-    assert page.editor.cards[0].text in updates and page.question in updates
+    updates = choosing.renamed(page, task, {})
+    typed = [page.editor.cards, page.editor.pasted, page.question, page.instruction, page.accepted]
+    assert page.editor.cards in updates and page.question in updates
     assert [widget for widget in typed if "value" in (updates.get(widget) or {})] == []
 
 
 def test_an_example_brings_values_and_names_at_once(page: Workspace) -> None:
-    judge = get_task("judge_pair").nouns
-    after = entries_from([("", "18"), ("", "24")])
-    values = documents.write(page.editor, TWO, after, judge) | {page.question: "How many?"}
-    updates = choosing.renamed(page, "judge_pair", after, values)
-    first = page.editor.cards[0]
-    assert (updates[first.text]["value"], updates[first.text]["label"]) == (
-        "18",
-        "Text of the answer in slot 1",
-    )
-    assert "Answer of assistant A" in read_html(updates[first.header]["value"]).text
+    values: dict[Any, Any] = {page.editor.cards: "[]", page.question: "How many?"}
+    updates = choosing.renamed(page, "judge_pair", values)
+    assert updates[page.editor.cards]["value"] == "[]"
+    assert updates[page.editor.cards]["words"]["document"] == "answer"
     assert updates[page.question]["value"] == "How many?"
-    assert updates[page.editor.identities] == (0, 1)
-
-
-def test_a_moved_answer_stays_that_of_its_assistant() -> None:
-    def build() -> documents.Editor:
-        with gr.Blocks():
-            return build_editor(TWO)
-
-    editor, judge = built(build), get_task("judge_pair").nouns
-    updates = documents.write(editor, TWO, documents.move(TWO, 0, 1), judge)
-    assert "Answer of assistant B" in read_html(updates[editor.cards[0].header]).text
-
-
-def test_names_in_a_head_are_those_of_its_document() -> None:
-    assert "Answer of assistant C" in header_html(2, 0, get_task("judge_pair").nouns)
-    assert "page-card-name" not in header_html(2, 0)
 
 
 def test_a_hidden_title_is_not_read() -> None:

@@ -14,7 +14,7 @@ from pine_engine.engine.engine import Engine
 from pine_engine.methods.table import METHODS
 from tests.support.tokenizers import letter_tokenizer
 from viz.page import record as record_command
-from viz.page.answers.answering import answer
+from viz.page.answers.answering import answer, in_orders
 from viz.page.answers.recordings import (
     LESSON_RECORDING,
     Recording,
@@ -24,6 +24,8 @@ from viz.page.answers.recordings import (
 )
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
+from viz.page.inside.drawn_attention import draw_attention
+from viz.page.inside.reading import first_selection
 from viz.page.record import example_form, record, recorded_sentence
 
 MOST_BYTES = 600_000
@@ -74,8 +76,8 @@ def test_a_recording_is_read_back_as_it_was_written(recording: Recording, tmp_pa
 
 
 def test_a_record_that_a_file_may_not_have_is_refused(recording: Recording, tmp_path: Path) -> None:
-    caption: Any = METHODS["pine"]
-    strange = dataclasses.replace(recording, caption=caption)
+    question: Any = METHODS["pine"]
+    strange = dataclasses.replace(recording, question=question)
     with pytest.raises(AssertionError, match="Method is not among"):
         write_recording(strange, tmp_path / "run.npz")
 
@@ -84,7 +86,6 @@ def test_a_run_says_when_and_with_what_it_was_recorded(engine: Engine, recording
     sentence = "Recorded on 1 March 2026 with tiny (revision r7), float32"
     assert recorded_sentence(engine, DATE) == sentence
     assert recording.run.recorded == recording.exchanged.recorded == sentence
-    assert recording.caption.startswith(sentence)
 
 
 def test_a_run_that_was_not_recorded_says_nothing(engine: Engine) -> None:
@@ -95,7 +96,6 @@ def test_a_run_that_was_not_recorded_says_nothing(engine: Engine) -> None:
 
 def test_all_orders_are_recorded(recording: Recording) -> None:
     orders = list(permutations(range(3)))
-    assert [row.order for row in recording.rows] == orders
     assert [recording.run.order, *(tried.order for tried in recording.run.tried)] == orders
     assert recording.exchanged.order == (2, 1, 0)
     assert list(recording.exchanged.answer_records) == ["pine"]
@@ -113,29 +113,18 @@ def test_the_lesson_has_a_small_recording_of_the_embedded_model() -> None:
 
 
 def test_in_the_recording_vanilla_moves_and_pine_stays() -> None:
-    recording = lesson_recording()
-    assert [row.order for row in recording.rows] == list(permutations(range(3)))
-    texts = {
-        column.method: {row.cells[column.method].text for row in recording.rows}
-        for column in recording.columns
-    }
+    tried = in_orders(lesson_recording().run)
+    assert tried is not None and list(tried.orders) == list(permutations(range(3)))
+    texts = {method: set(answers) for method, answers in tried.answers.items()}
     assert len(texts["vanilla"]) > 1 and len(texts["nia"]) > 1
-    for column in recording.columns:
-        if column.promises_invariance:
-            assert len(texts[column.method]) == 1
-            assert all(row.cells[column.method].bitwise_equal for row in recording.rows)
+    assert all(len(texts[name]) == 1 for name in texts if METHODS[name].promises_invariance)
 
 
-def test_table_and_answers_of_the_recording_tell_the_same() -> None:
-    recording = lesson_recording()
-    run = recording.run
-    by_order = {run.order: run.answer_records} | {tried.order: tried.answer_records for tried in run.tried}
-    for row in recording.rows:
-        for method, cell in row.cells.items():
-            assert by_order[row.order][method].text == cell.text
-            assert (
-                by_order[row.order][method].token_ids == run.answer_records[method].token_ids
-            ) == cell.same
+def test_the_recording_brings_the_attention_that_is_shown_first() -> None:
+    run = lesson_recording().run
+    drawn = draw_attention(run, first_selection(run), None)
+    assert [trace.name for trace in drawn.figures["attention"].data] == ["Vanilla", "PINE"]
+    assert "press Compute" not in drawn.html
 
 
 def test_the_recorded_run_is_of_an_example_that_the_page_has() -> None:

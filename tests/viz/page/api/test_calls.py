@@ -1,20 +1,24 @@
 """The public calls, through gradio's own client and as tools of an MCP server, on the embedded model."""
 
-import ast
 import asyncio
+import json
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import permutations
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+import jsonschema
 import pytest
 from gradio_client import Client
 from gradio_client.exceptions import AppError
 from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
+from pine_engine.methods.table import METHODS
+from pine_engine.models.dtypes import Dtype
 from tests.support.serving import Serve, ServedApp
 
 DOCS = Path(__file__).parents[4] / "docs" / "api.md"
@@ -56,17 +60,19 @@ def test_no_other_calls_are_public(client: Client) -> None:
 def test_compare_answers_with_the_methods_asked_for(client: Client) -> None:
     report = ask(client, "/compare", methods=["vanilla", "pine"], max_new_tokens=4, instruction="")
     assert set(report) == {"model", "dtype", "results"}
-    assert report["model"] == "SmolLM2-135M-Instruct" and report["dtype"] == "float32"
+    assert report["model"] == "SmolLM2-135M-Instruct" and report["dtype"] in get_args(Dtype)
     assert [result["method"] for result in report["results"]] == ["vanilla", "pine"]
     for result in report["results"]:
-        assert set(result) == {"method", "text", "tokens", "prefill_s", "decode_s_per_token"}
+        assert set(result) == {"method", "text", "right", "tokens", "prefill_s", "decode_s_per_token"}
+        assert result["right"] is None  # no answer was said to be right
         assert 1 <= result["tokens"] <= 4 and result["text"] and result["prefill_s"] > 0
 
 
 def test_a_document_is_a_text_or_has_a_title_that_the_model_reads(client: Client) -> None:
     def lengths(*documents: str | dict[str, str]) -> Any:
         arguments = {"question": QUESTION, "methods": ["vanilla"], "max_new_tokens": 1}
-        return client.predict(documents=list(documents), **arguments, api_name="/trace")["document_tokens"]
+        report = client.predict(documents=list(documents), **arguments, api_name="/trace")
+        return [document["tokens"] for document in report["results"][0]["documents"]]
 
     texts = lengths(*DOCUMENTS)
     assert lengths(*({"text": text} for text in DOCUMENTS)) == texts
@@ -82,28 +88,47 @@ def test_the_instruction_reaches_the_model(client: Client) -> None:
     assert answers[0]["text"] != answers[1]["text"]
 
 
-def test_shuffle_reports_every_order_and_pine_keeps_its_promise(client: Client) -> None:
-    report = ask(client, "/shuffle", methods=["vanilla", "pine"], max_new_tokens=4, orders=6, seed=0)
-    rows = {row["method"]: row for row in report["rows"]}
-    assert rows["pine"]["orders"] == rows["vanilla"]["orders"] == 6
-    assert rows["pine"]["bitwise_equal"] and rows["pine"]["max_abs_logit_diff"] == 0.0
-    assert rows["vanilla"]["max_abs_logit_diff"] > 0.1
-    assert report["summary"]["pine"]["kept_promise"] is True
-    assert report["summary"]["vanilla"]["kept_promise"] is None
+def test_shuffle_gives_every_order_with_its_answers_and_pine_keeps_its_promise(client: Client) -> None:
+    report = ask(client, "/shuffle", methods=["vanilla", "pine"], max_new_tokens=4, answers=["Clara"])
+    by_method = {row["method"]: row for row in report["methods"]}
+    vanilla, pine = by_method["vanilla"], by_method["pine"]
+    assert pine["orders"] == vanilla["orders"] == len(report["orders"]) == 6
+    assert pine["bitwise_equal"] and pine["max_abs_logit_diff"] == 0.0 and pine["distinct_texts"] == 1
+    assert vanilla["max_abs_logit_diff"] > 0.1
+    assert (pine["kept_promise"], vanilla["kept_promise"]) == (True, None)
+    assert report["orders"][0]["order"] == [0, 1, 2]
+    assert sorted(order["order"] for order in report["orders"]) == sorted(map(list, permutations(range(3))))
+    for place, row in enumerate(report["methods"]):
+        answers = [order["answers"][place] for order in report["orders"]]
+        assert len({answer["text"] for answer in answers}) == row["distinct_texts"]
+        assert [answer["right"] for answer in answers] == ["Clara" in answer["text"] for answer in answers]
+        assert row["right"] == sum(answer["right"] for answer in answers)
+        assert answers[0]["same_as_first"] and answers[0]["max_abs_logit_diff"] == 0.0
 
 
 def test_trace_says_where_the_documents_stand_and_what_they_are_worth(client: Client) -> None:
-    report = ask(client, "/trace", methods=["vanilla", "pcw", "pine"], max_new_tokens=2, instruction="")
+    methods = ["vanilla", "pcw", "pine"]
+    short = ask(client, "/trace", methods=methods, max_new_tokens=2)
+    report = ask(client, "/trace", methods=methods, max_new_tokens=2, arrays=True)
     vanilla, pcw, pine = report["results"]
-    lengths, first = report["document_tokens"], report["prefix_tokens"]
+    lengths, first = [document["tokens"] for document in pine["documents"]], report["prefix_tokens"]
+    assert len(json.dumps(short)) < 3_000 < 20 * len(json.dumps(short)) < len(json.dumps(report))
     assert vanilla["starts"] == [[[first, first + lengths[0], first + lengths[0] + lengths[1]]]]
     assert pcw["starts"] == [[[first] * 3]] and vanilla["importance"] is None
     assert len(pine["starts"]) == len(pine["importance"]) == 30 and len(pine["starts"][0]) == 9
     for starts, importance in zip(pine["starts"][5], pine["importance"][5], strict=True):
         ranked = sorted(range(3), key=importance.__getitem__)  # the most important one stands last
         assert sorted(range(3), key=starts.__getitem__) == ranked
-    for method in report["results"]:
+    for method, compact in zip(report["results"], short["results"], strict=True):
         assert sum(method["attention"][0][0]) == pytest.approx(1, abs=1e-5)
+        assert compact == method | dict.fromkeys(("starts", "importance", "attention"))
+        shares = [document["attention"] for document in method["documents"]]
+        assert sum(shares) + method["prefix_attention"] + method["suffix_attention"] == pytest.approx(
+            1, abs=1e-5
+        )
+    for place, document in enumerate(pine["documents"]):
+        starts = [head[place] for layer in pine["starts"] for head in layer]
+        assert document["starts"] == [min(starts), pytest.approx(sum(starts) / len(starts)), max(starts)]
 
 
 def test_measure_scores_every_row_in_every_order(client: Client) -> None:
@@ -137,16 +162,19 @@ def test_rows_that_cannot_be_measured_are_named(rows: list[Any], sentence: str, 
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"methods": ["magic"]}, "Unknown method 'magic'"),
-        ({"documents": ["one", " "]}, "Document B is empty"),
-        ({"documents": []}, "There are no documents"),
-        ({"question": ""}, "There is no question"),
+        ({"methods": ["magic"]}, "The argument methods: Unknown method 'magic'"),
+        (
+            {"documents": ["one", " "]},
+            "The argument documents.1: It has no text; write some, or leave it out",
+        ),
+        ({"documents": []}, "The argument documents: It is empty; give at least one text"),
+        ({"question": ""}, "The argument question: It is empty; write what is asked about the documents"),
         (
             {"documents": ["one", 2, {"text": "a", "titel": "b"}]},
             'The argument documents.1: got int 2, expected a text or {"text": ..., "title": ...}; '
             "documents.2.titel: got the text 'b', but there is no such field",
         ),
-        ({"max_new_tokens": 9000}, "this page writes 500 at most"),
+        ({"max_new_tokens": 9000}, "The argument max_new_tokens: An answer of 9,000 tokens was asked for"),
     ],
 )
 def test_bad_input_is_refused_with_a_sentence(change: dict[str, Any], sentence: str, client: Client) -> None:
@@ -195,9 +223,51 @@ def test_an_assistant_asks_and_a_mistake_is_told(app: ServedApp) -> None:
         (compare, arguments | {"documents": [*DOCUMENTS[:2], {"text": DOCUMENTS[2]}]}),
         (compare, arguments | {"documents": ["one", " "]}),
     )
-    (result,) = ast.literal_eval(answered.content[0].text)["results"]  # gradio writes a dict as Python does
-    assert not answered.isError and result["method"] == "pine" and result["tokens"] == 4
-    assert refused.isError and "Document B is empty" in refused.content[0].text
+    report = json.loads(answered.content[0].text)
+    assert not answered.isError and report == answered.structuredContent
+    jsonschema.validate(report, tools[compare].outputSchema)
+    assert [(result["method"], result["tokens"]) for result in report["results"]] == [("pine", 4)]
+    assert refused.isError and "The argument documents.1: It has no text" in refused.content[0].text
+
+
+def test_an_assistant_is_told_the_form_of_every_answer_and_the_methods_there_are(app: ServedApp) -> None:
+    tools, _ = call_tools(app)
+    for name, tool in tools.items():
+        schema = tool.outputSchema
+        assert schema["type"] == "object" and {"model", "dtype"} <= set(schema["required"]), name
+        if not name.endswith("measure"):
+            assert tool.inputSchema["properties"]["methods"]["oneOf"][1]["items"]["enum"] == list(METHODS)
+    shuffled = next(tool for name, tool in tools.items() if name.endswith("shuffle")).outputSchema
+    assert "order[p] is the document at place p" in json.dumps(shuffled)
+
+
+def test_an_assistant_hears_how_far_a_shuffle_is(app: ServedApp) -> None:
+    heard: list[str] = []
+
+    async def talk() -> Any:
+        async with (
+            streamable_http_client(f"{app.url}gradio_api/mcp/") as (read, write, _),
+            ClientSession(read, write) as session,
+        ):
+            await session.initialize()
+            name = next(
+                tool.name for tool in (await session.list_tools()).tools if tool.name.endswith("shuffle")
+            )
+
+            async def hear(progress: float, total: float | None, message: str | None) -> None:
+                heard.append(message or "")
+
+            arguments = {
+                "question": QUESTION,
+                "documents": DOCUMENTS[:2],
+                "methods": ["pine"],
+                "max_new_tokens": 2,
+            }
+            return await session.call_tool(name, arguments, progress_callback=hear)
+
+    assert len(asyncio.run(talk()).structuredContent["orders"]) == 2
+    # They are answered together, and of what happens within a tenth of a second gradio tells the last only.
+    assert any("Order 1 of 2 is read" in message for message in heard), heard
 
 
 # as the docs say

@@ -51,7 +51,11 @@ def test_variables_and_flags_are_read_and_the_flag_wins() -> None:
         ([], {"PINE_MOST_ROWS": "many"}, "PINE_MOST_ROWS is 'many'; it should be a valid integer"),
         ([], {"PINE_READ_ONLY": "perhaps"}, "PINE_READ_ONLY is 'perhaps'; it should be a valid boolean"),
         ([], {"PINE_MOST_SECONDS": "nan"}, "PINE_MOST_SECONDS is 'nan'; it should be"),
-        (["--dtype", "int4"], {}, "--dtype is 'int4'; it should be 'float32', 'bfloat16' or 'float16'"),
+        (
+            ["--dtype", "int4"],
+            {},
+            "--dtype is 'int4'; it should be 'auto', 'float32', 'bfloat16', 'float16' or '4bit'",
+        ),
         (["--port", "0"], {"PINE_PORT": "8000"}, "--port is '0'; it should be greater than or equal to 1"),
         ([], {"PINE_TRUSTED_HOSTS": "https://x.example/"}, "it should be names without scheme"),
         (

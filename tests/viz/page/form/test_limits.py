@@ -14,10 +14,10 @@ from tests.support.widgets import built
 from viz.page.common.bounds import MAX_DOCUMENTS
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.files.data_sets import read_built_in
-from viz.page.form import documents
 from viz.page.form.checks import LONGEST_TEXT, form_layout
-from viz.page.form.documents import entries_from
+from viz.page.form.documents import Entry, entries_from, room_beside
 from viz.page.form.form import Form
+from viz.page.form.pasting import pasted_sentence
 from viz.page.jobs.loading import EngineSource
 from viz.page.measure.measuring import Asked, measure_rows
 from viz.page.shuffle.orders import number_of_orders, orders_sentence, tries_all
@@ -105,12 +105,11 @@ def test_a_row_that_is_too_long_is_named(engine: Engine) -> None:
         list(measure_rows(engine, asked, HostSettings(most_prompt_tokens=10)))
 
 
-def test_the_editor_takes_no_more_documents_than_are_allowed() -> None:
+def test_there_is_room_for_as_many_documents_as_are_allowed() -> None:
     three = form().entries
-    assert documents.add(three, 3) == three and len(documents.add(three, 4)) == 4
-    entries, said = documents.paste(three, "one\n\ntwo", 4)
-    assert len(entries) == 4 and said == "Added 1 document. 1 did not fit: the page holds 4."
-    assert documents.restore(three, documents.Removed(three, 0), 3) == three
+    assert [room_beside(three, most) for most in (2, 3, 4)] == [0, 0, 1]
+    assert room_beside((*three, Entry(3, " ", "\n")), 4) == 1
+    assert pasted_sentence(2, 1, 4) == "Added 1 document. 1 did not fit: the page holds 4."
 
 
 # the page and the calls as they are built

@@ -25,6 +25,7 @@ from viz.page.form.documents import Entry, entries_from
 from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.form import Form
 from viz.page.form.read_only import NOTE, check_rows_shipped, check_shipped
+from viz.page.inside.inside_panel import View
 from viz.page.jobs.loading import EngineSource
 from viz.page.measure.measuring import Asked
 from viz.page.sharing.session import session_of, to_code
@@ -118,9 +119,9 @@ def test_the_calls_hold_to_it(page: gr.Blocks) -> None:
 
 
 def test_a_link_with_other_contents_is_not_opened(page: gr.Blocks) -> None:
-    restore, empty = call(page, "restore"), ((), *[""] * 40)
+    restore = call(page, "restore")
     codes = [to_code(session_of(asked, accepted="")) for asked in (form(), OTHERS[0])]
-    told = [str(restore(code, "", *empty)) for code in codes]
+    told = [str(restore(code, "", View())) for code in codes]
     assert "Opened from a link." in told[0] and NOTE not in told[0]
     assert NOTE in told[1] and "And who else?" not in told[1]
 
@@ -146,6 +147,7 @@ def test_nothing_can_be_entered_and_the_page_says_so(page: gr.Blocks) -> None:
     widgets: dict[str | None, Any] = {
         block.elem_id: block for block in blocks if getattr(block, "elem_id", None)
     }
+    assert widgets["documents"].props["locked"]
     for name in ("paste-panel", "add-files", "open-session", "measure-upload", "splitting"):
         assert widgets[name].visible is False
     assert widgets["task"].interactive is False and NOTE in widgets["read-only"].value

@@ -10,19 +10,25 @@ import pytest
 
 from pine_engine.engine.engine import Engine
 from pine_engine.methods.table import METHODS
-from tests.support.runs import finish
+from tests.support.runs import finish, swapped
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import HOSTILE, Element, assert_harmless, read_html
-from viz.figures.change import AnswerTokens
+from viz.figures.change import AnswerTokens, shares
+from viz.figures.change_bars import NOTHING_READ
 from viz.page.answers.answer_records import TriedOrder, answer_tokens
 from viz.page.answers.answering import FinishedRun
-from viz.page.form.documents import entries_from, move
+from viz.page.form.documents import entries_from
 from viz.page.inside.drawn_change import chosen_other, draw_change, other_orders
+from viz.page.inside.inside_panel import FIGURES
 from viz.page.inside.reading import bounds_of, first_selection, query_of_step
 from viz.page.inside.selection import Selection
 
 THREE = entries_from([("Varo", "red"), ("Senna", "green"), ("Orm", "white")])
 STEPS = 4
+
+
+def html_of(run: FinishedRun, selection: Selection) -> str:
+    return draw_change(run, selection).html
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +39,7 @@ def engine(tiny_llama: Callable[..., Any]) -> Engine:
 @pytest.fixture(scope="module")
 def run(engine: Engine) -> FinishedRun:
     """A run of the documents B A C, with two other orders tried and its own among them."""
-    orders = [THREE, move(THREE, 0, 1), move(THREE, 1, 1)]
+    orders = [THREE, swapped(THREE, 0), swapped(THREE, 1)]
     made = [
         finish(engine, entries, methods=("vanilla", "nia", "pine"), max_new_tokens=STEPS)
         for entries in orders
@@ -71,6 +77,13 @@ def numbers(html: str) -> dict[str, list[list[object]]]:
     """The rows behind each picture, by its name."""
     told = [json.loads(part.text) for part in read_html(html).with_class("pine-numbers")]
     return {picture["name"]: picture["rows"] for picture in told}
+
+
+def shares_of(run: FinishedRun, selection: Selection) -> dict[str, dict[str, float]]:
+    """What carried each answer: shares by the name of their row, by answer."""
+    figure = draw_change(run, selection).figures["answer-shares"]
+    rows = figure.layout.yaxis.ticktext
+    return {bars.name: dict(zip(rows, bars.x.tolist(), strict=True)) for bars in figure.data}
 
 
 def with_answer(run: FinishedRun, method: str, told: AnswerTokens) -> FinishedRun:
@@ -158,7 +171,7 @@ def test_a_run_of_one_method_is_compared_with_the_order_that_differs(
 
 
 def test_the_switches_offer_other_methods_and_other_orders(run: FinishedRun, selection: Selection) -> None:
-    html = draw_change(run, replace(selection, other="order:2"))
+    html = html_of(run, replace(selection, other="order:2"))
     methods, orders, prefix = switches(html).values()
     assert [button.text for button in methods] == ["NIA", "PINE"]
     # Its own order is among those tried and is left out.
@@ -171,54 +184,53 @@ def test_the_switches_offer_other_methods_and_other_orders(run: FinishedRun, sel
         {"with_prefix": True}, {"with_prefix": False},
     ]  # fmt: skip
     assert "Press Shuffle" not in html
-    assert pressed(draw_change(run, replace(selection, other="method:pine", with_prefix=False))) == [
+    assert pressed(html_of(run, replace(selection, other="method:pine", with_prefix=False))) == [
         "PINE", "left out",
     ]  # fmt: skip
 
 
 def test_before_a_shuffle_the_tab_says_where_orders_come_from(run: FinishedRun, selection: Selection) -> None:
-    assert "Press Shuffle above to compare orders." in draw_change(replace(run, tried=()), selection)
+    assert "Press Shuffle above to compare orders." in html_of(replace(run, tried=()), selection)
 
 
 def test_a_pick_of_every_button_is_taken(run: FinishedRun, selection: Selection) -> None:
-    html = draw_change(run, selection)
+    html = html_of(run, selection)
     for buttons in switches(html).values():
         for button in buttons:
             picked = selection.picked(json.loads(button.attributes["data-pick"]), bounds_of(run))
-            assert button.text in pressed(draw_change(run, picked))
+            assert button.text in pressed(html_of(run, picked))
 
 
 # What is drawn
 
 
 def test_an_order_stands_beside_the_run_with_its_numbers(run: FinishedRun, selection: Selection) -> None:
-    drawn = numbers(draw_change(run, replace(selection, other="order:2")))
-    assert {row[0] for rows in drawn.values() for row in rows} == {
-        "Vanilla (as run)", "Vanilla (order 3: A C B)",
-    }  # fmt: skip
+    drawn = numbers(html_of(run, replace(selection, other="order:2")))
+    chosen = replace(selection, other="order:2")
+    labels = ["Vanilla (as run)", "Vanilla (order 3: A C B)"]
+    for figure in draw_change(run, chosen).figures.values():
+        assert [bars.name for bars in figure.data] == labels
+    assert list(dict.fromkeys(row[0] for row in drawn["answers"])) == labels
     tried = run.tried[2].answer_records["vanilla"]
     assert [row[4] for row in drawn["answers"]] == [*run.answer_records["vanilla"].logprobs, *tried.logprobs]
-    carried = {(row[0], row[1]): row[3] for row in drawn["documents-that-carried-the-answer"]}
-    # In the order A C B document C stands in the second slot.
-    assert carried["Vanilla (order 3: A C B)", "document C"] == pytest.approx(
-        float(tried.attention[:, 2].mean()), rel=1e-5
-    )
+    # In the order A C B document C stands in the second slot, in B A C in the third.
+    carried = shares_of(run, chosen)["Vanilla (order 3: A C B)"]
+    assert carried["C, slot 3 → 2"] == pytest.approx(float(tried.attention[:, 2].mean()), rel=1e-5)
 
 
 def test_what_carried_an_answer_is_the_mean_of_the_trace(run: FinishedRun, selection: Selection) -> None:
-    drawn = numbers(draw_change(run, replace(selection, other="method:pine")))
+    carried = shares_of(run, replace(selection, other="method:pine"))
     first = run.result.layout.suffix_length - 1
     for label, method in (("Vanilla", "vanilla"), ("PINE", "pine")):
         attention = run.result.traces[method].suffix_attention
         assert attention is not None
         expected = attention[:, :, first : first + STEPS].mean(axis=(0, 1, 2))
-        shown = [row[3] for row in drawn["documents-that-carried-the-answer"] if row[0] == label]
-        np.testing.assert_allclose(np.array(shown, float), expected, rtol=1e-5)
+        np.testing.assert_allclose(list(carried[label].values()), expected, rtol=1e-5)
 
 
 def test_left_tokens_pick_the_query_that_writes_them(run: FinishedRun, selection: Selection) -> None:
     chosen = replace(selection, query=query_of_step(run, 2))
-    left, right = read_html(draw_change(run, chosen)).with_class("pine-chips")
+    left, right = read_html(html_of(run, chosen)).with_class("pine-chips")
     chips = left.all("button")
     picks = [json.loads(chip.attributes["data-pick"]) for chip in chips]
     assert picks == [{"query": str(query_of_step(run, step))} for step in range(STEPS)]
@@ -231,9 +243,42 @@ def test_left_tokens_pick_the_query_that_writes_them(run: FinishedRun, selection
 
 def test_a_run_of_one_method_shows_its_answer_alone(run: FinishedRun, selection: Selection) -> None:
     alone = replace(run, answer_records={"vanilla": run.answer_records["vanilla"]}, tried=())
-    drawn = numbers(draw_change(alone, selection))
-    assert set(drawn) == {"answers", "documents-that-carried-the-answer"}
-    assert {row[0] for rows in drawn.values() for row in rows} == {"Vanilla"}
+    drawn = numbers(html_of(alone, selection))
+    assert set(drawn) == {"answers"} and {row[0] for row in drawn["answers"]} == {"Vanilla"}
+    assert set(draw_change(alone, selection).figures) == {"answer-shares"}
+    assert set(shares_of(alone, selection)) == {"Vanilla"}
+
+
+def test_the_token_that_is_drawn_is_the_first_that_differs(run: FinishedRun, selection: Selection) -> None:
+    vanilla = run.answer_records["vanilla"]
+    ids = (*vanilla.token_ids[:2], -1, -1)
+    unlike = with_answer(run, "pine", replace(vanilla, label="PINE", token_ids=ids))
+    for with_prefix in (True, False):
+        chosen = replace(selection, other="method:pine", with_prefix=with_prefix)
+        figures = draw_change(unlike, chosen).figures
+        assert set(figures) == {place for column in FIGURES["change"] for place in column}
+        assert "token 3" in figures["likely-tokens"].layout.title.text
+        read = figures["token-shares"].data[0].x
+        np.testing.assert_array_equal(read, shares(vanilla.attention[2], with_prefix=with_prefix))
+        carried = figures["answer-shares"].data[0].x
+        assert len(carried) == len(read) == (5 if with_prefix else 4)
+
+
+def test_two_orders_of_pine_differ_nowhere(run: FinishedRun, selection: Selection) -> None:
+    """Of an engine that keeps its promise: to the last bit."""
+    chosen = replace(selection, method="pine", other="order:2")
+    for figure in draw_change(run, chosen).figures.values():
+        assert "Every difference is 0 exactly." in figure.layout.meta["caption"]
+    unequal = draw_change(run, replace(chosen, method="vanilla")).figures
+    assert not any("0 exactly" in figure.layout.meta["caption"] for figure in unequal.values())
+
+
+def test_of_two_empty_answers_there_is_nothing_to_draw(run: FinishedRun, selection: Selection) -> None:
+    empty = {name: shortened(told, 0) for name, told in run.answer_records.items()}
+    drawn = draw_change(replace(run, answer_records=empty, tried=()), selection)
+    assert not drawn.figures and NOTHING_READ in drawn.html
+    some = draw_change(with_answer(run, "pine", shortened(run.answer_records["pine"], 0)), selection)
+    assert len(some.figures) == 3 and NOTHING_READ not in some.html
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -245,7 +290,7 @@ def test_hostile_tokens_stay_texts(run: FinishedRun, selection: Selection, text:
         tokens=(text,) * STEPS,
         alternatives=tuple(((text, logprob), ("b", -9.0)) for logprob in told.logprobs),
     )
-    drawn = draw_change(with_answer(run, "vanilla", hostile), selection)
+    drawn = html_of(with_answer(run, "vanilla", hostile), selection)
     assert_harmless(drawn)
     assert text in read_html(drawn).with_class("pine-answer-text")[0].text.replace("−", "")
 

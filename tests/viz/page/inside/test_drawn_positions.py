@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,22 +11,17 @@ import pytest
 from pine_engine.engine.engine import Engine
 from pine_engine.methods.positions import MASKED
 from pine_engine.methods.table import METHODS, TAUGHT
-from tests.support.runs import THREE, finish
+from tests.support.runs import THREE, finish, swapped
 from tests.support.tokenizers import letter_tokenizer
-from tests.support.viz_reading import HOSTILE, Element, assert_harmless, read_html, table_cells
+from tests.support.viz_reading import Element, assert_harmless, read_html
 from tests.support.worked_matrices import read_matrix
 from viz.drawing.tokens import visible_text
-from viz.figures.importance import most_decisive, spread
+from viz.figures.importance import decisiveness, most_decisive
 from viz.page.answers.answering import FinishedRun
-from viz.page.form import documents
-from viz.page.form.documents import entries_from
 from viz.page.inside.drawn_positions import (
-    MOST_KEYS,
-    MOST_QUERIES,
     Place,
     draw_positions,
     shown_place,
-    shown_queries,
     view_of,
 )
 from viz.page.inside.reading import bounds_of, longest_suffix, plan_of
@@ -46,7 +42,7 @@ def engine(tiny_llama: Callable[..., Any]) -> Engine:
 @pytest.fixture(scope="module")
 def run(engine: Engine) -> FinishedRun:
     """The documents B, A, C, in that order."""
-    return finish(engine, documents.move(THREE, 0, 1))
+    return finish(engine, swapped(THREE, 0))
 
 
 def picture(html: str, name: str) -> Element:
@@ -84,8 +80,8 @@ def test_a_view_shows_what_the_trace_recorded(run: FinishedRun) -> None:
 def test_an_answer_that_was_over_has_no_view_and_says_so(run: FinishedRun) -> None:
     beyond = Query("suffix", longest_suffix(run))
     assert view_of(run, plan_of(run, "pine"), beyond, Place(0, 0)) is None
-    html = draw_positions(run, Selection("pine", beyond, 0, 0))
-    assert html.count("This answer was over before that token") == 4
+    drawn = draw_positions(run, Selection("pine", beyond, 0, 0))
+    assert "This answer was over before that token" in drawn.html and not drawn.figures
 
 
 def test_the_query_of_a_row_is_named_by_its_words(run: FinishedRun) -> None:
@@ -102,9 +98,7 @@ def test_the_query_of_a_row_is_named_by_its_words(run: FinishedRun) -> None:
 
 
 def test_a_mean_shows_the_most_decisive_head_of_what_is_left_open(run: FinishedRun) -> None:
-    importance = run.result.traces["pine"].suffix_importance
-    assert importance is not None
-    spreads = spread(importance)
+    spreads = decisiveness(run.result.traces["pine"])
     last = Query("suffix", run.result.layout.suffix_length - 1)
 
     def place(layer: int | None, head: int | None) -> tuple[int, int]:
@@ -119,61 +113,72 @@ def test_a_mean_shows_the_most_decisive_head_of_what_is_left_open(run: FinishedR
     assert place(1, 3) == (1, 3)
 
 
-def test_captions_say_the_layer_and_the_head_and_why_it_is_shown(run: FinishedRun) -> None:
+def test_a_mean_is_said_to_be_drawn_at_its_most_decisive_head(run: FinishedRun) -> None:
     last = Query("suffix", run.result.layout.suffix_length - 1)
-    chosen = draw_positions(run, Selection("pine", last, 1, 3))
+    assert "Positions have no mean" not in draw_positions(run, Selection("pine", last, 1, 3)).html
     mean = draw_positions(run, Selection("pine", last))
+    layer, head = most_decisive(decisiveness(run.result.traces["pine"]))
+    assert f"Positions have no mean; shown is layer {layer}, head {head}" in mean.html
+    assert f"layer {layer}, head {head}" in mean.figures["position-map"].layout.title.text
     vanilla = draw_positions(run, Selection("vanilla", last, 1, 3))
-    for name in ("position-grid", "position-ruler", "position-tokens"):
-        assert "layer 1, head 3, float32" in picture(chosen, name).all("figcaption")[0].text.lower()
-        assert "most decisive head is shown" in picture(mean, name).all("figcaption")[0].text
-        assert "same in every layer and head" in picture(vanilla, name).all("figcaption")[0].text
-        assert "decisive" not in picture(chosen, name).all("figcaption")[0].text
+    assert "alike in every layer and head. Choose PINE" in vanilla.html
+    assert "layer" not in vanilla.figures["position-map"].layout.title.text
 
 
-# The pictures
+# The figures
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_the_numbers_of_the_grid_are_those_of_the_trace(method: str, run: FinishedRun) -> None:
-    layout, trace = run.result.layout, run.result.traces[method]
-    index = layout.suffix_length - 1
-    numbers = numbers_of(
-        picture(draw_positions(run, Selection(method, Query("suffix", index), 1, 2)), "position-grid")
+@pytest.mark.parametrize("query", [Query("document", 1), Query("suffix", 2)])
+def test_bars_stand_where_the_trace_says(run: FinishedRun, query: Query) -> None:
+    trace = run.result.traces["pine"]
+    starts = trace.document_starts if query.kind == "document" else trace.suffix_starts
+    by_layer = draw_positions(run, Selection("pine", query, 1, 2)).figures["positions"]
+    by_head = draw_positions(run, Selection("pine", query, 1, 2, rows="head")).figures["positions"]
+    assert [bar.name for bar in by_layer.data[:3]] == ["document B", "document A", "document C"]
+    for slot in range(3):
+        np.testing.assert_array_equal(by_layer.data[slot].base, starts[:, 2, query.index, slot])
+        np.testing.assert_array_equal(by_head.data[slot].base, starts[1, :, query.index, slot])
+    assert by_layer.layout.title.text.startswith("PINE: where the query sees each document, head 2")
+    (chosen,) = by_head.layout.shapes
+    assert (chosen.y0, chosen.y1) == (1.5, 2.5)
+
+
+def test_methods_whose_answer_was_over_are_left_out(run: FinishedRun) -> None:
+    lengths = {name: trace.suffix_starts.shape[2] for name, trace in run.result.traces.items()}
+    short = replace(
+        run.result.traces["vanilla"], suffix_starts=run.result.traces["vanilla"].suffix_starts[:, :, :-1]
     )
-    layer, head = (1, 2) if trace.suffix_starts.shape[0] > 1 else (0, 0)
-    starts = np.vstack([trace.document_starts[layer, head], trace.suffix_starts[layer, head, index][None]])
-    assert [row[2::2] for row in numbers["rows"]] == [
-        [None if start == MASKED else start for start in row] for row in starts.tolist()
-    ]
-    for row in numbers["rows"]:
-        for first, last, length in zip(row[2::2], row[3::2], layout.lengths.tolist(), strict=True):
-            assert (last is None) if first is None else (last - first + 1 == length)
+    cut = replace(run, result=replace(run.result, traces=run.result.traces | {"vanilla": short}))
+    last = Query("suffix", lengths["vanilla"] - 1)
+    whole = draw_positions(run, Selection("pine", last, 0, 0)).figures["method-positions"].data[0].y
+    without = draw_positions(cut, Selection("pine", last, 0, 0)).figures["method-positions"].data[0].y
+    assert set(whole) - set(without) == {"Vanilla"}
+    over = draw_positions(cut, Selection("vanilla", last, 0, 0))
+    assert "This answer was over before that token" in over.html and set(over.figures) == {"method-positions"}
 
 
-def test_rows_are_the_documents_the_question_and_the_selected_answer_token(run: FinishedRun) -> None:
-    last = run.result.layout.suffix_length - 1
-    every = [Query("document", slot) for slot in range(3)] + [Query("suffix", last)]
-    assert shown_queries(run, Selection("pine", Query("document", 1))) == every
-    assert shown_queries(run, Selection("pine", Query("suffix", last))) == every
-    written = Query("suffix", last + 1)
-    assert shown_queries(run, Selection("pine", written)) == [*every, written]
+def test_the_map_has_a_row_for_the_chosen_query(run: FinishedRun) -> None:
+    layout, trace = run.result.layout, run.result.traces["pine"]
+    rows = [("document 2", 2), ("suffix 0", 3), (f"suffix {layout.suffix_length}", 4)]
+    for value, row in rows:
+        query = Query.parse(value)
+        assert query is not None
+        figure = draw_positions(run, Selection("pine", query, 1, 2)).figures["position-map"]
+        (heat,) = figure.data
+        (chosen,) = figure.layout.shapes
+        assert (chosen.y0 + chosen.y1) / 2 == row and heat.meta["y"][row] == {"query": value}
+        starts = trace.document_starts if query.kind == "document" else trace.suffix_starts
+        np.testing.assert_array_equal(heat.z[row], starts[1, 2, query.index])
+    assert list(heat.y) == ["B", "A", "C", "SUF", "OUT 1"]
 
 
-def test_everything_that_can_be_clicked_picks_what_the_run_has(run: FinishedRun) -> None:
-    selection = Selection("pine", Query("document", 1), 0, 0)
-    root = read_html(draw_positions(run, selection))
-    picks, pending = [], [root]
-    while pending:
-        element = pending.pop()
-        pending += element.children
-        picks += [json.loads(element.attributes["data-pick"])] if "data-pick" in element.attributes else []
-    kinds = {tuple(sorted(what)) for what in picks}
-    assert kinds == {("query",), ("method",), ("layer",), ("head", "layer"), ("window",)}
-    for what in picks:
-        picked = selection.picked(what, bounds_of(run))
-        shown = {key: str(value) if key == "query" else value for key, value in vars(picked).items()}
-        assert {key: shown[key] for key in what} == what
+def test_a_row_is_a_layer_or_a_head_as_the_buttons_say(run: FinishedRun) -> None:
+    selection = Selection("pine", Query("suffix", 1), 1, 0)
+    for rows in ("layer", "head"):
+        html = draw_positions(run, selection.picked({"rows": rows}, bounds_of(run))).html
+        [buttons] = [switch.all("button") for switch in read_html(html).with_class("pine-switch")]
+        pressed = [button.text for button in buttons if button.attributes["aria-pressed"] == "true"]
+        assert pressed == [f"a {rows}"]
 
 
 def test_queries_everywhere_can_be_drawn_under_every_method(run: FinishedRun) -> None:
@@ -183,79 +188,13 @@ def test_queries_everywhere_can_be_drawn_under_every_method(run: FinishedRun) ->
     queries += [Query("suffix", index) for index in (*range(0, last, 8), last)]
     for method in run.result.traces:
         for query in queries:
-            assert_harmless(draw_positions(run, Selection(method, query)))
-
-
-def test_the_strip_counts_the_orders_in_the_trace(run: FinishedRun) -> None:
-    trace = run.result.traces["pine"]
-    html = draw_positions(run, Selection("pine", Query("suffix", 1), 1, 0))
-    shown = [int(cell.text) for cell in picture(html, "head-orders").with_class("pine-strip-count")]
-    expected = [
-        len({tuple(np.argsort(-trace.suffix_starts[layer, head, 1])) for head in range(4)})
-        for layer in (0, 1)
-    ]
-    assert shown == expected
-    assert "PCW places the documents alike in every layer and head. Choose PINE" in draw_positions(
-        run, Selection("pcw", Query("suffix", 1), 1, 0)
-    )
+            assert_harmless(draw_positions(run, Selection(method, query)).html)
 
 
 def test_a_run_without_ranking_has_nothing_to_choose(engine: Engine) -> None:
-    html = draw_positions(
-        finish(engine, THREE, methods=("vanilla",)), Selection("vanilla", Query("document", 0))
-    )
+    alone = finish(engine, THREE, methods=("vanilla",))
+    html = draw_positions(alone, Selection("vanilla", Query("document", 0))).html
     assert "alike in every layer and head." in html and "Choose" not in html
-
-
-# Token by token
-
-
-def test_the_table_of_tokens_stays_small_and_says_what_is_cut(run: FinishedRun) -> None:
-    layout = run.result.layout
-    total = layout.documents_end + run.result.traces["pine"].suffix_starts.shape[2]
-    assert total > MOST_KEYS
-    for window in (None, 0, 17, total, 999_999):
-        html = draw_positions(run, Selection("pine", Query("document", 1), 0, 0, window=window))
-        figure = picture(html, "position-tokens")
-        cells = table_cells(figure.all("table")[0])
-        assert len(cells) == min(MOST_QUERIES, total) and {len(row) for row in cells} == {MOST_KEYS + 1}
-        first = int(layout.document_starts[1] + layout.lengths[1]) - 1 - MOST_KEYS // 2
-        first = min(max(first, 0) if window is None else window, total - MOST_KEYS)
-        assert f"key tokens {first + 1}–{first + MOST_KEYS} of {total}" in figure.all("figcaption")[0].text
-        is_open = "open" in read_html(html).with_class("pine-more")[0].attributes
-        assert is_open == (window is not None)
-        selected = [row for row in figure.all("tr") if "pine-selected" in row.classes]
-        assert [json.loads(row.all("button")[0].attributes["data-pick"])["query"] for row in selected] == [
-            "document 1"
-        ]
-
-
-def test_the_keys_can_be_moved_to_every_part_of_the_prompt(run: FinishedRun) -> None:
-    layout = run.result.layout
-    html = draw_positions(run, Selection("pine", Query("document", 1), 0, 0, window=5))
-    figure = picture(html, "position-tokens")
-    moves = [
-        (button.text, json.loads(button.attributes["data-pick"])["window"])
-        for button in figure.with_class("pine-switch")[0].all("button")
-    ]
-    total = layout.documents_end + run.result.traces["pine"].suffix_starts.shape[2]
-    assert moves == [
-        ("← 40 earlier", 0),
-        ("40 later →", min(5 + MOST_KEYS, total - MOST_KEYS)),
-        ("around the query", None),
-        ("SYS", 0),
-        *zip("BAC", layout.document_starts.tolist(), strict=True),
-        ("SUF", layout.documents_end),
-    ]
-
-
-@pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_text_stays_text(text: str, engine: Engine) -> None:
-    hostile = entries_from([(text, text), ("", f"plain {text}")])
-    run = finish(engine, hostile, question=f"q {text}", methods=("vanilla", "pine"))
-    for query in (Query("document", 0), Query("suffix", 0), Query("suffix", longest_suffix(run) - 1)):
-        html = draw_positions(run, Selection("pine", query, window=0))
-        assert_harmless(html)
 
 
 # The running example

@@ -27,7 +27,8 @@ START = Selection("pine", Query("suffix", 5), layer=1, head=0)
         ({"normalisation": "log"}, {"normalisation": "log"}),
         ({"with_prefix": False}, {"with_prefix": False}),
         ({"other": "method:pcw"}, {"other": "method:pcw"}),
-        ({"window": 40}, {"window": 40}),
+        ({"rows": "head"}, {"rows": "head"}),
+        ({"with_sink": True}, {"with_sink": True}),
     ],
 )
 def test_a_pick_changes_what_it_names_and_nothing_else(
@@ -54,9 +55,10 @@ def test_a_pick_changes_what_it_names_and_nothing_else(
         {"head": "0"},
         {"normalisation": "sum"},
         {"with_prefix": 1},
+        {"with_sink": 1},
         {"other": "x" * 65},
-        {"window": math.inf},
-        {"window": 10**7},
+        {"rows": "column"},
+        {"layer": math.inf},
         {"__class__": "x", "layers": 1},
     ],
 )

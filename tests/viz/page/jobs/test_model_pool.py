@@ -19,7 +19,7 @@ from viz.page.jobs.model_pool import Choice, ModelPool, shown
 from viz.page.jobs.sources import Sources
 
 GB = 1_000_000_000
-HOST = Choice("host")
+HOST = Choice("host", "float32")
 
 
 @dataclass
@@ -93,10 +93,13 @@ def name_after_loading(pool: ModelPool, choice: Choice) -> str:
 
 def test_a_model_is_loaded_once_for_all_and_its_precisions_apart(machine: Machine) -> None:
     models = pool(machine)
-    assert [name_after_loading(models, Choice("a")) for _ in range(3)] == ["a"] * 3
+    assert [name_after_loading(models, Choice("a", "float32")) for _ in range(3)] == ["a"] * 3
     name_after_loading(models, Choice("a", "bfloat16"))
-    assert machine.loaded == [Choice("a"), Choice("a", "bfloat16")]
-    assert name_of(models.loaded(Choice("a"))) == "a" and models.loaded(Choice("b")) is None
+    assert machine.loaded == [Choice("a", "float32"), Choice("a", "bfloat16")]
+    assert (
+        name_of(models.loaded(Choice("a", "float32"))) == "a"
+        and models.loaded(Choice("b", "float32")) is None
+    )
 
 
 def test_the_host_s_choice_is_the_model_that_is_there(machine: Machine) -> None:
@@ -108,12 +111,12 @@ def test_the_host_s_choice_is_the_model_that_is_there(machine: Machine) -> None:
 def test_the_longest_unused_is_put_away_and_loaded_again(machine: Machine) -> None:
     models = pool(machine)  # each of the models needs 4.5 GB, so that two have room
     for name in ("a", "b", "a", "c"):
-        name_after_loading(models, Choice(name))
-    assert models.loaded(Choice("b")) is None
-    assert models.status(Choice("b")).stage == "away"
-    assert "b · float32 was put away to make room" in models.status(Choice("b")).sentence
-    assert models.loaded(Choice("a")) and models.loaded(Choice("c"))
-    assert name_after_loading(models, Choice("b")) == "b"
+        name_after_loading(models, Choice(name, "float32"))
+    assert models.loaded(Choice("b", "float32")) is None
+    assert models.status(Choice("b", "float32")).stage == "away"
+    assert "b · float32 was put away to make room" in models.status(Choice("b", "float32")).sentence
+    assert models.loaded(Choice("a", "float32")) and models.loaded(Choice("c", "float32"))
+    assert name_after_loading(models, Choice("b", "float32")) == "b"
     assert [choice.name for choice in machine.loaded] == ["a", "b", "c", "b"]
 
 
@@ -121,27 +124,27 @@ def test_what_somebody_uses_is_not_put_away(machine: Machine) -> None:
     models = pool(machine)
     with ExitStack() as runs:
         for name in ("a", "b"):
-            assert runs.enter_context(models.lease(Choice(name))).wait(10)
-        with models.lease(Choice("c")) as source, pytest.raises(PineError) as refused:
+            assert runs.enter_context(models.lease(Choice(name, "float32"))).wait(10)
+        with models.lease(Choice("c", "float32")) as source, pytest.raises(PineError) as refused:
             source.wait(10)
         assert str(refused.value) == (
             "c needs about 4.5 GB of memory in float32, and 1.0 GB are free on cpu; choose a smaller model"
         )
-        assert models.loaded(Choice("a")) and models.loaded(Choice("b"))
-    assert name_after_loading(models, Choice("c")) == "c"
+        assert models.loaded(Choice("a", "float32")) and models.loaded(Choice("b", "float32"))
+    assert name_after_loading(models, Choice("c", "float32")) == "c"
 
 
 def test_what_can_never_fit_is_refused_with_numbers_before_anything_is_put_away(machine: Machine) -> None:
     machine.sizes["large"] = 4 * GB
     models = pool(machine)
-    name_after_loading(models, Choice("a"))
-    with models.lease(Choice("large")) as source, pytest.raises(PineError) as refused:
+    name_after_loading(models, Choice("a", "float32"))
+    with models.lease(Choice("large", "float32")) as source, pytest.raises(PineError) as refused:
         source.wait(10)
     assert str(refused.value) == (
         "large needs about 16.5 GB of memory in float32, and 10.0 GB are free on cpu; choose bfloat16, for "
         "which it needs 8.5 GB"
     )
-    assert models.loaded(Choice("a")) and machine.loaded == [Choice("a")]
+    assert models.loaded(Choice("a", "float32")) and machine.loaded == [Choice("a", "float32")]
     assert name_after_loading(models, Choice("large", "bfloat16")) == "large"
 
 
@@ -150,13 +153,16 @@ def test_what_cannot_be_used_is_refused_with_the_reason_and_may_be_tried_again(m
     models = pool(machine)
     for _ in range(2):
         with (
-            models.lease(Choice("odd")) as source,
+            models.lease(Choice("odd", "float32")) as source,
             pytest.raises(PineError, match="^odd cannot be used: it is"),
         ):
             source.wait(10)
     machine.sizes["late"] = GB
     del machine.sizes["odd"]
-    with models.lease(Choice("odd")) as source, pytest.raises(PineError, match="there is no model odd"):
+    with (
+        models.lease(Choice("odd", "float32")) as source,
+        pytest.raises(PineError, match="there is no model odd"),
+    ):
         source.wait(10)
     assert machine.loaded == []
 
@@ -164,8 +170,8 @@ def test_what_cannot_be_used_is_refused_with_the_reason_and_may_be_tried_again(m
 def test_loading_says_how_far_it_is_and_is_given_up_when_nobody_waits(machine: Machine) -> None:
     machine.gates["a"] = threading.Event()
     models = pool(machine)
-    with models.lease(Choice("a")) as source:
-        with models.lease(Choice("a")) as other:
+    with models.lease(Choice("a", "float32")) as source:
+        with models.lease(Choice("a", "float32")) as other:
             assert other is source
             until(lambda: "half of it" in source.status.sentence)
             assert source.status.sentence.startswith("Loading a: half of it (")
@@ -173,13 +179,13 @@ def test_loading_says_how_far_it_is_and_is_given_up_when_nobody_waits(machine: M
     with pytest.raises(PineError, match="given up"):
         source.wait(10)
     machine.gates["a"].set()
-    assert machine.loaded == [] and name_after_loading(models, Choice("a")) == "a"
+    assert machine.loaded == [] and name_after_loading(models, Choice("a", "float32")) == "a"
 
 
 def test_one_model_is_loaded_after_the_other(machine: Machine) -> None:
     machine.gates["a"] = threading.Event()
     models = pool(machine)
-    with models.lease(Choice("a")) as first, models.lease(Choice("b")) as second:
+    with models.lease(Choice("a", "float32")) as first, models.lease(Choice("b", "float32")) as second:
         until(lambda: "half of it" in first.status.sentence)
         until(lambda: "waiting until another model is loaded" in second.status.sentence)
         assert second.wait(0.1) is None
@@ -195,7 +201,7 @@ def test_only_what_is_allowed_is_ever_looked_at(machine: Machine, name: str) -> 
         models.choice(name, "float32")
     for touch in (models.about, lambda choice: models.lease(choice).__enter__()):
         with pytest.raises(InputError):
-            touch(Choice(name))
+            touch(Choice(name, "float32"))
     assert machine.asked == [] and machine.loaded == []
     assert name_after_loading(models, models.choice(" a ", "bfloat16")) == "a"
 
@@ -208,7 +214,7 @@ def test_visitors_do_not_see_where_the_host_keeps_models(machine: Machine) -> No
     assert models.about(choice).name == choice.name == "tiny"
     with models.lease(choice) as source:
         assert source.wait(10)
-    assert machine.loaded == [Choice("/srv/secret/tiny")]
+    assert machine.loaded == [Choice("/srv/secret/tiny", "float32")]
     with pytest.raises(InputError):
         models.choice("/srv/secret/tiny", "float32")
     names = ("./a/b", "~/c", "d.gguf", "e", "f/g@v1")
@@ -225,7 +231,7 @@ def test_the_host_s_model_comes_first(machine: Machine) -> None:
 
     models.main = EngineSource(load, "host")
     models.main.start()
-    with models.lease(Choice("a")) as source:
+    with models.lease(Choice("a", "float32")) as source:
         until(lambda: "waiting until the model of this page is loaded" in source.status.sentence)
         assert not models.is_open and machine.asked == []
         gate.set()
@@ -239,15 +245,15 @@ def test_a_precision_that_does_not_exist_is_refused(machine: Machine) -> None:
 
 def test_tasks_with_a_model_of_their_own_keep_it(machine: Machine) -> None:
     models = pool(machine)
-    own = EngineSource(lambda: engine(Choice("molecules")), "molecules")
+    own = EngineSource(lambda: engine(Choice("molecules", "float32")), "molecules")
     sources = Sources(models.main, {"molecules": own}, pool=models)
-    with sources.lease("qm9", Choice("a")) as source:
+    with sources.lease("qm9", Choice("a", "float32")) as source:
         assert source is own
-    with sources.lease("judge_pair", Choice("a")) as source:
+    with sources.lease("judge_pair", Choice("a", "float32")) as source:
         assert name_of(source.wait(10)) == "a"
-    assert name_of(sources.now("judge_pair", Choice("a"))) == "a"
-    assert sources.now("judge_pair", Choice("b")) is None
-    assert name_of(sources.now("qm9", Choice("a"))) == "molecules"
+    assert name_of(sources.now("judge_pair", Choice("a", "float32"))) == "a"
+    assert sources.now("judge_pair", Choice("b", "float32")) is None
+    assert name_of(sources.now("qm9", Choice("a", "float32"))) == "molecules"
     with sources.lease("judge_pair") as source:
         assert source is models.main
 

@@ -139,14 +139,15 @@ def texts(report: dict[str, Any]) -> list[tuple[str, str, int]]:
 
 
 def test_the_public_calls_answer_as_they_do_without(app: ServedApp, client: Client, engine: Engine) -> None:
-    form = _form(QUESTION, list(map(DocumentInput.model_validate, DOCUMENTS)), METHODS, 4, "")
+    form = _form(DEFAULTS, QUESTION, list(map(DocumentInput.model_validate, DOCUMENTS)), METHODS, 4, "")
     compared = client.predict(**ASKED, api_name="/compare")
     assert (
-        texts(compared) == texts(reported(compare(engine, form, DEFAULTS))) and compared["results"][1]["text"]
+        texts(compared) == texts(reported(compare(engine, form, (), DEFAULTS)))
+        and compared["results"][1]["text"]
     )
     shuffled = client.predict(**ASKED, orders=6, seed=0, api_name="/shuffle")
     for row, own in zip(
-        shuffled["rows"], reported(shuffle(engine, form, 6, 0, DEFAULTS))["rows"], strict=True
+        shuffled["methods"], reported(shuffle(engine, form, 6, 0, (), DEFAULTS))["methods"], strict=True
     ):
         assert row == own | {"max_abs_logit_diff": pytest.approx(own["max_abs_logit_diff"])}
     traced = client.predict(**ASKED, api_name="/trace")
@@ -186,5 +187,5 @@ def test_who_stops_or_leaves_ends_the_process_that_has_the_gpu(app: ServedApp, h
 
 
 def test_what_cannot_be_done_is_said_as_elsewhere(app: ServedApp, client: Client) -> None:
-    with pytest.raises(AppError, match="^Unknown method 'x'; choose from: vanilla"):
+    with pytest.raises(AppError, match="^The argument methods: Unknown method 'x'; choose from: vanilla"):
         client.predict(**ASKED | {"methods": ["x"]}, api_name="/compare")

@@ -19,11 +19,11 @@ from viz.cards.glossary import PAPER
 from viz.cards.lesson import lesson
 from viz.figures.importance import normalise
 from viz.page.answers.answer_records import TriedOrder
-from viz.page.answers.answering import FinishedRun, answer
+from viz.page.answers.answering import FinishedRun, answer, in_orders
 from viz.page.answers.recordings import Recording, lesson_recording
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
-from viz.page.inside.reading import first_selection
+from viz.page.inside.reading import first_selection, run_documents
 from viz.page.lesson.lesson_panel import build_lesson, lesson_file, wire_lesson
 from viz.page.lesson.lessons import (
     answers_in_two_orders,
@@ -111,16 +111,21 @@ def test_there_are_eight_steps_and_every_picture_says_whose_it_is(recording: Rec
             assert source.text == recording.run.recorded or "running example" in source.text
 
 
-def test_the_bias_is_shown_by_two_recorded_answers(recording: Recording) -> None:
+def test_the_bias_is_shown_with_the_gold_document_in_every_slot(
+    recording: Recording,
+) -> None:
     (numbers,) = pictures(step(shown(), "bias"))
-    recorded = {
-        " ".join("ABC"[document] for document in row.order): row.cells["vanilla"].text
-        for row in recording.rows
-    }
-    (first, answer_to_first), (other, answer_to_other) = numbers["rows"]
-    assert first == "A B C" and other != first
-    assert (answer_to_first, answer_to_other) == (recorded[first], recorded[other])
-    assert answer_to_first != answer_to_other
+    tried = in_orders(recording.run)
+    assert tried is not None
+    orders = [" ".join("ABC"[document] for document in order) for order in tried.orders]
+    recorded = dict(zip(orders, tried.answers["vanilla"], strict=True))
+    # The gold document, B, goes through the slots.
+    assert [order for order, _ in numbers["rows"]] == ["B A C", "A B C", "A C B"]
+    assert [answer for _, answer in numbers["rows"]] == [recorded[order] for order, _ in numbers["rows"]]
+    assert len({answer for _, answer in numbers["rows"]}) > 1
+    (bias,) = step(shown(), "bias").with_class("pine-quiz")
+    marks = [mark.text for mark in bias.with_class("pine-orders")[0].with_class("pine-mark")]
+    assert marks == ["✓ right" if "Dario" in answer else "✗ wrong" for _, answer in numbers["rows"]]
     assert recording.question in step(shown(), "bias").text
 
 
@@ -141,6 +146,13 @@ def test_masks_are_those_of_the_methods(name: str, methods: tuple[str, str]) -> 
             for key in set("ABC") - {query}:
                 expected = "allowed" if may[method](query, key) else "masked"
                 assert states[method, query, key] == expected
+
+
+def test_documents_are_listed_in_the_order_that_is_named() -> None:
+    bias = step(shown(), "bias")
+    (listed,) = bias.with_class("pine-orders-documents")
+    letters = " ".join(item.with_class("pine-badge")[0].text for item in listed.all("li"))
+    assert f"in the order {letters}, and a question" in bias.text
 
 
 def test_the_ruler_of_vanilla_is_the_input(recording: Recording) -> None:
@@ -208,15 +220,17 @@ def test_the_proof_shows_the_same_numbers_in_both_orders() -> None:
 
 
 def test_the_quiz_is_about_the_recorded_exchange(recording: Recording) -> None:
-    (row,) = [row for row in recording.rows if row.order == (2, 1, 0)]
+    (tried,) = [one for one in recording.run.tried if one.order == (2, 1, 0)]
     part = step(shown(), "quiz")
     assert "when documents A and C change places" in part.text
     entries = part.with_class("pine-quiz-entry")
-    assert [entry.attributes["data-method"] for entry in entries] == list(row.cells)
+    assert [entry.attributes["data-method"] for entry in entries] == list(tried.answer_records)
     for entry in entries:
-        cell = row.cells[entry.attributes["data-method"]]
-        assert entry.attributes["data-truth"] == ("keeps" if cell.same else "changes")
-        assert cell.text in entry.text
+        method = entry.attributes["data-method"]
+        before, after = recording.run.answer_records[method], tried.answer_records[method]
+        kept = before.token_ids == after.token_ids
+        assert entry.attributes["data-truth"] == ("keeps" if kept else "changes")
+        assert after.text in entry.text
     truths = {entry.attributes["data-truth"] for entry in entries}
     assert truths == {"keeps", "changes"}
 
@@ -234,7 +248,7 @@ def test_own_run_takes_the_place_of_the_recorded_one(own: FinishedRun, recording
     }
     recorded = recording.run.recorded
     # One order tells nothing about the order; the proof needs two runs.
-    assert sources["bias"] == sources["quiz"] == [recorded]
+    assert {*sources["bias"]} == {*sources["quiz"]} == {recorded}
     assert sources["proof"] == [recorded] * 3
     assert sources["mask"] == sources["rope"] == sources["both-ways"] == sources["importance"] == [label]
     assert sources["places"][1] == label
@@ -246,14 +260,19 @@ def test_own_run_takes_the_place_of_the_recorded_one(own: FinishedRun, recording
     np.testing.assert_allclose(drawn, expected, rtol=1e-6)
 
 
+def test_the_proof_says_in_which_order_each_picture_was_entered() -> None:
+    heads = [head.text for head in step(shown(), "proof").with_class("pine-lesson-entered")]
+    assert heads == ["Entered as A B C", "Entered as C B A"] * 3
+
+
 def test_own_orders_make_the_bias_and_the_quiz_ones_own(own: FinishedRun) -> None:
     shuffled = replace(
         own, tried=(tried(own, (1, 0, 2)), tried(own, (1, 2, 0)), tried(own, (2, 1, 0), vanilla=(9, 9, 9)))
     )
     root = shown(shuffled)
     for name in ("bias", "quiz"):
-        (source,) = step(root, name).with_class("pine-lesson-source")
-        assert source.text == "tiny <b>, float32"
+        sources = {source.text for source in step(root, name).with_class("pine-lesson-source")}
+        assert sources == {"tiny <b>, float32"}
     quiz = step(root, "quiz")
     truths = {
         entry.attributes["data-method"]: entry.attributes["data-truth"]
@@ -311,7 +330,7 @@ def test_the_saved_page_fetches_nothing_and_keeps_hostile_texts(own: FinishedRun
     assert set(addresses(root)) == {PAPER}
     assert not root.all("img") and not root.all("iframe") and not root.all("form")
     assert all(name.attributes.keys() <= {"type"} for name in root.all("script"))
-    texts = dict((segment.label, text) for segment, text in document_texts(shuffled))
+    texts = dict((segment.label, text) for segment, text in document_texts(shuffled, run_documents(shuffled)))
     assert TEXTS[1][1] in texts["B"]
     bias = step(root, "bias")
     assert TEXTS[1][1] in bias.text and not bias.all("script")

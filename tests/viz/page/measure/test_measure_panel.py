@@ -24,15 +24,8 @@ from tests.support.running import one_run, told
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import HOSTILE, assert_harmless, read_html, table_cells
 from tests.support.widgets import built
-from viz.figures.chart import Across, Series
-from viz.figures.measured import (
-    MeasuredRow,
-    MeasuredTable,
-    SlotCurve,
-    in_short,
-    measured_tables,
-    slot_picture,
-)
+from viz.figures.bias_curve import plot_bias_curve
+from viz.figures.measured import MeasuredRow, MeasuredTable, in_short, measured_tables
 from viz.page.common.bounds import MOST_ROWS
 from viz.page.common.disk import Disk
 from viz.page.common.host_settings import DEFAULTS, HostSettings
@@ -234,9 +227,9 @@ def test_wrapped_methods_are_measured_beside_those_that_are_ticked(engine: Engin
 def test_a_curve_has_a_line_for_a_wrapped_method(engine: Engine) -> None:
     names = ("pine", "permutation_cyclic:vanilla", "calibration_first:nia")
     *_, last = measure_rows(engine, asked(methods=names, limit=1, orders=("gold-all",)))
-    (chart,) = read_html(last.curve or "").all("svg")
-    assert "Permutation, cyclic (Vanilla)" in [text.text for text in chart.all("text")]
-    assert "Calibration" not in chart.text  # it says nothing of how likely the accepted answer is
+    (curve,) = last.curves or ()
+    # Calibration says nothing of how likely the accepted answer is.
+    assert [line.label for line in curve.lines] == ["PINE", "Permutation, cyclic (Vanilla)"]
 
 
 def test_wrappers_are_offered_where_they_can_say_something() -> None:
@@ -361,6 +354,9 @@ def test_the_last_table_has_the_summary_and_says_it_in_short(
     assert "PINE has" in read_html(views[-1].findings or "").with_class("pine-findings")[0].text
 
 
+SLOT = "slot of the answer"
+
+
 def test_pine_changes_no_answer_and_its_line_is_flat(records: tuple[Record, ...]) -> None:
     planned = planned_keys(
         asked().examples, measured_methods(["vanilla", "pine"]), ("gold-first", "gold-last")
@@ -370,7 +366,7 @@ def test_pine_changes_no_answer_and_its_line_is_flat(records: tuple[Record, ...]
     assert (by_label["PINE"].changed, by_label["PINE"].compared) == (0, 2)
     assert logprobs.rows[1].changed is None
     (curve,) = slot_curves(records, planned, "tiny")
-    assert (curve.slots, curve.num_documents, curve.levels) == ((0, 3), 4, ())
+    assert (curve.places, curve.x_title, curve.levels) == (("1", "4"), f"{SLOT}, of 4", ())
     vanilla, pine = curve.lines
     assert pine.values[0] == pine.values[1] != vanilla.values[0] != vanilla.values[1]
 
@@ -419,16 +415,16 @@ def test_the_curve_of_the_page_is_that_of_the_report() -> None:
     there = [one for one in (*records, *shuffled, *flat) if one.key not in missing]
     (task,) = summarize([one for one in there if one.example not in ("q-4", "q-1 of 4")]).tasks
     curves = slot_curves(there, planned, "")
-    assert [curve.num_documents for curve in curves] == [3, 4]
-    for curve in curves:
+    assert [curve.x_title for curve in curves] == [f"{SLOT}, of 3", f"{SLOT}, of 4"]
+    for curve, size in zip(curves, (3, 4), strict=True):
         for line, method in zip(curve.lines, task.methods, strict=True):
             measure = method.measure("logprob")
             assert measure is not None
-            means = [one.value.mean for one in measure.slots if one.num_documents == curve.num_documents]
+            means = [one.value.mean for one in measure.slots if one.num_documents == size]
             assert line.values == pytest.approx(means)
         (level,) = curve.levels
         (expected,) = [one for one in task.methods[0].measures[-1].shuffles
-                       if one.num_documents == curve.num_documents]  # fmt: skip
+                       if one.num_documents == size]  # fmt: skip
         assert level.label == "Vanilla, shuffled" and level.value == pytest.approx(expected.value.mean)
 
 
@@ -529,7 +525,7 @@ def test_closing_leaves_no_thread_behind(engine: Engine) -> None:
     next(views)
     views.close()
     names = {thread.name for thread in threading.enumerate()}
-    assert not names & {"measure-beat", "pine-engine-run"}
+    assert "measure-beat" not in names
 
 
 # Files
@@ -595,21 +591,21 @@ def test_nats_have_no_percent_and_no_answers() -> None:
     assert cells(html) == [["-3.46", "-3.46"]]
 
 
-def test_the_curve_has_a_point_for_every_slot_and_its_numbers() -> None:
-    curve = SlotCurve(
-        "nats",
-        "tiny",
-        4,
-        (0, 2),
-        (Series("PINE", (-1.0, -1.0), 0), Series("NIA", (-2.0, None), 1)),
-        (Across("NIA, shuffled", -1.5, 1),),
+def test_the_curve_has_a_point_for_every_slot_and_says_whose_it_is() -> None:
+    records = [*sweep(3, ["nia", "pine"], lambda index, _, slot: -index - slot)]
+    records += [one.model_copy(update={"arrangement": "shuffled:1", "order": (2, 1, 0)})
+                for one in records if one.gold_slot == 2]  # fmt: skip
+    curves = slot_curves(records, {one.key for one in records}, "a <b> & c")
+    figure = plot_bias_curve(curves)
+    nia, pine, *levels = figure.data
+    names = ["NIA", "PINE", "NIA, shuffled", "PINE, shuffled"]
+    assert [line.name for line in figure.data] == names
+    assert list(nia.x) == list(pine.x) == ["1", "2", "3"] and nia.y.tolist() == list(
+        curves[0].lines[0].values
     )
-    html = slot_picture(curve)
-    root = read_html(html)
-    assert len(root.with_class("pine-point")) == 4
-    assert "slot of the document with the answer" in root.text and "tiny." in root.text
-    assert "A thin line across: shuffled documents." in root.text
-    assert '["NIA, shuffled","any",-1.5]' in html
+    assert [level.y.tolist() for level in levels] == [[one.value] * 3 for one in curves[0].levels]
+    assert "a thin line: shuffled" in figure.layout.meta["caption"]
+    assert "a &lt;b&gt; &amp; c." in figure.layout.meta["caption"]
 
 
 def test_no_finding_is_no_heading() -> None:
@@ -621,8 +617,6 @@ def test_hostile_names_are_shown_as_text(text: str) -> None:
     shown = replace(table(), title=text, orders=(text, "b"), rows=(replace(table().rows[0], label=text),))
     assert_harmless(measured_tables([shown], done=1, planned=1, note=text))
     assert_harmless(in_short([text]))
-    levels = (Across(text, 1.0, 0),)
-    assert_harmless(slot_picture(SlotCurve(text, text, 4, (0, 1), (Series(text, (1.0, 2.0), 0),), levels)))
 
 
 @pytest.mark.parametrize(

@@ -129,12 +129,14 @@ def test_an_assistant_that_hangs_up_is_noticed(app: ServedApp) -> None:
     before = len(outcomes(app))
     asyncio.run(call())
     wait_until_idle(app)
-    assert outcomes(app)[before:] == [("api shuffle", "left")]
+    # A visitor of the test before may be found to have left only now.
+    ended = [(what, how) for what, how in outcomes(app)[before:] if what.startswith("api")]
+    assert ended == [("api shuffle", "left")]
 
 
 @pytest.mark.parametrize("path", ["run/compare", "api/compare"])
 def test_a_call_goes_through_the_line(path: str, app: ServedApp) -> None:
-    data = {"data": ["What?", list(LONG.documents), ["pine"], 4, ""]}
+    data = {"data": ["What?", list(LONG.documents), ["pine"], 4, "", []]}
     answered = httpx.post(f"{app.url}gradio_api/{path}", json=data, timeout=60)
     assert answered.status_code == 404 and "join the queue" in answered.text
 

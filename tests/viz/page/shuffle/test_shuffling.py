@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +15,18 @@ from pine_engine.engine.orders import ALL_ORDERS_UP_TO, OrderRow
 from pine_engine.invariance.certificate import read_certificate
 from pine_engine.invariance.orders import compare_orders
 from pine_engine.methods.table import METHODS
+from tests.support.runs import swapped
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import HOSTILE, assert_harmless, read_html, table_cells
 from tests.support.widgets import built
 from viz.page.answers.answering import FinishedRun
+from viz.page.answers.cards import right_by
 from viz.page.answers.workspace import build_workspace
-from viz.page.common.bounds import MAX_DOCUMENTS
 from viz.page.common.disk import Disk
 from viz.page.common.host_settings import DEFAULTS
 from viz.page.form import documents
 from viz.page.form.checks import form_layout
-from viz.page.form.documents import Entries, entries_from
+from viz.page.form.documents import Entries, entries_from, entries_json
 from viz.page.form.examples import load_examples
 from viz.page.form.form import Form
 from viz.page.jobs.loading import EngineSource
@@ -34,11 +35,12 @@ from viz.page.jobs.sources import Sources
 from viz.page.sharing.sheets import Files, form_comparison, remove_files, sheet_of, write_files
 from viz.page.shuffle import orders
 from viz.page.shuffle.orders import with_controls
-from viz.page.shuffle.shuffle_panel import build_shuffle, wire_shuffle
-from viz.page.shuffle.shuffling import Outcome, ShuffleView, orders_for, shuffle, try_orders
+from viz.page.shuffle.shuffle_panel import answer_behind, build_shuffle, wire_shuffle
+from viz.page.shuffle.shuffling import Outcome, ShuffleView, Tried, orders_for, shuffle
 
 THREE = entries_from([("Varo", "red"), ("Senna", "green"), ("Orm", "white")])
-B_A_C = documents.move(THREE, 0, 1)
+FIGURES = ("shuffle-matrix", "shuffle-played", "shuffle-spread")
+B_A_C = swapped(THREE, 0)
 
 
 def form(
@@ -58,6 +60,11 @@ def engine(tiny_llama: Callable[..., Any]) -> Engine:
 @pytest.fixture(scope="module")
 def views(engine: Engine) -> list[ShuffleView]:
     return list(shuffle(engine, form(), count=6, seed=0, controls=True))
+
+
+def tried_in(views: Iterable[ShuffleView]) -> list[Tried]:
+    """What the figures are drawn from, view by view."""
+    return [view.tried for view in views if view.tried]
 
 
 @pytest.fixture(scope="module")
@@ -83,34 +90,65 @@ def test_controls_follow_what_was_chosen_and_promise_nothing() -> None:
 def test_without_controls_only_what_was_chosen_runs(engine: Engine) -> None:
     *_, last = shuffle(engine, form(THREE[:2], methods=("pine",)), count=2, seed=0, controls=False)
     assert last.sentence.startswith("Done: 2 orders")
-    tables = [
-        view.table
-        for view in shuffle(engine, form(THREE[:2], methods=("pine",)), count=2, seed=0, controls=False)
-        if view.table
-    ]
-    assert len(read_html(tables[-1]).all("thead")[0].all("th")) == 2
+    shown = tried_in(shuffle(engine, form(THREE[:2], methods=("pine",)), count=2, seed=0, controls=False))
+    assert [column.method for column in shown[-1].columns] == ["pine"]
+    assert [list(row.cells) for row in shown[-1].rows] == [["pine"]] * 2
 
 
-def test_table_and_picture_grow_by_an_order_and_letters_follow_their_documents(
+def test_rows_and_places_grow_by_an_order_and_letters_follow_their_documents(
     views: list[ShuffleView],
 ) -> None:
-    tables = [read_html(view.table) for view in views if view.table]
-    assert [len(table.with_class("pine-order")) for table in tables] == list(range(7))
-    dots = [len(read_html(view.spread).all("circle")) for view in views if view.spread is not None]
-    answering = [
-        column for column in table_cells(tables[1].all("table")[0])[0] if "(empty" not in column.text
-    ]
-    assert dots == [len(answering) * orders for orders in range(7)]
-    first_order = tables[-1].with_class("pine-order")[0]
-    assert [badge.text for badge in first_order.with_class("pine-badge")] == ["B", "A", "C"]
-    cells = table_cells(tables[-1].all("table")[0])
-    assert all("max |Δ logit| 0.0, equal to the last bit" in row[1].text for row in cells[1:])
-    assert any("logit| 0.0" not in row[0].text for row in cells[1:])
-    heads = [head.text for head in tables[-1].all("thead")[0].all("th")]
-    assert [head.partition("≡")[0].partition("≠")[0] for head in heads] == [
-        "order", "Vanilla", "PINE", "NIA", "Mask only", "Re-assignment only"
+    shown = tried_in(views)
+    assert [len(tried.rows) for tried in shown] == [len(tried.placed) for tried in shown] == list(range(7))
+    last = shown[-1]
+    assert [row.order for row in last.rows] == [placed.order for placed in last.placed]
+    assert last.rows[0].order == (1, 0, 2)
+    assert all(row.cells["pine"].bitwise_equal for row in last.rows)
+    assert not all(row.cells["vanilla"].bitwise_equal for row in last.rows)
+    assert [column.label for column in last.columns] == [
+        "Vanilla", "PINE", "NIA", "Mask only", "Re-assignment only"
     ]  # fmt: skip
-    assert "The check can fail: the order changed logits of Vanilla, NIA" in tables[-1].text
+
+
+def test_documents_stand_still_under_pine_and_move_under_vanilla(views: list[ShuffleView]) -> None:
+    placed = tried_in(views)[-1].placed
+    still, moving = ([tuple(one.starts[method]) for one in placed] for method in ("pine", "vanilla"))
+    assert len(set(still)) == 1 and len(set(moving)) == 6
+    assert all((one.lengths == placed[0].lengths).all() for one in placed)
+
+
+def test_a_cell_shows_its_answer_beside_the_first_rows(views: list[ShuffleView]) -> None:
+    last = tried_in(views)[-1]
+    number = next(place for place, row in enumerate(last.rows) if not row.cells["vanilla"].same)
+    shown = read_html(answer_behind(last, {"tried": number, "method": "vanilla"}))
+    answers = [part.text for part in shown.with_class("pine-answer-text")]
+    assert answers == [last.rows[place].cells["vanilla"].text for place in (0, number)]
+    assert shown.all("mark") and "First difference at" in shown.text
+    same = read_html(answer_behind(last, {"tried": 0, "method": "pine"}))
+    assert len(same.with_class("pine-answer-text")) == 1 and not same.all("mark")
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        {},
+        {"clear": True},
+        {"tried": 6, "method": "pine"},
+        {"tried": -1, "method": "pine"},
+        {"tried": "0", "method": "pine"},
+        {"tried": True, "method": "pine"},
+        {"tried": 0, "method": []},
+    ],
+)
+def test_a_pick_of_nothing_shows_nothing(views: list[ShuffleView], what: dict[str, Any]) -> None:
+    assert answer_behind(tried_in(views)[-1], what) == ""
+
+
+def test_answers_are_right_by_the_rule_of_their_task() -> None:
+    is_right = right_by("retrieval_qa", ["Dario", "Berta"])
+    assert is_right is not None
+    assert [is_right(text) for text in ("It is dario.", "Berta", "Anna")] == [True, True, False]
+    assert right_by("retrieval_qa", []) is None
 
 
 def test_every_printed_number_is_that_of_the_comparison(
@@ -129,17 +167,13 @@ def test_every_printed_number_is_that_of_the_comparison(
         )
         if isinstance(event, OrderRow)
     ]
-    spread = next(view.spread for view in reversed(views) if view.spread)
-    numbers = json.loads(read_html(spread).with_class("pine-numbers")[0].text)["rows"]
-    expected = [
-        [METHODS[name].label, cell.reference_logprob, cell.max_abs_logit_diff]
-        for row in rows
-        for name, cell in row.cells.items()
-    ]
-    assert [number[1:] for number in numbers] == expected
-    assert [number[0] for number in numbers[:: len(asked.methods)]] == [
-        " ".join("BAC"[place] for place in row.order) for row in rows
-    ]
+    for row, drawn in zip(rows, tried_in(views)[-1].rows, strict=True):
+        assert drawn.order == tuple((1, 0, 2)[place] for place in row.order)
+        for name, cell in row.cells.items():
+            found = drawn.cells[name]
+            assert (found.text, found.same) == (cell.text, cell.same_text)
+            assert found.reference_logprob == cell.reference_logprob
+            assert found.max_abs_logit_diff == cell.max_abs_logit_diff
     for result in outcome.certificate.results:
         cells = [row.cells[result.method] for row in rows]
         assert result.logprobs == [cell.reference_logprob for cell in cells]
@@ -169,14 +203,6 @@ def test_an_outcome_of_some_orders_is_one_of_these(views: list[ShuffleView]) -> 
     outcomes = [view.outcome for view in views if view.outcome]
     assert [len(outcome.certificate.orders) for outcome in outcomes] == list(range(1, 7))
     assert [len(outcome.finished.tried) for outcome in outcomes] == list(range(6))
-
-
-def test_orders_asked_for_are_tried_at_once(engine: Engine) -> None:
-    columns, rows, caption = try_orders(engine, form(), [(0, 1, 2), (2, 0, 1)])
-    assert [column.method for column in columns] == ["vanilla", "pine"]
-    assert [row.order for row in rows] == [(1, 0, 2), (2, 1, 0)]
-    assert rows[1].cells["pine"].bitwise_equal and not rows[1].cells["vanilla"].bitwise_equal
-    assert "tiny, float32 on cpu" in caption
 
 
 # The certificate
@@ -223,9 +249,8 @@ def test_hostile_text_stays_text(text: str, engine: Engine, tmp_path: Path) -> N
     hostile = entries_from([(text, text), ("", f"plain {text}")])
     asked = form(hostile, methods=("vanilla",), question=f"q {text}")
     *_, view, _ = shuffle(engine, asked, count=2, seed=0, controls=False)
-    assert view.outcome is not None and view.table and view.spread
-    assert_harmless(view.table)
-    assert_harmless(view.spread)
+    assert view.outcome is not None and view.tried is not None
+    assert_harmless(answer_behind(view.tried, {"tried": 1, "method": "vanilla"}))
     files = write_files(view.outcome.certificate, tmp_path)
     assert "<img" not in files.page.read_text() and "<script" not in files.page.read_text()
     assert read_certificate(files.certificate).comparison.question == f"q {text}"
@@ -255,11 +280,8 @@ def event(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def press(event: Any, stop: StopFlag, kept: Files | None, controls: bool, entries: Entries = B_A_C) -> Any:
     """Presses Shuffle with these documents."""
-    titles = [entry.title for entry in entries] + [""] * (MAX_DOCUMENTS - len(entries))
-    texts = [entry.text for entry in entries] + [""] * (MAX_DOCUMENTS - len(entries))
-    identities = tuple(entry.identity for entry in entries)
-    values = ("retrieval_qa", "Which?", "Answer.", ["pine"], 3, identities, *titles, *texts)
-    return event.fn(stop, None, kept, 6, 0, controls, *values)
+    values = ("retrieval_qa", "Which?", "Answer.", ["pine"], 3, entries_json(entries))
+    return event.fn(stop, None, kept, None, "No such answer", 6, 0, controls, *values)
 
 
 def last_values(views: list[dict[Any, Any]]) -> dict[str, Any]:
@@ -275,8 +297,17 @@ def test_the_page_offers_certificate_and_pictures_after_a_shuffle(event: Any) ->
     views = list(press(event, StopFlag(), None, True))
     began, ended = last_values(views[:1]), last_values(views)
     assert began["certificate-offer"]["visible"] is False and began["shuffle-spread"] == ""
+    assert all(json.loads(ended[name])["data"] for name in FIGURES)
     assert ended["certificate-offer"]["visible"] is True
     assert "Done: 6 orders" in ended["shuffle-status"]
+    assert (
+        sum(
+            cell.endswith(" ✗</span>")
+            for row in json.loads(ended["shuffle-matrix"])["data"][0]["text"]
+            for cell in row
+        )
+        == 6 * 5
+    )
     assert set(views[-1]) <= set(event.outputs)
     files = ended["Files"]
     assert (ended["certificate"], ended["certificate-page"]) == (str(files.certificate), str(files.page))

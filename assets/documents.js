@@ -1,0 +1,301 @@
+/* The documents of the form, all of them one value of one widget: cards that are typed in, moved, added, removed and
+   brought back here, without the server, which has them as JSON in the next event. What was typed stays with its card,
+   and a card that is away stays as it is until the page is left, so that Undo loses nothing. */
+(() => {
+  "use strict";
+  const MOST_STEPS = 200; // of Undo
+  const EDGE_PX = 28; // of the list and of the window, where dragging scrolls them
+
+  /* Letters from 0 on without gaps, in the order they had. */
+  const closed = (slots) =>
+    slots.map(({ card, letter }) => ({ card, letter: slots.filter((other) => other.letter < letter).length }));
+
+  const moved = (slots, from, to) => {
+    const rest = slots.filter((_, slot) => slot !== from);
+    return [...rest.slice(0, to), slots[from], ...rest.slice(to)];
+  };
+
+  const scroll = (box, at, top, bottom) => {
+    if (at < top + EDGE_PX) box.scrollBy(0, -EDGE_PX / 2);
+    else if (at > bottom - EDGE_PX) box.scrollBy(0, EDGE_PX / 2);
+  };
+
+  const isEmpty = ({ card }) => !card.title.value.trim() && !card.text.value.trim();
+
+  const typed = (field) => field.value.toWellFormed?.() ?? field.value;
+
+  const mount = ({ element, trigger, props, watch }) => {
+    const list = element.querySelector("ol");
+    const [add, clear, undo, redo] = element.querySelectorAll(".page-tools button");
+
+    let slots = []; // the card and the letter of each
+    let past = [];
+    let future = [];
+    let sent = ""; // the value as it was made here
+    let isOwn = false; // has the visitor changed anything since the server set it
+    let dragged = null;
+
+    // Cards ---------------------------------------------------------------------------------------
+
+    const newCard = ({ title = "", text = "" } = {}) => {
+      const node = element.querySelector("template").content.firstElementChild.cloneNode(true);
+      const part = (selector) => node.querySelector(selector);
+      const card = {
+        node,
+        badge: part(".page-badge"),
+        slot: part(".pine-slot"),
+        name: part(".page-card-name"),
+        title: part(".page-title"),
+        count: part(".page-count"),
+        text: part(".page-text"),
+        tools: [...node.querySelectorAll(".page-tool")],
+      };
+      card.title.value = title;
+      card.text.value = text;
+      card.title.readOnly = card.text.readOnly = props.locked;
+      return card;
+    };
+
+    const nameOf = (letter) => props.words.names[letter];
+
+    const enable = (button, isAble) => button.setAttribute("aria-disabled", String(!isAble)); // which keeps the focus
+
+    const drawCard = ({ card, letter }, slot) => {
+      const { words } = props;
+      const where = `of the ${words.document} in slot ${slot + 1}`;
+      card.node.className = `page-card page-card-${slot + 1}${card.node === dragged ? " page-dragged" : ""}`;
+      if (card.badge.dataset.letter !== String(letter)) {
+        card.badge.innerHTML = props.badges[letter];
+        card.badge.dataset.letter = letter;
+      }
+      card.slot.textContent = `slot ${slot + 1}`;
+      card.name.textContent = words.owned ? nameOf(letter) : "";
+      card.title.hidden = !words.title;
+      card.title.placeholder = `${words.title} (may be empty)`;
+      card.title.setAttribute("aria-label", `${words.title} ${where}`);
+      card.text.placeholder = `Text of the ${words.document}`;
+      card.text.setAttribute("aria-label", `Text ${where}`);
+      for (const tool of card.tools) tool.setAttribute("aria-label", `${tool.textContent}: ${nameOf(letter)}`);
+      const [up, down] = card.tools;
+      enable(up, slot > 0);
+      enable(down, slot < slots.length - 1);
+    };
+
+    /* Puts the cards in their order. The one in hand stays in the page while the others go around it: a node that is
+       moved loses the focus. */
+    const place = () => {
+      const nodes = slots.map(({ card }) => card.node);
+      for (const node of [...list.children]) if (!nodes.includes(node)) node.remove();
+      if (nodes.every((node, slot) => node === list.children[slot])) return;
+      const held = nodes.indexOf(dragged ?? document.activeElement?.closest(".page-card"));
+      for (const node of nodes.slice(0, Math.max(held, 0))) list.insertBefore(node, nodes[held]);
+      list.append(...nodes.slice(held + 1));
+    };
+
+    const draw = () => {
+      place();
+      slots.forEach(drawCard);
+      list.setAttribute("aria-label", props.words.documents);
+      add.textContent = props.words.add;
+      add.hidden = clear.hidden = props.locked;
+      enable(add, slots.length < props.most);
+      enable(undo, past.length > 0);
+      enable(redo, future.length > 0);
+    };
+
+    const say = (sentence) => {
+      element.querySelector("[role=status]").textContent = sentence;
+    };
+
+    // Value ---------------------------------------------------------------------------------------
+
+    const send = () => {
+      sent = JSON.stringify(
+        slots.map(({ card, letter }) => ({ identity: letter, title: typed(card.title), text: typed(card.text) })),
+      );
+      props.value = sent;
+    };
+
+    const told = () => {
+      draw();
+      send();
+      trigger("input");
+    };
+
+    /* A card that has the same in it stays, and with it the focus. */
+    const read = (value) => {
+      const free = slots.map(({ card }) => card);
+      return JSON.parse(value).map(({ identity, title, text }) => {
+        const same = free.findIndex((card) => card.title.value === title && card.text.value === text);
+        return { card: same < 0 ? newCard({ title, text }) : free.splice(same, 1)[0], letter: identity };
+      });
+    };
+
+    /* One step, which Undo takes back. */
+    const change = (next, sentence) => {
+      past = [...past, slots].slice(-MOST_STEPS);
+      future = [];
+      slots = next;
+      isOwn = true;
+      told();
+      say(sentence);
+    };
+
+    /* What the server has set, in place of what is here. */
+    const adopt = () => {
+      if (props.value === sent) return;
+      if (isOwn) past = [...past, slots].slice(-MOST_STEPS);
+      future = [];
+      isOwn = false;
+      slots = read(props.value);
+      told();
+    };
+
+    const bring = () => {
+      const kept = closed(slots.filter((slot) => !isEmpty(slot)));
+      const brought = props.brought.documents.slice(0, props.most - kept.length);
+      const added = brought.map((one, index) => ({ card: newCard(one), letter: kept.length + index }));
+      if (added.length) change([...kept, ...added], "");
+    };
+
+    const count = () => {
+      slots.forEach(({ card }, slot) => {
+        card.count.textContent = props.counts[slot] ?? "";
+      });
+    };
+
+    // What visitors do ----------------------------------------------------------------------------
+
+    const steps = {
+      up: (slot) => step(slot, -1),
+      down: (slot) => step(slot, 1),
+      remove: (slot) => {
+        const { letter } = slots[slot];
+        const next = closed(slots.filter((_, at) => at !== slot));
+        change(next, `${nameOf(letter)} is removed. Undo brings it back.`);
+        (next[Math.min(slot, next.length - 1)]?.card.tools[2] ?? add).focus();
+      },
+    };
+
+    const step = (slot, by) => {
+      const to = slot + by;
+      if (to < 0 || to >= slots.length) return;
+      const { card, letter } = slots[slot];
+      change(moved(slots, slot, to), `${nameOf(letter)} is in slot ${to + 1} of ${slots.length}.`);
+      card.node.scrollIntoView({ block: "nearest" });
+    };
+
+    const addOne = () => {
+      if (slots.length >= props.most) return say(`There is no room: the page holds ${props.most}.`);
+      const fresh = { card: newCard(), letter: slots.length };
+      change([...slots, fresh], `${nameOf(fresh.letter)} is added.`);
+      fresh.card.text.focus();
+    };
+
+    const clearAll = () => {
+      change(
+        [0, 1].slice(0, props.most).map((letter) => ({ card: newCard(), letter })),
+        "All are removed. Undo brings them back.",
+      );
+    };
+
+    const back = (from, to, sentence) => {
+      if (!from.length) return;
+      to.push(slots);
+      slots = from.pop();
+      isOwn = true;
+      told();
+      say(sentence);
+    };
+
+    const undoStep = () => back(past, future, "Undone.");
+    const redoStep = () => back(future, past, "Done again.");
+
+    const presses = new Map([
+      [add, addOne],
+      [clear, clearAll],
+      [undo, undoStep],
+      [redo, redoStep],
+    ]);
+
+    const slotOf = (node) => slots.findIndex(({ card }) => card.node === node.closest(".page-card"));
+
+    element.addEventListener("click", ({ target }) => {
+      const button = target.closest("button");
+      if (!button || button.getAttribute("aria-disabled") === "true") return;
+      if (presses.has(button)) presses.get(button)();
+      else steps[button.name](slotOf(button));
+    });
+
+    element.addEventListener("input", () => {
+      isOwn = true;
+      send();
+    });
+
+    element.addEventListener("keydown", (event) => {
+      const slot = slotOf(event.target);
+      const by = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+      const isCommand = event.ctrlKey || event.metaKey;
+      if (by && event.altKey && !isCommand && !event.shiftKey && slot >= 0) step(slot, by);
+      else if (isCommand && event.key.toLowerCase() === "z" && !event.target.matches("input, textarea"))
+        (event.shiftKey ? redoStep : undoStep)();
+      else return;
+      event.preventDefault();
+    });
+
+    // Dragging ------------------------------------------------------------------------------------
+
+    const drag = (from) => {
+      const before = slots;
+      const { card, letter } = slots[from];
+      const watching = new AbortController();
+      dragged = card.node;
+      draw();
+
+      const show = (next) => {
+        slots = next;
+        draw();
+      };
+      const pull = ({ clientY: at }) => {
+        const { top, bottom } = list.getBoundingClientRect();
+        scroll(list, at, top, bottom);
+        scroll(window, at, 0, window.innerHeight);
+        const above = slots.filter(({ card: { node } }) => {
+          const box = node.getBoundingClientRect();
+          return node !== dragged && (box.top + box.bottom) / 2 < at;
+        }).length;
+        if (slots[above].card !== card) show(moved(slots, slots.findIndex((one) => one.card === card), above));
+      };
+      const drop = (isKept) => {
+        watching.abort();
+        dragged = null;
+        const next = slots;
+        slots = before;
+        const to = next.findIndex((one) => one.card === card);
+        if (isKept && to !== from) change(next, `${nameOf(letter)} is in slot ${to + 1} of ${next.length}.`);
+        else draw();
+      };
+      const during = { signal: watching.signal };
+      document.addEventListener("pointermove", pull, during);
+      document.addEventListener("pointerup", () => drop(true), during);
+      document.addEventListener("pointercancel", () => drop(false), during);
+      document.addEventListener("keydown", ({ key }) => key === "Escape" && drop(false), during);
+    };
+
+    element.addEventListener("pointerdown", (event) => {
+      if (event.button || !event.target.closest(".page-grip, .page-badge")) return;
+      event.preventDefault(); // which would select text
+      drag(slotOf(event.target));
+    });
+
+    watch("value", adopt);
+    watch("words", draw);
+    watch("counts", count);
+    watch("brought", bring);
+    slots = read(props.value);
+    draw();
+    send();
+  };
+
+  window.pineDocuments = { mount };
+})();

@@ -1,0 +1,414 @@
+/* plotly figures: drawn, picked from, walked by keyboard, spoken, told as a table, and saved.
+
+   What a mark picks stands in trace.meta: {x: [...], y: [...]} with an
+   object for each column and row, or {y: {token: "#"}} where "#" is the value on the axis. The page hears it as
+   window.pinePick(object), or the figure itself does. layout.meta has name, caption, and panels, the number of
+   matrices that stand below each other where there is no room. meta.levels: see viz/export/packed.py. meta.cells: what the
+   table says in place of z, and no markup. */
+(() => {
+  "use strict";
+  if (window.pineFigures) return;
+
+  const NARROW = 500;
+  const MOST_ROWS = 64;
+  const isStill = () => window.matchMedia("(prefers-reduced-motion: reduce)").matches;
+  const make = (tag, properties, ...children) => {
+    const element = Object.assign(document.createElement(tag), properties);
+    element.append(...children);
+    return element;
+  };
+
+  // plotly.js, when a figure is first needed -------------------------------------------------------
+
+  let loading = null;
+  const address = () => `${window.gradio_config?.root ?? "."}${window.pinePlotly}`;
+  const loaded = () => {
+    if (window.Plotly) return Promise.resolve();
+    loading ??= new Promise((resolve, reject) => {
+      const script = make("script", { src: address(), onload: resolve, onerror: reject });
+      document.head.append(script);
+    }).catch(() => {
+      loading = null;
+      throw new Error("plotly.js did not come");
+    });
+    return loading;
+  };
+
+  // What is drawn ------------------------------------------------------------------------------------
+
+  const unpacked = (trace) => {
+    if (!trace.meta?.levels) return trace;
+    const [low, high] = trace.meta.levels;
+    const [rows, columns] = trace.z.shape.split(",").map(Number);
+    const bytes = Uint8Array.from(atob(trace.z.bdata), (sign) => sign.charCodeAt(0));
+    const values = Array.from({ length: 256 }, (_, level) => (level ? low + ((level - 1) / 254) * (high - low) : null));
+    const z = Array.from({ length: rows }, (_, row) =>
+      Array.from(bytes.subarray(row * columns, (row + 1) * columns), (level) => values[level]),
+    );
+    return { ...trace, z };
+  };
+
+  // Panels below each other where they have no room side by side.
+  const stacked = (layout, width) => {
+    const count = layout.meta?.panels ?? 1;
+    if (count < 2) return count ? { ...layout, height: Math.min(layout.height, width + 120) } : layout;
+    const placed = { ...layout, height: count * (width + 40) + 60 };
+    for (let panel = 0; panel < count; panel++) {
+      const number = panel ? panel + 1 : "";
+      const top = 1 - panel / count;
+      placed[`xaxis${number}`] = { ...layout[`xaxis${number}`], domain: [0, 1] };
+      placed[`yaxis${number}`] = {
+        ...layout[`yaxis${number}`], domain: [top - 0.88 / count, top], showticklabels: true,
+      };
+    }
+    return placed;
+  };
+
+  // A zoom outlives a redraw of the same axes.
+  const frameOf = (layout) =>
+    JSON.stringify(Object.entries(layout).filter(([name]) => /^[xy]axis/.test(name)).map(([, axis]) => axis.range));
+
+  const measureOf = ({ coloraxis }) => (coloraxis?.showscale === false ? "" : coloraxis?.colorbar?.title?.text);
+
+  const onPage = (layout, width) => {
+    const isNarrow = width < NARROW;
+    const placed = isNarrow && layout.meta?.panels ? stacked(layout, width) : { ...layout };
+    const margin = { ...layout.template?.layout?.margin, ...layout.margin };
+    // What colours mean has no room beside their bar; the caption says it.
+    if (isNarrow && measureOf(layout)) {
+      const { coloraxis } = layout;
+      placed.coloraxis = { ...coloraxis, colorbar: { ...coloraxis.colorbar, len: 0.9, title: { text: "" } } };
+    }
+    const ours = { title: undefined, autosize: true, uirevision: frameOf(layout), dragmode: isNarrow ? false : "zoom" };
+    return { ...placed, margin, ...ours };
+  };
+
+  const withoutMotion = (layout) => {
+    const plain = JSON.stringify(layout).replaceAll(/"transition":\{"duration":\d+\}/g, '"transition":{"duration":0}');
+    return JSON.parse(plain);
+  };
+
+  // The cursor: trace, row, column; lines and bars have one row each ---------------------------------
+
+  const isMap = (trace) => trace.type === "heatmap";
+  const isAcross = (trace) => trace.orientation === "h";
+  const shownTraces = (gd) => gd._fullData.filter((trace) => trace.visible === true);
+  const lengthOf = (trace) => (isAcross(trace) ? trace.y : trace.x).length;
+  const sizeOf = (trace) => (isMap(trace) ? [trace.z.length, trace.z[0]?.length ?? 0] : [1, lengthOf(trace)]);
+
+  const valueOn = (trace, axis, index) => {
+    if (trace[axis]) return trace[axis][index];
+    return (trace[`${axis}0`] ?? 0) + index * (trace[`d${axis}`] ?? 1);
+  };
+
+  const here = (gd) => {
+    const traces = shownTraces(gd);
+    const cursor = (gd.pineCursor ??= { trace: 0, row: 0, column: 0 });
+    cursor.trace = Math.min(cursor.trace, traces.length - 1);
+    const trace = traces[cursor.trace];
+    const [rows, columns] = sizeOf(trace);
+    cursor.row = Math.min(cursor.row, rows - 1);
+    cursor.column = Math.min(cursor.column, columns - 1);
+    return { cursor, trace, traces };
+  };
+
+  const picked = (rule, index, value) => {
+    if (Array.isArray(rule)) return rule[index];
+    return rule && Object.fromEntries(Object.entries(rule).map(([key, said]) => [key, said === "#" ? value : said]));
+  };
+
+  const picksOf = (trace, row, column) => {
+    const { x, y } = trace.meta ?? {};
+    if (!isMap(trace)) return { ...picked(y, column, trace.y[column]), ...picked(x, column, trace.x[column]) };
+    return { ...picked(y, row, valueOn(trace, "y", row)), ...picked(x, column, valueOn(trace, "x", column)) };
+  };
+
+  const send = (gd, what) => {
+    if (Object.keys(what).length) (gd.pinePick ?? window.pinePick)?.(what);
+  };
+
+  const told = (gd) => {
+    const lines = (text) => {
+      const parts = text.querySelectorAll("tspan.line");
+      return [...(parts.length ? parts : [text])].map((line) => line.textContent).join(", ");
+    };
+    return [...gd.querySelectorAll(".hoverlayer .hovertext text")].map(lines).filter(Boolean).join("; ");
+  };
+
+  const tell = (gd) => {
+    const { cursor, trace } = here(gd);
+    const at = isMap(trace)
+      ? { xval: valueOn(trace, "x", cursor.column), yval: valueOn(trace, "y", cursor.row) }
+      : { curveNumber: trace.index, pointNumber: cursor.column };
+    if (isMap(trace)) {
+      const full = gd._fullLayout;
+      const [across, down] = [full[axisOf(trace.xaxis)], full[axisOf(trace.yaxis)]];
+      at.xval = across.type === "category" ? cursor.column : at.xval;
+      at.yval = down.type === "category" ? cursor.row : at.yval;
+    }
+    window.Plotly.Fx.hover(gd, isMap(trace) ? at : [at], trace.xaxis + trace.yaxis);
+    // Of quick keys plotly draws the last one a little later.
+    const say = () => (gd.pineStatus.textContent = told(gd));
+    say();
+    clearTimeout(gd.pineSaying);
+    gd.pineSaying = setTimeout(say, 100);
+  };
+
+  const axisOf = (id) => `${id[0]}axis${id.slice(1)}`;
+  const axesOf = (gd) => [...gd._fullLayout._subplots.xaxis, ...gd._fullLayout._subplots.yaxis].map(axisOf);
+
+  const zoom = (gd, key) => {
+    const { cursor, trace } = here(gd);
+    if (key === "0") {
+      return window.Plotly.relayout(gd, Object.fromEntries(axesOf(gd).map((name) => {
+        const { range, autorange } = gd.pineFigure.layout[name] ?? {};
+        return range ? [`${name}.range`, [...range]] : [`${name}.autorange`, autorange ?? true];
+      }))).then(() => (gd.pineIsZoomed = false));
+    }
+    const factor = key === "+" ? 0.5 : 2;
+    const middles = {
+      [axisOf(trace.xaxis)]: isMap(trace) ? valueOn(trace, "x", cursor.column) : null,
+      [axisOf(trace.yaxis)]: isMap(trace) ? valueOn(trace, "y", cursor.row) : null,
+    };
+    const changes = Object.entries(middles).map(([name, value]) => {
+      const axis = gd._fullLayout[name];
+      const [start, stop] = axis.range;
+      let middle = value === null || axis.type === "category" ? (start + stop) / 2 : value;
+      if (axis.type === "category" && isMap(trace)) middle = name.startsWith("x") ? cursor.column : cursor.row;
+      return [`${name}.range`, [middle + (start - middle) * factor, middle + (stop - middle) * factor]];
+    });
+    gd.pineIsZoomed = true;
+    return window.Plotly.relayout(gd, Object.fromEntries(changes));
+  };
+
+  const STEPS = {
+    ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1],
+    PageUp: [-20, 0], PageDown: [20, 0], Home: [0, -1e9], End: [0, 1e9],
+  };
+
+  const onKey = (gd, event) => {
+    if (event.altKey || event.ctrlKey || event.metaKey || !shownTraces(gd).length) return;
+    const { cursor, trace, traces } = here(gd);
+    const step = STEPS[event.key];
+    if (step) {
+      const [rows, columns] = sizeOf(trace);
+      // Bars that lie down: up and down along them, left and right from one to the next.
+      const [down, across] = isAcross(trace) ? [step[1], step[0]] : step;
+      if (isMap(trace)) cursor.row = Math.max(0, Math.min(rows - 1, cursor.row + down));
+      else cursor.trace = (cursor.trace + Math.sign(down) + traces.length) % traces.length;
+      cursor.column = Math.max(0, Math.min(columns - 1, cursor.column + across));
+      tell(gd);
+    } else if (event.key === "Enter" || event.key === " ") {
+      send(gd, picksOf(trace, cursor.row, cursor.column));
+    } else if (["+", "-", "0"].includes(event.key)) {
+      zoom(gd, event.key).then(() => tell(gd));
+    } else if (event.key === "Escape") {
+      window.Plotly.Fx.unhover(gd);
+      send(gd, { clear: true });
+    } else return;
+    event.preventDefault();
+    event.stopPropagation();
+  };
+
+  // Numbers ------------------------------------------------------------------------------------------
+
+  const textOf = (value) => {
+    if (typeof value !== "string") return value ?? null;
+    const plain = value.replaceAll(/<[^>]*>/g, " ").trim();
+    return plain.replaceAll("&lt;", "<").replaceAll("&gt;", ">").replaceAll("&amp;", "&");
+  };
+  const numberOf = (value) => (typeof value === "number" && !Number.isFinite(value) ? null : textOf(value));
+  const tickOf = (gd, axis, value) => {
+    const { tickvals, ticktext } = gd.layout[axis] ?? {};
+    const place = ticktext && tickvals.length === ticktext.length ? [...tickvals].indexOf(value) : -1;
+    return place < 0 ? numberOf(value) : textOf(ticktext[place]);
+  };
+
+  const nameOf = (gd, trace) => textOf(gd.pineFigure.data[trace.index].name ?? "");
+
+  const mapRows = (gd, trace, most) => {
+    const [down] = sizeOf(trace);
+    const only = down > most ? [gd.pineCursor?.row ?? 0] : [...Array(down).keys()];
+    return only.map((row) => [
+      nameOf(gd, trace),
+      tickOf(gd, axisOf(trace.yaxis), valueOn(trace, "y", row)),
+      ...(trace.meta?.cells?.[row] ?? Array.from(trace.z[row], numberOf)),
+    ]);
+  };
+
+  /* {caption, columns, rows} of all that is drawn; of a matrix of more than `most` rows the one at the cursor. */
+  const numbersOf = (gd, most = Infinity) => {
+    const traces = shownTraces(gd).filter((trace) => sizeOf(trace)[1]);
+    const caption = gd.pineFigure.layout.meta?.caption ?? "";
+    if (!traces.length) return { caption, columns: [], rows: [] };
+    if (isMap(traces[0])) {
+      const across = Array.from({ length: sizeOf(traces[0])[1] }, (_, column) =>
+        String(tickOf(gd, axisOf(traces[0].xaxis), valueOn(traces[0], "x", column))));
+      return { caption, columns: ["", "row", ...across], rows: traces.flatMap((trace) => mapRows(gd, trace, most)) };
+    }
+    const { xaxis, yaxis } = gd._fullLayout;
+    const named = (axis, other) => textOf(gd.pineFigure.layout[axis]?.title?.text) || other;
+    const columns = ["", named("xaxis", "x"), named("yaxis", "y")];
+    const starts = traces.some((trace) => trace.base) ? ["begins at"] : [];
+    const rows = traces.flatMap((trace) =>
+      Array.from({ length: lengthOf(trace) }, (_, index) => [
+        nameOf(gd, trace),
+        numberOf(trace.x[index]),
+        tickOf(gd, axisOf(trace.yaxis), trace.y[index]),
+        ...(starts.length ? [numberOf(trace.base?.[index])] : []),
+      ]));
+    if (starts.length) columns[1] = "length";
+    return { caption, columns: [...columns, ...starts], rows };
+  };
+
+  // Saving ---------------------------------------------------------------------------------------------
+
+  const imageOf = (gd, format) => {
+    const { data, layout } = gd.pineFigure;
+    const { width, height } = gd.getBoundingClientRect();
+    const ranges = Object.fromEntries(axesOf(gd).map((name) => [name, {
+      ...layout[name], range: gd._fullLayout[name].range, autorange: false,
+    }]));
+    const whole = { ...layout, ...ranges, width: Math.max(width, 700), height: Math.max(height, layout.height) };
+    const drawn = { data: data.map(unpacked), layout: whole };
+    return window.Plotly.toImage(drawn, { format, width: whole.width, height: whole.height, scale: 2 });
+  };
+
+  // Not fetched: a page that stands alone may fetch nothing.
+  const blobOf = (address) => {
+    const [, type, base64, said] = address.match(/^data:([^;,]*)[^;,]*(;base64)?(?:;[^,]*)?,(.*)$/s);
+    if (!base64) return new Blob([decodeURIComponent(said)], { type });
+    return new Blob([Uint8Array.from(atob(said), (sign) => sign.charCodeAt(0))], { type });
+  };
+
+  const pageOf = async (gd) => {
+    const script = await (await fetch(address())).text();
+    const { data, layout, frames, config } = gd.pineFigure;
+    const figure = JSON.stringify({ data: data.map(unpacked), layout, frames, config }).replaceAll("<", "\\u003c");
+    // Made as elements: the tag of a script may not stand in this one, which is a part of a page.
+    const written = (tag, textContent) => make(tag, { textContent }).outerHTML;
+    return (
+      `<!doctype html>\n<html lang="en"><head><meta charset="utf-8">` +
+      `<meta name="viewport" content="width=device-width, initial-scale=1">` +
+      written("title", gd.pineTitle.textContent) +
+      `<style>body{margin:24px;font-family:system-ui,sans-serif;color:#1f2937}</style></head><body>` +
+      `<div id="figure"></div>${written("p", layout.meta?.caption ?? "")}` +
+      `${written("script", script)}${written("script", `Plotly.newPlot("figure", ${figure})`)}</body></html>\n`
+    );
+  };
+
+  const FORMATS = {
+    png: async (gd) => blobOf(await imageOf(gd, "png")),
+    svg: async (gd) => blobOf(await imageOf(gd, "svg")),
+    html: async (gd) => new Blob([await pageOf(gd)], { type: "text/html;charset=utf-8" }),
+    csv: async (gd) => new Blob([window.pinePictures.csvOf(numbersOf(gd))], { type: "text/csv;charset=utf-8" }),
+    json: async (gd) =>
+      new Blob([`${JSON.stringify(numbersOf(gd), null, 2)}\n`], { type: "application/json;charset=utf-8" }),
+  };
+
+  const save = async (gd, format) => {
+    const href = URL.createObjectURL(await FORMATS[format](gd));
+    make("a", { href, download: `${gd.pineFigure.layout.meta?.name ?? "figure"}.${format}` }).click();
+    setTimeout(() => URL.revokeObjectURL(href), 10_000);
+  };
+
+  // A figure with its title, caption and menus ---------------------------------------------------------
+
+  const furnish = (root) => {
+    const gd = make("div", { className: "pine-plot", tabIndex: 0 });
+    gd.setAttribute("role", "application");
+    gd.setAttribute("aria-roledescription", "figure");
+    gd.pineTitle = make("p", { className: "pine-figure-title" });
+    gd.pineCaption = make("figcaption", {});
+    gd.pineStatus = make("p", { className: "pine-sr" });
+    gd.pineStatus.setAttribute("role", "status");
+    const place = make("div", { className: "pine-scroll", tabIndex: 0 });
+    place.setAttribute("role", "region");
+    place.setAttribute("aria-label", "numbers");
+    gd.pineTable = make("details", { className: "pine-figure-numbers" }, make("summary", { textContent: "Numbers" }), place);
+    gd.pineTable.addEventListener("toggle", () => fillTable(gd));
+    const menu = make("details", { className: "pine-figure-save" }, make("summary", { textContent: "Save" }));
+    // A page that stands alone has no address to take plotly.js from.
+    for (const format of Object.keys(FORMATS).filter((one) => one !== "html" || window.pinePlotly)) {
+      const button = make("button", { type: "button", textContent: format.toUpperCase() });
+      button.addEventListener("click", () => save(gd, format));
+      menu.append(button);
+    }
+    const foot = make("div", { className: "pine-figure-foot" }, gd.pineTable, menu);
+    root.replaceChildren(gd.pineTitle, gd, gd.pineCaption, gd.pineStatus, foot);
+    gd.addEventListener("keydown", (event) => event.target === gd && onKey(gd, event));
+    gd.addEventListener("blur", () => gd._fullLayout && window.Plotly.Fx.unhover(gd));
+    return gd;
+  };
+
+  const fillTable = (gd) => {
+    const place = gd.pineTable.querySelector(".pine-scroll");
+    if (gd.pineTable.open) place.replaceChildren(window.pinePictures.tableOf(numbersOf(gd, MOST_ROWS)));
+  };
+
+  const listen = (gd) => {
+    gd.on("plotly_click", ({ points: [point] }) => {
+      const [row, column] = isMap(point.data) ? point.pointIndex : [0, point.pointNumber];
+      const trace = gd._fullData[point.curveNumber];
+      gd.pineCursor = { trace: shownTraces(gd).indexOf(trace), row, column };
+      send(gd, picksOf(trace, row, column));
+      if (gd.pineTable.open) fillTable(gd);
+    });
+  };
+
+  const react = async (gd, figure) => {
+    gd.pineFigure = figure;
+    if (!gd.clientWidth) {
+      gd.pineWidth = 0; // so that it is drawn once it is seen
+      return;
+    }
+    const { data, frames, config, layout } = figure;
+    const placed = onPage(isStill() ? withoutMotion(layout) : layout, gd.clientWidth);
+    const isFirst = !gd._fullLayout;
+    // plotly keeps a zoom of the mouse alone.
+    if (gd.pineIsZoomed && placed.uirevision === gd.layout.uirevision) {
+      for (const name of axesOf(gd)) placed[name] = { ...placed[name], range: [...gd._fullLayout[name].range] };
+    }
+    gd.pineTitle.textContent = textOf(layout.title?.text ?? "");
+    const measure = gd.clientWidth < NARROW && measureOf(layout);
+    gd.pineCaption.textContent = [layout.meta?.caption, measure && `Colour: ${textOf(measure)}.`].filter(Boolean).join(" ");
+    gd.setAttribute("aria-label", `${gd.pineTitle.textContent}. Arrow keys walk, Enter selects, + - 0 zoom.`);
+    gd.style.height = `${placed.height}px`;
+    gd.pineWidth = gd.clientWidth;
+    await window.Plotly.react(gd, { data: data.map(unpacked), layout: placed, frames, config });
+    if (isFirst) listen(gd);
+    fillTable(gd);
+  };
+
+  /* Draws what `value()` gives into an element, and again whenever `watch` says so. pick: what hears picks, null for
+     the page. */
+  const mount = (element, value, watch, pick) => {
+    const root = element.querySelector("figure");
+    root.className = "pine-figure pine-plotted";
+    let gd = null;
+    const draw = async () => {
+      const said = value();
+      root.hidden = !said;
+      if (!said) return;
+      await loaded();
+      if (!gd) {
+        gd = furnish(root);
+        new ResizeObserver(() => {
+          if (gd.pineFigure && gd.clientWidth !== gd.pineWidth) react(gd, gd.pineFigure);
+        }).observe(gd);
+      }
+      gd.pinePick = pick;
+      if (value() === said) await react(gd, JSON.parse(said));
+    };
+    watch(draw);
+    draw();
+  };
+
+  // Those that stand in the page already, which then stands alone.
+  for (const place of document.querySelectorAll(".pine-still-figure")) {
+    const said = place.querySelector("script").textContent;
+    mount(place, () => said, () => {}, null);
+  }
+
+  window.pineFigures = { mount, numbersOf };
+})();

@@ -1,0 +1,65 @@
+"""What torchrun starts: one of several processes that share models, and leaves what it found in a file.
+
+    torchrun --nproc-per-node N -m tests.support.split_worker OUT.pt FOLDER...
+
+A folder whose name ends in "fsdp" is split as for training, and one in "4bit" packed; both are refused.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM
+from transformers.distributed.configuration_utils import DistributedConfig
+
+from pine_engine.engine.engine import Engine
+from pine_engine.errors import ModelError
+from pine_engine.prompts.layout import TokenLayout
+
+IDS = torch.randint(97, (60,), generator=torch.Generator().manual_seed(1)).tolist()
+LAYOUT = TokenLayout(
+    tuple(IDS[:5]), (tuple(IDS[5:28]), tuple(IDS[28:37]), tuple(IDS[37:51])), tuple(IDS[51:])
+)
+
+
+def find(engine: Engine) -> dict[str, Any]:
+    """All that a test compares: in one process, and in each of several."""
+    written: dict[str, Any] = {"max_new_tokens": 5, "stop_at_end": False, "keep_logits": True}
+    shuffled = engine.shuffle(LAYOUT, methods="all", **written)
+    few = engine.run(LAYOUT, methods=["vanilla", "pine"], trace=True, **written)
+    traced: Any = few.traces["pine"].suffix_importance
+    return {
+        "tokens": [{name: cell.answer.token_ids for name, cell in row.items()} for row in shuffled.cells],
+        "logits": [row.result.logits for row in shuffled.rows],
+        "kept": shuffled.kept_promise,
+        "vanilla_is_equal": shuffled.summary["vanilla"].bitwise_equal,
+        "beside_one": few.logits["pine"],
+        "heads": (engine.num_heads, traced.shape[1]),
+        "caveat": engine.caveat,
+    }
+
+
+def load(folder: str) -> Engine:
+    """The engine of this process's part."""
+    if folder.endswith("fsdp"):
+        split = DistributedConfig(fsdp_size=int(os.environ["WORLD_SIZE"]))
+        return Engine(AutoModelForCausalLM.from_pretrained(folder, distributed_config=split))
+    dtype = "4bit" if folder.endswith("4bit") else "auto"  # which measures nothing: all must choose alike
+    return Engine.load(folder, dtype=dtype, device="tp")
+
+
+def main(out: str, *folders: str) -> None:
+    """Leaves OUT.pt.RANK: by a folder's name what was found, or why it was refused."""
+    found: dict[str, Any] = {}
+    for folder in folders:
+        try:
+            found[Path(folder).name] = find(load(folder))
+        except ModelError as error:
+            found[Path(folder).name] = str(error)
+    torch.save(found, f"{out}.{os.environ['RANK']}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

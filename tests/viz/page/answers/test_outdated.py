@@ -1,0 +1,78 @@
+"""Results are marked as soon as they belong to something else than the form holds."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.support.runs import THREE, swapped
+from tests.support.viz_reading import HOSTILE, assert_harmless, read_html
+from viz.page.answers.outdated import Origin, changes, outdated_html
+from viz.page.answers.recorded_answers import first_shown, recorded_for
+from viz.page.form.examples import load_examples
+from viz.page.form.form import Form
+from viz.page.form.method_boxes import DEFAULT_METHODS
+from viz.page.jobs.model_pool import Choice
+
+FORM = Form("retrieval_qa", "Which is green?", "", ("vanilla", "pine"), 48, THREE)
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        ({}, []),
+        ({"question": " Which is green? "}, []),
+        ({"entries": swapped(THREE, 0)}, ["the order"]),
+        ({"entries": THREE[:2]}, ["the number of documents"]),
+        (
+            {"entries": (THREE[0], replace(THREE[1], text="x"), replace(THREE[2], title="y"))},
+            ["the text of B and C"],
+        ),
+        ({"question": "Why?", "max_new_tokens": 8}, ["the question", "the answer length"]),
+        ({"instruction": "Be brief."}, ["the instruction"]),
+        ({"methods": ("pine",)}, ["the methods"]),
+        ({"task": "judge_pair", "question": "Why?"}, ["the kind of question"]),
+    ],
+)
+def test_what_was_edited_since_is_named(edit: dict[str, Any], said: list[str]) -> None:
+    assert changes(Origin(FORM), replace(FORM, **edit), None) == said
+
+
+def test_another_model_is_a_change_and_the_same_one_is_none() -> None:
+    model = Choice("another", "float32")
+    assert changes(Origin(FORM), FORM, model) == ["the model"]
+    assert changes(Origin(FORM, model), FORM, model) == []
+
+
+def test_the_usual_instruction_is_the_same_written_out() -> None:
+    assert changes(Origin(FORM), replace(FORM, instruction=FORM.row.instruction), None) == []
+
+
+def test_a_note_says_what_the_results_belong_to_and_runs_again() -> None:
+    origin = Origin(replace(FORM, entries=swapped(THREE, 0)))
+    assert (
+        outdated_html(origin, origin.form, None, press="run")
+        == ""
+        == outdated_html(None, FORM, None, press="run")
+    )
+    note = read_html(outdated_html(origin, FORM, None, press="run"))
+    assert note.with_class("page-outdated")[0].all("p")[0].text == (
+        "These are results for the order B A C and “Which is green?”, by Vanilla, PINE. Changed since: the "
+        "order."
+    )
+    assert note.all("button")[0].attributes["data-press"] == "run"
+
+
+def test_a_question_in_a_note_is_text() -> None:
+    html = outdated_html(Origin(replace(FORM, question=HOSTILE[0])), FORM, None, press="run")
+    assert_harmless(html)
+    assert HOSTILE[0] in read_html(html).text
+
+
+def test_recorded_answers_belong_to_their_example_whatever_methods_and_length_are_set() -> None:
+    for example in load_examples():
+        origin = recorded_for(example, first_shown(example, DEFAULT_METHODS))
+        if origin is not None:
+            form = replace(origin.form, methods=("pine",), max_new_tokens=8)
+            assert changes(origin, form, None) == []
+            assert changes(origin, replace(form, entries=swapped(form.entries, 0)), None) == ["the order"]

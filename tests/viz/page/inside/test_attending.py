@@ -1,0 +1,151 @@
+"""Attention token by token on the page: against the definition, and what is drawn of it."""
+
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import LlamaForCausalLM
+
+from pine_engine.attention.trace import TokenRange, TokenWeights
+from pine_engine.engine.engine import Engine
+from pine_engine.errors import InputError
+from tests.support.reference import exact_llama, reference_pass
+from tests.support.runs import THREE, finish
+from tests.support.tokenizers import letter_tokenizer
+from tests.support.viz_reading import read_html
+from viz.page.answers.answering import FinishedRun
+from viz.page.inside import attending
+from viz.page.inside.attending import Asked, Attended, attend, plan_attention
+from viz.page.inside.drawn_attention import asked_attention, draw_attention
+from viz.page.inside.reading import bounds_of, first_selection
+from viz.page.inside.selection import Query, Selection
+
+
+@pytest.fixture(scope="module")
+def engine(tiny_llama: Callable[..., LlamaForCausalLM]) -> Engine:
+    model = exact_llama(lambda **options: tiny_llama(max_context=1024, **options))
+    return Engine(model, letter_tokenizer(), name="tiny")
+
+
+@pytest.fixture(scope="module")
+def run(engine: Engine) -> FinishedRun:
+    return finish(engine, THREE, methods=("vanilla", "pcw", "pine"))
+
+
+@pytest.fixture
+def selection() -> Selection:
+    return Selection("pine", Query("document", 1), 1, 2)
+
+
+def computed(engine: Engine, asked: Asked) -> Attended:
+    *_, last = attend(engine, asked)
+    assert last.attended is not None and last.done is not None
+    # What is said before it costs is what it costs.
+    plan = plan_attention(asked)
+    assert (last.done.prompts, last.done.prompt_tokens) == (plan.prompts, plan.prompt_tokens)
+    return last.attended
+
+
+@pytest.fixture(scope="module")
+def attended(engine: Engine, run: FinishedRun) -> Attended:
+    return computed(engine, asked_attention(run, Selection("pine", Query("document", 1), 1, 2)))
+
+
+def test_weights_are_those_of_the_definition(engine: Engine, run: FinishedRun, attended: Attended) -> None:
+    assert list(attended.weights) == ["vanilla", "pine"]
+    for method, weights in attended.weights.items():
+        with torch.inference_mode():
+            assert isinstance(engine.model, LlamaForCausalLM)
+            _, expected = reference_pass(engine.model, run.result.layout, method)
+        assert weights.dtype == np.float16
+        np.testing.assert_allclose(weights, expected.numpy()[1, 2], rtol=1e-3, atol=1e-7)
+
+
+def test_what_is_drawn_is_what_was_computed(
+    run: FinishedRun, selection: Selection, attended: Attended
+) -> None:
+    drawn = draw_attention(run, selection, attended)
+    figure = drawn.figures["attention"]
+    assert [trace.name for trace in figure.data] == ["Vanilla", "PINE"]
+    assert figure.layout.title.text.endswith("layer 1, head 2")
+    for trace, weights in zip(figure.data, attended.weights.values(), strict=True):
+        np.testing.assert_array_equal(np.isnan(trace.z[:, 1:]), np.isnan(weights[:, 1:]))
+        assert np.isnan(trace.z[:, 0]).all()
+    layout = run.result.layout
+    marked = {shape.y0 for shape in figure.layout.shapes if shape.type == "line"}
+    assert marked == {layout.document_starts[1] + layout.lengths[1] - 1}
+    assert "press Compute" not in drawn.html
+
+
+def test_a_button_draws_the_sink(run: FinishedRun, selection: Selection, attended: Attended) -> None:
+    picked = selection.picked({"with_sink": True}, bounds_of(run))
+    drawn = draw_attention(run, picked, attended)
+    assert not np.isnan(drawn.figures["attention"].data[0].z[:, 0]).any()
+    [buttons] = [switch.all("button") for switch in read_html(drawn.html).with_class("pine-switch")]
+    pressed = [button.text for button in buttons if button.attributes["aria-pressed"] == "true"]
+    assert pressed == ["drawn"]
+
+
+def test_what_is_chosen_later_is_not_taken_for_what_is_drawn(
+    run: FinishedRun, selection: Selection, attended: Attended
+) -> None:
+    other = draw_attention(run, replace(selection, layer=0), attended)
+    assert "Chosen are PINE, layer 0, head 2: press Compute" in other.html
+    assert other.figures["attention"].layout.title.text.endswith("layer 1, head 2")
+    layout = run.result.layout.reorder((1, 0, 2))
+    moved = replace(run, result=replace(run.result, layout=layout))
+    for drawn in (draw_attention(moved, selection, attended), draw_attention(run, selection, None)):
+        assert not drawn.figures and read_html(drawn.html).with_class("pine-empty")
+
+
+def test_what_a_run_was_recorded_with_is_drawn_until_something_is_computed(
+    run: FinishedRun, selection: Selection, attended: Attended
+) -> None:
+    of = TokenRange(1, 2, 0, run.result.layout.num_tokens)
+    traces = {
+        name: replace(trace, token_weights=(TokenWeights(of, attended.weights[name].astype(np.float32)),))
+        if name in attended.weights
+        else trace
+        for name, trace in run.result.traces.items()
+    }
+    recorded = replace(run, result=replace(run.result, traces=traces))
+    drawn, expected = draw_attention(recorded, selection, None), draw_attention(run, selection, attended)
+    assert drawn.html == expected.html
+    assert drawn.figures["attention"].to_dict() == expected.figures["attention"].to_dict()
+    picked = replace(selection, layer=0)
+    assert "layer 0, head 2: press Compute" in draw_attention(recorded, picked, None).html
+    newer = Attended(replace(attended.asked, layer=0), attended.weights)
+    title = draw_attention(recorded, picked, newer).figures["attention"].layout.title.text
+    assert title.endswith("layer 0, head 2")
+
+
+def test_vanilla_stands_beside_pine_and_a_mean_is_its_most_decisive_head(run: FinishedRun) -> None:
+    first = first_selection(run)
+    asked = asked_attention(run, replace(first, method="vanilla", layer=None, head=None))
+    assert asked.methods == ("vanilla", "pine") and (asked.layer, asked.head) == (first.layer, first.head)
+    assert asked_attention(run, replace(first, method="pcw")).methods == ("vanilla", "pcw")
+
+
+def test_what_cannot_be_computed_is_refused_in_a_sentence(
+    engine: Engine, run: FinishedRun, selection: Selection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = asked_attention(run, selection)
+    with pytest.raises(InputError, match="This run is of another, and the model is tiny now; press Run"):
+        next(attend(engine, replace(asked, model="another")))
+    monkeypatch.setattr(attending, "MOST_TOKENS", 10)
+    with pytest.raises(InputError, match="single tokens are drawn of at most 10; run fewer or shorter"):
+        next(attend(engine, asked))
+
+
+def test_it_can_be_stopped(
+    engine: Engine, run: FinishedRun, selection: Selection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attending, "REDRAW_S", 0.0)
+    views: Any = attend(engine, asked_attention(run, selection))
+    with closing(views):
+        assert "reads the prompt" in next(views).sentence
+    assert list(views) == []

@@ -1,0 +1,122 @@
+"""What holds for every figure: light to import, named, escaped, small, and never uploaded."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+from plotly.offline import get_plotlyjs_version
+
+import viz
+from pine_engine.engine.shuffle import ShuffleResult
+from pine_engine.invariance.position_sweep import order_effects
+from pine_engine.methods.plan import build_plan
+from pine_engine.methods.table import METHODS
+from pine_engine.prompts.layout import TokenLayout
+from tests.support.viz_reading import HOSTILE
+from tests.viz.figures.test_bias_curve import CURVE, STEPS
+from tests.viz.figures.test_change import told
+from tests.viz.figures.test_shuffle_matrix import Cell, Row
+from viz import theme
+
+SCRIPT = Path(__file__).parents[2] / "assets" / "plotly" / "plotly-cartesian.min.js"
+
+Draw = Callable[[], go.Figure]
+
+
+def draw_all(shuffled: ShuffleResult, text: str) -> dict[str, Draw]:
+    """Every function, with a text of somebody else wherever there is one."""
+    run = shuffled.first
+    pine, layout = run.traces["pine"], run.layout
+    weights = np.tri(layout.num_tokens, dtype=np.float32)
+    labels = dict.fromkeys(("vanilla", "pine", "a"), text)
+    rows = [Row((0,), {"pine": Cell(text)})]
+    answer = told(text, [text], others=[[(text, 0.5), ("a " + text, 0.25)]])
+    return {
+        "plot_answer_position": lambda: viz.plot_answer_position(STEPS, labels=labels),
+        "plot_answer_shares": lambda: viz.plot_answer_shares([answer, answer]),
+        "plot_attention": lambda: viz.plot_attention({"a": weights}, layout, labels=labels),
+        "plot_attention_shares": lambda: viz.plot_attention_shares(pine, steps=2),
+        "plot_bias_curve": lambda: viz.plot_bias_curve(CURVE),
+        "plot_head_spread": lambda: viz.plot_head_spread(pine),
+        "plot_importance": lambda: viz.plot_importance(pine),
+        "plot_likely_tokens": lambda: viz.plot_likely_tokens(answer, told("PINE", ["x"])),
+        "plot_masks": lambda: viz.plot_masks([build_plan(METHODS["pine"], layout)]),
+        "plot_method_positions": lambda: viz.plot_method_positions(
+            run.traces, layer=0, head=0, labels=labels
+        ),
+        "plot_order_effects": lambda: viz.plot_order_effects(order_effects([-1, -2], [-1, -3])),
+        "plot_order_spread": lambda: viz.plot_order_spread(rows, labels=labels),
+        "plot_position_map": lambda: viz.plot_position_map(pine, layer=0, head=0),
+        "plot_positions": lambda: viz.plot_positions(pine),
+        "plot_read": lambda: viz.plot_read({"a": weights}, 3, tokens=[text] * len(weights), labels=labels),
+        "plot_shuffle": lambda: viz.plot_shuffle(rows, labels=labels),
+        "plot_shuffle_positions": lambda: viz.plot_shuffle_positions(shuffled.rows, labels=labels),
+        "plot_written": lambda: viz.plot_written(pine, [text, text]),
+    }
+
+
+def test_every_function_is_drawn_here(tiny_shuffle: ShuffleResult) -> None:
+    assert sorted(draw_all(tiny_shuffle, "x")) == viz.__all__ == sorted(viz._HOMES)
+
+
+@pytest.mark.parametrize("name", viz.__all__)
+def test_a_figure_has_a_name_a_title_a_caption_and_the_one_look(
+    tiny_shuffle: ShuffleResult, name: str
+) -> None:
+    layout = draw_all(tiny_shuffle, "x")[name]().layout
+    assert layout.title.text and layout.height > 100
+    assert layout.template.layout == go.Figure(layout={"template": theme.TEMPLATE}).layout.template.layout
+    assert layout.meta["name"].replace("-", "").isalnum()
+    assert set(layout.meta) >= {"name", "caption"}
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize("name", viz.__all__)
+def test_texts_of_others_are_no_markup(tiny_shuffle: ShuffleResult, name: str, text: str) -> None:
+    """plotly understands some HTML in what it draws; caption and table are put on the page as text."""
+    figure = draw_all(tiny_shuffle, text)[name]().update_traces(meta=None)
+    drawn = [
+        part.to_json().replace("\\u003c", "<")
+        for part in (*figure.data, figure.layout.xaxis, figure.layout.yaxis)
+    ]
+    drawn.append(str(figure.layout.title.text))
+    for tag in ("<img", "<script", "</td", "<|im"):
+        assert not any(tag in part for part in drawn)
+
+
+@pytest.mark.parametrize("name", viz.__all__)
+def test_nothing_is_offered_to_be_uploaded(tiny_shuffle: ShuffleResult, name: str) -> None:
+    html = draw_all(tiny_shuffle, "x")[name]().to_html(include_plotlyjs=False, config=theme.CONFIG)
+    assert '"showSendToCloud": false' in html and "plot.ly" not in html.replace("plotly.com", "")
+
+
+def test_a_figure_of_four_thousand_tokens_stays_small() -> None:
+    """400 cells a side of four bytes, twice, as text."""
+    count = 4096
+    layout = TokenLayout((1,), ((2,) * (count - 2),), (3,))
+    weights = np.tri(count, dtype=np.float32)
+    figure = viz.plot_attention({"vanilla": weights, "pine": weights}, layout)
+    assert len(figure.to_json()) < 2 * 400 * 400 * 4 * 4 / 3 + 20_000
+
+
+def test_importing_the_package_imports_nothing_and_drawing_neither_torch_nor_the_engine() -> None:
+    code = (
+        "import sys, viz\n"
+        "assert not {'numpy', 'plotly'} & set(sys.modules)\n"
+        "for name in viz.__all__: getattr(viz, name)\n"
+        "print({name.partition('.')[0] for name in sys.modules} & {'torch', 'pine_engine', 'gradio'})"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "set()"
+
+
+def test_the_script_is_of_the_version_that_the_package_is_made_for() -> None:
+    assert (
+        f"plotly.js (cartesian - minified) v{get_plotlyjs_version()}\n"
+        in SCRIPT.read_text(encoding="utf-8")[:200]
+    )
+    assert "MIT" in (SCRIPT.parent / "LICENSE").read_text(encoding="utf-8")

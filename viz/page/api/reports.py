@@ -1,0 +1,113 @@
+"""Runs as what the public calls give."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pine_engine.methods.table import METHODS
+from pine_engine.prompts.tasks import USUAL_TASK, get_task
+from viz.page.api.results import (
+    DocumentSeen,
+    MethodOrders,
+    MethodTrace,
+    OrderAnswer,
+    Result,
+    Shuffled,
+    Traced,
+    TriedOrder,
+)
+
+if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
+    from pine_engine.engine.orders import OrderCell, OrderRow
+
+
+def as_json(result: Result) -> dict[str, Any]:
+    """The result as an object of JSON; `ended` is for the caller to say."""
+    return result.model_dump(mode="json", exclude={"ended"})
+
+
+def is_right(text: str, accepted: Sequence[str]) -> bool | None:
+    """Whether an answer holds an accepted one; None where there is none."""
+    return get_task(USUAL_TASK).score(text, accepted) == 1 if accepted else None
+
+
+def shuffled_result(model: str, dtype: str, rows: "Sequence[OrderRow]", accepted: Sequence[str]) -> Shuffled:
+    """What the orders tried so far show."""
+    from pine_engine.engine.orders import summarize
+
+    def answer(method: str, cell: "OrderCell") -> OrderAnswer:
+        return OrderAnswer(
+            method=method,
+            text=cell.answer.text,
+            right=is_right(cell.answer.text, accepted),
+            same_as_first=cell.same_text,
+            max_abs_logit_diff=_number(cell.max_abs_logit_diff),
+            bitwise_equal=cell.bitwise_equal,
+        )
+
+    orders = [
+        TriedOrder(order=list(row.order), answers=[answer(*one) for one in row.cells.items()]) for row in rows
+    ]
+    methods = []
+    for place, (method, summary) in enumerate(summarize([row.cells for row in rows]).items()):
+        right = [bool(order.answers[place].right) for order in orders]
+        methods.append(
+            MethodOrders(
+                method=method,
+                orders=summary.orders,
+                distinct_texts=summary.distinct_texts,
+                right=sum(right) if accepted else None,
+                max_abs_logit_diff=_number(summary.max_abs_logit_diff),
+                bitwise_equal=summary.bitwise_equal,
+                kept_promise=summary.bitwise_equal if METHODS[method].promises_invariance else None,
+            )
+        )
+    return Shuffled(model=model, dtype=dtype, methods=methods, orders=orders)
+
+
+def traced_result(report: dict[str, Any], *, arrays: bool) -> Traced:
+    """A report of engine/reports.py, over all layers and heads; with the arrays if they are wanted."""
+    lengths = report["document_tokens"]
+    return Traced(
+        model=report["model"],
+        dtype=report["dtype"],
+        prefix_tokens=report["prefix_tokens"],
+        suffix_tokens=report["suffix_tokens"],
+        results=[_method_trace(seen, lengths, arrays=arrays) for seen in report["results"]],
+    )
+
+
+def _method_trace(seen: dict[str, Any], lengths: Sequence[int], *, arrays: bool) -> MethodTrace:
+    starts = np.array(seen["starts"])
+    importance, attention = (
+        None if seen[name] is None else np.array(seen[name]).mean((0, 1))
+        for name in ("importance", "attention")
+    )
+    shares = [None] * (len(lengths) + 2) if attention is None else attention.tolist()
+    documents = [
+        DocumentSeen(
+            tokens=length,
+            starts=(
+                int(starts[..., place].min()),
+                float(starts[..., place].mean()),
+                int(starts[..., place].max()),
+            ),
+            importance=None if importance is None else float(importance[place]),
+            attention=shares[1 + place],
+        )
+        for place, length in enumerate(lengths)
+    ]
+    return MethodTrace(
+        method=seen["method"],
+        text=seen["text"],
+        documents=documents,
+        prefix_attention=shares[0],
+        suffix_attention=shares[-1],
+        **{name: seen[name] if arrays else None for name in ("starts", "importance", "attention")},
+    )
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,138 @@
+"""What the public calls give, as schemas: the JSON that scripts and assistants read."""
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, Field
+
+from pine_engine.evaluation.records import Record
+from pine_engine.evaluation.summary.summarize import Summary
+from pine_engine.methods.table import METHODS
+
+if TYPE_CHECKING:
+    MethodName = str
+else:
+    MethodName = Literal[tuple(METHODS)]  # an enum of the schema
+
+RIGHT = Field(description="Whether it holds an accepted answer; null where none was given.")
+
+
+class Result(BaseModel):
+    """What all calls say."""
+
+    model: str = Field(description="The model that answered.")
+    dtype: str = Field(description="Its number format, such as float32.")
+    ended: str | None = Field(
+        default=None, description="Why the call had to end before it was done; null if it was done."
+    )
+
+
+class MethodAnswer(BaseModel):
+    """One method's answer."""
+
+    method: MethodName
+    text: str
+    right: bool | None = RIGHT
+    tokens: int = Field(description="Of the answer.")
+    prefill_s: float = Field(description="Seconds that reading the prompt took.")
+    decode_s_per_token: float = Field(description="Seconds that each token of the answer took.")
+
+
+class Compared(Result):
+    """What /compare gives."""
+
+    results: list[MethodAnswer] = Field(description="One for each method.")
+
+
+class OrderAnswer(BaseModel):
+    """One method's answer in one order, and how it compares with its answer in the first order."""
+
+    method: MethodName
+    text: str
+    right: bool | None = RIGHT
+    same_as_first: bool = Field(description="Whether it is, token by token, the answer of the first order.")
+    max_abs_logit_diff: float | None = Field(
+        description="Largest difference of a logit from the first order; null if logits are no numbers."
+    )
+    bitwise_equal: bool = Field(description="Whether all logits and tokens are equal to the last bit.")
+
+
+class TriedOrder(BaseModel):
+    """One order of the documents, and what every method answers."""
+
+    order: list[int] = Field(
+        description="order[p] is the document at place p, both counted from 0 as they were sent."
+    )
+    answers: list[OrderAnswer]
+
+
+class MethodOrders(BaseModel):
+    """One method over all orders tried."""
+
+    method: MethodName
+    orders: int = Field(description="How many were tried, the documents as sent among them.")
+    distinct_texts: int = Field(description="Different answers; 1 if the order changes nothing.")
+    right: int | None = Field(description="Orders with a right answer; null where none was given.")
+    max_abs_logit_diff: float | None = Field(
+        description="Largest difference of a logit from the first order; null if logits are no numbers."
+    )
+    bitwise_equal: bool = Field(description="Whether all orders are equal to the last bit.")
+    kept_promise: bool | None = Field(
+        description="Whether a method that promises equal bits kept it; null for one that promises nothing."
+    )
+
+
+class Shuffled(Result):
+    """What /shuffle gives."""
+
+    methods: list[MethodOrders]
+    orders: list[TriedOrder] = Field(description="In the order tried, the documents as sent first.")
+
+
+class DocumentSeen(BaseModel):
+    """A document as the last token of the prompt sees it, over all layers and heads of a method."""
+
+    tokens: int
+    starts: tuple[int, float, int] = Field(
+        description="Position of its first token: smallest, mean and largest."
+    )
+    importance: float | None = Field(description="Mean; null for methods that do not rank.")
+    attention: float | None = Field(description="Mean share of attention, 0 to 1.")
+
+
+class MethodTrace(BaseModel):
+    """What one method sees. The arrays are null unless they were asked for."""
+
+    method: MethodName
+    text: str = Field(description="Its answer.")
+    documents: list[DocumentSeen]
+    prefix_attention: float | None = Field(description="Mean share of attention on what precedes documents.")
+    suffix_attention: float | None = Field(description="Mean share of attention on what follows them.")
+    starts: list[list[list[int]]] | None = Field(description="[layer][head][document], in tokens.")
+    importance: list[list[list[float]]] | None = Field(description="[layer][head][document].")
+    attention: list[list[list[float]]] | None = Field(
+        description="[layer][head][prefix, each document, suffix], shares that sum to 1."
+    )
+
+
+class Traced(Result):
+    """What /trace gives."""
+
+    prefix_tokens: int
+    suffix_tokens: int
+    results: list[MethodTrace]
+
+
+class Measured(Result):
+    """What /measure gives."""
+
+    summary: Summary
+    records: list[Record]
+
+
+RESULTS: dict[str, type[Result]] = {
+    "compare": Compared,
+    "shuffle": Shuffled,
+    "trace": Traced,
+    "measure": Measured,
+}
+"""By the name of the call."""

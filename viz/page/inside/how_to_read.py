@@ -1,0 +1,48 @@
+"""What the figures of a tab mean, for whoever asks."""
+
+from viz.drawing.markup import render
+
+_TEXTS = {
+    "attention": (
+        "A point is how much of its attention the token of its row gives to that of its column, in one layer "
+        "and head, on a logarithmic scale; grey is masked. Drag to zoom, both panels follow; a click chooses "
+        "the query of a row. Of a long prompt several tokens are one point, which has the largest of their "
+        "weights.",
+        "The first token takes most of the attention of most heads, whatever it is: it is called a sink. It "
+        "is left out unless you ask for it.",
+    ),
+    "masks": (
+        "A card has a row for each part of the prompt and a column for each part that it may read. In the "
+        "figure below, the same token by token: a point is blue where the token of its row may read that of "
+        "its column. Methods with the same mask share a panel; they differ in positions or weights. Drag "
+        "to zoom, all panels follow; a click chooses the query of a row.",
+    ),
+    "positions": (
+        "A bar is a document on the axis of positions that one query sees, so documents may stand elsewhere "
+        "for another query, layer or head. What ends nearest to the query is nearest to it. "
+        "Bars that overlap share positions.",
+        "Positions have no mean. Where a mean over layers or heads is chosen, the head is drawn that decides "
+        "most between documents.",
+    ),
+    "importance": (
+        "Importance is what PINE ranks by: attention weights without positions, summed over the tokens that "
+        "read, divided by the length of the document that is read, in tokens. No document ranks itself.",
+        "A head decides if it finds documents unequally important and reads documents at all: the largest "
+        "less the smallest share of importance, times the share of attention that documents get.",
+        "Attention weights are not a full explanation of the answer.",
+    ),
+    "change": (
+        "Above, both answers with the words that only one of them has. Below, the first token in which they "
+        "differ: how probable each candidate was, and what was read to write it. Of equal answers it is the "
+        "token whose probability differs most. A token without a bar was not among the most likely ones.",
+        "Of two orders, “slot 1 → 2” is where a document stands for the first answer, and for the second.",
+        "Attention weights are not a full explanation of the answer.",
+    ),
+}
+
+
+def how_to_read(tab: str) -> str:
+    """HTML, folded; "" for a tab that explains itself."""
+    if tab not in _TEXTS:
+        return ""
+    return render("how_to_read.html", name=tab, sentences=_TEXTS[tab])

@@ -1,0 +1,43 @@
+"""Results of tools as JSON with a schema.
+
+gradio (6.31) writes what a tool gives as Python does (None, True, single quotes), and tells assistants no
+schema of it; its `structured_output` wraps that text.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import gradio as gr
+from mcp import types
+from pydantic import BaseModel
+
+
+def describe_results(page: gr.Blocks, results: Mapping[str, type[BaseModel]]) -> None:
+    """Has a page that serves assistants answer them in JSON. results: of each call, by its name."""
+    if page.mcp_server_obj is None:
+        return
+    schemas = {name: result.model_json_schema(mode="serialization") for name, result in results.items()}
+    setattr(page.mcp_server_obj, "postprocess_output_data", _as_json)  # noqa: B010 - mypy allows no assignment
+    handlers: dict[Any, Any] = page.mcp_server_obj.mcp_server.request_handlers
+    list_tools, call_tool = handlers[types.ListToolsRequest], handlers[types.CallToolRequest]
+
+    async def list_with_schemas(request: Any) -> Any:
+        listed = await list_tools(request)
+        for tool in listed.root.tools:
+            tool.outputSchema = next(schemas[name] for name in schemas if tool.name.endswith(name))
+        return listed
+
+    async def call_with_structure(request: Any) -> Any:
+        called = await call_tool(request)
+        if not called.root.isError:
+            (written,) = called.root.content
+            called.root.structuredContent = json.loads(written.text)
+        return called
+
+    handlers[types.ListToolsRequest] = list_with_schemas
+    handlers[types.CallToolRequest] = call_with_structure
+
+
+def _as_json(data: Any, root_url: str) -> list[types.TextContent]:
+    return [types.TextContent(type="text", text=json.dumps(output, ensure_ascii=False)) for output in data]

@@ -1,0 +1,79 @@
+"""One look for every figure: the template "pine", registered on import and used by name."""
+
+from typing import Any
+
+import plotly.graph_objects as go
+import plotly.io as pio
+
+from viz.drawing.ramps import CIVIDIS
+
+TEMPLATE = "pine"
+
+INK, GRID, MASKED = "#1f2937", "rgba(107,114,128,0.35)", "rgba(128,128,128,0.16)"
+"""Of text and borders, of lines behind marks, and of what may not be read."""
+
+ALLOWED, CHOSEN = "#2f78b7", "#e11d48"
+"""Of what may be read, and of what is selected."""
+
+LINES = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#6b7280", "#B79F00")
+SYMBOLS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "pentagon", "bowtie")
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "5px 2px", "2px 4px")
+"""Of lines by their number: a line is told by its marker and its dashes as well as by its colour."""
+
+CONFIG: dict[str, Any] = {
+    "displaylogo": False,
+    "showSendToCloud": False,
+    "responsive": True,
+    "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d", "toImage"],
+}
+"""What plotly.js is told of every figure: nothing is offered to be uploaded."""
+
+_AXIS = {
+    "showgrid": False,
+    "zeroline": False,
+    "showline": False,
+    "ticks": "",
+    "automargin": True,
+    "title_standoff": 8,
+    "gridcolor": GRID,
+}
+
+_BELOW = {"orientation": "h", "x": 0, "xanchor": "left", "yref": "container", "y": 0, "yanchor": "bottom"}
+"""Where a legend or a colour bar stands; a figure has one of them."""
+
+pio.templates[TEMPLATE] = go.layout.Template(
+    layout={
+        "font": {"family": "system-ui, sans-serif", "size": 13, "color": INK},
+        "title": {
+            **{"x": 0, "xanchor": "left", "xref": "container"},
+            **{"y": 1, "yanchor": "top", "yref": "container", "automargin": True},
+            **{"pad": {"l": 8, "t": 10, "b": 8}, "font": {"size": 15}},
+        },
+        "paper_bgcolor": "#ffffff",
+        "plot_bgcolor": "#ffffff",
+        "colorway": LINES,
+        "hoverlabel": {"align": "left", "font": {"family": "ui-monospace, monospace", "size": 12}},
+        "margin": {"l": 8, "r": 12, "t": 12, "b": 64},
+        "xaxis": _AXIS,
+        "yaxis": _AXIS,
+        "legend": _BELOW | {"bgcolor": "rgba(0,0,0,0)"},
+        "coloraxis": {
+            "colorscale": [[place / (len(CIVIDIS) - 1), color] for place, color in enumerate(CIVIDIS)],
+            "colorbar": _BELOW
+            | {
+                "nticks": 4,
+                "tickangle": 0,
+                "thickness": 8,
+                "len": 0.5,
+                "lenmode": "fraction",
+                "outlinewidth": 0,
+                "ypad": 4,
+            }
+            | {"title": {"side": "right", "font": {"size": 12}}},
+        },
+        "modebar": {"orientation": "h", "bgcolor": "rgba(0,0,0,0)"},
+        "uirevision": TEMPLATE,
+        "dragmode": "zoom",
+    },
+    data={"heatmap": [go.Heatmap(hoverongaps=False)]},
+)
