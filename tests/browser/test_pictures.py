@@ -207,9 +207,15 @@ def test_keys_step_through_the_queries_and_the_lesson(drawn: Page) -> None:
 
 def test_of_quick_picks_every_one_counts(drawn: Page) -> None:
     query = control(drawn, "Query: whose view")
+    sent: list[str] = []
+    drawn.on("request", lambda request: sent.append(request.post_data or ""))
     drawn.evaluate("[{ layer: 3 }, { layer: 7 }, { query: 'document 0' }, { turn: 1 }].forEach(pinePick)")
     expect(query).to_have_value(re.compile("^Document B"))
     expect(control(drawn, "Layer")).to_have_value("layer 7")
+    assert len([body for body in sent if "document 0" in body]) == 1  # of several any may be shown last
+    for layer in (4, 5, 6):
+        drawn.evaluate(f"pinePick({{ layer: {layer} }})")
+    expect(control(drawn, "Layer")).to_have_value("layer 6")
     drawn.keyboard.press("Escape")
 
 

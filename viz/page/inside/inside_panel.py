@@ -75,13 +75,18 @@ window.pinePicks ??= [];
 window.pinePick = (what) => {{
   const made = (window.pinePicks.at(-1)?.[0] ?? 0) + 1;
   window.pinePicks = [...window.pinePicks, [made, what]].slice(-{MOST_PICKS});
-  props.value = JSON.stringify(window.pinePicks);
-  trigger("select");
+  clearTimeout(window.pinePicking);
+  window.pinePicking = setTimeout(() => {{
+    props.value = JSON.stringify(window.pinePicks);
+    trigger("select");
+  }});
 }};
 """
 """What assets/pictures.js calls with a pick. The last ones are the value of the bridge, numbered: of events
-that wait for each other gradio (6.31) repeats the data of the first, and the second pick would be lost. They
-outlive the bridge, which is made anew when its tab is opened again.
+that wait for each other gradio (6.31) repeats the data of the first, and the second pick would be lost. What
+is picked at one moment is one event: gradio would not see that the first is under way, make several side by
+side, and show their answers in any order. The picks outlive the bridge, which is made anew when its tab is
+opened again.
 """
 
 _PICKS = TypeAdapter(Annotated[list[tuple[int, dict[str, Any]]], Field(max_length=MOST_PICKS)])
