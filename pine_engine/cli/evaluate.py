@@ -75,11 +75,12 @@ def evaluate(
         )
 
         from pine_engine.engine.streaming import stop_if
-        from pine_engine.evaluation.records import open_run
+        from pine_engine.evaluation.records import dtype_of_run, open_run
 
         state = processes.join(device)
         terminal.stderr.quiet = not state.is_main_process
-        engine = terminal.load(model, dtype, processes.own_device(device, state), reads_text=True)
+        own_dtype = processes.common_dtype(dtype, dtype_of_run(out), state)
+        engine = terminal.load(model, own_dtype, processes.own_device(device, state), reads_text=True)
         about = settings.run_info(
             engine, task=examples[0].task, data=data.name, data_sha256=_sha256(data), sample=sample
         )

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from types import FrameType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pine_engine.errors import InputError
 from pine_engine.models.load import TENSOR_PARALLEL
@@ -53,6 +53,30 @@ def own_device(device: str, state: "PartialState") -> str:
     """Where this process computes: of several that ask for cuda each has a GPU of its own."""
     has_own = state.num_processes > 1 and device == state.device.type == "cuda"
     return str(state.device) if has_own else device
+
+
+def common_dtype(asked: str, begun_in: str | None, state: "PartialState") -> str:
+    """The dtype in which every process of the run loads its model; waits for the main process.
+
+    auto may be another one each time that it is measured, and the records of a run are of one. begun_in: that
+    of the run which is gone on with, None for a new one.
+    """
+    from accelerate.utils import broadcast_object_list
+
+    from pine_engine.models.dtypes import go_by, seconds_of_a_step
+
+    if asked != "auto":
+        return asked
+    told: list[Any] = [begun_in, {}]
+    if state.is_main_process and begun_in is None and state.device.type == "cpu":
+        told[1] = seconds_of_a_step()
+    try:
+        broadcast_object_list(told)
+    except RuntimeError:  # as in all_arrive
+        return asked
+    found, seconds = told
+    go_by(seconds)
+    return found or asked
 
 
 def first_reason(reason: str | None) -> str | None:

@@ -232,6 +232,13 @@ def read_run(folder: Path) -> RunInfo:
     return parse_json(RunInfo, read_text(file), str(file))
 
 
+def dtype_of_run(folder: Path) -> str | None:
+    """In which dtype the run in a folder was begun; None if there is none, or none that can be read."""
+    with suppress(InputError):
+        return read_run(folder).platform.dtype
+    return None
+
+
 def open_records(folder: Path, process: int = 0, num_processes: int = 1) -> Writer:
     """Where one process of a run appends its records.
 

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from pine_engine.errors import ModelError
@@ -33,6 +32,8 @@ LAYERS, WIDTH = 8, 1024
 
 REPEATS = 3
 """Of which the fastest counts, since whoever else is busy only adds."""
+
+_measured: dict[Dtype, float] = {}
 
 
 def known_dtype(dtype: Any) -> AskedDtype:
@@ -68,13 +69,20 @@ def fastest(device: str, *, four_bit: bool) -> Dtype:
     return min((dtype for dtype in seconds if four_bit or dtype != "4bit"), key=lambda dtype: seconds[dtype])
 
 
-@cache
 def seconds_of_a_step() -> dict[Dtype, float]:
     """How long a few rows take on the CPU by dtype, in seconds; measured once in a process."""
-    import torch
+    if not _measured:
+        import torch
 
-    with torch.inference_mode():
-        return {dtype: _seconds(step) for dtype, step in _steps().items()}
+        with torch.inference_mode():
+            _measured.update({dtype: _seconds(step) for dtype, step in _steps().items()})
+    return _measured.copy()
+
+
+def go_by(seconds: dict[Dtype, float]) -> None:
+    """Takes what seconds_of_a_step has returned in another process, so that `auto` is the same in both."""
+    _measured.clear()
+    _measured.update(seconds)
 
 
 def multiplies_in(dtype: "torch.dtype") -> bool:

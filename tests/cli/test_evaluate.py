@@ -26,7 +26,10 @@ from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.evaluation import processes, records
 from pine_engine.evaluation.records import Key, open_records, read_records, read_run
+from pine_engine.models import dtypes
+from pine_engine.models.dtypes import Dtype
 from tests.support.commands import Forked, Outcome, Run, assert_refused, fork_verb
+from tests.support.forks import fork
 
 ROOT = Path(cli.__file__).parents[2]
 
@@ -66,8 +69,9 @@ class Case:
         return self.invoke("evaluate", *self.arguments(*arguments))
 
     def arguments(self, *arguments: object) -> list[str]:
-        options = arguments or OPTIONS
-        return [*map(str, (self.data, "--out", self.out, "--model", self.model, *options))]
+        """In float32, as `loaded` is; a process of its own would take what is fastest on this machine."""
+        named = ("--out", self.out, "--model", self.model, "--dtype", "float32")
+        return [*map(str, (self.data, *named, *(arguments or OPTIONS)))]
 
     def outcomes(self, *left_out: str) -> dict[Key, dict[str, Any]]:
         """All of each record but the times, and what else is named."""
@@ -384,6 +388,21 @@ def test_what_cannot_be_measured_is_refused_before_a_model_is_loaded(
     assert sentence in outcome.stderr
 
 
+def test_a_run_goes_on_in_the_dtype_in_which_it_was_begun(
+    case: Case, loaded: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def load(_model: str, dtype: str, *_: Any, **__: Any) -> Engine:
+        asked.append(dtype)
+        return loaded
+
+    monkeypatch.setattr(terminal, "load", load)
+    for limit in (1, 2):
+        assert case.run(*OPTIONS, "--limit", limit, "--dtype", "auto").status == 0
+    assert asked == ["auto", "float32"]
+
+
 def test_a_folder_of_another_run_is_refused(case: Case) -> None:
     case.run(*OPTIONS, "--limit", 1)
     outcome = case.run(*OPTIONS, "--limit", 1, "--recompute")
@@ -462,23 +481,48 @@ def test_two_processes_make_the_records_of_one(case: Case) -> None:
     assert shares == [{"q0", "q2", "q4"}, {"q1", "q3"}]
 
 
-def start_two(case: Case, *options: str) -> list[Forked]:
-    """Two processes of one run, without a launcher."""
+def two_environments() -> list[dict[str, str]]:
+    """What a launcher tells each of two processes."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
     return [
-        fork_verb(
-            case.data.parent,
-            "evaluate",
-            *case.arguments(*options),
-            environment={
-                "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
-                "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
-            },
-        )
+        {
+            "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
+            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
+        }
         for rank in (0, 1)
     ]  # fmt: skip
+
+
+def start_two(case: Case, *options: str) -> list[Forked]:
+    """Two processes of one run, without a launcher."""
+    return [
+        fork_verb(case.data.parent, "evaluate", *case.arguments(*options), environment=environment)
+        for environment in two_environments()
+    ]
+
+
+def print_dtype(begun_in: str | None, faster: Dtype) -> None:
+    """In a process that has measured for itself: what it asks for, and what auto is to it."""
+    dtypes.go_by({"float32": 2.0, faster: 1.0})
+    asked = processes.common_dtype("auto", begun_in, processes.join("cpu"))
+    print(asked, dtypes.fastest("cpu", four_bit=True))
+
+
+@pytest.mark.parametrize(
+    ("begun_in", "expected"), [(None, "auto bfloat16"), ("float16", "float16")], ids=["new", "begun"]
+)
+def test_what_is_fastest_is_the_same_to_all_processes(
+    begun_in: str | None, expected: str, tmp_path: Path
+) -> None:
+    started = []
+    for name, environment in zip(("bfloat16", "4bit"), two_environments(), strict=True):
+        streams = {stream: tmp_path / f"{name}.{stream}" for stream in ("stdout", "stderr")}
+        started.append((fork(print_dtype, begun_in, name, environment=environment, **streams), streams))
+    for process, streams in started:
+        process.join(100)
+        assert streams["stdout"].read_text().startswith(expected), streams["stderr"].read_text()
 
 
 @pytest.mark.timeout(600)

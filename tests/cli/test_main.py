@@ -23,6 +23,7 @@ from pine_engine.invariance import reports as report
 from pine_engine.invariance import selftest
 from pine_engine.invariance.kernels import Check
 from pine_engine.methods.table import METHODS
+from pine_engine.models.dtypes import settled
 from tests.support.commands import COMPARISON, Run, Steps, assert_refused, fork_verb, write
 
 ROOT = Path(cli.__file__).parents[2]
@@ -180,7 +181,8 @@ def test_compare_prints_answers_and_times(pine: Run, comparison: Path, tiny: Pat
     )
     assert (outcome.status, outcome.stderr) == (0, "")
     printed = outcome.json
-    assert {key: printed[key] for key in ("model", "dtype")} == {"model": "tiny", "dtype": "float32"}
+    fastest = settled("auto", "cpu")
+    assert {key: printed[key] for key in ("model", "dtype")} == {"model": "tiny", "dtype": fastest}
     assert list(printed) == ["model", "dtype", "results"]
     assert [result["method"] for result in printed["results"]] == ["pine", "vanilla"]
     for result in printed["results"]:

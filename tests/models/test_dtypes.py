@@ -1,20 +1,18 @@
 """Number formats by name, and which one writes fastest."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
 
 from pine_engine.benchmark.random_models import load_engine
 from pine_engine.models import dtypes
-from pine_engine.models.dtypes import Dtype, fastest, seconds_of_a_step, settled
+from pine_engine.models.dtypes import Dtype, fastest, settled
 
 
 @pytest.fixture(autouse=True)
-def measured_anew() -> Iterator[None]:
-    seconds_of_a_step.cache_clear()
-    yield
-    seconds_of_a_step.cache_clear()
+def _measured_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dtypes, "_measured", {})
 
 
 @pytest.mark.parametrize(
@@ -40,12 +38,18 @@ def test_auto_is_what_takes_least_time_and_4_bits_only_if_they_lose_nothing(
     assert settled("float16", "cpu", four_bit=four_bit) == "float16"
 
 
-def test_it_is_measured_once() -> None:
+def test_it_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
     found = fastest("cpu", four_bit=True)
     assert found in ("float32", "4bit", "bfloat16")
+    monkeypatch.setattr(dtypes, "_steps", lambda: pytest.fail("measured again"))
     assert fastest("cpu", four_bit=True) == found
     assert fastest("cpu", four_bit=False) in ("float32", "bfloat16")
-    assert seconds_of_a_step.cache_info().misses == 1
+
+
+def test_a_process_goes_by_what_another_has_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dtypes, "_steps", lambda: pytest.fail("measured here"))
+    dtypes.go_by({"float32": 2, "bfloat16": 1})
+    assert fastest("cpu", four_bit=False) == "bfloat16"
 
 
 @pytest.mark.parametrize(("has_it", "expected"), [(True, "bfloat16"), (False, "float32")])

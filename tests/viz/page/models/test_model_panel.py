@@ -46,7 +46,7 @@ def app(
     serve: Serve, folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ServedApp]:
     log = tmp_path_factory.mktemp("app") / "app.log"
-    with serve(log, "--model", str(folders["first"])) as served:
+    with serve(log, "--model", str(folders["first"]), "--dtype", "float32") as served:
         yield served
 
 
