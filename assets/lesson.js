@@ -1,4 +1,5 @@
-/* The lesson in the browser: one step at a time, guesses before results. No server, no network.
+/* The lesson in the browser: one step at a time, guesses before results, words that show what they say in the
+   picture. No server, no network.
 
    Delegated from the document, so that the lesson needs no wiring wherever and whenever it arrives. The class
    pine-scripted on the root tells the styles that a script is there; without it everything is shown. */
@@ -77,6 +78,44 @@
     score.focus(); // with the button the focus would go, and with it the arrow keys
   };
 
+  // Words and pictures ----------------------------------------------------------------------------
+
+  // Words of class pine-pointer show in the pictures of their part what they say, while they are pointed at, have
+  // the focus or are pressed; what is pointed at in a picture shows the words that speak of it.
+  const PART = ".pine-lesson-part";
+  const SHOWN = "pine-shown";
+
+  const showSpots = (part, pointed) => {
+    const words = [...part.querySelectorAll(".pine-pointer")];
+    const isOf = (one) => one.ariaPressed === "true" || one.matches(":focus-visible");
+    const own = closest(pointed, ".pine-pointer");
+    const wanted = own ? [own] : words.filter(isOf);
+    const spots = new Set(wanted.flatMap((one) => [...part.querySelectorAll(one.dataset.shows)]));
+    for (const one of part.querySelectorAll(`.${SHOWN}`)) one.classList.remove(SHOWN);
+    for (const one of spots) one.classList.add(SHOWN);
+    for (const picture of part.querySelectorAll(".pine-picture")) {
+      picture.classList.toggle("pine-showing", Boolean(picture.querySelector(`.${SHOWN}`)));
+    }
+    const inPicture = !own && pointed instanceof Element && pointed;
+    for (const one of words) {
+      if (wanted.includes(one) || (inPicture && inPicture.closest(one.dataset.shows))) one.classList.add(SHOWN);
+    }
+  };
+
+  const follow = (event) => {
+    const part = closest(event.target, PART);
+    if (part) showSpots(part, event.type === "mouseout" ? null : event.target);
+  };
+  for (const kind of ["mouseover", "mouseout", "focusin", "focusout"]) document.addEventListener(kind, follow);
+
+  // One at a time stays, so that a finger sees it too.
+  const press = (words) => {
+    const part = words.closest(PART);
+    const stays = words.ariaPressed !== "true";
+    for (const one of part.querySelectorAll(".pine-pointer")) one.ariaPressed = String(stays && one === words);
+    showSpots(part, words);
+  };
+
   // The live pictures -----------------------------------------------------------------------------
 
   const HIGHLIGHT_MS = 3000;
@@ -92,13 +131,14 @@
   document.addEventListener("click", (event) => {
     const button = closest(event.target, ".pine-lesson button, .pine-lesson a");
     if (!button) return;
-    const { turn: by, step, guess: guessed, reveal: revealed, live } = button.dataset;
+    const { turn: by, step, guess: guessed, reveal: revealed, live, shows } = button.dataset;
     const lesson = button.closest(".pine-lesson");
     if (by) turn(lesson, Number(by));
     else if (step) show(lesson, Number(step));
     else if (guessed) guess(button);
     else if (revealed !== undefined) reveal(button.closest(".pine-quiz"));
     else if (live) showLive(button);
+    else if (shows) press(button);
   });
 
   window.pineLesson = { show };

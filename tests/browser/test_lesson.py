@@ -109,6 +109,56 @@ def test_a_guess_comes_before_the_first_result(page: Page) -> None:
     expect(answers.first).to_be_visible()
 
 
+POINTERS = """
+() => [...document.querySelectorAll(".pine-pointer")].map((words) => [
+  words.textContent,
+  words.closest(".pine-lesson-part").querySelectorAll(words.dataset.shows).length,
+])
+"""
+
+
+def test_all_words_that_show_something_find_it(page: Page) -> None:
+    found = dict(page.evaluate(POINTERS))
+    assert len(found) > 10
+    assert [words for words, spots in found.items() if not spots] == []
+    assert found["the first"] == found["the last document"] == 5  # a row of the mask
+    assert found["also those that come later"] == 3  # of three documents
+
+
+def test_words_show_what_they_say_and_are_shown_by_it(page: Page) -> None:
+    page.get_by_role("button", name="Step 2").click()
+    part = page.locator(".pine-current .pine-lesson-part")
+    last, test = part.get_by_role("button", name="the last document"), part.get_by_text("NIA is a test")
+    shown_cells = part.locator("td.pine-shown")
+    test.hover()
+    expect(shown_cells).to_have_count(25)
+    last.press("Enter")  # stays
+    part.locator(".pine-lesson-source").hover()
+    expect(shown_cells).to_have_count(5)
+    assert part.locator(".pine-mask").first.locator("tbody tr").nth(3).locator("td.pine-shown").count() == 5
+    last.press("Enter")
+    page.get_by_role("button", name="Step 2").focus()
+    expect(shown_cells).to_have_count(0)
+    part.locator(".pine-mask").nth(1).locator("tbody td").nth(6).hover()
+    expect(test).to_have_class("pine-pointer pine-shown")
+    expect(last).to_have_class("pine-pointer")
+
+
+def test_a_document_is_followed_into_both_pictures_of_the_proof(page: Page) -> None:
+    page.get_by_role("button", name="Step 7").click()
+    _, importance, ruler = page.locator(".pine-current .pine-lesson-part").all()
+    importance.get_by_role("button", name="document A").hover()
+    numbers = [
+        sorted(cell.inner_text() for cell in picture.locator("td.pine-shown").all())
+        for picture in importance.locator(".pine-picture").all()
+    ]
+    assert numbers[0] == numbers[1] and len(numbers[0]) == 5  # a row and a column
+    ruler.get_by_role("button", name="document A").hover()
+    blocks = ruler.locator(".pine-block.pine-shown").all()
+    assert [block.inner_text() for block in blocks] == ["A", "A"]
+    assert blocks[0].get_attribute("title") == blocks[1].get_attribute("title")
+
+
 def test_a_word_explains_itself(page: Page) -> None:
     page.get_by_role("button", name="Step 2").click()
     page.locator(".pine-current .pine-term").first.click()

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from markupsafe import Markup
+
 from viz.cards.glossary import PAPER, explanations_html, glossary_html
 from viz.drawing.identity import Segment
 from viz.drawing.marks import mark, mark_class
@@ -131,6 +133,14 @@ def orders_caption(answers: Sequence[OrderAnswer], *, method: str) -> str:
     if is_one:
         return f"{method}, the same documents in the orders {orders}: here the answer stays."
     return f"{method}, the same documents in the orders {orders}: the answer changes with the order."
+
+
+def pointing(words: str, *spots: str) -> Markup:
+    """Words of a part that show what they say in its picture while they are pointed at, and are shown by it.
+
+    spots: CSS selectors within the part, see page/lesson/spots.py.
+    """
+    return Markup(render("pointer.html", words=words, shows=", ".join(spots)))
 
 
 def quiz(question: str, entries: Sequence[QuizEntry], *, afterwards: str = "") -> str:

@@ -18,6 +18,7 @@ from viz.cards.lesson import (
     lesson,
     lesson_page,
     orders_picture,
+    pointing,
     quiz,
 )
 from viz.cards.letter_strip import letter_strip
@@ -27,7 +28,7 @@ from viz.drawing.styles import figure_styles
 from viz.export.standalone import strip_interaction
 from viz.figures.change import AnswerTokens
 from viz.figures.importance import importance_caption, place_name, select_importance
-from viz.figures.importance_matrix import importance_picture
+from viz.figures.importance_matrix import FloatArray, importance_picture
 from viz.figures.masks import mask_picture
 from viz.figures.positions import position_table, table_numbers, view_text
 from viz.figures.rulers import position_ruler, ruler_numbers
@@ -42,6 +43,19 @@ from viz.page.inside.drawn_positions import shown_place, view_of
 from viz.page.inside.reading import first_selection, plan_of, query_of_step, ranked_trace, run_documents
 from viz.page.inside.selection import Query
 from viz.page.lesson.running_example import example_positions, example_tokens
+from viz.page.lesson.spots import (
+    Spots,
+    example_cells,
+    importance_cell,
+    importance_column,
+    importance_row,
+    in_picture,
+    mask_cells,
+    mask_row,
+    most_important,
+    on_the_axis,
+    whole_mask,
+)
 
 TITLE = "Why the order of the documents matters, and how PINE removes it"
 EIGHT_TOKENS = "The paper’s running example of eight tokens, with the rankings the paper states; no model."
@@ -136,11 +150,17 @@ def _mask(run: FinishedRun) -> Step:
             Part(
                 Markup(
                     "A model reads from left to right: a {token} may look back but never ahead. This rule "
-                    "is the {mask}. So the last document has read all the others, and the first has read "
-                    "none of them. NIA is a test: no document may read another, but each still stands at its "
+                    "is the {mask}. So {last} has read all the others, and {first} has read "
+                    "none of them. {nia}: no document may read another, but each still stands at its "
                     "place in the line. If the answer still depends on the order, the mask is not the only "
                     "cause."
-                ).format(token=term("token"), mask=term("mask")),
+                ).format(
+                    token=term("token"),
+                    mask=term("mask"),
+                    last=pointing("the last document", mask_row(1, len(run.order))),
+                    first=pointing("the first", mask_row(1, 1)),
+                    nia=pointing("NIA is a test", whole_mask(2)),
+                ),
                 _masks(run, "vanilla", "nia"),
                 source_of(run),
             ),
@@ -158,10 +178,14 @@ def _rope(run: FinishedRun) -> Step:
             Part(
                 Markup(
                     "The model also counts. Every token gets a number, its {position}, and RoPE turns "
-                    "numbers into distances. What stands near the reader is read differently from what "
-                    "stands far away, and often weighs more. So even where the mask treats all documents "
+                    "numbers into distances. What stands {near} is read differently from what "
+                    "stands {far}, and often weighs more. So even where the mask treats all documents "
                     "alike, another order is another distance."
-                ).format(position=term("position")),
+                ).format(
+                    position=term("position"),
+                    near=pointing("near the reader", on_the_axis(run.order[-1])),
+                    far=pointing("far away", on_the_axis(run.order[0])),
+                ),
                 _ruler(run, run, "vanilla"),
                 source_of(run),
             ),
@@ -177,9 +201,14 @@ def _both_ways(run: FinishedRun) -> Step:
         "The cure, first part: read in both directions",
         (
             Part(
-                "PINE lets every document read all the others, also those that come later. Inside a document "
-                "the model still reads from left to right, or its words would lose their order. Now no "
-                "document is better off because of the mask. But at which positions do the others stand?",
+                Markup(
+                    "PINE lets every document read all the others, {later}. {inside} "
+                    "the model still reads from left to right, or its words would lose their order. Now no "
+                    "document is better off because of the mask. But at which positions do the others stand?"
+                ).format(
+                    later=pointing("also those that come later", mask_cells(2, "pine-differs")),
+                    inside=pointing("Inside a document", mask_cells(2, "pine-causal")),
+                ),
                 _masks(run, "vanilla", "pine"),
                 source_of(run),
             ),
@@ -197,10 +226,12 @@ def _importance(run: FinishedRun) -> Step:
             Part(
                 Markup(
                     "PINE asks the model itself. With all positions switched off, how much {attention} does "
-                    "one document pay to another? That, per token of the other, is its {importance}. Every "
-                    "{layer} and every {head} has its own opinion; here is one of them. It may well prefer a "
+                    "{one}? That, per token of the other, is its {importance}. Every "
+                    "{layer} and every {head} has its own opinion; here is one of them. {most} may well be a "
                     "document that does not hold the answer: the answer comes from all of them together."
                 ).format(
+                    one=pointing("one document pay to another", importance_cell(0, 1)),
+                    most=pointing("What it prefers", *most_important(head_importance(run, run))),
                     attention=term("attention"),
                     importance=term("importance"),
                     layer=term("layer"),
@@ -230,9 +261,15 @@ def _places(run: FinishedRun) -> Step:
         "The cure, third part: new places",
         (
             Part(
-                "Now every reader sees the documents in an order of its own: what matters most to it stands "
-                "nearest. Its own document always comes last, which is nearest of all. Compare the rows: the "
-                "same document has another position for another reader.",
+                Markup(
+                    "Now every reader sees the documents in an order of its own: what matters most to it "
+                    "stands nearest. {own} always comes last, which is nearest of all. Compare the rows: the "
+                    "same document has another position for another reader, B {here} and B {there}."
+                ).format(
+                    own=pointing("Its own document", *(example_cells(d, d) for d in range(3))),
+                    here=pointing("for A", example_cells(0, 1)),
+                    there=pointing("for C", example_cells(2, 1)),
+                ),
                 table,
                 EIGHT_TOKENS,
             ),
@@ -250,8 +287,24 @@ def _places(run: FinishedRun) -> Step:
 def _proof(recording: Recording) -> Step:
     run, runs = recording.run, (recording.run, recording.exchanged)
 
-    def both(text: str, draw: Callable[[FinishedRun], str]) -> Part:
-        return Part(text, beside(*(_entered(one) + draw(one) for one in runs)), source_of(run))
+    def both(text: str, draw: Callable[[FinishedRun], str], spots: Callable[[int, int], Spots]) -> Part:
+        """Some sentences, both pictures, and where each document is in them.
+
+        spots: where a document is that stands in a slot.
+        """
+        followed = [
+            pointing(
+                f"document {document_letter(document)}",
+                *(
+                    in_picture(which, spot)
+                    for which, one in enumerate(runs, start=1)
+                    for spot in spots(document, one.order.index(document))
+                ),
+            )
+            for document in run.order
+        ]
+        drawn = beside(*(_entered(one) + draw(one) for one in runs))
+        return Part(Markup("{} Follow {}.").format(text, Markup(", ").join(followed)), drawn, source_of(run))
 
     return Step(
         "proof",
@@ -260,16 +313,19 @@ def _proof(recording: Recording) -> Step:
             both(
                 "One: every document is read together with the same set of others, whichever came first.",
                 lambda one: _masks(one, "pine"),
+                lambda _, slot: [mask_row(1, slot + 1)],
             ),
             both(
                 "Two: importance is measured without positions, so it cannot know who came first; the rows "
                 "and columns change places, and their numbers go with them.",
                 lambda one: _importances(one, run),
+                lambda _, slot: [importance_row(slot), importance_column(slot)],
             ),
             both(
                 "Three: the new places depend on importance alone, so the order of entry comes in nowhere, "
                 "and what leaves one layer for the next is the same in both orders, up to the answer.",
                 lambda one: _ruler(one, run, "pine"),
+                lambda document, _: [on_the_axis(document)],
             ),
         ),
         "section 3.3, Lemma 1 and Theorem 1",
@@ -444,17 +500,25 @@ def _ruler(run: FinishedRun, chosen_in: FinishedRun, method: str) -> str:
     )
 
 
-def _importances(run: FinishedRun, chosen_in: FinishedRun) -> str:
+def head_importance(run: FinishedRun, chosen_in: FinishedRun) -> FloatArray:
+    """How important the documents are to each other under PINE, float32 (D, D), diagonal NaN.
+
+    chosen_in: the run whose most decisive head is taken.
+    """
     trace, place = ranked_trace(run, "pine"), shown_place(chosen_in, first_selection(chosen_in))
     assert trace is not None and trace.document_importance is not None
-    documents = run_documents(run)
+    return select_importance(trace.document_importance, place.layer, place.head)
+
+
+def _importances(run: FinishedRun, chosen_in: FinishedRun) -> str:
+    place, documents = shown_place(chosen_in, first_selection(chosen_in)), run_documents(run)
     return strip_interaction(
         importance_picture(
-            select_importance(trace.document_importance, place.layer, place.head),
+            head_importance(run, chosen_in),
             documents,
             queries=[str(Query("document", slot)) for slot in range(len(documents))],
             caption=importance_caption(
-                method=METHODS[trace.method].label,
+                method=METHODS["pine"].label,
                 layer=place.layer,
                 head=place.head,
                 normalisation="share",
