@@ -36,13 +36,16 @@ def causal_tail(
     """Attention of queries that are the last of the keys: each sees all keys up to itself.
 
     query: (H, Q, d). key, value: (G, K, d) or (H, K, d) with K >= Q. bias: (K,), added to the scores of
-    each key. Returns (H, Q, d). Fused, unless scores are capped, which fused attention does not offer.
+    each key. Returns (H, Q, d). Fused, but for capped scores, which fused attention does not offer, and for a
+    single query on the CPU: there its bits depend on the number of threads, and a half precision takes five
+    times as long.
     """
     num_queries, num_keys = query.shape[1], key.shape[1]
     if num_queries == 0:  # of an empty prefix
         return torch.empty_like(query)
-    attend = _fused if scoring.softcap is None else _capped
-    if num_queries == num_keys and scoring.softcap is None and bias is None:
+    is_plain = scoring.softcap is None and (num_queries > 1 or query.device.type != "cpu")
+    attend = _fused if is_plain else _weighted
+    if num_queries == num_keys and is_plain and bias is None:
         return _fused(query, key, value, None, scoring, is_causal=True)
     outputs = []
     for first in range(0, num_queries, QUERY_CHUNK):
@@ -73,9 +76,10 @@ def _fused(
     )[0]
 
 
-def _capped(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scoring: Scoring) -> Tensor:
-    weights = attention_weights(query, key, scoring, mask).to(query.dtype)
-    return (weights.view(key.shape[0], -1, key.shape[1]) @ value).view_as(query)
+def _weighted(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scoring: Scoring) -> Tensor:
+    weights = attention_weights(query, key, scoring, mask)
+    summed = weights.view(key.shape[0], -1, key.shape[1]) @ value.to(weights.dtype)
+    return summed.to(query.dtype).view_as(query)
 
 
 def attention_weights(query: Tensor, key: Tensor, scoring: Scoring, mask: Tensor | None) -> Tensor:

@@ -155,7 +155,8 @@ def test_the_command_line_answers_once(pine: Run, tmp_path: Path) -> None:
     letter_tokenizer().save_pretrained(tmp_path / "model")
     asked = tmp_path / "asked.json"
     asked.write_text(json.dumps({"question": "who?", "documents": ["ann has it", "bob has none"]}))
-    compare = ["compare", asked, "--model", tmp_path / "model", "--json", "--max-new-tokens", "4"]
+    compare = ["compare", asked, "--model", tmp_path / "model", "--dtype", "float32", "--json"]
+    compare += ["--max-new-tokens", "4"]
     done = torchrun(2, "pine_engine", *compare, "--device", "tp", only_first=True)
     assert done.returncode == 0, done.stderr
     split, whole = json.loads(done.stdout)["results"], pine(*compare).json["results"]
