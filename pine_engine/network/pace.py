@@ -2,10 +2,11 @@
 
 A pass is hundreds of small operations, after each of which the threads wait for each other. Where every core
 is free, all threads are a third faster than one. Where another process has one of the cores, the thread that
-shares it keeps all others waiting, hundreds of times a step, and they are ten times as slow as one alone. Who
-else is busy, a browser or another visitor of the machine, is not known beforehand and changes. So layers are
-timed, and now and then two are computed with the other number of threads: a trial that goes wrong costs two
-layers, not a pass.
+shares it keeps all others waiting for as long as the system lets the other go on, and they are ten times as
+slow as one alone; now and then a layer goes through as if nobody were there. Who else is busy, a browser or
+another visitor of the machine, is not known beforehand and changes. So layers are timed. What all threads
+have lost against one is added up, and beyond a few layers' worth there is somebody: then nothing is computed
+with all threads for many times as long as was lost, whatever kind of layer noticed it.
 
 While a prompt is read, that is true of all but its attention, in which bits may depend on the number: fused
 attention of 100 queries with heads of 128 has others with one thread than with two. The attention of short
@@ -14,76 +15,114 @@ the length of the prompt alone, so that it is the same in every order of its doc
 """
 
 import time
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
 SHORT_PROMPT = 256
 """Tokens up to which the attention of a prompt gains nothing from a second thread."""
 
-TRIAL = 2
-"""Layers of a trial, of which the fastest counts: the first one wakes threads."""
+SETTLED = 6
+"""Layers with one thread after which it is known how long they take."""
 
-RECENT = 4
-"""Layers of which the fastest counts as usual, so that one that was interrupted does not."""
-
-FIRST_PATIENCE = 30
-"""Layers after which the other number of threads is tried; twice as many each time that it was slower."""
-
-MOST_PATIENCE = 480
+TRIAL = 12
+"""Layers with all threads that show whether they gain anything."""
 
 WORTH_IT = 0.9
-"""A change is made for layers that take at most this share of the usual time."""
+"""All threads stay where their layers take at most this share of the time with one."""
 
-SUSPICIOUS = 2.0
-"""Layers that take so many times what the other number was seen to take have the other tried at once."""
+MOST_LOST_S = 0.01
+MOST_LOST_LAYERS = 2
+"""What all threads may lose against one before somebody else is taken to be busy: the larger of the two."""
+
+FIRST_PAUSE = 10
+MOST_PAUSE = 160
+"""For how many times as long as was lost one thread computes: twice as long each time in turn."""
+
+FIRST_PATIENCE = 200
+MOST_PATIENCE = 3200
+"""Layers after which all threads are tried again where they gained nothing: twice as many each time."""
+
+NEWEST_SHARE = 0.1
+"""Of the newest layer in the usual time of a layer with one thread."""
+
+
+@dataclass
+class Crowd:
+    """Whether somebody else is busy, as any kind of layer notices.
+
+    until: by the clock, in seconds, before which one thread computes. noticed: how often somebody was.
+    """
+
+    until: float = 0.0
+    noticed: int = 0
+    pause: float = FIRST_PAUSE
+
+    def came(self, now: float, lost: float) -> None:
+        """Somebody was in the way, which has cost so many seconds."""
+        self.until = now + lost * self.pause
+        self.pause = min(2 * self.pause, MOST_PAUSE)
+        self.noticed += 1
+
+    def went(self) -> None:
+        """All threads were seen to gain something."""
+        self.pause = FIRST_PAUSE
 
 
 @dataclass
 class Choice:
-    """Whether layers of one kind are computed with all threads; tells nothing of any other kind.
+    """Whether layers of one kind are computed with all threads.
 
-    usual: seconds of a layer with all threads and with one, as last seen; None before. recent: of the last
-    layers. tried: of the layers of a trial that is going on. waited: layers since the last one.
+    usual: seconds of a layer with one thread, None before the first. waits: layers with one thread that are
+    still to come before all are tried. tried, spent: layers of the trial that is going on, and their seconds;
+    TRIAL of them once it is over. lost: seconds that all threads have lost against one, none where they gain.
     """
 
-    with_all: bool = True
-    usual: dict[bool, float | None] = field(default_factory=lambda: {True: None, False: None})
+    crowd: Crowd
+    usual: float | None = None
+    waits: int = SETTLED
     patience: int = FIRST_PATIENCE
-    waited: int = 0
-    recent: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
-    tried: list[float] = field(default_factory=list)
+    tried: int = 0
+    spent: float = 0.0
+    lost: float = 0.0
+    noticed: int = 0
 
-    def next(self) -> bool:
+    def next(self, now: float) -> bool:
         """Whether the next layer is computed with all threads."""
-        return self.with_all != (self.waited >= self.patience)
+        if self.noticed != self.crowd.noticed:
+            self.noticed = self.crowd.noticed
+            self._begin_trial()
+        return self.waits <= 0 and now >= self.crowd.until
 
-    def took(self, with_all: bool, seconds: float) -> None:
-        """Learns how long a layer has taken."""
-        if with_all != self.with_all:
-            self.tried.append(seconds)
-            if len(self.tried) == TRIAL:
-                self._judge(min(self.tried))
+    def took(self, with_all: bool, seconds: float, now: float) -> None:
+        """Learns how long a layer has taken that ended just now."""
+        if not with_all or self.usual is None:
+            self.usual = self.usual or seconds
+            self.usual += NEWEST_SHARE * (seconds - self.usual)
+            self.waits -= 1
             return
-        self.recent.append(seconds)
-        usual, other = min(self.recent), self.usual[not with_all]
-        self.usual[with_all] = usual
-        is_full = len(self.recent) == RECENT
-        is_suspicious = is_full and other is not None and usual > SUSPICIOUS * other
-        self.waited = self.patience if is_suspicious else self.waited + 1
+        self.lost = max(0.0, self.lost + seconds - self.usual)
+        if self.lost > max(MOST_LOST_S, MOST_LOST_LAYERS * self.usual):
+            self.crowd.came(now, self.lost)
+        elif self.tried < TRIAL:
+            self.tried += 1
+            self.spent += seconds
+            if self.tried == TRIAL:
+                self._judge(self.usual)
 
-    def _judge(self, seconds: float) -> None:
-        self.waited, self.tried = 0, []
-        self.usual[not self.with_all] = seconds
-        now = self.usual[self.with_all]
-        if now is None or seconds <= WORTH_IT * now:
-            self.with_all, self.patience = not self.with_all, FIRST_PATIENCE
-            self.recent.clear()
+    def _begin_trial(self) -> None:
+        self.tried, self.spent, self.lost = 0, 0.0, 0.0
+
+    def _judge(self, usual: float) -> None:
+        if self.spent <= WORTH_IT * TRIAL * usual:
+            self.patience = FIRST_PATIENCE
+            self.crowd.went()
         else:
-            self.patience = min(2 * self.patience, MOST_PATIENCE)
+            self._begin_trial()
+            self.waits, self.patience = self.patience, min(2 * self.patience, MOST_PATIENCE)
 
 
 def attention_threads(num_tokens: int) -> int:
@@ -96,7 +135,8 @@ class Pace:
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
-        self._choices: defaultdict[Hashable, Choice] = defaultdict(Choice)
+        crowd = Crowd()
+        self._choices: defaultdict[Hashable, Choice] = defaultdict(lambda: Choice(crowd))
 
     def step(self, rows: int) -> AbstractContextManager[Callable[[], None]]:
         """Computes a step of so many rows; what it gives is called at the start of each layer.
@@ -119,8 +159,8 @@ class Pace:
             nonlocal began, with_all
             now = self._clock()
             if began is not None:
-                choice.took(with_all, now - began)
-            if with_all != choice.next():
+                choice.took(with_all, now - began, now)
+            if with_all != choice.next(now):
                 with_all = not with_all
                 torch.set_num_threads(threads if with_all else 1)
             began = now

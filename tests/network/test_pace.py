@@ -1,7 +1,7 @@
 """Steps are computed with the threads that are fastest, which changes while others come and go."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ from pine_engine.attention.strategy import LayerInput
 from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.methods.table import METHODS
-from pine_engine.network.pace import MOST_PATIENCE, RECENT, SHORT_PROMPT, TRIAL, Choice, Pace
+from pine_engine.network.pace import SETTLED, SHORT_PROMPT, TRIAL, Choice, Crowd, Pace
 from pine_engine.network.threads import with_threads
 from pine_engine.prompts.layout import TokenLayout
 from tests.support.families import FAMILIES, make
@@ -35,65 +35,82 @@ def two_threads() -> Iterator[None]:
         yield
 
 
-def compute(choice: Choice, layers: int, seconds: dict[bool, float]) -> list[bool]:
-    """What was chosen for each of so many layers, where they take that long."""
-    chosen = []
-    for _ in range(layers):
-        chosen.append(choice.next())
-        choice.took(chosen[-1], seconds[chosen[-1]])
-    return chosen
+class Machine:
+    """Computes layers of one kind, which take that long with all threads and with one."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.crowd = Crowd()
+
+    def compute(self, choice: Choice, layers: int, seconds: Iterable[dict[bool, float]]) -> list[bool]:
+        """What was chosen for each of so many layers."""
+        chosen = []
+        for times in itertools.islice(itertools.cycle(seconds), layers):
+            chosen.append(choice.next(self.now))
+            self.now += times[chosen[-1]]
+            choice.took(chosen[-1], times[chosen[-1]], self.now)
+        return chosen
 
 
-def test_free_cores_are_all_used_but_for_a_trial_now_and_then() -> None:
-    chosen = compute(Choice(), 3000, FREE)
-    assert chosen[:30] == [True] * 30
-    # After 30, 60, 120, 240, and from then on 480 layers.
-    assert 3000 - sum(chosen) == 9 * TRIAL
+def test_free_cores_are_all_used() -> None:
+    machine = Machine()
+    chosen = machine.compute(Choice(machine.crowd), 3000, [FREE])
+    assert chosen == [False] * SETTLED + [True] * (3000 - SETTLED)
 
 
-def test_one_thread_is_enough_while_others_are_busy_and_all_are_back_when_they_have_gone() -> None:
-    choice = Choice()
-    compute(choice, 1000, FREE)
-    busy = compute(choice, 1000, BUSY)
-    assert sum(busy) <= RECENT + TRIAL * 7  # found out at once, and tried seven times in vain
-    assert not any(busy[RECENT + TRIAL : 30])
-    freed = compute(choice, 2 * MOST_PATIENCE, FREE)
-    assert all(freed[MOST_PATIENCE + TRIAL :][:20])
+@pytest.mark.parametrize("busy", [[BUSY], [FREE, FREE, FREE, BUSY]], ids=["always", "every fourth layer"])
+def test_one_thread_is_enough_while_others_are_busy_and_all_are_back_when_they_have_gone(
+    busy: list[dict[bool, float]],
+) -> None:
+    machine = Machine()
+    choice = Choice(machine.crowd)
+    machine.compute(choice, 1000, [FREE])
+    began = machine.now
+    machine.compute(choice, 1000, busy)
+    alone = 1000 * BUSY[False]
+    assert machine.now - began <= 1.1 * alone
+    chosen = machine.compute(choice, 3000, [FREE])
+    assert all(chosen[-1500:])
 
 
-def test_layers_that_were_interrupted_change_nothing() -> None:
-    choice = Choice()
-    spikes = itertools.cycle([1.0, 1.0, 1.0, 5.0])
-    chosen = []
-    for spike in itertools.islice(spikes, 2000):
-        chosen.append(choice.next())
-        choice.took(chosen[-1], FREE[chosen[-1]] * spike)
-    assert choice.with_all and chosen.count(False) <= TRIAL * 9
+def test_a_neighbour_noticed_by_one_kind_of_layer_is_known_to_all() -> None:
+    machine = Machine()
+    known, other = Choice(machine.crowd), Choice(machine.crowd)
+    for choice in (known, other):
+        machine.compute(choice, 100, [FREE])
+    machine.compute(known, 1, [BUSY])
+    assert machine.compute(other, 10, [BUSY]) == [False] * 10
 
 
-def test_what_is_as_fast_is_left_as_it_is() -> None:
-    even = {True: 0.0062, False: 0.006}
-    choice = Choice()
-    compute(choice, 500, even)
-    assert choice.with_all
+def test_what_gains_nothing_is_computed_with_one_thread_but_for_a_trial_now_and_then() -> None:
+    machine = Machine()
+    chosen = machine.compute(Choice(machine.crowd), 10_000, [{True: 0.0062, False: 0.006}])
+    # As soon as one thread is known; after 200, 400, 800, 1600, and from then on 3200 layers.
+    assert sum(chosen) == 7 * TRIAL
+
+
+def test_a_layer_that_was_interrupted_costs_some_layers_with_one_thread_and_no_more() -> None:
+    machine = Machine()
+    interrupted = {with_all: 5 * seconds for with_all, seconds in FREE.items()}
+    chosen = machine.compute(Choice(machine.crowd), 5000, [*[FREE] * 499, interrupted])
+    assert sum(chosen) >= 0.9 * len(chosen)
 
 
 def test_a_layer_is_what_lies_between_two_and_the_caller_has_his_threads_back(two_threads: None) -> None:
-    """Where every layer takes a second with all threads and half of it with one."""
+    """Where every layer takes a second with one thread and half of it with two."""
     now = 0.0
     paced = Pace(lambda: now)
     seen: list[list[int]] = []
-    for _ in range(3):
+    for _ in range(2):
         with paced.step(4) as begin_layer:
             seen.append([])
             for _ in range(20):
                 begin_layer()
                 seen[-1].append(torch.get_num_threads())
-                now += 0.5 * torch.get_num_threads()
+                now += 1 / torch.get_num_threads()
             now += 100  # what follows the last layer is none
         assert torch.get_num_threads() == 2
-    assert seen[0] == [2] * 20
-    assert seen[1][:11] == [2] * 11 and set(seen[1][12:]) == set(seen[2]) == {1}
+    assert seen == [[1] * SETTLED + [2] * (20 - SETTLED), [2] * 20]
 
 
 def test_a_step_that_is_stopped_gives_the_threads_back(two_threads: None) -> None:
@@ -117,17 +134,17 @@ def test_the_number_of_threads_changes_no_bit(
     turns = itertools.cycle([True, False])
     chosen: list[bool] = []
 
-    def run(choose: Callable[[Choice], bool]) -> dict[str, torch.Tensor]:
+    def run(choose: Callable[..., bool]) -> dict[str, torch.Tensor]:
         monkeypatch.setattr(Choice, "next", choose)
         return engine.run(
             LAYOUT, methods=list(METHODS), max_new_tokens=8, stop_at_end=False, keep_logits=True
         ).logits
 
-    def in_turns(_: Choice) -> bool:
+    def in_turns(*_: object) -> bool:
         chosen.append(next(turns))
         return chosen[-1]
 
-    steady, changing, with_one = run(lambda _: True), run(in_turns), run(lambda _: False)
+    steady, changing, with_one = run(lambda *_: True), run(in_turns), run(lambda *_: False)
     assert len(chosen) >= (7 + 7) * 4  # seven steps, and as many prompts that are not read already
     for method, logits in steady.items():
         assert torch.equal(changing[method], logits) and torch.equal(with_one[method], logits), method
@@ -140,7 +157,7 @@ def test_no_bit_of_a_prompt_depends_on_how_many_threads_read_its_layers(
     family, turns = FAMILIES[name], itertools.cycle([True, False])
     engine = Engine(make(family.kind, **family.options))
 
-    def read(choose: Callable[[Choice], bool]) -> torch.Tensor:
+    def read(choose: Callable[..., bool]) -> torch.Tensor:
         monkeypatch.setattr(Choice, "next", choose)
         logits = [
             passes.prefill(engine.wirings, LONGER, METHODS[method], room=0, rows_kept=0)[1]
@@ -149,9 +166,9 @@ def test_no_bit_of_a_prompt_depends_on_how_many_threads_read_its_layers(
         return torch.cat(logits)
 
     with torch.inference_mode():
-        with_all = read(lambda _: True)
-        assert torch.equal(read(lambda _: next(turns)), with_all)
-        assert torch.equal(read(lambda _: False), with_all)
+        with_all = read(lambda *_: True)
+        assert torch.equal(read(lambda *_: next(turns)), with_all)
+        assert torch.equal(read(lambda *_: False), with_all)
 
 
 def test_attention_of_a_prompt_is_computed_with_the_same_number_whatever_the_pace(
@@ -169,7 +186,7 @@ def test_attention_of_a_prompt_is_computed_with_the_same_number_whatever_the_pac
     monkeypatch.setattr(Ranked, "prefill", look)
     for with_all in (True, False):
         seen[with_all] = set()
-        monkeypatch.setattr(Choice, "next", lambda _, chosen=with_all: chosen)
+        monkeypatch.setattr(Choice, "next", lambda *_, chosen=with_all: chosen)
         for layout in (LAYOUT, long):
             with torch.inference_mode():
                 passes.prefill(engine.wirings, layout, METHODS["pine"], room=0, rows_kept=1)
