@@ -14,6 +14,7 @@ from pine_engine.attention.blocks import BlockLayout
 from pine_engine.methods.table import ImportanceKind
 from pine_engine.network.registration import Scoring
 from pine_engine.network.rope import from_pairs
+from pine_engine.network.rowwise import linear
 
 QUERY_CHUNK = 256
 """Queries per fused call where a mask is needed, so that masks grow with the prompt, not its square."""
@@ -126,20 +127,12 @@ def document_importance(
     bias = keys.new_zeros(keys.shape[1])
     bias.masked_fill_(blocks.is_padding | (blocks.document == document), NEGATIVE_INFINITY)
     chunk = max(1, SCORE_BLOCK // keys.shape[1])
-    buffer = keys.new_empty(min(chunk, rows), keys.shape[1])
     taken = keys.new_empty(num_kv_heads, rows, len(blocks.lengths))
-    totals = keys.new_empty(num_kv_heads, rows, 1)
     for head in range(num_kv_heads):
         for first in range(0, rows, chunk):
-            part = query[head, first : first + chunk]
-            scores = torch.mm(part, keys[head].T, out=buffer[: len(part)])
-            scores.add_(bias)
-            scores.sub_(scores.amax(-1, keepdim=True)).exp_()
-            here = head, slice(first, first + chunk)
-            sums = blocks.sum_by_document(scores)
-            taken[here] = blocks.max_by_document(scores) if kind == "max" else sums
-            totals[here] = sums.sum(-1, keepdim=True)
-    taken /= totals
+            weights = linear(query[head, first : first + chunk], keys[head], bias).softmax(-1)
+            found = blocks.max_by_document(weights) if kind == "max" else blocks.sum_by_document(weights)
+            taken[head, first : first + chunk] = found
     per_head = taken.view(num_kv_heads, -1, num_queries, taken.shape[-1]).sum(2).flatten(0, 1)
     return per_length(per_head, blocks, kind)
 
