@@ -4,7 +4,7 @@ import itertools
 import math
 import random
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -26,6 +26,9 @@ DEFAULT_SHUFFLES = 10
 
 BYTES_AT_ONCE = 2**30
 """Memory for the states and logits of the orders that are written together; one order may take more."""
+
+FIRST_ORDERS = 2
+"""Orders that are written before the others are read, so that there is soon something to compare."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +147,8 @@ def chosen_orders(
 
 @dataclass(frozen=True)
 class OrderRuns:
-    """One prompt in several orders, each read from scratch, and written together as far as memory goes.
+    """One prompt in several orders, each read from scratch, and written together as far as memory goes: first
+    two of them, then the others.
 
     start: a run of the prompt in one order, which keeps its logits.
     """
@@ -160,13 +164,16 @@ class OrderRuns:
         Raises as Run.finish does.
         """
         first: RunResult | None = None
-        places = 2  # one row alone is a product of another kind, and elsewhere each number of rows is
         orders = iter(self.orders)
-        while batch := self._read(orders, emit, cancelled):
+        batch = [self._read(next(orders), emit, cancelled)]
+        sizes = _batch_sizes(len(self.orders), max(1, BYTES_AT_ONCE // batch[0].num_bytes))
+        # One row alone is a product of another kind, and elsewhere each number of rows is.
+        places = max(2, max(sizes) * len(batch[0].answers))
+        for size in sizes:
+            batch += [self._read(next(orders), emit, cancelled) for _ in range(size - len(batch))]
             done: dict[int, RunResult] = {}
             told = 0
             together = [read.answers for read in batch]
-            places = max(places, sum(map(len, together)))  # the last batch may be the smallest
             for number in batch[0].run.write(together, emit, cancelled, places=places):
                 done[number] = batch[number].run.result(batch[number].answers)
                 while told in done:
@@ -175,19 +182,11 @@ class OrderRuns:
                     cells = compare(first, done[told], read)
                     emit(OrderRow(batch[told].order, cells, done.pop(told)))
                     told += 1
+            batch = []
 
-    def _read(
-        self, orders: Iterator[tuple[int, ...]], emit: Emit, cancelled: threading.Event
-    ) -> "list[_ReadOrder]":
-        """Reads the prompt in the next orders, as many as are written together."""
-        batch: list[_ReadOrder] = []
-        for order in orders:
-            run = self.start(self.layout.reorder(order))
-            batch.append(_ReadOrder(order, run, run.read(emit, cancelled)))
-            one = sum(answer.num_bytes(run.options.max_new_tokens) for answer in batch[0].answers)
-            if (len(batch) + 1) * one > BYTES_AT_ONCE:
-                break
-        return batch
+    def _read(self, order: tuple[int, ...], emit: Emit, cancelled: threading.Event) -> "_ReadOrder":
+        run = self.start(self.layout.reorder(order))
+        return _ReadOrder(order, run, run.read(emit, cancelled))
 
 
 @dataclass(frozen=True)
@@ -195,6 +194,18 @@ class _ReadOrder:
     order: tuple[int, ...]
     run: Run
     answers: list[AnswerInProgress]
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory that its states and logits take in the end."""
+        return sum(answer.num_bytes(self.run.options.max_new_tokens) for answer in self.answers)
+
+
+def _batch_sizes(num_orders: int, at_once: int) -> list[int]:
+    """How many orders are written together, one batch after the other."""
+    first = min(FIRST_ORDERS, at_once, num_orders)
+    whole, rest = divmod(num_orders - first, at_once)
+    return [first, *[at_once] * whole, *([rest] if rest else [])]
 
 
 def summarize(rows: Sequence[Mapping[str, OrderCell]]) -> dict[str, OrderSummary]:

@@ -26,8 +26,9 @@ def compare_orders(
 
     Yields the events of all runs as Engine.generate does, and for each order in turn, in place of RunDone, an
     OrderRow: the run's result, and how each answer compares with that of the first order.
-    `isinstance(event, OrderRow)` tells them apart. Every order is read by itself; the answers of as many as
-    memory has room for are then written together, so their events stand between each other.
+    `isinstance(event, OrderRow)` tells them apart. Every order is read by itself; the answers of the
+    first two, and then of as many as memory has room for, are written together, so that their events stand
+    between each other.
 
     orders: each the documents' places, see orders_to_try. methods, max_new_tokens, stop_at_end, trace: as
     Engine.run takes them, for every order. Every order is computed from scratch, with its logits kept.

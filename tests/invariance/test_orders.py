@@ -106,11 +106,11 @@ def test_events_of_every_run_come_through_and_rows_come_in_turn(engine: Engine) 
 
 
 @pytest.mark.parametrize("methods", [list(METHODS), ["pine"]], ids=["all", "one"])
-@pytest.mark.parametrize("orders_at_once", [1, 2, 5])
+@pytest.mark.parametrize(("orders_at_once", "most"), [(1, 1), (3, 3), (5, 4)])
 def test_how_many_orders_are_written_together_changes_no_bit(
-    engine: Engine, methods: list[str], orders_at_once: int, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, methods: list[str], orders_at_once: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where a last order is left that is written alone."""
+    """Also where a last order is left that is written alone. most: written together, of four after two."""
     options: dict[str, Any] = {"methods": methods, "max_new_tokens": 6, "stop_at_end": False}
     together = rows_of(engine, **options)
     one = sum(
@@ -133,7 +133,13 @@ def test_how_many_orders_are_written_together_changes_no_bit(
             assert torch.equal(row.result.logits[method], logits), method
         assert row.cells["pine"].bitwise_equal
     steps = [width for width in widths if width > 1]  # others read the answer of the first order again
-    assert set(steps) == {max(2, orders_at_once * len(methods))}
+    assert set(steps) == {max(2, most * len(methods))}
+
+
+def test_two_orders_are_told_before_the_others_are_read(engine: Engine) -> None:
+    events = compare_orders(engine, LAYOUT, methods=["pine"], orders=orders_to_try(3), max_new_tokens=2)
+    kinds = [type(event) for event in events if isinstance(event, OrderRow | PrefillDone)]
+    assert kinds == [PrefillDone] * 2 + [OrderRow] * 2 + [PrefillDone] * 4 + [OrderRow] * 4
 
 
 def test_the_difference_in_logits_is_that_of_the_runs(engine: Engine) -> None:
