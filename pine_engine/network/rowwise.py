@@ -16,10 +16,11 @@ docs/exactness.md and `verify --self-test` measure:
 Nothing here changes what is computed, but for rounding; on a GPU everything is torch's own.
 """
 
+import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
-from functools import partial
+from functools import cache, partial
 from types import FrameType
 from typing import Any, cast
 
@@ -31,6 +32,7 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode, _pop_
 from pine_engine.models.dtypes import multiplies_in
 from pine_engine.models.packed import PackedWeight
 from pine_engine.network.parallel import is_split
+from pine_engine.network.threads import with_threads
 
 VECTORS = 64
 """Elements of which torch's vectorised loops take a whole number of steps: two registers of AVX-512 in the
@@ -44,6 +46,12 @@ ELEMENTS_FOR_EVERY_THREAD = 32_768
 
 WEIGHTS_AT_ONCE = 2**21
 """Half-precision weights that are widened to float32 at a time, so that 8 MB are enough."""
+
+HALF = (torch.bfloat16, torch.float16)
+
+TRIED_WEIGHTS = ((576, 1536), (1536, 576), (333, 100))
+TRIED_ROWS = (*range(2, 18), 36, 64, 109, 160)
+"""Products of which it is tried whether a row has the same bits in all: weights (out, in), and rows."""
 
 HAS_ONEDNN: bool = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
@@ -67,16 +75,39 @@ def linear(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         return linear(torch.cat((rows, rows)), weight, bias)[: len(rows)]
     if rows.dtype == torch.float32:
         return _onednn(rows, weight, bias)
-    if rows.dtype in (torch.bfloat16, torch.float16) and not multiplies_in(rows.dtype):
+    if rows.dtype in HALF and not multiplies_in(rows.dtype):
         return _widened(rows, weight, bias)
     return functional.linear(rows, weight, bias)
 
 
 def knows_no_number(dtype: torch.dtype, device: torch.device) -> bool:
-    """Whether a row has the same bits among any number of 2 or more rows, so that their number may change."""
-    is_float32 = dtype == torch.float32
-    is_widened = dtype in (torch.bfloat16, torch.float16) and not multiplies_in(dtype)
-    return HAS_ONEDNN and device.type == "cpu" and (is_float32 or is_widened)
+    """Whether a row has the same bits among any number of 2 or more rows, and with any number of threads, so
+    that both may change."""
+    if not HAS_ONEDNN or device.type != "cpu":
+        return False
+    if dtype in HALF and multiplies_in(dtype):
+        return own_products_are_even(dtype)
+    return dtype in (torch.float32, *HALF)
+
+
+@cache
+def own_products_are_even(dtype: torch.dtype) -> bool:
+    """Whether that is true of torch's own products on the CPU, as far as a trial tells; tried once.
+
+    A processor that multiplies in a half precision may do it in tiles of rows, and each has its own.
+    """
+    generator = torch.Generator().manual_seed(0)
+    threads = torch.get_num_threads()
+    for outputs, inputs in TRIED_WEIGHTS:
+        weight = torch.randn(outputs, inputs, generator=generator).to(dtype)
+        rows = torch.randn(max(TRIED_ROWS), inputs, generator=generator).to(dtype)
+        whole = functional.linear(rows, weight)
+        for count, number in itertools.product(TRIED_ROWS, {1, threads}):
+            with with_threads(number):
+                last = functional.linear(rows[-count:].clone(), weight)
+            if not torch.equal(last, whole[-count:]):
+                return False
+    return True
 
 
 def _onednn(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -88,6 +88,24 @@ def test_half_precision_is_rounded_once_however_the_weights_are_cut(
     assert torch.equal(linear(rows, weight, bias), whole)
 
 
+def test_own_products_are_even_where_no_row_tells_how_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    def in_tiles(rows: Tensor, weight: Tensor) -> Tensor:
+        return (rows.double() @ weight.double().mT).to(rows.dtype) + (len(rows) >= 64)
+
+    def by_threads(rows: Tensor, weight: Tensor) -> Tensor:
+        return (rows.double() @ weight.double().mT).to(rows.dtype) + (torch.get_num_threads() > 1)
+
+    def even(rows: Tensor, weight: Tensor) -> Tensor:
+        return (rows.double() @ weight.double().mT).to(rows.dtype)
+
+    def tried(product: Callable[[Tensor, Tensor], Tensor]) -> bool:
+        monkeypatch.setattr(functional, "linear", product)
+        with with_threads(2):
+            return rowwise.own_products_are_even.__wrapped__(torch.bfloat16)
+
+    assert tried(even) and not tried(in_tiles) and not tried(by_threads)
+
+
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": functional.silu,
     "gelu, tanh": lambda values: functional.gelu(values, approximate="tanh"),
