@@ -10,12 +10,12 @@ import torch
 from transformers import PreTrainedModel
 
 from pine_engine.attention.probe import prove
-from pine_engine.attention.state import Row, input_device
+from pine_engine.attention.state import input_device
 from pine_engine.attention.trace import TraceRequest
 from pine_engine.engine import passes
 from pine_engine.engine.asking import DocumentsGiven, PromptGiven, asked_prompt
 from pine_engine.engine.events import Event, RunResult
-from pine_engine.engine.likelihood import Score, score_answer
+from pine_engine.engine.likelihood import Score, score_answers
 from pine_engine.engine.model_thread import compute, compute_on
 from pine_engine.engine.options import MAX_NEW_TOKENS, MethodsGiven, RunOptions
 from pine_engine.engine.orders import OrderRow, OrderRuns, chosen_orders
@@ -301,23 +301,17 @@ class Engine:
 
         @torch.inference_mode()
         def work(interrupted: threading.Event) -> dict[str, list[Score]]:
-            scores: dict[str, list[Score]] = {}
-            read: list[Row] = []
-            for method in rows:
-                row, logits = passes.prefill(
-                    self.wirings,
-                    layout,
-                    method,
-                    room=room,
-                    rows_kept=1,
-                    on_layer=lambda _: stop_if(interrupted),
-                    donors=read,
-                )
-                read.append(row)
-                scores[method.name] = [
-                    score_answer(row, logits, text, ids) for text, ids in zip(texts, answers, strict=True)
-                ]
-            return scores
+            read, logits = passes.prefill_each(
+                self.wirings,
+                layout,
+                rows,
+                room=room,
+                on_layer_of=lambda _: lambda _: stop_if(interrupted),
+            )
+            scored = [
+                score_answers(read, logits, text, ids) for text, ids in zip(texts, answers, strict=True)
+            ]
+            return {method.name: [scores[place] for scores in scored] for place, method in enumerate(rows)}
 
         return compute(work)
 

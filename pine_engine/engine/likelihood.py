@@ -1,6 +1,6 @@
 """How likely a given answer is, after a prompt that has been read."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -39,16 +39,36 @@ def score_answer(
     ids: tuple[int, ...],
     on_layer: Callable[[int], None] = lambda _: None,
 ) -> Score:
-    """How likely a given answer follows a prompt that has been read; the row is left as it was.
+    """How likely a given answer follows a prompt that has been read; all as in score_answers."""
+    return score_answers([row], [logits], text, ids, on_layer)[0]
 
-    logits: (1, V) of the prompt's last token. ids: the answer's tokens, for which the row must have room.
-    on_layer: as in passes.prefill. To be called under torch.inference_mode.
+
+def score_answers(
+    rows: Sequence[Row],
+    logits: Sequence[Tensor],
+    text: str,
+    ids: tuple[int, ...],
+    on_layer: Callable[[int], None] = lambda _: None,
+) -> list[Score]:
+    """How likely a given answer follows each of several prompts that have been read.
+
+    The rows read it together, and are left as they were. logits: (1, V) each, of the prompt's last token.
+    ids: the answer's tokens, for which the rows must have room. on_layer: as in passes.prefill. To be called
+    under torch.inference_mode.
     Raises ModelError if the logits are not finite.
     """
+    later: Sequence[Tensor] = [one[:0] for one in logits]
+    if len(ids) > 1:
+        lengths = [row.cache.length for row in rows]
+        later = list(passes.extend(rows, [ids[:-1]] * len(rows), on_layer))
+        for row, length in zip(rows, lengths, strict=True):
+            row.cache.truncate(length)
+    return [_score(*one, text, ids) for one in zip(rows, logits, later, strict=True)]
+
+
+def _score(row: Row, logits: Tensor, later: Tensor, text: str, ids: tuple[int, ...]) -> Score:
+    """later: (n, V), of what follows each token of the answer but the last."""
     method = row.state.plan.method.name
-    length = row.cache.length
-    later = passes.extend([row], [ids[:-1]], on_layer)[0] if len(ids) > 1 else logits[:0]
-    row.cache.truncate(length)
     logprobs = torch.cat((logits, later)).float().log_softmax(-1)
     chosen = logprobs.gather(1, torch.tensor(ids, device=logprobs.device)[:, None])[:, 0]
     values = tuple(chosen.tolist())

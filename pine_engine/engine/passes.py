@@ -64,6 +64,30 @@ def prefill(
     return row, logits[0]
 
 
+def prefill_each(
+    wirings: Sequence[Wiring],
+    layout: TokenLayout,
+    methods: Iterable[Method],
+    *,
+    room: int,
+    on_layer_of: Callable[[Method], Callable[[int], None]],
+) -> tuple[list[Row], list[Tensor]]:
+    """Reads a prompt under several methods, what they read alike once for all.
+
+    Returns the row of each, and the logits (1, V) of its last token.
+    on_layer_of: what is called at the start of each layer while a method reads. All else as in prefill.
+    """
+    read: list[Row] = []
+    last: list[Tensor] = []
+    for method in methods:
+        row, logits = prefill(
+            wirings, layout, method, room=room, rows_kept=1, on_layer=on_layer_of(method), donors=read
+        )
+        read.append(row)
+        last.append(logits)
+    return read, last
+
+
 def extend(
     rows: Sequence[Row | None],
     ids: Sequence[Sequence[int]],

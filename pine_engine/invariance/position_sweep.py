@@ -10,11 +10,10 @@ from statistics import fmean
 
 import torch
 
-from pine_engine.attention.state import Row
 from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event
-from pine_engine.engine.likelihood import Score, score_answer
+from pine_engine.engine.likelihood import Score, score_answers
 from pine_engine.engine.streaming import in_thread, layer_reports, stop_if
 from pine_engine.errors import InputError
 from pine_engine.methods.table import get_methods
@@ -78,22 +77,15 @@ def sweep_document(
         for slot in range(layout.num_documents):
             order = moved_order(layout.num_documents, document, slot)
             moved = layout.reorder(order)
-            read: list[Row] = []
-            scores: dict[str, Score] = {}
-            for method in rows:
-                row, logits = passes.prefill(
-                    engine.wirings,
-                    moved,
-                    method,
-                    room=len(ids),
-                    rows_kept=1,
-                    on_layer=layer_reports(method.name, engine.num_layers, emit, cancelled),
-                    donors=read,
-                )
-                read.append(row)
-                scores[method.name] = score_answer(
-                    row, logits, answer, ids, on_layer=lambda _: stop_if(cancelled)
-                )
+            read, logits = passes.prefill_each(
+                engine.wirings,
+                moved,
+                rows,
+                room=len(ids),
+                on_layer_of=lambda method: layer_reports(method.name, engine.num_layers, emit, cancelled),
+            )
+            scored = score_answers(read, logits, answer, ids, on_layer=lambda _: stop_if(cancelled))
+            scores = {score.method: score for score in scored}
             emit(SlotScored(slot, order, scores))
 
     return in_thread(work)
