@@ -28,6 +28,7 @@ from pine_engine.invariance.kernels import (
     packed_products,
     rowwise_layers,
 )
+from pine_engine.invariance.packed_distance import check_packed_distance
 from pine_engine.methods.table import METHODS, Method
 from pine_engine.prompts.layout import TokenLayout
 
@@ -52,7 +53,7 @@ def plan_checks(engine: Engine, *, shuffles: int = 5, seed: int = 0) -> list[Cal
     checks: list[Callable[[], Check]] = [
         partial(check_products, linear_layers(network), dtype, device),
         partial(check_own_products, own_products(network), dtype, device),
-        *([partial(check_packed_products, packed_products(network))] if engine.four_bit else []),
+        *(_of_packed_weights(engine) if engine.four_bit else []),
         partial(check_rowwise, rowwise_layers(network), dtype, device),
         partial(check_fused_attention, dtype, device),
         partial(check_padded_attention, dtype, device),
@@ -73,6 +74,11 @@ def plan_checks(engine: Engine, *, shuffles: int = 5, seed: int = 0) -> list[Cal
     tied = wrap(without_keys(make(TINY)))
     checks.append(partial(check_orders, tied, layout, promising, name, **of_all))
     return checks
+
+
+def _of_packed_weights(engine: Engine) -> list[Callable[[], Check]]:
+    products = packed_products(engine.wirings[0].network)
+    return [partial(check_packed_products, products), partial(check_packed_distance, engine)]
 
 
 def check_orders(
