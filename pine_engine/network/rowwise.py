@@ -86,18 +86,18 @@ def knows_no_number(dtype: torch.dtype, device: torch.device) -> bool:
     if not HAS_ONEDNN or device.type != "cpu":
         return False
     if dtype in HALF and multiplies_in(dtype):
-        return own_products_are_even(dtype)
+        return own_products_are_even(dtype, torch.get_num_threads())
     return dtype in (torch.float32, *HALF)
 
 
 @cache
-def own_products_are_even(dtype: torch.dtype) -> bool:
-    """Whether that is true of torch's own products on the CPU, as far as a trial tells; tried once.
+def own_products_are_even(dtype: torch.dtype, threads: int) -> bool:
+    """Whether that is true of torch's own products on the CPU with one thread or so many, as far as a trial
+    tells; tried once.
 
     A processor that multiplies in a half precision may do it in tiles of rows, and each has its own.
     """
     generator = torch.Generator().manual_seed(0)
-    threads = torch.get_num_threads()
     for outputs, inputs in TRIED_WEIGHTS:
         weight = torch.randn(outputs, inputs, generator=generator).to(dtype)
         rows = torch.randn(max(TRIED_ROWS), inputs, generator=generator).to(dtype)
