@@ -69,13 +69,12 @@ def linear(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     is_ours = HAS_ONEDNN and rows.device.type == weight.device.type == "cpu" and rows.dtype == weight.dtype
     if not is_ours or not rows.numel():
         return functional.linear(rows, weight, bias)
-    if rows.numel() == rows.shape[-1]:
-        if IS_ONE_ROW.get():
-            return functional.linear(rows, weight, bias)
+    is_one = rows.numel() == rows.shape[-1]
+    if is_one and not IS_ONE_ROW.get():
         return linear(torch.cat((rows, rows)), weight, bias)[: len(rows)]
     if rows.dtype == torch.float32:
         return _onednn(rows, weight, bias)
-    if rows.dtype in HALF and not multiplies_in(rows.dtype):
+    if rows.dtype in HALF and not is_one and not multiplies_in(rows.dtype):
         return _widened(rows, weight, bias)
     return functional.linear(rows, weight, bias)
 

@@ -59,14 +59,25 @@ def test_torchs_own_products_do_know_their_row() -> None:
         pytest.skip("this processor's own products are even at these shapes")
 
 
-def test_one_row_is_computed_as_among_others_unless_it_is_all_there_is() -> None:
+def test_one_row_is_computed_as_among_others_unless_it_is_all_there_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     weight, rows = normal(97, 203), normal(5, 203)
     assert torch.equal(linear(rows[3:4], weight), linear(rows, weight)[3:4])
+    given: list[int] = []
+    product = rowwise._onednn
+
+    def counted(rows: Tensor, *rest: Any) -> Tensor:
+        given.append(len(rows))
+        return product(rows, *rest)
+
+    monkeypatch.setattr(rowwise, "_onednn", counted)
     token = IS_ONE_ROW.set(True)
     try:
-        assert torch.equal(linear(rows[3:4], weight), functional.linear(rows[3:4], weight))
+        torch.testing.assert_close(linear(rows[3:4], weight), functional.linear(rows[3:4], weight))
     finally:
         IS_ONE_ROW.reset(token)
+    assert given == [1]
 
 
 def test_products_have_the_shape_of_torchs_own() -> None:
