@@ -3,13 +3,15 @@
    What a mark picks stands in trace.meta: {x: [...], y: [...]} with an
    object for each column and row, or {y: {token: "#"}} where "#" is the value on the axis. The page hears it as
    window.pinePick(object), or the figure itself does. layout.meta has name, caption, and panels, the number of
-   matrices that stand below each other where there is no room. meta.levels: see viz/export/packed.py. meta.cells: what the
+   squares of tokens, with their columns. meta.levels: see viz/export/packed.py. meta.cells: what the
    table says in place of z, and no markup. */
 (() => {
   "use strict";
   if (window.pineFigures) return;
 
   const NARROW = 500;
+  const BESIDE = 56; // names of the parts at the left of squares, and below them
+  const BELOW = 24;
   const MOST_ROWS = 64;
   const isStill = () => window.matchMedia("(prefers-reduced-motion: reduce)").matches;
   const make = (tag, properties, ...children) => {
@@ -48,20 +50,40 @@
     return { ...trace, z };
   };
 
-  // Panels below each other where they have no room side by side.
-  const stacked = (layout, width) => {
-    const count = layout.meta?.panels ?? 1;
-    if (count < 2) return count ? { ...layout, height: Math.min(layout.height, width + 120) } : layout;
-    const placed = { ...layout, height: count * (width + 40) + 60 };
-    for (let panel = 0; panel < count; panel++) {
+  // Squares of tokens: their width says how high they are, so that no room is left below. Below each other where they
+  // have none side by side; gaps as in viz/figures/panels.py.
+  const squared = (layout, width, margin) => {
+    const { panels, columns } = layout.meta;
+    const isNarrow = width < NARROW;
+    const across = isNarrow ? 1 : columns;
+    const down = Math.ceil(panels / across);
+    const share = isNarrow ? 0.88 / down : (1 - 0.08 * (down - 1)) / down;
+    const side = ((width - BESIDE) * (1 - 0.05 * (across - 1))) / across;
+    const height = Math.round(side / share) + margin.t + margin.b + BELOW;
+    if (!isNarrow) return { ...layout, height: Math.min(height, layout.height) };
+    const placed = { ...layout, height };
+    for (let panel = 0; panel < panels; panel++) {
       const number = panel ? panel + 1 : "";
-      const top = 1 - panel / count;
+      const top = 1 - panel / panels;
       placed[`xaxis${number}`] = { ...layout[`xaxis${number}`], domain: [0, 1] };
       placed[`yaxis${number}`] = {
-        ...layout[`yaxis${number}`], domain: [top - 0.88 / count, top], showticklabels: true,
+        ...layout[`yaxis${number}`], domain: [top - share, top], showticklabels: true,
       };
     }
     return placed;
+  };
+
+  // A projector's figure fills the screen, in type as large as that of the page around it.
+  const onProjector = (layout) => {
+    const font = { ...layout.template?.layout?.font, ...layout.font };
+    return { ...layout, font: { ...font, size: 18 }, height: Math.max(layout.height, window.innerHeight - 220) };
+  };
+
+  // Play stands above the slider where they have no room side by side.
+  const playedBelow = (layout, margin) => {
+    const [slider] = layout.sliders;
+    margin.b += 44;
+    return { ...layout, height: layout.height + 44, sliders: [{ ...slider, x: 0, len: 1, pad: { t: 84, b: 0 } }] };
   };
 
   // A zoom outlives a redraw of the same axes.
@@ -72,8 +94,10 @@
 
   const onPage = (layout, width) => {
     const isNarrow = width < NARROW;
-    const placed = isNarrow && layout.meta?.panels ? stacked(layout, width) : { ...layout };
     const margin = { ...layout.template?.layout?.margin, ...layout.margin };
+    let placed = layout.meta?.panels ? squared(layout, width, margin) : { ...layout };
+    if (document.body.classList.contains("pine-projector")) placed = onProjector(placed);
+    if (isNarrow && layout.sliders) placed = playedBelow(placed, margin);
     // What colours mean has no room beside their bar; the caption says it.
     if (isNarrow && measureOf(layout)) {
       const { coloraxis } = layout;

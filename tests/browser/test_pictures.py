@@ -71,6 +71,18 @@ def test_every_mask_has_a_cell_for_every_pair_of_segments(drawn: Page) -> None:
         expect(card.locator("td.pine-masked")).to_have_count(12 - readable)
 
 
+@pytest.mark.parametrize("width", [1440, 390])
+def test_no_room_is_left_below_squares_of_tokens(drawn: Page, width: int) -> None:
+    drawn.set_viewport_size({"width": width, "height": 900})
+    masks = plot(drawn, "token-masks")
+    around = masks.bounding_box()
+    drawn_last = masks.locator(".heatmaplayer image").last.bounding_box()
+    assert around and drawn_last
+    assert abs(drawn_last["width"] - drawn_last["height"]) < 6
+    left = around["y"] + around["height"] - drawn_last["y"] - drawn_last["height"]
+    assert 0 < left < 72
+
+
 def test_positions_have_a_row_a_layer_and_a_row_a_method(drawn: Page) -> None:
     open_tab(drawn, "Positions")
     bars = [row for row in numbers(drawn, "figure-positions") if row[0].startswith("document")]

@@ -131,7 +131,9 @@ def add_panels(
         )
         figure.update_layout(shapes=[*figure.layout.shapes, *_marks(parts, band, number, query)])
     figure.update_layout(
-        plot_bgcolor=MASKED, margin={"t": 36}, meta={**figure.layout.meta, "panels": len(matrices)}
+        plot_bgcolor=MASKED,
+        margin={"t": 36},
+        meta={**figure.layout.meta, "panels": len(matrices), "columns": min(columns, len(matrices))},
     )
 
 
