@@ -166,11 +166,17 @@
     dialog().showModal();
   });
 
-  /* A phone has the answers above the form (style.css), and Run below it. */
-  const NARROW = matchMedia("(max-width: 640px)");
+  // One column (style.css): what is asked is folded above the answers, to which Run leads.
+  const NARROW = matchMedia("(max-width: 960px)");
+  const unfold = (isOpen) => {
+    document.getElementById("ask").classList.toggle("page-unfolded", isOpen);
+    document.querySelector("[data-ask]").setAttribute("aria-expanded", isOpen);
+  };
   document.addEventListener("click", (event) => {
-    const isRun = event.target instanceof Element && event.target.closest("#run");
-    if (isRun && NARROW.matches) document.getElementById("results").scrollIntoView();
+    const pressed = (what) => event.target instanceof Element && event.target.closest(what);
+    if (pressed("[data-ask]")) unfold(pressed("[data-ask]").getAttribute("aria-expanded") === "false");
+    if (pressed("[href='#workspace']")) unfold(true);
+    if (pressed("#run") && NARROW.matches) document.getElementById("results").scrollIntoView();
   });
 
   window.pineAnswers = { compare };

@@ -1,21 +1,22 @@
 /* Projector mode: five steps of a class and the lesson, one on the screen at a time, in large type; arrow keys step.
 
-   A button with data-projector turns it on and off. A step is what is asked, or a tab of the page itself, so that
-   what is shown is always live. */
+   A button with data-projector turns it on and off. A step is what is asked, or one figure of a tab of the page itself,
+   so that what is shown is always live. */
 (() => {
   "use strict";
   const STEPS = [
     { name: "Predict: what is asked", panel: "#ask" },
-    { name: "Shuffle", panel: "#results", tabs: ["Shuffle"] },
-    { name: "Masks: who reads whom", panel: "#results", tabs: ["Look inside", "Masks"] },
-    { name: "Positions: where", panel: "#results", tabs: ["Look inside", "Positions"] },
-    { name: "Why: what matters to whom", panel: "#results", tabs: ["Look inside", "Importance"] },
+    { name: "Shuffle", panel: "#results", tabs: ["Answers"], figure: "#answers:has(.pine-strip)", or: "Shuffle" },
+    { name: "Masks: who reads whom", panel: "#results", tabs: ["Look inside", "Masks"], figure: "#masks-html" },
+    { name: "Positions: where", panel: "#results", tabs: ["Look inside", "Positions"], figure: "#figure-method-positions" },
+    { name: "Why: what was read", panel: "#results", tabs: ["Look inside", "What changed"], figure: "#figure-answer-shares" },
     { name: "Lesson", panel: "#results", tabs: ["Learn"] },
   ];
   const PANELS = [...new Set(STEPS.map((step) => step.panel))];
   const PATIENCE_MS = 3000;
 
   let shown = 0;
+  let opening = Promise.resolve(); // of quick steps the last one is opened last
   let wasDark = false;
 
   const isOn = () => document.body.classList.contains("pine-projector");
@@ -50,14 +51,24 @@
       const tabs = () => [...document.querySelectorAll("#tabs [role=tab]")].filter((tab) => tab.checkVisibility());
       const tab = await found(() => tabs().find((each) => each.textContent.trim() === label));
       if (tab?.getAttribute("aria-selected") === "false") tab.click();
+      await found(() => !tab || tab.getAttribute("aria-selected") === "true");
     }
+  };
+
+  /* Shows one figure of a tab alone; where it is not there, another tab as it is. */
+  const openStep = async ({ tabs, figure, or }) => {
+    for (const before of document.querySelectorAll(".page-alone")) before.classList.remove("page-alone");
+    await open(...(tabs ?? []));
+    const alone = figure && (or ? document.querySelector(figure) : await found(() => document.querySelector(figure)));
+    if (alone) alone.classList.add("page-alone");
+    else if (or) await open(or);
   };
 
   const show = (index) => {
     shown = (index + STEPS.length) % STEPS.length;
     const step = STEPS[shown];
     for (const panel of PANELS) document.querySelector(panel)?.classList.toggle("page-shown", panel === step.panel);
-    open(...(step.tabs ?? []));
+    opening = opening.then(() => step === STEPS[shown] && openStep(step));
     bar().querySelector("span").textContent = `${shown + 1} of ${STEPS.length}: ${step.name}`;
     window.scrollTo(0, 0);
   };

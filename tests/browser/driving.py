@@ -34,6 +34,12 @@ SELECTION = ("Method", "Query: whose view", "Layer", "Head")
 """Dropdowns of what the pictures show."""
 
 
+def unfold(page: Page | Frame) -> None:
+    """Shows what is asked, where there is room for one column only."""
+    page.locator("[data-ask]").click()
+    expect(page.locator("#ask")).to_be_visible()
+
+
 def wait_for_model(page: Page | Frame) -> None:
     """Until the model can be used."""
     expect(page.locator("#model-status .page-notice-ready")).to_be_visible(timeout=RUN_MS)

@@ -18,6 +18,7 @@ from tests.browser.driving import (
     pick,
     save,
     text,
+    unfold,
 )
 from tests.browser.test_accessibility import paint, violations
 
@@ -196,6 +197,7 @@ def test_a_judge_has_no_titles_and_names_whose_answer_it_is(page: Page) -> None:
 
 def test_a_phone_has_room_for_the_cards(page: Page) -> None:
     page.set_viewport_size(PHONE)
+    unfold(page)
     text(page, 1).fill("word " * 60 + "unbreakable" * 12)
     for slot in (1, 2, 3):
         box = card(page, slot).bounding_box()

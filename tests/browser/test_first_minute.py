@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Page, ViewportSize, expect
 
-from tests.browser.driving import DEFAULT, RUN_MS, cut_off, open_tab, set_length, wait_for_model
+from tests.browser.driving import DEFAULT, RUN_MS, cut_off, open_tab, set_length, unfold, wait_for_model
 
 SCREENS: dict[str, ViewportSize] = {
     "desktop": {"width": 1440, "height": 900},
@@ -30,7 +30,15 @@ def test_the_first_screen_shows_vanilla_change_and_pine_stay(page: Page, screen:
     said = {row.split()[0]: re.sub(r"\s+", " ", row) for row in rows}
     assert said["Vanilla"].endswith("3 answers, right in 3")
     assert said["PINE"].endswith("1 answer, right in 6")
+    marks = strip.locator("td.pine-strip-letter > span[aria-hidden]")
+    inks = (
+        "marks => marks.flatMap((one) => [one, one.parentElement]).map((one) => getComputedStyle(one).color)"
+    )
+    colors = marks.evaluate_all(inks)
+    assert len(colors) == 48 and colors[::2] == colors[1::2], "a mark is as readable as its letter"
     assert bottom(page, "#answers .pine-strip table") <= SCREENS[screen]["height"]
+    if screen == "desktop":
+        assert bottom(page, "#answers .pine-answers") <= SCREENS[screen]["height"]
     if screen != "phone":
         expect(page.locator("#question textarea")).to_have_value(DEFAULT.question)
         assert bottom(page, "#question") <= SCREENS[screen]["height"]
@@ -41,6 +49,8 @@ def test_the_first_screen_shows_vanilla_change_and_pine_stay(page: Page, screen:
 def test_a_minute_is_enough_for_a_shuffle_a_picture_and_a_step(page: Page, screen: str) -> None:
     page.set_viewport_size(SCREENS[screen])
     wait_for_model(page)
+    if screen == "phone":
+        unfold(page)
     for name in ("NIA", "PCW"):
         page.get_by_role("checkbox", name=name, exact=True).uncheck()
     set_length(page, 8)
@@ -62,9 +72,22 @@ def test_a_minute_is_enough_for_a_shuffle_a_picture_and_a_step(page: Page, scree
     assert cut_off(page) == 0
 
 
-def test_on_a_phone_run_leads_to_the_answers_above_it(page: Page) -> None:
+def test_on_a_phone_what_is_asked_is_folded_until_it_is_wanted(page: Page) -> None:
+    page.set_viewport_size(SCREENS["phone"])
+    expect(page.locator("#answers")).to_be_visible()
+    expect(page.locator("#ask")).to_be_hidden()
+    for is_open in (True, False):
+        page.get_by_role("button", name="Question and documents").click()
+        expect(page.locator("#ask")).to_be_visible(visible=is_open)
+    open_tab(page, "Learn")
+    page.locator("#lesson").get_by_role("link", name="Now try it on your own documents").first.click()
+    expect(page.locator("#question")).to_be_visible()
+
+
+def test_on_a_phone_run_leads_to_the_answers_below_it(page: Page) -> None:
     page.set_viewport_size(SCREENS["phone"])
     wait_for_model(page)
+    unfold(page)
     set_length(page, 8)
     first = page.locator("#answers .pine-card").first
     page.locator("#run").scroll_into_view_if_needed()

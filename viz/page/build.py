@@ -42,8 +42,13 @@ from viz.page.upstream.guarded import GuardedBlocks
 TITLE = "PINE Explorer"
 QUESTION = "Does the order of the documents change a language model’s answer, and why?"
 
-PROJECTOR = '<button type="button" class="page-header-button" data-projector>Projector</button>'
-"""Turned on and off by assets/projector.js."""
+HEADER_BUTTONS = (
+    '<button type="button" class="page-header-button" data-projector>Projector</button>'
+    '<button type="button" class="page-header-button page-ask-button" data-ask aria-expanded="false" '
+    'aria-controls="ask">Question and documents</button>'
+)
+"""Turned on and off by assets/projector.js; and what unfolds the form where there is one column only, by
+assets/answers.js."""
 
 
 def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
@@ -63,7 +68,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
             gr.HTML(f"<h1>{TITLE}</h1><p>{QUESTION}</p>", scale=3, min_width=300)
             model = gr.HTML(status_html(source.status), elem_id="model-status", min_width=220)
             toggle = build_toggle()
-            gr.HTML(PROJECTOR, elem_id="projector-button", min_width=0)
+            gr.HTML(HEADER_BUTTONS, elem_id="header-buttons", min_width=0)
         models = build_models(toggle, pool)
         if settings.read_only:
             gr.HTML(notice(NOTE, kind="note"), elem_id="read-only")

@@ -88,7 +88,7 @@ def filled(
             page.note: notice(note, kind="note"),
             page.instruction: instruction or row.instruction,
             page.accepted: accepted,
-            page.bar.status: notice("Press Run to get one answer per method."),
+            page.bar.status: notice(""),
         }
         | {page.results.origin: origin, page.results.note: ""}
         | {page.answers: shown_html(shown, accepted_answers(accepted)), page.shown: shown}

@@ -137,10 +137,10 @@ def build_workspace(examples: Sequence[FormExample], settings: HostSettings = DE
                 label="Answer length (tokens)",
                 elem_id="length",
                 scale=2,
-                min_width=200,
+                min_width=250,
             )
             buttons = build_buttons("Run", run_id="run", stop_id="stop", min_width=100)
-        bar = build_bar(buttons, "Press Run to get one answer per method.", status_id="run-status")
+        bar = build_bar(buttons, "", status_id="run-status")
         editor = build_editor(cards, nouns, settings.most_documents)
         with gr.Accordion("Instruction to the model", open=False):
             instruction = gr.Textbox(
