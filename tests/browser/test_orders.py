@@ -53,6 +53,7 @@ def test_a_shuffle_draws_a_dot_for_every_order_of_every_method(drawn: Page) -> N
 
 def test_a_shuffle_is_certified(drawn: Page, tmp_path: Path) -> None:
     open_tab(drawn, "Shuffle")
+    drawn.get_by_role("button", name="Certificate").click()
     path = save(drawn, drawn.locator("#certificate"), tmp_path)
     certificate = json.loads(path.read_text())
     assert certificate["orders"] == [[0, 1], [1, 0]]
@@ -60,6 +61,20 @@ def test_a_shuffle_is_certified(drawn: Page, tmp_path: Path) -> None:
     assert by_method["pine"]["bitwise_equal"] and not by_method["vanilla"]["bitwise_equal"]
     page = save(drawn, drawn.locator("#certificate-page"), tmp_path).read_text()
     assert by_method["pine"]["logits_sha256"] in page
+
+
+def test_play_and_its_slider_have_room_on_a_phone(drawn: Page) -> None:
+    drawn.set_viewport_size({"width": 390, "height": 844})
+    open_tab(drawn, "Shuffle")
+    played = drawn.locator("#shuffle-played")
+    expect(played.locator(".slider-rail-rect")).to_be_visible()
+    button, said, rail = (
+        played.locator(part).first.bounding_box()
+        for part in (".updatemenu-button", ".slider-label", ".slider-rail-rect")
+    )
+    assert button and said and rail
+    assert button["y"] + button["height"] <= said["y"] + 2
+    assert rail["width"] > 150
 
 
 def test_where_the_answer_stands_draws_a_line_for_every_method(drawn: Page) -> None:
@@ -88,4 +103,4 @@ def test_what_will_be_computed_is_said_before(page: Page) -> None:
     expect(page.locator("#shuffle-status")).to_contain_text("3 documents: all 6 orders")
     expect(page.get_by_role("checkbox", name="with controls")).to_be_checked()
     open_tab(page, "Where the answer stands")
-    expect(page.locator("#standing-status")).to_contain_text("3 slots × 4 methods: 12 prompts to read")
+    expect(page.locator("#standing-status")).to_contain_text("3 slots × 4 methods.")

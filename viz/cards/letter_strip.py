@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from viz.drawing.identity import document_segment, ink_on
+from viz.drawing.identity import document_segment
 from viz.drawing.markup import render
-from viz.figures.shuffle import answer_color, answer_letter, answer_numbers
+from viz.figures.shuffle import Letter, answer_letters
 
 
 @dataclass(frozen=True)
@@ -21,17 +21,6 @@ class InOrders:
     source: str = ""
 
 
-@dataclass(frozen=True)
-class Letter:
-    """A different answer. is_right: None where that is not known."""
-
-    letter: str
-    color: str
-    ink: str
-    text: str
-    is_right: bool | None
-
-
 def letter_strip(
     shown: InOrders, *, labels: Mapping[str, str], is_right: Callable[[str], bool] | None = None
 ) -> str:
@@ -40,16 +29,7 @@ def letter_strip(
     labels: of the methods. is_right: whether an answer is right, where that is known.
     """
     texts = [texts[place] for place in range(len(shown.orders)) for texts in shown.answers.values()]
-    letters = {
-        text: Letter(
-            answer_letter(number),
-            answer_color(number),
-            ink_on(answer_color(number)),
-            " ".join(text.split()) or "(empty answer)",
-            None if is_right is None else is_right(text),
-        )
-        for text, number in answer_numbers(texts).items()
-    }
+    letters = answer_letters(texts, is_right)
     strips = [(labels[method], [letters[text] for text in texts]) for method, texts in shown.answers.items()]
     return render(
         "letter_strip.html",

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from viz.drawing.identity import document_letter
+from viz.drawing.identity import document_letter, ink_on
 from viz.drawing.markup import render
 from viz.drawing.numbers import format_difference, format_value
 from viz.drawing.tokens import visible_text
@@ -78,6 +78,17 @@ class ShuffleRow:
 
 
 @dataclass(frozen=True)
+class Letter:
+    """A different answer. is_right: None where that is not known."""
+
+    letter: str
+    color: str
+    ink: str
+    text: str
+    is_right: bool | None
+
+
+@dataclass(frozen=True)
 class ShuffleColumn:
     """One method of the table: key of the cells, label, and whether it promises invariance."""
 
@@ -99,6 +110,20 @@ def answer_letter(number: int) -> str:
 def answer_color(number: int) -> str:
     """Colour of an answer, #RRGGBB; the letter tells equal ones apart."""
     return _COLORS[number % len(_COLORS)]
+
+
+def answer_letters(texts: Iterable[str], is_right: Callable[[str], bool] | None = None) -> dict[str, Letter]:
+    """The different answers by their texts, as they come."""
+    return {
+        text: Letter(
+            answer_letter(number),
+            answer_color(number),
+            ink_on(answer_color(number)),
+            " ".join(text.split()) or "(empty answer)",
+            None if is_right is None else is_right(text),
+        )
+        for text, number in answer_numbers(texts).items()
+    }
 
 
 def answers_line(
@@ -133,11 +158,16 @@ def verdict_html(
     caption: str,
     is_right: Callable[[str], bool] | None = None,
 ) -> str:
-    """HTML of what a shuffle has shown, in sentences. caption: what was run (model, dtype, decoding)."""
+    """HTML of what a shuffle has shown, in sentences, and which letter is which answer.
+
+    caption: what was run (model, dtype, decoding).
+    """
+    texts = [cell.text for row in rows for cell in row.cells.values()]
     return render(
         "shuffle_verdict.html",
         score=answers_line(columns, rows, is_right) or "The first order is computed.",
         verdict=verdict_line(columns, rows),
+        letters=list(answer_letters(texts, is_right).values()),
         caption=caption,
     )
 

@@ -72,12 +72,11 @@ def plot_shuffle(
     numbers = answer_numbers(
         row.cells[method].text for row in rows for method in methods if method in row.cells
     )
-    found = list(numbers)
     cells = [[row.cells.get(method) for method in methods] for row in rows]
     z = np.array(
         [[np.nan if cell is None else numbers[cell.text] for cell in row] for row in cells], dtype=np.float32
     ).reshape(len(rows), len(methods))
-    count = max(len(found), 1)
+    count = max(len(numbers), 1)
     scale = [[edge / count, answer_color(place)] for place in range(count) for edge in (place, place + 1)]
     kinds = [len({row.cells[method].text for row in rows if method in row.cells}) for method in methods]
     columns = [
@@ -87,7 +86,7 @@ def plot_shuffle(
     figure = new_figure(
         name="shuffle",
         title="The answer in every order",
-        caption=_caption(found, is_right),
+        caption="The same letter is the same answer; a click shows it beside the first row’s.",
         height=86 + 34 * max(len(rows), 1),
         coloraxis={"showscale": False, "colorscale": scale, "cmin": -0.5, "cmax": count - 0.5},
         margin={"b": 16},
@@ -145,14 +144,3 @@ def _told(cell: AnsweredOnce | None) -> str:
     lines = [plain(text[start : start + _LINE]) for start in range(0, len(text), _LINE)]
     equal = "equal to the last bit" if cell.bitwise_equal else format_difference(cell.max_abs_logit_diff)
     return "<br>".join([*lines, f"largest logit difference: {equal}"])
-
-
-def _caption(found: Sequence[str], is_right: Callable[[str], bool] | None) -> str:
-    """Which letter is which answer, as far as there is room; the caption is no markup, and needs no
-    escaping."""
-    parts = []
-    for number, text in enumerate(found[:4]):
-        short = " ".join(text.split()) or "(empty answer)"
-        mark = "" if is_right is None else ", right" if is_right(text) else ", wrong"
-        parts.append(f"{answer_letter(number)}: {short if len(short) <= 40 else short[:39] + '…'}{mark}")
-    return " · ".join(parts) + (" · …" if len(found) > 4 else "")

@@ -64,7 +64,7 @@ class ShufflePanel:
     tried: gr.State
     """The orders that are drawn, or None."""
 
-    offer: gr.Row
+    offer: gr.Accordion
     certificate: gr.DownloadButton
     sheet: gr.DownloadButton
     many: gr.State
@@ -85,8 +85,8 @@ def build_shuffle(num_documents: int, most_orders: int) -> ShufflePanel:
     many = not tries_all(num_documents, most_orders)
     with gr.Column(elem_id="shuffle-section", elem_classes="page-section"):
         gr.HTML(
-            "<p class='page-about'>Every order is computed from scratch. A method that depends on the order "
-            "changes its answer; one that does not must repeat it, with a logit difference of 0.0.</p>"
+            "<p class='page-about'>Every order is computed from scratch. What does not depend on it has to "
+            "be the same to the last bit.</p>"
         )
         with gr.Row(elem_classes="page-row page-shuffle-bar"):
             buttons = build_buttons(button_label(DOCUMENTS), run_id="shuffle", stop_id="stop-shuffle")
@@ -119,18 +119,19 @@ def build_shuffle(num_documents: int, most_orders: int) -> ShufflePanel:
         answer = gr.HTML("", elem_id="shuffle-answer")
         played = build_figure("shuffle-played", picks_itself=True)
         spread = build_figure("shuffle-spread", picks_itself=True)
-        with gr.Row(visible=False, elem_classes="page-row", elem_id="certificate-offer") as offer:
-            certificate = gr.DownloadButton(
-                "Certificate (JSON)", elem_id="certificate", size="sm", min_width=160
-            )
-            sheet = gr.DownloadButton(
-                "Certificate to print", elem_id="certificate-page", size="sm", min_width=160
-            )
+        with gr.Accordion(
+            "Certificate: anybody can repeat this shuffle",
+            open=False,
+            visible=False,
+            elem_id="certificate-offer",
+        ) as offer:
             gr.HTML(
-                '<p class="page-caption">So that somebody else can repeat this shuffle with one command, '
-                "which they name. Both files contain everything you typed: the question, the instruction and "
-                "all documents.</p>"
+                '<p class="page-caption">With one command, which both files name. They hold everything you '
+                "typed: the question, the instruction and all documents.</p>"
             )
+            with gr.Row(elem_classes="page-row"):
+                certificate = gr.DownloadButton("JSON", elem_id="certificate", size="sm")
+                sheet = gr.DownloadButton("To print", elem_id="certificate-page", size="sm")
     return ShufflePanel(
         bar=bar,
         results=results,

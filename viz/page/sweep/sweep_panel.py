@@ -10,7 +10,7 @@ import gradio as gr
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.tasks import Nouns, get_task
 from viz.drawing.identity import document_letter
-from viz.drawing.markup import empty_panel
+from viz.drawing.markup import empty_panel, render
 from viz.figures.answer_position import plot_answer_position
 from viz.figures.order_effects import plot_order_effects
 from viz.page.answers.outdated import Origin, Results, build_results, no_results
@@ -45,6 +45,13 @@ WHAT_WILL_BE = (
 )
 
 
+HOW_TO_READ = (
+    "In each slot every method says how likely it finds the same answer. Vanilla and NIA are always "
+    "compared: under NIA documents do not see each other, so its line shows what positions (RoPE) do alone, "
+    "and what vanilla does beyond that is causal attention.",
+)
+
+
 @dataclass(frozen=True)
 class StandingPanel:
     """The widgets."""
@@ -72,8 +79,7 @@ def work_sentence(num_documents: int, ticked: Sequence[str], nouns: Nouns = DOCU
     methods = compared_methods(ticked)
     added = [METHODS[name].label for name in methods if name not in ticked]
     note = f" ({' and '.join(added)} added to the ticked ones)" if added else ""
-    prompts = num_documents * len(methods)
-    return f"{num_documents} slots × {len(methods)} methods{note}: {prompts} prompts to read."
+    return f"{num_documents} slots × {len(methods)} methods{note}."
 
 
 def document_choices(identities: Sequence[int], nouns: Nouns = DOCUMENTS) -> list[tuple[str, int]]:
@@ -90,11 +96,8 @@ def build_standing(num_documents: int, moved: int = 0) -> StandingPanel:
     """Makes the widgets. num_documents: how many the editor shows at first. moved: which is to be moved."""
     with gr.Column(elem_id="standing-section", elem_classes="page-section"):
         gr.HTML(
-            "<p class='page-about'>One document goes through all slots; the others keep their "
-            "order. In each slot every method says how likely it finds the same answer, so a line that is "
-            "not flat is position bias. Vanilla and NIA are always compared: under NIA documents do not see "
-            "each other, so its line shows what positions (RoPE) do alone, and what vanilla does beyond "
-            "that is causal attention.</p>"
+            "<p class='page-about'>One document goes through all slots: a line that is not flat is position "
+            "bias.</p>"
         )
         with gr.Row(elem_classes="page-row"):
             document = gr.Dropdown(
@@ -122,6 +125,7 @@ def build_standing(num_documents: int, moved: int = 0) -> StandingPanel:
         said = gr.HTML(empty_panel(WHAT_WILL_BE), elem_id="standing-said")
         lines = build_figure("standing-lines", picks_itself=True)
         effects = build_figure("standing-effects", picks_itself=True)
+        gr.HTML(render("how_to_read.html", name="standing", sentences=HOW_TO_READ))
     return StandingPanel(document, answer, bar, results, said, lines, effects)
 
 
