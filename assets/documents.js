@@ -71,7 +71,7 @@
       card.slot.textContent = `slot ${slot + 1}`;
       card.name.textContent = words.owned ? nameOf(letter) : "";
       card.title.hidden = !words.title;
-      card.title.placeholder = `${words.title} (may be empty)`;
+      card.title.placeholder = words.title;
       card.title.setAttribute("aria-label", `${words.title} ${where}`);
       card.text.placeholder = `Text of the ${words.document}`;
       card.text.setAttribute("aria-label", `Text ${where}`);

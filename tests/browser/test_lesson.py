@@ -96,6 +96,15 @@ def test_the_quiz_counts_right_guesses_and_tells_nothing_before(page: Page) -> N
     assert shown(page) == ["Step 7 of 8"]
 
 
+def test_the_first_step_says_what_it_shows_only_with_the_results(page: Page) -> None:
+    step = page.locator(".pine-current")
+    takeaway = step.get_by_text("This is position bias")
+    expect(takeaway).to_be_hidden()
+    step.get_by_role("button", name="changes it").click()
+    step.get_by_role("button", name="Reveal").click()
+    expect(takeaway).to_be_visible()
+
+
 def test_arrow_keys_turn_from_the_start(page: Page) -> None:
     page.keyboard.press("ArrowRight")
     assert shown(page) == ["Step 2 of 8"]

@@ -88,7 +88,6 @@ def answers_picture(
     return picture(
         render("change_answers.html", cards=cards, sentence=_verdict(answers), differs=differs is not None),
         name="answers",
-        title="The answers",
         caption=_caption(answers, runs, dtype),
         numbers=Numbers(
             ("answer", "token", "text", "token id", "log-probability (nats)", "probability"),
@@ -105,7 +104,7 @@ def answers_picture(
                 for step, text in enumerate(answer.tokens)
             ),
         ),
-        readout="Point at a token to read what else could have come. A click on the left selects its query.",
+        readout="Point at a token to read what else could have come. A click selects its query.",
     )
 
 

@@ -176,12 +176,12 @@ def test_words_that_one_answer_lacks_are_marked_and_none_is_struck_out() -> None
     assert [mark.text for mark in right.all("mark")] == ["green"]
     key = read_html(answers(LEFT, RIGHT)).with_class("pine-key")[0].all("li")
     assert [entry.text for entry in key] == [
-        "word only in Vanilla, on the left", "word only in PINE, on the right",
+        "word only in Vanilla", "word only in PINE",
         "token the first token that differs",
     ]  # fmt: skip
     shorter = answers(LEFT, told("SP", LEFT.tokens[:3]))
     assert [entry.text for entry in read_html(shorter).with_class("pine-key")[0].all("li")] == [
-        "word only in Vanilla, on the left", "token the first token that differs",
+        "word only in Vanilla", "token the first token that differs",
     ]  # fmt: skip
     assert left.text == "It is red." and right.text == "It is green"
     assert "2 of 4 words only under Vanilla and 1 of 3 words only under PINE" in caption(answers(LEFT, RIGHT))

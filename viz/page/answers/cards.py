@@ -48,7 +48,8 @@ def right_by(task: str, accepted: Sequence[str]) -> Callable[[str], bool] | None
 def shown_html(shown: Shown, accepted: Sequence[str] = ()) -> str:
     """HTML of the cards; the finished ones say what the task reads in them, and how it scores.
 
-    Above recorded ones it says so, and what the methods answered in other orders, if that is known.
+    Above them is what the methods answered in other orders, if that is known; below recorded ones, whose
+    they are.
 
     accepted: the answers that are right, none if nothing is to be scored.
     """
@@ -65,10 +66,10 @@ def shown_html(shown: Shown, accepted: Sequence[str] = ()) -> str:
         ]
     )
     if shown.in_orders is None:
-        return about + grid
+        return grid + about
     labels = {name: METHODS[name].label for name in shown.in_orders.answers}
     strip = letter_strip(shown.in_orders, labels=labels, is_right=right_by(task.name, accepted))
-    return about + strip + grid
+    return strip + grid + about
 
 
 def read_answer(task: Task, text: str, accepted: Sequence[str]) -> Reading:

@@ -1,5 +1,8 @@
 """What the figures of a tab mean, for whoever asks."""
 
+from markupsafe import Markup
+
+from viz.cards.glossary import term
 from viz.drawing.markup import render
 
 _TEXTS = {
@@ -12,21 +15,27 @@ _TEXTS = {
         "is left out unless you ask for it.",
     ),
     "masks": (
-        "A card has a row for each part of the prompt and a column for each part that it may read. In the "
-        "figure below, the same token by token: a point is blue where the token of its row may read that of "
-        "its column. Methods with the same mask share a panel; they differ in positions or weights. Drag "
-        "to zoom, all panels follow; a click chooses the query of a row.",
+        Markup(
+            "A card is a {}: a row for each part of the prompt and a column for each part that it may read. "
+            "In the figure below, the same token by token: a point is blue where the token of its row may "
+            "read that of its column. Methods with the same mask share a panel; they differ in positions or "
+            "weights. Drag to zoom, all panels follow; a click chooses the query of a row."
+        ).format(term("mask")),
     ),
     "positions": (
-        "A bar is a document on the axis of positions that one query sees, so documents may stand elsewhere "
-        "for another query, layer or head. What ends nearest to the query is nearest to it. "
-        "Bars that overlap share positions.",
+        Markup(
+            "A bar is a document at the {} where one query sees it, so it may stand elsewhere for another "
+            "query, layer or head. What ends nearest to the query is nearest to it. Bars that overlap share "
+            "positions."
+        ).format(term("position")),
         "Positions have no mean. Where a mean over layers or heads is chosen, the head is drawn that decides "
         "most between documents.",
     ),
     "importance": (
-        "Importance is what PINE ranks by: attention weights without positions, summed over the tokens that "
-        "read, divided by the length of the document that is read, in tokens. No document ranks itself.",
+        Markup(
+            "{} is what PINE ranks by: attention weights without positions, summed over the tokens that "
+            "read, divided by the length of the document that is read, in tokens. No document ranks itself."
+        ).format(term("importance", "Importance")),
         "A head decides if it finds documents unequally important and reads documents at all: the largest "
         "less the smallest share of importance, times the share of attention that documents get.",
         "Attention weights are not a full explanation of the answer.",

@@ -11,7 +11,6 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
-from viz.cards.glossary import term
 from viz.drawing.markup import empty_panel
 from viz.page.answers.answering import FinishedRun
 from viz.page.common.event_options import PRIVATE_EVENT
@@ -206,20 +205,11 @@ def spoken(label: str) -> str:
     return str(Markup('<p role="status" class="pine-sr">{}</p>').format(label and f"Query: {label}"))
 
 
-def called(name: str) -> Markup:
-    """HTML: a word of the glossary in parentheses, which stay with it where a line ends."""
-    return Markup('<span class="page-together">({})</span>').format(term(name))
-
-
 def build_inside() -> InsidePanel:
     """Makes the widgets, empty."""
     pictures: dict[str, gr.HTML] = {}
     figures: dict[str, gr.HTML] = {}
     with gr.Column(elem_id="inside-section", elem_classes="page-section"):
-        gr.HTML(
-            f"<p class='page-about'>Who reads whom {called('mask')}, from where {called('position')}, what "
-            f"counts {called('importance')}. A click selects; Escape goes back.</p>"
-        )
         bridge = gr.HTML(
             "", elem_id="pick-bridge", html_template="<span hidden>${value}</span>", js_on_load=BRIDGE
         )

@@ -154,7 +154,8 @@ def summary_html(run: FinishedRun) -> str:
     tokens = f"{layout.num_tokens:,} prompt tokens"
     live = f"The last run: {tokens}, {run.model}, {run.dtype}."
     sentence = f"{run.recorded}: {tokens}." if run.recorded else live
-    return notice(sentence, kind="count") + legend(run_documents(run), titles)
+    said = legend(run_documents(run), titles) + notice(sentence, kind="count")
+    return f'<div class="page-summary">{said}</div>'
 
 
 def plan_of(run: FinishedRun, method: str) -> AttentionPlan:

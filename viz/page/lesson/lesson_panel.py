@@ -29,10 +29,6 @@ class LessonPanel:
 def build_lesson() -> LessonPanel:
     """Makes the widgets; the lesson itself is drawn when the page is opened."""
     with gr.Column(elem_id="lesson-section", elem_classes="page-section"):
-        gr.HTML(
-            "<p class='page-about'>From the bias to the proof in eight steps, with a run that was recorded: "
-            "no model is needed.</p>"
-        )
         lesson = gr.HTML(empty_panel("Drawing the lesson."), elem_id="lesson")
         with gr.Row(elem_classes="page-row"):
             download = gr.Button("Download lesson", elem_id="download-lesson", size="sm", scale=0)

@@ -110,6 +110,13 @@ def source_of(run: FinishedRun) -> str:
 # The steps ---------------------------------------------------------------------------------------------
 
 
+_TAKEAWAY = (
+    '<p class="pine-lesson-text">This is position bias: where a text stands counts, and not only what it '
+    "says.</p>"
+)
+"""Of the first step, told with the results: it would give them away."""
+
+
 def _bias(run: FinishedRun, question: str, example: FormExample | None) -> Step:
     answers = through_slots(run, example) if example else answers_in_two_orders(run)
     first, *others = answers
@@ -129,12 +136,9 @@ def _bias(run: FinishedRun, question: str, example: FormExample | None) -> Step:
                 quiz(
                     "Does the model give the same answer in every order?",
                     [QuizEntry("vanilla", label, first.answer, other.answer, other.answer == first.answer)],
-                    afterwards=orders_picture(answers, method=label),
+                    afterwards=orders_picture(answers, method=label) + _TAKEAWAY,
                 ),
                 source_of(run),
-            ),
-            Part(
-                "This is position bias: where a text stands counts, and not only what it says.",
             ),
         ),
         "section 1",

@@ -133,10 +133,8 @@ def build_measure(settings: HostSettings) -> MeasurePanel:
     sets = built_in_choices()
     with gr.Column(elem_id="measure-section", elem_classes="page-section"):
         gr.HTML(
-            "<p class='page-about'>One question is an anecdote. Here every row of a small set is answered by "
-            "every method in several orders: how often is the answer right, how likely is it, and how often "
-            "does the order alone change it? Large sets are for the command <code>python -m pine_engine "
-            "evaluate</code>, which goes on where it was stopped.</p>"
+            "<p class='page-about'>Every row of a small set, answered by every method in several orders. For "
+            "large sets: <code>python -m pine_engine evaluate</code>.</p>"
         )
         with gr.Row(elem_classes="page-row page-measure-rows"):
             rows = gr.Dropdown(
