@@ -57,17 +57,17 @@
     const isNarrow = width < NARROW;
     const across = isNarrow ? 1 : columns;
     const down = Math.ceil(panels / across);
-    const share = isNarrow ? 0.88 / down : (1 - 0.08 * (down - 1)) / down;
+    const share = (1 - (isNarrow ? 0.06 : 0.08) * (down - 1)) / down;
     const side = ((width - BESIDE) * (1 - 0.05 * (across - 1))) / across;
     const height = Math.round(side / share) + margin.t + margin.b + BELOW;
     if (!isNarrow) return { ...layout, height: Math.min(height, layout.height) };
     const placed = { ...layout, height };
     for (let panel = 0; panel < panels; panel++) {
       const number = panel ? panel + 1 : "";
-      const top = 1 - panel / panels;
+      const top = 1 - panel * (share + 0.06);
       placed[`xaxis${number}`] = { ...layout[`xaxis${number}`], domain: [0, 1] };
       placed[`yaxis${number}`] = {
-        ...layout[`yaxis${number}`], domain: [top - share, top], showticklabels: true,
+        ...layout[`yaxis${number}`], domain: [Math.max(top - share, 0), top], showticklabels: true,
       };
     }
     return placed;
