@@ -14,9 +14,6 @@ from jinja2.utils import htmlsafe_json_dumps
 
 from viz.drawing.markup import render
 
-MOST_BESIDE = 8
-"""Most columns of a picture that leaves room for another beside it."""
-
 Value = str | int | float | bool | None
 
 
@@ -64,12 +61,12 @@ def picture(
     )
 
 
-def beside(*pictures: str, columns: int = 0) -> str:
+def beside(*pictures: str) -> str:
     """HTML: pictures beside each other where there is room, otherwise one below the other.
 
-    pictures: HTML, escaped already. columns: how many the widest of them has; many leave no room beside it.
+    pictures: HTML, escaped already.
     """
-    return render("beside.html", pictures=pictures, is_wide=columns > MOST_BESIDE)
+    return render("beside.html", pictures=pictures)
 
 
 def pick(**chosen: Value) -> str:
