@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import (
     Browser,
+    BrowserContext,
     ConsoleMessage,
     Page,
     Request,
@@ -26,7 +27,7 @@ from tests.browser.driving import (
     wait_for_model,
 )
 from tests.support.chromium import chromium_path, started_chromium
-from tests.support.serving import ServedApp, started_app
+from tests.support.serving import Serve, ServedApp
 
 PATIENCE_MS = 60_000
 DESKTOP: ViewportSize = {"width": 1280, "height": 800}
@@ -45,8 +46,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="package")
-def app(embedded_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApp]:
-    with started_app(tmp_path_factory.mktemp("app") / "app.log") as served:
+def app(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApp]:
+    with serve(tmp_path_factory.mktemp("app") / "app.log") as served:
         yield served
         assert "Traceback" not in served.log.read_text()
 
@@ -86,15 +87,34 @@ def toasts(page: Page) -> list[str]:
 
 
 @contextmanager
-def window(browser: Browser) -> Iterator[Page]:
+def window(browser: Browser) -> Iterator[BrowserContext]:
     """An empty one of a visitor never seen before."""
     # Without transitions, so that no colour is looked at on its way to another.
     with browser.new_context(viewport=DESKTOP, reduced_motion="reduce") as context:
-        yield context.new_page()
+        yield context
+
+
+def forget(page: Page, app: ServedApp) -> None:
+    """Leaves the app's page, and nothing of its visitor in the window."""
+    page.goto("about:blank")
+    page.context.clear_cookies()
+    page.context.clear_permissions()
+    kept = {"origin": app.url.rstrip("/"), "storageTypes": "all"}
+    page.context.new_cdp_session(page).send("Storage.clearDataForOrigin", kept)
 
 
 @pytest.fixture(scope="package")
-def open_page(browser: Browser, app: ServedApp) -> OpenPage:
+def other_window(browser: Browser) -> Iterator[BrowserContext]:
+    """A window for one more visitor after the other, beside the one of `page`.
+
+    It has compiled the scripts of the page already, for which a new one takes as long as for all else.
+    """
+    with window(browser) as context:
+        yield context
+
+
+@pytest.fixture(scope="package")
+def open_page(other_window: BrowserContext, app: ServedApp) -> OpenPage:
     """Opens a page of a visitor never seen before; any page error, console error or foreign request fails it.
 
     Takes an address of the app, or of a page with the app in a frame; the app's own if none is given.
@@ -102,43 +122,42 @@ def open_page(browser: Browser, app: ServedApp) -> OpenPage:
 
     @contextmanager
     def opened(address: str = app.url) -> Iterator[Page]:
-        with window(browser) as page:
-            complaints = watched(page, app.url, address)
+        page = other_window.new_page()
+        complaints = watched(page, app.url, address)
+        try:
             page.goto(address)
             yield page
             complaints += toasts(page)
-        assert complaints == []
+        finally:
+            said = list(complaints)  # of what is left while it waits gradio complains
+            forget(page, app)
+            page.close()
+        assert said == []
 
     return opened
 
 
 @pytest.fixture(scope="package")
-def kept_window(browser: Browser, app: ServedApp) -> Iterator[tuple[Page, list[str]]]:
-    """A window for one test after the other, with its complaints.
-
-    It has compiled the scripts of the page already, for which a new one takes as long as for all else.
-    """
-    with window(browser) as page:
+def kept_page(browser: Browser, app: ServedApp) -> Iterator[tuple[Page, list[str]]]:
+    """A page in a window of its own for one test after the other, with its complaints."""
+    with window(browser) as context:
+        page = context.new_page()
         yield page, watched(page, app.url)
 
 
 @pytest.fixture
-def page(kept_window: tuple[Page, list[str]], app: ServedApp) -> Iterator[Page]:
+def page(kept_page: tuple[Page, list[str]], app: ServedApp) -> Iterator[Page]:
     """The page, of which nothing is kept from any test before; it fails as those of open_page do.
 
     Whoever adds scripts to it opens one of his own.
     """
-    page, complaints = kept_window
+    page, complaints = kept_page
     page.goto(app.url)
     yield page
     said = complaints + toasts(page)
-    page.goto("about:blank")
+    forget(page, app)
     complaints.clear()  # of what is left while it waits gradio complains
     page.set_viewport_size(DESKTOP)
-    page.context.clear_cookies()
-    page.context.clear_permissions()
-    kept = {"origin": app.url.rstrip("/"), "storageTypes": "all"}
-    page.context.new_cdp_session(page).send("Storage.clearDataForOrigin", kept)
     assert said == []
 
 

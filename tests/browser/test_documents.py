@@ -78,10 +78,12 @@ def card(page: Page, slot: int) -> Locator:
 def drag(page: Page, slot: int, onto: int) -> None:
     """Takes a card by its handle to the far edge of another, and holds it."""
     page.locator("#documents").evaluate("node => node.scrollIntoView({ block: 'center' })")  # at no edge
-    handle, other = card(page, slot).locator(".page-grip").bounding_box(), card(page, onto).bounding_box()
-    assert handle and other
-    page.mouse.move(handle["x"] + 4, handle["y"] + 8)
+    grip = card(page, slot).locator(".page-grip")
+    grip.hover(position={"x": 4, "y": 8})  # once nothing moves it any more
     page.mouse.down()
+    expect(page.locator(".page-dragged")).to_have_count(1)
+    handle, other = grip.bounding_box(), card(page, onto).bounding_box()
+    assert handle and other
     to = other["y"] + (other["height"] - 6 if onto > slot else 6)
     page.mouse.move(handle["x"] + 4, to, steps=8)
 

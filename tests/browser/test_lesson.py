@@ -14,18 +14,24 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     return Path(lesson_file(None, str(tmp_path_factory.mktemp("lesson")))).as_uri()
 
 
-@pytest.fixture
-def page(browser: Browser, address: str) -> Iterator[Page]:
-    """A page that shows the saved lesson; the test fails on any error, and on requests for anything else."""
+@pytest.fixture(scope="module")
+def kept_page(browser: Browser, address: str) -> Iterator[tuple[Page, list[str]]]:
+    """A page for one test after the other, with its errors and its requests for anything but the lesson."""
     complaints: list[str] = []
-    context = browser.new_context(viewport={"width": 390, "height": 800})
-    page = context.new_page()
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-    page.on("request", lambda request: complaints.append(request.url) if request.url != address else None)
+    with browser.new_context(viewport={"width": 390, "height": 800}) as context, context.new_page() as page:
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda told: complaints.append(told.text) if told.type == "error" else None)
+        page.on("request", lambda asked: complaints.append(asked.url) if asked.url != address else None)
+        yield page, complaints
+
+
+@pytest.fixture
+def page(kept_page: tuple[Page, list[str]], address: str) -> Iterator[Page]:
+    """A page that shows the saved lesson from its start; the test fails on all that it complains of."""
+    page, complaints = kept_page
+    page.mouse.move(0, 0)
     page.goto(address)
     yield page
-    context.close()
     assert complaints == []
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Dialog, Page, expect
+from playwright.sync_api import BrowserContext, Dialog, Page, expect
 
-from tests.browser.conftest import OpenPage
+from tests.browser.conftest import OpenPage, forget
 from tests.browser.driving import (
     RUN_MS,
     SHORT,
@@ -132,13 +132,13 @@ def test_a_damaged_link_is_explained(open_page: OpenPage, app: ServedApp, before
 
 
 @pytest.fixture
-def left_page(browser: Browser, app: ServedApp) -> Iterator[Page]:
+def left_page(other_window: BrowserContext, app: ServedApp) -> Iterator[Page]:
     """A page that is left while it may wait for an answer, of which gradio then complains in its console."""
-    with browser.new_context() as context:
-        page = context.new_page()
+    with other_window.new_page() as page:
         page.goto(app.url)
         expect(page.locator("#draft-kept")).to_contain_text("A draft stays in this browser")
         yield page
+        forget(page, app)
 
 
 def test_a_link_that_is_put_into_an_open_tab_is_opened(left_page: Page, app: ServedApp) -> None:
