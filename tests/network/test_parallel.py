@@ -1,9 +1,8 @@
 """A model that transformers has split among processes answers as a whole one, and keeps its promise."""
 
 import json
-import os
-import subprocess
-import sys
+import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,10 @@ from pine_engine.engine.engine import Engine
 from pine_engine.errors import ModelError
 from pine_engine.models.load import load
 from tests.models.test_load import save_tokenizer
-from tests.support.commands import Run
+from tests.support.commands import Run, run_verb
 from tests.support.families import FEW_EXPERTS, make
-from tests.support.forks import ROOT
-from tests.support.split_worker import find
+from tests.support.forks import fork
+from tests.support.split_worker import find, leave_found
 from tests.support.tokenizers import letter_tokenizer
 
 TOLERANCE = 1e-3
@@ -26,28 +25,42 @@ TOLERANCE = 1e-3
 SPLIT = ["llama", "qwen3_moe", "tied"]
 """Dense; a mixture of experts, whose experts are split too; one weight that is both embedding and output."""
 
-pytestmark = pytest.mark.timeout(600)  # processes that all load torch
 
-
-def torchrun(count: int, *command: object, only_first: bool = False) -> subprocess.CompletedProcess[str]:
-    """A module run by so many processes."""
-    launch = ["--standalone", "--nproc-per-node", str(count)]
-    launch += ["--local-ranks-filter", "0"] if only_first else []
-    return subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", *launch, "-m", *map(str, command)],
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def forked(count: int, folder: Path, work: Callable[..., object], *arguments: object) -> list[str]:
+    """Work done by so many processes, each told its place as torchrun does; what each printed."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    printed = [folder / f"printed.{rank}" for rank in range(count)]
+    processes = [
+        fork(
+            work,
+            *arguments,
+            stdout=path,
+            stderr=folder / f"complaints.{rank}",
+            environment={
+                "RANK": str(rank),
+                "LOCAL_RANK": str(rank),
+                "WORLD_SIZE": str(count),
+                "LOCAL_WORLD_SIZE": str(count),
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(port),
+            },
+        )
+        for rank, path in enumerate(printed)
+    ]
+    for process in processes:
+        process.join(200)
+    complaints = "\n".join((folder / f"complaints.{rank}").read_text() for rank in range(count))
+    assert [process.exitcode for process in processes] == [0] * count, complaints
+    return [path.read_text() for path in printed]
 
 
 def found_by(count: int, folder: Path, *names: str) -> list[dict[str, Any]]:
     """What each process has found of the models of that name."""
-    done = torchrun(count, "tests.support.split_worker", folder / "found", *(folder / name for name in names))
-    assert done.returncode == 0, done.stderr
-    return [torch.load(folder / f"found.{rank}") for rank in range(count)]
+    out = folder / f"found.{count}"
+    forked(count, folder, leave_found, str(out), *(str(folder / name) for name in names))
+    return [torch.load(f"{out}.{rank}") for rank in range(count)]
 
 
 @pytest.fixture(scope="module")
@@ -150,14 +163,14 @@ def test_one_process_alone_cannot_split(folder: Path) -> None:
     )
 
 
-def test_the_command_line_answers_once(pine: Run, tmp_path: Path) -> None:
+def test_the_command_line_answers_as_one_process_does(pine: Run, tmp_path: Path) -> None:
     make("llama", vocab_size=102, max_position_embeddings=700).save_pretrained(tmp_path / "model")
     letter_tokenizer().save_pretrained(tmp_path / "model")
     asked = tmp_path / "asked.json"
     asked.write_text(json.dumps({"question": "who?", "documents": ["ann has it", "bob has none"]}))
     compare = ["compare", asked, "--model", tmp_path / "model", "--dtype", "float32", "--json"]
     compare += ["--max-new-tokens", "4"]
-    done = torchrun(2, "pine_engine", *compare, "--device", "tp", only_first=True)
-    assert done.returncode == 0, done.stderr
-    split, whole = json.loads(done.stdout)["results"], pine(*compare).json["results"]
-    assert [one["text"] for one in split] == [one["text"] for one in whole]
+    words = ["pine_engine", *map(str, compare), "--device", "tp"]
+    whole = [one["text"] for one in pine(*compare).json["results"]]
+    for answer in forked(2, tmp_path, run_verb, words):  # of which torchrun shows one, if asked to
+        assert [one["text"] for one in json.loads(answer)["results"]] == whole

@@ -71,10 +71,13 @@ def fork_verb(folder: Path, *arguments: object, environment: Mapping[str, str] |
     """Begins a verb with its arguments; what it prints goes into files in the folder."""
     stdout, stderr = (folder / f"{secrets.token_hex(8)}.{stream}" for stream in ("out", "err"))
     words = ["pine_engine", *map(str, arguments)]
-    return Forked(fork(_run, words, stdout=stdout, stderr=stderr, environment=environment), stdout, stderr)
+    return Forked(
+        fork(run_verb, words, stdout=stdout, stderr=stderr, environment=environment), stdout, stderr
+    )
 
 
-def _run(words: list[str]) -> None:
+def run_verb(words: list[str]) -> None:
+    """What a process does that runs a verb; words: of its command line."""
     sys.argv = words
     cli.main()
 

@@ -1,12 +1,9 @@
-"""What torchrun starts: one of several processes that share models, and leaves what it found in a file.
-
-    torchrun --nproc-per-node N -m tests.support.split_worker OUT.pt FOLDER...
+"""One of several processes that share models, started as by torchrun, and leaves what it found in a file.
 
 A folder whose name ends in "fsdp" is split as for training, and one in "4bit" packed; both are refused.
 """
 
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +47,7 @@ def load(folder: str) -> Engine:
     return Engine.load(folder, dtype=dtype, device="tp")
 
 
-def main(out: str, *folders: str) -> None:
+def leave_found(out: str, *folders: str) -> None:
     """Leaves OUT.pt.RANK: by a folder's name what was found, or why it was refused."""
     found: dict[str, Any] = {}
     for folder in folders:
@@ -59,7 +56,3 @@ def main(out: str, *folders: str) -> None:
         except ModelError as error:
             found[Path(folder).name] = str(error)
     torch.save(found, f"{out}.{os.environ['RANK']}")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
