@@ -152,6 +152,14 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> "Steps":
 
 
 @pytest.fixture
+def memory_unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`bench` starts no process for each number of megabytes; test_speed.py measures with one."""
+    from pine_engine.benchmark import speed
+
+    monkeypatch.setattr(speed, "peak_memory", lambda *_: 123.4)
+
+
+@pytest.fixture
 def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """What can be known before must be said before a model is loaded."""
     from pine_engine.console import terminal

@@ -30,6 +30,7 @@ def test_every_command_has_a_way_to_run_and_no_other_has() -> None:
     assert sorted({each for page in PAGES.values() for each in commands(page)}) == sorted(WAYS)
 
 
+@pytest.mark.usefixtures("memory_unmeasured")
 @pytest.mark.parametrize(
     "command", [name for name, way in WAYS.items() if way.kind == "here" and name not in IN_README]
 )
