@@ -21,6 +21,7 @@ import pytest
 import pine_engine
 from pine_engine.extras import VERSIONS, how_to_install
 from pine_engine.methods.table import METHODS, get_methods
+from tests.support.elsewhere import run_elsewhere
 from tests.support.pages import PAGES, WAYS, blocks, commands, put_files
 
 ROOT = Path(__file__).parents[2]
@@ -72,14 +73,11 @@ def run(installed: Path, *command: object, **environment: str) -> subprocess.Com
     return done
 
 
-def python(installed: Path, code: str, **environment: str) -> str:
-    """What the code prints, where the repository's own install is taken off the path."""
-    before = (
-        "import sys\n"
-        "sys.meta_path = [finder for finder in sys.meta_path if 'editable' not in repr(finder)]\n"
-        f"sys.path = [entry for entry in sys.path if entry and entry != {str(ROOT)!r}]\n"
-    )
-    return run(installed, sys.executable, "-P", "-c", before + code, **environment).stdout
+def python(installed: Path, code: str) -> str:
+    """What the code prints where our packages are found in that folder alone."""
+    done = run_elsewhere(installed.parent, code, [], sources=installed, forgotten=("gradio", "plotly"))
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_the_engine_and_its_figures_are_installed_without_the_page(installed: Path) -> None:
@@ -117,7 +115,7 @@ def test_its_command_runs(installed: Path) -> None:
 def test_the_blocks_of_the_readme_run(installed: Path, embedded_folder: Path) -> None:
     printed = python(
         installed,
-        "\n".join(blocks(PAGES["README.md"])) + "\nimport importlib.util, pine_engine, viz\n"
+        "\n".join(blocks(PAGES["README.md"])) + "\nimport importlib.util, sys, pine_engine, viz\n"
         "print(pine_engine.__file__, viz.__file__)\n"
         "print({'gradio', 'plotly'} & set(sys.modules), importlib.util.find_spec('viz.page'))\n",
     )
@@ -141,8 +139,11 @@ def test_the_commands_of_the_readme_run(installed: Path, tiny: Path, tmp_path: P
             shown.append((str(folder), put_files(command, folder, tiny)))
     printed = python(
         installed,
-        "import os\n"
+        "import os, sys\n"
+        "from pine_engine.benchmark import speed\n"
         "from pine_engine.cli.main import main\n"
+        "speed.peak_memory = lambda *_: 123.4\n"  # of a fresh process each, which would import torch
+        f"os.environ['PINE_MODEL'] = {str(tiny)!r}\n"
         f"for folder, arguments in {shown!r}:\n"
         "    os.chdir(folder)\n"
         "    sys.argv = ['pine-engine', *arguments]\n"
@@ -150,7 +151,6 @@ def test_the_commands_of_the_readme_run(installed: Path, tiny: Path, tmp_path: P
         "        main()\n"
         "    except SystemExit as ended:\n"
         "        print('\\nENDED', ended.code or 0, *arguments)\n",
-        PINE_MODEL=str(tiny),
     )
     ended = [line for line in printed.splitlines() if line.startswith("ENDED")]
     assert ended == [f"ENDED 0 {' '.join(arguments)}" for _, arguments in shown]
@@ -217,11 +217,11 @@ def test_without_what_it_does_not_bring_an_installed_package_says_how_to_bring_i
 
 def test_importing_the_package_imports_no_torch(installed: Path) -> None:
     code = (
-        "import pine_engine; print('torch' in sys.modules)\n"
+        "import sys, pine_engine; print('torch' in sys.modules)\n"
         "from pine_engine import Document, METHODS; print('torch' in sys.modules)\n"
         "from pine_engine import Engine; print('torch' in sys.modules)\n"
     )
-    assert python(installed, code).split() == ["False", "False", "True"]
+    assert run(installed, sys.executable, "-P", "-c", code).stdout.split() == ["False", "False", "True"]
 
 
 def test_every_name_the_package_offers_is_the_one_of_its_module() -> None:

@@ -1,16 +1,17 @@
 """docs/recipes.md is followed to the letter: changes are made in a copy of the tree, commands run there."""
 
-import os
 import re
 import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.elsewhere import run_elsewhere
+
 ROOT = Path(__file__).parents[2]
+IMPORTED = "ignore:Module already imported:pytest.PytestAssertRewriteWarning"
 TREE = ("app.py", "pyproject.toml", "pine_engine", "viz", "tests", "assets", "docs")
 
 RECIPES = dict(
@@ -42,29 +43,18 @@ def test_a_recipe_works_as_it_is_written(name: str, tree: Path) -> None:
         command = ["git", "apply", "--recount", "--whitespace=nowarn", "-"]
         subprocess.run(command, cwd=tree, input=change, text=True, check=True)
     for command in commands:
-        run = subprocess.run(as_run_here(command), cwd=tree, capture_output=True, text=True, env=alone())
+        run = run_elsewhere(tree, *as_run_here(command), sources=tree)
         assert run.returncode == 0, f"{command}\n{run.stdout}\n{run.stderr}"
 
 
-def as_run_here(command: str) -> list[str]:
-    """The words of a command, with the Python that runs this in place of the one that make would set up."""
+def as_run_here(command: str) -> tuple[str, list[str]]:
+    """The module that a command runs, and the words that it is told."""
     program, *words = shlex.split(command)
     if program == "make":
         target, arguments = words
         assert target == "test"
-        return [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            *shlex.split(arguments[len("ARGS=") :]),
-        ]
+        given = shlex.split(arguments[len("ARGS=") :])
+        # Its plugins are imported already, and none of their assertions is ours to explain.
+        return "pytest", ["-q", "-p", "no:cacheprovider", "-W", IMPORTED, *given]
     assert (program, words[:2]) == ("python", ["-m", "pine_engine"])
-    return [sys.executable, *words]
-
-
-def alone() -> dict[str, str]:
-    """Without what an outer pytest tells its own processes."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    return "pine_engine", words[2:]
