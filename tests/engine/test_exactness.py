@@ -36,8 +36,8 @@ FACTS = [
     "A school for sailors stood on the hill until the fire of 1904.",
     "The clock runs four minutes fast.",
 ]
-SHUFFLES = {2: 1, 5: 2, 12: 1}
-"""How many other orders of so many documents are tried; docs/exactness.md names the command for many more."""
+COUNTS = (2, 12)
+"""Of documents that are tried in one other order; docs/exactness.md names the command for many more."""
 
 
 @pytest.fixture(scope="module", params=["float32", "bfloat16"])
@@ -118,9 +118,9 @@ def test_the_promise_is_that_of_the_specification() -> None:
     assert {"pine", "pine_reversed", "pcw", "sp"} == set(PUBLISHED)
 
 
-@pytest.mark.parametrize("count", SHUFFLES)
+@pytest.mark.parametrize("count", COUNTS)
 def test_published_methods_do_not_change_by_one_bit(engine: Engine, count: int) -> None:
-    assert_no_bit_changes(engine, layout_of(engine, FACTS[:count]), PUBLISHED, SHUFFLES[count], NEW_TOKENS)
+    assert_no_bit_changes(engine, layout_of(engine, FACTS[:count]), PUBLISHED, 1, NEW_TOKENS)
 
 
 def test_variants_do_not_change_by_one_bit(shallow: Engine) -> None:

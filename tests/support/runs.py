@@ -8,6 +8,7 @@ from pine_engine.methods.table import METHODS
 from viz.page.answers.answering import FinishedRun, answer
 from viz.page.form.documents import Entries, entries_from
 from viz.page.form.form import Form
+from viz.page.inside.reading import query_choices
 
 THREE = entries_from([("Varo", "red cat"), ("Senna", "green"), ("Orm", "white hats")])
 
@@ -23,3 +24,11 @@ def finish(engine: Engine, entries: Entries, **changes: Any) -> FinishedRun:
     *_, last = answer(engine, replace(form, **changes))
     assert last.finished is not None
     return last.finished
+
+
+def telling_queries(run: FinishedRun) -> list[str]:
+    """Values of queries of every kind: all documents, and both ends of the question and of the answer."""
+    values = [value for _, value in query_choices(run)]
+    question = run.result.layout.num_documents
+    answer = question + run.result.layout.suffix_length
+    return [*values[: question + 2], values[answer - 1], values[answer], values[-1]]

@@ -12,7 +12,7 @@ from pine_engine.engine.engine import Engine
 from pine_engine.methods.plan import build_plan
 from pine_engine.methods.positions import MASKED, who_sees_whom
 from pine_engine.methods.table import METHODS, TAUGHT
-from tests.support.runs import THREE, finish, swapped
+from tests.support.runs import THREE, finish, swapped, telling_queries
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import HOSTILE, Element, assert_harmless, read_html, table_cells
 from tests.support.worked_matrices import EXAMPLES, read_matrix
@@ -21,7 +21,7 @@ from viz.figures.masks import mask_states
 from viz.page.answers.answering import FinishedRun
 from viz.page.form.documents import entries_from
 from viz.page.inside.drawn_masks import draw_masks, segment_mask
-from viz.page.inside.reading import bounds_of, first_selection, plan_of, query_choices
+from viz.page.inside.reading import bounds_of, first_selection, plan_of
 from viz.page.inside.selection import Query, Selection
 
 
@@ -114,7 +114,7 @@ def test_a_click_on_a_row_chooses_that_query_everywhere(run: FinishedRun) -> Non
 
 def test_every_query_marks_its_row_in_every_card(run: FinishedRun) -> None:
     labels = {0: "B", 1: "A", 2: "C"}
-    for _, value in query_choices(run):
+    for value in telling_queries(run):
         query = Query.parse(value)
         assert query is not None
         html = draw_masks(run, replace(first_selection(run), query=query)).html
