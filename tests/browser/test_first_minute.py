@@ -49,8 +49,7 @@ def test_a_minute_is_enough_for_a_shuffle_a_picture_and_a_step(page: Page) -> No
     """On a phone, the narrowest; larger screens show the same without being too narrow for it."""
     page.set_viewport_size(SCREENS["phone"])
     wait_for_model(page)
-    if screen == "phone":
-        unfold(page)
+    unfold(page)
     for name in ("NIA", "PCW"):
         page.get_by_role("checkbox", name=name, exact=True).uncheck()
     set_length(page, 8)
