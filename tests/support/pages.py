@@ -111,6 +111,7 @@ WAYS = {
     "torchrun --nnodes 2 --nproc-per-node 1 --rdzv-backend c10d --rdzv-endpoint HOST:29500 "
     "--local-ranks-filter 0 -m pine_engine verify DATA.jsonl --model NAME --device tp": KNOWN,
     # docs/exactness.md
+    "python -m pine_engine verify --self-test --dtype 4bit": Way("here", TINY + " --shuffles 1"),
     "python -m pine_engine verify --self-test --model random:tiny --threads 1,2,3,4,6,12": (
         Way("here", "--threads 1 --shuffles 1")
     ),
