@@ -73,13 +73,13 @@ WAYS = {
     "python -m pine_engine bench --documents 20 --document-tokens 140": (Way("here", TINY + SMALL_BENCH)),
     "python -m pine_engine bench --documents 20 --document-tokens 140 --new-tokens 24 --repeats 2 "
     "--methods vanilla,pine": Way("here", TINY + SMALL_BENCH),
-    "python -m pine_engine bench --documents 2 --document-tokens 200 --repeats 7": (
+    "python -m pine_engine bench --documents 2 --document-tokens 200 --repeats 5": (
         Way("here", TINY + SMALL_BENCH)
     ),
-    "python -m pine_engine bench --live --documents 3 --document-tokens 20 --new-tokens 48": (
+    "python -m pine_engine bench --live --documents 3 --document-tokens 11 --new-tokens 48": (
         Way("here", TINY + LIVE)
     ),
-    "python -m pine_engine bench --live --documents 3 --document-tokens 20 --new-tokens 48 --dtype 4bit": Way(
+    "python -m pine_engine bench --live --documents 3 --document-tokens 11 --new-tokens 48 --dtype 4bit": Way(
         "here", TINY + LIVE
     ),
     "python -m pine_engine methods": HERE,
