@@ -15,7 +15,6 @@ the length of the prompt alone, so that it is the same in every order of its doc
 """
 
 import time
-from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -99,10 +98,12 @@ class Choice:
 
     def took(self, with_all: bool, seconds: float, now: float) -> None:
         """Learns how long a layer has taken that ended just now."""
-        if not with_all or self.usual is None:
+        if not with_all:
             self.usual = self.usual or seconds
             self.usual += NEWEST_SHARE * (seconds - self.usual)
             self.waits -= 1
+            return
+        if self.usual is None:
             return
         self.lost = max(0.0, self.lost + seconds - self.usual)
         if self.lost > max(MOST_LOST_S, MOST_LOST_LAYERS * self.usual):
@@ -135,23 +136,28 @@ class Pace:
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
-        crowd = Crowd()
-        self._choices: defaultdict[Hashable, Choice] = defaultdict(lambda: Choice(crowd))
+        self._crowd = Crowd()
+        self._choices: dict[Hashable, Choice] = {}
 
     def step(self, rows: int) -> AbstractContextManager[Callable[[], None]]:
         """Computes a step of so many rows; what it gives is called at the start of each layer.
 
         The caller has its own number of threads back at the end.
         """
-        return self._paced(("step", rows))
+        return self._paced(("step", rows), SETTLED)
 
     def prompt(self, method: Hashable, num_tokens: int) -> AbstractContextManager[Callable[[], None]]:
-        """Reads a prompt of so many tokens under a method; all else as in step."""
-        return self._paced((method, num_tokens.bit_length()))
+        """Reads a prompt of so many tokens under a method; all else as in step.
+
+        Layers of a long one gain by every thread, and one of them may take as long with a single thread as
+        many with all: how long is learnt only when somebody else is noticed to be busy.
+        """
+        return self._paced((method, num_tokens.bit_length()), 0 if num_tokens > SHORT_PROMPT else SETTLED)
 
     @contextmanager
-    def _paced(self, what: Hashable) -> Iterator[Callable[[], None]]:
-        threads, choice = torch.get_num_threads(), self._choices[what]
+    def _paced(self, what: Hashable, waits: int) -> Iterator[Callable[[], None]]:
+        threads = torch.get_num_threads()
+        choice = self._choices.setdefault(what, Choice(self._crowd, waits=waits))
         began: float | None = None
         with_all = True
 

@@ -114,6 +114,25 @@ def test_a_layer_is_what_lies_between_two_and_the_caller_has_his_threads_back(tw
     assert seen == [[1] * SETTLED + [2] * (20 - SETTLED), [2] * 20]
 
 
+def test_a_long_prompt_begins_with_all_threads_and_a_short_one_learns_how_long_one_takes(
+    two_threads: None,
+) -> None:
+    now = 0.0
+
+    def clock() -> float:
+        return now
+
+    seen: dict[int, list[int]] = {SHORT_PROMPT: [], SHORT_PROMPT + 1: []}
+    for num_tokens, threads in seen.items():
+        with Pace(clock).prompt("pine", num_tokens) as begin_layer:
+            for _ in range(30):
+                begin_layer()
+                threads.append(torch.get_num_threads())
+                now += 0.01 / torch.get_num_threads()
+    assert seen[SHORT_PROMPT] == [1] * SETTLED + [2] * (30 - SETTLED)
+    assert seen[SHORT_PROMPT + 1] == [2] * 30
+
+
 def test_a_step_that_is_stopped_gives_the_threads_back(two_threads: None) -> None:
     paced = Pace()
     with pytest.raises(KeyboardInterrupt), paced.step(2):
