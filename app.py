@@ -4,7 +4,8 @@ import logging
 import os
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -187,6 +188,12 @@ def doors(page: GuardedBlocks, settings: HostSettings) -> list[Middleware]:
 def launch(page: GuardedBlocks, settings: HostSettings, **options: Any) -> App:
     """Launches the page in threads of its own. options: of gradio's launch."""
     name, _, password = settings.auth.partition(":")
+
+    @asynccontextmanager
+    async def lifespan(_: App) -> AsyncIterator[None]:
+        describe_results(page, RESULTS)  # before the first request, whose arguments it checks
+        yield
+
     served, _, _ = page.launch(
         server_name=settings.host,
         server_port=settings.port,
@@ -196,10 +203,9 @@ def launch(page: GuardedBlocks, settings: HostSettings, **options: Any) -> App:
         max_threads=settings.queue_size + THREADS,
         max_file_size=f"{MOST_MB}mb",
         prevent_thread_lock=True,
-        app_kwargs={"middleware": doors(page, settings)},
+        app_kwargs={"middleware": doors(page, settings), "lifespan": lifespan},
         **LOOK | {"mcp_server": not settings.auth} | options,
     )
-    describe_results(page, RESULTS)
     add_plotly(served)
     keep_sessions(served, page, page.presence)
     limit_connections(page.server, settings.most_connections, networks_of(settings.trusted_proxies))

@@ -37,7 +37,7 @@ from viz.page.serving.mcp_messages import McpMessages
 from viz.page.serving.security_headers import SecurityHeaders
 from viz.page.sharing.session import LARGEST_BYTES, session_of, to_code
 from viz.page.sharing.share_panel import own_draft
-from viz.page.upstream.guarded import NOT_FROM_THE_PAGE, GuardedBlocks
+from viz.page.upstream.guarded import NOT_FROM_THE_PAGE, GuardedBlocks, refuse_files
 
 ROOT = Path(__file__).parents[3]
 
@@ -56,6 +56,27 @@ def test_nothing_that_is_thrown_at_the_doors_does_harm() -> None:
 
 
 # what no page sends
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"path": "/etc/passwd", "meta": {"_type": "gradio.FileData"}},
+        {"path": "/etc/passwd", "meta": None, "title": "a"},
+        {"path": "x", "url": "http://127.0.0.1/"},
+        {"_type": "gradio.FileData"},
+    ],
+)
+@pytest.mark.parametrize("depth", [0, 3, 100_000])
+def test_refuse_files_finds_file_object_at_any_depth(value: Any, depth: int) -> None:
+    for level in range(depth):
+        value = [value, "a"] if level % 2 else {"a": value, "path": 1}
+    with pytest.raises(InputError):
+        refuse_files(value)
+
+
+def test_refuse_files_allows_other_objects() -> None:
+    refuse_files([{"path": "a.txt", "title": "a"}, {"meta": {"url": "b"}, "path": None}, "path", None, 1])
 
 
 def answer_of(function: Any, widget: Any, value: Any, event_data: Any = None) -> Any:

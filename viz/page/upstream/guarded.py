@@ -20,6 +20,11 @@ log = logging.getLogger(__name__)
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
+FILE_OBJECT = (
+    "a file object was given (an object with path and meta or url), but files are taken by upload buttons "
+    "alone; send the text of the file instead"
+)
+
 NOT_FROM_THE_PAGE = "This page did not send what was received; reload it and try again."
 
 
@@ -46,6 +51,9 @@ class GuardedBlocks(SkipUnchangedBlocks, FullUpdateBlocks):
         """The values that a function gets. Raises gr.Error for those that no page sends."""
         try:
             refuse_impossible(inputs)
+            for block, value in zip(block_fn.inputs, inputs, strict=False):
+                if not isinstance(block, gr.UploadButton):
+                    refuse_files(value)
             if self.no_files and any(isinstance(block, gr.UploadButton) for block in block_fn.inputs):
                 raise InputError(self.no_files)
             values: list[Any] = await super().preprocess_data(block_fn, inputs, *arguments, **options)
@@ -93,6 +101,23 @@ def refuse_lists(blocks: Sequence[Any], values: Sequence[Any]) -> None:
     for block, value in zip(blocks, values, strict=False):
         if isinstance(block, gr.Dropdown) and not block.multiselect and isinstance(value, list):
             raise InputError(f"{block.label}: several were chosen; choose one")
+
+
+def refuse_files(value: Any) -> None:
+    """Raise InputError if there is a file object in the value, at any depth.
+
+    gradio reads the file at the path of such an object, or fetches it: its MCP server does so with any file
+    of the host. Only an upload button takes files.
+    """
+    values = [value]
+    while values:
+        match values.pop():
+            case {"path": str(), "meta": _} | {"path": str(), "url": _} | {"_type": "gradio.FileData"}:
+                raise InputError(FILE_OBJECT)
+            case dict(inner):
+                values.extend(inner.values())
+            case list(inner):
+                values.extend(inner)
 
 
 def refuse_impossible(value: Any) -> None:

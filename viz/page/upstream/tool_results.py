@@ -1,4 +1,6 @@
-"""Results of tools as JSON with a schema.
+"""Tools for assistants: no files as arguments, and results as JSON with a schema.
+
+gradio's MCP server opens any file of the host that is named in a file object, at any depth of the arguments.
 
 gradio (6.31) writes what a tool gives as Python does (None, True, single quotes), and tells assistants no
 schema of it; its `structured_output` wraps that text.
@@ -11,6 +13,10 @@ from typing import Any
 import gradio as gr
 from mcp import types
 from pydantic import BaseModel
+
+from pine_engine.errors import InputError
+from viz.page.common.failures import explain
+from viz.page.upstream.guarded import refuse_files
 
 
 def describe_results(page: gr.Blocks, results: Mapping[str, type[BaseModel]]) -> None:
@@ -29,6 +35,11 @@ def describe_results(page: gr.Blocks, results: Mapping[str, type[BaseModel]]) ->
         return listed
 
     async def call_with_structure(request: Any) -> Any:
+        try:
+            refuse_files(request.params.arguments)
+        except InputError as error:
+            sentence = types.TextContent(type="text", text=explain(error))
+            return types.ServerResult(types.CallToolResult(content=[sentence], isError=True))
         called = await call_tool(request)
         if not called.root.isError:
             (written,) = called.root.content

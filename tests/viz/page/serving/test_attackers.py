@@ -6,13 +6,15 @@ import json
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import psutil
 import pytest
 from mcp import ClientSession
+from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.load import question_of
@@ -28,7 +30,9 @@ SLOW_S = 30.0
 
 @pytest.fixture(scope="module")
 def app(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApp]:
-    with serve(tmp_path_factory.mktemp("app") / "app.log") as served:
+    folder = tmp_path_factory.mktemp("app")
+    environment = {"PINE_TRUSTED_HOSTS": "127.0.0.1,load.test", "GRADIO_TEMP_DIR": str(folder / "files")}
+    with serve(folder / "app.log", environment=environment) as served:
         asyncio.run(ask_once(served))  # the model is there
         yield served
         assert "Traceback" not in served.log.read_text()
@@ -147,3 +151,70 @@ def test_what_is_told_of_the_calls_names_whom_each_caller_reached(app: ServedApp
         assert f"http://{host}" in told.text
     told = httpx.get(f"{app.url}gradio_api/info", timeout=60)
     assert "127.0.0.1:1/" not in told.text and app.url.rstrip("/") in told.text
+
+
+FILE = {"meta": {"_type": "gradio.FileData"}}
+"""What gradio takes for a file, with a path."""
+
+FILES: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "document": lambda file: {"documents": ["Ada.", file]},
+    "text": lambda file: {"documents": [{"title": "", "text": file}]},
+    "meta": lambda file: {"rows": [{"question": "Who?", "documents": ["Ada."], "meta": {"a": [file]}}]},
+}
+"""Arguments of a tool with a file object somewhere."""
+
+SPELLINGS: dict[str, Callable[[str], str]] = {
+    "plain": lambda message: message,
+    "escaped": lambda message: message.replace('"path"', '"p\\u0061th"'),
+    "twice": lambda message: message.replace('"path"', '"path": 1, "path"'),
+}
+
+
+@pytest.mark.parametrize("place", FILES)
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_mcp_call_with_file_object_reads_no_file(
+    place: str, spelling: str, app: ServedApp, tmp_path: Path
+) -> None:
+    there, missing = tmp_path / "host-secret.txt", tmp_path / "missing.txt"
+    there.write_text("secret")
+    headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+    answers = []
+    for path in (there, missing):
+        arguments = FILES[place](FILE | {"path": str(path)})
+        tool = "measure" if "rows" in arguments else "compare"
+        call = {"name": tool, "arguments": {"question": "Who?"} | arguments}
+        message = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call})
+        content = SPELLINGS[spelling](message)
+        answered = httpx.post(f"{app.url}gradio_api/mcp/", headers=headers, content=content, timeout=60)
+        answers.append(json.loads(answered.text.partition("data: ")[2])["result"])
+    assert answers[0] == answers[1] and answers[0]["isError"]
+    assert not list((app.log.parent / "files").rglob(there.name))
+
+
+def test_mcp_call_with_file_object_over_sse_reads_no_file(app: ServedApp, tmp_path: Path) -> None:
+    file = tmp_path / "host-secret.txt"
+    file.write_text("secret")
+
+    async def called() -> bool:
+        async with (
+            sse_client(f"{app.url}gradio_api/mcp/sse") as streams,
+            ClientSession(*streams) as session,
+        ):
+            await session.initialize()
+            arguments = {"question": "Who?", "documents": [FILE | {"path": str(file)}]}
+            return (await session.call_tool("compare", arguments)).isError
+
+    assert asyncio.run(called())
+    assert not list((app.log.parent / "files").rglob(file.name))
+
+
+def test_api_call_with_file_object_is_rejected(app: ServedApp) -> None:
+    uploaded = httpx.post(f"{app.url}gradio_api/upload", files={"files": ("a.txt", b"a")}).json()[0]
+    answers = set()
+    for path in (uploaded, f"{uploaded}-missing", "/etc/passwd", "/etc/missing"):
+        data = ["Who?", ["Ada.", FILE | {"path": path}], ["pine"], 2, "", []]
+        call = f"{app.url}gradio_api/call/compare"
+        event = httpx.post(call, json={"data": data}).json()["event_id"]
+        answers.add(httpx.get(f"{call}/{event}", timeout=60).text)
+    (answer,) = answers
+    assert "event: error" in answer and "path" in answer
