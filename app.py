@@ -51,6 +51,7 @@ from viz.page.serving.health import add_health
 from viz.page.serving.mcp_messages import McpMessages
 from viz.page.serving.open_routes import OpenRoutes
 from viz.page.serving.plotly_script import add_plotly
+from viz.page.serving.rate_limits import RateLimitMiddleware
 from viz.page.serving.security_headers import SecurityHeaders
 from viz.page.serving.sessions import keep_sessions
 from viz.page.serving.shutdown import end_process, end_signal, shut_down, wait_for_end
@@ -73,7 +74,7 @@ LOOK: dict[str, Any] = {
 
 
 THREADS = 40
-"""For everything but the runs that wait, each of which keeps a thread."""
+"""For everything but the runs that wait, each of which keeps a thread. One client gets half of all."""
 
 
 SWITCH_S = 1e-4
@@ -179,6 +180,7 @@ def doors(page: GuardedBlocks, settings: HostSettings) -> list[Middleware]:
         Middleware(ProxyHeadersMiddleware, list(settings.trusted_proxies)),
         Middleware(OpenRoutes),
         Middleware(PresenceMiddleware, page.presence),
+        Middleware(RateLimitMiddleware, settings.max_requests_per_minute),
         Middleware(FrontDoor),
         Middleware(UploadDoor),
         Middleware(McpMessages),
@@ -200,7 +202,7 @@ def launch(page: GuardedBlocks, settings: HostSettings, **options: Any) -> App:
         root_path=settings.root_path or None,
         auth=[(name, password)] if settings.auth else None,
         state_session_capacity=SESSIONS,
-        max_threads=settings.queue_size + THREADS,
+        max_threads=2 * settings.queue_size + THREADS,
         max_file_size=f"{MOST_MB}mb",
         prevent_thread_lock=True,
         app_kwargs={"middleware": doors(page, settings), "lifespan": lifespan},

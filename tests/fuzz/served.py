@@ -113,7 +113,7 @@ def served_page(engine: "Engine") -> Iterator[Page]:
 
     source = EngineSource(lambda: engine, "the tiny model")
     blocks = app.build_app(source)
-    app.launch(blocks, DEFAULTS, quiet=True)
+    app.launch(blocks, DEFAULTS.model_copy(update={"max_requests_per_minute": 10**6}), quiet=True)
     source.start()
     try:
         with httpx.Client(base_url=f"{blocks.local_url}gradio_api/", timeout=PATIENCE_S * 2) as http:

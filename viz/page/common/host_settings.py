@@ -128,6 +128,14 @@ class HostSettings(BaseModel):
         ge=1,
         description="runs that may wait or go on for one open page, or for all scripts of one address",
     )
+    max_requests_per_minute: int = Field(
+        default=1200,
+        ge=60,
+        description="requests of one address in a minute, which may all come at once: events of the page, "
+        "calls, tool calls and logins",
+    )
+    """See serving/rate_limits.py."""
+
     most_connections: int = Field(
         default=800, ge=20, description="connections at once; one address may have a quarter of them"
     )

@@ -82,11 +82,18 @@ class Presence:
         client = getattr(request, "client", None)  # one that gradio makes itself has none
         if request is None or client is None:
             return Visitor()
+        address = self.address(request)
+        if request.headers.get(CALLER.decode(), "") in self._callers:
+            return Visitor(address)
+        session = request.session_hash or ""
+        return Visitor(address, session if self.has_page(session) else "")
+
+    def address(self, request: Any) -> str:
+        """Return the address of the client of a request; of a tool call, that of its MCP client."""
         caller = self._callers.get(request.headers.get(CALLER.decode(), ""))
         if caller is not None:
-            return Visitor(caller)
-        session = request.session_hash or ""
-        return Visitor(sender_of(client.host), session if self.has_page(session) else "")
+            return caller
+        return sender_of(request.client.host) if request.client else ""
 
     @contextmanager
     def page(self, session: str) -> Iterator[None]:

@@ -4,7 +4,7 @@ import logging
 import math
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 import gradio as gr
 from markupsafe import escape
@@ -13,6 +13,7 @@ from pine_engine.errors import InputError
 from viz.page.common.disk import Disk
 from viz.page.common.failures import explain
 from viz.page.jobs.presence import Presence
+from viz.page.upstream.fair_event_queue import FairEventQueue
 from viz.page.upstream.full_update import FullUpdateBlocks
 from viz.page.upstream.skip_unchanged import SkipUnchangedBlocks
 
@@ -42,8 +43,14 @@ class GuardedBlocks(SkipUnchangedBlocks, FullUpdateBlocks):
     no_files: str = ""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
         self.presence = Presence()
+        super().__init__(**options)
+
+    def queue(self, **options: Any) -> Self:
+        """Set the options of the queue, as gradio does, and share it between clients."""
+        super().queue(**options)
+        self._queue = FairEventQueue(self, self.presence)
+        return self
 
     async def preprocess_data(
         self, block_fn: Any, inputs: list[Any], *arguments: Any, **options: Any

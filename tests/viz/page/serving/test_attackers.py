@@ -3,11 +3,13 @@
 import asyncio
 import contextlib
 import json
+import secrets
 import time
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import httpx
@@ -18,11 +20,13 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.load import question_of
-from tests.support.attackers import ask_and_never_listen, invent_sessions
+from tests.support.attackers import ask_and_never_listen, attack, flood_events, invent_sessions
 from tests.support.serving import Serve, ServedApp
-from tests.support.visiting import Visitor, compare
+from tests.support.visiting import LostError, Visitor, compare
 from tests.viz.page.serving.test_holding_up import LONG, visiting
 from viz.page.jobs.presence import LISTENING_S
+
+FLOOD_S = 3.0
 
 SLOW_S = 30.0
 """What a few layers and looks take on a machine busy with other work."""
@@ -151,6 +155,69 @@ def test_what_is_told_of_the_calls_names_whom_each_caller_reached(app: ServedApp
         assert f"http://{host}" in told.text
     told = httpx.get(f"{app.url}gradio_api/info", timeout=60)
     assert "127.0.0.1:1/" not in told.text and app.url.rstrip("/") in told.text
+
+
+def test_event_queue_flooded_by_client_rejects_no_visitor(app: ServedApp) -> None:
+    async def attacked() -> tuple[Counter[int], list[float]]:
+        until = time.monotonic() + FLOOD_S
+        joins, waits = Counter[int](), []
+        async with (
+            visiting(app, "203.0.113.9") as (attacker, _),
+            visiting(app, "198.51.100.9") as (client, page),
+            asyncio.TaskGroup() as there,
+        ):
+            for _ in range(6):
+                there.create_task(attack(attacker, flood_events, lambda: time.monotonic() > until, Counter()))
+            queued = next(event for event in page.loaded() if event["queue"])
+            while time.monotonic() < until:
+                began = time.monotonic()
+                visitor = Visitor(client, page)
+                try:
+                    await visitor.send(queued)
+                    joins[200] += 1
+                except LostError as error:
+                    joins[503] += "503" in str(error)
+                waits.append(time.monotonic() - began)
+                await asyncio.sleep(0.05)
+        return joins, waits
+
+    joins, waits = asyncio.run(attacked())
+    assert joins[200] and not joins[503]
+    assert max(waits) < FLOOD_S
+
+
+def test_private_events_flooded_by_client_delay_visitor_little(app: ServedApp) -> None:
+    """The client sends as many requests at once as it has connections, past the queue."""
+
+    async def attacked() -> tuple[list[float], list[float]]:
+        until = time.monotonic() + FLOOD_S
+        attacker_waits, visitor_waits = [], []
+        async with (
+            visiting(app, "203.0.113.10") as (attacker, page),
+            visiting(app, "198.51.100.10") as (client, _),
+            asyncio.TaskGroup() as there,
+        ):
+            restore = next(event for event in page.events if event["api_name"] == "restore")
+
+            async def restored(by: httpx.AsyncClient) -> float:
+                began = time.monotonic()
+                session = secrets.token_hex(6)
+                body = {"data": page.values(restore), "fn_index": restore["id"], "session_hash": session}
+                (await by.post("/gradio_api/run/predict", json=body)).raise_for_status()
+                return time.monotonic() - began
+
+            async def flood() -> None:
+                while time.monotonic() < until:
+                    attacker_waits.append(await restored(attacker))
+
+            for _ in range(100):
+                there.create_task(flood())
+            while time.monotonic() < until:
+                visitor_waits.append(await restored(client))
+        return attacker_waits, visitor_waits
+
+    attacker_waits, visitor_waits = asyncio.run(attacked())
+    assert median(visitor_waits) < median(attacker_waits) / 3
 
 
 FILE = {"meta": {"_type": "gradio.FileData"}}

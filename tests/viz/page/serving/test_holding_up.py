@@ -39,8 +39,10 @@ def app(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serv
 
 
 @asynccontextmanager
-async def visiting(app: ServedApp) -> AsyncIterator[tuple[httpx.AsyncClient, Page]]:
-    async with httpx.AsyncClient(base_url=app.url, timeout=60) as client:
+async def visiting(app: ServedApp, address: str = "") -> AsyncIterator[tuple[httpx.AsyncClient, Page]]:
+    """A client and the page that it gets. address: of the client, behind a proxy; this machine if empty."""
+    headers = {"X-Forwarded-For": address} if address else {}
+    async with httpx.AsyncClient(base_url=app.url, timeout=60, headers=headers) as client:
         yield client, Page.of((await client.get("/config")).json())
 
 
