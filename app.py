@@ -48,6 +48,7 @@ from viz.page.jobs.sources import Sources
 from viz.page.serving.connections import limit_connections
 from viz.page.serving.front_door import FrontDoor
 from viz.page.serving.health import add_health
+from viz.page.serving.login_limits import LoginLimitMiddleware
 from viz.page.serving.mcp_messages import McpMessages
 from viz.page.serving.open_routes import OpenRoutes
 from viz.page.serving.plotly_script import add_plotly
@@ -182,6 +183,7 @@ def doors(page: GuardedBlocks, settings: HostSettings) -> list[Middleware]:
         Middleware(PresenceMiddleware, page.presence),
         Middleware(RateLimitMiddleware, settings.max_requests_per_minute),
         Middleware(FrontDoor),
+        *([Middleware(LoginLimitMiddleware)] if settings.auth else []),
         Middleware(UploadDoor),
         Middleware(McpMessages),
     ]

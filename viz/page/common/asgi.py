@@ -14,3 +14,25 @@ def without_headers(scope: Scope, *names: bytes) -> Scope:
     """The request without these headers, which are given in lower case."""
     kept = [(name, value) for name, value in scope["headers"] if name not in names]
     return {**scope, "headers": kept}
+
+
+async def read_body(receive: Receive) -> bytes | None:
+    """Return the whole body of a request; None if the client disconnects before its end."""
+    body, is_all = b"", False
+    while not is_all:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        body += message.get("body", b"")
+        is_all = not message.get("more_body")
+    return body
+
+
+def replay(body: bytes, receive: Receive) -> Receive:
+    """Return a receive function that gives a body that was read already, and then what else is received."""
+    read: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def again() -> Message:
+        return read.pop() if read else await receive()
+
+    return again

@@ -5,7 +5,7 @@ from typing import Any
 
 from starlette.responses import JSONResponse
 
-from viz.page.common.asgi import App, Message, Receive, Scope, Send
+from viz.page.common.asgi import App, Receive, Scope, Send, read_body, replay
 from viz.page.jobs.presence import MCP
 
 MOST_DEPTH = 50
@@ -23,22 +23,13 @@ class McpMessages:
         if scope["type"] != "http" or scope["method"] != "POST" or not MCP.fullmatch(scope["path"]):
             await self._app(scope, receive, send)
             return
-        body, is_all = b"", False
-        while not is_all:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return
-            body += message.get("body", b"")
-            is_all = not message.get("more_body")
+        body = await read_body(receive)
+        if body is None:
+            return
         if why := wrong_with(body):
             await JSONResponse({"detail": why}, 400)(scope, receive, send)
             return
-        read: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-        async def again() -> Message:
-            return read.pop() if read else await receive()
-
-        await self._app(scope, again, send)
+        await self._app(scope, replay(body, receive), send)
 
 
 def wrong_with(body: bytes) -> str | None:
