@@ -12,6 +12,8 @@ from pine_engine.attention.kv_cache import LayerCache, Stack
 from pine_engine.attention.state import Row
 from pine_engine.attention.strategy import LayerInput
 from pine_engine.network.registration import Scoring
+from pine_engine.network.rowwise import decode_attention_threads
+from pine_engine.network.threads import with_threads
 
 Index = slice | Tensor
 
@@ -120,8 +122,9 @@ class ContinuationPass:
         """See Pass."""
         self.on_layer(layer)
         output = torch.zeros_like(query)
-        for together in self._parts:
-            together.extend(layer, query, key, value, scoring, output)
+        with with_threads(decode_attention_threads(query, key)):
+            for together in self._parts:
+                together.extend(layer, query, key, value, scoring, output)
         return output
 
     @cached_property

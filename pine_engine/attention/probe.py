@@ -127,12 +127,6 @@ def _find_rotation(network: PreTrainedModel, ids: Tensor) -> LayerRopes:
     unrotated, _ = _capture(network, ids, torch.zeros_like(positions))
     _refuse_other_mixing(network, ids, logits)
     _refuse_hidden_softcap(network, rotated.softcaps)
-    head_dim = rotated.seen[0][0].shape[-1]
-    if head_dim % 2:
-        raise ModelError(
-            f"{type(network).__name__}: its heads have {head_dim} dimensions, and PINE rotates pairs of "
-            f"them; {ADVICE}"
-        )
     found: list[int] = []
     for layers in zip(unrotated.seen, rotated.seen, strict=True):
         worst = [_rotation_deviation(rope, layers) for rope in candidates]

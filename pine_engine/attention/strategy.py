@@ -17,7 +17,7 @@ from pine_engine.attention.recorder import TraceRecorder
 from pine_engine.errors import ModelError
 from pine_engine.methods.plan import AttentionPlan
 from pine_engine.network.registration import Scoring
-from pine_engine.network.rope import Rope, from_pairs
+from pine_engine.network.rope import Rope, aligned_head_dim, from_pairs
 from pine_engine.network.wiring import Wiring
 
 KeysValues = tuple[Tensor, Tensor]
@@ -84,7 +84,7 @@ class Reading:
 
     def rotations(self) -> tuple[Rotation, ...]:
         """How each layer rotates, to any of the positions. Raises ModelError as head_dim_of does."""
-        ropes, head_dim = self.wiring.ropes, head_dim_of(self.wiring.network)
+        ropes, head_dim = self.wiring.ropes, aligned_head_dim(head_dim_of(self.wiring.network))
         kinds = [
             Rotation(rope, rope.table(self.length, head_dim, self.compute_dtype).to(self.device))
             for rope in ropes.kinds

@@ -52,6 +52,19 @@ SHAPES: dict[str, dict[str, Any]] = {
         "num_attention_heads": 1,
         "num_key_value_heads": 1,
     },
+    "seven-queries": {
+        **TINY,
+        "hidden_size": 112,
+        "num_attention_heads": 7,
+        "num_key_value_heads": 1,
+    },
+    "unaligned-heads": {
+        **TINY,
+        "hidden_size": 96,
+        "head_dim": 18,
+        "num_attention_heads": 3,
+        "num_key_value_heads": 3,
+    },
     "llama-8b": {
         "vocab_size": 128256,
         "hidden_size": 4096,
@@ -71,8 +84,10 @@ DEMANDING = {
     "narrow-keys": "few keys for many queries",
     "odd-widths": "odd widths",
     "one-head": "one head",
+    "seven-queries": "one key head for seven queries",
+    "unaligned-heads": "heads of 18 dimensions",
 }
-"""Shapes in which sums or functions of torch have been seen to know their row: what is special, in words."""
+"""Shapes for which native operations of torch are not batch-invariant on some CPUs, with a description."""
 
 
 def is_synthetic(name: str | None) -> bool:

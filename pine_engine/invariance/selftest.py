@@ -4,9 +4,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from pine_engine.attention.decode import put_together
 from pine_engine.attention.state import Row, input_device
 from pine_engine.benchmark.random_models import DEMANDING, MARK, synthetic_model
 from pine_engine.engine import passes
@@ -30,12 +31,16 @@ from pine_engine.invariance.kernels import (
 )
 from pine_engine.invariance.packed_distance import check_packed_distance
 from pine_engine.methods.table import METHODS, Method
+from pine_engine.network.threads import with_threads
 from pine_engine.prompts.layout import TokenLayout
 
 NEW_TOKENS = 4
 """Tokens decoded in each order of a prompt."""
 
 TINY = "random:tiny"
+
+STACKED_METHODS = ("pcw", "pine")
+"""Methods whose decode attention is checked: one with the model's own positions, and one that ranks."""
 
 
 def plan_checks(engine: Engine, *, shuffles: int = 5, seed: int = 0) -> list[Callable[[], Check]]:
@@ -67,7 +72,7 @@ def plan_checks(engine: Engine, *, shuffles: int = 5, seed: int = 0) -> list[Cal
         for words, layout in prompts(vocabulary_of(model)).items():
             name = f"{model.model_name}: {words}"
             checks.append(partial(check_orders, model, layout, methods, name, **of_all))
-        checks.append(partial(check_neighbours, model))
+        checks += [partial(check_neighbours, model), partial(check_stacking, model)]
     checks += [partial(check_control, model, seed=seed) for model in (tiny, engine)]
     name = "tiny model: exact ties of importance"
     layout = prompts(vocabulary_of(tiny))["documents of equal length"]
@@ -158,6 +163,56 @@ def check_neighbours(engine: Engine) -> Check:
         if holds
         else "what is written beside an answer changes its logits",
     )
+
+
+@torch.inference_mode()
+def check_stacking(engine: Engine) -> Check:
+    """Check a decode step of each sequence alone and stacked with others, with one thread and with all.
+
+    A shuffle test decodes several orders of one prompt as one stack, and the number of threads may change
+    between two layers; neither may change a bit.
+
+    Args:
+        engine: Engine whose attention is checked, at the shapes of its model.
+    """
+    layout = prompts(vocabulary_of(engine))["documents of many lengths"]
+    orders = [layout.reorder(order) for order in orders_to_try(layout.num_documents, 2, seed=0)]
+    thread_counts = sorted({1, torch.get_num_threads()})
+    differing = []
+    for name in STACKED_METHODS:
+        rows = [
+            passes.prefill(engine.wirings, order, METHODS[name], room=1, rows_kept=1)[0] for order in orders
+        ]
+        expected = torch.cat([_decode_step([row, None], 1)[:1] for row in rows])
+        put_together(rows)
+        batches: list[list[Row | None]] = [[*rows], *([row, None] for row in rows)]
+        for batch in batches:
+            places = [rows.index(row) for row in batch if row]
+            differing += [
+                f"{name} with {len(places)} sequences and {threads} threads"
+                for threads in thread_counts
+                if not torch.equal(_decode_step(batch, threads)[: len(places)], expected[places])
+            ]
+    differing = list(dict.fromkeys(differing))
+    return Check(
+        f"{engine.model_name}: stacked sequences",
+        is_promised=True,
+        holds=not differing,
+        found=f"1 and {len(orders)} sequences, {listed(thread_counts)} threads: "
+        + (f"logits differ for {listed(differing)}" if differing else "logits are bitwise identical"),
+        meaning="attention of a sequence does not depend on stacked sequences or the number of threads"
+        if not differing
+        else "attention of a sequence depends on stacked sequences or the number of threads",
+    )
+
+
+def _decode_step(rows: Sequence[Row | None], threads: int) -> Tensor:
+    """Return the logits (rows, V) of one decode step, after which the rows are as before."""
+    with with_threads(threads):
+        logits = passes.extend(rows, [[5]] * len(rows), is_step=True)[:, 0]
+    for row in filter(None, rows):
+        row.cache.truncate(row.cache.length - 1)
+    return logits
 
 
 def prompts(vocabulary: int) -> dict[str, TokenLayout]:

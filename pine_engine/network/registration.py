@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
 from pine_engine.errors import ModelError
+from pine_engine.network.rope import aligned_head_dim
 from pine_engine.network.rowwise import IS_ONE_ROW, IS_STEP
 
 NAME = "pine_engine"
@@ -94,10 +95,20 @@ def _attention_function(
         raise ModelError("its attention has sinks (learned scores without a key), which are not supported")
     if attention_mask is not None:  # not ours, which is None
         raise ModelError("its attention masks or biases keys in a way of its own, which is not supported")
-    scoring = Scoring(query.shape[-1] ** -0.5 if scaling is None else scaling, softcap)
+    head_dim = query.shape[-1]
+    if head_dim % 2:
+        raise ModelError(f"its heads have {head_dim} dimensions, and PINE rotates pairs of them")
+    scoring = Scoring(head_dim**-0.5 if scaling is None else scaling, softcap)
     with torch._C.DisableTorchFunction():  # a module that is computed row by row may hold this one
-        output = running_pass().attend(cast(int, module.layer_idx), query, key, value, scoring)
-        return output.transpose(1, 2).contiguous(), None
+        layer = cast(int, module.layer_idx)
+        output = running_pass().attend(layer, _align(query), _align(key), _align(value), scoring)
+        return output[..., : value.shape[-1]].transpose(1, 2).contiguous(), None
+
+
+def _align(vectors: Tensor) -> Tensor:
+    """Pad the last dimension with zeros, which change no score and no sum; see aligned_head_dim."""
+    missing = aligned_head_dim(vectors.shape[-1]) - vectors.shape[-1]
+    return functional.pad(vectors, (0, missing)) if missing else vectors
 
 
 def _no_mask(*_: Any, **__: Any) -> None:

@@ -18,6 +18,11 @@ Pairing = Literal["half", "interleaved"]
 """Which two dimensions turn together: i and i + d/2, or 2i and 2i + 1. It differs between families."""
 
 
+ALIGNED_DIMS = 4
+"""Heads of a multiple of this many float32 dimensions begin at multiples of 16 bytes. At other addresses, MKL
+computes some GEMMs with other instructions, and a head of a batch would not be bitwise identical to the same
+head alone."""
+
 FREQUENCIES = "inv_freq"
 """How the names of buffers with inverse frequencies end."""
 
@@ -75,6 +80,11 @@ class Rope:
         if self.pairing == "half":
             turning = turning.transpose(-1, -2)
         return torch.cat((turning.flatten(-2), resting.flatten(-2)), dim=-1)
+
+
+def aligned_head_dim(head_dim: int) -> int:
+    """Return the head dimension that attention computes with: the next multiple of ALIGNED_DIMS."""
+    return -(-head_dim // ALIGNED_DIMS) * ALIGNED_DIMS
 
 
 def from_pairs(pairs: Tensor) -> Tensor:

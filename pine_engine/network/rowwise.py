@@ -53,6 +53,11 @@ TRIED_WEIGHTS = ((576, 1536), (1536, 576), (333, 100))
 TRIED_ROWS = (*range(2, 18), 36, 64, 109, 160)
 """Products of which it is tried whether a row has the same bits in all: weights (out, in), and rows."""
 
+PROBE_KEYS = (17, 100, 700)
+PROBE_SEQUENCES = (1, 2, 3, 4)
+"""Batched GEMMs of decode attention of which it is tried whether a head has the same bits in all: keys, and
+sequences in the batch."""
+
 HAS_ONEDNN: bool = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 Forward = Callable[..., Any]
@@ -105,6 +110,64 @@ def own_products_are_even(dtype: torch.dtype, threads: int) -> bool:
             with with_threads(number):
                 last = functional.linear(rows[-count:].clone(), weight)
             if not torch.equal(last, whole[-count:]):
+                return False
+    return True
+
+
+def decode_attention_threads(query: Tensor, key: Tensor) -> int | None:
+    """Return the number of threads for the attention of a decode step; None keeps the current number.
+
+    The same heads are decoded alone and beside those of other sequences, with one thread and with all. Where
+    that changes a bit with all threads, attention is computed with one.
+
+    Args:
+        query: Queries of the step, (B, H, Q, head_dim); passes of several tokens keep their threads.
+        key: Keys of the step, (B, G, Q, head_dim).
+    """
+    threads = torch.get_num_threads()
+    if threads == 1 or query.shape[2] > 1 or query.device.type != "cpu":
+        return None
+    dtype = torch.promote_types(query.dtype, torch.float32)
+    num_kv_heads = key.shape[1]
+    shape = (num_kv_heads, query.shape[1] // num_kv_heads, query.shape[3])
+    return None if _batched_gemm_is_invariant(*shape, dtype, threads) else 1
+
+
+@cache
+def _batched_gemm_is_invariant(
+    num_kv_heads: int, num_queries: int, head_dim: int, dtype: torch.dtype, threads: int
+) -> bool:
+    """Check whether the batched GEMMs of decode attention are bitwise identical in every batch.
+
+    MKL splits a GEMM between threads where a batch has fewer of them than there are threads, and which
+    shapes that changes differs between processors. Tried once for each shape.
+
+    Args:
+        num_kv_heads: Key heads of one sequence; batches have a multiple of them.
+        num_queries: Queries for each key head.
+        head_dim: Dimension of a head.
+        dtype: Dtype of the GEMMs.
+        threads: Number of threads that is compared with one thread.
+    """
+    generator = torch.Generator().manual_seed(0)
+    num_heads = num_kv_heads * max(PROBE_SEQUENCES)
+    query = torch.randn(num_heads, num_queries, head_dim, generator=generator, dtype=dtype)
+    vectors = torch.randn(num_heads, max(PROBE_KEYS), head_dim, generator=generator, dtype=dtype)
+
+    def attend(num_keys: int, heads: int) -> tuple[Tensor, Tensor, Tensor]:
+        keys = vectors[:heads, :num_keys]
+        scores = query[:heads] @ keys.mT
+        weighted = scores @ keys
+        return scores, weighted, torch.baddbmm(weighted, scores, keys)
+
+    for num_keys in PROBE_KEYS:
+        with with_threads(1):
+            expected = attend(num_keys, num_heads)
+        for sequences in PROBE_SEQUENCES:
+            heads = num_kv_heads * sequences
+            with with_threads(threads):
+                found = attend(num_keys, heads)
+            if not all(torch.equal(one, whole[:heads]) for one, whole in zip(found, expected, strict=True)):
                 return False
     return True
 

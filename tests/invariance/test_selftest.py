@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from pine_engine.attention import decode
 from pine_engine.attention.trace import Trace
 from pine_engine.benchmark.random_models import DEMANDING, load_engine, synthetic_model
 from pine_engine.engine.engine import Engine
@@ -15,11 +16,14 @@ from pine_engine.invariance.selftest import (
     check_control,
     check_neighbours,
     check_orders,
+    check_stacking,
     plan_checks,
     prompts,
     without_keys,
 )
 from pine_engine.methods.table import METHODS
+from pine_engine.network import rope
+from pine_engine.network.threads import with_threads
 
 PROMISING = [method for method in METHODS.values() if method.promises_invariance]
 
@@ -34,7 +38,7 @@ def test_all_that_is_promised_holds_here(engine: Engine) -> None:
     assert [check.name for check in checks if check.verdict == "FAIL"] == []
     passed = [check.name for check in checks if check.verdict == "pass"]
     for model in ("tiny model", "random:tiny", *(f"tiny model, {words}" for words in DEMANDING.values())):
-        for words in (*prompts(97), "neighbours in a batch"):
+        for words in (*prompts(97), "neighbours in a batch", "stacked sequences"):
             assert f"{model}: {words}" in passed
     for model in ("tiny model", "random:tiny"):
         assert f"{model}: control, vanilla changes" in passed
@@ -72,6 +76,17 @@ def test_a_product_of_few_rows_fails_beside_other_neighbours(engine: Engine) -> 
     finally:
         hook.remove()
     assert (check.verdict, "logits differ by up to " in check.found) == ("FAIL", True)
+
+
+@pytest.mark.parametrize("shape", ["seven-queries", "unaligned-heads"])
+def test_check_stacking_hard_shape_passes_only_with_invariant_attention(
+    shape: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with with_threads(2):
+        assert check_stacking(load_engine(f"random:{shape}")).verdict == "pass"
+        monkeypatch.setattr(decode, "decode_attention_threads", lambda *_: None)
+        monkeypatch.setattr(rope, "ALIGNED_DIMS", 1)
+        assert check_stacking(load_engine(f"random:{shape}")).verdict == "FAIL"
 
 
 def test_a_check_that_sees_no_change_of_vanilla_is_said_to_show_nothing(

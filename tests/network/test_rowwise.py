@@ -11,7 +11,15 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from pine_engine.network import rowwise
-from pine_engine.network.rowwise import IS_ONE_ROW, Callers, RowByRow, elementwise, linear, replace_callers
+from pine_engine.network.rowwise import (
+    IS_ONE_ROW,
+    Callers,
+    RowByRow,
+    decode_attention_threads,
+    elementwise,
+    linear,
+    replace_callers,
+)
 from pine_engine.network.threads import with_threads
 
 THREADS = (1, 2, 3, 4, 6, 12)
@@ -230,3 +238,22 @@ def test_a_function_that_writes_in_place_still_does() -> None:
     with RowByRow():
         result = functional.silu(values, inplace=True)
     assert result is values and torch.equal(values, expected)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 8])
+def test_decode_attention_threads_keep_bitwise_identity(threads: int) -> None:
+    for num_kv_heads, group, head_dim in ((1, 4, 16), (1, 7, 64), (2, 5, 20), (3, 3, 64)):
+        query, key = normal(4 * num_kv_heads, group, head_dim), normal(4 * num_kv_heads, 333, head_dim)
+        with with_threads(1):
+            expected = query @ key.mT
+        with with_threads(threads):
+            shape = (1, num_kv_heads * group, 1, head_dim)
+            used = decode_attention_threads(torch.empty(shape), torch.empty(1, num_kv_heads, 1, head_dim))
+            for heads in range(num_kv_heads, 4 * num_kv_heads + 1, num_kv_heads):
+                with with_threads(used):
+                    assert torch.equal(query[:heads] @ key[:heads].mT, expected[:heads])
+
+
+def test_decode_attention_threads_of_a_prefill_are_kept() -> None:
+    with with_threads(2):
+        assert decode_attention_threads(torch.empty(1, 7, 5, 64), torch.empty(1, 1, 5, 64)) is None
