@@ -3,7 +3,7 @@
 import hashlib
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -79,12 +79,16 @@ def evaluate(
 
         state = processes.join(device)
         terminal.stderr.quiet = not state.is_main_process
-        own_dtype = processes.common_dtype(dtype, dtype_of_run(out), state)
-        engine = terminal.load(model, own_dtype, processes.own_device(device, state), reads_text=True)
-        about = settings.run_info(
-            engine, task=examples[0].task, data=data.name, data_sha256=_sha256(data), sample=sample
-        )
-        info = open_run(out, about)
+        # The main process selects the dtype of a new run; the others find it in the folder.
+        with processes.main_process_first(state) if dtype == "auto" else nullcontext():
+            run_dtype = dtype_of_run(out) if dtype == "auto" else None
+            engine = terminal.load(
+                model, run_dtype or dtype, processes.own_device(device, state), reads_text=True
+            )
+            about = settings.run_info(
+                engine, task=examples[0].task, data=data.name, data_sha256=_sha256(data), sample=sample
+            )
+            info = open_run(out, about)
         began = time.perf_counter()
         try:
             with processes.ended_in_order() as stopped:
@@ -260,6 +264,7 @@ def _conclude(
         reason = str(error)
     report = {
         "folder": str(out),
+        "dtype": info.platform.dtype,
         "run": info.model_dump(mode="json"),
         "records": len(records),
         "computed": sum(record.computed for record in records),

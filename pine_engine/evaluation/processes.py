@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from types import FrameType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pine_engine.errors import InputError
 from pine_engine.models.load import TENSOR_PARALLEL
@@ -55,28 +55,18 @@ def own_device(device: str, state: "PartialState") -> str:
     return str(state.device) if has_own else device
 
 
-def common_dtype(asked: str, begun_in: str | None, state: "PartialState") -> str:
-    """The dtype in which every process of the run loads its model; waits for the main process.
+@contextmanager
+def main_process_first(state: "PartialState") -> Iterator[None]:
+    """Run the block in the main process, then in the others.
 
-    auto may be another one each time that it is measured, and the records of a run are of one. begun_in: that
-    of the run which is gone on with, None for a new one.
+    Unlike the context manager of accelerate, the others also run the block if the main process has died, and
+    so report why.
     """
-    from accelerate.utils import broadcast_object_list
-
-    from pine_engine.models.dtypes import go_by, seconds_of_a_step
-
-    if asked != "auto":
-        return asked
-    told: list[Any] = [begun_in, {}]
-    if state.is_main_process and begun_in is None and state.device.type == "cpu":
-        told[1] = seconds_of_a_step()
-    try:
-        broadcast_object_list(told)
-    except RuntimeError:  # as in all_arrive
-        return asked
-    found, seconds = told
-    go_by(seconds)
-    return found or asked
+    if not state.is_main_process:
+        _wait(state)
+    yield
+    if state.is_main_process:
+        _wait(state)
 
 
 def first_reason(reason: str | None) -> str | None:
@@ -95,11 +85,17 @@ def first_reason(reason: str | None) -> str | None:
 
 def all_arrive(state: "PartialState") -> bool:
     """Waits for the other processes and parts from them; False if one of them has died."""
+    arrived = _wait(state)
+    if arrived:
+        state.destroy_process_group()
+    return arrived
+
+
+def _wait(state: "PartialState") -> bool:
     try:
         state.wait_for_everyone()
     except RuntimeError:  # torch.distributed's word for a connection that was closed
         return False
-    state.destroy_process_group()
     return True
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import signal
 import socket
 import subprocess
@@ -13,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +29,7 @@ from pine_engine.engine.engine import Engine
 from pine_engine.evaluation import processes, records
 from pine_engine.evaluation.records import Key, open_records, read_records, read_run
 from pine_engine.models import dtypes
-from pine_engine.models.dtypes import Dtype
-from tests.support.commands import Forked, Outcome, Run, assert_refused, fork_verb
+from tests.support.commands import Forked, Outcome, Run, assert_refused, fork_verb, run_verb
 from tests.support.forks import fork
 
 ROOT = Path(cli.__file__).parents[2]
@@ -69,8 +70,7 @@ class Case:
         return self.invoke("evaluate", *self.arguments(*arguments))
 
     def arguments(self, *arguments: object) -> list[str]:
-        """In float32, as `loaded` is; a process of its own would take what is fastest on this machine."""
-        named = ("--out", self.out, "--model", self.model, "--dtype", "float32")
+        named = ("--out", self.out, "--model", self.model)
         return [*map(str, (self.data, *named, *(arguments or OPTIONS)))]
 
     def outcomes(self, *left_out: str) -> dict[Key, dict[str, Any]]:
@@ -107,7 +107,7 @@ def test_the_summary_is_one_object_and_every_record_is_in_the_folder(case: Case)
     assert (outcome.status, outcome.stderr) == (0, "")
     report = outcome.json
     records = read_records(case.out)
-    assert report["folder"] == str(case.out)
+    assert (report["folder"], report["dtype"]) == (str(case.out), "float32")
     assert (report["records"], report["errors"], report["missing"]) == (NUM_RECORDS, 0, 0)
     assert report["computed"] == sum(record.computed for record in records) < NUM_RECORDS
     assert report["seconds"] == pytest.approx(sum(record.seconds for record in records))
@@ -388,19 +388,24 @@ def test_what_cannot_be_measured_is_refused_before_a_model_is_loaded(
     assert sentence in outcome.stderr
 
 
-def test_a_run_goes_on_in_the_dtype_in_which_it_was_begun(
-    case: Case, loaded: Engine, monkeypatch: pytest.MonkeyPatch
+def test_evaluate_without_dtype_keeps_that_of_the_folder(
+    case: Case, loaded: Engine, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
+    """A run that was started in bfloat16, and continued where `auto` is float32."""
+    dtypes_loaded: list[str] = []
 
     def load(_model: str, dtype: str, *_: Any, **__: Any) -> Engine:
-        asked.append(dtype)
-        return loaded
+        dtypes_loaded.append(dtype)
+        return loaded if dtype in ("auto", "float32") else Engine.load(str(tiny), dtype=dtype)
 
     monkeypatch.setattr(terminal, "load", load)
-    for limit in (1, 2):
-        assert case.run(*OPTIONS, "--limit", limit, "--dtype", "auto").status == 0
-    assert asked == ["auto", "float32"]
+    options = (*OPTIONS, "--limit", 1)
+    assert case.run(*options, "--dtype", "bfloat16").status == 0
+    for dtype in ((), ("--dtype", "auto")):
+        assert case.run(*options, *dtype).status == 0
+    refused = case.run(*options, "--dtype", "float32")
+    assert refused.status == 2 and "dtype bfloat16, not float32" in refused.stderr
+    assert dtypes_loaded == ["bfloat16", "bfloat16", "bfloat16", "float32"]
 
 
 def test_a_folder_of_another_run_is_refused(case: Case) -> None:
@@ -503,26 +508,30 @@ def start_two(case: Case, *options: str) -> list[Forked]:
     ]
 
 
-def print_dtype(begun_in: str | None, faster: Dtype) -> None:
-    """In a process that has measured for itself: what it asks for, and what auto is to it."""
-    dtypes.go_by({"float32": 2.0, faster: 1.0})
-    asked = processes.common_dtype("auto", begun_in, processes.join("cpu"))
-    print(asked, dtypes.fastest("cpu", four_bit=True))
+def run_verb_on_processor(words: list[str], *, bf16: bool) -> None:
+    """Run the verb as on a processor with instructions for bfloat16, or without."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dtypes, "multiplies_in", lambda _dtype: bf16)
+        run_verb(words)
 
 
-@pytest.mark.parametrize(
-    ("begun_in", "expected"), [(None, "auto bfloat16"), ("float16", "float16")], ids=["new", "begun"]
-)
-def test_what_is_fastest_is_the_same_to_all_processes(
-    begun_in: str | None, expected: str, tmp_path: Path
-) -> None:
+@pytest.mark.timeout(600)
+def test_processes_on_unequal_processors_use_one_dtype(case: Case) -> None:
+    """The second process alone would select float32 for weights that are stored in bfloat16."""
+    model = case.data.with_name("bf16")
+    shutil.copytree(case.model, model)
+    Engine.load(str(case.model)).model.bfloat16().save_pretrained(model)
+    options = ("--model", model, "--methods", "vanilla", "--max-new-tokens", 1, "--json")
+    words = ["pine_engine", "evaluate", *case.arguments(*options)]
     started = []
-    for name, environment in zip(("bfloat16", "4bit"), two_environments(), strict=True):
-        streams = {stream: tmp_path / f"{name}.{stream}" for stream in ("stdout", "stderr")}
-        started.append((fork(print_dtype, begun_in, name, environment=environment, **streams), streams))
-    for process, streams in started:
-        process.join(100)
-        assert streams["stdout"].read_text().startswith(expected), streams["stderr"].read_text()
+    for rank, environment in enumerate(two_environments()):
+        out, err = (case.data.with_name(f"{rank}.{stream}") for stream in ("out", "err"))
+        run = partial(run_verb_on_processor, words, bf16=rank == 0)
+        started.append(Forked(fork(run, stdout=out, stderr=err, environment=environment), out, err))
+    main, other = [process.outcome() for process in started]
+    assert (main.status, other.status) == (0, 0), main.stderr + other.stderr
+    assert main.json["records"] == len(ROWS)
+    assert read_run(case.out).platform.dtype == "bfloat16"
 
 
 @pytest.mark.timeout(600)
