@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any, cast
 
 from pine_engine.errors import ModelError
-from pine_engine.models.dtypes import LOADED_IN, known_dtype, settled
+from pine_engine.models.dtypes import LOADED_IN, known_dtype, resolve_dtype
 from pine_engine.models.embedded import Progress
 from pine_engine.models.load import TENSOR_PARALLEL, check_device, resolve
 
@@ -98,7 +98,7 @@ def is_synthetic(name: str | None) -> bool:
 def load_engine(
     name: str | None = None,
     *,
-    dtype: str = "float32",
+    dtype: str = "auto",
     device: str = "cpu",
     progress: Progress | None = None,
 ) -> "Engine":
@@ -115,7 +115,7 @@ def load_engine(
 
     if name is not None and is_synthetic(name):
         model = compute_on(device, lambda: synthetic_model(name, dtype=asked, device=device))
-        return Engine(model, name=name, four_bit=settled(asked, device) == "4bit")
+        return Engine(model, name=name, four_bit=asked == "4bit")
     return Engine.load(name, dtype=dtype, device=device, progress=progress)
 
 
@@ -137,11 +137,10 @@ def synthetic_model(name: str, *, dtype: str, device: str) -> "PreTrainedModel":
     target = torch.device(device)
     forked = [target] if target.type == "cuda" else []
     config = AutoConfig.for_model(**{"model_type": "llama", **shape})
+    resolved = resolve_dtype(asked, device, stored="float32")
     with torch.random.fork_rng(devices=forked), target:
         torch.manual_seed(0)
-        model = AutoModelForCausalLM.from_config(
-            config, dtype=getattr(torch, LOADED_IN[settled(asked, device)])
-        )
+        model = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, LOADED_IN[resolved]))
     model.eval().requires_grad_(False)
     return cast("PreTrainedModel", model)
 

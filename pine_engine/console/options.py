@@ -36,8 +36,8 @@ AnyModelName = Annotated[
 Dtype = Annotated[
     str,
     typer.Option(
-        help="float32, bfloat16 or float16; 4bit, float32 with weights in 4 bits for writing; or auto, what "
-        "writes fastest here, 4bit only for weights that were stored so."
+        help="float32, bfloat16, float16, 4bit (float32 with 4-bit weights for decode), or auto: the dtype "
+        "of the stored weights if the processor has instructions for it, else float32; bfloat16 on a GPU."
     ),
 ]
 Device = Annotated[str, typer.Option(help="cpu, cuda, ...; auto or tp for a model larger than one.")]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pine_engine.errors import ModelError, PineError, one_line
+from pine_engine.models.dtypes import LOADED_IN, AskedDtype, resolve_dtype, stored_dtype
 from pine_engine.models.support import refusal
 
 # torch and transformers take about 1.7 s to import. Here and in the modules on top of this one they are
@@ -23,15 +24,19 @@ def read_safetensors(
     *,
     revision: str | None,
     local_files_only: bool,
+    dtype: AskedDtype,
+    device: str,
     fetch: Callable[[], None] | None = None,
     **options: Any,
 ) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:
     """Model and tokenizer of a local folder or a hub id; options go to the model's `from_pretrained`.
 
+    dtype, device: select the dtype of the model, see resolve_dtype.
     fetch: called once the config was found good, before any weight is read; it may bring the weights here.
     Raises ModelError if the model, its safetensors weights or its tokenizer cannot be read, before any weight
     is read or downloaded if the config says that PINE cannot run the model, and what fetch raises.
     """
+    import torch
     from transformers import (
         AutoConfig,
         AutoModelForCausalLM,
@@ -58,8 +63,14 @@ def read_safetensors(
         sees -= modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.keys()
         # Any: the pair that output_loading_info asks for is not in transformers' annotations.
         kind: Any = AutoModelForImageTextToText if config.model_type in sees else AutoModelForCausalLM
+        resolved = LOADED_IN[resolve_dtype(dtype, device, stored=stored_dtype(config))]
         loaded = kind.from_pretrained(
-            folder_or_id, use_safetensors=True, output_loading_info=True, **source, **options
+            folder_or_id,
+            use_safetensors=True,
+            output_loading_info=True,
+            dtype=getattr(torch, resolved),
+            **source,
+            **options,
         )
     except PineError:
         raise

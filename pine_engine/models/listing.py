@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pine_engine.errors import ModelError, one_line
 from pine_engine.models.checkpoint import lacking
-from pine_engine.models.dtypes import BYTES, Dtype
+from pine_engine.models.dtypes import BYTES, Dtype, stored_dtype
 from pine_engine.models.embedded import EMBEDDED_NAME, INSTALL_ADVICE, find_embedded_gguf
 from pine_engine.models.hub import look_up
 from pine_engine.models.load import NO_CONTEXT, ModelSource, resolve, resolve_folder
@@ -46,7 +46,8 @@ class LoadableModel:
     state it. family is transformers' model type, "" if it could not be read. reason says why a model is not
     supported and what would work; it is empty for those that are. parameters: their number, None where it
     cannot be told, as for packed weights. state_values: numbers that the state of one token holds.
-    missing_bytes: what is to be downloaded before it can be loaded.
+    missing_bytes: what is to be downloaded before it can be loaded. stored: dtype of the weights in the
+    checkpoint, 4bit for every GGUF file.
     """
 
     name: str
@@ -59,11 +60,7 @@ class LoadableModel:
     parameters: int | None = None
     state_values: int | None = None
     missing_bytes: int = 0
-
-    @property
-    def is_gguf(self) -> bool:
-        """Whether its weights lie in one file, where they may be stored in 4 bits."""
-        return self.origin == "embedded" or self.name.endswith(".gguf")
+    stored: Dtype = "float32"
 
     def memory_bytes(self, dtype: Dtype) -> int:
         """An estimate of the memory for its weights and a run of RUN_TOKENS tokens under RUN_METHODS methods.
@@ -116,6 +113,7 @@ def list_embedded() -> LoadableModel:
         reason="" if gguf is not None else f"it is not installed; {INSTALL_ADVICE}",
         parameters=EMBEDDED_PARAMETERS,
         state_values=EMBEDDED_STATE,
+        stored="4bit",
     )
 
 
@@ -185,6 +183,7 @@ def describe_gguf(name: str, gguf: Path) -> LoadableModel:
         reason="",
         parameters=parameters,
         state_values=state,
+        stored="4bit",
     )
 
 
@@ -225,6 +224,7 @@ def _configured(model: LoadableModel, where: Path | str, **source: Any) -> Loada
             family=config.model_type,
             context=stated_context(config),
             state_values=_state_values(config),
+            stored=stored_dtype(config),
         )
         reason = refusal(config) or (NO_CONTEXT if model.context is None else "")
         if model.family not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:

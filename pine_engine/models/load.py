@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from pine_engine.errors import ModelError, one_line
 from pine_engine.given import in_words
 from pine_engine.models.checkpoint import quiet_transformers, read_gguf, read_safetensors
-from pine_engine.models.dtypes import LOADED_IN, Dtype, known_dtype, settled
+from pine_engine.models.dtypes import LOADED_IN, AskedDtype, Dtype, known_dtype, resolve_dtype
 from pine_engine.models.embedded import (
     EMBEDDED_NAME,
     INSTALL_ADVICE,
@@ -66,6 +66,11 @@ class ModelSource:
     path_or_id: str
     revision: str | None
     origin: Literal["embedded", "hub", "folder"]
+
+    @property
+    def is_gguf(self) -> bool:
+        """Whether the weights come from a GGUF file, which may store them in 4 bits."""
+        return self.path_or_id.endswith(".gguf")
 
     @property
     def address(self) -> str:
@@ -128,30 +133,25 @@ def resolve(name: str | os.PathLike[str] | None = None) -> ModelSource:
 def load(
     name: str | os.PathLike[str] | None = None,
     *,
-    dtype: "str | torch.dtype" = "float32",
+    dtype: "str | torch.dtype" = "auto",
     device: "str | torch.device" = "cpu",
     attn_implementation: str | None = None,
     progress: Progress | None = None,
 ) -> LoadedModel:
     """A model and its tokenizer, in eval mode and without gradients; `name` as `resolve` takes it.
 
-    dtype is float32, bfloat16, float16, 4bit, whose weights are loaded in float32, or auto, what writes
-    fastest on the device, 4bit only for weights that were stored so. device is torch's name of one, "auto" to
-    let accelerate spread the model over several, or "tp" to let transformers split it among the processes of
-    torchrun. attn_implementation is the model's own attention, in transformers' names; None is the fused one
-    where the family has it. progress is called while the embedded model is unpacked, at its first use, while
-    a model is downloaded, and before weights are read; it ends the loading by raising. The embedded model and
-    local folders never ask the hub.
+    dtype is float32, bfloat16, float16, 4bit, whose weights are loaded in float32, or auto, see
+    resolve_dtype. device is torch's name of one, "auto" to let accelerate spread the model over several, or
+    "tp" to let transformers split it among the processes of torchrun. attn_implementation is the model's own
+    attention, in transformers' names; None is the fused one where the family has it. progress is called while
+    the embedded model is unpacked, at its first use, while a model is downloaded, and before weights are
+    read; it ends the loading by raising. The embedded model and local folders never ask the hub.
     Raises ModelError, with a sentence on what to do, if any of it is not possible.
     """
     asked, device = known_dtype(dtype), str(device)
     source = resolve(name)
     check_device(device)
-    settled_dtype = settled(asked, device, four_bit=source.path_or_id.endswith(".gguf"))
-
-    import torch
-
-    options = {"dtype": getattr(torch, LOADED_IN[settled_dtype]), "attn_implementation": attn_implementation}
+    options: dict[str, Any] = {"attn_implementation": attn_implementation}
     if device == TENSOR_PARALLEL:
         from transformers.distributed.configuration_utils import DistributedConfig
 
@@ -172,32 +172,51 @@ def load(
         hub_id, revision = source.path_or_id, source.revision
         with nullcontext() if progress is None else quiet_transformers():
             model, tokenizer = read_safetensors(
-                hub_id, revision=revision, local_files_only=not is_online, fetch=fetch, **options
+                hub_id,
+                revision=revision,
+                local_files_only=not is_online,
+                dtype=asked,
+                device=device,
+                fetch=fetch,
+                **options,
             )
         source = replace(source, revision=commit)
-    elif source.origin == "folder" and source.path_or_id.endswith(".gguf"):
+    elif source.origin == "folder" and source.is_gguf:
+        import torch
+
+        torch_dtype = getattr(torch, LOADED_IN[resolve_dtype(asked, device, stored="4bit")])
         with quiet_transformers():
-            model, tokenizer = read_gguf(Path(source.path_or_id), **options)
+            model, tokenizer = read_gguf(Path(source.path_or_id), dtype=torch_dtype, **options)
     else:
         with quiet_transformers():
             embedded = source.origin == "embedded"
             folder = str(prepare_embedded(progress=progress)) if embedded else source.path_or_id
-            model, tokenizer = read_safetensors(folder, revision=None, local_files_only=True, **options)
+            model, tokenizer = read_safetensors(
+                folder, revision=None, local_files_only=True, dtype=asked, device=device, **options
+            )
 
     model.eval()
     model.requires_grad_(False)
-    if asked == "auto" and settled_dtype == "4bit":
-        from pine_engine.models.packed import stored_in_4_bits
-
-        settled_dtype = "4bit" if stored_in_4_bits(model) else "float32"
     return LoadedModel(
         model=model,
         tokenizer=tokenizer,
         source=source,
-        dtype=settled_dtype,
+        dtype=_loaded_dtype(model, source, asked, device),
         max_context=max_context(model),
         stop_ids=stop_ids(model, tokenizer),
     )
+
+
+def _loaded_dtype(model: "PreTrainedModel", source: ModelSource, requested: AskedDtype, device: str) -> Dtype:
+    """Return the dtype of a loaded model: 4bit if requested, or for `auto` if the GGUF file is in 4 bits."""
+    from pine_engine.models.packed import stored_in_4_bits
+
+    decodes_in_4_bits = requested == "4bit" or (
+        source.is_gguf
+        and resolve_dtype(requested, device, stored="4bit") == "4bit"
+        and stored_in_4_bits(model)
+    )
+    return "4bit" if decodes_in_4_bits else cast("Dtype", str(model.dtype).removeprefix("torch."))
 
 
 def fetch(name: str | None, progress: Progress) -> None:

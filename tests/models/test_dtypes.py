@@ -1,66 +1,87 @@
-"""Number formats by name, and which one writes fastest."""
+"""Dtypes by name, and the one that `auto` selects."""
 
-from collections.abc import Callable
+import random
+import sys
+import time
+from typing import Any
 
 import pytest
 import torch
+from transformers import LlamaConfig
 
 from pine_engine.benchmark.random_models import load_engine
 from pine_engine.models import dtypes
-from pine_engine.models.dtypes import Dtype, fastest, settled
+from pine_engine.models.dtypes import Dtype, resolve_dtype, stored_dtype
 
 
-@pytest.fixture(autouse=True)
-def _measured_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dtypes, "_measured", {})
+def on_processor(monkeypatch: pytest.MonkeyPatch, capability: str, *, bf16: bool) -> None:
+    """Has torch report this capability, and instructions for bfloat16 or none."""
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    monkeypatch.setattr(dtypes, "multiplies_in", lambda _dtype: bf16)
+    monkeypatch.setattr(sys, "platform", "linux")
 
 
 @pytest.mark.parametrize(
-    ("seconds", "four_bit", "expected"),
+    ("stored", "capability", "bf16", "expected"),
     [
-        ({"float32": 1, "4bit": 2}, True, "float32"),
-        ({"float32": 2, "4bit": 1}, True, "4bit"),
-        ({"float32": 2, "4bit": 1}, False, "float32"),
-        ({"float32": 3, "4bit": 1, "bfloat16": 2}, False, "bfloat16"),
+        ("4bit", "AVX512", True, "4bit"),
+        ("4bit", "AVX2", False, "4bit"),
+        ("4bit", "DEFAULT", True, "float32"),
+        ("bfloat16", "AVX512", True, "bfloat16"),
+        ("bfloat16", "AVX2", False, "float32"),
+        ("float16", "AVX512", True, "float32"),
+        ("float32", "AVX512", True, "float32"),
     ],
 )
-def test_auto_is_what_takes_least_time_and_4_bits_only_if_they_lose_nothing(
-    seconds: dict[Dtype, float], four_bit: bool, expected: Dtype, monkeypatch: pytest.MonkeyPatch
+def test_auto_on_cpu_follows_weights_and_instructions(
+    stored: Dtype, capability: str, bf16: bool, expected: Dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    steps = {name: (lambda name=name: name) for name in seconds}
-    monkeypatch.setattr(dtypes, "_steps", lambda: steps)
-
-    def seconds_of(step: Callable[[], Dtype]) -> float:
-        return seconds[step()]
-
-    monkeypatch.setattr(dtypes, "_seconds", seconds_of)
-    assert settled("auto", "cpu", four_bit=four_bit) == expected
-    assert settled("float16", "cpu", four_bit=four_bit) == "float16"
+    on_processor(monkeypatch, capability, bf16=bf16)
+    assert resolve_dtype("auto", "cpu", stored=stored) == expected
+    assert resolve_dtype("float16", "cpu", stored=stored) == "float16"
+    assert resolve_dtype("auto", "tp", stored=stored) == "float32"
 
 
-def test_it_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = fastest("cpu", four_bit=True)
-    assert found in ("float32", "4bit", "bfloat16")
-    monkeypatch.setattr(dtypes, "_steps", lambda: pytest.fail("measured again"))
-    assert fastest("cpu", four_bit=True) == found
-    assert fastest("cpu", four_bit=False) in ("float32", "bfloat16")
+def test_auto_selects_float32_where_the_kernel_is_scalar(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_processor(monkeypatch, "AVX512", bf16=True)
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert resolve_dtype("auto", "cpu", stored="4bit") == "float32"
 
 
-def test_a_process_goes_by_what_another_has_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dtypes, "_steps", lambda: pytest.fail("measured here"))
-    dtypes.go_by({"float32": 2, "bfloat16": 1})
-    assert fastest("cpu", four_bit=False) == "bfloat16"
+@pytest.mark.parametrize("stored", ["float32", "bfloat16", "float16", "4bit"])
+def test_auto_under_any_load_selects_one_dtype(stored: Dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nine starts, in which the clock runs on at random, as on a machine under load."""
+    selected = set()
+    for seed in range(9):
+        generator, now = random.Random(seed), [0.0]
+
+        def clock(generator: random.Random = generator, now: list[float] = now) -> float:
+            now[0] += generator.random()
+            return now[0]
+
+        monkeypatch.setattr(time, "perf_counter", clock)
+        selected.add(resolve_dtype("auto", "cpu", stored=stored))
+    assert len(selected) == 1
 
 
-@pytest.mark.parametrize(("has_it", "expected"), [(True, "bfloat16"), (False, "float32")])
-def test_on_a_gpu_it_is_what_the_gpu_multiplies_in(
-    has_it: bool, expected: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("supported", "expected"), [(True, "bfloat16"), (False, "float32")])
+def test_auto_on_gpu_is_bfloat16_if_supported(
+    supported: bool, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: has_it)
-    assert fastest("cuda:1", four_bit=True) == expected
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: supported)
+    assert resolve_dtype("auto", "cuda:1", stored="4bit") == expected
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert fastest("auto", four_bit=True) == expected
+    assert resolve_dtype("auto", "auto", stored="4bit") == expected
 
 
-def test_an_engine_says_what_auto_became() -> None:
-    assert load_engine("random:tiny", dtype="auto").dtype == fastest("cpu", four_bit=False)
+@pytest.mark.parametrize(
+    ("stated", "expected"),
+    [("bfloat16", "bfloat16"), (torch.float16, "float16"), ("float64", "float32"), (None, "float32")],
+)
+def test_stored_dtype_is_what_the_config_states(stated: Any, expected: Dtype) -> None:
+    assert stored_dtype(LlamaConfig(dtype=stated)) == expected
+
+
+def test_engine_with_auto_states_its_dtype() -> None:
+    engine = load_engine("random:tiny")
+    assert engine.dtype == "float32" and "float32" in repr(engine)

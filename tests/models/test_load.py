@@ -444,18 +444,32 @@ def test_quantised_weights_are_loaded_and_answer(
     assert not torch.equal(vanilla, moved)
 
 
+@pytest.mark.parametrize(("bf16", "expected"), [(True, "bfloat16"), (False, "float32")])
+def test_load_by_default_keeps_the_stored_dtype_where_supported(
+    bf16: bool, expected: str, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dtypes, "multiplies_in", lambda _dtype: bf16)
+    stored = load(str(tiny_folder)).model
+    assert stored.dtype == torch.float32
+    stored.bfloat16().save_pretrained(tmp_path)
+    save_tokenizer(tmp_path)
+    loaded = load(str(tmp_path))
+    assert loaded.dtype == str(loaded.model.dtype).removeprefix("torch.") == expected
+    for weight, other in zip(loaded.model.parameters(), stored.parameters(), strict=True):
+        assert torch.equal(weight.float(), other.float())
+
+
 @pytest.mark.parametrize(("stored", "expected"), [(True, "4bit"), (False, "float32")])
-def test_auto_takes_4_bits_for_a_file_that_was_stored_in_them(
+def test_load_by_default_decodes_4_bit_files_in_4_bits(
     stored: bool, expected: str, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dtypes, "seconds_of_a_step", lambda: {"4bit": 1, "float32": 2})
-    loaded = load(str(tiny_folder), dtype="auto")
-    assert loaded.dtype == "float32"  # what transformers saves is not stored in 4 bits
+    monkeypatch.setattr(dtypes, "has_instructions", lambda _dtype: True)
+    loaded = load(str(tiny_folder), dtype="float32")
     file = tmp_path / "tiny.gguf"
     file.write_bytes(b"GGUF")
     monkeypatch.setattr(models, "read_gguf", lambda path, **options: (loaded.model, loaded.tokenizer))
     monkeypatch.setattr(packed, "stored_in_4_bits", lambda model: stored)
-    assert load(str(file), dtype="auto").dtype == expected
+    assert load(str(file)).dtype == expected
     assert load(str(file), dtype="4bit").dtype == "4bit"  # asked for, and so rounded
 
 
@@ -588,6 +602,7 @@ def test_the_list_knows_the_embedded_model_without_reading_it(embedded_folder: P
             reason="",
             parameters=loaded.model.num_parameters(),
             state_values=state_values(loaded),
+            stored="4bit",
         )
     ]
 

@@ -43,7 +43,7 @@ def load(folder: str) -> Engine:
     if folder.endswith("fsdp"):
         split = DistributedConfig(fsdp_size=int(os.environ["WORLD_SIZE"]))
         return Engine(AutoModelForCausalLM.from_pretrained(folder, distributed_config=split))
-    dtype = "4bit" if folder.endswith("4bit") else "auto"  # which measures nothing: all must choose alike
+    dtype = "4bit" if folder.endswith("4bit") else "auto"
     return Engine.load(folder, dtype=dtype, device="tp")
 
 

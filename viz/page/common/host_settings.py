@@ -52,9 +52,9 @@ class HostSettings(BaseModel):
     )
     dtype: AskedDtype = Field(
         default="auto",
-        description="number format of the model: float32, bfloat16 or float16; 4bit, which is float32 with "
-        "weights in 4 bits for writing; or auto, what writes fastest on this machine, 4bit only for weights "
-        "that were stored so",
+        description="dtype of the model: float32, bfloat16, float16, 4bit (float32 with 4-bit weights for "
+        "decode), or auto: the dtype of the stored weights if the processor has instructions for it, else "
+        "float32; bfloat16 on a GPU",
     )
     device: str = Field(default="cpu", description="cpu, cuda, ...")
     host: str | None = Field(default=None, description="address to serve on; this machine only if not given")

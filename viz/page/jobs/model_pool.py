@@ -12,9 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pine_engine.engine.model_thread import compute_on
 from pine_engine.errors import InputError, ModelError
-from pine_engine.models.dtypes import AskedDtype, Dtype, known_dtype, settled
+from pine_engine.models.dtypes import AskedDtype, Dtype, known_dtype, resolve_dtype
 from pine_engine.models.embedded import Progress
 from pine_engine.models.listing import LoadableModel, describe
 from pine_engine.models.load import fetch
@@ -191,8 +190,7 @@ class ModelPool:
         model, name = self.about(choice), self._named.get(choice.name, choice.name)
         if not model.supported:
             raise ModelError(f"{choice.name} cannot be used: {model.reason}")
-        # What auto is may have to be measured, which is computing.
-        dtype = compute_on(self.device, lambda: settled(choice.dtype, self.device, four_bit=model.is_gguf))
+        dtype = resolve_dtype(choice.dtype, self.device, stored=model.stored)
         if model.memory_bytes(dtype) > (free := self.free()):
             raise ModelError(too_large(model, dtype, free, self.device))
         self._fetch(name, report)

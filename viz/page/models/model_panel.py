@@ -58,7 +58,7 @@ def build_models(toggle: gr.Button, pool: ModelPool) -> ModelPanel:
                 list(ASKED),
                 value=host.dtype,
                 label="Precision",
-                info="Fewer bits need less memory; auto writes fastest here.",
+                info="auto: the dtype of the stored weights if the processor supports it, else float32.",
                 elem_id="dtype",
                 scale=2,
                 min_width=260,
