@@ -54,7 +54,7 @@ def embedded(embedded_folder: Path) -> "Engine":
     """The embedded model in float32; loaded once, for all who leave it as it is."""
     from pine_engine.engine.engine import Engine
 
-    return Engine.load()
+    return Engine.load(dtype="float32")
 
 
 @pytest.fixture

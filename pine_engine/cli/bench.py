@@ -43,7 +43,7 @@ def bench(
         typer.Option("--live", help="Time what somebody waits for instead: a run and a shuffle, traced."),
     ] = False,
     model: AnyModelName = None,
-    dtype: Dtype = "float32",
+    dtype: Dtype = "auto",
     device: Device = "cpu",
     as_json: AsJson = False,
 ) -> None:
@@ -94,4 +94,5 @@ def bench(
             for work, layout in zip(works, layouts, strict=True)
         ]
     rows = [row for point in points for row in bench_rows(point, sizes=sweep is not None)]
-    terminal.print_report({"sweep": sweep, "points": points} if sweep else points[0], as_json, rows)
+    report = {"sweep": sweep, "dtype": engine.dtype, "points": points} if sweep else points[0]
+    terminal.print_report(report, as_json, rows)

@@ -32,7 +32,7 @@ def molecules(
     ] = 3,
     limit: Annotated[int | None, typer.Option(help="Rows to read.", min=1)] = None,
     seed: Annotated[int, typer.Option(help="Of the orders.")] = 0,
-    dtype: Dtype = "float32",
+    dtype: Dtype = "auto",
     device: Device = "cpu",
     as_json: AsJson = False,
 ) -> None:

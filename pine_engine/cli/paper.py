@@ -69,7 +69,7 @@ def paper(
         int | None, typer.Option(help="Longest answer, in tokens; the task's own if not given.", min=1)
     ] = None,
     model: ModelName = None,
-    dtype: Dtype = "float32",
+    dtype: Dtype = "auto",
     device: Device = "cpu",
 ) -> None:
     """Measure what the paper measures, in its orders, beside its permutation and calibration; then report.

@@ -49,7 +49,8 @@ def repeat(
     given = {("model", "revision"): model, ("dtype",): dtype, ("device",): device}
     replaced = [field for fields, value in given.items() if value is not None for field in fields]
     compared = compare_certificates(certified, found, replaced=replaced)
-    terminal.print_report(_report(certified, compared), as_json, _rows(compared, len(certified.orders)))
+    report = _report(certified, compared) | {"dtype": engine.dtype}
+    terminal.print_report(report, as_json, _rows(compared, len(certified.orders)))
     _say(compared)
     if not compared.holds:
         raise typer.Exit(FAILED)

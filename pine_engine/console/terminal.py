@@ -86,7 +86,7 @@ def transfer() -> Iterator[Callable[[str, int, int | None], None]]:
 
 
 def print_report(report: dict[str, Any], as_json: bool, rows: list[dict[str, Any]]) -> None:
-    """The report as one line of JSON, or its rows for people.
+    """The report as one line of JSON, or its rows for people, with the dtype of the report on stderr.
 
     JSON knows no NaN and no infinity; they are null there.
     """
@@ -94,6 +94,8 @@ def print_report(report: dict[str, Any], as_json: bool, rows: list[dict[str, Any
         print(json.dumps(_numbers_of_json(report), allow_nan=False))
     else:
         print_rows(stdout, rows)
+        if "dtype" in report:
+            say(f"dtype: {report['dtype']}")
 
 
 def say(sentence: str) -> None:

@@ -93,16 +93,16 @@ class Engine:
         cls,
         name: str | os.PathLike[str] | None = None,
         *,
-        dtype: str | torch.dtype = "float32",
+        dtype: str | torch.dtype = "auto",
         device: str | torch.device = "cpu",
         progress: Progress | None = None,
     ) -> "Engine":
         """Loads a model and checks it.
 
         name: a hub id, a folder or a GGUF file; None for the embedded model. dtype: float32, bfloat16 or
-        float16, by name or as torch has it; "4bit", which is float32 with weights in 4 bits for writing; or
-        "auto", what writes fastest on this device, 4bit only for weights that were stored so. device,
-        progress: see models/load.py.
+        float16, by name or as torch has it; "4bit", which is float32 with 4-bit weights for decode; or
+        "auto", the dtype of the stored weights if the processor has instructions for it, else float32, and
+        bfloat16 on a GPU. `Engine.dtype` is the one that was used. device, progress: see models/load.py.
         Raises ModelError if it cannot be found, loaded or is not supported.
         """
         loaded = compute_on(device, lambda: load(name, dtype=dtype, device=device, progress=progress))

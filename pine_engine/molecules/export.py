@@ -36,7 +36,7 @@ def save(
     with quiet_transformers():
         trained.model.half().save_pretrained(folder)
         build_tokenizer().save_pretrained(folder)
-    loaded = load(str(folder))
+    loaded = load(str(folder), dtype="float32")
     # Measured first: in an engine the model reads prompts in the engine's own way alone.
     held_out_loss = mean_loss(loaded.model, [held_out_batch(build_tokenizer(), halves.held_out)])
     engine = Engine(loaded.model, loaded.tokenizer, stop_ids=loaded.stop_ids)

@@ -48,7 +48,7 @@ def test_bench_sweeps_over_sizes(pine: Run, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(benchmark, "peak_memory", lambda *_: 123.4)
     options = [*SMALL, "--methods", "pine", "--repeats", 1, "--trace"]
     printed = pine("bench", *options, "--sweep", "documents", "--sizes", "2,5", "--json").json
-    assert list(printed) == ["sweep", "points"]
+    assert list(printed) == ["sweep", "dtype", "points"]
     assert printed["sweep"] == "documents"
     assert [(point["documents"], point["n"]) for point in printed["points"]] == [(2, 138), (5, 138)]
     assert all(point["methods"]["pine"]["trace_prefill_ratio"] > 0 for point in printed["points"])

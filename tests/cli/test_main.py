@@ -1,5 +1,6 @@
 """The command line: one JSON object on stdout and nothing else, one line on stderr for bad input."""
 
+import inspect
 import io
 import json
 import os
@@ -19,12 +20,14 @@ from safetensors.torch import load_file, save_file
 from pine_engine.benchmark import random_models
 from pine_engine.cli import main as cli
 from pine_engine.console import terminal
+from pine_engine.engine.engine import Engine
 from pine_engine.invariance import reports as report
 from pine_engine.invariance import selftest
 from pine_engine.invariance.kernels import Check
 from pine_engine.methods.table import METHODS
-from pine_engine.models.dtypes import settled
+from pine_engine.models.load import load
 from tests.support.commands import COMPARISON, Run, Steps, assert_refused, fork_verb, write
+from viz.page.common.host_settings import DEFAULTS
 
 ROOT = Path(cli.__file__).parents[2]
 GOLDEN = Path(__file__).parents[1] / "golden" / "conformance"
@@ -164,6 +167,15 @@ def test_wrong_usage_exits_with_2_and_leaves_stdout_empty(pine: Run, arguments: 
     assert "Traceback" not in outcome.stderr and "Error" in outcome.stderr
 
 
+def test_dtype_has_one_default_in_library_cli_and_page() -> None:
+    subcommands = [command.callback for command in cli.app.registered_commands]
+    loaders: list[Any] = [load, random_models.load_engine, Engine.load, *subcommands]
+    parameters = [inspect.signature(loader).parameters.get("dtype") for loader in loaders]
+    # `repeat` has none: it takes the dtype of its certificate.
+    defaults = {parameter.default for parameter in parameters if parameter and parameter.default is not None}
+    assert defaults == {DEFAULTS.dtype} == {"auto"}
+
+
 # compare
 
 
@@ -181,8 +193,7 @@ def test_compare_prints_answers_and_times(pine: Run, comparison: Path, tiny: Pat
     )
     assert (outcome.status, outcome.stderr) == (0, "")
     printed = outcome.json
-    fastest = settled("auto", "cpu")
-    assert {key: printed[key] for key in ("model", "dtype")} == {"model": "tiny", "dtype": fastest}
+    assert {key: printed[key] for key in ("model", "dtype")} == {"model": "tiny", "dtype": "float32"}
     assert list(printed) == ["model", "dtype", "results"]
     assert [result["method"] for result in printed["results"]] == ["pine", "vanilla"]
     for result in printed["results"]:
@@ -320,7 +331,7 @@ def test_self_test_exits_with_1_if_a_check_fails(pine: Run, monkeypatch: pytest.
     monkeypatch.setattr(selftest, "plan_checks", lambda *_, **__: [lambda: info, lambda: broken])
     outcome = pine("verify", "--self-test", "--model", "random:tiny")
     assert outcome.status == 1
-    assert outcome.stderr == "exactness cannot be promised here: of many rows\n"
+    assert outcome.stderr == "dtype: float32\nexactness cannot be promised here: of many rows\n"
     assert "FAIL" in outcome.stdout and "64 rows" in outcome.stdout and "bits change" in outcome.stdout
     monkeypatch.setattr(selftest, "plan_checks", lambda *_, **__: [lambda: info])
     assert pine("verify", "--self-test", "--model", "random:tiny").status == 0

@@ -154,7 +154,7 @@ def main() -> None:
     date = datetime.date.today()
     examples = load_examples()
     models = {example.name: get_task(example.task).model or None for example in examples}
-    engines = {model: Engine.load(model) for model in {*models.values(), None}}
+    engines = {model: Engine.load(model, dtype="float32") for model in {*models.values(), None}}
     arguments.answers.parent.mkdir(exist_ok=True)
     answers = {
         example.name: record_answers(engines[models[example.name]], example, date=date)
