@@ -72,11 +72,11 @@ WAYS = {
     ),
     "python -m pine_engine bench --documents 20 --document-tokens 140": (Way("here", TINY + SMALL_BENCH)),
     "python -m pine_engine bench --documents 20 --document-tokens 140 --new-tokens 24 --repeats 2 "
-    "--methods vanilla,pine": Way("here", TINY + SMALL_BENCH),
-    "python -m pine_engine bench --documents 2 --document-tokens 200 --repeats 5": (
+    "--methods vanilla,pine --dtype float32": Way("here", TINY + SMALL_BENCH),
+    "python -m pine_engine bench --documents 2 --document-tokens 200 --repeats 5 --dtype float32": (
         Way("here", TINY + SMALL_BENCH)
     ),
-    "python -m pine_engine bench --live --documents 3 --document-tokens 11 --new-tokens 48": (
+    "python -m pine_engine bench --live --documents 3 --document-tokens 11 --new-tokens 48 --dtype float32": (
         Way("here", TINY + LIVE)
     ),
     "python -m pine_engine bench --live --documents 3 --document-tokens 11 --new-tokens 48 --dtype 4bit": Way(
@@ -121,8 +121,14 @@ WAYS = {
     "make setup": KNOWN,
     # docs/measured.md
     "python -m pine_engine data lost-in-the-middle-10": KNOWN,
-    "python -m pine_engine paper lost-in-the-middle-10 --out RUNS --limit 35 --max-new-tokens 32": KNOWN,
-    "python -m pine_engine paper llmbar --out RUNS --sample 0 --limit 16 --max-new-tokens 48": KNOWN,
+    "python -m pine_engine evaluate DATA.jsonl --out float32 --limit 36 --methods vanilla,pine "
+    "--max-new-tokens 32 --dtype float32": Way("here", "--max-new-tokens 4"),
+    "python -m pine_engine evaluate DATA.jsonl --out 4bit --limit 36 --methods vanilla,pine "
+    "--max-new-tokens 32 --dtype 4bit": KNOWN,
+    "python -m pine_engine paper lost-in-the-middle-10 --out RUNS --limit 35 --max-new-tokens 32 "
+    "--dtype float32": KNOWN,
+    "python -m pine_engine paper llmbar --out RUNS --sample 0 --limit 16 --max-new-tokens 48 "
+    "--dtype float32": KNOWN,
     "python -m pine_engine report RUNS/lost-in-the-middle-10 RUNS/llmbar --out FOLDER": HERE,
     "make load": KNOWN,
     "python -m tests.fuzz": KNOWN,
