@@ -18,6 +18,7 @@ from rich.console import Console
 from safetensors.torch import load_file, save_file
 
 from pine_engine.benchmark import random_models
+from pine_engine.benchmark.random_models import MARK, SHAPES
 from pine_engine.cli import main as cli
 from pine_engine.console import terminal
 from pine_engine.engine.engine import Engine
@@ -397,9 +398,8 @@ def test_a_model_with_random_weights_reads_no_text(
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["random:huge"], "there is no model 'random:huge' with random weights; choose from: random:tiny, "
-         "random:experts, random:wide-gelu, random:narrow-keys, random:odd-widths, random:one-head, "
-         "random:llama-8b"),
+        (["random:huge"], "there is no model 'random:huge' with random weights; choose from: "
+         + ", ".join(MARK + shape for shape in SHAPES)),
         (["random:tiny", "--device", "auto"],
          "a model with random weights is made on one device; name one, such as cuda"),
         (["random:tiny", "--device", "tp"],
