@@ -51,20 +51,22 @@
   };
 
   // Squares of tokens: their width says how high they are, so that no room is left below. Below each other where they
-  // have none side by side; gaps as in viz/figures/panels.py.
+  // have none side by side, each below its title; else gaps as in viz/figures/panels.py.
   const squared = (layout, width, margin) => {
     const { panels, columns } = layout.meta;
     const isNarrow = width < NARROW;
     const across = isNarrow ? 1 : columns;
     const down = Math.ceil(panels / across);
-    const share = (1 - (isNarrow ? 0.06 : 0.08) * (down - 1)) / down;
     const side = ((width - BESIDE) * (1 - 0.05 * (across - 1))) / across;
+    const below = margin.t + BELOW;
+    const gap = isNarrow ? below / (down * side + (down - 1) * below) : 0.08;
+    const share = (1 - gap * (down - 1)) / down;
     const height = Math.round(side / share) + margin.t + margin.b + BELOW;
     if (!isNarrow) return { ...layout, height: Math.min(height, layout.height) };
     const placed = { ...layout, height };
     for (let panel = 0; panel < panels; panel++) {
       const number = panel ? panel + 1 : "";
-      const top = 1 - panel * (share + 0.06);
+      const top = 1 - panel * (share + gap);
       placed[`xaxis${number}`] = { ...layout[`xaxis${number}`], domain: [0, 1] };
       placed[`yaxis${number}`] = {
         ...layout[`yaxis${number}`], domain: [Math.max(top - share, 0), top], showticklabels: true,
@@ -399,7 +401,9 @@
     gd.setAttribute("aria-label", `${gd.pineTitle.textContent}. Arrow keys walk, Enter selects, + - 0 zoom.`);
     gd.style.height = `${placed.height}px`;
     gd.pineWidth = gd.clientWidth;
-    await window.Plotly.react(gd, { data: data.map(unpacked), layout: placed, frames, config });
+    // plotly's resizing would keep the height of the width before: the ResizeObserver in mount resizes.
+    const ours = { ...config, responsive: false };
+    await window.Plotly.react(gd, { data: data.map(unpacked), layout: placed, frames, config: ours });
     if (isFirst) listen(gd);
     fillTable(gd);
   };

@@ -1,4 +1,4 @@
-"""Who may read whom, token by token over a whole prompt, one panel a mask."""
+"""Attention masks, token by token over a whole prompt, one panel per distinct mask."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,63 +11,103 @@ from viz.figures.frame import new_figure, plain
 from viz.figures.masks import ALLOWED, CAUSAL, mask_states
 from viz.figures.panels import Parts, add_panels
 from viz.theme import ALLOWED as ALLOWED_COLOR
+from viz.theme import GRID
+from viz.theme import MASKED as MASKED_COLOR
 
 if TYPE_CHECKING:
+    from pine_engine.engine.events import RunResult
     from pine_engine.methods.plan import AttentionPlan
+    from pine_engine.prompts.layout import TokenLayout
 
 _COLUMNS = 3
-_NAMED = 3
-"""Most methods that a panel names."""
 
 
 def plot_masks(
-    plans: "Iterable[AttentionPlan]",
+    source: "RunResult | TokenLayout | AttentionPlan | Iterable[AttentionPlan]",
     *,
     query: int | None = None,
     order: Sequence[int] | None = None,
 ) -> go.Figure:
-    """Heatmaps of who may read whom, queries down and keys across, that zoom together.
+    """Plot which tokens may attend to which, queries down and keys across, one panel per distinct mask.
 
-    plans: of one prompt under each method, as `build_plan` makes them; those with the same mask share a
-    panel. query: a token whose row is marked. order: which document, as entered, stands in each slot.
+    z is 1 where the query may attend to the key and NaN where it may not. In prompts of more tokens than
+    cells, a cell is 1 where any of its tokens may. The panels zoom together.
 
-    z is 1 where the query may read the key and NaN where it may not; of prompts of more tokens than cells, 1
-    where any token of a cell may.
+    Args:
+        source: Result of `Engine.run`, for its methods; a token layout, for all methods; one attention plan;
+            or several of the same prompt. Methods with equal masks share a panel.
+        query: Index of a token whose row is marked.
+        order: Document, as entered, in each slot.
+
+    Returns:
+        The figure.
+
+    Raises:
+        InputError: If the source is none of these, or the plans belong to different prompts.
     """
-    alike: dict[bytes, list[AttentionPlan]] = {}
+    plans = _plans(source)
+    groups: dict[bytes, list[AttentionPlan]] = {}
     for plan in plans:
-        alike.setdefault(plan.visible.tobytes(), []).append(plan)
-    groups = list(alike.values())
-    layout = groups[0][0].layout
-    matrices = [
-        np.where(token_states(mask_states(plan.visible), plan.segments), 1, np.nan).astype(np.float32)
-        for plan, *_ in groups
-    ]
-    columns = min(_COLUMNS, len(groups))
-    rows = -(-len(groups) // columns)
+        groups.setdefault(plan.visible.tobytes(), []).append(plan)
+    layout = plans[0].layout
     figure = new_figure(
         name="token-masks",
-        title="Who may read whom, token by token",
-        caption="Blue: the query (down) may read the key (across). All panels zoom together.",
-        height=80 + rows * 390,
+        title="Attention masks by token: queries in rows, keys in columns",
+        caption="Blue: the query may attend to the key; gray: it may not. All panels zoom together.",
+        height=430,
         coloraxis={
-            "showscale": False,
-            "colorscale": [[0, ALLOWED_COLOR], [1, ALLOWED_COLOR]],
+            "colorscale": [[0, MASKED_COLOR], [0.5, MASKED_COLOR], [0.5, ALLOWED_COLOR], [1, ALLOWED_COLOR]],
             "cmin": 0,
             "cmax": 1,
+            "colorbar": {
+                "tickvals": [0.25, 0.75],
+                "ticktext": ["masked", "may attend"],
+                "len": 260,
+                "lenmode": "pixels",
+                "thickness": 12,
+                "outlinewidth": 1,
+                "outlinecolor": GRID,
+            },
         },
-        margin={"b": 24},
+        margin={"b": 44},
     )
     add_panels(
         figure,
-        matrices,
-        [plain(_names(group)) for group in groups],
+        [
+            np.where(token_states(mask_states(plan.visible), plan.segments), 1, np.nan).astype(np.float32)
+            for plan, *_ in groups.values()
+        ],
+        [plain(_names(group)) for group in groups.values()],
         Parts.of(layout, layout.num_tokens, order),
-        hover="query %{y} may read key %{x}",
+        hover="query %{y} may attend to key %{x}",
         query=query,
-        columns=columns,
+        columns=min(_COLUMNS, len(groups)),
     )
     return figure
+
+
+def _plans(
+    source: "RunResult | TokenLayout | AttentionPlan | Iterable[AttentionPlan]",
+) -> "tuple[AttentionPlan, ...]":
+    """Return the attention plans of a run result, a token layout, or plans."""
+    from pine_engine.engine.events import RunResult
+    from pine_engine.errors import InputError
+    from pine_engine.given import one_or_more
+    from pine_engine.methods.plan import AttentionPlan, build_plan
+    from pine_engine.methods.table import METHODS
+    from pine_engine.prompts.layout import TokenLayout
+
+    if isinstance(source, RunResult):
+        return tuple(build_plan(METHODS[name], source.layout) for name in source.answers)
+    if isinstance(source, TokenLayout):
+        return tuple(build_plan(method, source) for method in METHODS.values())
+    advice = "pass a RunResult, a TokenLayout, or one or more AttentionPlans"
+    plans: tuple[AttentionPlan, ...] = one_or_more(source, AttentionPlan, "plan", advice)
+    if any(plan.layout != plans[0].layout for plan in plans):
+        raise InputError(
+            "plans have different token layouts: expected one prompt. Plot each prompt by itself"
+        )
+    return plans
 
 
 def token_states(states: NDArray[np.uint8], segments: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
@@ -82,5 +122,5 @@ def token_states(states: NDArray[np.uint8], segments: NDArray[np.integer[Any]]) 
 
 
 def _names(plans: "Sequence[AttentionPlan]") -> str:
-    labels = [plan.method.label for plan in plans]
-    return ", ".join(labels[:_NAMED]) + (f" and {len(labels) - _NAMED} more" if len(labels) > _NAMED else "")
+    """Join the labels with semicolons, since some labels contain commas."""
+    return "; ".join(plan.method.label for plan in plans)

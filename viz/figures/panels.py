@@ -1,5 +1,6 @@
 """Matrices of single tokens side by side, which zoom together, with the parts of the prompt as bands."""
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,15 @@ _BAND = 0.02
 """Width of a band, as a part of the tokens."""
 
 _GAP = 0.05
+
+_TITLE_CHARACTERS = 72
+"""Most characters of the panel titles side by side; they fit into a figure 600 pixels wide."""
+
+_TITLE_LINE_CHARACTERS = 44
+"""Most characters in a line of one panel title; they fit on a telephone."""
+
+_TITLE_LINE_PX = 20
+"""Height of a line of a panel title in pixels."""
 
 
 @dataclass(frozen=True)
@@ -75,16 +85,19 @@ def add_panels(
 ) -> None:
     """Draws a heatmap for each matrix, all over the same tokens, queries down and keys across.
 
-    matrices: float32 (N, N) each, NaN where masked. labels: one for each, escaped. hover: what a cell says
-    behind the label. query: the token whose row is marked. columns: panels in a row.
+    matrices: float32 (N, N) each, NaN where masked. labels: one for each, escaped; the title of the panel, in
+    as many lines as its width needs. hover: what a cell says behind the label. query: the token whose row is
+    marked. columns: panels in a row.
     """
+    titles = [_title_lines(label, columns) for label in labels]
+    title_px = _TITLE_LINE_PX * max(map(len, titles)) + 8
     rows = -(-len(matrices) // columns)
     wide, high = (1 - _GAP * (columns - 1)) / columns, (1 - 1.6 * _GAP * (rows - 1)) / rows
     most = BINS if len(matrices) <= 2 else BINS // 2
     band = _BAND * parts.total
     middles = [(first + stop - 1) / 2 for first, stop in zip(parts.bounds, parts.bounds[1:], strict=False)]
     ticks = {"tickvals": middles, "ticktext": [segment.label for segment in parts.segments], "tickangle": 0}
-    for place, (matrix, label) in enumerate(zip(matrices, labels, strict=True)):
+    for place, (matrix, label, title) in enumerate(zip(matrices, labels, titles, strict=True)):
         number = str(place + 1) if place else ""
         z, step = binned(matrix, most)
         figure.add_heatmap(
@@ -125,16 +138,26 @@ def add_panels(
             }
         )
         figure.add_annotation(
-            text=f"<b>{label}</b>",
+            text=f"<span style='font-size: 0.9em'>{'<br>'.join(title)}</span>",
             **{"xref": f"x{number} domain", "yref": f"y{number} domain", "x": 0, "y": 1},
-            **{"xanchor": "left", "yanchor": "bottom", "showarrow": False},
+            **{"xanchor": "left", "yanchor": "bottom", "align": "left", "showarrow": False},
         )
         figure.update_layout(shapes=[*figure.layout.shapes, *_marks(parts, band, number, query)])
     figure.update_layout(
         plot_bgcolor=MASKED,
-        margin={"t": 36},
+        height=figure.layout.height + title_px,
+        margin={"t": title_px},
+        title={"pad": {"b": title_px}},  # the title pushes the margin, which holds the panel titles
         meta={**figure.layout.meta, "panels": len(matrices), "columns": min(columns, len(matrices))},
     )
+
+
+def _title_lines(label: str, columns: int) -> list[str]:
+    """Break the title of a panel after semicolons, so that it fits into one of `columns` columns."""
+    width = min(_TITLE_CHARACTERS // columns, _TITLE_LINE_CHARACTERS)
+    # textwrap breaks at spaces, but not at no-break spaces.
+    parts = label.replace(" ", "\u00a0").replace(";\u00a0", "; ")
+    return textwrap.wrap(parts, width, break_long_words=False, break_on_hyphens=False)
 
 
 def _marks(parts: Parts, band: float, number: str, query: int | None) -> list[dict[str, Any]]:

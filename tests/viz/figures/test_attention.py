@@ -1,15 +1,20 @@
 """Token by token over a whole prompt: attention, what one query reads, and masks."""
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 import viz
 from pine_engine.engine.shuffle import ShuffleResult
+from pine_engine.errors import InputError
 from pine_engine.methods.plan import build_plan
 from pine_engine.methods.positions import who_sees_whom
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import TokenLayout
+from viz import theme
 from viz.figures.panels import BINS
 
 LAYOUT = TokenLayout((5, 9), ((11, 12, 13), (21, 22)), (51, 52))
@@ -79,12 +84,44 @@ def test_what_a_query_reads_is_its_row() -> None:
 
 def test_masks_of_all_methods_are_those_of_their_plans(tiny_shuffle: ShuffleResult) -> None:
     layout = tiny_shuffle.first.layout
-    plans = [build_plan(method, layout) for method in METHODS.values()]
-    figure = viz.plot_masks(plans, query=4)
+    figure = viz.plot_masks(layout, query=4)
     every = np.arange(layout.num_tokens)
     drawn = {trace.name: trace.z for trace in figure.data}
-    assert next(iter(drawn)) == "Vanilla, Re-assignment only" and len(drawn) == 3
-    for plan in plans:
-        expected = who_sees_whom(plan, every, every)
-        assert sum(np.array_equal(~np.isnan(z), expected) for z in drawn.values()) == 1
+    assert next(iter(drawn)) == "Vanilla; Re-assignment only" and len(drawn) == 3
+    for method in METHODS.values():
+        expected = who_sees_whom(build_plan(method, layout), every, every)
+        (label,) = [label for label, z in drawn.items() if np.array_equal(~np.isnan(z), expected)]
+        assert method.label in label.split("; ")
     assert all(set(z[~np.isnan(z)]) == {1.0} for z in drawn.values())
+
+
+def test_plot_masks_of_a_result_shows_its_methods(tiny_shuffle: ShuffleResult) -> None:
+    result = tiny_shuffle.first
+    plans = [build_plan(METHODS[name], result.layout) for name in result.answers]
+    assert viz.plot_masks(result) == viz.plot_masks(plans) == viz.plot_masks(iter(plans))
+    assert viz.plot_masks(replace(result, traces={})) == viz.plot_masks(plans)
+
+
+def test_plot_masks_of_one_plan_shows_its_method() -> None:
+    (panel,) = viz.plot_masks(build_plan(METHODS["pine"], LAYOUT)).data
+    assert panel.name == "PINE"
+
+
+@pytest.mark.parametrize("source", [None, [], "pine", ["pine"], {}, causal(3)])
+def test_plot_masks_without_plans_raises_input_error(source: Any) -> None:
+    with pytest.raises(InputError, match="RunResult.*TokenLayout.*AttentionPlan"):
+        viz.plot_masks(source)
+
+
+def test_plot_masks_of_different_prompts_raises_input_error() -> None:
+    layouts = (LAYOUT, replace(LAYOUT, suffix=(51,)))
+    with pytest.raises(InputError):
+        viz.plot_masks(build_plan(METHODS["pine"], layout) for layout in layouts)
+
+
+def test_plot_masks_color_key_names_both_colors() -> None:
+    coloraxis = viz.plot_masks(LAYOUT).layout.coloraxis
+    ends = [color for _, color in coloraxis.colorscale]
+    assert list(coloraxis.colorbar.ticktext) == ["masked", "may attend"]
+    assert ends == [theme.MASKED, theme.MASKED, theme.ALLOWED, theme.ALLOWED]
+    assert coloraxis.showscale is not False
