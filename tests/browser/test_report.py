@@ -1,7 +1,5 @@
 """The report of `pine-engine report` in a browser: how wide its tables are."""
 
-from pathlib import Path
-
 import pytest
 from playwright.sync_api import Browser
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import plotly.io as pio
 import pytest
 from plotly.graph_objects import Figure
 
@@ -31,9 +32,10 @@ def shown_by(code: str, names: dict[str, Any], where: str) -> Any:
 
 
 @pytest.mark.usefixtures("loaded_once")
-def test_the_notebook_runs_and_shows_every_picture(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(NOTEBOOK.parent)  # where Jupyter runs it
-    monkeypatch.setattr(sys, "path", list(sys.path))
+def test_the_notebook_runs_and_shows_every_picture(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)  # outside the repository
+    monkeypatch.setitem(sys.modules, "viz.page", None)  # not in the wheel
+    monkeypatch.setattr(pio.renderers, "default", "plotly_mimetype")  # plotly's own in Jupyter
     names: dict[str, Any] = {}
     figures = {}
     for number, code in enumerate(CODE):
@@ -50,6 +52,10 @@ def test_the_notebook_runs_and_shows_every_picture(monkeypatch: pytest.MonkeyPat
     assert names["run"].answers["pine"].text in names["run"]._repr_html_()
     assert ">kept</td>" in orders._repr_html_()
     assert sorted(figures) == viz.__all__
+    renderers = [pio.renderers[name] for name in pio.renderers.default.split("+")]
+    for figure in figures.values():  # nbconvert shows HTML, and plotly's own MIME type nowhere
+        mime_types = {kind for each in renderers for kind in each.to_mimebundle(figure.to_plotly_json())}
+        assert {"application/vnd.plotly.v1+json", "text/html"} <= mime_types
     trace = names["trace"]
     expected = normalise(select_importance(trace.document_importance, None, None), "share")
     np.testing.assert_array_equal(figures["plot_importance"].data[0].z, expected)

@@ -2,16 +2,20 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from viz.drawing.identity import PREFIX, SUFFIX, Segment
+from viz.drawing.identity import PREFIX, SUFFIX, Segment, document_segment
 from viz.drawing.numbers import format_percent
 from viz.drawing.tokens import shorten, visible_text
+
+if TYPE_CHECKING:
+    from pine_engine.engine.events import RunResult
 
 FloatArray = NDArray[np.float32]
 
@@ -66,6 +70,46 @@ class WordRun:
 
     words: tuple[str, ...]
     changed: bool
+
+
+def answer_tokens(
+    decode: Callable[[Sequence[int]], list[str]],
+    result: "RunResult",
+    method: str,
+    order: Sequence[int],
+    label: str,
+) -> AnswerTokens:
+    """Return one method's answer, token by token.
+
+    Args:
+        decode: Text of each token, `Engine.decode_tokens`.
+        result: Result of a run with `trace=True`.
+        method: Name of the method.
+        order: Document, as entered, in each slot.
+        label: Name of the answer in figures.
+
+    Returns:
+        The answer as `plot_likely_tokens` and `plot_answer_shares` take it.
+    """
+    answer, trace = result.answers[method], result.traces[method]
+    assert trace.suffix_attention is not None
+    # The query that writes a token is the token before it; for the first one the last of the prompt.
+    first = result.layout.suffix_length - 1
+    written = trace.suffix_attention[:, :, first : first + len(answer.token_ids)]
+    distinct = sorted({*answer.token_ids, *(other.token_id for step in trace.alternatives for other in step)})
+    texts = dict(zip(distinct, decode(distinct), strict=True))
+    return AnswerTokens(
+        label=label,
+        text=answer.text,
+        token_ids=answer.token_ids,
+        tokens=tuple(texts[token] for token in answer.token_ids),
+        logprobs=answer.logprobs,
+        alternatives=tuple(
+            tuple((texts[other.token_id], other.logprob) for other in step) for step in trace.alternatives
+        ),
+        attention=written.mean(axis=(0, 1), dtype=np.float64).astype(np.float32),
+        documents=tuple(document_segment(identity, slot) for slot, identity in enumerate(order)),
+    )
 
 
 def quoted(text: str) -> str:

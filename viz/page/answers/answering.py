@@ -18,8 +18,8 @@ from pine_engine.engine.events import (
 from pine_engine.methods.table import METHODS
 from viz.cards.answers import AnswerCard
 from viz.cards.letter_strip import InOrders
-from viz.figures.change import AnswerTokens
-from viz.page.answers.answer_records import TriedOrder, answer_tokens
+from viz.figures.change import AnswerTokens, answer_tokens
+from viz.page.answers.answer_records import TriedOrder
 from viz.page.answers.cards import waiting_cards
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.form.checks import form_layout

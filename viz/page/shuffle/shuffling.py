@@ -15,9 +15,10 @@ from pine_engine.invariance.certificate import Certificate, certify, logits_sha2
 from pine_engine.invariance.orders import compare_orders
 from pine_engine.methods.table import METHODS, get_methods
 from viz.drawing.identity import document_letter
+from viz.figures.change import answer_tokens
 from viz.figures.shuffle import FirstDifference, ShuffleCell, ShuffleColumn, ShuffleRow
 from viz.figures.shuffle_positions import PlacedDocuments, place_documents, shown_head
-from viz.page.answers.answer_records import TriedOrder, answer_tokens
+from viz.page.answers.answer_records import TriedOrder
 from viz.page.answers.answering import REDRAW_S, FinishedRun, finish_run, progress_sentence
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.form.checks import form_layout

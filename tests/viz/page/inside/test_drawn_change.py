@@ -13,9 +13,9 @@ from pine_engine.methods.table import METHODS
 from tests.support.runs import finish, swapped
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import HOSTILE, Element, assert_harmless, read_html
-from viz.figures.change import AnswerTokens, shares
+from viz.figures.change import AnswerTokens, answer_tokens, shares
 from viz.figures.change_bars import NOTHING_READ
-from viz.page.answers.answer_records import TriedOrder, answer_tokens
+from viz.page.answers.answer_records import TriedOrder
 from viz.page.answers.answering import FinishedRun
 from viz.page.form.documents import entries_from
 from viz.page.inside.drawn_change import chosen_other, draw_change, other_orders
