@@ -33,7 +33,7 @@ def in_words(given: Any) -> str:
 def sequence(given: Any) -> tuple[Any, ...] | None:
     """The items of a list, an array, a tensor or anything else that has an order; None for what has none.
 
-    A text is one value, not a sequence of letters.
+    A text is one value, not a sequence of letters. The items of a table are its rows.
     """
     listed = _plain(given)
     if isinstance(listed, str | bytes | Mapping | Set) or not isinstance(listed, Iterable):
@@ -96,9 +96,18 @@ def whole_numbers(given: Any, what: str, expected: str) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def _plain(given: Any) -> Any:
-    """What numpy and torch have, as Python has it."""
-    return given.tolist() if hasattr(given, "tolist") else given
+def _plain(value: Any) -> Any:
+    """Return arrays and columns as lists, and tables as lists of one dictionary per row.
+
+    Iterating over a table of pandas or pyarrow gives its columns, not its rows. Missing values become None.
+    """
+    if hasattr(value, "tolist"):  # numpy, torch, and columns of pandas
+        return value.tolist()
+    if hasattr(value, "to_pylist"):  # pyarrow
+        return value.to_pylist()
+    if hasattr(value, "columns") and hasattr(value, "to_dict"):  # pandas
+        return value.astype(object).where(value.notna(), None).to_dict("records")
+    return value
 
 
 def _as_int(given: Any) -> int | None:

@@ -5,7 +5,10 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
+import datasets
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 from torch import nn
@@ -262,6 +265,52 @@ def test_documents_may_be_texts(given: Any, expected: list[str]) -> None:
     assert documents_of(given) == expected
 
 
+COLUMNS = {"title": ["R", None], "text": ["red", "green"]}
+
+TABLES: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "pandas": pd.DataFrame,
+    "pyarrow": pa.table,
+    "datasets": datasets.Dataset.from_dict,
+}
+
+
+@pytest.mark.parametrize("make_table", TABLES.values(), ids=TABLES)
+def test_documents_from_table_are_its_rows(make_table: Callable[[dict[str, Any]], Any]) -> None:
+    assert documents_of(make_table(COLUMNS)) == ["Document (Title: R) red\n", "Document: green\n"]
+    assert documents_of(make_table(COLUMNS)["text"]) == ["Document: red\n", "Document: green\n"]
+
+
+@pytest.mark.parametrize("make_table", TABLES.values(), ids=TABLES)
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"text": ["red", None]}, "document 2 has .* None"),
+        ({"text": ["red"], "id": ["7"]}, "document 1 has .* text, id"),
+        ({"title": ["R"]}, "document 1 has .* title"),
+    ],
+)
+def test_documents_from_unsuitable_table_are_refused(
+    make_table: Callable[[dict[str, Any]], Any], columns: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(InputError, match=f"^{words}"):
+        documents_of(make_table(columns))
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), pd.NA])
+def test_documents_from_pandas_accept_missing_title_only(missing: Any) -> None:
+    titles = pd.DataFrame({"title": pd.Series(["R", missing], dtype=object), "text": ["red", "green"]})
+    assert documents_of(titles) == ["Document (Title: R) red\n", "Document: green\n"]
+    texts = pd.Series(["red", missing], dtype=object)
+    for given in (texts, pd.DataFrame({"text": texts})):
+        with pytest.raises(InputError, match="^document 2 "):
+            documents_of(given)
+
+
+def test_continuations_from_table_are_refused(engine: Engine) -> None:
+    with pytest.raises(InputError, match="^continuation 1 is dict "):
+        engine.score(LAYOUT, pd.DataFrame({"red": ["A"], "green": ["B"]}))
+
+
 ADVICE = '; give a text, a Document("text", "title"), or several of them'
 
 
@@ -272,7 +321,11 @@ ADVICE = '; give a text, a Document("text", "title"), or several of them'
         (None, f"documents were given as None{ADVICE}"),
         (["a", 2], f"document 2 is int 2{ADVICE}"),
         ([("title", "text")], f"document 1 is tuple ('title', 'text'){ADVICE}"),
-        ({"a.txt": "red"}, f"document 1 is dict {{'a.txt': 'red'}}{ADVICE}"),
+        (
+            {"a.txt": "red"},
+            "document 1 has the wrong fields: got a.txt, expected text and optionally title. Rename or "
+            'select them, such as table[["title", "text"]].',
+        ),
         ([Path("a.txt")], f"document 1 is PosixPath('a.txt'){ADVICE}"),
         (["a", " "], "document 2 is empty; write some text or remove it"),
     ],

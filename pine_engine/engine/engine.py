@@ -154,7 +154,8 @@ class Engine:
         """Answers a question over documents, or a prompt, greedily under each method.
 
         prompt: text or tokens in segments; or in its place the parts that a task makes one of. question: what
-        is asked. documents: texts, {"title": ..., "text": ...} or Document("text", "title"), several or one.
+        is asked. documents: texts, {"title": ..., "text": ...} or Document("text", "title"), several or one,
+        or a table with a column text and optionally a column title.
         task: a name of TASKS. instruction: in place of the task's own. system: the system message.
         methods: names or rows of METHODS, several or a single one, "all", or the default ones for None; the
         prompt is read once for each, then all answers are written together, one batch row per method.

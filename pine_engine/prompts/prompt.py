@@ -93,13 +93,25 @@ def as_documents(given: DocumentLike | Iterable[DocumentLike]) -> tuple[Document
     """Documents, several or a single one. Raises InputError for anything else."""
     advice = 'give a text, a Document("text", "title"), or several of them'
     several = one_or_more(given, (Document, str, Mapping), "document", advice, least=0)
-    documents = []
-    for place, each in enumerate(several):
-        fields = {"text": each} if isinstance(each, str) else each
-        if not isinstance(fields, Document) and (set(fields) - {"text", "title"} or "text" not in fields):
-            raise InputError(f"document {place + 1} is {in_words(each)}; {advice}")
-        documents.append(fields if isinstance(fields, Document) else Document(**fields))
-    return tuple(documents)
+    return tuple(_as_document(each, f"document {place + 1}") for place, each in enumerate(several))
+
+
+def _as_document(document: DocumentLike, label: str) -> Document:
+    """Return one document. Raises InputError for a mapping with other fields or without a text."""
+    if isinstance(document, Document):
+        return document
+    fields = {"text": document} if isinstance(document, str) else document
+    if "text" not in fields or set(fields) - {"text", "title"}:
+        raise InputError(
+            f"{label} has the wrong fields: got {', '.join(map(str, fields))}, expected text and optionally "
+            'title. Rename or select them, such as table[["title", "text"]].'
+        )
+    if not isinstance(fields["text"], str):
+        raise InputError(
+            f"{label} has no text: got {in_words(fields['text'])}, expected a string. Fill in its text or "
+            "remove the document."
+        )
+    return Document(**fields)
 
 
 def _segment(given: Any, what: str) -> Segment:
