@@ -31,6 +31,7 @@ from pine_engine.methods.table import get_methods
 from pine_engine.models.embedded import Progress
 from pine_engine.models.load import check_model, load
 from pine_engine.models.load import max_context as context_of
+from pine_engine.models.load import stop_ids as stop_ids_of
 from pine_engine.models.packed import pack
 from pine_engine.models.support import context_in_words, stated_context
 from pine_engine.network.parallel import own_heads
@@ -54,7 +55,7 @@ class Engine:
         name: str = "model",
         revision: str | None = None,
         address: str | None = None,
-        stop_ids: int | Iterable[int] = frozenset(),
+        stop_ids: int | Iterable[int] | None = None,
         max_context: int | None = None,
         four_bit: bool = False,
     ) -> None:
@@ -62,7 +63,7 @@ class Engine:
 
         tokenizer: needed for prompts of text; prompts of tokens do without. address: what `load` takes
         elsewhere for the same model; its name if None. stop_ids: the token ids that end an answer, in any
-        collection or a single one. max_context: in tokens, from the model's configuration if None. four_bit:
+        collection or a single one; the end-of-sequence ids of model and tokenizer if None. max_context: in tokens, from the model's configuration if None. four_bit:
         answers are written with weights in 4 bits, see network/packed.py, for models in float32 on the CPU.
         Raises ModelError for what is no model that writes, or if its attention is not supported, and
         InputError for what is no tokenizer, id or length.
@@ -78,7 +79,11 @@ class Engine:
         self.model_name = name
         self.revision = revision
         self.address = address or name
-        self.stop_ids = frozenset(one_or_more(stop_ids, int, "stop id", "give token ids", least=0))
+        self.stop_ids = (
+            stop_ids_of(model, tokenizer)
+            if stop_ids is None
+            else frozenset(one_or_more(stop_ids, int, "stop id", "give token ids", least=0))
+        )
         self.max_context: int = (
             context_of(model)
             if max_context is None

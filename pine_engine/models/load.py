@@ -317,11 +317,18 @@ def max_context(model: "PreTrainedModel") -> int:
     return limit
 
 
-def stop_ids(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase") -> frozenset[int]:
-    """Token ids that end a turn: those of the generation config, and the tokenizer's end of sequence.
+def stop_ids(
+    model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase | None" = None
+) -> frozenset[int]:
+    """Return the token ids that end an answer.
 
-    Both are needed: chat models often end a turn with another token than they end a text with.
+    These are the ids of the generation config, or of the config where the generation config has none, and
+    the tokenizer's end of sequence: chat models often end a turn with another token than a text.
     """
     stated = model.generation_config.eos_token_id if model.generation_config is not None else None
+    if stated is None:
+        stated = getattr(model.config.get_text_config(), "eos_token_id", None)
     listed = stated if isinstance(stated, list) else [stated]
-    return frozenset(token for token in [*listed, tokenizer.eos_token_id] if token is not None)
+    return frozenset(
+        token for token in (*listed, getattr(tokenizer, "eos_token_id", None)) if token is not None
+    )

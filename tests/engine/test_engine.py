@@ -3,6 +3,7 @@
 import itertools
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from pine_engine.methods.table import METHODS
 from pine_engine.network.threads import with_threads
 from pine_engine.prompts.layout import TokenLayout
 from tests.support.reference import exact_llama, reference_logits
+from tests.support.tokenizers import letter_tokenizer
 
 TinyLlama = Callable[..., LlamaForCausalLM]
 
@@ -192,8 +194,6 @@ def test_who_sees_whom(engine: Engine, method: str, sees: bool) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_score_is_the_log_probability_of_reading_the_answer_along(engine: Engine, method: str) -> None:
-    from tests.support.tokenizers import letter_tokenizer
-
     scorer = Engine(engine.model, letter_tokenizer())
     texts = ["ab", "c", "hello"]
     scores = scorer.score(LAYOUT, texts, methods=[method])[method]
@@ -228,6 +228,24 @@ def test_an_answer_ends_at_the_end_of_the_turn(engine: Engine) -> None:
     answer = stopping.run(LAYOUT, methods=["pine", "vanilla"], max_new_tokens=4).answers["pine"]
     assert answer.token_ids == ids[: ids.index(stop)]
     assert answer.finish_reason == "stop"
+
+
+@pytest.mark.parametrize(
+    ("stated", "fallback", "expected"),
+    [(7, 2, {7}), ([7, 8], 2, {7, 8}), (None, 9, {9}), (None, [9, 11], {9, 11}), (None, None, set())],
+)
+def test_engine_default_stop_ids_are_the_models_own(
+    tiny_llama: TinyLlama, tmp_path: Path, stated: Any, fallback: Any, expected: set[int]
+) -> None:
+    model = tiny_llama(layers=1)
+    model.config.eos_token_id, model.generation_config.eos_token_id = fallback, stated
+    assert Engine(model).stop_ids == expected
+    assert Engine(model, stop_ids=()).stop_ids == set()
+    tokenizer = letter_tokenizer()
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    loaded = Engine.load(tmp_path).stop_ids
+    assert loaded == Engine(model, tokenizer).stop_ids == expected | {tokenizer.eos_token_id}
 
 
 def test_other_answers_go_on_unchanged_when_one_has_ended(engine: Engine) -> None:

@@ -30,7 +30,7 @@ METHOD_NAMES = ["vanilla", "nia", "pcw", "sp", "pine", "pine_input_order"]
 
 @pytest.fixture(scope="module")
 def engine(tiny_llama: Callable[..., LlamaForCausalLM]) -> Engine:
-    return Engine(tiny_llama(max_context=900, head_dim=32), letter_tokenizer())
+    return Engine(tiny_llama(max_context=900, head_dim=32), letter_tokenizer(), stop_ids=())
 
 
 def records(engine: Engine, examples: Sequence[Example], **options: Any) -> dict[Key, Record]:
