@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from pine_engine.attention.probe import prove
 from pine_engine.attention.state import input_device
 from pine_engine.attention.trace import TraceRequest
 from pine_engine.engine import passes
@@ -20,7 +19,7 @@ from pine_engine.engine.model_thread import compute, compute_on
 from pine_engine.engine.options import MAX_NEW_TOKENS, MethodsGiven, RunOptions
 from pine_engine.engine.orders import OrderRow, OrderRuns, chosen_orders
 from pine_engine.engine.prefix_cache import Memory
-from pine_engine.engine.promise import find_caveat
+from pine_engine.engine.prepared_model import PreparedModel
 from pine_engine.engine.run import Run
 from pine_engine.engine.shuffle import ShuffleResult
 from pine_engine.engine.streaming import in_thread, stop_if
@@ -32,9 +31,9 @@ from pine_engine.models.embedded import Progress
 from pine_engine.models.load import check_model, load
 from pine_engine.models.load import max_context as context_of
 from pine_engine.models.load import stop_ids as stop_ids_of
-from pine_engine.models.packed import pack
 from pine_engine.models.support import context_in_words, stated_context
 from pine_engine.network.parallel import own_heads
+from pine_engine.network.wiring import Wiring
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.prompt import Prompt
 from pine_engine.prompts.tasks import USUAL_TASK
@@ -43,8 +42,7 @@ from pine_engine.prompts.tasks import USUAL_TASK
 class Engine:
     """A model with our attention function; stateless between runs, so several threads may share it.
 
-    model: the one that was given, which stays as it is; `wirings` over its weights are what runs. caveat: why
-    equal bits are not promised of it here, in a sentence; None if they are.
+    model: the one that was given, which stays as it is; `wirings` over its weights are what runs.
     """
 
     def __init__(
@@ -63,8 +61,9 @@ class Engine:
 
         tokenizer: needed for prompts of text; prompts of tokens do without. address: what `load` takes
         elsewhere for the same model; its name if None. stop_ids: the token ids that end an answer, in any
-        collection or a single one; the end-of-sequence ids of model and tokenizer if None. max_context: in tokens, from the model's configuration if None. four_bit:
-        answers are written with weights in 4 bits, see network/packed.py, for models in float32 on the CPU.
+        collection or a single one; the end-of-sequence ids of model and tokenizer if None. max_context: in
+        tokens, from the model's configuration if None. four_bit: answers are written with weights in 4 bits,
+        see models/packed.py, for models in float32 on the CPU.
         Raises ModelError for what is no model that writes, or if its attention is not supported, and
         InputError for what is no tokenizer, id or length.
         """
@@ -72,7 +71,7 @@ class Engine:
         self._tokenizing = Tokenizing(tokenizer, model)
         heads = own_heads(model)
         self.four_bit = four_bit
-        self.wirings = compute_on(model.device, lambda: prove(model, pack(model) if four_bit else {}))
+        self._prepared = PreparedModel(model, name, four_bit=four_bit)
         config = model.config.get_text_config()
         self.model = model
         self.tokenizer = tokenizer
@@ -91,7 +90,6 @@ class Engine:
         )
         self.num_layers: int = config.num_hidden_layers
         self.num_heads = heads
-        self.caveat = compute_on(model.device, lambda: find_caveat(self.wirings, name, config.vocab_size))
 
     @classmethod
     def load(
@@ -121,6 +119,19 @@ class Engine:
             max_context=loaded.max_context,
             four_bit=loaded.dtype == "4bit",
         )
+
+    @property
+    def wirings(self) -> tuple[Wiring, ...]:
+        """The networks that run, updated first if the weights, modules or adapters of the model have changed.
+
+        Raises ModelError if the changed model is not supported.
+        """
+        return self._prepared.wirings()
+
+    @property
+    def caveat(self) -> str | None:
+        """Why equal bits are not promised of the model here, in a sentence; None if they are."""
+        return self._prepared.caveat
 
     def __repr__(self) -> str:
         return f"Engine({self.model_name}, {self.dtype} on {self.device})"

@@ -317,9 +317,7 @@ def max_context(model: "PreTrainedModel") -> int:
     return limit
 
 
-def stop_ids(
-    model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase | None" = None
-) -> frozenset[int]:
+def stop_ids(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase | None" = None) -> frozenset[int]:
     """Return the token ids that end an answer.
 
     These are the ids of the generation config, or of the config where the generation config has none, and

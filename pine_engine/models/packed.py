@@ -10,7 +10,6 @@ of a Q4_1 file, are found again but for the rounding of scale and offset to bflo
 """
 
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -36,7 +35,7 @@ ROUNDING = 0.01
 ADVICE = "load it in float32, bfloat16 or float16"
 
 
-@dataclass(frozen=True)
+@dataclass
 class PackedWeight:
     """A weight (out, in) in 4 bits.
 
@@ -58,6 +57,11 @@ class PackedWeight:
             torch.ops.aten._convert_weight_to_int4pack_for_cpu(numbers.contiguous(), 1),
             scales.bfloat16().contiguous(),
         )
+
+    def update(self, weight: Tensor) -> None:
+        """Pack a weight of the same shape in place of the current one."""
+        packed = PackedWeight.of(weight)
+        self.numbers, self.scales = packed.numbers, packed.scales
 
     def multiply(self, rows: Tensor) -> Tensor:
         """The product (..., in) by the weight to (..., out), in the dtype of the rows."""
@@ -109,12 +113,13 @@ def pack(model: PreTrainedModel) -> dict[nn.Parameter, PackedWeight]:
 def _packable_weights(model: PreTrainedModel) -> list[nn.Parameter]:
     """Each once, in the order of the layers that are made of them."""
     last = model.get_output_embeddings()
-    weights = {
-        cast(nn.Parameter, layer.weight): None
+    layers = [
+        layer
         for layer in model.modules()
         if type(layer) is nn.Linear and layer is not last and is_packable(layer)
-    }
-    return list(weights)
+    ]
+    # A weight that is no parameter is computed anew in each forward pass, as by torch.nn.utils.prune.
+    return list(dict.fromkeys(layer.weight for layer in layers if isinstance(layer.weight, nn.Parameter)))
 
 
 def _in_steps(weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -28,7 +28,7 @@ FAR = 2**20
 """A position beyond every length at which frequencies change."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Wiring:
     """A network of ours, and how its layers rotate.
 

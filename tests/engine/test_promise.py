@@ -45,9 +45,8 @@ def test_the_command_line_says_so_at_loading(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def load(*_: Any, **__: Any) -> Engine:
-        engine = Engine(make("llama"))
-        engine.caveat = "Equal bits are not promised."
-        return engine
+        monkeypatch.setattr(Engine, "caveat", "Equal bits are not promised.")
+        return Engine(make("llama"))
 
     monkeypatch.setattr(random_models, "load_engine", load)
     terminal.load("any", "float32", "cpu")
@@ -55,13 +54,13 @@ def test_the_command_line_says_so_at_loading(
 
 
 def test_the_page_says_so_beside_the_model_in_the_log_and_over_its_orders(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = Engine(make("llama"), name="uneven")
     form = Form("retrieval_qa", "Which?", "Answer.", ("pine",), 3, entries_from([("Varo", "red")]))
     told = [(_status(engine), caption_of(engine, form))]
     assert caplog.messages == []
-    engine.caveat = "Equal bits are not promised."
+    monkeypatch.setattr(Engine, "caveat", "Equal bits are not promised.")
     told.append((_status(engine), caption_of(engine, form)))
     status, caption = zip(*told, strict=True)
     assert status[1] == status[0] + " · the order can change last bits"

@@ -150,7 +150,7 @@ def test_where_equal_bits_are_not_promised_every_order_is_computed(
 ) -> None:
     options = {"methods": ["pine"], "arrangements": ["as-is", "reversed"], "generate": False}
     assert [record.computed for record in records(engine, [QUESTION], **options).values()] == [True, False]
-    monkeypatch.setattr(engine, "caveat", "Equal bits are not promised.")
+    monkeypatch.setattr(Engine, "caveat", "Equal bits are not promised.")
     assert all(record.computed for record in records(engine, [QUESTION], **options).values())
 
 

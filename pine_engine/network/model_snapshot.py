@@ -1,0 +1,97 @@
+"""A snapshot of a model's modules and weights, which shows whether the model has changed since."""
+
+import operator
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pine_engine.network.rope import FREQUENCIES
+
+ADAPTER_STATE = ("_active_adapter", "_disable_adapters", "merged_adapters", "scaling")
+"""Attributes in which the layers of PEFT keep which adapters apply and how strongly."""
+
+PLAIN = (Tensor, nn.Parameter)
+"""Tensor types that can be indexed; subclasses, such as quantized weights, may refuse."""
+
+
+@dataclass(frozen=True, eq=False)
+class ModelSnapshot:
+    """What a model consisted of at one time.
+
+    Frequencies of rotary modules and tensors with hooks of accelerate are left out: a forward pass replaces
+    them. Of other hooks, those of adapter layers count, with which PEFT chooses adapters for one call.
+
+    Attributes:
+        parts: Modules, hooks of adapter layers, parameters and buffers.
+        settings: Adapter state of each module, dtype and device of each tensor.
+        versions: Address and version counter of each tensor.
+        sample: Bytes of a few numbers of each tensor on the CPU. A change in place through `.data`, or of an
+            inference tensor, leaves address and version counter as they are.
+    """
+
+    parts: tuple[Any, ...]
+    settings: tuple[Any, ...]
+    versions: tuple[tuple[int, int], ...]
+    sample: Tensor
+
+    @classmethod
+    @torch.no_grad()
+    def of(cls, model: nn.Module) -> "ModelSnapshot":
+        """Take a snapshot."""
+        modules = list(model.modules())
+        tensors = [tensor for module in modules for tensor in _tensors(module)]
+        adapters = [module for module in modules if ADAPTER_STATE[0] in vars(module)]
+        hooks = [hook for module in adapters for hook in module._forward_pre_hooks.values()]
+        states = [str([vars(module).get(name) for name in ADAPTER_STATE]) for module in adapters]
+        return cls(
+            parts=(*modules, *hooks, *tensors),
+            settings=(*states, *((tensor.dtype, tensor.device) for tensor in tensors)),
+            versions=tuple(map(_version, tensors)),
+            sample=_sample(tensors),
+        )
+
+    def is_same(self, other: "ModelSnapshot") -> bool:
+        """Check whether the model has not changed between two snapshots."""
+        return self.has_same_structure(other) and self.has_same_values(other)
+
+    def has_same_structure(self, other: "ModelSnapshot") -> bool:
+        """Check whether modules, tensors, adapter state, dtypes and devices are the same."""
+        return (
+            len(self.parts) == len(other.parts)
+            and all(map(operator.is_, self.parts, other.parts))
+            and self.settings == other.settings
+        )
+
+    def has_same_values(self, other: "ModelSnapshot") -> bool:
+        """Check whether no tensor was written to between two snapshots of the same structure."""
+        return self.versions == other.versions and torch.equal(self.sample, other.sample)
+
+
+def _tensors(module: nn.Module) -> Iterator[Tensor]:
+    if "_hf_hook" in vars(module):
+        return
+    for tensors in (module._parameters, module._buffers):
+        for name, tensor in list(tensors.items()):
+            if tensor is not None and not name.endswith(FREQUENCIES):
+                yield tensor
+
+
+def _version(tensor: Tensor) -> tuple[int, int]:
+    try:
+        address = tensor.data_ptr()
+    except RuntimeError:  # a subclass without storage of its own
+        address = 0
+    return address, 0 if tensor.is_inference() else tensor._version
+
+
+def _sample(tensors: list[Tensor]) -> Tensor:
+    """Return the first weights along the last dimension of each tensor, as bytes."""
+    rows = [
+        tensor[(0,) * (tensor.dim() - 1)]
+        for tensor in tensors
+        if type(tensor) in PLAIN and tensor.device.type == "cpu" and tensor.dim() and tensor.numel()
+    ]
+    return torch.cat(rows).view(torch.uint8) if rows else torch.empty(0)

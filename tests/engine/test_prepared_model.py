@@ -1,0 +1,130 @@
+"""An engine gives what a new engine over the same model gives, also after the model has changed."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from transformers import LlamaForCausalLM
+
+from pine_engine.benchmark.random_models import synthetic_model
+from pine_engine.engine.engine import Engine
+from pine_engine.engine.prefix_cache import Memory
+from pine_engine.errors import ModelError
+from pine_engine.prompts.layout import TokenLayout
+
+TinyLlama = Callable[..., LlamaForCausalLM]
+Change = Callable[[nn.Module], Any]
+
+LAYOUT = TokenLayout((1, 2, 3), ((4, 5, 6, 7), (8, 9), (10, 11, 12)), (13, 14, 15))
+
+
+def logits(engine: Engine, **options: Any) -> Tensor:
+    """Those of the prompt's suffix and of three decoding steps."""
+    run = engine.run(LAYOUT, methods="pine", max_new_tokens=4, keep_logits=True, stop_at_end=False, **options)
+    return run.logits["pine"]
+
+
+@torch.no_grad()
+def _optimizer_step(model: nn.Module) -> None:
+    for weight in model.parameters():
+        weight.mul_(1.5)
+
+
+@torch.inference_mode()
+def _in_inference_mode(model: nn.Module) -> None:
+    for weight in model.parameters():
+        weight.mul_(1.5)
+
+
+def _load(model: nn.Module) -> None:
+    model.load_state_dict({name: 1.5 * weight for name, weight in model.state_dict().items()})
+
+
+def _replace_data(model: nn.Module) -> None:
+    for weight in model.parameters():
+        weight.data = 1.5 * weight.data
+
+
+def _write_to_data(model: nn.Module) -> None:
+    for weight in model.parameters():
+        weight.data.mul_(1.5)
+
+
+VALUES: dict[str, Change] = {
+    "optimizer step": _optimizer_step,
+    "inference mode": _in_inference_mode,
+    "load_state_dict": _load,
+    "data replaced": _replace_data,
+    "data changed": _write_to_data,
+}
+
+
+def _assign(model: nn.Module) -> None:
+    weights = {name: 1.5 * weight for name, weight in model.state_dict().items()}
+    model.load_state_dict(weights, assign=True)
+
+
+def _replace_module(model: Any) -> None:
+    layer = model.model.layers[0]
+    layer.mlp.down_proj = nn.Linear(layer.mlp.down_proj.in_features, layer.mlp.down_proj.out_features)
+
+
+STRUCTURE: dict[str, Change] = {
+    "load_state_dict with assign": _assign,
+    "module": _replace_module,
+    "dtype": nn.Module.double,
+}
+
+
+@pytest.mark.parametrize("change", VALUES.values(), ids=VALUES)
+def test_engine_4bit_after_weight_change_decodes_with_new_weights(change: Change) -> None:
+    model = synthetic_model("random:tiny", dtype="4bit", device="cpu")
+    engine = Engine(model, four_bit=True)
+    before = logits(engine)
+    change(model)
+    after = logits(engine)
+    assert torch.equal(after, logits(Engine(model, four_bit=True)))
+    assert not torch.equal(after[-1], before[-1])
+
+
+def test_engine_4bit_of_inference_tensors_decodes_with_new_weights() -> None:
+    with torch.inference_mode():
+        model = synthetic_model("random:tiny", dtype="4bit", device="cpu")
+    assert all(weight.is_inference() for weight in model.parameters())
+    engine = Engine(model, four_bit=True)
+    before = logits(engine)
+    assert torch.equal(logits(engine), before)
+    _in_inference_mode(model)
+    assert torch.equal(logits(engine), logits(Engine(model, four_bit=True)))
+    assert not torch.equal(logits(engine), before)
+
+
+@pytest.mark.parametrize("change", (VALUES | STRUCTURE).values(), ids=VALUES | STRUCTURE)
+def test_engine_after_change_reuses_no_cached_prompt(tiny_llama: TinyLlama, change: Change) -> None:
+    model = tiny_llama()
+    engine, memory = Engine(model), Memory()
+    before = logits(engine, memory=memory)
+    change(model)
+    after = logits(engine, memory=memory)
+    assert torch.equal(after, logits(Engine(model)))
+    assert not torch.equal(after, before)
+
+
+def test_engine_4bit_after_change_of_dtype_raises() -> None:
+    model: Any = synthetic_model("random:tiny", dtype="4bit", device="cpu")
+    engine = Engine(model, four_bit=True)
+    model.to(torch.bfloat16)
+    with pytest.raises(ModelError):
+        logits(engine)
+
+
+def test_engine_of_unchanged_model_keeps_its_networks(tiny_llama: TinyLlama) -> None:
+    model: Any = tiny_llama()
+    engine = Engine(model)
+    wirings = engine.wirings
+    model.train()
+    model.generate(torch.tensor([LAYOUT.ids]), max_new_tokens=2)
+    logits(engine)
+    assert engine.wirings is wirings
