@@ -72,6 +72,7 @@ def prove(
             f"{type(model).__name__}: its sliding window is {window} tokens, which would cut even a prompt "
             f"of {PROBE_TOKENS}; {ADVICE}"
         )
+    _refuse_adapters(model)
     return tuple(_prove_range(model, packed, longest) for longest in (*lengths_of_change(model.config), None))
 
 
@@ -105,6 +106,26 @@ def _prove_range(
                 f"does something in its attention that is not supported; {ADVICE}"
             )
     return wiring
+
+
+def _refuse_adapters(model: nn.Module) -> None:
+    """Raise ModelError for an adapter of PEFT whose effect on a token depends on other tokens."""
+    for module in model.modules():
+        configs = getattr(module, "peft_config", None)
+        for name, config in configs.items() if isinstance(configs, dict) else ():
+            depends_on_others = (
+                config.is_prompt_learning
+                or config.is_adaption_prompt
+                or getattr(config, "alora_invocation_tokens", None)
+                or config.peft_type == "XLORA"
+            )
+            if depends_on_others:
+                kind = type(config).__name__.removesuffix("Config")
+                raise ModelError(
+                    f"{type(model).__name__}: adapter {name!r} ({kind}) is not supported, because it adds "
+                    "tokens or depends on other tokens of the prompt: expected an adapter that changes each "
+                    "token on its own, such as LoRA. Give the base model or use another adapter."
+                )
 
 
 def _refuse_numbers(network: PreTrainedModel, logits: Tensor) -> None:

@@ -3,17 +3,20 @@
     with answering(model, layouts, method="pine") as inputs:
         output = model.generate(**inputs, max_new_tokens=32, num_beams=3)
 
+`model` may also be a wrapper around such a model: a PeftModel, what torch.compile returns, or both.
 generate calls the model once with the prompts and then once for each further token, and hands on whatever
 cache the last call returned. So one object in the place of `model.forward` is enough: it reads every prompt
 on its own, and returns logits and a cache that holds one of our rows for each sequence.
 """
 
-from collections.abc import Generator, Iterable, Sequence
+import copy
+import functools
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import Cache, DynamicCache, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
@@ -22,10 +25,11 @@ from pine_engine.attention.state import PromptState, Row, new_state
 from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.finite import check_finite
-from pine_engine.errors import InputError
+from pine_engine.errors import InputError, ModelError
 from pine_engine.given import one_or_more
 from pine_engine.methods.table import Method, get_method
 from pine_engine.models.load import check_model
+from pine_engine.network.wiring import Wiring, generating_module
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.prompt import Prompt
 
@@ -48,25 +52,27 @@ def answering(
     Yields the inputs for generate: input_ids and attention_mask, int64 (prompts, tokens), padded on the
     left. Greedy decoding, sampling, beam search, num_return_sequences, prompt lookup, logits processors,
     stopping criteria and streamers are transformers' own and work as usual. Each prompt is read once, alone,
-    at the first call, and kept to the end of the `with`; the sequences decode in one batch, and those of one
-    prompt share its documents. What stands beside a sequence does not change it: batch.py says to which bit.
+    at the first call, and again only if the model has changed since; the sequences decode in one batch, and
+    those of one prompt share its documents. What stands beside a sequence does not change it: batch.py says
+    to which bit.
 
     layouts: several prompts or a single one; of text only for an Engine with a tokenizer.
     model: with any attention implementation; it proves itself at each entry (some passes over 35 tokens).
         An Engine has done so, and is entered at once.
-    The model is as before afterwards, also after an error: inside, `forward` is shadowed on the instance.
+    The model is as before afterwards, also after an error: inside, `forward` and `generate` are shadowed on
+    the instance.
     Until then it answers nothing but these prompts, so two threads cannot both use it here; runs of an Engine
     on the same model are not disturbed.
     Raises InputError for no prompt, an unknown method, a prompt or an answer beyond the model's context, a
     model that is inside such a `with` already, and calls that generate makes with other inputs or for
     options we cannot serve; ModelError if the model's attention is not supported, and from generate where
-    logits are not finite.
+    logits are not finite or `generate` runs another model than the one that answers here.
     """
     row = get_method(method)
     stock = model.model if isinstance(model, Engine) else check_model(model)
     prompts = one_or_more(layouts, (TokenLayout, Prompt), "prompt", "give at least one token layout")
-    own_forward = vars(stock).get("forward")
-    if isinstance(own_forward, _AnsweringForward):
+    generating = generating_module(stock)
+    if isinstance(vars(generating).get("forward"), _AnsweringForward):
         raise InputError(
             "the model is inside another `with answering(...)` already; leave that one first, or give all "
             "layouts to one, or load the model once more for another thread"
@@ -75,25 +81,63 @@ def answering(
     read = engine.tokenize_all(prompts)
     for layout in read:
         engine.check_length(layout, 0)
-    forward = _AnsweringForward(engine, read, row)
-    stock.forward = forward
-    try:
+    forward = _AnsweringForward(engine, read, row, generating.forward)
+    with (
+        # Module.compile keeps what calls the model's own forward.
+        _shadowed(generating, forward=forward, _compiled_call_impl=None),
+        _shadowed(stock, generate=_checked(stock, forward)),
+    ):
         yield {"input_ids": forward.input_ids, "attention_mask": forward.attention_mask}
+
+
+@contextmanager
+def _shadowed(module: nn.Module, **attributes: Any) -> Generator[None, None, None]:
+    """Set instance attributes of a module inside the `with`."""
+    own = {name: vars(module)[name] for name in attributes if name in vars(module)}
+    vars(module).update(attributes)
+    try:
+        yield
     finally:
-        if own_forward is not None:
-            stock.forward = own_forward
-        else:
-            vars(stock).pop("forward", None)
+        for name in attributes:
+            vars(module).pop(name, None)
+        vars(module).update(own)
+
+
+def _checked(model: Any, forward: "_AnsweringForward") -> Callable[..., Any]:
+    """Return the model's `generate`, which raises ModelError if it has run another forward pass."""
+    generate = model.generate
+
+    @functools.wraps(generate)
+    def checked(*args: Any, **options: Any) -> Any:
+        calls = forward.num_calls
+        output = generate(*args, **options)
+        if forward.num_calls == calls:
+            raise ModelError(
+                f"`generate` of this {type(model).__name__} did not run under answering(): it calls another "
+                "model than the transformers model found in it. Give answering() the model that generates."
+            )
+        return output
+
+    return checked
 
 
 class _AnsweringForward:
     """Stands in for model.forward and answers generate; the engine's own passes run elsewhere."""
 
-    def __init__(self, engine: Engine, layouts: Sequence[TokenLayout], method: Method) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        layouts: Sequence[TokenLayout],
+        method: Method,
+        own_forward: Callable[..., Any],
+    ) -> None:
         self._engine = engine
         self._layouts = layouts
         self._method = method
+        self._own_forward = own_forward
+        self._wirings: tuple[Wiring, ...] = ()
         self._read: list[tuple[Row, Tensor]] = []
+        self.num_calls = 0
 
         device = engine.device  # of a model spread over several, where the first tokens go
         longest = max(layout.num_tokens for layout in layouts)
@@ -105,6 +149,10 @@ class _AnsweringForward:
             self.input_ids[index, longest - layout.num_tokens :] = torch.tensor(layout.ids, device=device)
             self.attention_mask[index, longest - layout.num_tokens :] = 1
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Callable[..., Any]:
+        """Return the forward that a copy of the model has: its own. An engine copies a model to update."""
+        return copy.deepcopy(self._own_forward, memo)
+
     @torch.no_grad()
     def __call__(
         self, input_ids: Tensor, past_key_values: Cache | None = None, **options: Any
@@ -113,6 +161,7 @@ class _AnsweringForward:
 
         At a first call with the prompts: those of each prompt's last token and of any tokens behind it.
         """
+        self.num_calls += 1
         given = [name for name, value in options.items() if value is not None and value is not False]
         unknown = [name for name in given if name not in UNDERSTOOD]
         if unknown:
@@ -159,11 +208,13 @@ class _AnsweringForward:
 
     def _start(self, repeats: int) -> tuple[Tensor, "_AnswerCache"]:
         """The logits (prompts * repeats, 1, V) that follow the prompts, and a cache for each sequence."""
-        if not self._read:
+        wirings = self._engine.wirings
+        if wirings is not self._wirings:  # at first, and after a change of the model
             self._read = [
-                passes.prefill(self._engine.wirings, layout, self._method, room=ROOM, rows_kept=1)
+                passes.prefill(wirings, layout, self._method, room=ROOM, rows_kept=1)
                 for layout in self._layouts
             ]
+            self._wirings = wirings
         rows = [_branch(row, row.state, ROOM) for row, _ in self._read for _ in range(repeats)]
         logits = torch.stack([logits for _, logits in self._read]).repeat_interleave(repeats, dim=0)
         return logits, _AnswerCache(rows, self.input_ids.shape[1])

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import GenerationMixin, PreTrainedConfig, PreTrainedModel
 
 from pine_engine.errors import ModelError, one_line
 from pine_engine.models.packed import PackedWeight
@@ -48,25 +48,51 @@ def over_the_same_weights(model: PreTrainedModel) -> PreTrainedModel:
     Frequencies, which some rotary modules write anew while they run, are copied. Raises ModelError if the
     modules hold something of their user's that cannot be copied.
     """
-    model = getattr(model, "_orig_mod", model)  # what torch.compile has wrapped
     shared: list[Any] = [*model.parameters(), getattr(model, "_mesh_manager", None)]
     shared += [buffer for name, buffer in model.named_buffers() if not name.endswith(FREQUENCIES)]
     for module in model.modules():
-        shared += [module._hf_hook] if hasattr(module, "_hf_hook") else []
+        shared += [vars(module)[name] for name in ("_hf_hook", "dynamo_ctx") if name in vars(module)]
         shared += [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
         # What a hook has computed, such as a pruned weight; torch copies leaves alone.
         shared += [one for one in vars(module).values() if isinstance(one, Tensor) and not one.is_leaf]
     try:
-        network: PreTrainedModel = copy.deepcopy(model, {id(one): one for one in shared}).eval()
+        copied = copy.deepcopy(model, {id(one): one for one in shared})
     except Exception as error:
         raise ModelError(
             f"{type(model).__name__}: its modules cannot be copied ({one_line(error)}); take attributes of "
             "your own off the modules, and put them back on afterwards"
         ) from error
+    network = cast(PreTrainedModel, _without_compile(copied))
+    network.eval()
     if not hasattr(network, "_hf_hook"):
         vars(network).pop("forward", None)  # somebody's own, which leads back to their model
     hook_again(network, model)
     return network
+
+
+def _without_compile(module: nn.Module) -> nn.Module:
+    """Remove the wrappers that torch.compile puts around a module and around modules in it."""
+    while "_orig_mod" in module._modules:
+        module = cast(nn.Module, module._modules["_orig_mod"])
+    for name, child in module._modules.items():
+        if child is not None:
+            module._modules[name] = _without_compile(child)
+    return module
+
+
+def generating_module(model: nn.Module) -> PreTrainedModel:
+    """Return the module whose forward pass `model.generate` runs.
+
+    This is the model, or the transformers model inside a wrapper such as a PeftModel or what torch.compile
+    returns.
+    """
+    for module in model.modules():
+        if isinstance(module, GenerationMixin):
+            return cast(PreTrainedModel, module)
+    raise ModelError(
+        f"A {type(model).__name__} has no `generate` that can run under a method: expected a transformers "
+        "model or a wrapper around one. Give the transformers model in it."
+    )
 
 
 def hold_frequencies(network: PreTrainedModel, length: int) -> None:

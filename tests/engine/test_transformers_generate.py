@@ -278,7 +278,7 @@ def test_an_engine_is_entered_without_a_proof_and_goes_on_working(
 ) -> None:
     engine = Engine(model, stop_ids=frozenset([END]))
     before = engine.run(LAYOUT, max_new_tokens=4)
-    monkeypatch.delattr("pine_engine.engine.engine.prove")
+    monkeypatch.delattr("pine_engine.engine.prepared_model.prove")
     with answering(engine, [LAYOUT]) as inputs:
         output = model.generate(**inputs, max_new_tokens=4)
         inside = engine.run(LAYOUT, max_new_tokens=4)

@@ -1,0 +1,204 @@
+"""Models inside wrappers: `answering` and engines follow PeftModel and torch.compile, or refuse."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from peft import (
+    AdaptionPromptConfig,
+    LoraConfig,
+    PeftConfig,
+    PrefixTuningConfig,
+    PromptTuningConfig,
+    get_peft_model,
+)
+from torch import nn
+
+from pine_engine.engine.engine import Engine
+from pine_engine.engine.transformers_generate import answering
+from pine_engine.errors import ModelError
+from pine_engine.prompts.layout import TokenLayout
+
+# PEFT 0.21 reads an attribute that transformers has deprecated.
+pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
+
+Model = Any
+"""A model or a wrapper around one: what generate is annotated to take is less than what it does."""
+
+LAYOUT = TokenLayout((5, 9, 60), ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35), (41,)), (51, 52, 53))
+SHUFFLES = [(3, 2, 1, 0), (1, 0, 3, 2), (2, 3, 0, 1), (3, 0, 1, 2)]
+LAYOUTS = [LAYOUT, *map(LAYOUT.reorder, SHUFFLES)]
+TOKENS = 6
+
+CAUSAL: dict[str, Any] = {"task_type": "CAUSAL_LM"}
+
+
+def lora(model: Model, **options: Any) -> Model:
+    """Wraps a model in an adapter with random weights, which changes what it generates."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        config = LoraConfig(
+            r=4, target_modules=["q_proj", "v_proj", "up_proj"], init_lora_weights=False, **CAUSAL, **options
+        )
+        return get_peft_model(model, config).eval()
+
+
+def compiled(model: Model) -> Model:
+    return torch.compile(model, backend="eager")
+
+
+def compiled_in_place(model: Model) -> Model:
+    model.compile(backend="eager")
+    return model
+
+
+WRAPPERS: dict[str, Callable[[Model], Model]] = {
+    "peft": lora,
+    "compiled": compiled,
+    "compiled peft": lambda model: compiled(lora(model)),
+    "peft of compiled": lambda model: lora(compiled(model)),
+    "compiled in place": compiled_in_place,
+}
+
+
+@pytest.fixture
+def model(tiny_llama: Callable[..., Model]) -> Model:
+    return tiny_llama()
+
+
+def stock(model: Model, layout: TokenLayout = LAYOUT) -> tuple[int, ...]:
+    """What the model generates by itself."""
+    ids = torch.tensor([layout.ids])
+    return generated(model, {"input_ids": ids, "attention_mask": torch.ones_like(ids)})
+
+
+def generated(model: Model, inputs: dict[str, Any]) -> tuple[int, ...]:
+    output = model.generate(**inputs, max_new_tokens=TOKENS, min_new_tokens=TOKENS, do_sample=False)
+    return tuple(output[0, -TOKENS:].tolist())
+
+
+def answered(model: Model, layout: TokenLayout = LAYOUT, method: str = "pine") -> tuple[int, ...]:
+    """What its generate gives under `answering`."""
+    with answering(model, layout, method=method) as inputs:
+        return generated(model, inputs)
+
+
+def run(engine: Engine, layout: TokenLayout = LAYOUT, method: str = "pine") -> tuple[int, ...]:
+    options: dict[str, Any] = {"methods": method, "max_new_tokens": TOKENS, "stop_at_end": False}
+    return engine.run(layout, **options).answers[method].token_ids
+
+
+@pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
+def test_answering_wrapped_model_ignores_document_order(model: Model, wrap: Callable[[Model], Model]) -> None:
+    wrapped = wrap(model)
+    assert {answered(wrapped, layout) for layout in LAYOUTS} == {run(Engine(wrapped))}
+
+
+@pytest.mark.parametrize("name", ["peft", "compiled peft", "peft of compiled"])
+def test_answering_vanilla_with_adapter_is_stock_generate(model: Model, name: str) -> None:
+    base = copy.deepcopy(model)
+    wrapped = WRAPPERS[name](model)
+    expected = [stock(wrapped, layout) for layout in LAYOUTS]
+    assert [answered(wrapped, layout, "vanilla") for layout in LAYOUTS] == expected
+    assert len(set(expected)) > 1 and stock(base) != expected[0]
+
+
+class Elsewhere(nn.Module):
+    """Generates with a copy of the model that it holds."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.model = model
+        vars(self)["copied"] = copy.deepcopy(model)
+
+    def __getattr__(self, name: str) -> Any:
+        return super().__getattr__(name) if name == "model" else getattr(self.model, name)
+
+    def forward(self, *args: Any, **options: Any) -> Any:
+        return self.model(*args, **options)
+
+    def generate(self, *args: Any, **options: Any) -> Any:
+        return self.copied.generate(*args, **options)
+
+
+def test_answering_bypassed_by_wrapper_raises(model: Model) -> None:
+    wrapper = Elsewhere(model)
+    before = sorted(vars(wrapper)), sorted(vars(model))
+    with pytest.raises(ModelError, match="Elsewhere"):
+        answered(wrapper)
+    assert (sorted(vars(wrapper)), sorted(vars(model))) == before
+
+
+def _disable(model: Model) -> None:
+    model.base_model.disable_adapter_layers()
+
+
+def _switch(model: Model) -> None:
+    model.add_adapter("other", LoraConfig(r=2, target_modules=["o_proj"], init_lora_weights=False, **CAUSAL))
+    model.set_adapter("other")
+
+
+def _scale(model: Model) -> None:
+    for module in model.modules():
+        if hasattr(module, "set_scale"):
+            module.set_scale("default", 5.0)
+
+
+CHANGES: dict[str, Callable[[Model], Any]] = {
+    "disabled": _disable,
+    "switched": _switch,
+    "scaled": _scale,
+    "merged": lambda model: model.merge_adapter(),
+    "unloaded": lambda model: model.unload(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_engine_follows_changed_adapter(model: Model, change: Callable[[Model], Any]) -> None:
+    wrapped = lora(model)
+    engine = Engine(wrapped)
+    assert run(engine, method="vanilla") == stock(wrapped)
+    change(wrapped)
+    assert run(engine, method="vanilla") == stock(model)
+    assert run(engine) == run(Engine(model))
+
+
+def test_answering_follows_adapter_disabled_inside(model: Model) -> None:
+    wrapped = lora(model)
+    with answering(wrapped, LAYOUT, method="vanilla") as inputs:
+        enabled = generated(wrapped, inputs)
+        with wrapped.disable_adapter():
+            disabled = generated(wrapped, inputs)
+        again = generated(wrapped, inputs)
+    assert enabled == again == stock(wrapped)
+    with wrapped.disable_adapter():
+        assert disabled == stock(wrapped) != enabled
+
+
+@pytest.mark.parametrize("names", [["__base__"], ["default"]])
+def test_answering_follows_adapter_names(model: Model, names: list[str]) -> None:
+    wrapped = lora(model)
+    ids = torch.tensor([LAYOUT.ids])
+    plain: dict[str, Any] = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "adapter_names": names}
+    expected = generated(wrapped, plain)
+    with answering(wrapped, LAYOUT, method="vanilla") as inputs:
+        assert generated(wrapped, {**inputs, "adapter_names": names}) == expected
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        PromptTuningConfig(num_virtual_tokens=3, **CAUSAL),
+        PrefixTuningConfig(num_virtual_tokens=3, **CAUSAL),
+        AdaptionPromptConfig(adapter_len=3, adapter_layers=1, **CAUSAL),
+        LoraConfig(target_modules=["q_proj"], alora_invocation_tokens=[51, 52], **CAUSAL),
+    ],
+    ids=lambda config: config.peft_type.value,
+)
+def test_adapter_that_depends_on_other_tokens_is_refused(model: Model, config: PeftConfig) -> None:
+    wrapped: Model = get_peft_model(model, config)
+    for attempt in (lambda: Engine(wrapped), lambda: answered(wrapped)):
+        with pytest.raises(ModelError, match="adapter 'default'"):
+            attempt()
