@@ -34,11 +34,12 @@ test-fast: $(VENV)/.stamp-dev ## Run the tests that need neither a browser nor t
 coverage: $(VENV)/.stamp-dev ## Run all tests and say which lines none of them reaches
 	$(PYTEST) --cov $(ARGS)
 
-check: $(VENV)/.stamp-dev ## Check format, lint, imports and types
+check: $(VENV)/.stamp-dev ## Check format, lint, imports, types and the limits of tools/counts.py
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
+	$(BIN)/python -m tools.counts
 
 format: $(VENV)/.stamp-dev ## Put all files into the one format
 	$(BIN)/ruff format .

@@ -1,0 +1,152 @@
+"""Counts of a small source tree, and the exit status of the ratchet."""
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tools.counts import count, main
+
+LIMITS = """
+[tool.pine.counts.library]
+lines = 100
+classes = 3
+question_docstrings_percent = 20.0
+words = 6
+[tool.pine.counts.page]
+lines = 100
+classes = 0
+question_docstrings_percent = 0
+words = 0
+[tool.pine.counts.tests]
+lines = 100
+classes = 0
+question_docstrings_percent = 0
+words = 0
+[tool.pine.counts.source]
+duplicate_class_names = 1
+functions_with_args_percent = 75
+"""
+FILES = {
+    "pine_engine/__init__.py": """
+        from pine_engine.core import Engine, plain, run
+
+        __all__ = ["Engine", "plain", "run"]
+        """,
+    "pine_engine/core.py": '''
+        """What the asked model does."""
+
+        given = "told"  # said twice, and not given_names
+        """Named value."""
+
+
+        class Engine:
+            """Loaded model."""
+
+            def generate(self, text: str) -> None:
+                """Generate.
+
+                Args:
+                    text: Prompt.
+                """
+
+            def __len__(self) -> int: ...
+
+
+        class Row: ...
+
+
+        def plain() -> None: ...
+
+
+        def run(told: str) -> str:
+            return f"{told} said"
+        ''',
+    "pine_engine/cli/main.py": """
+        from pine_engine.cli.go import go
+
+        app.command("go")(go)
+        """,
+    "pine_engine/cli/go.py": '''
+        def go(place: int) -> None:
+            """Go.
+
+            Args:
+                place: Index.
+            """
+        ''',
+    "viz/__init__.py": "",
+    "viz/figures/rows.py": "class Row: ...\n",
+    "viz/page/api/calls.py": '''
+        def add_api() -> None:
+            def compare(question: str) -> None:
+                """Compare.
+
+                Args:
+                    question: Question.
+                """
+        ''',
+    "app.py": "",
+    "tests/test_core.py": """
+        from hypothesis import given
+
+        given(1)
+        """,
+}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    for name, text in FILES.items() | {("pyproject.toml", LIMITS)}:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(textwrap.dedent(text).lstrip("\n"))
+    return tmp_path
+
+
+def test_count_small_tree_returns_each_value(tree: Path) -> None:
+    lines = {
+        area: sum(len((tree / file).read_text().splitlines()) for file in FILES if file.startswith(names))
+        for area, names in {
+            "library": ("pine_engine", "viz/__init__", "viz/figures"),
+            "page": ("viz/page", "app.py"),
+            "tests": ("tests",),
+        }.items()
+    }
+    # Library: one of five docstrings is a question. Of four functions with parameters only run has no Args.
+    assert count(tree).values == {
+        "library": {"lines": lines["library"], "classes": 3, "question_docstrings_percent": 20.0, "words": 6},
+        "page": {"lines": lines["page"], "classes": 0, "question_docstrings_percent": 0.0, "words": 0},
+        "tests": {"lines": lines["tests"], "classes": 0, "question_docstrings_percent": 0.0, "words": 0},
+        "source": {"duplicate_class_names": 1, "functions_with_args_percent": 75.0},
+    }
+
+
+def test_main_values_within_limits_exits_zero(tree: Path) -> None:
+    assert main(["--root", str(tree)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("limit", "stricter"),
+    [
+        ("words = 6", "words = 5"),
+        ("duplicate_class_names = 1", "duplicate_class_names = 0"),
+        ("args_percent = 75", "args_percent = 76"),
+    ],
+)
+def test_main_value_beyond_limit_exits_one(tree: Path, limit: str, stricter: str) -> None:
+    assert limit in LIMITS
+    (tree / "pyproject.toml").write_text(LIMITS.replace(limit, stricter))
+    assert main(["--root", str(tree)]) == 1
+
+
+def test_main_top_lists_file_and_line(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--root", str(tree), "--top", "1"])
+    listed = capsys.readouterr().out.splitlines()[-6:]
+    assert [line.removeprefix("pine_engine/core.py:") for line in listed] == [
+        "1: asked",
+        "3: given",
+        "3: given",
+        "3: said",
+        "26: told",
+        "27: told",
+    ]
