@@ -48,11 +48,11 @@ format: $(VENV)/.stamp-dev ## Put all files into the one format
 bench: $(VENV)/.stamp-run ## Measure speed on this machine (ARGS="..." is passed on)
 	$(BIN)/python -m pine_engine bench $(ARGS)
 
-load: $(VENV)/.stamp-dev ## Let 50 visitors at once use the page for 5 minutes (ARGS="..." is passed on)
-	$(BIN)/python -m tests.load $(ARGS)
+load: $(VENV)/.stamp-dev ## Test the server with 50 clients for 5 minutes (ARGS="..." is passed on)
+	$(BIN)/python -m tools.load_test $(ARGS)
 
-record: $(VENV)/.stamp-run ## Record anew what the page and the lesson show before a run
-	$(BIN)/python -m viz.page.record $(ARGS)
+record: $(VENV)/.stamp-run ## Record the answers that the page shows before a run
+	$(BIN)/python -m tools.record $(ARGS)
 
 # uv is installed for this alone. What only torch's build for CUDA needs is in a file of its own: the image for
 # the CPU goes without.

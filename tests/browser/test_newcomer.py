@@ -26,7 +26,7 @@ from tests.browser.driving import (
     text,
     wait_for_model,
 )
-from tests.fuzz.corpus import PAYLOADS, pdf_of
+from tests.support.fuzz_corpus import PAYLOADS, pdf_of
 from tests.support.serving import ServedApp
 from viz.page.form.documents import Entry
 from viz.page.form.form import Form

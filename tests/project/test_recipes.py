@@ -12,7 +12,7 @@ from tests.support.elsewhere import run_elsewhere
 
 ROOT = Path(__file__).parents[2]
 IMPORTED = "ignore:Module already imported:pytest.PytestAssertRewriteWarning"
-TREE = ("app.py", "pyproject.toml", "pine_engine", "viz", "tests", "assets", "docs")
+TREE = ("app.py", "pyproject.toml", "pine_engine", "viz", "tests", "tools", "assets", "docs")
 
 RECIPES = dict(
     re.findall(

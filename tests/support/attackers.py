@@ -1,4 +1,4 @@
-"""Scripts that mean no good: for the tests, and among the visitors of `python -m tests.load --attackers`."""
+"""Abusive clients, for tests and for `python -m tools.load_test --attackers`."""
 
 import asyncio
 import secrets
@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from tests.fuzz.corpus import PDF_BOMB
+from tests.support.fuzz_corpus import PDF_BOMB
 from viz.page.serving.connections import REQUEST_S
 
 Attacker = Callable[[httpx.AsyncClient, Counter[str]], Coroutine[Any, Any, None]]

@@ -8,7 +8,7 @@ from subprocess import CompletedProcess
 
 from tests.support.forks import ROOT, fork
 
-OURS = ("app", "pine_engine", "tests", "viz")
+OURS = ("app", "pine_engine", "tests", "tools", "viz")
 
 
 def run_elsewhere(

@@ -131,7 +131,7 @@ WAYS = {
     "--dtype float32": KNOWN,
     "python -m pine_engine report RUNS/lost-in-the-middle-10 RUNS/llmbar --out FOLDER": HERE,
     "make load": KNOWN,
-    "python -m tests.fuzz": KNOWN,
+    "python -m tools.fuzz": KNOWN,
     # docs/molecules.md
     "pip install rdkit==2026.9.1 scikit-learn==1.9.1": KNOWN,
     "python -m pine_engine molecules MOLECULES.jsonl --predictor-data TRAIN.jsonl --methods vanilla,pine "

@@ -1,4 +1,4 @@
-"""Bad input at every door: a few hundred of what `python -m tests.fuzz` throws, and what it has found."""
+"""Bad input at every door: a few hundred of what `python -m tools.fuzz` throws, and what it has found."""
 
 import asyncio
 import contextlib
@@ -23,10 +23,10 @@ import app
 from pine_engine.errors import InputError
 from pine_engine.prompts import pdf
 from pine_engine.prompts.math_premises import split_problem, split_sentences
-from tests.fuzz import corpus
-from tests.fuzz.over_http import usual_value
-from tests.fuzz.served import tiny_engine
+from tests.support import fuzz_corpus as corpus
 from tests.support.widgets import built
+from tools.fuzz.over_http import usual_value
+from tools.fuzz.served import tiny_engine
 from viz.page.common.disk import Disk
 from viz.page.form.documents import Entry
 from viz.page.form.form import MOST_CHARACTERS, Form
@@ -43,7 +43,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_nothing_that_is_thrown_at_the_doors_does_harm() -> None:
-    command = [sys.executable, "-m", "tests.fuzz", "--inputs", "200", "--seed", "1", "--json"]
+    command = [sys.executable, "-m", "tools.fuzz", "--inputs", "200", "--seed", "1", "--json"]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)}
     )

@@ -9,12 +9,12 @@ import pytest
 
 from pine_engine.engine.engine import Engine
 from tests.support.tokenizers import letter_tokenizer
+from tools.record import record_answers
 from viz.page.answers.cards import shown_html
 from viz.page.answers.recorded_answers import fingerprint, first_shown, recorded_answers, write_answers
 from viz.page.answers.recordings import lesson_recording
 from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.method_boxes import DEFAULT_METHODS
-from viz.page.record import record_answers
 
 EXAMPLES = load_examples()
 DATE = datetime.date(2026, 3, 1)

@@ -13,7 +13,8 @@ import pytest
 from pine_engine.engine.engine import Engine
 from pine_engine.methods.table import METHODS
 from tests.support.tokenizers import letter_tokenizer
-from viz.page import record as record_command
+from tools import record as record_command
+from tools.record import example_form, record, recorded_sentence
 from viz.page.answers.answering import answer, in_orders
 from viz.page.answers.recordings import (
     LESSON_RECORDING,
@@ -26,7 +27,6 @@ from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
 from viz.page.inside.drawn_attention import draw_attention
 from viz.page.inside.reading import first_selection
-from viz.page.record import example_form, record, recorded_sentence
 
 MOST_BYTES = 600_000
 DATE = datetime.date(2026, 3, 1)

@@ -17,8 +17,8 @@ from pine_engine.errors import Cancelled, InputError, PineError
 from pine_engine.evaluation.examples import read_examples
 from pine_engine.prompts.document_files import read_documents
 from pine_engine.prompts.prompt import Document
-from tests.fuzz.corpus import PDF_BOMB, PDF_OF_COMMENTS
 from tests.support import apart
+from tests.support.fuzz_corpus import PDF_BOMB, PDF_OF_COMMENTS
 from tests.support.serving import Serve, ServedApp
 from viz.page.common.bounds import MAX_DOCUMENTS
 from viz.page.files import reading_files

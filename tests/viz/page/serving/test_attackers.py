@@ -19,11 +19,11 @@ from mcp import ClientSession
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.load import question_of
 from tests.support.attackers import ask_and_never_listen, attack, flood_events, invent_sessions
 from tests.support.serving import Serve, ServedApp
 from tests.support.visiting import LostError, Visitor, compare
 from tests.viz.page.serving.test_holding_up import LONG, visiting
+from tools.load_test import question_of
 from viz.page.jobs.presence import LISTENING_S
 
 FLOOD_S = 3.0

@@ -10,9 +10,9 @@ import httpx
 import psutil
 import pytest
 
-from tests.load import measure, question_of
 from tests.support.serving import Serve, ServedApp
 from tests.support.visiting import Page, Question, Visitor, compare
+from tools.load_test import measure, question_of
 
 IDLE_SHARE = 0.4
 """Of a core: more than a server that waits needs, less than a model that computes."""

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.fuzz.commands import throw_commands
-from tests.fuzz.insides import throw_files, throw_forms, throw_links, throw_texts
-from tests.fuzz.outcomes import Tally
-from tests.fuzz.over_http import throw_calls, throw_events, throw_requests
-from tests.fuzz.served import Doors
+from tools.fuzz.commands import throw_commands
+from tools.fuzz.insides import throw_files, throw_forms, throw_links, throw_texts
+from tools.fuzz.outcomes import Tally
+from tools.fuzz.over_http import throw_calls, throw_events, throw_requests
+from tools.fuzz.served import Doors
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""How fast the page answers, in Chromium, and how much there is of it: `python -m tests.pace` prints both.
+"""Measure in Chromium how fast the page responds, and its size: `python -m tools.latency_test`.
 
 The last row is a run, from the click to its last word, beside one answer of the stock model.
 """
@@ -17,9 +17,9 @@ from pine_engine.engine.engine import Engine
 from tests.browser.driving import DEFAULT, LONG, SHORT, pick, set_length, wait_for_model
 from tests.support.chromium import chromium_path, started_chromium
 from tests.support.serving import ServedApp, started_app
+from tools.record import example_form
 from viz.page.form.examples import FormExample
 from viz.page.form.form import form_prompt
-from viz.page.record import example_form
 
 TIMES = 7
 """How often each step is done; the median and the slowest are told."""
@@ -61,6 +61,7 @@ last press of a key or a button.
 
 
 def main() -> None:
+    """Serve the page, time each step in Chromium and print a row for each."""
     with tempfile.TemporaryDirectory() as folder, started_app(Path(folder) / "log.txt") as app:
         tell_size(app)
         path = chromium_path()
@@ -164,6 +165,7 @@ def seconds(page: Page) -> float:
 
 
 def move_up(page: Page) -> float:
+    """Move the second document up. Return the seconds until its text is first."""
     lower = page.evaluate(f"{TEXTS}[1].value")
     watch(page, f"{TEXTS}[0].value === {lower!r}")
     page.locator(".page-card:visible").nth(1).get_by_role("button", name="Up").click()
@@ -171,6 +173,7 @@ def move_up(page: Page) -> float:
 
 
 def type_letter(page: Page) -> float:
+    """Type a letter into the first document. Return the seconds until the field shows it."""
     field = page.locator("#documents .page-card textarea").first
     if not field.evaluate("node => node === document.activeElement"):
         field.click()
@@ -181,6 +184,7 @@ def type_letter(page: Page) -> float:
 
 
 def count_tokens(page: Page) -> float:
+    """Type a word into the first document. Return the seconds until the token count changes."""
     before = page.locator("#total").inner_text()
     page.locator("#documents .page-card textarea").first.click()
     page.keyboard.press("End")
@@ -190,6 +194,7 @@ def count_tokens(page: Page) -> float:
 
 
 def add(page: Page) -> float:
+    """Add a document. Return the seconds until its field is visible."""
     count = page.evaluate(f"{TEXTS}.length")
     watch(page, f"{TEXTS}.length === {count + 1}")
     page.locator("#add-document").click()
@@ -197,6 +202,7 @@ def add(page: Page) -> float:
 
 
 def remove(page: Page) -> float:
+    """Remove the last document. Return the seconds until its field is gone."""
     count = page.evaluate(f"{TEXTS}.length")
     watch(page, f"{TEXTS}.length === {count - 1}")
     page.locator(".page-card:visible").last.get_by_role("button", name="Remove").click()
@@ -204,6 +210,8 @@ def remove(page: Page) -> float:
 
 
 def pick_other(example: FormExample, other: FormExample) -> Callable[[Page], float]:
+    """Return a step that selects the one of two examples that is not selected."""
+
     def step(page: Page) -> float:
         shown = page.get_by_label("Example", exact=True)
         picked = other if shown.input_value() == example.name else example

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 READABLE = (
     *(
         str(ROOT / name)
-        for name in ("app.py", "assets", "pine_engine", "pine_explorer.egg-info", "tests", "viz")
+        for name in ("app.py", "assets", "pine_engine", "pine_explorer.egg-info", "tests", "tools", "viz")
     ),
     sys.prefix,
     sys.base_prefix,

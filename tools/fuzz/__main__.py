@@ -42,10 +42,10 @@ def _throw(folder: Path, inputs: int, seed: int, chosen: str) -> dict[str, Any]:
     from hypothesis.configuration import set_hypothesis_home_dir
 
     from pine_engine.models.embedded import find_embedded_gguf, prepare_embedded
-    from tests.fuzz.kinds import KINDS
-    from tests.fuzz.outcomes import Tally
-    from tests.fuzz.served import Doors, served_page, tiny_engine
-    from tests.fuzz.watch import Log, Watch
+    from tools.fuzz.kinds import KINDS
+    from tools.fuzz.outcomes import Tally
+    from tools.fuzz.served import Doors, served_page, tiny_engine
+    from tools.fuzz.watch import Log, Watch
 
     logging.getLogger("viz").setLevel(logging.ERROR)  # what was refused is told in the figures
     began = time.monotonic()

@@ -11,9 +11,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from pine_engine.prompts.tasks import TASKS
-from tests.fuzz import corpus
-from tests.fuzz.outcomes import FailureError, Tally, check_html
-from tests.fuzz.served import Doors
+from tests.support import fuzz_corpus as corpus
+from tools.fuzz.outcomes import FailureError, Tally, check_html
+from tools.fuzz.served import Doors
 
 # texts
 

@@ -1,4 +1,4 @@
-"""Records what the page shows before anything is computed: `make record`, or `python -m viz.page.record`.
+"""Record the answers that the page shows before a run: `make record`, or `python -m tools.record`.
 
 Answers every example of assets/examples.json, with the embedded model or the task's own, and one of them, for
 the lesson, in all orders of its documents. Writes assets/recorded/answers.json and lesson.npz.

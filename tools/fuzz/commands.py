@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 from hypothesis import strategies as st
 
-from tests.fuzz import corpus
-from tests.fuzz.outcomes import FailureError, Tally
-from tests.fuzz.served import Doors
+from tests.support import fuzz_corpus as corpus
+from tools.fuzz.outcomes import FailureError, Tally
+from tools.fuzz.served import Doors
 
 COMPARING = corpus.COMPARISONS.map(corpus.as_json)
 MEASURING = st.lists(corpus.ROWS, min_size=1, max_size=2).map(

@@ -14,9 +14,9 @@ import httpx
 from hypothesis import strategies as st
 
 from pine_engine.methods.table import METHODS
-from tests.fuzz import corpus
-from tests.fuzz.outcomes import FailureError, Tally
-from tests.fuzz.served import EVENTS_AT_ONCE, Doors, check_sentence
+from tests.support import fuzz_corpus as corpus
+from tools.fuzz.outcomes import FailureError, Tally
+from tools.fuzz.served import EVENTS_AT_ONCE, Doors, check_sentence
 
 
 def _called(doors: Doors, name: str, count: int, seed: int) -> Iterator[tuple[dict[str, Any], bool]]:

@@ -1,4 +1,4 @@
-"""Many visitors at once against one process: `python -m tests.load --visitors 50 --minutes 5`.
+"""Test one server under load: `make load`, or `python -m tools.load_test --visitors 50 --minutes 5`.
 
 Each has documents of his own, asks over and over as the page does (every tenth by the public call), opens the
 page anew now and then, and compares every answer with the one his question got when nobody else was there.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from tests.fuzz.outcomes import PATIENCE_S, FailureError, check_updates
+from tools.fuzz.outcomes import PATIENCE_S, FailureError, check_updates
 
 if TYPE_CHECKING:
     from pine_engine.engine.engine import Engine

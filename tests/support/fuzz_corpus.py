@@ -1,4 +1,4 @@
-"""What is thrown at the page: texts, JSON, links and files, generated from a seed around a corpus."""
+"""Invalid and hostile input: texts, JSON, links and files, generated from a seed and a corpus."""
 
 import base64
 import gzip
