@@ -1,4 +1,4 @@
-"""The verb `molecules`: the paper's table of molecules, for any method, over random orders."""
+"""The subcommand `molecules`: validity and property errors of generated molecules, for each method."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,52 +15,51 @@ if TYPE_CHECKING:
     from pine_engine.molecules.metrics import MeanError, MethodMetrics, References
 
 SHIPPED = "molecules"
-MOST_ORDERS = 720
+MAX_ORDERS = 720
 
 
 def molecules(
     data: Annotated[Path, typer.Argument(help="JSONL of molecules whose properties are requested.")],
     predictor_data: Annotated[
-        Path, typer.Option(help="The JSONL that the model was trained on; half of it was kept from it.")
+        Path, typer.Option(help="JSONL the model was trained on; half of it was excluded.")
     ],
     model: Annotated[
-        str, typer.Option(help="Folder of a model made by train-molecules, in place of ours.")
+        str, typer.Option(help="Folder of a model made by train-molecules. Default: the shipped model.")
     ] = SHIPPED,
     methods: Methods = None,
     orders: Annotated[
-        int, typer.Option(help="Random orders of each request's properties.", min=1, max=MOST_ORDERS)
+        int, typer.Option(help="Random orders of each request's properties.", min=1, max=MAX_ORDERS)
     ] = 3,
     limit: Annotated[int | None, typer.Option(help="Rows to read.", min=1)] = None,
-    seed: Annotated[int, typer.Option(help="Of the orders.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the orders.")] = 0,
     dtype: Dtype = "auto",
     device: Device = "cpu",
     as_json: AsJson = False,
 ) -> None:
-    """Write molecules for requested properties; how many are valid, and how far their properties are off."""
-    from pine_engine.molecules.rows import read_molecules, split_halves
+    """Generate molecules for requested properties, and measure their validity and property errors."""
+    from pine_engine.molecules.request_rows import read_molecules, split_molecules
 
     names = method_names(methods)
     requests = read_molecules(data, limit).molecules
-    trained_on = read_molecules(predictor_data).molecules
-    known = {molecule.smiles for molecule in trained_on}
-    if shared := [molecule.id for molecule in requests if molecule.smiles in known]:
+    training_data = read_molecules(predictor_data).molecules
+    training_smiles = {molecule.smiles for molecule in training_data}
+    if shared := [molecule.id for molecule in requests if molecule.smiles in training_smiles]:
         raise InputError(
-            f"{len(shared)} molecules of {data} are in {predictor_data} too, such as {shared[0]}; request "
-            "properties of molecules that nothing was trained on"
+            f"{len(shared)} molecules of {data} are also in {predictor_data}, such as {shared[0]}; request "
+            "properties of molecules outside the training data"
         )
 
     engine = terminal.load(model, dtype, device, reads_text=True)
 
-    from pine_engine.molecules.generate import random_orders, write_molecules
-    from pine_engine.molecules.metrics import judge, references
-    from pine_engine.molecules.predictor import Predictor
+    from pine_engine.molecules.generate import generate_molecules, random_orders
+    from pine_engine.molecules.metrics import Predictor, compute_metrics, compute_references
 
-    predictor = Predictor(split_halves(trained_on).judging)
-    tried = [random_orders(molecule, orders, seed) for molecule in requests]
+    predictor = Predictor(split_molecules(training_data).predictor)
+    request_orders = [random_orders(molecule, orders, seed) for molecule in requests]
     with terminal.progress(len(names) * len(requests) * orders) as advance:
-        written = write_molecules(engine, requests, tried, names, advance)
-    metrics = judge(written, requests, predictor, known)
-    compared = references(requests, predictor)
+        generated = generate_molecules(engine, requests, request_orders, names, advance)
+    metrics = compute_metrics(generated, requests, predictor, training_smiles)
+    references = compute_references(requests, predictor)
     report = {
         "model": engine.model_name,
         "data": data.name,
@@ -70,32 +69,32 @@ def molecules(
         "seed": seed,
         "dtype": engine.dtype,
         "methods": [one.model_dump(mode="json") for one in metrics],
-        "references": compared.model_dump(mode="json"),
+        "references": references.model_dump(mode="json"),
     }
-    terminal.print_report(report, as_json, _rows(metrics, compared))
+    terminal.print_report(report, as_json, _rows(metrics, references))
     if not as_json:
         terminal.say(
-            f"{len(requests)} requests in {orders} orders each; errors are of valid molecules alone, with "
+            f"{len(requests)} requests in {orders} orders each; errors are of valid molecules only, with "
             "95 % intervals over requests"
         )
 
 
-def _rows(metrics: "list[MethodMetrics]", compared: "References") -> list[dict[str, Any]]:
-    """The shares, then the errors of each property; a column for each method and each reference."""
-    from pine_engine.molecules.rows import PROPERTIES
+def _rows(metrics: "list[MethodMetrics]", references: "References") -> list[dict[str, Any]]:
+    """Return rows of fractions, then of errors per property, with a column per method and reference."""
+    from pine_engine.molecules.request_rows import PROPERTIES
 
-    shares = ("valid", "unique", "novel", "changed")
+    fractions = ("valid", "unique", "novel", "changed")
     rows: list[dict[str, Any]] = [
         {"": name, **{METHODS[one.method].label: _percent(getattr(one, name)) for one in metrics}}
-        for name in shares
+        for name in fractions
     ]
     for name, unit in PROPERTIES.items():
         rows.append(
             {
                 "": f"{name}, {unit}",
                 **{METHODS[one.method].label: _number(one.errors, name) for one in metrics},
-                "predictor": _number(compared.predictor, name),
-                "strangers": _number(compared.strangers, name),
+                "predictor": _number(references.predictor, name),
+                "strangers": _number(references.strangers, name),
             }
         )
     first, *others = metrics
@@ -110,8 +109,8 @@ def _rows(metrics: "list[MethodMetrics]", compared: "References") -> list[dict[s
     return rows
 
 
-def _percent(share: float | None) -> str | None:
-    return None if share is None else f"{share:.1%}"
+def _percent(fraction: float | None) -> str | None:
+    return None if fraction is None else f"{fraction:.1%}"
 
 
 def _number(errors: Mapping[str, "MeanError"] | None, name: str, sign: str = "") -> str | None:

@@ -1,1 +1,1 @@
-"""Molecules from six properties: a small model of our own, how it is made, and what it is worth."""
+"""Generation of molecules from six properties, and metrics of the generated molecules."""

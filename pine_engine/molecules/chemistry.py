@@ -1,48 +1,94 @@
-"""RDKit, asked for what this project needs of it: is a string a molecule, and which spellings has it."""
+"""SMILES strings and molecule descriptors, computed by RDKit."""
 
 import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pine_engine.errors import InputError
 from pine_engine.extras import how_to_install
 
-ADVICE = how_to_install("rdkit", "scikit-learn")
-"""Both, since what reads molecules goes on to judge them."""
+Floats = NDArray[np.float64]
+
+INSTALL_HINT = how_to_install("rdkit", "scikit-learn")
+
+ELEMENTS = ("H", "C", "N", "O", "F")
+BOND_ORDERS = (1.0, 1.5, 2.0, 3.0)
+FINGERPRINT_SIZE = 4096
+"""Columns of a hashed fingerprint. The atom pairs of QM9 occupy a tenth of them."""
+
+MAX_PATH_LENGTH = 5
+"""Longest path of the path fingerprint, in bonds."""
+
+
+@dataclass(frozen=True)
+class Descriptors:
+    """Descriptors of M molecules.
+
+    Shape:
+        counts: (M, 10), numbers of atoms per element, bonds per order, and rings.
+        pairs: (M, FINGERPRINT_SIZE), counts of atom pairs at each distance.
+        paths: (M, FINGERPRINT_SIZE), square roots of the counts of paths up to MAX_PATH_LENGTH bonds.
+    """
+
+    counts: Floats
+    pairs: Floats
+    paths: Floats
 
 
 def rdkit(module: str) -> Any:
-    """A module of RDKit, such as "Chem", which no longer writes on stderr what it thinks of a string.
+    """Import a module of RDKit, such as "Chem", with the log of RDKit disabled.
 
-    Raises InputError if RDKit is not installed.
+    Raises:
+        InputError: RDKit is not installed.
     """
     try:
         importlib.import_module("rdkit.RDLogger").DisableLog("rdApp.*")
         return importlib.import_module(f"rdkit.{module}")
     except ImportError as error:
-        raise InputError(
-            f"RDKit is not installed, and molecules cannot be read without it; {ADVICE}"
-        ) from error
+        raise InputError(f"RDKit is not installed, and reading molecules needs it; {INSTALL_HINT}") from error
 
 
 def parse_smiles(smiles: str) -> Any | None:
-    """RDKit's molecule; None for what is no molecule: bad syntax, impossible valences, nothing at all.
+    """Return the RDKit molecule of a SMILES string, or None if the string is invalid or empty.
 
-    RDKit also reads what follows a blank as a name; here a blank makes a string invalid.
+    RDKit reads text after a blank as a name. Here a blank makes the string invalid.
     """
-    if not smiles or any(letter.isspace() for letter in smiles):
+    if not smiles or any(character.isspace() for character in smiles):
         return None
     molecule = rdkit("Chem").MolFromSmiles(smiles)
     return molecule if molecule is not None and molecule.GetNumAtoms() else None
 
 
 def canonical_smiles(smiles: str) -> str | None:
-    """The one spelling that all spellings of a molecule share; None for what is no molecule."""
+    """Return the canonical SMILES of a molecule, or None if the string is invalid."""
     molecule = parse_smiles(smiles)
     return None if molecule is None else str(rdkit("Chem").MolToSmiles(molecule))
 
 
-def random_smiles(smiles: str, seed: int) -> str:
-    """Another spelling of a molecule that can be read; equal seeds, from 0, give equal ones."""
-    molecule = parse_smiles(smiles)
-    # To RDKit 0 is no seed.
-    return str(rdkit("Chem").MolToRandomSmilesVect(molecule, 1, randomSeed=max(seed, 1))[0])
+def compute_descriptors(smiles: Sequence[str]) -> Descriptors:
+    """Return the descriptors of valid SMILES strings."""
+    generators = rdkit("Chem.rdFingerprintGenerator")
+    pairs = generators.GetAtomPairGenerator(fpSize=FINGERPRINT_SIZE, countSimulation=False)
+    paths = generators.GetRDKitFPGenerator(
+        fpSize=FINGERPRINT_SIZE, maxPath=MAX_PATH_LENGTH, countSimulation=False
+    )
+    molecules = [parse_smiles(text) for text in smiles]
+    return Descriptors(
+        counts=np.array([_counts(molecule) for molecule in molecules], dtype=np.float64),
+        pairs=np.array([pairs.GetCountFingerprintAsNumPy(molecule) for molecule in molecules], np.float64),
+        paths=np.sqrt(
+            [paths.GetCountFingerprintAsNumPy(molecule) for molecule in molecules], dtype=np.float64
+        ),
+    )
+
+
+def _counts(molecule: object) -> list[int]:
+    with_hydrogens = rdkit("Chem").AddHs(molecule)
+    elements = [atom.GetSymbol() for atom in with_hydrogens.GetAtoms()]
+    orders = [bond.GetBondTypeAsDouble() for bond in with_hydrogens.GetBonds()]
+    num_rings = with_hydrogens.GetRingInfo().NumRings()
+    return [*map(elements.count, ELEMENTS), *map(orders.count, BOND_ORDERS), num_rings]

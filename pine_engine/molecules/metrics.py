@@ -1,37 +1,107 @@
-"""What written molecules are worth: are they molecules, do they differ, and do they have what was asked for.
+"""Metrics of generated molecules: validity, diversity, and errors of their predicted properties.
 
-A property's error is the distance between the value that was requested and the value that the predictor
-gives the written molecule. What is no molecule has no properties: it is counted as invalid and left out of
-the errors, so that a method must be judged by both.
+The error of a property is the distance between the requested value and the value predicted for the generated
+molecule. Invalid answers have no properties and no errors, so read errors together with validity.
 """
 
+import importlib
+import random
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from pine_engine.molecules.descriptors import Floats
-from pine_engine.molecules.predictor import Predictor
-from pine_engine.molecules.rows import PROPERTIES, Molecule
+from pine_engine.errors import InputError
+from pine_engine.molecules.chemistry import INSTALL_HINT, Descriptors, Floats, compute_descriptors
+from pine_engine.molecules.request_rows import PROPERTIES, GeneratedMolecule, Molecule
 
-if TYPE_CHECKING:
-    from pine_engine.molecules.generate import WrittenMolecule
+MIN_MOLECULES = 20
+MAX_MOLECULES = 4000
+"""Size of the random sample that the predictor is fitted on. Memory grows with its square, to 0.5 GB."""
 
-RESAMPLES = 1000
+MIN_OCCURRENCES = 2
+"""Fingerprint columns that fewer molecules have are ignored."""
+
+PAIR_WIDTH, PATH_WIDTH = 4.0, 2.0
+"""Kernel widths, in medians of the squared distances of pairs and of the distances of paths."""
+
+RIDGE_ALPHA, KERNEL_RIDGE_ALPHA = 1e-3, 1e-2
+NUM_RESAMPLES = 1000
 CONFIDENCE = 95
-"""Percent."""
+"""Confidence level of the intervals, in percent."""
+
+_Errors = dict[tuple[int, tuple[int, ...]], Floats]
+"""Errors of the six properties by request and order."""
 
 
-class Frozen(BaseModel):
-    """A record that can be read from and written as JSON."""
+class Predictor:
+    """Regression of the six properties on descriptors of a molecule.
+
+    A linear model of atom, bond and ring counts, and a kernel ridge regression of its residuals on atom pairs
+    and paths. Fitting takes seconds, so no fitted model is stored.
+    """
+
+    def __init__(self, molecules: Sequence[Molecule]) -> None:
+        """Fit the regression.
+
+        Raises:
+            InputError: There are too few molecules, or scikit-learn is not installed.
+        """
+        if len(molecules) < MIN_MOLECULES:
+            raise InputError(
+                f"the predictor has {len(molecules)} molecules to be fitted on; give {MIN_MOLECULES} or more"
+            )
+        if len(molecules) > MAX_MOLECULES:
+            molecules = random.Random(0).sample(molecules, MAX_MOLECULES)
+        self._known = known = compute_descriptors([molecule.smiles for molecule in molecules])
+        values = np.array([molecule.properties for molecule in molecules])
+        self._mean, std = values.mean(0), values.std(0)
+        self._std = np.where(std > 0, std, 1.0)
+        self._has_pair = (known.pairs > 0).sum(0) >= MIN_OCCURRENCES
+        self._has_path = (known.paths > 0).sum(0) >= MIN_OCCURRENCES
+        pairs, paths = self._distances(known)
+        # The median is 0 if more than half of the pairs of molecules are equal.
+        self._widths = PAIR_WIDTH * (np.median(pairs) or 1.0), PATH_WIDTH * (np.median(paths) or 1.0)
+        targets = (values - self._mean) / self._std
+        self._linear = sklearn("linear_model").Ridge(alpha=RIDGE_ALPHA).fit(known.counts, targets)
+        kernel_ridge = sklearn("kernel_ridge").KernelRidge(alpha=KERNEL_RIDGE_ALPHA, kernel="precomputed")
+        residuals = targets - self._linear.predict(known.counts)
+        self._kernel_ridge = kernel_ridge.fit(self._kernel(pairs, paths), residuals)
+
+    def predict(self, smiles: Sequence[str]) -> Floats:
+        """Return the properties of valid SMILES strings, in order and units of PROPERTIES.
+
+        Shape:
+            Returns: (molecules, 6).
+        """
+        if not smiles:
+            return np.empty((0, len(self._mean)))
+        descriptors = compute_descriptors(smiles)
+        residuals = self._kernel_ridge.predict(self._kernel(*self._distances(descriptors)))
+        predicted: Floats = (self._linear.predict(descriptors.counts) + residuals) * self._std + self._mean
+        return predicted
+
+    def _distances(self, descriptors: Descriptors) -> tuple[Floats, Floats]:
+        """Return squared distances by pairs and distances by paths, to each known molecule."""
+        euclidean = sklearn("metrics.pairwise").euclidean_distances
+        pairs, paths = self._has_pair, self._has_path
+        return (
+            euclidean(descriptors.pairs[:, pairs], self._known.pairs[:, pairs], squared=True),
+            euclidean(descriptors.paths[:, paths], self._known.paths[:, paths]),
+        )
+
+    def _kernel(self, pairs: Floats, paths: Floats) -> Floats:
+        pair_width, path_width = self._widths
+        kernel: Floats = np.exp(-pairs / pair_width) + np.exp(-paths / path_width)
+        return kernel
+
+
+class MeanError(BaseModel):
+    """Mean over n values, with the 95 % bootstrap interval over requests."""
 
     model_config = ConfigDict(frozen=True)
-
-
-class MeanError(Frozen):
-    """A mean over n values, with the bounds of its 95 % interval by the bootstrap over requests."""
 
     mean: float
     low: float
@@ -39,16 +109,22 @@ class MeanError(Frozen):
     n: int
 
 
-class MethodMetrics(Frozen):
-    """One method.
+class MethodMetrics(BaseModel):
+    """Metrics of one method.
 
-    written: number of answers. valid: share that are molecules. unique: share of different ones among these,
-    in one order of each request's properties; the mean over the orders. novel: share of the different ones of
-    all orders that no training data had. changed: share of requests whose
-    molecule, or invalid text, is not the same in all orders. errors: mean absolute error per property, None
-    if there is no valid molecule. more_error: per property by how much the error is above that of the first
-    method, paired over what both answered with a molecule; None for the first method.
+    Attributes:
+        method: Name of the method.
+        written: Number of answers.
+        valid: Fraction of the answers that are molecules.
+        unique: Fraction of distinct molecules among the valid ones of one order; mean over the orders.
+        novel: Fraction of the distinct molecules of all orders that are not in the training data.
+        changed: Fraction of the requests whose answer differs between orders.
+        errors: Mean absolute error per property; None without a valid molecule.
+        more_error: Difference to the error of the first method, paired over the requests and orders that
+            both answered with a molecule; None for the first method.
     """
+
+    model_config = ConfigDict(frozen=True)
 
     method: str
     written: int
@@ -60,111 +136,132 @@ class MethodMetrics(Frozen):
     more_error: dict[str, MeanError] | None
 
 
-class References(Frozen):
-    """Errors of molecules that no model wrote, per property.
+class References(BaseModel):
+    """Errors per property of molecules that were not generated.
 
-    predictor: of the data's own molecules, which have what was asked for; it is the error of the predictor
-    itself. strangers: of the molecule of another request; a model that ignores its request is no better.
+    Attributes:
+        predictor: Errors of the requested molecules themselves, which is the error of the predictor.
+        strangers: Errors of the molecule of another request: a model that ignores its request is no better.
     """
+
+    model_config = ConfigDict(frozen=True)
 
     predictor: dict[str, MeanError]
     strangers: dict[str, MeanError]
 
 
-def judge(
-    written: Sequence["WrittenMolecule"],
+def compute_metrics(
+    generated: Sequence[GeneratedMolecule],
     requests: Sequence[Molecule],
     predictor: Predictor,
-    known: Collection[str],
+    training_smiles: Collection[str],
 ) -> list[MethodMetrics]:
-    """Each method's molecules against what was requested; known: canonical SMILES of all training data."""
-    distinct = sorted({one.smiles for one in written if one.smiles is not None})
+    """Return the metrics of each method in `generated`, in order of first occurrence.
+
+    Args:
+        generated: Answers of all methods.
+        requests: Molecules whose properties were requested.
+        predictor: Predictor of the properties of the generated molecules.
+        training_smiles: Canonical SMILES of all training data.
+    """
+    distinct = sorted({answer.smiles for answer in generated if answer.smiles is not None})
     predicted = dict(zip(distinct, predictor.predict(distinct), strict=True))
-    asked = np.array([molecule.properties for molecule in requests])
-    absolute: dict[str, dict[tuple[int, tuple[int, ...]], Floats]] = {}
-    for one in written:
-        errors = absolute.setdefault(one.method, {})
-        if one.smiles is not None:
-            errors[one.request, one.order] = np.abs(predicted[one.smiles] - asked[one.request])
-    first = next(iter(absolute))
+    requested = np.array([molecule.properties for molecule in requests])
+    answers: dict[str, list[GeneratedMolecule]] = {}
+    errors: dict[str, _Errors] = {}
+    for answer in generated:
+        answers.setdefault(answer.method, []).append(answer)
+        method_errors = errors.setdefault(answer.method, {})
+        if answer.smiles is not None:
+            error = np.abs(predicted[answer.smiles] - requested[answer.request])
+            method_errors[answer.request, answer.order] = error
+    first, *_ = errors
     return [
-        _judge_method(
-            [one for one in written if one.method == method],
-            known,
-            errors,
-            None if method == first else absolute[first],
+        _method_metrics(
+            answers[method], training_smiles, errors[method], None if method == first else errors[first]
         )
-        for method, errors in absolute.items()
+        for method in errors
     ]
 
 
-def references(requests: Sequence[Molecule], predictor: Predictor) -> References:
-    """What to compare errors with; every molecule is the stranger of one other request."""
+def compute_references(requests: Sequence[Molecule], predictor: Predictor) -> References:
+    """Return the errors to compare with. Each molecule is the baseline of exactly one other request."""
     predicted = predictor.predict([molecule.smiles for molecule in requests])
-    asked = np.array([molecule.properties for molecule in requests])
-    places = np.arange(len(requests))
-    # Drawn, since neighbours in a data set are often alike.
-    circle = np.random.default_rng(0).permutation(len(requests))
-    strangers = np.empty_like(predicted)
-    strangers[circle] = predicted[np.roll(circle, 1)]
+    requested = np.array([molecule.properties for molecule in requests])
+    indices = np.arange(len(requests))
+    # Shuffled, because neighbors in a data set are often similar.
+    cycle = np.random.default_rng(0).permutation(len(requests))
+    mismatched = np.empty_like(predicted)
+    mismatched[cycle] = predicted[np.roll(cycle, 1)]
     return References(
-        predictor=_estimates(np.abs(predicted - asked), places),
-        strangers=_estimates(np.abs(strangers - asked), places),
+        predictor=_mean_errors(np.abs(predicted - requested), indices),
+        strangers=_mean_errors(np.abs(mismatched - requested), indices),
     )
 
 
-def _judge_method(
-    written: Sequence["WrittenMolecule"],
-    known: Collection[str],
-    errors: dict[tuple[int, tuple[int, ...]], Floats],
-    of_first: dict[tuple[int, tuple[int, ...]], Floats] | None,
+def sklearn(module: str) -> Any:
+    """Import a module of scikit-learn.
+
+    Raises:
+        InputError: scikit-learn is not installed.
+    """
+    try:
+        return importlib.import_module(f"sklearn.{module}")
+    except ImportError as error:
+        raise InputError(
+            f"scikit-learn is not installed, and predicting properties needs it; {INSTALL_HINT}"
+        ) from error
+
+
+def _method_metrics(
+    answers: Sequence[GeneratedMolecule],
+    training_smiles: Collection[str],
+    errors: _Errors,
+    first_errors: _Errors | None,
 ) -> MethodMetrics:
-    molecules = [one.smiles for one in written if one.smiles is not None]
+    by_request: dict[int, set[str]] = {}
+    by_turn: dict[int, list[str]] = {}
+    for answer in answers:
+        by_request.setdefault(answer.request, set()).add(answer.smiles or f"invalid: {answer.text}")
+        if answer.smiles is not None:
+            by_turn.setdefault(answer.turn, []).append(answer.smiles)
+    molecules = [smiles for turn in by_turn.values() for smiles in turn]
     distinct = set(molecules)
-    said: dict[int, set[str]] = {}
-    for one in written:
-        said.setdefault(one.request, set()).add(one.smiles or f"invalid: {one.text}")
-    more_error = None
-    if of_first is not None:
-        both = [key for key in errors if key in of_first]
-        more_error = _estimates_of({key: errors[key] - of_first[key] for key in both})
+    unique = [len(set(turn)) / len(turn) for turn in by_turn.values()]
+    differences = None
+    if first_errors is not None:
+        differences = {key: error - first_errors[key] for key, error in errors.items() if key in first_errors}
     return MethodMetrics(
-        method=written[0].method,
-        written=len(written),
-        valid=len(molecules) / len(written),
-        unique=_unique(written),
-        novel=len(distinct.difference(known)) / len(distinct) if distinct else None,
-        changed=sum(len(texts) > 1 for texts in said.values()) / len(said),
-        errors=_estimates_of(errors),
-        more_error=more_error,
+        method=answers[0].method,
+        written=len(answers),
+        valid=len(molecules) / len(answers),
+        unique=sum(unique) / len(unique) if unique else None,
+        novel=len(distinct.difference(training_smiles)) / len(distinct) if distinct else None,
+        changed=sum(len(texts) > 1 for texts in by_request.values()) / len(by_request),
+        errors=_by_property(errors),
+        more_error=_by_property(differences),
     )
 
 
-def _unique(written: Sequence["WrittenMolecule"]) -> float | None:
-    """See MethodMetrics; None if no order has a valid molecule."""
-    turns: dict[int, list[str]] = {}
-    for one in written:
-        if one.smiles is not None:
-            turns.setdefault(one.turn, []).append(one.smiles)
-    shares = [len(set(molecules)) / len(molecules) for molecules in turns.values()]
-    return sum(shares) / len(shares) if shares else None
-
-
-def _estimates_of(errors: dict[tuple[int, tuple[int, ...]], Floats]) -> dict[str, MeanError] | None:
+def _by_property(errors: _Errors | None) -> dict[str, MeanError] | None:
     if not errors:
         return None
-    return _estimates(np.array(list(errors.values())), np.array([request for request, _ in errors]))
+    return _mean_errors(np.array(list(errors.values())), np.array([request for request, _ in errors]))
 
 
-def _estimates(values: Floats, requests: NDArray[np.int64]) -> dict[str, MeanError]:
-    """values: (n, 6). requests: (n,), to which each belongs; those of one request are drawn together."""
-    _, places = np.unique(requests, return_inverse=True)
-    count = int(places.max()) + 1
-    sums = np.zeros((count, values.shape[1]))
-    np.add.at(sums, places, values)
-    sizes = np.bincount(places)
-    drawn = np.random.default_rng(0).integers(0, count, (RESAMPLES, count))
-    means = sums[drawn].sum(1) / sizes[drawn].sum(1)[:, None]
+def _mean_errors(values: Floats, requests: NDArray[np.int64]) -> dict[str, MeanError]:
+    """Return mean and interval per property. The bootstrap resamples requests, with all their values.
+
+    Shape:
+        values: (n, 6). requests: (n,), index of the request of each value.
+    """
+    _, groups = np.unique(requests, return_inverse=True)
+    num_groups = int(groups.max()) + 1
+    sums = np.zeros((num_groups, values.shape[1]))
+    np.add.at(sums, groups, values)
+    sizes = np.bincount(groups)
+    resampled = np.random.default_rng(0).integers(0, num_groups, (NUM_RESAMPLES, num_groups))
+    means = sums[resampled].sum(1) / sizes[resampled].sum(1)[:, None]
     tail = (100 - CONFIDENCE) / 2
     low, high = np.percentile(means, [tail, 100 - tail], axis=0)
     return {

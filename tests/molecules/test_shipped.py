@@ -1,4 +1,4 @@
-"""The molecule model that is shipped: its card, its molecules, and that no order changes them."""
+"""The shipped molecule model: card, valid answers, and invariance to the order of the properties."""
 
 import itertools
 import json
@@ -12,8 +12,8 @@ from pine_engine.engine.engine import Engine
 from pine_engine.methods.table import get_method
 from pine_engine.models.load import SHIPPED
 from pine_engine.molecules.chemistry import canonical_smiles
-from pine_engine.molecules.generate import WrittenMolecule, request_layout, write_molecules
-from pine_engine.molecules.rows import PROPERTIES, Molecule
+from pine_engine.molecules.generate import generate_molecules, request_layout
+from pine_engine.molecules.request_rows import PROPERTIES, GeneratedMolecule, Molecule
 
 ASSETS = Path(__file__).parents[2] / "assets"
 FOLDER = SHIPPED / "molecules"
@@ -26,18 +26,18 @@ def engine() -> Engine:
 
 
 def page_example() -> Molecule:
-    """What the example on the page asks for."""
+    """The request of the example on the page."""
     examples = json.loads((ASSETS / "examples.json").read_text(encoding="utf-8"))
     (example,) = (example for example in examples if example["task"] == "qm9")
     texts = {document["title"]: document["text"] for document in example["documents"]}
     return Molecule("page", "", tuple(texts[name] for name in PROPERTIES))
 
 
-def written(engine: Engine, method: str, orders: list[tuple[int, ...]]) -> list[WrittenMolecule]:
-    return write_molecules(engine, [page_example()], [orders], [method])
+def generate(engine: Engine, method: str, orders: list[tuple[int, ...]]) -> list[GeneratedMolecule]:
+    return generate_molecules(engine, [page_example()], [orders], [method])
 
 
-def test_the_model_is_small_and_its_card_says_what_it_is() -> None:
+def test_shipped_model_is_small_with_card() -> None:
     assert sum(path.stat().st_size for path in FOLDER.iterdir()) < 10e6
     card = (FOLDER / "README.md").read_text(encoding="utf-8")
     for words in ("QM9 (CC0", "| licence |", "| held-out loss | 0.", "| valid | 9", "train-molecules"):
@@ -46,15 +46,14 @@ def test_the_model_is_small_and_its_card_says_what_it_is() -> None:
 
 
 @pytest.mark.parametrize("method", ["vanilla", "pine", "pcw"])
-def test_the_example_of_the_page_is_answered_with_a_molecule(engine: Engine, method: str) -> None:
-    (answer,) = written(engine, method, ALL_ORDERS[:1])
+def test_shipped_model_answers_page_example(engine: Engine, method: str) -> None:
+    (answer,) = generate(engine, method, ALL_ORDERS[:1])
     assert answer.smiles is not None and answer.smiles == canonical_smiles(answer.text)
     assert 5 <= len(answer.text) <= 30
 
 
-def test_pine_writes_one_molecule_whatever_the_order_and_vanilla_several(engine: Engine) -> None:
-    """After reading, every sixth of the 720 orders is the same to the last bit; of the molecules written then
-    every fortieth is compared. All of them take two minutes."""
+def test_pine_molecule_is_invariant_to_order(engine: Engine) -> None:
+    """Prefill logits of every 6th of the 720 orders and answers of every 40th. All take two minutes."""
     layout = request_layout(engine, page_example())
     assert len(ALL_ORDERS) == 720
     with torch.inference_mode():
@@ -64,5 +63,5 @@ def test_pine_writes_one_molecule_whatever_the_order_and_vanilla_several(engine:
         ]
     assert all(torch.equal(read[0], logits) for logits in read)
     some = ALL_ORDERS[::40]
-    assert len({answer.text for answer in written(engine, "pine", some)}) == 1
-    assert len({answer.text for answer in written(engine, "vanilla", some)}) > 1
+    assert len({answer.text for answer in generate(engine, "pine", some)}) == 1
+    assert len({answer.text for answer in generate(engine, "vanilla", some)}) > 1

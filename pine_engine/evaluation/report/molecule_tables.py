@@ -9,7 +9,7 @@ from pine_engine.evaluation.report.findings import SUBJECT
 from pine_engine.evaluation.report.tables import NONE, Part, Table, task_label
 from pine_engine.evaluation.summary.method_names import method_label
 from pine_engine.molecules.metrics import MeanError, MethodMetrics, References
-from pine_engine.molecules.rows import PROPERTIES
+from pine_engine.molecules.request_rows import PROPERTIES
 from pine_engine.prompts.inputs import parse_json, read_text
 
 TASK = "molecule_generation"

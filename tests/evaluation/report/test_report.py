@@ -47,7 +47,7 @@ from pine_engine.evaluation.summary.intervals import Estimate, share
 from pine_engine.evaluation.summary.results import Measure
 from pine_engine.evaluation.summary.scenarios import BOTH, CHANGED, FIRST, SECOND
 from pine_engine.evaluation.summary.summarize import summarize
-from pine_engine.molecules.rows import PROPERTIES
+from pine_engine.molecules.request_rows import PROPERTIES
 from tests.support.records import SWAPS, judged, run_info, sweep, swept
 from tests.support.viz_reading import HOSTILE, Element, read_html
 from viz.drawing.styles import figure_styles

@@ -1,0 +1,153 @@
+"""Molecules with their six properties: records, data set reader, and the split of a data set."""
+
+import hashlib
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from pine_engine.errors import InputError
+from pine_engine.molecules.chemistry import canonical_smiles
+from pine_engine.prompts.inputs import DataRow, read_lines
+
+PROPERTIES: dict[str, str] = {
+    "alpha": "Bohr³",
+    "homo": "eV",
+    "lumo": "eV",
+    "gap": "eV",
+    "mu": "Debye",
+    "cv": "cal/(mol K)",
+}
+"""Name and unit of each property, as in QM9: polarizability, energies of the highest occupied and lowest
+unoccupied orbital, their difference, dipole moment, heat capacity at 298.15 K."""
+
+HELD_OUT_FRACTION = 20
+"""One of this many molecules of the generator's half is held out, to measure the loss."""
+
+
+@dataclass(frozen=True)
+class Molecule:
+    """A molecule with its properties.
+
+    Attributes:
+        id: Id of its row in the data set.
+        smiles: Canonical SMILES.
+        texts: Values of PROPERTIES, in their order and units, as the data set writes them.
+    """
+
+    id: str
+    smiles: str
+    texts: tuple[str, ...]
+
+    @cached_property
+    def properties(self) -> tuple[float, ...]:
+        """Values of PROPERTIES as numbers."""
+        return tuple(map(float, self.texts))
+
+
+@dataclass(frozen=True)
+class GeneratedMolecule:
+    """Answer of one method to one request in one order of its properties.
+
+    Attributes:
+        method: Name of the method.
+        request: Index of the molecule whose properties were requested.
+        turn: Index of the order among the orders of this request.
+        order: Permutation of PROPERTIES.
+        text: Generated text.
+        smiles: Canonical SMILES of the text; None if the text is invalid.
+    """
+
+    method: str
+    request: int
+    turn: int
+    order: tuple[int, ...]
+    text: str
+    smiles: str | None
+
+
+@dataclass(frozen=True)
+class MoleculeSplit:
+    """Disjoint parts of a data set: training and held-out molecules of the generator, and the predictor's."""
+
+    train: list[Molecule]
+    held_out: list[Molecule]
+    predictor: list[Molecule]
+
+
+class MoleculeRow(DataRow):
+    """A row whose documents are the six properties and whose first answer is the SMILES."""
+
+    answers: Annotated[list[str], Field(min_length=1)]
+    source: str = ""
+    license: str = ""
+
+
+@dataclass(frozen=True)
+class MoleculeSet:
+    """Distinct molecules of a file, and the sources of its rows with their licenses."""
+
+    molecules: list[Molecule]
+    sources: tuple[str, ...]
+
+
+def read_molecules(path: Path, limit: int | None = None) -> MoleculeSet:
+    """Read the molecules of the first `limit` rows of a JSONL file, or of all rows.
+
+    Raises:
+        InputError: A row lacks one of the six properties, or has an invalid value or SMILES.
+    """
+    rows = read_lines(MoleculeRow, path, limit)
+    molecules: dict[str, Molecule] = {}
+    for number, row in rows.items():
+        molecule = _molecule(row, f"{path}, line {number}")
+        molecules.setdefault(molecule.smiles, molecule)
+    sources = {
+        f"{row.source or 'unnamed source'} ({row.license or 'no licence given'})" for row in rows.values()
+    }
+    return MoleculeSet(list(molecules.values()), tuple(sorted(sources)))
+
+
+def split_molecules(molecules: list[Molecule]) -> MoleculeSplit:
+    """Split molecules by a hash of their SMILES, independent of their order.
+
+    One half trains the generator and the other the predictor that evaluates it, so that no molecule
+    influences both.
+    """
+    split = MoleculeSplit([], [], [])
+    for molecule in molecules:
+        # Different digits of the hash, so that the two decisions are independent.
+        rest, half = divmod(int(hashlib.sha256(molecule.smiles.encode()).hexdigest(), 16), 2)
+        if half:
+            split.predictor.append(molecule)
+        elif rest % HELD_OUT_FRACTION:
+            split.train.append(molecule)
+        else:
+            split.held_out.append(molecule)
+    return split
+
+
+def _molecule(row: MoleculeRow, where: str) -> Molecule:
+    texts = {document.title: document.text for document in row.documents}
+    if sorted(texts) != sorted(PROPERTIES) or len(row.documents) != len(PROPERTIES):
+        raise InputError(
+            f"{where}: the documents are titled {', '.join(texts) or 'nothing'}; give each of "
+            f"{', '.join(PROPERTIES)} once"
+        )
+    smiles = canonical_smiles(row.answers[0])
+    if smiles is None:
+        raise InputError(f"{where}: invalid SMILES {row.answers[0]!r}; give a valid SMILES string")
+    for name, text in texts.items():
+        if not _is_number(text):
+            raise InputError(f"{where}: {name} is {text!r}; give a number")
+    return Molecule(row.id, smiles, tuple(texts[name] for name in PROPERTIES))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False

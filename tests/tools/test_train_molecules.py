@@ -1,0 +1,289 @@
+"""Training of the molecule model: tokenizer, examples, resume, and the subcommand."""
+
+import math
+from collections import Counter
+from collections.abc import Generator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import LlamaForCausalLM
+
+from pine_engine.cli import train as subcommand
+from pine_engine.engine.engine import Engine
+from pine_engine.errors import InputError
+from pine_engine.molecules.chemistry import canonical_smiles
+from pine_engine.molecules.request_rows import PROPERTIES
+from pine_engine.prompts.layout import tokenize
+from pine_engine.prompts.prompt import Document
+from pine_engine.prompts.tasks import get_task
+from tests.support.commands import Run
+from tests.support.molecule_rows import SMILES, molecule, row, write_rows
+from tools import train_molecules as script
+from tools.train_molecules import (
+    ANY_SPELLING,
+    CANONICAL,
+    CHARACTERS,
+    CHECKPOINT,
+    Recipe,
+    Trained,
+    TrainingBatches,
+    TrainingStep,
+    build_tokenizer,
+    held_out_batch,
+    mean_loss,
+    train,
+)
+
+TOKENIZER = build_tokenizer()
+MOLECULES = [molecule(smiles) for smiles in SMILES[:40]]
+TRAINING, HELD_OUT = MOLECULES[:30], [molecule(smiles) for smiles in SMILES[40:46]]
+RECIPE = Recipe(
+    steps=9, batch_size=4, learning_rate=1.5e-3, seed=0, hidden=16, intermediate=32, layers=1, heads=2,
+    jitter=0.03, spelling=0.5, exam_every=2,
+)  # fmt: skip
+OPTIONS = [
+    part
+    for name in ("batch_size", "hidden", "intermediate", "layers", "heads", "exam_every")
+    for part in (f"--{name.replace('_', '-')}", getattr(RECIPE, name))
+]
+
+
+# Tokenizer
+
+
+@given(st.text(st.sampled_from(CHARACTERS), max_size=30))
+def test_tokenizer_round_trips_smiles(text: str) -> None:
+    smiles = text.replace(".", "").replace("* ", "")
+    assert TOKENIZER.decode(TOKENIZER(smiles)["input_ids"], skip_special_tokens=True) == smiles
+
+
+@given(
+    st.permutations(list(PROPERTIES)),
+    st.lists(st.decimals(-100, 200, places=4).map(str), min_size=6, max_size=6),
+)
+def test_training_prompt_has_tokens_of_task_prompt(names: list[str], texts: list[str]) -> None:
+    documents = [Document(text, name) for name, text in zip(names, texts, strict=True)]
+    layout = tokenize(get_task("qm9").prompt(TOKENIZER, question="", documents=documents), TOKENIZER)
+    items = [script.item(name, text) for name, text in zip(names, texts, strict=True)]
+    assert list(layout.ids) == TOKENIZER(script.prompt(items))["input_ids"]
+    assert (len(layout.prefix), len(layout.suffix)) == (1, 1)
+
+
+def test_tokenizer_truncates_numbers_after_two_decimals() -> None:
+    tokens = TOKENIZER.convert_ids_to_tokens(TOKENIZER("homo*-5.8799* mu*0* ")["input_ids"])
+    assert tokens == ["homo*", "-", "5", ".", "8", "7", "* ", "mu*", "0", "* "]
+
+
+# Examples
+
+
+def batches(**changes: Any) -> TrainingBatches:
+    recipe = replace(RECIPE, **{"batch_size": 8, "jitter": 0.0, "spelling": 0.0, **changes})
+    return TrainingBatches(TOKENIZER, MOLECULES, recipe)
+
+
+def examples(of: TrainingBatches, steps: int) -> list[tuple[str, str]]:
+    """Prompt and answer of each example, decoded."""
+    pairs = []
+    for step in range(steps):
+        batch = of.batch(step)
+        for ids, labels in zip(batch.ids, batch.labels, strict=True):
+            labeled = labels >= 0
+            assert (ids[labeled] == labels[labeled]).all()
+            answer, text = str(TOKENIZER.decode(ids[labeled])), str(TOKENIZER.decode(ids))
+            assert answer.endswith("</s>")
+            pairs.append((text.partition(answer)[0], answer.removesuffix("</s>")))
+    return pairs
+
+
+def test_example_requests_properties_and_labels_smiles_only() -> None:
+    text, answer = examples(batches(), 1)[0]
+    wanted = next(one for one in MOLECULES if one.smiles == answer)
+    items = [part.split("*") for part in text.removeprefix("<s>").removesuffix(CANONICAL).split()]
+    assert {name: float(value) for name, value, _ in items} == pytest.approx(
+        dict(zip(PROPERTIES, wanted.properties, strict=True)), abs=0.051
+    )
+
+
+def test_epoch_has_each_molecule_once_in_new_order() -> None:
+    pairs = examples(batches(), 10)
+    epochs = [[answer for _, answer in pairs[first : first + 40]] for first in (0, 40)]
+    assert Counter(epochs[0]) == Counter(epochs[1]) == Counter(one.smiles for one in MOLECULES)
+    assert epochs[0] != epochs[1]
+    assert len({tuple(part.split("*")[0] for part in text[3:].split()[:6]) for text, _ in pairs}) > 60
+
+
+def test_batch_depends_on_recipe_and_step_only() -> None:
+    one, other = (batches(jitter=0.1, spelling=0.5) for _ in range(2))
+    one.batch(7)
+    assert torch.equal(one.batch(3).ids, other.batch(3).ids)
+    assert examples(one, 1) != examples(batches(jitter=0.1, spelling=0.5, seed=1), 1)
+
+
+def test_random_spelling_follows_own_separator() -> None:
+    pairs = examples(batches(spelling=0.5, batch_size=40), 5)
+    smiles = {one.smiles for one in MOLECULES}
+    random_spelling = [answer for text, answer in pairs if text.endswith(ANY_SPELLING)]
+    assert 60 < len(random_spelling) < 140 and set(random_spelling) - smiles
+    assert set(map(canonical_smiles, random_spelling)) <= set(map(canonical_smiles, smiles))
+    canonical = [answer for text, answer in pairs if text.endswith(CANONICAL)]
+    assert len(canonical) + len(random_spelling) == len(pairs) and set(canonical) <= smiles
+
+
+def test_noise_has_requested_standard_deviation() -> None:
+    texts = [text for text, _ in examples(batches(jitter=2.0, batch_size=40), 10)]
+    alphas = [float(text.partition("alpha*")[2].partition("*")[0]) for text in texts]
+    std = np.std([one.properties[0] for one in MOLECULES])
+    assert np.std(alphas) == pytest.approx(std * np.sqrt(1 + 2.0**2), rel=0.15)
+
+
+def test_to_batch_pads_right_without_labels() -> None:
+    batch = script.to_batch(TOKENIZER, [("<s>", "C"), ("<s>", "CCCC")])
+    assert batch.ids.shape == (2, 6)
+    assert batch.labels.tolist()[0] == [-100, *TOKENIZER("C</s>")["input_ids"], -100, -100, -100]
+    assert set(batch.ids.tolist()[0][3:]) == {TOKENIZER.pad_token_id}
+
+
+# Training
+
+
+def finish(training: Generator[TrainingStep, None, Trained]) -> tuple[list[TrainingStep], Trained]:
+    steps = []
+    while True:
+        try:
+            steps.append(next(training))
+        except StopIteration as end:
+            return steps, end.value
+
+
+def stop(training: Generator[TrainingStep, None, Trained], after: int) -> list[TrainingStep]:
+    steps = [next(training) for _ in range(after)]
+    training.close()
+    return steps
+
+
+def have_equal_weights(one: LlamaForCausalLM, other: LlamaForCausalLM) -> bool:
+    pairs = zip(one.state_dict().values(), other.state_dict().values(), strict=True)
+    return all(torch.equal(left, right) for left, right in pairs)
+
+
+def test_resumed_training_is_bitwise_identical(tmp_path: Path) -> None:
+    """Overfits four molecules, so that the best weights are those of an early step, before the checkpoint."""
+    recipe = replace(RECIPE, steps=24, learning_rate=0.05)
+    random_state = torch.get_rng_state()
+    (tmp_path / "stopped").mkdir()
+    steps, trained = finish(train(recipe, TRAINING[:4], HELD_OUT, tmp_path))
+    assert torch.equal(torch.get_rng_state(), random_state)
+    losses = {step.done: step.held_out for step in steps if step.held_out is not None}
+    assert sorted(losses) == list(range(2, 25, 2))
+    assert trained.held_out == min(losses.values()) == losses[trained.best_step] < losses[24]
+    batch = held_out_batch(TOKENIZER, HELD_OUT)
+    assert mean_loss(trained.model, [batch]) == pytest.approx(trained.held_out, abs=1e-6)
+
+    checkpoint = trained.best_step + 2
+    arguments = (recipe, TRAINING[:4], HELD_OUT, tmp_path / "stopped")
+    first = stop(train(*arguments, checkpoint_every=checkpoint), checkpoint + 1)
+    rest, resumed = finish(train(*arguments, resume=True))
+    assert first[:checkpoint] + rest == steps
+    assert (resumed.best_step, resumed.held_out) == (trained.best_step, trained.held_out)
+    assert have_equal_weights(resumed.model, trained.model)
+    other_seed = replace(recipe, seed=1)
+    assert not have_equal_weights(*(script.new_model(one, TOKENIZER) for one in (recipe, other_seed)))
+
+
+def test_training_learns_molecules_from_properties(tmp_path: Path) -> None:
+    """The loss starts at that of uniform guessing and ends below that of token frequencies."""
+    four = TRAINING[:4]
+    steps, trained = finish(train(replace(RECIPE, steps=80, learning_rate=0.02), four, four, tmp_path))
+    labels = held_out_batch(TOKENIZER, four).labels
+    frequencies = torch.unique(labels[labels >= 0], return_counts=True)[1] / (labels >= 0).sum()
+    assert steps[0].loss > 0.9 * math.log(len(TOKENIZER))
+    assert trained.held_out < 0.3 * -(frequencies * frequencies.log()).sum()
+
+
+def test_checkpoint_of_other_training_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="leave --resume out"):
+        next(train(RECIPE, TRAINING, HELD_OUT, tmp_path, resume=True))
+    stop(train(RECIPE, TRAINING, HELD_OUT, tmp_path, checkpoint_every=1), 2)
+    with pytest.raises(InputError, match="add --resume"):
+        next(train(RECIPE, TRAINING, HELD_OUT, tmp_path))
+    for recipe, molecules in ((replace(RECIPE, steps=8), TRAINING), (RECIPE, TRAINING[1:])):
+        with pytest.raises(InputError, match="other options or data"):
+            next(train(recipe, molecules, HELD_OUT, tmp_path, resume=True))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("steps", 0), ("layers", -1), ("hidden", 18), ("learning_rate", 0.0), ("jitter", float("nan")),
+     ("spelling", 1.5)],
+)  # fmt: skip
+def test_recipe_refuses_impossible_value(field: str, value: float) -> None:
+    with pytest.raises(InputError, match=field):
+        Recipe(**{**asdict(RECIPE), field: value})
+
+
+# The subcommand
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    return write_rows(tmp_path / "train.jsonl", map(row, SMILES))
+
+
+def test_subcommand_resumes_and_saves_loadable_model(
+    tmp_path: Path, rows: Path, pine: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "model"
+    arguments = ["train-molecules", rows, "--out", out, "--steps", 4, *OPTIONS, "--checkpoint-every", 3]
+    threads = torch.get_num_threads()
+    arguments += ["--threads", threads + 1, "--json"]
+
+    def interrupted(*args: Any, **options: Any) -> Generator[TrainingStep, None, None]:
+        training = train(*args, **options)
+        yield from (next(training) for _ in range(3))
+        raise InterruptedError
+
+    with monkeypatch.context() as patch, pytest.raises(InterruptedError):
+        patch.setattr(script, "train", interrupted)
+        pine(*arguments)
+    assert pine(*arguments).status == 2  # a checkpoint without --resume
+    outcome = pine(*arguments, "--resume")
+    assert outcome.status == 0 and outcome.stderr.startswith("step 4 of 4: ")
+    assert torch.get_num_threads() == threads
+    report = outcome.json
+    assert report["num_learned"] + report["num_held_out"] + report["num_left_out"] == len(SMILES)
+    card = (out / "README.md").read_text(encoding="utf-8")
+    assert f"| held-out loss | {report['held_out_loss']:.3f} nats" in card
+    assert report["command"].split("FOLDER ")[1] in card
+    assert report["command"].startswith("python -m pine_engine train-molecules train.jsonl --out FOLDER --st")
+    assert not (out / CHECKPOINT).exists()
+    engine = Engine.load(str(out))
+    assert sum(weights.numel() for weights in engine.model.parameters()) == report["num_parameters"]
+    assert pine(*arguments).status == 2  # a finished model
+
+
+def test_subcommand_refuses_impossible_options_before_output(tmp_path: Path, rows: Path, pine: Run) -> None:
+    few = write_rows(tmp_path / "few.jsonl", map(row, SMILES[:3]))
+    for data, out, options in (
+        (rows, tmp_path / "new", ["--epochs", 0]),
+        (rows, tmp_path / "new", ["--batch-size", 0]),
+        (few, tmp_path / "new", []),
+        (rows, few / "new", []),
+    ):
+        outcome = pine("train-molecules", data, "--out", out, *options)
+        assert (outcome.status, outcome.stdout, outcome.stderr.count("\n")) == (2, "", 1)
+        assert not (tmp_path / "new").exists()
+
+
+def test_subcommand_without_repository_names_it(
+    tmp_path: Path, rows: Path, pine: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subcommand, "SCRIPT", tmp_path / "tools" / "train_molecules.py")
+    outcome = pine("train-molecules", rows, "--out", tmp_path / "new")
+    assert outcome.status == 2 and "repository" in outcome.stderr
