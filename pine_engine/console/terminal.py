@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import (
     BarColumn,
-    DownloadColumn,
     MofNCompleteColumn,
     Progress,
     ProgressColumn,
     SpinnerColumn,
-    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
-    TransferSpeedColumn,
 )
 
 from pine_engine.console.tables import print_rows
@@ -68,21 +65,6 @@ def progress(total: int, done: int = 0) -> Iterator[Callable[[str], None]]:
     with _bar(MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("left,")) as bar:
         task = bar.add_task("", total=total, completed=done)
         yield lambda words: bar.update(task, advance=1, description=words)
-
-
-@contextmanager
-def transfer() -> Iterator[Callable[[str, int, int | None], None]]:
-    """A bar of bytes; what it yields shows what is brought, how much of it is here, and of how much."""
-    with _bar(DownloadColumn(), TransferSpeedColumn()) as bar:
-        tasks: dict[str, TaskID] = {}
-
-        def show(words: str, done: int, total: int | None) -> None:
-            task = tasks.get(words)
-            if task is None:
-                task = tasks[words] = bar.add_task(words, total=total)
-            bar.update(task, completed=done, total=total)
-
-        yield show
 
 
 def print_report(report: dict[str, Any], as_json: bool, rows: list[dict[str, Any]]) -> None:

@@ -1,1 +1,1 @@
-"""Public data sets: brought from where their makers keep them, and written in the schema of this project."""
+"""Public data sets: download of pinned files and conversion to the schema of this project."""

@@ -1,137 +1,258 @@
-"""What stands in a source file, record by record, within limits: JSON, JSON lines, CSV, Parquet."""
+"""Readers of source files, and conversion of their records to rows of the schema in docs/data.md.
+
+Every source is pinned to a commit or a checksum, so the form of its records is not validated here.
+`registry.convert` reports an exception as an unreadable record.
+"""
 
 import csv
 import gzip
 import json
-import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+import math
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ValidationError
+import numpy as np
 
 from pine_engine.errors import InputError
 from pine_engine.extras import how_to_install
+from pine_engine.prompts.math_premises import split_problem
+from pine_engine.prompts.tasks import get_task
 
-MAX_UNPACKED = 500_000_000
-"""Most bytes that a file is read to, unpacked; a small packed file can hold a disk full of zeros."""
+PLACEMENT_SEED = 1234
+"""Seed of RewardBench for the draws that decide whether the better answer is A or B."""
 
-Model = TypeVar("Model", bound=BaseModel)
+EV_PER_HARTREE = 27.211386
+GSM8K_RESULT = re.compile(r"####\s*(-?[\d,]*\.?\d+)")
+"""Result in the last line of a GSM8K solution."""
+
+Row = dict[str, Any]
+"""One example. Its keys have the order of the schema."""
 
 
-@dataclass(frozen=True)
-class SourceRecord:
-    """One record: what stands in it, and where.
+class Record(NamedTuple):
+    """A record, its number in its file, counted from 0, and the part of the set that the file holds."""
 
-    file: as a reader would call it. index: its place among the file's records, counted from 0. part: which
-    part of the set the file is, such as a subset or a programming language.
-    """
-
-    file: str
-    index: int
-    part: str
     content: Any
+    number: int
+    part: str
 
-    def parse(self, model: type[Model]) -> Model:
-        """The content as that model. Raises InputError that names the record and the field."""
-        try:
-            return model.model_validate(self.content)
-        except ValidationError as error:
-            first = error.errors()[0]
-            field = ".".join(map(str, first["loc"])) or "the record"
-            raise self.unexpected(f"{field}: {first['msg'].lower()}") from error
 
-    def unexpected(self, found: str) -> InputError:
-        """The error for a record that is not of the form that its source had."""
-        return InputError(
-            f"{self.file}, record {self.index}: {found}; the source has another form than this version of "
-            "the program knows"
+def read_json_lines(path: Path) -> Iterator[Any]:
+    """Read JSON lines, also from a gzip file. Lines end with a line feed only."""
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        yield from (json.loads(line) for line in file if line.strip())
+
+
+def read_json_list(path: Path) -> Iterator[Any]:
+    """Read the items of a JSON list."""
+    yield from json.loads(path.read_bytes())
+
+
+def read_csv(path: Path) -> Iterator[dict[str, str]]:
+    """Read the rows of a CSV file as dicts."""
+    with path.open(encoding="utf-8", newline="") as file:
+        yield from csv.DictReader(file)
+
+
+def read_parquet(path: Path) -> Iterator[dict[str, Any]]:
+    """Read the rows of a Parquet file as dicts.
+
+    Raises:
+        InputError: pyarrow is not installed.
+    """
+    try:
+        from pyarrow import parquet
+    except ImportError as error:
+        raise InputError(
+            f"pyarrow is not installed, and this set needs it; {how_to_install('pyarrow')}"
+        ) from error
+    with parquet.ParquetFile(path) as file:
+        for batch in file.iter_batches():
+            yield from batch.to_pylist()
+
+
+def convert_rewardbench(records: Iterable[Record]) -> Iterator[Row]:
+    """Convert RewardBench. Places the chosen answer as RewardBench does (docs/specification.md, 9.1)."""
+    for (pair, index, _), is_second in zip(records, _draw_placements(), strict=False):
+        yield _pair_row(
+            id=f"rewardbench-{index:04d}",
+            question=pair["prompt"],
+            better=pair["chosen"],
+            worse=pair["rejected"],
+            is_second=is_second,
+            source="RewardBench (filtered)",
+            license="ODC-BY-1.0",
+            meta={
+                "subset": pair["subset"],
+                "source_id": pair["id"],
+                "chosen_model": pair["chosen_model"],
+                "rejected_model": pair["rejected_model"],
+            },
         )
 
 
-def read_json_lines(path: Path, *, max_bytes: int = MAX_UNPACKED) -> Iterator[Any]:
-    """One value per line that is not empty; a name that ends in .gz is unpacked on the way.
+def convert_llmbar(records: Iterable[Record]) -> Iterator[Row]:
+    """Convert LLMBar in the order of the source. The part of a record is its subset."""
+    for pair, index, part in records:
+        yield _labeled_pair_row(
+            pair, id=f"{part}-{index:03d}", source="LLMBar", license="MIT", meta={"subset": part}
+        )
 
-    Raises InputError if a line is no JSON, the file is damaged, or larger than max_bytes.
+
+def convert_mt_bench(records: Iterable[Record]) -> Iterator[Row]:
+    """Convert MT-Bench in the order of the source, without repeated pairs."""
+    seen: set[tuple[str, frozenset[str]]] = set()
+    for pair, index, _ in records:
+        key = (pair["input"], frozenset((pair["output_1"], pair["output_2"])))
+        if key in seen:
+            continue
+        seen.add(key)
+        yield _labeled_pair_row(
+            pair,
+            id=f"mtbench-{index:03d}",
+            source="MT-Bench human judgments, majority vote, first turn (as processed by LLMBar)",
+            license="CC-BY-4.0 (MT-Bench human judgments); MIT (LLMBar processing)",
+            meta={"subset": "mt-bench"},
+        )
+
+
+def convert_humanevalpack(records: Iterable[Record]) -> Iterator[Row]:
+    """Convert HumanEvalPack to pairs of the reference solution and its buggy variant."""
+    for (problem, index, part), is_second in zip(records, _draw_placements(), strict=False):
+        yield _pair_row(
+            id=f"hep-{part}-{index:03d}",
+            question=problem["instruction"],
+            better=problem["declaration"] + problem["canonical_solution"],
+            worse=problem["declaration"] + problem["buggy_solution"],
+            is_second=is_second,
+            source=f"HumanEvalPack ({part}): reference solution against its buggy variant",
+            license="MIT",
+            meta={"subset": f"hep-{part}", "bug_type": problem["bug_type"]},
+        )
+
+
+def convert_questions(records: Iterable[Record]) -> Iterator[Row]:
+    """Convert the questions of Lost in the Middle, with their passages in the order of the source."""
+    for question, index, _ in records:
+        passages = question["ctxs"]
+        (gold,) = (number for number, passage in enumerate(passages) if passage["isgold"])
+        count = len(passages)
+        yield _row(
+            id=f"qa{count}-{index:04d}",
+            task="retrieval_qa",
+            prefix=get_task("retrieval_qa").instruction,
+            question=question["question"],
+            documents=[_document(passage["text"], passage["title"]) for passage in passages],
+            gold_index=gold,
+            answers=question["answers"],
+            source=f"lost-in-the-middle (NaturalQuestions-Open, {count} total documents, gold at {gold})",
+            license=(
+                "MIT (lost-in-the-middle data) and CC-BY-SA-3.0 (Wikipedia passages, NaturalQuestions "
+                "annotations)"
+            ),
+            meta={"retrieval_rank": [passage.get("original_retrieval_index") for passage in passages]},
+        )
+
+
+def convert_key_values(records: Iterable[Record]) -> Iterator[Row]:
+    """Convert key-value pairs. The title of a document is a key, its text the value."""
+    for content, index, _ in records:
+        pairs = content["ordered_kv_records"]
+        yield _row(
+            id=f"kv{len(pairs)}-{index:04d}",
+            task="kv_retrieval",
+            prefix=get_task("kv_retrieval").instruction,
+            question=content["key"],
+            documents=[_document(value, key) for key, value in pairs],
+            gold_index=pairs.index([content["key"], content["value"]]),
+            answers=[content["value"]],
+            source=f"lost-in-the-middle (key-value retrieval, {len(pairs)} keys)",
+            license="MIT",
+        )
+
+
+def convert_gsm8k(records: Iterable[Record]) -> Iterator[Row]:
+    """Convert the GSM8K problems that `split_problem` can split into two or more premises.
+
+    The result resembles R-GSM, which was split by hand.
     """
-    for number, line in enumerate(_lines(path, max_bytes), start=1):
-        if line.strip():
-            yield _parse(line, f"{path}, line {number}")
+    for problem, index, _ in records:
+        result = GSM8K_RESULT.findall(problem["answer"])[-1]
+        split = split_problem(problem["question"])
+        if not split.premises:
+            continue
+        row = split.row(f"gsm8k-{index:04d}")
+        yield _row(
+            id=row.id,
+            task=row.task,
+            prefix=row.prefix,
+            question=row.question,
+            documents=[_document(document.text) for document in row.documents],
+            answers=[result.replace(",", "")],
+            source="GSM8K (test), cut into premises by its wording",
+            license="MIT",
+        )
 
 
-def read_json_list(path: Path, *, max_bytes: int = MAX_UNPACKED) -> Iterator[Any]:
-    """The values of a JSON list. Raises InputError as read_json_lines does, or if it is no list."""
-    content = _parse("".join(_lines(path, max_bytes)), str(path))
-    if not isinstance(content, list):
-        raise InputError(f"{path} holds no list of records; delete it, and run the same command again")
-    yield from content
+def convert_molecules(records: Iterable[Record]) -> Iterator[Row]:
+    """Convert QM9: six properties, energies in eV with four decimals; without repeated SMILES."""
+    seen: set[str] = set()
+    for molecule, _, _ in records:
+        smiles = molecule["smiles"]
+        if smiles in seen:
+            continue
+        seen.add(smiles)
+        values = {name: float(molecule[name]) for name in ("alpha", "homo", "lumo", "gap", "mu", "cv")}
+        if not all(map(math.isfinite, values.values())):
+            raise ValueError("a property is not finite")
+        texts = {
+            name: f"{value * EV_PER_HARTREE:.4f}" if name in ("homo", "lumo", "gap") else f"{value:g}"
+            for name, value in values.items()
+        }
+        yield _row(
+            id=f"qm9-{int(molecule['mol_id'].removeprefix('gdb_')):06d}",
+            task="molecule_generation",
+            documents=[_document(text, name) for name, text in texts.items()],
+            answers=[smiles],
+            source="QM9",
+            license="CC0-1.0",
+            meta={"properties": {name: float(text) for name, text in texts.items()}},
+        )
 
 
-def read_csv(path: Path, *, max_bytes: int = MAX_UNPACKED) -> Iterator[dict[str, str]]:
-    """The rows of a table by the names of its columns. Raises InputError as read_json_lines does."""
-    try:
-        yield from csv.DictReader(_lines(path, max_bytes))
-    except csv.Error as error:
-        raise InputError(f"{path} is no table: {error}; delete it, and run the same command again") from error
+def _draw_placements() -> Iterator[bool]:
+    """Draw for each example whether the better answer comes second."""
+    generator = np.random.RandomState(PLACEMENT_SEED)
+    while True:
+        yield bool(generator.rand() > 0.5)
 
 
-def read_parquet(path: Path, *, max_bytes: int = MAX_UNPACKED) -> Iterator[dict[str, Any]]:
-    """The rows of a Parquet file, read with the package `datasets` row group by row group.
-
-    Raises InputError if that package is missing, or the file is damaged. max_bytes: of the packed file.
-    """
-    datasets = require_datasets()
-    if path.stat().st_size > max_bytes:
-        raise _too_large(path, max_bytes)
-    try:
-        yield from datasets.load_dataset("parquet", data_files=str(path), split="train", streaming=True)
-    except Exception as error:  # of many kinds, by layers below that package
-        raise InputError(
-            f"{path} cannot be read as Parquet: {error}; delete it, and run the same command again"
-        ) from error
+def _labeled_pair_row(pair: dict[str, Any], **fields: Any) -> Row:
+    outputs = {1: pair["output_1"], 2: pair["output_2"]}
+    better, worse = outputs[pair["label"]], outputs[3 - pair["label"]]
+    is_second = pair["label"] == 2
+    return _pair_row(question=pair["input"], better=better, worse=worse, is_second=is_second, **fields)
 
 
-def require_datasets() -> Any:
-    """The package `datasets`. Raises InputError that says how to install it."""
-    try:
-        import datasets
-    except ImportError as error:
-        raise InputError(
-            f"the package datasets is not installed, which reads this set; {how_to_install('datasets')}"
-        ) from error
-    return datasets
-
-
-def _lines(path: Path, max_bytes: int) -> Iterator[str]:
-    """The lines of a file. Cut at line feeds alone: other separators may stand inside a JSON string."""
-    left = max_bytes
-    opened = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opened(path, "rb") as file:
-            # One byte more than is left, or a file of just that size would look like a longer one.
-            while line := file.readline(left + 1):
-                left -= len(line)
-                if left < 0:
-                    raise _too_large(path, max_bytes)
-                yield line.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not UTF-8 text; delete it, and run the same command again") from error
-    except (EOFError, OSError, zlib.error) as error:
-        raise InputError(f"{path} is damaged ({error}); delete it, and run the same command again") from error
-
-
-def _parse(text: str, where: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(
-            f"{where} is not JSON ({error}); delete the file, and run the same command again"
-        ) from error
-
-
-def _too_large(path: Path, max_bytes: int) -> InputError:
-    return InputError(
-        f"{path} holds more than {max_bytes:,} bytes, the most that is read here; it is not the file that "
-        "this version of the program knows"
+def _pair_row(*, better: str, worse: str, is_second: bool, **fields: Any) -> Row:
+    return _row(
+        task="judge_pair",
+        system=get_task("judge_pair").instruction,
+        documents=[_document(text) for text in ((worse, better) if is_second else (better, worse))],
+        gold_index=int(is_second),
+        answers=["B" if is_second else "A"],
+        **fields,
     )
+
+
+def _row(**fields: Any) -> Row:
+    optional: Row = {"system": "", "prefix": "", "question": "", "gold_index": None, "meta": {}}
+    keys = ("id", "task", "system", "prefix", "question", "documents", "gold_index", "answers", "source",
+            "license", "meta")  # fmt: skip
+    return {key: (optional | fields)[key] for key in keys}
+
+
+def _document(text: str, title: str = "") -> dict[str, str]:
+    return {"title": title, "text": text} if title else {"text": text}

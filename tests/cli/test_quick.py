@@ -13,7 +13,7 @@ import pytest
 from pine_engine.cli.main import app
 
 ROOT = Path(__file__).parents[2]
-SLOW = ("torch", "transformers", "accelerate", "sklearn", "rdkit", "datasets")
+SLOW = ("torch", "transformers", "accelerate", "sklearn", "rdkit", "pooch", "pyarrow")
 
 TRIED = f"""
 import contextlib, io, json, os, sys

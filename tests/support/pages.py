@@ -83,6 +83,7 @@ WAYS = {
     "python -m pine_engine methods": HERE,
     "python -m pine_engine models": HERE,
     # docs/data.md
+    "pip install pooch==1.9.0 pyarrow==26.0.1": KNOWN,
     "python -m pine_engine data": HERE,
     "python -m pine_engine data qm9": KNOWN,
     "python -m pine_engine data llmbar --limit 50 --out FOLDER": KNOWN,

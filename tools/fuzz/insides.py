@@ -133,8 +133,7 @@ def throw_links(doors: Doors, count: int, seed: int, tally: Tally) -> None:
 
 
 def throw_files(doors: Doors, count: int, seed: int, tally: Tally) -> None:
-    """Files as documents, as rows to measure, as sessions, and as sources of data sets."""
-    from pine_engine.data.readers import read_csv, read_json_lines, read_json_list
+    """Files as documents, as rows to measure, and as sessions."""
     from pine_engine.prompts.document_files import read_documents
     from viz.page.common.bounds import MAX_DOCUMENTS
     from viz.page.files.data_sets import read_set
@@ -162,9 +161,6 @@ def throw_files(doors: Doors, count: int, seed: int, tally: Tally) -> None:
         (read_here, corpus.ENDINGS),
         (read_set, (".jsonl", ".csv", ".jsonl", "")),
         (from_file, (".json",)),
-        (lambda path: list(read_json_lines(path, max_bytes=1_000_000)), (".jsonl", ".jsonl.gz")),
-        (lambda path: list(read_json_list(path, max_bytes=1_000_000)), (".json", ".gz")),
-        (lambda path: list(read_csv(path, max_bytes=1_000_000)), (".csv", ".gz")),
     ]
     generator = random.Random(seed)
     contents = ((content, None) for content in corpus.draws(corpus.CONTENTS, count, seed))

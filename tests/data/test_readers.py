@@ -1,0 +1,272 @@
+"""Public data sets: each source format converted to rows that `read_examples` accepts."""
+
+import gzip
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from pine_engine.data.registry import PUBLIC_SETS, convert
+from pine_engine.errors import InputError
+from pine_engine.evaluation.examples import Example, read_examples
+from pine_engine.prompts.tasks import TASKS
+
+PREFERENCE = {
+    "prompt": "Name a river.",
+    "chosen": "The Elbe.",
+    "chosen_model": "model-1",
+    "rejected": "A river is water.",
+    "rejected_model": "model-2",
+    "subset": "llmbar-adver-GPTOut",
+    "id": 7,
+}
+COMPARED = {"input": "Say hello in French.", "output_1": "Bonjour.", "output_2": "Hello.", "label": 1}
+PROBLEM = {
+    "task_id": "Python/0",
+    "declaration": "def twice(x):\n",
+    "canonical_solution": "    return 2 * x\n",
+    "buggy_solution": "    return x ** 2\n",
+    "bug_type": "operator misuse",
+    "instruction": "Write a Python function `twice(x)` that doubles.",
+}
+QUESTION: dict[str, Any] = {
+    "question": "who built the tower",
+    "answers": ["Ann Mason", "Mason"],
+    "ctxs": [
+        {"title": "Tower", "text": "Ann Mason built it.", "isgold": True},
+        {"title": "Hills", "text": "A hill.", "original_retrieval_index": 0, "isgold": False},
+        {"title": "Towns", "text": "A town.", "original_retrieval_index": 4, "isgold": False},
+    ],
+}
+PAIRS = {"ordered_kv_records": [["k-1", "v-1"], ["k-2", "v-2"], ["k-3", "v-3"]], "key": "k-2", "value": "v-2"}
+MATH = {
+    "question": "A class collects shells. Ann has 3 shells. Bob has 1,200 shells. How many are there?",
+    "answer": "3 + 1,200 = <<3+1200=1203>>1,203\n#### 1,203",
+}
+TABLE = """\
+mol_id,smiles,A,B,C,mu,alpha,homo,lumo,gap,r2,zpve,u0,u298,h298,g298,cv,u0_atom,u298_atom,h298_atom,g298_atom
+gdb_6,C=C=O,1,2,3,1.50,20.0,-0.25,0.01,0.26,1,1,1,1,1,1,7.0,1,1,1,1
+gdb_21,CCCO,1,2,3,0.0,33.10,-0.3385,-0.0001,0.3384,1,1,1,1,1,1,10.0981,1,1,1,1
+gdb_35,C=C=O,1,2,3,9.9,9.9,-0.9,0.9,0.9,1,1,1,1,1,1,9.9,1,1,1,1
+"""
+
+
+def json_lines(*records: Any) -> bytes:
+    return "".join(json.dumps(record, ensure_ascii=False) + "\n\n" for record in records).encode()
+
+
+def json_list(*records: Any) -> bytes:
+    return json.dumps(records).encode()
+
+
+def parquet_table(*records: Any) -> bytes:
+    buffer = io.BytesIO()
+    parquet.write_table(pyarrow.Table.from_pylist(list(records)), buffer)
+    return buffer.getvalue()
+
+
+def compressed(*records: Any) -> bytes:
+    return gzip.compress(json_lines(*records))
+
+
+FORMATS: dict[str, Callable[..., bytes]] = {
+    "rewardbench": parquet_table,
+    "llmbar": json_list,
+    "mt-bench": json_list,
+    "humanevalpack": json_lines,
+    "lost-in-the-middle-10": compressed,
+    "key-value-75": compressed,
+    "gsm8k": json_lines,
+}
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Callable[..., list[Example]]:
+    """Convert one source file per part of a set, all with the same records."""
+
+    def run(
+        name: str, *records: Any, content: bytes | None = None, limit: int | None = None
+    ) -> list[Example]:
+        paths = [tmp_path / file.name for file in PUBLIC_SETS[name].files]
+        for path in paths:
+            path.write_bytes(FORMATS[name](*records) if content is None else content)
+        count = convert(PUBLIC_SETS[name], paths, tmp_path, limit=limit)
+        examples = read_examples(tmp_path / f"{name}.jsonl")
+        assert len(examples) == count
+        return examples
+
+    return run
+
+
+Build = Callable[..., list[Example]]
+
+
+def texts(example: Example) -> list[str]:
+    return [document.text for document in example.documents]
+
+
+def test_rewardbench_places_chosen_answer_by_seeded_draws(build: Build) -> None:
+    random_state = np.random.get_state(legacy=False)["state"]["key"]
+    examples = build("rewardbench", *[{**PREFERENCE, "id": number} for number in range(40)])
+    assert np.array_equal(random_state, np.random.get_state(legacy=False)["state"]["key"])
+    draws = np.random.RandomState(1234).rand(40) > 0.5
+    # 0.19, 0.62, 0.44, 0.79, 0.78, 0.27: the known start of this generator.
+    assert draws[:6].tolist() == [False, True, False, True, True, False]
+    assert [example.answers for example in examples] == [["B"] if second else ["A"] for second in draws]
+    assert [example.gold_index for example in examples] == draws.astype(int).tolist()
+    assert texts(examples[0]) == ["The Elbe.", "A river is water."] == texts(examples[1])[::-1]
+    assert examples[7].id == "rewardbench-0007"
+    assert examples[7].question == "Name a river."
+    assert examples[7].system == TASKS["judge_pair"].instruction
+    assert examples[7].meta == {
+        "subset": "llmbar-adver-GPTOut", "source_id": 7,
+        "chosen_model": "model-1", "rejected_model": "model-2",
+    }  # fmt: skip
+
+
+def test_llmbar_keeps_order_and_names_subset(build: Build) -> None:
+    examples = build("llmbar", COMPARED, {**COMPARED, "label": 2})
+    assert len(examples) == 10  # five subsets
+    first, second = examples[-2:]
+    assert (first.id, second.id) == ("llmbar-adver-manual-000", "llmbar-adver-manual-001")
+    assert texts(first) == texts(second) == ["Bonjour.", "Hello."]
+    assert (first.gold_index, first.answers) == (0, ["A"])
+    assert (second.gold_index, second.answers) == (1, ["B"])
+    assert first.question == "Say hello in French."
+    assert first.meta == {"subset": "llmbar-adver-manual"}
+
+
+def test_mt_bench_omits_repeated_pairs_in_any_order(build: Build) -> None:
+    swapped = {**COMPARED, "output_1": "Hello.", "output_2": "Bonjour.", "label": 2}
+    other = {**COMPARED, "output_2": "Salut.", "label": 2}
+    examples = build("mt-bench", COMPARED, swapped, COMPARED, other, {**COMPARED, "input": "In Breton?"})
+    assert [example.id for example in examples] == ["mtbench-000", "mtbench-003", "mtbench-004"]
+    assert [example.answers for example in examples] == [["A"], ["B"], ["A"]]
+    assert texts(examples[1]) == ["Bonjour.", "Salut."]
+
+
+def test_humanevalpack_appends_bodies_to_declaration(build: Build) -> None:
+    examples = build("humanevalpack", PROBLEM)
+    correct, buggy = "def twice(x):\n    return 2 * x\n", "def twice(x):\n    return x ** 2\n"
+    # One example per language; the draws go on over the files.
+    assert [example.answers[0] for example in examples] == ["A", "B", "A", "B", "B", "A"]
+    assert (texts(examples[0]), texts(examples[1])) == ([correct, buggy], [buggy, correct])
+    assert examples[4].id == "hep-python-000"
+    assert examples[4].question == "Write a Python function `twice(x)` that doubles."
+    assert examples[4].meta == {"subset": "hep-python", "bug_type": "operator misuse"}
+
+
+def test_questions_keep_passages_and_find_gold(build: Build) -> None:
+    moved = {**QUESTION, "ctxs": [*QUESTION["ctxs"][1:], QUESTION["ctxs"][0]]}
+    first, second = build("lost-in-the-middle-10", QUESTION, moved)
+    assert (first.id, first.task, first.question) == ("qa3-0000", "retrieval_qa", "who built the tower")
+    assert first.prefix == TASKS["retrieval_qa"].instruction
+    assert first.answers == ["Ann Mason", "Mason"]
+    assert texts(first) == ["Ann Mason built it.", "A hill.", "A town."]
+    assert [document.title for document in first.documents] == ["Tower", "Hills", "Towns"]
+    assert (first.gold_index, second.gold_index) == (0, 2)
+    assert first.meta == {"retrieval_rank": [None, 0, 4]} and second.meta == {"retrieval_rank": [0, 4, None]}
+    assert "gold at 2" in second.source
+
+
+def test_key_values_become_titled_documents(build: Build) -> None:
+    (example,) = build("key-value-75", PAIRS)
+    assert (example.id, example.task, example.question) == ("kv3-0000", "kv_retrieval", "k-2")
+    assert [document.title for document in example.documents] == ["k-1", "k-2", "k-3"]
+    assert texts(example) == ["v-1", "v-2", "v-3"]
+    assert (example.gold_index, example.answers) == (1, ["v-2"])
+    assert example.prefix == TASKS["kv_retrieval"].instruction
+
+
+def test_gsm8k_splits_premises_and_omits_others(build: Build) -> None:
+    short = {"question": "What is 2 + 2?", "answer": "#### 4"}
+    (example,) = build("gsm8k", short, MATH)
+    assert (example.id, example.task) == ("gsm8k-0001", "math_reasoning")
+    assert example.prefix == TASKS["math_reasoning"].instruction + "\n\nA class collects shells."
+    assert texts(example) == ["Ann has 3 shells.", "Bob has 1,200 shells."]
+    assert example.question == "How many are there?"
+    assert (example.answers, example.gold_index) == (["1203"], None)
+
+
+def test_gsm8k_result_follows_last_mark(build: Build) -> None:
+    results = {
+        "#### 18": "18",
+        "####  -2.5": "-2.5",
+        "#### .5": ".5",
+        "#### 70,000 ": "70000",
+        "#### 5.": "5",
+    }
+    examples = build("gsm8k", *[{**MATH, "answer": f"#### 7 is wrong\n{line}"} for line in results])
+    assert [example.answers for example in examples] == [[result] for result in results.values()]
+
+
+def test_qm9_converts_energies_to_ev_and_omits_repeated_smiles(build: Build) -> None:
+    first, second = build("qm9", content=TABLE.encode())
+    assert (first.id, second.id) == ("qm9-000006", "qm9-000021")
+    assert (first.task, first.question, first.answers) == ("molecule_generation", "", ["C=C=O"])
+    assert [document.title for document in first.documents] == ["alpha", "homo", "lumo", "gap", "mu", "cv"]
+    # By hand, with 27.211386 eV per Hartree.
+    assert texts(first) == ["20", "-6.8028", "0.2721", "7.0750", "1.5", "7"]
+    assert texts(second) == ["33.1", "-9.2111", "-0.0027", "9.2083", "0", "10.0981"]
+    assert first.meta["properties"] == {
+        "alpha": 20.0, "homo": -6.8028, "lumo": 0.2721, "gap": 7.075, "mu": 1.5, "cv": 7.0,
+    }  # fmt: skip
+    assert first.gold_index is None
+
+
+def test_rows_have_schema_keys_and_no_empty_titles(build: Build, tmp_path: Path) -> None:
+    build("llmbar", {**COMPARED, "output_1": "é\u2028"})
+    line = (tmp_path / "llmbar.jsonl").read_text(encoding="utf-8").split("\n")[0]
+    assert '"documents": [{"text": "é\u2028"}, {"text": "Hello."}]' in line
+    assert list(json.loads(line)) == [
+        "id", "task", "system", "prefix", "question", "documents",
+        "gold_index", "answers", "source", "license", "meta",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "record"),
+    [
+        ("mt-bench", json_list(COMPARED, {"input": "x"}), 1),
+        ("mt-bench", json_list({**COMPARED, "label": 3}), 0),
+        ("mt-bench", b"<html>", 0),
+        ("gsm8k", json_lines({**MATH, "answer": "It is 4."}), 0),
+        ("gsm8k", json_lines(MATH) + b'"\xff"', 0),
+        ("key-value-75", compressed(PAIRS, {**PAIRS, "key": "k-9"}), 1),
+        ("key-value-75", compressed(*[PAIRS] * 99)[:-9], None),
+        ("key-value-75", b"no gzip", 0),
+        ("lost-in-the-middle-10", compressed({**QUESTION, "ctxs": QUESTION["ctxs"] * 2}), 0),
+        ("qm9", TABLE.replace("20.0", "nan").encode(), 0),
+        ("qm9", TABLE.replace("alpha", "beta").encode(), 0),
+        ("rewardbench", parquet_table(PREFERENCE)[:-9], 0),
+    ],
+)  # fmt: skip
+def test_unreadable_record_keeps_previous_output(
+    build: Build, tmp_path: Path, name: str, content: bytes, record: int | None
+) -> None:
+    output = tmp_path / f"{name}.jsonl"
+    output.write_text("previous")
+    where = f"record {record} " if record is not None else "record "
+    with pytest.raises(InputError, match=f"{where}.*delete the file") as raised:
+        build(name, content=content)
+    assert "\n" not in str(raised.value)
+    assert output.read_text() == "previous"
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_empty_source_is_refused(build: Build) -> None:
+    with pytest.raises(InputError, match="no examples"):
+        build("mt-bench", content=b"[]")
+
+
+def test_limit_converts_first_records_only(build: Build) -> None:
+    examples = build("llmbar", COMPARED, COMPARED, limit=3)
+    assert [one.id for one in examples] == [
+        "llmbar-natural-000", "llmbar-natural-001", "llmbar-adver-neighbor-000",
+    ]  # fmt: skip
