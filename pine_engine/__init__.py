@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pine_engine.engine.transformers_generate import answering
     from pine_engine.errors import InputError, ModelError, PineError
     from pine_engine.invariance.certificate import Certificate, certify, logits_sha256, read_certificate
-    from pine_engine.invariance.orders import compare_orders
+    from pine_engine.invariance.reproduction import compare_orders
     from pine_engine.methods.plan import AttentionPlan, build_plan
     from pine_engine.methods.table import METHODS, Method, get_methods
     from pine_engine.prompts.inputs import Comparison, LabelledComparison
@@ -75,7 +75,7 @@ _HOMES = {
     "answering": "engine.transformers_generate",
     "build_plan": "methods.plan",
     "certify": "invariance.certificate",
-    "compare_orders": "invariance.orders",
+    "compare_orders": "invariance.reproduction",
     "get_methods": "methods.table",
     "logits_sha256": "invariance.certificate",
     "orders_to_try": "engine.orders",

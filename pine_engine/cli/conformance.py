@@ -1,4 +1,4 @@
-"""The verb `conformance`: the engine compared with recorded outputs of the authors' released code."""
+"""The subcommand `conformance`: compare the engine with recorded outputs of the authors' code."""
 
 import dataclasses
 import sys
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 def conformance(
-    folder: Annotated[Path, typer.Argument(help="A folder with recorded cases under it.")],
+    folder: Annotated[Path, typer.Argument(help="Folder that contains recorded cases.")],
     as_json: AsJson = False,
 ) -> None:
-    """Compare with recorded outputs of the released code; exit 1 beyond the tolerance, 2 for a bad case."""
+    """Compare with recorded outputs of the authors' code; exit 1 beyond tolerance, 2 for an invalid case."""
     cases = find_cases(folder)
 
-    from pine_engine.invariance.conformance import BadCase, CaseReport, try_case
+    from pine_engine.invariance.conformance import CaseReport, FailedCase, try_case
 
-    reports: list[CaseReport | BadCase] = []
+    reports: list[CaseReport | FailedCase] = []
     with terminal.progress(len(cases)) as advance:
         for case in cases:
             reports.append(try_case(case))
@@ -36,17 +36,17 @@ def conformance(
     if as_json or checked:
         terminal.print_report({"cases": rows, "conforms": conforms}, as_json, list(map(_row, checked)))
     for report in reports:
-        if isinstance(report, BadCase):
+        if isinstance(report, FailedCase):
             print(f"pine_engine: {report.problem}", file=sys.stderr)
     if not conforms:
         raise typer.Exit(BAD_INPUT if all(report.conforms for report in checked) else FAILED)
 
 
 def find_cases(folder: Path) -> list[Path]:
-    """The case folders under a folder, or the folder itself. Raises InputError if there is none."""
+    """Return the case folders below a folder, or the folder itself."""
     cases = sorted(path.parent for path in folder.glob("**/case.json"))
     if not cases:
-        raise InputError(f"{folder} holds no conformance case; expected folders with a case.json in them")
+        raise InputError(f"{folder} has no conformance case: expected folders with a case.json")
     return cases
 
 

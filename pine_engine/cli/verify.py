@@ -1,4 +1,4 @@
-"""The verb `verify`: whether any order of the documents changes a bit, on data or in the self-test."""
+"""The subcommand `verify`: order invariance on the rows of a file, or the self-test."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -19,33 +19,34 @@ from pine_engine.console.options import (
     whole_numbers,
 )
 from pine_engine.errors import InputError
+from pine_engine.methods.table import METHODS
 from pine_engine.network.threads import with_threads
 
 if TYPE_CHECKING:
     from pine_engine.engine.engine import Engine
+    from pine_engine.engine.orders import OrderSummary
 
 
 def verify(
-    data: Annotated[Path | None, typer.Argument(help="JSONL, one example a line.")] = None,
+    data: Annotated[Path | None, typer.Argument(help="JSONL file, one example per line.")] = None,
     self_test: Annotated[
-        bool,
-        typer.Option("--self-test", help="Check what exactness rests on, on this machine; needs no data."),
+        bool, typer.Option("--self-test", help="Test this machine and model. Needs no data.")
     ] = False,
     threads: Annotated[
         str | None,
-        typer.Option(help="With --self-test: numbers of threads to check with, separated by commas."),
+        typer.Option(help="With --self-test: numbers of threads to test, separated by commas."),
     ] = None,
-    limit: Annotated[int | None, typer.Option(help="Rows to read.", min=1)] = None,
-    shuffles: Annotated[int, typer.Option(help="Other orders of each row's documents.", min=1)] = 5,
+    limit: Annotated[int | None, typer.Option(help="Maximum number of rows.", min=1)] = None,
+    shuffles: Annotated[int, typer.Option(help="Orders of each row besides the first.", min=1)] = 5,
     methods: Methods = None,
-    new_tokens: Annotated[int, typer.Option(help="Tokens decoded in every order.", min=1)] = 16,
-    seed: Annotated[int, typer.Option(help="Of the shuffles.")] = 0,
+    new_tokens: Annotated[int, typer.Option(help="Tokens decoded in each order.", min=1)] = 16,
+    seed: Annotated[int, typer.Option(help="Seed of the orders.")] = 0,
     model: AnyModelName = None,
     dtype: Dtype = "auto",
     device: Device = "cpu",
     as_json: AsJson = False,
 ) -> None:
-    """Shuffle the documents of each row and compare all logits; exit 1 if a promise was broken."""
+    """Compare all logits across document orders; exit 1 if an order-invariant method changes."""
     if self_test == (data is not None):
         raise InputError("verify needs one of two things: a file of data, or --self-test; give one of them")
     if threads is not None and not self_test:
@@ -59,12 +60,10 @@ def verify(
     from pine_engine.prompts.inputs import read_rows
 
     rows = read_rows(data, limit)
-
     engine = terminal.load(model, dtype, device, reads_text=True)
 
     from pine_engine.engine.orders import OrderCell, OrderRow, orders_to_try, summarize
-    from pine_engine.invariance.orders import compare_orders
-    from pine_engine.invariance.reports import broken_promises, verify_report
+    from pine_engine.invariance.reproduction import compare_orders
 
     layouts = [row.comparison().tokenize(engine) for row in rows]
     for layout in layouts:
@@ -73,39 +72,74 @@ def verify(
     summaries = []
     with terminal.progress(sum(map(len, orders))) as advance:
         for row, layout, row_orders in zip(rows, layouts, orders, strict=True):
-            events = compare_orders(
+            cells: list[dict[str, OrderCell]] = []
+            for event in compare_orders(
                 engine, layout, methods=names, orders=row_orders, max_new_tokens=new_tokens, stop_at_end=False
-            )
-            results: list[dict[str, OrderCell]] = []
-            for event in events:
+            ):
                 if isinstance(event, OrderRow):
-                    results.append(event.cells)
+                    cells.append(event.cells)
                     advance(row.id)
-            summaries.append((row.id, summarize(results)))
-    report = verify_report(engine, summaries)
-    terminal.print_report(report, as_json, _rows(report))
-    if broken := broken_promises(report):
-        terminal.say(f"the order of the documents changed the output of: {', '.join(broken)}")
+            summaries.append((row.id, summarize(cells)))
+    report = _report(engine, summaries)
+    terminal.print_report(report, as_json, _table(report))
+    if changed := [name for name, total in report["summary"].items() if total["kept_promise"] is False]:
+        terminal.say(f"the order of the documents changed the output of: {', '.join(changed)}")
         raise typer.Exit(FAILED)
 
 
-def _rows(report: dict[str, Any]) -> list[dict[str, Any]]:
+def _report(engine: "Engine", summaries: Sequence[tuple[str, dict[str, "OrderSummary"]]]) -> dict[str, Any]:
+    """Return the invariance of each method on each row, and over all rows."""
+    rows: list[dict[str, Any]] = [
+        {
+            "id": row_id,
+            "method": method,
+            "orders": summary.orders,
+            "distinct_texts": summary.distinct_texts,
+            "max_abs_logit_diff": summary.max_abs_logit_diff,
+            "bitwise_equal": summary.bitwise_equal,
+        }
+        for row_id, by_method in summaries
+        for method, summary in by_method.items()
+    ]
+    names = dict.fromkeys(row["method"] for row in rows)
+    return {
+        "model": engine.model_name,
+        "dtype": engine.dtype,
+        "rows": rows,
+        "summary": {name: _total(name, [row for row in rows if row["method"] == name]) for name in names},
+    }
+
+
+def _total(method: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return one method over all rows; kept_promise is None if it is not order-invariant."""
+    bitwise_equal = all(row["bitwise_equal"] for row in rows)
+    return {
+        "rows": len(rows),
+        "orders": sum(row["orders"] for row in rows),
+        "rows_with_one_text": sum(row["distinct_texts"] == 1 for row in rows),
+        "max_abs_logit_diff": max(row["max_abs_logit_diff"] for row in rows),
+        "bitwise_equal": bitwise_equal,
+        "kept_promise": bitwise_equal if METHODS[method].promises_invariance else None,
+    }
+
+
+def _table(report: dict[str, Any]) -> list[dict[str, Any]]:
     return [
         {
             "method": name,
-            "rows": summary["rows"],
-            "orders": summary["orders"],
-            "rows with one answer": summary["rows_with_one_text"],
-            "max |Δ logit|": summary["max_abs_logit_diff"],
-            "no bit changed": summary["bitwise_equal"],
-            "promise kept": "none made" if summary["kept_promise"] is None else summary["kept_promise"],
+            "rows": total["rows"],
+            "orders": total["orders"],
+            "rows with one answer": total["rows_with_one_text"],
+            "max |Δ logit|": total["max_abs_logit_diff"],
+            "bitwise identical": total["bitwise_equal"],
+            "invariance held": "not claimed" if total["kept_promise"] is None else total["kept_promise"],
         }
-        for name, summary in report["summary"].items()
+        for name, total in report["summary"].items()
     ]
 
 
 def _thread_counts(threads: str | None) -> Sequence[int | None]:
-    """What the self-test is done with; None, torch's own number, where none is given. Raises InputError."""
+    """Return the numbers of threads to test; None stands for torch's number."""
     if threads is None:
         return [None]
     counts = whole_numbers(threads, "numbers of threads")
@@ -117,27 +151,32 @@ def _thread_counts(threads: str | None) -> Sequence[int | None]:
 def _self_test(
     engine: "Engine", counts: Sequence[int | None], shuffles: int, seed: int, as_json: bool
 ) -> None:
-    """Every check with every number of threads; they are named where there are several."""
-    from pine_engine.invariance.reports import selftest_report
+    """Run every check with every number of threads, which the names include if there are several."""
     from pine_engine.invariance.selftest import plan_checks
 
     planned = plan_checks(engine, shuffles=shuffles, seed=seed)
     checks = []
     with terminal.progress(len(counts) * len(planned)) as advance:
         for count in counts:
-            for check in planned:
+            for run_check in planned:
                 with with_threads(count):
-                    found = check()
-                name = found.name if len(counts) == 1 else f"threads {count}: {found.name}"
-                checks.append(dataclasses.replace(found, name=name))
+                    check = run_check()
+                name = check.name if len(counts) == 1 else f"threads {count}: {check.name}"
+                checks.append(dataclasses.replace(check, name=name))
                 advance(name)
-    report = selftest_report(engine, checks)
+    failed = [check.name for check in checks if not check.holds]
+    report = {
+        "model": engine.model_name,
+        "dtype": engine.dtype,
+        "device": engine.device,
+        "checks": [dataclasses.asdict(check) for check in checks],
+        "passed": not failed,
+    }
     rows = [
         {"check": check.name, "verdict": check.verdict, "found": check.found, "meaning": check.meaning}
         for check in checks
     ]
     terminal.print_report(report, as_json, rows)
-    if not report["passed"]:
-        failed = [check.name for check in checks if check.is_promised and not check.holds]
-        terminal.say(f"exactness cannot be promised here: {'; '.join(failed)}")
+    if failed:
+        terminal.say(f"not invariant: {'; '.join(failed)}. Try another --dtype, or --threads")
         raise typer.Exit(FAILED)

@@ -1,39 +1,29 @@
-"""A certificate of a comparison of orders: what was asked, where it was computed and what came out."""
+"""Certificate of a shuffle test: request, platform and results, as one JSON file."""
 
 import hashlib
 import importlib.metadata
-import math
 import platform as python_platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
 
 from pine_engine.errors import InputError
 from pine_engine.given import in_words
 from pine_engine.methods.table import METHODS
-from pine_engine.models.dtypes import Dtype
 from pine_engine.prompts.inputs import Comparison, parse_json, read_text
 
-if TYPE_CHECKING:  # torch is imported by what computes: a certificate is read without it
+if TYPE_CHECKING:  # a certificate is read without torch
     from pine_engine.engine.engine import Engine
     from pine_engine.engine.events import RunResult
     from pine_engine.engine.orders import OrderCell
 
 FORMAT: Final = "pine-explorer certificate"
 VERSION: Final = 1
-
 FILE_NAME = "certificate.json"
-REPEAT_COMMAND = f"python -m pine_engine repeat {FILE_NAME}"
-
-DTYPES = (*get_args(Dtype), "float64")
-"""Those that a model is loaded in, and that of an engine that somebody has made of their own model."""
-
-ROUNDING = 1e-5
-"""How far, in nats per token, log-softmax of one and the same logits may be off: it is computed in float32,
-in which a log-probability of -100 has a last digit of 8e-6."""
+REPEAT_COMMAND: Final = "python -m pine_engine repeat certificate.json"
 
 ASPECTS = {
     "model": "model",
@@ -47,14 +37,11 @@ ASPECTS = {
     "transformers": "transformers",
     "pine_explorer": "PINE Explorer",
 }
-"""What the bits of a logit may depend on besides the prompt: fields of Platform, as they are called."""
+"""Labels of the fields of Platform: what logits depend on besides the prompt."""
 
 
 class Platform(BaseModel):
-    """The model, and all that its arithmetic runs on.
-
-    hardware: the processor that computes. threads: of torch's operations on the CPU.
-    """
+    """Model, hardware and software that compute the logits."""
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
@@ -62,8 +49,8 @@ class Platform(BaseModel):
     revision: str | None
     dtype: str
     device: str
-    hardware: str
-    threads: PositiveInt
+    hardware: str  # name of the processor or GPU
+    threads: PositiveInt  # of torch on the CPU
     python: str
     torch: str
     transformers: str
@@ -71,12 +58,16 @@ class Platform(BaseModel):
 
 
 class MethodResult(BaseModel):
-    """One method over all orders.
+    """Result of one method over all document orders.
 
-    same_answers: orders whose answer is the first order's, which is among them. max_abs_logit_diff and
-    bitwise_equal: see OrderCell, over all orders. logprobs: log-probability of the first order's answer in
-    every order, in nats; logprob_spread: the largest less the smallest. logits_sha256: over all logits of the
-    first order, see logits_sha256().
+    Attributes:
+        distinct_answers: Number of different answers.
+        same_answers: Number of orders with the answer of the first order, which is included.
+        max_abs_logit_diff: Largest difference of a logit from the first order, see OrderCell.
+        bitwise_equal: True if tokens and logits of all orders are bitwise identical, see OrderCell.
+        logprobs: Log-probability of the first order's answer in each order, in nats.
+        logprob_spread: Largest less smallest of logprobs, in nats.
+        logits_sha256: Hash of the first order's logits, see logits_sha256().
     """
 
     model_config = ConfigDict(extra="forbid", ser_json_inf_nan="strings")
@@ -92,56 +83,21 @@ class MethodResult(BaseModel):
     first_token_ids: list[NonNegativeInt]
     logits_sha256: str = Field(pattern="^[0-9a-f]{64}$")
 
-    def contradictions(self, num_orders: int, max_new_tokens: int) -> Iterator[str]:
-        """What cannot be true of so many orders and answers of at most so many tokens, in words."""
-        if len(self.logprobs) != num_orders:
-            yield "must have one log-probability for each order"
-            return
-        num_tokens = len(self.first_token_ids)
-        if num_tokens > max_new_tokens:
-            yield f"has a first answer of {num_tokens} tokens, of at most {max_new_tokens}"
-        if not num_tokens and (self.first_answer or any(self.logprobs)):
-            yield "has a first answer without tokens, which has no text and log-probabilities of 0"
-        for logprob in self.logprobs:
-            if not logprob <= ROUNDING * num_tokens:  # neither is one that is not a number
-                yield f"has a log-probability of {logprob}; expected 0 or less"
-        spread = max(self.logprobs) - min(self.logprobs)
-        if not is_near(self.logprob_spread, spread, 0.0):
-            yield f"has a logprob_spread of {self.logprob_spread}, and log-probabilities {spread} apart"
-        yield from self._impossible_counts(num_orders)
-        yield from self._impossible_bits(num_orders, spread)
-
-    def _impossible_counts(self, num_orders: int) -> Iterator[str]:
-        others = num_orders - self.same_answers
-        if not min(others, 1) < self.distinct_answers <= others + 1:
-            alike = f"{self.same_answers} of {num_orders} orders with the first one"
-            yield f"has {self.distinct_answers} distinct answers, and {alike}"
-
-    def _impossible_bits(self, num_orders: int, spread: float) -> Iterator[str]:
-        if self.max_abs_logit_diff < 0:
-            yield f"has a max_abs_logit_diff of {self.max_abs_logit_diff}; expected 0 or more"
-        if not self.bitwise_equal:
-            if self.max_abs_logit_diff == 0:
-                yield "has a max_abs_logit_diff of 0, and is not equal to the last bit"
-            return
-        if self.max_abs_logit_diff > 0:  # NaN is the difference of two that are infinite, and so equal
-            yield f"is equal to the last bit, and has a max_abs_logit_diff of {self.max_abs_logit_diff}"
-        if self.same_answers != num_orders:
-            yield f"is equal to the last bit, and answers alike in {self.same_answers} of {num_orders} orders"
-        if spread > ROUNDING * len(self.first_token_ids):
-            yield f"is equal to the last bit, and has log-probabilities {spread} apart"
-
 
 class Certificate(BaseModel):
-    """Everything that repeats a comparison of orders, and what it found.
+    """Request, document orders and platform of a shuffle test, and its results.
 
-    made: when, in UTC. command: what repeats it. address: what the model is loaded by. comparison: what was
-    asked, documents as A, B, C ... orders: those tried, the first as entered; orders[i][p] is the document at
-    place p. seed: of the orders, None if they are all there are, or the first of these where somebody
-    stopped. traced: attention was recorded, in which case documents are read anew where methods could share
-    them, and last bits may differ.
+    Validation covers the schema and the orders. Results are checked by reproduction.
 
-    Raises ValueError for what cannot be true together, whoever wrote it.
+    Attributes:
+        made: Creation time in UTC.
+        command: Command that reproduces the certificate.
+        address: Hub id, folder name or name of the model to load.
+        comparison: Request, with the documents in the order of their letters.
+        orders: Document orders, the input order first; orders[i][p] is the document in slot p.
+        seed: Seed that sampled the orders. None if they are the first of all permutations.
+        traced: True if attention was recorded. Prefill is then not shared between methods, and low-order
+            bits of the logits may differ.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -149,38 +105,36 @@ class Certificate(BaseModel):
     format: Literal["pine-explorer certificate"] = FORMAT
     version: Literal[1] = VERSION
     made: str
-    command: str = REPEAT_COMMAND
+    command: Literal["python -m pine_engine repeat certificate.json"] = REPEAT_COMMAND
     address: str
     platform: Platform
     comparison: Comparison
     orders: list[list[int]] = Field(min_length=1)
     seed: int | None
-    max_new_tokens: int = Field(ge=0)
+    max_new_tokens: NonNegativeInt
     traced: bool
     results: list[MethodResult] = Field(min_length=1)
 
     @model_validator(mode="after")
-    def _check(self) -> "Certificate":
-        if self.command != REPEAT_COMMAND:
-            raise ValueError(
-                f"the command is {in_words(self.command)}; {REPEAT_COMMAND} repeats a certificate"
-            )
-        if self.platform.dtype not in DTYPES:
-            raise ValueError(f"the dtype is {in_words(self.platform.dtype)}; expected {', '.join(DTYPES)}")
-        places = list(range(len(self.comparison.documents)))
+    def _check(self) -> Self:
+        slots = list(range(len(self.comparison.documents)))
         for order in self.orders:
-            if sorted(order) != places:
-                raise ValueError(f"{in_words(order)} is no order of {len(places)} documents")
+            if sorted(order) != slots:
+                raise ValueError(f"invalid order: got {in_words(order)}, expected the numbers {slots}")
         if len(set(map(tuple, self.orders))) < len(self.orders):
-            raise ValueError("an order stands twice among the orders")
+            raise ValueError("invalid orders: got an order twice, expected different orders")
         for result in self.results:
             if result.method not in METHODS:
-                raise ValueError(f"there is no method {result.method!r}")
+                raise ValueError(
+                    f"unknown method: got {result.method!r}, expected one of {', '.join(METHODS)}"
+                )
             if self.methods.count(result.method) > 1:
-                raise ValueError(f"{result.method} stands twice among the results")
-            contradiction = next(result.contradictions(len(self.orders), self.max_new_tokens), None)
-            if contradiction:
-                raise ValueError(f"{result.method} {contradiction}")
+                raise ValueError(f"invalid results: got {result.method} twice, expected different methods")
+            if len(result.logprobs) != len(self.orders):
+                raise ValueError(
+                    f"invalid logprobs of {result.method}: got {len(result.logprobs)}, expected "
+                    f"{len(self.orders)}, one for each order"
+                )
         return self
 
     @property
@@ -190,14 +144,21 @@ class Certificate(BaseModel):
 
 
 class _Header(BaseModel):
-    """What tells a certificate from any other JSON object."""
+    """Fields that identify a certificate among other JSON objects."""
 
     format: Any = None
     version: Any = None
 
 
 def read_certificate(path: Path) -> Certificate:
-    """The certificate in a file. Raises InputError that says what is wrong with it."""
+    """Read and validate a certificate.
+
+    Args:
+        path: File in the format of Certificate.
+
+    Raises:
+        InputError: If the file is not a valid certificate.
+    """
     text = read_text(path)
     header = parse_json(_Header, text, str(path))
     if header.format != FORMAT:
@@ -207,8 +168,8 @@ def read_certificate(path: Path) -> Certificate:
         )
     if header.version != VERSION:
         raise InputError(
-            f"{path} is a certificate of version {header.version!r}, and this program reads version "
-            f"{VERSION}; use the release of PINE Explorer that the certificate names"
+            f"{path} has an unsupported certificate version: got {header.version!r}, expected {VERSION}. Use "
+            "the release of PINE Explorer that the certificate names"
         )
     return parse_json(Certificate, text, str(path))
 
@@ -224,30 +185,35 @@ def certify(
     max_new_tokens: int,
     traced: bool,
 ) -> Certificate:
-    """The certificate of orders that were compared.
+    """Create the certificate of a shuffle test.
 
-    orders: of the comparison's documents. cells: of compare_orders, for each order. hashes: logits_sha256()
-    of the first order.
+    Args:
+        engine: Engine that computed the answers.
+        comparison: Request of the shuffle test.
+        orders: Document orders of the request, the input order first.
+        cells: Result of each order, from compare_orders.
+        hashes: logits_sha256() of the first order.
+        seed: Seed that sampled the orders. None if they are the first of all permutations.
+        max_new_tokens: Limit of tokens per answer.
+        traced: True if attention was recorded.
     """
     from pine_engine.engine.orders import summarize
 
-    results = []
-    for method, summary in summarize(cells).items():
-        first = cells[0][method].answer
-        results.append(
-            MethodResult(
-                method=method,
-                distinct_answers=summary.distinct_texts,
-                same_answers=summary.same_texts,
-                max_abs_logit_diff=summary.max_abs_logit_diff,
-                bitwise_equal=summary.bitwise_equal,
-                logprobs=[row[method].reference_logprob for row in cells],
-                logprob_spread=summary.logprob_spread,
-                first_answer=first.text,
-                first_token_ids=list(first.token_ids),
-                logits_sha256=hashes[method],
-            )
+    results = [
+        MethodResult(
+            method=method,
+            distinct_answers=summary.distinct_texts,
+            same_answers=summary.same_texts,
+            max_abs_logit_diff=summary.max_abs_logit_diff,
+            bitwise_equal=summary.bitwise_equal,
+            logprobs=[by_method[method].reference_logprob for by_method in cells],
+            logprob_spread=summary.logprob_spread,
+            first_answer=cells[0][method].answer.text,
+            first_token_ids=list(cells[0][method].answer.token_ids),
+            logits_sha256=hashes[method],
         )
+        for method, summary in summarize(cells).items()
+    ]
     return Certificate(
         made=datetime.now(UTC).isoformat(timespec="seconds"),
         address=engine.address,
@@ -262,7 +228,11 @@ def certify(
 
 
 def logits_sha256(result: "RunResult") -> dict[str, str]:
-    """For each method, SHA-256 over its logits as little-endian float32: suffix and steps, row by row."""
+    """Return the SHA-256 of each method's logits, as little-endian float32.
+
+    Args:
+        result: Run with logits of the suffix and of the decode steps.
+    """
     return {
         method: hashlib.sha256(logits.contiguous().numpy().astype("<f4", copy=False).tobytes()).hexdigest()
         for method, logits in result.logits.items()
@@ -270,7 +240,7 @@ def logits_sha256(result: "RunResult") -> dict[str, str]:
 
 
 def platform_of(engine: "Engine") -> Platform:
-    """The engine's model, and what it runs on."""
+    """Return the model of an engine and the hardware and software it runs on."""
     import torch
 
     return Platform(
@@ -288,7 +258,7 @@ def platform_of(engine: "Engine") -> Platform:
 
 
 def hardware_of(device: str, cpu_info: Path = Path("/proc/cpuinfo")) -> str:
-    """Name of the processor that computes; of a CPU also the instructions that torch uses there."""
+    """Return the name of the GPU, or of the CPU and the instruction set that torch uses."""
     import torch
 
     if device.startswith("cuda"):
@@ -301,13 +271,8 @@ def hardware_of(device: str, cpu_info: Path = Path("/proc/cpuinfo")) -> str:
 
 
 def installed_version(package: str) -> str:
-    """The version of a package, or that it runs from its sources."""
+    """Return the version of a package, or a note that it runs from its sources."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return "not installed, run from its sources"
-
-
-def is_near(one: float, other: float, tolerance: float) -> bool:
-    """Also for two that are infinite alike, and two that are not numbers."""
-    return one == other or abs(one - other) <= tolerance or (math.isnan(one) and math.isnan(other))

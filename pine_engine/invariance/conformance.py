@@ -1,8 +1,8 @@
-"""Check the engine against numbers recorded from the PINE authors' released code.
+"""Conformance: compare the engine with outputs recorded from the PINE authors' released code.
 
-A case is a folder with config.json, weights.safetensors, case.json and expected_<i>.safetensors: a tiny
-random model, one prompt in several document orders, and the outputs of prefill and greedy decoding. The
-weights have the names under which transformers saves them.
+A case is a folder with config.json, weights.safetensors (weight names of transformers), case.json and
+expected_<i>.safetensors: a tiny random model, a prompt in several document orders, and the recorded outputs
+of prefill and greedy decoding.
 """
 
 import json
@@ -26,16 +26,25 @@ from pine_engine.models.checkpoint import quiet_transformers
 from pine_engine.prompts.layout import TokenLayout
 
 LOGITS_TOLERANCE = 1e-4
-"""Largest absolute deviation of a logit in float32; two independent formulations differed by 8e-6."""
+"""Largest absolute difference of a float32 logit; two independent implementations differed by 8e-6."""
 
 IMPORTANCE_TOLERANCE = 1e-5
 
 Arrays = Mapping[str, NDArray[Any]]
 
+COMPARED = {
+    "logits": ("prefill_logits", "decode_logits"),
+    "vanilla": ("vanilla_prefill_logits", "vanilla_decode_logits"),
+    "importance": ("doc_importance", "suffix_importance", "decode_importance"),
+    "shifts": ("doc_shift", "suffix_shift", "decode_shift"),
+    "ids": ("decode_ids", "vanilla_decode_ids"),
+}
+"""Recorded tensors by the number of CaseReport that they determine."""
+
 
 @dataclass(frozen=True)
 class CaseReport:
-    """Largest absolute deviations of one case over its runs, and whether what must be exact is."""
+    """Largest absolute differences of one case over all its runs."""
 
     case: str
     runs: int
@@ -47,7 +56,7 @@ class CaseReport:
 
     @property
     def conforms(self) -> bool:
-        """True if every number is within its tolerance and everything exact is equal."""
+        """True if all numbers are within their tolerance, and shifts and token ids are equal."""
         return (
             self.max_logits_diff <= LOGITS_TOLERANCE
             and self.max_vanilla_logits_diff <= LOGITS_TOLERANCE
@@ -58,8 +67,8 @@ class CaseReport:
 
 
 @dataclass(frozen=True)
-class BadCase:
-    """A case that could not be checked, and the sentence that says why."""
+class FailedCase:
+    """Case that could not be run."""
 
     case: str
     problem: str
@@ -67,37 +76,37 @@ class BadCase:
     conforms = False
 
 
-def try_case(folder: Path) -> CaseReport | BadCase:
-    """Runs one case and compares, or says why that cannot be done."""
+def try_case(folder: Path) -> CaseReport | FailedCase:
+    """Run one case and compare, or return the error message."""
     try:
         return check_case(folder)
     except PineError as error:
-        return BadCase(folder.name, str(error))
+        return FailedCase(folder.name, str(error))
 
 
 def check_case(folder: Path) -> CaseReport:
-    """Runs one case and compares.
+    """Run one case and compare.
 
-    Raises InputError if a file of the case is missing, unreadable or does not belong to the others, or if the
-    engine cannot run its model or its prompt.
+    Raises:
+        InputError: If a file of the case is missing or invalid, or if the engine cannot run the case.
     """
     try:
         model = _load_model(folder)
         case: dict[str, Any] = json.loads((folder / "case.json").read_text())
         layout = TokenLayout(case["prefix"], case["documents"], case["suffix"])
-        runs = [(layout.reorder(run["order"]), _read(folder / run["file"])) for run in case["runs"]]
+        runs = [(layout.reorder(run["order"]), _load(folder / run["file"])) for run in case["runs"]]
         steps = int(case["steps"])
     except Exception as error:  # transformers and safetensors raise many kinds
         problem = str(error) if isinstance(error, PineError) else one_line(error)
         raise InputError(f"{folder} is not a complete conformance case: {problem}") from error
     try:
         engine = Engine(model.eval(), name=folder.name)
-        compared = [_compare_run(engine, layout, expected, steps) for layout, expected in runs]
+        diffs = [_compare_run(engine, layout, expected, steps) for layout, expected in runs]
     except PineError as error:
         raise InputError(f"{folder} cannot be checked: {error}") from error
-    if not compared:
+    if not diffs:
         raise InputError(f"{folder} cannot be checked: case.json names no run")
-    largest = {name: float(np.max([run[name] for run in compared])) for name in COMPARED}
+    largest = {name: float(np.max([diff[name] for diff in diffs])) for name in COMPARED}
     return CaseReport(
         case=folder.name,
         runs=len(runs),
@@ -109,12 +118,12 @@ def check_case(folder: Path) -> CaseReport:
     )
 
 
-def _read(file: Path) -> Arrays:
+def _load(file: Path) -> Arrays:
     return {name: tensor.double().numpy() for name, tensor in load_file(file).items()}
 
 
 def _load_model(folder: Path) -> PreTrainedModel:
-    """The model as transformers loads it: weights tied as the config says, parts renamed and joined."""
+    """Load the model with transformers, which ties, renames and joins weights."""
     config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     with torch.device("meta"):
         kind = type(AutoModelForCausalLM.from_config(config, trust_remote_code=False))
@@ -130,49 +139,39 @@ def _load_model(folder: Path) -> PreTrainedModel:
     model: PreTrainedModel
     model, report = loaded
     for kind_of_keys, problem in (
-        ("missing_keys", "lacks weights of the model"),
-        ("unexpected_keys", "holds weights that the model does not have"),
-        ("mismatched_keys", "holds weights of other shapes than the model's"),
+        ("missing_keys", "has missing weights"),
+        ("unexpected_keys", "has unexpected weights"),
+        ("mismatched_keys", "has weights of another shape"),
     ):
-        # Those of other shapes come with both shapes.
+        # A key of another shape comes with both shapes.
         if names := sorted(key if isinstance(key, str) else key[0] for key in report[kind_of_keys]):
             raise InputError(f"weights.safetensors {problem}: {len(names)}, the first is {names[0]}")
     return model
 
 
-COMPARED = {
-    "logits": ("prefill_logits", "decode_logits"),
-    "vanilla": ("vanilla_prefill_logits", "vanilla_decode_logits"),
-    "importance": ("doc_importance", "suffix_importance", "decode_importance"),
-    "shifts": ("doc_shift", "suffix_shift", "decode_shift"),
-    "ids": ("decode_ids", "vanilla_decode_ids"),
-}
-"""Which recorded arrays make up each number of a report."""
-
-
 def _compare_run(engine: Engine, layout: TokenLayout, expected: Arrays, steps: int) -> dict[str, float]:
-    """The largest absolute deviation of each group of COMPARED, NaN if anything in it is NaN."""
-    ours = _compute(engine, layout, steps)
-    # With two documents the released code has nothing to rank and records no document importance.
+    """Return the largest absolute difference of each group of COMPARED; NaN if any value is NaN."""
+    outputs = _compute(engine, layout, steps)
+    # With two documents nothing is ranked, and the released code records no document importance.
     if layout.num_documents == 2 and "doc_importance" not in expected:
-        del ours["doc_importance"]
-    for name, array in ours.items():
+        del outputs["doc_importance"]
+    for name, array in outputs.items():
         if name not in expected:
-            raise InputError(f"no recorded tensor {name!r}")
+            raise InputError(f"missing tensor {name!r}")
         if expected[name].shape != array.shape:
-            raise InputError(
-                f"the recorded tensor {name!r} has shape {expected[name].shape}, expected {array.shape}"
-            )
+            raise InputError(f"tensor {name!r} has shape {expected[name].shape}, expected {array.shape}")
     return {
         group: float(
-            np.max([np.abs(ours[name] - expected[name]).max(initial=0) for name in names if name in ours])
+            np.max(
+                [np.abs(outputs[name] - expected[name]).max(initial=0) for name in names if name in outputs]
+            )
         )
         for group, names in COMPARED.items()
     }
 
 
 def _compute(engine: Engine, layout: TokenLayout, steps: int) -> dict[str, NDArray[Any]]:
-    """Everything that is recorded of a run, under the names it has there."""
+    """Return the outputs of the engine under the names of the recorded tensors."""
     result = engine.run(
         layout,
         methods=["vanilla", "pine"],
@@ -195,12 +194,12 @@ def _compute(engine: Engine, layout: TokenLayout, steps: int) -> dict[str, NDArr
         "vanilla_prefill_logits": prefill["vanilla"],
         "vanilla_decode_logits": decoded["vanilla"],
         "vanilla_decode_ids": ids["vanilla"],
-        **_places(result.traces["pine"], layout),
+        **_positions(result.traces["pine"], layout),
     }
 
 
-def _places(trace: Trace, layout: TokenLayout) -> dict[str, NDArray[Any]]:
-    """Shifts and importances; of decoded tokens with the steps as the first axis."""
+def _positions(trace: Trace, layout: TokenLayout) -> dict[str, NDArray[Any]]:
+    """Return shifts and importances; those of decoded tokens have the step as the first axis."""
     assert trace.document_importance is not None and trace.suffix_importance is not None
     length = layout.suffix_length
     end = layout.documents_end - layout.lengths

@@ -1,6 +1,6 @@
-"""Where the answer stands: a document moved through all slots, and how likely an answer then is.
+"""Position sweep: one document in every slot, with the log-probability of an answer.
 
-The paper's first figure, on any documents: the slot of the one that matters changes what vanilla says.
+The paper's first figure, for any documents.
 """
 
 import threading
@@ -23,22 +23,21 @@ from pine_engine.prompts.prompt import Prompt
 
 @dataclass(frozen=True)
 class SlotScored:
-    """What every method makes of the answer with the document in one slot.
-
-    order: order[p] is the document at place p. scores: by method name, in nats.
-    """
+    """Log-probability of the answer with the document in one slot."""
 
     slot: int
-    order: tuple[int, ...]
-    scores: dict[str, Score]
+    order: tuple[int, ...]  # order[p] is the document in slot p
+    scores: dict[str, Score]  # by method name, in nats
 
 
 @dataclass(frozen=True)
 class OrderEffects:
-    """Vanilla's log-probabilities over the slots, less their mean, taken apart; nats per slot.
+    """Vanilla's log-probabilities by slot, in nats, centered and split into two effects.
 
-    rope: what positions alone do. causal: what attention from later documents to earlier ones adds. Each is
-    less its own mean, and total, vanilla less its mean, is their sum.
+    Attributes:
+        total: Vanilla, the sum of rope and causal.
+        rope: Effect of positions.
+        causal: Effect of attention from later documents to earlier ones.
     """
 
     total: tuple[float, ...]
@@ -54,20 +53,27 @@ def sweep_document(
     answer: str,
     methods: Sequence[str] | None = None,
 ) -> Generator[Event | SlotScored, None, None]:
-    """Scores the answer with the document in each slot, first to last; yields PrefillProgress and SlotScored.
+    """Score an answer with one document in each slot; yield PrefillProgress and SlotScored.
 
-    document: its place in the prompt. answer: a text that follows the prompt, taken as data.
-    Nothing is remembered between slots, so that a method whose scores stay has earned it; in one slot
-    methods share what they read alike, as in Engine.score, whose scores these are.
-    Closing the generator stops the model within one layer.
-    Raises InputError for an unknown method or document, an answer without tokens, and a prompt that does
-    not fit the context.
+    Slots share no cached states, so equal scores are computed, not reused. Closing the generator stops the
+    model within one layer.
+
+    Args:
+        engine: Engine that scores.
+        prompt: Prompt with the documents in their input order.
+        document: Index of the document, counted from 0.
+        answer: Text that follows the prompt.
+        methods: Methods by name. Default: as in Engine.run.
+
+    Raises:
+        InputError: For an unknown method or document, an answer without tokens, or a prompt that exceeds the
+            context length.
     """
-    rows = get_methods(methods)
+    selected = get_methods(methods)
     layout = engine.tokenize(prompt)
     if not 0 <= document < layout.num_documents:
         raise InputError(
-            f"there is no document {document}; give 0 to {layout.num_documents - 1}, counted from 0"
+            f"invalid document: got {document}, expected 0 to {layout.num_documents - 1}, counted from 0"
         )
     ids = engine.tokenize_answer(answer)
     engine.check_length(layout, len(ids))
@@ -76,32 +82,33 @@ def sweep_document(
     def work(emit: Callable[[Event | SlotScored], None], cancelled: threading.Event) -> None:
         for slot in range(layout.num_documents):
             order = moved_order(layout.num_documents, document, slot)
-            moved = layout.reorder(order)
-            read, logits = passes.prefill_each(
+            rows, logits = passes.prefill_each(
                 engine.wirings,
-                moved,
-                rows,
+                layout.reorder(order),
+                selected,
                 room=len(ids),
                 on_layer_of=lambda method: layer_reports(method.name, engine.num_layers, emit, cancelled),
             )
-            scored = score_answers(read, logits, answer, ids, on_layer=lambda _: stop_if(cancelled))
-            scores = {score.method: score for score in scored}
-            emit(SlotScored(slot, order, scores))
+            scores = score_answers(rows, logits, answer, ids, on_layer=lambda _: stop_if(cancelled))
+            emit(SlotScored(slot, order, {score.method: score for score in scores}))
 
     return in_thread(work)
 
 
 def order_effects(vanilla: Sequence[float], nia: Sequence[float]) -> OrderEffects:
-    """What RoPE and what causal attention do to vanilla, from the log-probabilities (nats) in each slot.
+    """Split vanilla's dependence on the slot into the effects of RoPE and of causal attention.
 
-    Under NIA no document sees another, so which slot a document has changes nothing but positions; what
-    vanilla changes beyond that is inter-document causal attention.
-    Source: the paper's comparison of vanilla with NIA.
+    Under NIA documents do not attend to each other, so that a slot only changes positions.
+    Source: comparison of vanilla with NIA in the paper.
+
+    Args:
+        vanilla: Log-probability of the answer in each slot, in nats.
+        nia: Log-probability of the answer in each slot under NIA, in nats.
     """
-    added = [whole - alone for whole, alone in zip(vanilla, nia, strict=True)]
-    return OrderEffects(total=_centred(vanilla), rope=_centred(nia), causal=_centred(added))
+    causal = [both - rope for both, rope in zip(vanilla, nia, strict=True)]
+    return OrderEffects(total=_center(vanilla), rope=_center(nia), causal=_center(causal))
 
 
-def _centred(values: Sequence[float]) -> tuple[float, ...]:
+def _center(values: Sequence[float]) -> tuple[float, ...]:
     mean = fmean(values)
     return tuple(value - mean for value in values)

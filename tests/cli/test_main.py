@@ -20,11 +20,11 @@ from safetensors.torch import load_file, save_file
 from pine_engine.benchmark import random_models
 from pine_engine.benchmark.random_models import MARK, SHAPES
 from pine_engine.cli import main as cli
+from pine_engine.cli import verify as verify_command
 from pine_engine.console import terminal
 from pine_engine.engine.engine import Engine
-from pine_engine.invariance import reports as report
 from pine_engine.invariance import selftest
-from pine_engine.invariance.kernels import Check
+from pine_engine.invariance.kernel_checks import Check
 from pine_engine.methods.table import METHODS
 from pine_engine.models.load import load
 from tests.support.commands import COMPARISON, Run, Steps, assert_refused, fork_verb, write
@@ -146,7 +146,7 @@ def test_verify_says_which_row_it_cannot_use(pine: Run, tmp_path: Path) -> None:
 def test_conformance_refuses_a_folder_without_cases(pine: Run, tmp_path: Path) -> None:
     assert_refused(
         pine("conformance", tmp_path, "--json"),
-        f"{tmp_path} holds no conformance case; expected folders with a case.json in them",
+        f"{tmp_path} has no conformance case: expected folders with a case.json",
     )
     shutil.copytree(GOLDEN / "s1_llama_k2", tmp_path / "case")
     (tmp_path / "case" / "weights.safetensors").write_bytes(b"damaged")
@@ -290,7 +290,7 @@ def test_verify_exits_with_1_if_a_promise_is_broken(
     pine: Run, data: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As if vanilla promised what PINE does."""
-    monkeypatch.setattr(report, "METHODS", {**METHODS, "vanilla": METHODS["pine"]})
+    monkeypatch.setattr(verify_command, "METHODS", {**METHODS, "vanilla": METHODS["pine"]})
     options = [
         "--model",
         tiny,
@@ -322,38 +322,36 @@ def test_self_test_needs_no_data_and_prints_every_check(pine: Run, monkeypatch: 
     assert list(printed) == ["model", "dtype", "device", "checks", "passed"]
     assert (printed["model"], printed["device"], printed["passed"]) == ("random:tiny", "cpu", True)
     for check in printed["checks"]:
-        assert list(check) == ["name", "is_promised", "holds", "found", "meaning"]
-        assert check["holds"] or not check["is_promised"]
+        assert list(check) == ["name", "holds", "found", "meaning"]
+        assert check["holds"]
 
 
-def test_self_test_exits_with_1_if_a_check_fails(pine: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    info = Check("of few rows", is_promised=False, holds=False, found="7 rows", meaning="none are fed")
-    broken = Check("of many rows", is_promised=True, holds=False, found="64 rows", meaning="bits change")
-    monkeypatch.setattr(selftest, "plan_checks", lambda *_, **__: [lambda: info, lambda: broken])
+def test_self_test_failed_check_exits_1(pine: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    passed = Check("few rows", holds=True, found="7 rows", meaning="batch size")
+    failed = Check("many rows", holds=False, found="64 rows", meaning="row index")
+    monkeypatch.setattr(selftest, "plan_checks", lambda *_, **__: [lambda: passed, lambda: failed])
     outcome = pine("verify", "--self-test", "--model", "random:tiny")
     assert outcome.status == 1
-    assert outcome.stderr == "dtype: float32\nexactness cannot be promised here: of many rows\n"
-    assert "FAIL" in outcome.stdout and "64 rows" in outcome.stdout and "bits change" in outcome.stdout
-    monkeypatch.setattr(selftest, "plan_checks", lambda *_, **__: [lambda: info])
+    assert "many rows" in outcome.stderr and "few rows" not in outcome.stderr
+    assert "FAIL" in outcome.stdout and "64 rows" in outcome.stdout and "row index" in outcome.stdout
+    monkeypatch.setattr(selftest, "plan_checks", lambda *_, **__: [lambda: passed])
     assert pine("verify", "--self-test", "--model", "random:tiny").status == 0
 
 
-def test_self_test_is_done_with_every_number_of_threads_asked_for(
-    pine: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_self_test_runs_with_every_thread_count(pine: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     before = torch.get_num_threads()
 
     def count() -> Check:
         threads = torch.get_num_threads()
-        return Check("of parts", is_promised=True, holds=threads != 3, found=f"{threads}", meaning="")
+        return Check("layers", holds=threads != 3, found=f"{threads}", meaning="")
 
     monkeypatch.setattr(selftest, "plan_checks", lambda *_, **__: [count])
     outcome = pine("verify", "--self-test", "--model", "random:tiny", "--threads", "12,3,1", "--json")
     assert (outcome.status, torch.get_num_threads()) == (1, before)
     assert [(check["name"], check["found"]) for check in outcome.json["checks"]] == [
-        (f"threads {number}: of parts", f"{number}") for number in (12, 3, 1)
+        (f"threads {number}: layers", f"{number}") for number in (12, 3, 1)
     ]
-    assert outcome.stderr == "exactness cannot be promised here: threads 3: of parts\n"
+    assert "threads 3: layers" in outcome.stderr and "threads 12" not in outcome.stderr
 
 
 @pytest.mark.usefixtures("no_model")

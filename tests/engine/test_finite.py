@@ -20,8 +20,8 @@ from pine_engine.errors import ModelError
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.measure import measure
 from pine_engine.evaluation.records import Record
-from pine_engine.invariance.orders import compare_orders
 from pine_engine.invariance.position_sweep import sweep_document
+from pine_engine.invariance.reproduction import compare_orders
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.inputs import DataRow, DocumentInput
 from pine_engine.prompts.layout import TokenLayout

@@ -1,4 +1,4 @@
-"""A document moved through all slots: scores are those of Engine.score, promises kept to the last bit."""
+"""Position sweep: scores equal Engine.score; invariant methods have equal scores in all slots."""
 
 import threading
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def sweep(engine: Engine, document: int = 1, methods: list[str] | None = None) -
     return [event for event in events if isinstance(event, SlotScored)]
 
 
-def test_every_slot_has_the_scores_of_the_reordered_prompt(engine: Engine) -> None:
+def test_sweep_scores_equal_score_of_reordered_prompt(engine: Engine) -> None:
     slots = sweep(engine, 2)
     assert [(item.slot, item.order) for item in slots] == [(0, (2, 0, 1)), (1, (0, 2, 1)), (2, (0, 1, 2))]
     for item in slots:
@@ -41,35 +41,33 @@ def test_every_slot_has_the_scores_of_the_reordered_prompt(engine: Engine) -> No
 
 
 @pytest.mark.parametrize("document", [0, 1, 2])
-def test_scores_stay_to_the_last_bit_where_that_is_promised_and_move_elsewhere(
-    engine: Engine, document: int
-) -> None:
+def test_sweep_only_invariant_methods_have_identical_scores(engine: Engine, document: int) -> None:
     slots = sweep(engine, document)
-    kept = {method for method in METHODS if len({item.scores[method].logprobs for item in slots}) == 1}
-    assert kept == {row.name for row in METHODS.values() if row.promises_invariance}
+    identical = {method for method in METHODS if len({item.scores[method].logprobs for item in slots}) == 1}
+    assert identical == {row.name for row in METHODS.values() if row.promises_invariance}
     for method in ("vanilla", "nia"):
         totals = [item.scores[method].total for item in slots]
         assert max(totals) - min(totals) > 1e-3
 
 
-def test_progress_names_the_method_and_a_slot_ends_with_its_scores(engine: Engine) -> None:
+def test_sweep_events_are_layers_then_scores(engine: Engine) -> None:
     events: list[Any] = list(
         sweep_document(engine, LAYOUT, document=0, answer=ANSWER, methods=["vanilla", "pine"])
     )
-    told = [event.method if isinstance(event, PrefillProgress) else event.slot for event in events]
+    names = [event.method if isinstance(event, PrefillProgress) else event.slot for event in events]
     layers = engine.num_layers
-    assert told == [name for slot in range(3) for name in (*["vanilla"] * layers, *["pine"] * layers, slot)]
+    assert names == [name for slot in range(3) for name in (*["vanilla"] * layers, *["pine"] * layers, slot)]
 
 
 @pytest.mark.parametrize("last", [2, 3, 4, 5, 9])
-def test_closing_stops_within_one_layer(engine: Engine, last: int) -> None:
-    """Two layers read the prompt and two the answer, per method; the model is held in one of them."""
-    begun: list[None] = []
+def test_sweep_closing_stops_within_one_layer(engine: Engine, last: int) -> None:
+    """Per method, two layers prefill the prompt and two score the answer; one of them is blocked."""
+    started: list[None] = []
     reached, released = threading.Event(), threading.Event()
 
     def hold(*_: object) -> None:
-        begun.append(None)
-        if len(begun) == last:
+        started.append(None)
+        if len(started) == last:
             reached.set()
             assert released.wait(20)
 
@@ -77,28 +75,31 @@ def test_closing_stops_within_one_layer(engine: Engine, last: int) -> None:
     events = sweep_document(engine, LAYOUT, document=0, answer=ANSWER, methods=["vanilla", "pine"])
     next(events)
     assert reached.wait(20)
-    release = threading.Timer(0.3, released.set)  # by then close() has said that nobody listens any more
+    release = threading.Timer(0.3, released.set)  # after close() has set the stop flag
     release.start()
     events.close()
     for hook in hooks:
         hook.remove()
-    assert len(begun) == last
+    assert len(started) == last
 
 
-def test_what_cannot_be_run_is_said_at_once(engine: Engine) -> None:
-    with pytest.raises(InputError, match="there is no document 3; give 0 to 2"):
-        sweep_document(engine, LAYOUT, document=3, answer=ANSWER)
-    with pytest.raises(InputError, match="no document -1"):
-        sweep_document(engine, LAYOUT, document=-1, answer=ANSWER)
-    with pytest.raises(InputError, match="the answer '' has no tokens"):
-        sweep_document(engine, LAYOUT, document=0, answer="")
-    with pytest.raises(InputError, match="the prompt has 27 tokens and the answer may take 500"):
-        sweep_document(engine, LAYOUT, document=0, answer="a" * 500)
-    with pytest.raises(InputError, match="none"):
-        sweep_document(engine, LAYOUT, document=0, answer=ANSWER, methods=["none"])
+@pytest.mark.parametrize(
+    ("changes", "keyword"),
+    [
+        ({"document": 3}, "got 3, expected 0 to 2"),
+        ({"document": -1}, "got -1, expected 0 to 2"),
+        ({"answer": ""}, "no tokens"),
+        ({"answer": "a" * 500}, "500"),
+        ({"methods": ["none"]}, "none"),
+    ],
+)
+def test_sweep_invalid_argument_raises_at_call(engine: Engine, changes: dict[str, Any], keyword: str) -> None:
+    arguments: dict[str, Any] = {"document": 0, "answer": ANSWER, **changes}
+    with pytest.raises(InputError, match=keyword):
+        sweep_document(engine, LAYOUT, **arguments)
 
 
-def test_effects_by_hand() -> None:
+def test_order_effects_known_values() -> None:
     effects = order_effects([-4.0, -6.0, -2.0], [-5.0, -5.0, -3.5])
     assert effects.total == (0.0, -2.0, 2.0)
     assert effects.rope == (-0.5, -0.5, 1.0)
@@ -109,16 +110,16 @@ SCORES = st.floats(-500, 0).map(lambda value: round(value, 3))
 
 
 @given(st.lists(st.tuples(SCORES, SCORES), min_size=1, max_size=20))
-def test_both_effects_add_up_to_vanilla_and_neither_has_a_mean(pairs: list[tuple[float, float]]) -> None:
+def test_order_effects_sum_to_total_and_are_centered(pairs: list[tuple[float, float]]) -> None:
     vanilla, nia = zip(*pairs, strict=True)
     effects = order_effects(vanilla, nia)
-    added = [rope + causal for rope, causal in zip(effects.rope, effects.causal, strict=True)]
-    assert added == pytest.approx(effects.total, abs=1e-9)
+    sums = [rope + causal for rope, causal in zip(effects.rope, effects.causal, strict=True)]
+    assert sums == pytest.approx(effects.total, abs=1e-9)
     for part in (effects.total, effects.rope, effects.causal):
         assert sum(part) == pytest.approx(0, abs=1e-9)
 
 
-def test_without_causal_attention_all_of_vanilla_is_rope() -> None:
+def test_order_effects_constant_difference_is_rope() -> None:
     effects = order_effects([-4.0, -6.0, -2.0], [-5.0, -7.0, -3.0])
     assert effects.causal == (0.0, 0.0, 0.0)
     assert effects.rope == effects.total

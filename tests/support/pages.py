@@ -17,7 +17,7 @@ from pine_engine.engine.engine import Engine
 from pine_engine.engine.orders import OrderRow
 from pine_engine.evaluation.records import Writer, open_run
 from pine_engine.invariance.certificate import certify, logits_sha256
-from pine_engine.invariance.orders import compare_orders
+from pine_engine.invariance.reproduction import compare_orders
 from pine_engine.prompts.inputs import Comparison, DocumentInput
 from tests.support.commands import write
 from tests.support.measured_rows import QUESTION, pairs
@@ -110,7 +110,6 @@ WAYS = {
     "torchrun --nnodes 2 --nproc-per-node 1 --rdzv-backend c10d --rdzv-endpoint HOST:29500 "
     "--local-ranks-filter 0 -m pine_engine verify DATA.jsonl --model NAME --device tp": KNOWN,
     # docs/exactness.md
-    "python -m pine_engine verify --self-test --dtype 4bit": Way("here", TINY + " --shuffles 1"),
     "python -m pine_engine verify --self-test --model random:tiny --threads 1,2,3,4,6,12": (
         Way("here", "--threads 1 --shuffles 1")
     ),

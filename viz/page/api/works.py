@@ -105,7 +105,7 @@ def shuffle(
 ) -> Generator[CallView, None, None]:
     """The same question under several orders; a report after each."""
     from pine_engine.engine.orders import OrderRow
-    from pine_engine.invariance.orders import compare_orders
+    from pine_engine.invariance.reproduction import compare_orders
     from viz.page.shuffle.shuffling import orders_for
 
     layout = form_layout(form, engine, settings)

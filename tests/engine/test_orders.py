@@ -21,7 +21,7 @@ from pine_engine.engine.options import RunOptions
 from pine_engine.engine.orders import OrderCell, OrderRow, OrderRuns, orders_to_try, summarize
 from pine_engine.engine.run import NEVER
 from pine_engine.errors import InputError
-from pine_engine.invariance.orders import compare_orders
+from pine_engine.invariance.reproduction import compare_orders
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import TokenLayout
 

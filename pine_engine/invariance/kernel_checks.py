@@ -1,0 +1,207 @@
+"""Self-test of single operations: results of a row are independent of its index and reproducible."""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from pine_engine.attention.arithmetic import copied
+from pine_engine.models.packed import PackedWeight, is_packable
+
+GEMM_ROWS = (*range(2, 17), 64, 300)
+"""Numbers of rows of the tested GEMMs: all small ones, as in decode steps, and two as in prefill."""
+
+ELEMENTWISE_ROWS = (12, 13, 64, 101, 300, 301)
+"""Numbers of rows of the tested activations and norms: prompts of even and odd length."""
+
+DOCUMENTS = ((1, 5), (7, 30), (23, 5), (140, 30))
+"""Numbers of tokens of a document and of the prefix in front of it."""
+
+HEADS = ((4, 32), (1, 32), (1, 40), (3, 24))
+"""Numbers of heads and head dimensions."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """Result of one check of the self-test.
+
+    Attributes:
+        found: Measurement, with numbers.
+        meaning: Property of the engine that depends on the check.
+    """
+
+    name: str
+    holds: bool
+    found: str
+    meaning: str
+
+    @property
+    def verdict(self) -> str:
+        """Result for tables."""
+        return "pass" if self.holds else "FAIL"
+
+
+def check_all(name: str, failed: Collection[str], *, scope: str, meaning: str) -> Check:
+    """Return a check that holds if nothing in its scope failed."""
+    result = f"results differ for {listed(failed)}" if failed else "results are bitwise identical"
+    return Check(name, not failed, f"{scope}: {result}", meaning)
+
+
+@dataclass(frozen=True)
+class RowLayer:
+    """Layer that maps each row of (rows, width) independently."""
+
+    name: str
+    width: int
+    function: Callable[[Tensor], Tensor]
+
+
+def linear_layers(network: nn.Module) -> list[RowLayer]:
+    """Return one linear layer of each shape."""
+    return [RowLayer("linear layer", module.in_features, module) for module in _linear_modules(network)]
+
+
+def packed_layers(network: nn.Module) -> list[RowLayer]:
+    """Return one linear layer of each shape with the 4-bit weights of decode steps."""
+    return [
+        RowLayer("4-bit linear layer", module.in_features, PackedWeight.of(module.weight).multiply)
+        for module in _linear_modules(network)
+        if is_packable(module)
+    ]
+
+
+def _linear_modules(network: nn.Module) -> Iterable[nn.Linear]:
+    by_shape: dict[tuple[int, int, bool], nn.Linear] = {}
+    for module in network.modules():
+        if isinstance(module, nn.Linear):
+            by_shape.setdefault((module.in_features, module.out_features, module.bias is not None), module)
+    return by_shape.values()
+
+
+def elementwise_layers(network: nn.Module) -> list[RowLayer]:
+    """Return one norm of each kind and width, and one activation of each kind and width.
+
+    The width of activations is that of the MLP or, if the configuration has none, of every linear layer.
+    """
+    config = getattr(network, "config", None)
+    mlp_width = config and getattr(config.get_text_config(), "intermediate_size", None)
+    widths = [mlp_width] if mlp_width else sorted({layer.width for layer in linear_layers(network)})
+    layers: dict[tuple[str, int], RowLayer] = {}
+    for module in network.modules():
+        name = type(module).__name__
+        weight = getattr(module, "weight", None)
+        if name.endswith("Norm") and weight is not None:
+            layers.setdefault((name, weight.numel()), RowLayer(name, weight.numel(), module))
+        elif type(module).__module__ in ("transformers.activations", "torch.nn.modules.activation"):
+            for width in widths:
+                layers.setdefault((name, width), RowLayer(name, width, module))
+    return list(layers.values())
+
+
+@torch.inference_mode()
+def check_rows(
+    name: str, layers: Sequence[RowLayer], counts: Sequence[int], dtype: torch.dtype, device: torch.device
+) -> Check:
+    """Check that each row of a layer is bitwise identical after the rows are reversed and rotated."""
+    failed = []
+    for layer, count in product(layers, counts):
+        rows = _random((count, layer.width), dtype, device)
+        result = layer.function(rows)
+        indices = torch.arange(count)
+        for order in (indices.flip(0), indices.roll(1)):  # together they move every row
+            if not torch.equal(layer.function(rows[order]), result[order]):
+                failed.append(f"{layer.name} ({count} x {layer.width})")
+                break
+    return check_all(
+        name,
+        failed,
+        scope=f"{len(layers)} layers, {listed(counts)} rows, {torch.get_num_threads()} threads",
+        meaning="hidden states of a token do not depend on its index in the prompt",
+    )
+
+
+@torch.inference_mode()
+def check_packed(layers: Sequence[RowLayer]) -> Check:
+    """Check that each row of a 4-bit GEMM is bitwise identical in every batch size, one included."""
+    counts = (*GEMM_ROWS, 36)
+    failed = []
+    for layer, count in product(layers, counts):
+        rows = _random((count, layer.width), torch.float32, torch.device("cpu"))
+        single = torch.cat([layer.function(row) for row in rows.split(1)])
+        if not torch.equal(layer.function(rows), single):
+            failed.append(f"{layer.name} ({count} x {layer.width})")
+    return check_all(
+        "GEMM with 4-bit weights",
+        failed,
+        scope=f"{len(layers)} layers, {listed(counts)} rows",
+        meaning="an answer does not depend on the batch size",
+    )
+
+
+@torch.inference_mode()
+def check_fused_attention(dtype: torch.dtype, device: torch.device) -> Check:
+    """Check fused attention of one document, cut from a longer prompt at several offsets."""
+    failed = []
+    for (length, front), (heads, width) in product(DOCUMENTS, HEADS):
+        document = _random((3, heads, length, width), dtype, device)
+        prefix = _random((2, heads, front, width), dtype, device)
+        mask = torch.ones(length, front + length, dtype=torch.bool, device=device).tril(front)
+        outputs = []
+        for offset in (0, 1, 13, 64):
+            prompt = torch.zeros(3, heads, offset + length + 9, width, dtype=dtype, device=device)
+            prompt[:, :, offset : offset + length] = document
+            query, key, value = prompt[:, :, offset : offset + length]
+            keys, values = torch.cat((prefix[0], key), dim=1), torch.cat((prefix[1], value), dim=1)
+            outputs.append(_attend(copied(query), keys, values, mask))
+        if not all(torch.equal(output, outputs[0]) for output in outputs):
+            failed.append(f"{length} tokens, {heads} heads of {width}")
+    return check_all(
+        "fused attention",
+        failed,
+        scope=f"{len(DOCUMENTS) * len(HEADS)} shapes, 4 offsets",
+        meaning="attention of a document does not depend on its offset in the prompt",
+    )
+
+
+@torch.inference_mode()
+def check_determinism(dtype: torch.dtype, device: torch.device) -> Check:
+    """Check that each operation gives the same result three times: no sum depends on thread timing."""
+    query, key, value = _random((3, 8, 300, 64), dtype, device)
+    slots = torch.randint(300, (300,), generator=torch.Generator().manual_seed(1)).to(device)
+    operations: dict[str, Callable[[], Tensor]] = {
+        "fused attention": lambda: _attend(query, key, value, None),
+        "GEMM": lambda: query[0] @ key[0].T,
+        "batched GEMM": lambda: query @ key.mT,
+        "sum": lambda: query.sum(),
+        "cumsum": lambda: query.cumsum(-1),
+        "index_select": lambda: key.index_select(1, slots),
+        "argsort": lambda: torch.argsort(query, dim=-1, descending=True, stable=True),
+    }
+    failed = []
+    for name, compute in operations.items():
+        first = compute()
+        if not all(torch.equal(compute(), first) for _ in range(2)):
+            failed.append(name)
+    return check_all(
+        "determinism",
+        failed,
+        scope=f"{len(operations)} operations, 3 runs",
+        meaning="results do not depend on the timing of threads; see torch.use_deterministic_algorithms",
+    )
+
+
+def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+    return scaled_dot_product_attention(query[None], key[None], value[None], attn_mask=mask)[0]
+
+
+def _random(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    # Sampled on the CPU in float32, so that every device and dtype is tested with the same numbers.
+    return torch.randn(shape, generator=torch.Generator().manual_seed(0)).to(device, dtype)
+
+
+def listed(items: Iterable[object]) -> str:
+    """Join items with commas."""
+    return ", ".join(map(str, items))

@@ -1,0 +1,295 @@
+"""Comparison of document orders, and reproduction of a certificate by computing it again."""
+
+import itertools
+import math
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from pine_engine.attention.trace import TraceRequest
+from pine_engine.engine.engine import Engine, check_engine
+from pine_engine.engine.events import Event
+from pine_engine.engine.options import MethodsGiven, RunOptions
+from pine_engine.engine.orders import OrderCell, OrderRow, known_orders, orders_to_try
+from pine_engine.engine.streaming import in_thread
+from pine_engine.given import in_words
+from pine_engine.invariance.certificate import (
+    ASPECTS,
+    Certificate,
+    MethodResult,
+    Platform,
+    certify,
+    logits_sha256,
+)
+from pine_engine.prompts.layout import TokenLayout
+from pine_engine.prompts.prompt import Prompt
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """Largest allowed difference of numbers computed on two platforms, where rounding differs."""
+
+    logit_diff: float  # of max |Δ logit|
+    logprob: float  # of a log-probability, in nats per token of the answer
+
+
+EXACT = Tolerance(0.0, 0.0)
+
+TOLERANCES = {
+    "float32": Tolerance(1e-3, 3e-4),
+    "float16": Tolerance(0.2, 0.06),
+    "bfloat16": Tolerance(1.0, 0.3),
+    "4bit": Tolerance(1.0, 0.3),
+}
+"""Tolerance by the coarser dtype of both platforms; docs/exactness.md has the measurements.
+
+Rounding errors grow over the layers to about 100 units in the last place of a logit. Decode steps in 4bit
+use bfloat16 activations.
+"""
+
+MODEL_FIELDS = ("model", "revision", "dtype")
+"""Fields of Platform that identify the model. They must be equal on both platforms."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """Comparison of one statement of a certificate with its reproduction."""
+
+    method: str | None  # None for the certificate as a whole
+    label: str
+    tolerance: float = 0.0
+    problem: str | None = None  # the difference, if it exceeds the tolerance
+    unchecked: str | None = None  # why the comparison was not possible
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """Comparison of a certificate with its reproduction.
+
+    Attributes:
+        platform_differences: Differences of the platforms, without the model.
+        overrides: Differences that the caller requested.
+        tolerance: Tolerance of numbers. None if they must be equal.
+        checks: All comparisons, those of the certificate as a whole first.
+    """
+
+    platform_differences: list[str]
+    overrides: list[str]
+    tolerance: Tolerance | None
+    checks: list[Check]
+
+    @property
+    def holds(self) -> bool:
+        """True if no completed comparison found a difference."""
+        return not any(check.problem for check in self.checks)
+
+    def checks_of(self, method: str | None) -> list[Check]:
+        """Return the comparisons of one method, or of the certificate as a whole."""
+        return [check for check in self.checks if check.method == method]
+
+    def problems_of(self, method: str | None) -> list[str]:
+        """Return the differences of one method, or of the certificate as a whole."""
+        return [check.problem for check in self.checks_of(method) if check.problem]
+
+
+def compare_orders(
+    engine: Engine,
+    prompt: Prompt | TokenLayout,
+    *,
+    methods: MethodsGiven = None,
+    orders: Iterable[Sequence[int]],
+    max_new_tokens: int = 32,
+    stop_at_end: bool = True,
+    trace: bool | TraceRequest = False,
+) -> Generator[Event | OrderRow, None, None]:
+    """Answer a prompt in each document order and yield events; Engine.shuffle returns the result at once.
+
+    Yields the events of Engine.generate, and for each order an OrderRow instead of RunDone. Prefill runs for
+    each order separately. The answers of several orders are decoded in one batch, first of two orders, then
+    of as many as fit in memory, so that their events are interleaved. Closing the generator stops the model.
+
+    Args:
+        engine: Engine that answers.
+        prompt: Prompt in its first document order.
+        methods: Methods by name, as in Engine.run.
+        orders: Document orders, see orders_to_try. All are compared with the first.
+        max_new_tokens: Limit of tokens per answer.
+        stop_at_end: False to continue after the end-of-sequence token.
+        trace: Attention to record, as in Engine.run.
+
+    Raises:
+        InputError: At the first step, for invalid orders and as Engine.run.
+    """
+    check_engine(engine)
+    layout = engine.tokenize(prompt)
+    options = RunOptions(
+        methods=methods,
+        max_new_tokens=max_new_tokens,
+        trace=trace,
+        keep_logits=True,
+        stop_at_end=stop_at_end,
+    )
+    yield from in_thread(engine.run_orders(layout, options, known_orders(layout, orders)).work)
+
+
+def reproduce(engine: Engine, certified: Certificate, *, on_order: Callable[[str], None]) -> Certificate:
+    """Compute the request of a certificate again and return the new certificate.
+
+    Args:
+        engine: Engine with the certified model.
+        certified: Certificate that defines request, orders and methods.
+        on_order: Called with a status after each order.
+    """
+    cells: list[dict[str, OrderCell]] = []
+    hashes: dict[str, str] = {}
+    for event in compare_orders(
+        engine,
+        certified.comparison.tokenize(engine),
+        methods=certified.methods,
+        orders=certified.orders,
+        max_new_tokens=certified.max_new_tokens,
+        trace=certified.traced,
+    ):
+        if isinstance(event, OrderRow):
+            hashes = hashes or logits_sha256(event.result)
+            cells.append(event.cells)
+            on_order(f"order {len(cells)} of {len(certified.orders)}")
+    return certify(
+        engine,
+        certified.comparison,
+        orders=certified.orders,
+        cells=cells,
+        hashes=hashes,
+        seed=certified.seed,
+        max_new_tokens=certified.max_new_tokens,
+        traced=certified.traced,
+    )
+
+
+def compare_certificates(
+    certified: Certificate, found: Certificate, *, overrides: Collection[str] = ()
+) -> Reproduction:
+    """Compare a certificate with its reproduction.
+
+    Numbers must be equal if the platforms are equal, or if the logits of all methods are bitwise identical
+    on both platforms.
+
+    Args:
+        certified: Certificate to check.
+        found: Certificate of the reproduction.
+        overrides: Fields of Platform for which the caller requested another value than the certified one.
+    """
+    here, there = found.platform, certified.platform
+    pairs = list(zip(found.results, certified.results, strict=True))
+    different = [field for field in ASPECTS if getattr(here, field) != getattr(there, field)]
+    requested = [field for field in different if field in overrides]
+    elsewhere = [field for field in different if field not in (*overrides, *MODEL_FIELDS)]
+    tolerance, reason = None, None
+    if different and any(result.logits_sha256 != expected.logits_sha256 for result, expected in pairs):
+        tolerances = [TOLERANCES.get(platform.dtype, EXACT) for platform in (here, there)]
+        tolerance = max(tolerances, key=lambda of_dtype: of_dtype.logit_diff)
+        reason = f"logits depend on the platform, which differs: {', '.join(ASPECTS[f] for f in different)}"
+    checks = [*_check_model(here, there, requested), _check_orders(certified)]
+    if elsewhere:
+        checks.append(Check(None, "where it was computed", unchecked="this is another platform"))
+    if reason and here.revision is None:
+        checks.append(Check(None, "the weights", unchecked="the model has no revision"))
+    for pair in pairs:
+        checks += _check_method(*pair, tolerance or EXACT, reason)
+    return Reproduction(
+        platform_differences=[_describe_difference(here, there, field) for field in elsewhere],
+        overrides=[_describe_difference(here, there, field) for field in requested],
+        tolerance=tolerance,
+        checks=checks,
+    )
+
+
+def _check_model(here: Platform, there: Platform, requested: Collection[str]) -> Iterator[Check]:
+    for field in MODEL_FIELDS:
+        check = Check(None, f"the {ASPECTS[field]}")
+        if field in requested:
+            yield replace(check, unchecked="an option replaced it")
+        elif getattr(here, field) == getattr(there, field):
+            yield check
+        elif getattr(there, field) is None:
+            yield replace(check, unchecked="the certificate does not name it")
+        else:
+            yield replace(check, problem=_describe_difference(here, there, field))
+
+
+def _check_orders(certified: Certificate) -> Check:
+    """Check that the orders are those of the seed, or the first permutations; a stopped test has fewer."""
+    orders = [tuple(order) for order in certified.orders]
+    first = orders[0]
+    if certified.seed is None:
+        expected = list(itertools.islice(itertools.permutations(first), len(orders)))
+        source = "the first permutations"
+    else:
+        sampled = orders_to_try(len(first), len(orders) - 1, certified.seed)
+        expected = [tuple(first[slot] for slot in order) for order in sampled]
+        source = f"the orders of seed {certified.seed}"
+    return Check(None, "the orders", problem=None if expected == orders else f"orders: expected {source}")
+
+
+def _check_method(
+    found: MethodResult, certified: MethodResult, tolerance: Tolerance, reason: str | None
+) -> Iterator[Check]:
+    """Compare one method; reason: why its logits may differ, None if they must be bitwise identical."""
+    answer = logprobs = logits = None
+    if found.first_answer != certified.first_answer:
+        answers = (in_words(result.first_answer) for result in (found, certified))
+        answer = "first answer: got {}, expected {}".format(*answers)
+    elif found.first_token_ids != certified.first_token_ids:
+        answer = "first answer: got other token ids"
+    yield Check(found.method, "the first answer", problem=answer)
+    for label, field, within in (
+        ("orders with the first answer", "same_answers", 0.0),
+        ("distinct answers", "distinct_answers", 0.0),
+        ("equality to the last bit", "bitwise_equal", 0.0),
+        ("max |Δ logit|", "max_abs_logit_diff", tolerance.logit_diff),
+    ):
+        problem = _compare(label, getattr(found, field), getattr(certified, field), within)
+        yield Check(found.method, label, within, problem)
+    within = tolerance.logprob * len(certified.first_token_ids)
+    is_same_answer = found.first_token_ids == certified.first_token_ids
+    if is_same_answer:
+        logprobs = _compare_logprobs(found, certified, within)
+    yield Check(
+        found.method,
+        "the log-probabilities",
+        within,
+        logprobs,
+        unchecked=None if is_same_answer else "the first answers differ",
+    )
+    if found.logits_sha256 == certified.logits_sha256:
+        reason = None
+    elif reason is None:
+        logits = "logits: got another hash"
+    yield Check(found.method, "the bits of the logits", problem=logits, unchecked=reason)
+
+
+def _compare_logprobs(found: MethodResult, certified: MethodResult, within: float) -> str | None:
+    """Return the first problem of the log-probabilities and of their spread, a difference of two."""
+    for number, pair in enumerate(zip(found.logprobs, certified.logprobs, strict=True), start=1):
+        if problem := _compare(f"log-probability in order {number}", *pair, within):
+            return problem
+    label = "spread of the log-probabilities"
+    return _compare(label, found.logprob_spread, certified.logprob_spread, 2 * within)
+
+
+def _compare(label: str, found: float, certified: float, within: float) -> str | None:
+    """Return the problem of two numbers; infinities of one sign are equal, and so are two NaN."""
+    is_equal = found == certified or (math.isnan(found) and math.isnan(certified))
+    if is_equal or abs(found - certified) <= within:
+        return None
+    return f"{label}: got {found:.4g}, expected {certified:.4g}"
+
+
+def _describe_difference(here: Platform, there: Platform, field: str) -> str:
+    values = (_printable(getattr(platform, field)) for platform in (here, there))
+    return "{}: got {}, expected {}".format(ASPECTS[field], *values)
+
+
+def _printable(value: str | int | None) -> str:
+    """Escape control characters, so that a certificate cannot write to the terminal."""
+    text = str(value or "unknown")
+    return text if text.isprintable() else ascii(text)

@@ -1,0 +1,79 @@
+"""A certificate of a tiny model, as an object and as a file."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pine_engine.engine.engine import Engine
+from pine_engine.engine.orders import OrderRow, orders_to_try
+from pine_engine.invariance.certificate import Certificate, certify, logits_sha256
+from pine_engine.invariance.reproduction import compare_orders
+from pine_engine.prompts.inputs import Comparison, DocumentInput
+
+COMPARISON = Comparison(
+    question="Which is green?",
+    documents=[
+        DocumentInput(text="red", title="Varo"),
+        DocumentInput(text="green is Senna"),
+        DocumentInput(text="white"),
+    ],
+    instruction="Answer.",
+)
+METHODS = ["vanilla", "sp", "pine", "pcw"]
+ORDERS = orders_to_try(3)
+MAX_NEW_TOKENS = 4
+
+VANILLA, PINE = ("results", 0), ("results", 2)
+"""Paths of a method that depends on the order, and of one that does not."""
+
+Changes = dict[tuple[str | int, ...], Any]
+"""New values of a certificate by their path."""
+
+
+@pytest.fixture(scope="session")
+def engine(tiny: Path) -> Engine:
+    return Engine.load(str(tiny))
+
+
+@pytest.fixture(scope="session")
+def rows(engine: Engine) -> list[OrderRow]:
+    layout = COMPARISON.tokenize(engine)
+    events = compare_orders(
+        engine, layout, methods=METHODS, orders=ORDERS, max_new_tokens=MAX_NEW_TOKENS, trace=True
+    )
+    return [event for event in events if isinstance(event, OrderRow)]
+
+
+@pytest.fixture(scope="session")
+def certified(engine: Engine, rows: list[OrderRow]) -> Certificate:
+    return certify(
+        engine,
+        COMPARISON,
+        orders=ORDERS,
+        cells=[row.cells for row in rows],
+        hashes=logits_sha256(rows[0].result),
+        seed=None,
+        max_new_tokens=MAX_NEW_TOKENS,
+        traced=True,
+    )
+
+
+@pytest.fixture
+def file(certified: Certificate, tmp_path: Path) -> Path:
+    path = tmp_path / "certificate.json"
+    path.write_text(certified.model_dump_json(), encoding="utf-8")
+    return path
+
+
+def write_changes(file: Path, changes: Changes) -> Path:
+    """Change values of a certificate file."""
+    content = json.loads(file.read_text(encoding="utf-8"))
+    for (*parents, key), value in changes.items():
+        place = content
+        for parent in parents:
+            place = place[parent]
+        place[key] = value
+    file.write_text(json.dumps(content), encoding="utf-8")
+    return file
