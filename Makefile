@@ -10,7 +10,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 # Python files are compiled once, not by every worker and every process that a test starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run test test-fast coverage check format bench load record lock clean
+.PHONY: help setup run test test-fast coverage check format bench load record golden lock clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -53,6 +53,9 @@ load: $(VENV)/.stamp-dev ## Test the server with 50 clients for 5 minutes (ARGS=
 
 record: $(VENV)/.stamp-run ## Record the answers that the page shows before a run
 	$(BIN)/python -m tools.record $(ARGS)
+
+golden: $(VENV)/.stamp-dev ## Compare outputs with tests/golden/outputs (ARGS="a b" compares two parts)
+	$(BIN)/python tools/golden.py compare tests/golden/outputs $(ARGS)
 
 # uv is installed for this alone. What only torch's build for CUDA needs is in a file of its own: the image for
 # the CPU goes without.

@@ -1,0 +1,356 @@
+"""The parts of the golden outputs (see tools/golden.py), each a table of cases that compute when called.
+
+All run in an empty current folder. They use few names of the program, because names change.
+"""
+
+import asyncio
+import contextlib
+import datetime
+import hashlib
+import io
+import json
+import re
+import socket
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import torch
+import transformers
+from plotly.graph_objects import Figure
+
+import pine_engine as pine
+from pine_engine.cli.main import main as run_cli
+from pine_engine.invariance.certificate import hardware_of
+from pine_engine.prompts.inputs import Comparison
+from tests.support import families
+from tests.support.measured_rows import PAIR, QUESTION, pairs
+from tests.support.molecule_rows import SMILES, row, write_rows
+from tests.support.tokenizers import letter_tokenizer
+
+Cases = dict[str, Callable[[], Any]]
+
+CONFORMANCE = Path(__file__).parents[1] / "tests" / "golden" / "conformance"
+
+FAMILIES = (
+    *("llama", "qwen3", "qwen2_5_vl", "gemma2", "gemma3_text", "glm4", "cohere", "gpt_neox", "falcon"),
+    *("mixtral", "nemotron", "longrope, a long prompt"),
+)
+"""Names of tests/support/families.py; each has its attention patched in another way."""
+
+ORDERS = ((0, 1, 2), (2, 1, 0), (1, 2, 0))
+BATCH_SIZES = (1, 2, 5)
+
+VARIABLE_KEYS = re.compile(
+    r"\w+_s|\w+_s_per_\w+|seconds|started|made|hardware|threads|python|torch|transformers|pine_explorer|"
+    r"\w*ratio|\w+_mb"
+)
+"""JSON keys of seconds, dates, versions, and properties of the machine."""
+
+VARIABLE_TEXT = re.compile(
+    r"\d{4}-\d\d-\d\dT[\d:+]+|PINE Explorer \d.* Python [\d.]+|(?<=\| )[\d.e-]+( s|x) \([^|]*(?= \|)"
+)
+"""Dates, versions, and cells of seconds and of their ratios, in a line of a report."""
+
+
+def platform() -> dict[str, str | int]:
+    """Return what the bits of a logit may depend on besides the code."""
+    versions = {"torch": torch.__version__, "transformers": transformers.__version__}
+    return {"hardware": hardware_of("cpu"), "threads": torch.get_num_threads(), **versions}
+
+
+def short_hash(text: str) -> str:
+    """Return the first 16 digits of the SHA-256."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def logit_cases() -> Cases:
+    """Return the cases of part a: one per model family."""
+    return {name: partial(hash_family, families.FAMILIES[name]) for name in FAMILIES}
+
+
+def hash_family(family: families.Family) -> dict[str, dict[str, list[str]]]:
+    """Return for each dtype and method one string per order.
+
+    A string holds hashes: of all logits of `Engine.run`, then of the answer with each batch size.
+    """
+    layouts = [families.LAYOUT.reorder(order) for order in ORDERS]
+    prompts = [(order, method) for order in range(len(ORDERS)) for method in pine.METHODS]
+    found = {}
+    for dtype in (torch.float32, torch.bfloat16):
+        engine = pine.Engine(families.make(family.kind, dtype, **family.options))
+        runs = [engine.run(layout, methods="all", max_new_tokens=4, keep_logits=True) for layout in layouts]
+        logits = [pine.logits_sha256(run) for run in runs]
+        hashes = {prompt: [logits[prompt[0]][prompt[1]][:16]] for prompt in prompts}
+        for batch_size in BATCH_SIZES:
+            answers = pine.answer_batch(
+                engine,
+                [layouts[order] for order, _ in prompts],
+                method=[method for _, method in prompts],
+                max_new_tokens=4,
+                batch_size=batch_size,
+            )
+            for index, answer in answers:
+                hashes[prompts[index]].append(short_hash(repr((answer.token_ids, answer.logprobs))))
+        found[engine.dtype] = {
+            method: [" ".join(hashes[order, method]) for order in range(len(ORDERS))]
+            for method in pine.METHODS
+        }
+    return found
+
+
+def command_cases() -> Cases:
+    """Return the cases of part b: one per subcommand, a list of what its runs printed."""
+    load_tiny()
+    Path("certificate.json").write_text(certificate(load_tiny()), encoding="utf-8")
+    judged = {"question": "Who?", "documents": ["Me.", {"title": "He", "text": "You."}], "task": "judge_pair"}
+    Path("one.json").write_text(json.dumps(judged), encoding="utf-8")
+    labeled = [f"labeled{number}.json" for number in range(3)]
+    for number, name in enumerate(labeled):
+        labels = {"question": f"Who is {number}?", "labels": ["A", "B"]}
+        Path(name).write_text(json.dumps(judged | labels), encoding="utf-8")
+    question, pair = (each.model_dump(mode="json", exclude_none=True) for each in (QUESTION, PAIR))
+    enough = range(12)  # for intervals
+    varied = [
+        {"id": f"q{n}", "question": f"Where {n}?", "gold_index": n % 4, "answers": ["2"]} for n in enough
+    ]
+    write_rows(Path("questions.jsonl"), [question | one for one in varied])
+    write_rows(Path("llmbar.jsonl"), [pair, *pairs(len(enough))])
+    write_rows(Path("train.jsonl"), map(row, SMILES[:60]))
+    write_rows(Path("requests.jsonl"), map(row, SMILES[90:92]))
+
+    model = "--model tiny --dtype float32"
+    answer = f"{model} --max-new-tokens 4"
+    wrappers = ",".join(pine.WRAPPERS)
+    gold = f"evaluate questions.jsonl --out gold {answer} --orders gold-all,reversed"
+    judge = f"evaluate llmbar.jsonl --out judged {answer} --methods vanilla,pine,{wrappers} --orders judge"
+    size = "--hidden 32 --intermediate 32 --layers 1 --heads 2 --batch-size 4 --threads 1"
+    commands = {
+        "compare": [f"compare one.json {answer} --methods all"],
+        "verify": [f"verify questions.jsonl --limit 2 {model} --methods all --new-tokens 3"],
+        "debias": [f"debias {' '.join(labeled)} {answer} --wrapper {name}" for name in pine.WRAPPERS]
+        + [f"debias labeled0.json {answer} --wrapper permutation_full --majority"],
+        "conformance": [f"conformance {CONFORMANCE}"],
+        "repeat": ["repeat certificate.json"],
+        "bench": [f"bench {model} --document-tokens 20 --new-tokens 2 --repeats 1"],
+        "evaluate": [gold, judge],
+        "data": ["data"],
+        "report": ["report gold judged --out report"],
+        "paper": [f"paper llmbar --limit 4 --out paper --data . {answer}"],
+        "train-molecules": [f"train-molecules train.jsonl --out trained --steps 3 {size}"],
+        "molecules": ["molecules requests.jsonl --predictor-data train.jsonl --orders 2"],
+        "methods": ["methods"],
+        "models": ["models"],
+    }
+    cases: Cases = {name: partial(run_commands, lines) for name, lines in commands.items()}
+    evaluate, report = cases["evaluate"], cases["report"]
+    return cases | {"report": lambda: evaluate() and report()}
+
+
+def run_commands(lines: list[str]) -> list[dict[str, Any]]:
+    """Run subcommands in order; return what each printed and wrote."""
+    return list(map(run_command, lines))
+
+
+def run_command(line: str) -> dict[str, Any]:
+    """Run a subcommand in this process; return its status, its JSON and the report that it wrote."""
+    has_json = not line.startswith("paper")
+    printed = io.StringIO()
+    argv = ["pine_engine", *line.split(), *(["--json"] if has_json else [])]
+    with contextlib.redirect_stdout(printed), patch.object(sys, "argv", argv):
+        try:
+            run_cli()
+            status: Any = 0
+        except SystemExit as end:
+            status = end.code
+    output: dict[str, Any] = {"status": status}
+    if has_json:
+        output["json"] = constant(json.loads(printed.getvalue()))
+    for report in Path().glob("**/report.md"):
+        lines = report.read_text(encoding="utf-8").splitlines()
+        output["report"] = [VARIABLE_TEXT.sub("(varies)", line) for line in lines]
+        report.unlink()
+    return output
+
+
+def constant(value: Any) -> Any:
+    """Return JSON with a mark in place of the values that vary between two runs of the same code."""
+    if isinstance(value, dict):
+        return {
+            key: "(varies)" if VARIABLE_KEYS.fullmatch(key) else constant(one) for key, one in value.items()
+        }
+    return list(map(constant, value)) if isinstance(value, list) else value
+
+
+def load_tiny() -> pine.Engine:
+    """Return an engine of a tiny Llama with random weights whose tokens are letters, saved as `tiny`."""
+    if not Path("tiny").exists():
+        families.make("llama", max_position_embeddings=2048).save_pretrained("tiny")
+        letter_tokenizer().save_pretrained("tiny")
+    return pine.Engine.load("tiny", dtype="float32")
+
+
+def certificate(engine: pine.Engine) -> str:
+    """Return the certificate of a shuffle of three documents."""
+    comparison = Comparison.model_validate({"question": "Where?", "documents": ["Red cat.", "Green.", "No."]})
+    shuffled = engine.shuffle(
+        comparison.tokenize(engine), methods=["vanilla", "pine"], max_new_tokens=8, keep_logits=True
+    )
+    certified = pine.certify(
+        engine,
+        comparison,
+        orders=shuffled.orders,
+        cells=shuffled.cells,
+        hashes=pine.logits_sha256(shuffled.first),
+        seed=None,
+        max_new_tokens=8,
+        traced=False,
+    )
+    return certified.model_dump_json(indent=2) + "\n"
+
+
+def schema_cases() -> Cases:
+    """Return the cases of part c: the schemas of the page, which is served without a model."""
+    return {"schemas": read_schemas}
+
+
+def read_schemas() -> dict[str, Any]:
+    """Return what the page tells programs and assistants of its calls."""
+    import httpx
+    from mcp import ClientSession
+    from mcp.client.streamable_http import streamable_http_client
+
+    import app
+    from viz.page.common.host_settings import DEFAULTS
+    from viz.page.jobs.loading import EngineSource
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    url = f"http://127.0.0.1:{port}/gradio_api"
+
+    async def list_tools() -> list[dict[str, Any]]:
+        async with (
+            streamable_http_client(f"{url}/mcp/") as (read, write, _),
+            ClientSession(read, write) as session,
+        ):
+            await session.initialize()
+            return [tool.model_dump(mode="json") for tool in (await session.list_tools()).tools]
+
+    page = app.build_app(EngineSource(load_tiny, "tiny"))
+    app.launch(page, DEFAULTS.model_copy(update={"port": port}), quiet=True)
+    try:
+        openapi = httpx.get(f"{url}/openapi.json").raise_for_status().json()
+        del openapi["info"]  # the version of gradio
+        schemas: dict[str, Any] = without_texts({"openapi": openapi, "tools": asyncio.run(list_tools())})
+    finally:
+        page.close(verbose=False)
+    return schemas
+
+
+def without_texts(value: Any) -> Any:
+    """Return a schema with a mark in place of each text for people."""
+    if isinstance(value, list):
+        return list(map(without_texts, value))
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: "text"
+        if key in ("title", "description", "summary") and isinstance(one, str)
+        else without_texts(one)
+        for key, one in value.items()
+    }
+
+
+def write_version_1(folder: Path) -> None:
+    """Write a records folder, a certificate, a session, a link and a bundle (part d)."""
+    from tests.support.runs import THREE, finish
+    from viz.page.inside.reading import first_selection
+    from viz.page.sharing.bundle import bundle
+    from viz.page.sharing.session import session_of, to_code, to_json
+
+    folder.mkdir(parents=True)
+    with tempfile.TemporaryDirectory() as scratch, contextlib.chdir(scratch):
+        engine = load_tiny()
+        write_rows(
+            folder / "data.jsonl", [json.loads(QUESTION.model_dump_json()) | {"id": id} for id in "pq"]
+        )
+        run_command(f"evaluate {folder}/data.jsonl --out {folder}/records {VERSION_1_OPTIONS}")
+        (folder / "certificate.json").write_text(certificate(engine), encoding="utf-8")
+        run = finish(engine, THREE, methods=("vanilla", "pine"), max_new_tokens=8)
+        assert run.form is not None
+        session = session_of(run.form, accepted="Varo", ran=True, model="tiny", tab="masks")
+        (folder / "session.json").write_text(to_json(session), encoding="utf-8")
+        (folder / "link.txt").write_text(to_code(session), encoding="utf-8")
+        without_pictures = 100_000  # bytes, fewer than pictures.html has
+        content = bundle(
+            run,
+            first_selection(run),
+            accepted="Varo",
+            certificate=None,
+            date=datetime.date(2026, 1, 2),
+            most_bytes=without_pictures,
+        )
+        (folder / "bundle.zip").write_bytes(content)
+
+
+VERSION_1_OPTIONS = (
+    "--model tiny --dtype float32 --methods vanilla,pine --orders as-is,reversed --max-new-tokens 3"
+)
+"""How the folder of records was evaluated."""
+
+
+def figure_cases() -> Cases:
+    """Return the cases of part e: one per `plot_` function, drawn of one shuffle of a tiny model."""
+    from tests.viz.test_functions import draw_all
+
+    shuffled = pine.Engine(families.make("llama")).shuffle(
+        families.LAYOUT, methods=["vanilla", "pcw", "pine"], max_new_tokens=3, stop_at_end=False, trace=True
+    )
+    drawings = draw_all(shuffled, "Paris")
+    return {name: partial(summarize_figure, draw) for name, draw in drawings.items()}
+
+
+def summarize_figure(draw: Callable[[], Figure]) -> dict[str, Any]:
+    """Return hashes of a figure's JSON and of its numbers alone, its titles, and its traces in words."""
+    text = draw().to_json()
+    figure = json.loads(text)
+    layout = figure["layout"]
+    return {
+        "json": short_hash(text),
+        "numbers": short_hash(json.dumps(numbers_of(figure["data"]))),
+        "title": layout["title"]["text"],
+        "axes": [
+            axis["title"].get("text") for key, axis in layout.items() if "axis" in key and "title" in axis
+        ],
+        "traces": [
+            {"type": trace["type"]}
+            | {key: shape(trace[key]) for key in ("x", "y", "z", "base") if key in trace}
+            for trace in figure["data"]
+        ],
+        "frames": len(figure.get("frames", [])),
+    }
+
+
+def numbers_of(value: Any) -> Any:
+    """Return JSON without its texts, apart from `bdata`: arrays, encoded by plotly."""
+    if isinstance(value, dict):
+        return {key: one if key == "bdata" else numbers_of(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return list(map(numbers_of, value))
+    return None if isinstance(value, str) else value
+
+
+def shape(array: Any) -> str:
+    """Return the shape of an array in a figure's JSON, or its length."""
+    if isinstance(array, dict):
+        return str(array.get("shape", len(array["bdata"])))
+    return str(len(array)) if isinstance(array, list) else "1"
+
+
+PARTS = {"a": logit_cases, "b": command_cases, "c": schema_cases, "e": figure_cases}
+"""The parts that are compared, by their letter."""
