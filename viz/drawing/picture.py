@@ -1,6 +1,6 @@
 """What every picture has: a caption, its numbers as a table, and buttons that save it.
 
-assets/pictures.js does the rest in the browser, with no server and no network: it shows the numbers as a
+viz/drawing/pictures.js does the rest in the browser, with no server and no network: it shows the numbers as a
 table, saves the picture as PNG, SVG, HTML, CSV and JSON, moves the focus over cells by arrow keys, previews a
 cell on hover, and tells the page which one was picked.
 """

@@ -1,4 +1,4 @@
-"""The numbers of a figure as a table, the same that assets/figures.js shows below it."""
+"""The numbers of a figure as a table, the same that viz/drawing/figures.js shows below it."""
 
 import re
 from collections.abc import Iterator

@@ -19,7 +19,7 @@ LEVELS = 254
 
 
 def packed_json(figure: go.Figure) -> str:
-    """The figure as assets/figures.js draws it. It can be put into a script of an HTML page as it is.
+    """The figure as viz/drawing/figures.js draws it. It can be put into a script of an HTML page as it is.
 
     A matrix of at least PACKED_FROM cells is sent as levels (uint8, one more than the step, 0 for NaN) with
     the smallest and the largest value in `meta.levels`: colours have no more steps, and it takes a quarter.

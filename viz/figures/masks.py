@@ -236,7 +236,7 @@ def _state_name(mask: SegmentMask, kind: _Kind) -> str:
 
 
 def _says(mask: SegmentMask, reference: SegmentMask | None) -> str:
-    """What a cell of each class says when it is pointed at; assets/pictures.js fills in the names."""
+    """What a cell of each class says when it is pointed at; viz/drawing/pictures.js fills in the names."""
     says = {
         "pine-allowed": f"{mask.method}: {{query}} may read {{key}}.",
         "pine-masked": f"{mask.method}: {{query}} may not read {{key}}, it is masked.",

@@ -1,5 +1,5 @@
 """A plotly figure on the page: what it picks, focus, zoom and cursor outlive every redraw
-(assets/figures.js)."""
+(viz/drawing/figures.js)."""
 
 from typing import TYPE_CHECKING, Any
 

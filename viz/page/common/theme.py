@@ -5,26 +5,29 @@ from pathlib import Path
 import gradio as gr
 from plotly.offline import get_plotlyjs_version
 
-from viz.drawing.styles import FIGURES_CSS
+from viz.drawing.styles import FIGURE_SCRIPTS, FIGURES_CSS
 
 ASSETS = Path(__file__).parents[3] / "assets"
 
 STYLESHEETS = (FIGURES_CSS, ASSETS / "style.css")
 
-SCRIPTS = ("pictures.js", "figures.js", "lesson.js")
-"""Of assets; a saved lesson holds them too."""
+SCRIPTS = (*FIGURE_SCRIPTS, ASSETS / "lesson.js")
+"""Scripts of the page that a saved lesson contains, too."""
 
-PAGE_SCRIPTS = (
-    "clone.js",
-    "events.js",
-    "answers.js",
-    "projector.js",
-    "documents.js",
-    "sharing.js",
-    "typing.js",
-    "keys.js",
+PAGE_SCRIPTS = tuple(
+    ASSETS / name
+    for name in (
+        "clone.js",
+        "events.js",
+        "answers.js",
+        "projector.js",
+        "documents.js",
+        "sharing.js",
+        "typing.js",
+        "keys.js",
+    )
 )
-"""Of assets, for the page alone."""
+"""Scripts of the page alone."""
 
 _SANS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "Noto Sans", "sans-serif")
 _MONO = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace")
@@ -39,7 +42,7 @@ PLOTLY_ADDRESS = f"/static/plotly-{get_plotlyjs_version()}.js"
 def page_head() -> str:
     """HTML for the head of the page: its scripts, in the page itself."""
     scripts = [f'window.pinePlotly = "{PLOTLY_ADDRESS}";']
-    scripts += [(ASSETS / name).read_text(encoding="utf-8") for name in (*SCRIPTS, *PAGE_SCRIPTS)]
+    scripts += [path.read_text(encoding="utf-8") for path in (*SCRIPTS, *PAGE_SCRIPTS)]
     return "".join(f"<script>{script}</script>" for script in scripts)
 
 

@@ -36,7 +36,7 @@ from viz.page.answers.answer_records import TriedOrder
 from viz.page.answers.answering import FinishedRun, in_orders
 from viz.page.answers.cards import right_by
 from viz.page.answers.recordings import Recording, lesson_recording
-from viz.page.common.theme import ASSETS, SCRIPTS
+from viz.page.common.theme import SCRIPTS
 from viz.page.form.examples import FormExample, load_examples
 from viz.page.inside.drawn_masks import segment_mask
 from viz.page.inside.drawn_positions import shown_place, view_of
@@ -79,7 +79,7 @@ def lesson_document(own: FinishedRun | None) -> str:
         title=TITLE,
         about=f"{about}. This page works offline.",
         styles=figure_styles(),
-        scripts=[(ASSETS / name).read_text(encoding="utf-8") for name in SCRIPTS],
+        scripts=[path.read_text(encoding="utf-8") for path in SCRIPTS],
     )
 
 

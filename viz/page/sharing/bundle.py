@@ -15,12 +15,12 @@ from pine_engine.invariance.certificate import FILE_NAME, REPEAT_COMMAND, instal
 from pine_engine.methods.table import METHODS
 from viz.drawing.identity import document_letter
 from viz.drawing.picture import Numbers
-from viz.drawing.styles import figure_styles
+from viz.drawing.styles import FIGURE_SCRIPTS, figure_styles
 from viz.export.figure_numbers import figure_numbers
 from viz.export.packed import packed_json
 from viz.export.standalone import NamedNumbers, Section, as_csv, drawn_numbers, pictures_page
 from viz.page.answers.answering import FinishedRun
-from viz.page.common.theme import ASSETS, PLOTLY
+from viz.page.common.theme import PLOTLY
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
 from viz.page.inside.drawn import Drawn
@@ -191,10 +191,7 @@ def _pictures(run: FinishedRun, drawn: Mapping[str, Drawn]) -> str:
         title="The pictures of a run",
         about=f"{run.model}, {run.dtype}. This page works offline.",
         styles=figure_styles(),
-        scripts=[
-            file.read_text(encoding="utf-8")
-            for file in (PLOTLY, ASSETS / "pictures.js", ASSETS / "figures.js")
-        ],
+        scripts=[path.read_text(encoding="utf-8") for path in (PLOTLY, *FIGURE_SCRIPTS)],
     )
 
 
