@@ -16,9 +16,10 @@ ALLOWED, CHOSEN = "#2f78b7", "#e11d48"
 """Of what may be read, and of what is selected."""
 
 LINES = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#6b7280", "#B79F00")
-SYMBOLS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "pentagon", "bowtie")
+SYMBOLS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "pentagon", "star")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "5px 2px", "2px 4px")
-"""Of lines by their number: a line is told by its marker and its dashes as well as by its colour."""
+PATTERNS = ("", "/", "x", "-", "|", "\\", "+", ".")
+"""Looks of lines and bars by their number: symbols, dashes and patterns tell them apart without color."""
 
 CONFIG: dict[str, Any] = {
     "displaylogo": False,

@@ -1,7 +1,7 @@
 """Where the answer stands: how likely an answer is with one document in each slot, a line a method."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -11,6 +11,10 @@ from viz.theme import DASHES, LINES, SYMBOLS
 
 if TYPE_CHECKING:
     from pine_engine.invariance.position_sweep import SlotScored
+
+_FILLS = ("", "-open", "-open-dot")
+
+_NUM_SYMBOLS = len(SYMBOLS) * len(_FILLS)
 
 
 def plot_answer_position(
@@ -36,7 +40,8 @@ def plot_answer_position(
         figure.add_scatter(
             x=[step.slot + 1 for step in steps],
             y=np.array([step.scores[method].total for step in steps], dtype=np.float32),
-            **line(place, name),
+            name=name,
+            **line_style(place),
             hovertemplate="%{fullData.name}, slot %{x}: %{y:.4g} nats<extra></extra>",
             meta={"x": [{"tried": number, "method": method} for number in range(len(steps))]},
         )
@@ -46,12 +51,20 @@ def plot_answer_position(
     return figure
 
 
-def line(place: int, name: str) -> dict[str, object]:
-    """How the line of one method is drawn. place: its number. name: escaped."""
-    color = LINES[place % len(LINES)]
+def line_color(mark: int) -> str:
+    """Return the color of the line with that number."""
+    return LINES[(mark + mark // _NUM_SYMBOLS) % len(LINES)]
+
+
+def line_style(mark: int) -> dict[str, Any]:
+    """Return mode, line and marker of the line with that number.
+
+    After eight lines the symbols repeat, open, then open with a dot; after 24 they repeat in other colors.
+    """
+    color = line_color(mark)
+    symbol = SYMBOLS[mark % len(SYMBOLS)] + _FILLS[mark // len(SYMBOLS) % len(_FILLS)]
     return {
-        "name": name,
         "mode": "lines+markers",
-        "line": {"color": color, "width": 2, "dash": DASHES[place % len(DASHES)]},
-        "marker": {"color": color, "size": 9, "symbol": SYMBOLS[place % len(SYMBOLS)]},
+        "line": {"color": color, "width": 2, "dash": DASHES[mark % len(DASHES)]},
+        "marker": {"color": color, "size": 9, "symbol": symbol},
     }

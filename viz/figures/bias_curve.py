@@ -1,4 +1,4 @@
-"""Means over the slots of the answer or over kinds of rows, with their intervals: a line or bars a method."""
+"""Means and intervals over the slots of the answer or over kinds of examples: a line or bar per method."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -6,23 +6,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import plotly.graph_objects as go
 
-from viz.figures.answer_position import line
+from viz.figures.answer_position import line_color, line_style
 from viz.figures.frame import new_figure, plain
-from viz.theme import LINES
+from viz.theme import DASHES, PATTERNS
 
 if TYPE_CHECKING:
-    from pine_engine.evaluation.report.tables import Curve, CurveLine
+    from pine_engine.evaluation.report.tables import Between, Curve, CurveLine, Level
 
 _HEIGHT = 400
 
+_AREAS = (("rgba(107,114,128,0.25)", None), ("rgba(183,159,0,0.6)", "|"))
+"""Fill color and pattern of the first and the second area."""
+
 
 def plot_bias_curve(curves: "Curve | Sequence[Curve]") -> go.Figure:
-    """Lines (or bars) of one or more curves below each other, with 95 % intervals where there are some.
+    """Plot lines (or bars) of one or more curves below each other, with 95 % intervals where there are some.
 
-    curves: of a report of measurements; places across, a line for each method, levels for what stands for all
-    places, and areas between lines.
+    Args:
+        curves: Curves of an evaluation report: places on the x axis, a line for each method, levels for
+            values that hold for all places, and areas between two lines, of which the second is hatched.
 
-    y is in the unit of the curve, float32 (P,) for each line, NaN where nothing was measured.
+    Returns:
+        A figure. y has the unit of the curve; float32 (P,) for each line, NaN where nothing was measured.
     """
     curves = list(curves) if isinstance(curves, Sequence) else [curves]
     gap = 0.22 / len(curves) if len(curves) > 1 else 0
@@ -30,10 +35,12 @@ def plot_bias_curve(curves: "Curve | Sequence[Curve]") -> go.Figure:
     figure = new_figure(
         name=curves[0].name,
         title=plain(curves[0].title),
-        caption=curves[0].note,
+        caption=_caption(curves[0]),
         height=_HEIGHT * len(curves),
         barmode="group",
     )
+    if any(map(_has_intervals, curves)):
+        figure.update_layout(scattermode="group", scattergap=0.7)  # error bars side by side
     seen: set[str] = set()
     for number, curve in enumerate(curves):
         axis = "" if not number else str(number + 1)
@@ -58,63 +65,108 @@ def plot_bias_curve(curves: "Curve | Sequence[Curve]") -> go.Figure:
     return figure
 
 
+def _has_intervals(curve: "Curve") -> bool:
+    return any(any(each.intervals) for each in curve.lines)
+
+
+def _caption(curve: "Curve") -> str:
+    """Return the note of the curve, after a sentence on intervals if it has some."""
+    bars = "Strokes on the bars" if curve.has_bars else "Error bars"
+    return f"{bars}: 95 % intervals. {curve.note}".strip() if _has_intervals(curve) else curve.note
+
+
 def _add_curve(figure: go.Figure, curve: "Curve", axes: dict[str, str], seen: set[str]) -> None:
     places = [plain(place) for place in curve.places]
-    for area in curve.areas:
-        _add_area(figure, area.label, area.start, area.end, places, axes)
-    for each in curve.lines:
+    for number, area in enumerate(curve.areas):
+        _add_area(figure, area, places, axes, *_AREAS[number])
+    for number, each in enumerate(curve.lines):
         name = plain(each.label)
         shared = {
             **axes,
             "x": places,
             "y": np.array(each.values, dtype=np.float32),
             "error_y": _error(each),
+            "name": name,
             "legendgroup": name,
+            "offsetgroup": str(number),
             "showlegend": name not in seen,
-            "hovertemplate": "%{fullData.name}, %{x}: %{y:.4g}<extra></extra>",
+            "customdata": [_interval(ends) for ends in each.intervals],
+            "hovertemplate": "%{fullData.name}, %{x}: %{y:.4g}%{customdata}<extra></extra>",
         }
         if curve.has_bars:
-            figure.add_bar(**shared, name=name, marker={"color": LINES[each.mark % len(LINES)]})
+            pattern = {"shape": PATTERNS[each.mark % len(PATTERNS)], "size": 7}
+            color = line_color(each.mark)
+            figure.add_bar(
+                **shared, marker={"color": color, "pattern": pattern, "line": {"color": color, "width": 1}}
+            )
         else:
-            figure.add_scatter(**shared, **line(each.mark, name))
+            figure.add_scatter(**shared, **line_style(each.mark))
         seen.add(name)
     for level in curve.levels:
-        figure.add_scatter(
-            **axes,
-            x=places,
-            y=np.full(len(places), level.value, dtype=np.float32),
-            name=plain(level.label),
-            mode="lines",
-            line={"color": LINES[level.mark % len(LINES)], "width": 1},
-            hovertemplate="%{fullData.name}: %{y:.4g}<extra></extra>",
-        )
+        _add_level(figure, level, places, axes)
+
+
+def _add_level(figure: go.Figure, level: "Level", places: Sequence[str], axes: dict[str, str]) -> None:
+    """Add a thin line without markers, in the color and dashes of the method."""
+    figure.add_scatter(
+        **axes,
+        x=list(places),
+        y=np.full(len(places), level.value, dtype=np.float32),
+        name=plain(level.label),
+        mode="lines",
+        line={"color": line_color(level.mark), "width": 1, "dash": DASHES[level.mark % len(DASHES)]},
+        offsetgroup="0",
+        hovertemplate=f"%{{fullData.name}}: %{{y:.4g}}{_interval(level.interval)}<extra></extra>",
+    )
 
 
 def _add_area(
     figure: go.Figure,
-    label: str,
-    start: Sequence[float | None],
-    end: Sequence[float | None],
+    area: "Between",
     places: Sequence[str],
     axes: dict[str, str],
+    color: str,
+    pattern: str | None,
 ) -> None:
-    for values, fill in ((start, None), (end, "tonexty")):
+    """Add both edges of the area for each run of neighboring places at which both are known.
+
+    plotly fills across missing values, hence the runs.
+    """
+    edges = np.array([area.start, area.end], dtype=np.float32)
+    known = np.flatnonzero(np.isfinite(edges).all(axis=0))
+    runs = [run for run in np.split(known, np.flatnonzero(np.diff(known) > 1) + 1) if run.size]
+    name = plain(area.label)
+    for number, run in enumerate(runs):
+        shared = {**axes, "x": [places[index] for index in run], "mode": "lines", "line": {"width": 0}}
         figure.add_scatter(
-            **axes,
-            x=list(places),
-            y=np.array(values, dtype=np.float32),
-            name=plain(label),
-            mode="lines",
-            line={"width": 0},
-            fill=fill,
-            fillcolor="rgba(107,114,128,0.2)",
-            showlegend=fill is not None,
+            **shared,
+            y=edges[0, run],
+            name=f"{name}, from",
+            showlegend=False,
             hoverinfo="skip",
+            legendgroup=name,
+        )
+        figure.add_scatter(
+            **shared,
+            y=edges[1, run],
+            name=name,
+            legendgroup=name,
+            showlegend=number == 0,
+            fill="tonexty",
+            fillcolor=color,
+            fillpattern={"shape": pattern, "size": 6} if pattern else None,
+            customdata=edges[1, run] - edges[0, run],
+            hovertemplate="%{fullData.name}, %{x}: %{customdata:+.4g}<extra></extra>",
         )
 
 
+def _interval(ends: tuple[float, float] | None) -> str:
+    """Return the ends of an interval for hover text."""
+    return f", interval {ends[0]:.4g} to {ends[1]:.4g}" if ends else ""
+
+
 def _error(each: "CurveLine") -> dict[str, Any] | None:
-    """The bars of 95 % intervals, none where an end is not finite."""
+    """Return the error bars of a line, none where an end is not finite."""
     if not any(each.intervals):
         return None
     values = np.array(each.values, dtype=np.float64)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import plotly.graph_objects as go
 
-from viz.figures.answer_position import line
+from viz.figures.answer_position import line_style
 from viz.figures.frame import new_figure
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ def plot_order_effects(effects: "OrderEffects") -> go.Figure:
         figure.add_scatter(
             x=list(range(1, len(values) + 1)),
             y=np.array(values, dtype=np.float32),
-            **line(place, name),
+            name=name,
+            **line_style(place),
             hovertemplate="%{fullData.name}, slot %{x}: %{y:.4g} nats<extra></extra>",
         )
     figure.update_xaxes(title="slot", dtick=1 if len(effects.total) <= 20 else 5)

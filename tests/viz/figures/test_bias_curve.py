@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 
 import viz
+from pine_engine.debias.measured import NUM_MEASURED
 from pine_engine.engine.likelihood import Score
 from pine_engine.evaluation.report.tables import Between, Curve, CurveLine, Level
 from pine_engine.invariance.position_sweep import SlotScored, order_effects
+from tests.support.viz_reading import HOSTILE
+from viz.figures.answer_position import line_style
 
 STEPS = [
     SlotScored(slot, (0, 1), {m: Score(m, "x", (1, 2), (at, -0.5)) for m, at in scores.items()})
@@ -21,7 +24,7 @@ CURVE = Curve(
     y_title="%",
     places=("1", "2", "3"),
     lines=(CurveLine("PINE", 1, (50.0, None, 70.0), ((40.0, 65.0), None, (70.0, float("inf")))),),
-    levels=(Level("shuffled", 1, 55.0, None),),
+    levels=(Level("shuffled", 1, 55.0, (50.5, 60.0)),),
     areas=(Between("causal", (1.0, 2.0, 3.0), (2.0, 1.0, 5.0)),),
 )
 
@@ -59,3 +62,91 @@ def test_bars_and_lines_have_the_same_values(has_bars: bool) -> None:
     (drawn,) = figure.data
     assert drawn.type == ("bar" if has_bars else "scatter")
     np.testing.assert_array_equal(drawn.y, np.array([50, np.nan, 70], np.float32))
+
+
+def test_bias_curve_areas_break_at_missing_values() -> None:
+    none = float("nan")
+    areas = (
+        Between("causal", (1.0, 2.0, 3.0, none, 5.0, None), (2.0, 1.5, None, 4.0, 7.0, 1.0)),
+        Between("positions", (0.0, None, 0.0, 0.0, None, None), (1.0, 2.0, 3.0, 4.0, 5.0, None)),
+    )
+    curve = replace(CURVE, places=tuple("123456"), lines=(), levels=(), areas=areas)
+    drawn = viz.plot_bias_curve(curve).data
+    edges = [
+        (list(start.x), start.y.tolist(), end.y.tolist())
+        for start, end in zip(drawn[::2], drawn[1::2], strict=True)
+    ]
+    assert edges == [
+        (["1", "2"], [1, 2], [2, 1.5]),
+        (["5"], [5], [7]),
+        (["1"], [0], [1]),
+        (["3", "4"], [0, 0], [3, 4]),
+    ]
+    assert all(end.fill == "tonexty" for end in drawn[1::2]) and not any(start.fill for start in drawn[::2])
+    assert [end.customdata.tolist() for end in drawn[1::2]] == [[1, -0.5], [2], [1], [3, 4]]
+    assert [end.fillpattern.shape for end in drawn[1::2]] == [None, None, "|", "|"]
+    assert [trace.name for trace in drawn if trace.showlegend] == ["causal", "positions"]
+
+
+def test_bias_curve_level_states_its_interval() -> None:
+    curve = replace(CURVE, areas=(), levels=(*CURVE.levels, Level("NIA, shuffled", 0, 40.0, None)))
+    _, pine, nia = viz.plot_bias_curve(curve).data
+    assert "50.5" in pine.hovertemplate and "60" in pine.hovertemplate
+    assert "interval" not in nia.hovertemplate
+
+
+@pytest.mark.parametrize("has_bars", [True, False])
+def test_bias_curve_caption_names_intervals_only_where_drawn(has_bars: bool) -> None:
+    curve = replace(CURVE, areas=(), levels=(), has_bars=has_bars, note="A note.")
+    bare = replace(curve, lines=(replace(CURVE.lines[0], intervals=()),))
+    captions = [viz.plot_bias_curve(one).layout.meta["caption"] for one in (curve, bare)]
+    assert "95 %" in captions[0] and captions[0].endswith(" A note.")
+    assert captions[1] == "A note."
+
+
+def test_bias_curve_error_bars_do_not_overlap() -> None:
+    lines = (CURVE.lines[0], replace(CURVE.lines[0], label="NIA", mark=0))
+    figure = viz.plot_bias_curve(replace(CURVE, lines=lines))
+    assert figure.layout.scattermode == "group"
+    *_, pine, nia, _ = figure.data
+    assert len({pine.offsetgroup, nia.offsetgroup}) == 2
+    bare = replace(CURVE, lines=tuple(replace(line, intervals=()) for line in lines))
+    assert viz.plot_bias_curve(bare).layout.scattermode != "group"
+
+
+def test_line_style_is_unique_for_every_measured_method() -> None:
+    """By symbol and color; the first 24 by symbol alone, the first 8 by dash alone."""
+    styles = [line_style(mark) for mark in range(NUM_MEASURED + 1)]
+    symbols = [style["marker"]["symbol"] for style in styles]
+    assert len(
+        {(symbol, style["line"]["color"]) for symbol, style in zip(symbols, styles, strict=True)}
+    ) == len(styles)
+    assert len(set(symbols[:24])) == 24
+    assert len({style["line"]["dash"] for style in styles[:8]}) == 8
+
+
+def test_bars_are_distinct_without_color() -> None:
+    lines = tuple(replace(CURVE.lines[0], label=str(mark), mark=mark) for mark in range(8))
+    bars = viz.plot_bias_curve(replace(CURVE, has_bars=True, lines=lines, areas=(), levels=())).data
+    assert len({bar.marker.pattern.shape for bar in bars}) == 8
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize("has_bars", [True, False])
+def test_bias_curve_escapes_untrusted_text(text: str, has_bars: bool) -> None:
+    curve = replace(
+        CURVE,
+        title=text,
+        x_title=text,
+        y_title=text,
+        places=(text, "2", "3"),
+        lines=(replace(CURVE.lines[0], label=text),),
+        levels=(replace(CURVE.levels[0], label=text),),
+        areas=(replace(CURVE.areas[0], label=text),),
+        has_bars=has_bars,
+    )
+    figure = viz.plot_bias_curve(curve)
+    layout = figure.layout
+    shown = [layout.title.text, layout.xaxis.title.text, layout.yaxis.title.text]
+    shown += [trace.name for trace in figure.data] + [place for trace in figure.data for place in trace.x]
+    assert not any("<" in words or ">" in words for words in shown)

@@ -81,11 +81,11 @@ window.pinePick = (what) => {{
   }});
 }};
 """
-"""What viz/drawing/pictures.js calls with a pick. The last ones are the value of the bridge, numbered: of events
-that wait for each other gradio (6.31) repeats the data of the first, and the second pick would be lost. What
-is picked at one moment is one event: gradio would not see that the first is under way, make several side by
-side, and show their answers in any order. The picks outlive the bridge, which is made anew when its tab is
-opened again.
+"""viz/drawing/pictures.js calls this with a pick. The last ones are the value of the bridge, numbered: of
+events that wait for each other gradio (6.31) repeats the data of the first, and the second pick would be
+lost. What is picked at one moment is one event: gradio would not see that the first is under way, make
+several side by side, and show their answers in any order. The picks outlive the bridge, which is made anew
+when its tab is opened again.
 """
 
 _PICKS = TypeAdapter(Annotated[list[tuple[int, dict[str, Any]]], Field(max_length=MOST_PICKS)])
