@@ -1,20 +1,25 @@
-"""A certificate to print: what was asked, where it was computed, what the order of the documents changed."""
+"""Printable certificate: the request, the results in every document order, and the platform."""
 
 import math
 from dataclasses import dataclass
 
-from viz.drawing.identity import document_letter, document_segment
+from viz.drawing.identity import document_segment
 from viz.drawing.markup import render
 from viz.drawing.numbers import format_difference, format_value
-from viz.figures.chart import Strip, strip_chart
 
 
 @dataclass(frozen=True)
 class CertifiedMethod:
-    """One method over all orders.
+    """Results of one method over all orders.
 
-    answer, token_ids: of the first order. same: orders with that answer, the first among them. logprobs: its
-    log-probability in every order, in nats. sha256: over all logits of the first order.
+    Attributes:
+        answer: Answer in the first order.
+        token_ids: Token ids of that answer.
+        same: Number of orders with that answer, including the first.
+        distinct: Number of distinct answers.
+        logprobs: Log-probability of the answer of the first order in every order, in nats.
+        logprob_spread: Largest minus smallest of `logprobs`.
+        sha256: SHA-256 over all logits of the first order.
     """
 
     label: str
@@ -31,17 +36,17 @@ class CertifiedMethod:
 
     @property
     def difference(self) -> str:
-        """The largest logit difference as measured, in words."""
+        """The largest logit difference, formatted."""
         return format_difference(self.max_abs_logit_diff)
 
     @property
     def spread(self) -> str:
-        """Largest less smallest log-probability as measured, in words."""
+        """Largest minus smallest log-probability, formatted."""
         return format_difference(self.logprob_spread)
 
     @property
     def verdict(self) -> str:
-        """What the numbers say, in a few words."""
+        """Conclusion from the numbers, in a few words."""
         if self.promises_invariance:
             return "does not depend on the order ✓" if self.bitwise_equal else "broke its promise ✗"
         return "may depend on the order, did not here" if self.bitwise_equal else "depends on the order"
@@ -49,12 +54,14 @@ class CertifiedMethod:
 
 @dataclass(frozen=True)
 class Sheet:
-    """Everything that the page shows.
+    """Content of the page.
 
-    facts: name and value of what the bits depend on: model, versions, hardware. documents: title, which may
-    be empty, and text of A, B, C ... orders: those tried, the first as entered; the document at each place.
-    seed: of the orders, None if they are all there are, or the first of these where somebody stopped.
-    command: what repeats it.
+    Attributes:
+        facts: Names and values of everything that bitwise identity depends on: model, versions, hardware.
+        documents: Title, which may be empty, and text of the documents A, B, C, ...
+        orders: Document orders that were run, each as the document in each slot; the first as entered.
+        seed: Seed of the orders. None if they are all possible orders, or the first of these after a stop.
+        command: Command that reproduces the certificate.
     """
 
     made: str
@@ -71,21 +78,13 @@ class Sheet:
 
 
 def certificate_page(sheet: Sheet, *, styles: str) -> str:
-    """One HTML file that needs nothing else, no script either. styles: figure_styles()."""
+    """Return the certificate as an HTML document without scripts, which needs no other file.
+
+    Args:
+        sheet: Content of the page.
+        styles: Style sheet, as figure_styles() returns it.
+    """
     orders = [[document_segment(index, slot) for slot, index in enumerate(order)] for order in sheet.orders]
-    letters = [" ".join(map(document_letter, order)) for order in sheet.orders]
-    strips = [
-        Strip(
-            label=method.label,
-            values=method.logprobs,
-            notes=tuple(
-                f"{method.label}, order {order}: {format_value(value)} nats"
-                for order, value in zip(letters, method.logprobs, strict=True)
-            ),
-            promise=method.promises_invariance,
-        )
-        for method in sheet.methods
-    ]
     return render(
         "certificate.html",
         sheet=sheet,
@@ -98,13 +97,12 @@ def certificate_page(sheet: Sheet, *, styles: str) -> str:
             (order, [format_value(method.logprobs[index]) for method in sheet.methods])
             for index, order in enumerate(orders)
         ],
-        which=_which(sheet),
-        chart=strip_chart(strips, x_title="log-probability (nats)"),
+        which=_describe_orders(sheet),
     )
 
 
-def _which(sheet: Sheet) -> str:
-    """Which orders were tried, in words."""
+def _describe_orders(sheet: Sheet) -> str:
+    """Return which orders were run, in words."""
     if sheet.seed is not None:
         return f"as entered and random ones, seed {sheet.seed}"
     count = math.factorial(len(sheet.documents))
