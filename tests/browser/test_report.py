@@ -1,9 +1,10 @@
-"""The report of `pine-engine report` in a browser: how wide its tables are."""
+"""The report of `pine-engine report` in a browser: widths of its tables, and its figures."""
+
+from typing import Literal
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
-from pine_engine.cli.report import PAGE, draw, report_files
 from pine_engine.evaluation.report.molecule_tables import read_molecule_report
 from pine_engine.evaluation.report.parts import report_parts
 from pine_engine.evaluation.report.runs import MeasuredRun
@@ -16,8 +17,15 @@ from tests.evaluation.report.test_report import (
     molecule_report,
     qa_records,
 )
+from viz.export.report import report_page
 
 SCROLL_BAR = 15
+
+FIGURES = 4
+
+INKS = """() => [getComputedStyle(document.querySelector("h1")).color,
+    getComputedStyle(document.querySelector(".pine-plot .xtitle")).fill]"""
+"""Colors of the page's text and of a figure's."""
 
 TABLE_WIDTHS = """() => [...document.querySelectorAll(".pine-scroll:has(table)")].map((box) =>
     [box.ariaLabel, box.scrollWidth, box.clientWidth])"""
@@ -35,7 +43,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
         )
     ]
     molecules = [read_molecule_report(molecule_report(tmp_path_factory.mktemp("molecules")))]
-    return report_files(draw(report_parts(runs, molecules=molecules), made="now"))[PAGE]
+    return report_page(report_parts(runs, molecules=molecules), title="A report", made="now")
 
 
 def test_report_on_a_laptop_shows_every_column(browser: Browser, report: str) -> None:
@@ -51,3 +59,26 @@ def test_report_on_a_phone_scrolls_inside_its_tables(browser: Browser, report: s
         page.set_content(report)
         page_widths = page.evaluate("[document.body.scrollWidth, document.documentElement.clientWidth]")
     assert page_widths[0] <= page_widths[1]
+
+
+@pytest.mark.parametrize(("width", "color_scheme"), [(1280, "light"), (390, "dark")])
+def test_report_draws_every_figure_offline(
+    browser: Browser, report: str, width: int, color_scheme: Literal["light", "dark"]
+) -> None:
+    problems: list[str] = []
+    with browser.new_page(
+        viewport={"width": width, "height": 900}, color_scheme=color_scheme, offline=True
+    ) as page:
+        page.on("console", lambda message: problems.append(message.text))
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("request", lambda request: problems.append(request.url))
+        page.set_content(report)
+        expect(page.locator(".pine-plot .main-svg .scatterlayer").first).to_be_visible()
+        page.wait_for_function(f"document.querySelectorAll('.pine-plot .legend').length === {FIGURES}")
+        ink, text = page.evaluate(INKS)
+        wide = page.evaluate("[document.body.scrollWidth, document.documentElement.clientWidth]")
+        uploads = page.locator("[data-title*='loud'], [data-title*='hart Studio']").count()
+    assert problems == []
+    assert ink == text
+    assert wide[0] <= wide[1]
+    assert uploads == 0

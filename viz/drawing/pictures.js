@@ -137,16 +137,6 @@
     return best;
   };
 
-  // Points of a chart: along their line one after the other, up and down to the same place of another line.
-  const nextPoint = (point, [down, across]) => {
-    const line = [...point.parentElement.children];
-    const place = line.indexOf(point);
-    if (across) return line[place + across];
-    const lines = [...point.closest(".pine-walk").children].filter((other) => other.children.length);
-    const other = lines[lines.indexOf(point.parentElement) + down];
-    return other && (other.children[place] ?? other.lastElementChild);
-  };
-
   document.addEventListener("keydown", (event) => {
     const isTaken = event.target.closest("input, textarea, [role=listbox]") || document.querySelector(":popover-open");
     if (event.key === "Escape" && window.pinePick && !isTaken) {
@@ -155,15 +145,14 @@
       window.pinePick({ clear: true });
       return;
     }
-    const point = event.target.closest(".pine-point");
-    const target = pickable(event.target) ?? point;
+    const target = pickable(event.target);
     if (!target) return;
     const isButton = target.tagName === "BUTTON";
-    if (target !== point && !isButton && (event.key === "Enter" || event.key === " ")) {
+    if (!isButton && (event.key === "Enter" || event.key === " ")) {
       event.preventDefault();
       pick(target);
     } else if (STEPS[event.key] && target.closest("table, .pine-walk")) {
-      const next = (target === point ? nextPoint : neighbour)(target, STEPS[event.key]);
+      const next = neighbour(target, STEPS[event.key]);
       if (next) {
         event.preventDefault();
         target.tabIndex = -1;

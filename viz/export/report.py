@@ -1,163 +1,152 @@
-"""A report of measurements: one HTML file that needs nothing else, and Markdown with its curves beside it."""
+"""Report of evaluations: one HTML file with interactive figures, or Markdown."""
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import plotly.io as pio
+from plotly.offline import get_plotlyjs
 
 from viz.drawing.markup import render
-from viz.figures.chart import Across, Area, Series, bar_chart, line_chart
+from viz.drawing.styles import FIGURE_SCRIPTS, figure_styles
+from viz.export.packed import packed_json
+from viz.figures.bias_curve import plot_bias_curve
+
+if TYPE_CHECKING:
+    from pine_engine.evaluation.report.tables import Curve, Part, Table
+
+_IMAGE_WIDTH = 900
+"""Pixels of a PNG file at scale 1."""
 
 
-@dataclass(frozen=True)
-class ReportTable:
-    """heads: how many cells on the left name their row. note: how to read it; may be empty."""
+def report_page(parts: "Sequence[Part]", *, title: str, made: str) -> str:
+    """Return an HTML document that needs no server and no network; it is light or dark as the system is.
 
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    heads: int
-    note: str
-
-    def __post_init__(self) -> None:
-        assert all(len(row) == len(self.columns) for row in self.rows), self.title
-
-    @property
-    def spans(self) -> list[list[int]]:
-        """For each row and head, how many rows it names: 0 where the one above it goes on."""
-        spans: list[list[int]] = []
-        for place, row in enumerate(self.rows):
-            above = self.rows[place - 1] if place else ()
-            # The last head names its row alone, so that each row keeps a name.
-            alike = [row[: head + 1] == above[: head + 1] for head in range(self.heads - 1)]
-            spans.append([0 if same else 1 for same in alike] + [1])
-            for head, same in enumerate(alike):
-                if same:
-                    spans[_start(spans, head)][head] += 1
-        return spans
-
-
-def _start(spans: list[list[int]], head: int) -> int:
-    """The last row before the newest at which this head began."""
-    return max(row for row in range(len(spans) - 1) if spans[row][head])
-
-
-@dataclass(frozen=True)
-class ReportCurve:
-    """Lines over named places, with levels across and areas between them, or bars. name: stem of its file.
-
-    note: how to read it.
+    Args:
+        parts: Parts of the report.
+        title: Heading of the document.
+        made: Time at which the report was made, in UTC.
     """
-
-    name: str
-    title: str
-    x_title: str
-    y_title: str
-    places: tuple[str, ...]
-    lines: tuple[Series, ...]
-    levels: tuple[Across, ...] = ()
-    areas: tuple[Area, ...] = ()
-    has_bars: bool = False
-    note: str = ""
-
-    @property
-    def caption(self) -> str:
-        """Its title, and how to read it."""
-        has_intervals = any(any(line.intervals) for line in self.lines)
-        bars = "Strokes on the bars" if self.has_bars else "Bars"
-        intervals = f"{bars}: 95 % intervals." if has_intervals else ""
-        return " ".join(filter(None, (f"{self.title}.", intervals, self.note)))
-
-    @property
-    def drawn(self) -> str:
-        """HTML of its chart."""
-        titles = {"x_title": self.x_title, "y_title": self.y_title}
-        if self.has_bars:
-            return bar_chart(self.lines, self.places, **titles)
-        return line_chart(self.lines, self.places, levels=self.levels, areas=self.areas, **titles)
-
-    @property
-    def file(self) -> str:
-        """Name of the file beside the Markdown."""
-        return f"{re.sub(r'[^A-Za-z0-9-]+', '-', self.name)}.svg"
+    return render(
+        "report.html",
+        title=title,
+        made=made,
+        parts=[
+            {
+                "heading": part.heading,
+                "sentences": part.sentences,
+                "tables": [(table, row_spans(table)) for table in part.tables],
+                "figures": [packed_json(plot_bias_curve(curve)) for curve in part.curves],
+                "commands": part.commands,
+            }
+            for part in parts
+        ],
+        styles=follow_system(figure_styles()),
+        scripts=[get_plotlyjs(), *(path.read_text(encoding="utf-8") for path in FIGURE_SCRIPTS)],
+    )
 
 
-@dataclass(frozen=True)
-class ReportPart:
-    """Sentences, tables, curves, and commands for a shell, under a heading."""
+def report_markdown(
+    parts: "Sequence[Part]", *, title: str, made: str, page: str, images: Mapping[str, str]
+) -> str:
+    """Return the report as Markdown, in the dialect of GitHub.
 
-    heading: str
-    sentences: tuple[str, ...] = ()
-    tables: tuple[ReportTable, ...] = ()
-    curves: tuple[ReportCurve, ...] = ()
-    commands: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Report:
-    """made: when, in UTC."""
-
-    title: str
-    made: str
-    parts: tuple[ReportPart, ...]
-
-
-def report_page(report: Report, *, styles: str) -> str:
-    """A whole HTML document without scripts; it is light or dark as the reader's system is.
-
-    styles: figure_styles(), put into the page.
+    Args:
+        parts: Parts of the report.
+        title: Heading of the document.
+        made: Time at which the report was made, in UTC.
+        page: Name of the HTML file, which has the figures that `images` lacks.
+        images: Names of image files by the names of their curves.
     """
-    assert "</style" not in styles
-    return render("report.html", report=report, styles=follow_system(styles))
+    blocks = [
+        f"# {escape_markdown(title)}",
+        f"Made with PINE Explorer on {escape_markdown(made)}.",
+        *(block for part in parts for block in _part_blocks(part, page, images)),
+    ]
+    return "\n\n".join(blocks) + "\n"
 
 
-def report_markdown(report: Report) -> str:
-    """The same in Markdown, as GitHub shows it; curves are pictures by the names of curve_files."""
-    return "\n\n".join(_blocks(report)) + "\n"
+def write_images(parts: "Sequence[Part]", folder: Path) -> dict[str, str]:
+    """Write the figures as PNG files if kaleido is installed, and return the file names by curve names.
+
+    Args:
+        parts: Parts of the report.
+        folder: Folder of the files.
+
+    Raises:
+        RuntimeError: kaleido finds no browser, or its browser fails.
+    """
+    curves = [curve for part in parts for curve in part.curves]
+    if not curves or find_spec("kaleido") is None:
+        return {}
+    names = {curve.name: f"{re.sub(r'[^A-Za-z0-9-]+', '-', curve.name)}.png" for curve in curves}
+    paths = [str(folder / name) for name in names.values()]
+    pio.write_images(list(map(plot_bias_curve, curves)), paths, format="png", width=_IMAGE_WIDTH, scale=2)
+    return names
 
 
-def curve_files(report: Report, *, styles: str) -> dict[str, str]:
-    """The curves as SVG files by name, in light colours on white."""
-    return {curve.file: _svg_file(curve.drawn, styles) for part in report.parts for curve in part.curves}
+def row_spans(table: "Table") -> list[list[int]]:
+    """Return how many rows each heading of each row covers: 0 where the heading above covers the row, too.
+
+    The last heading of a row covers this row alone, so that each row keeps a name.
+    """
+    spans: list[list[int]] = []
+    for number, row in enumerate(table.rows):
+        above = table.rows[number - 1] if number else ()
+        continues = [row[: head + 1] == above[: head + 1] for head in range(table.heads - 1)]
+        spans.append([int(not is_covered) for is_covered in continues] + [1])
+        for head, is_covered in enumerate(continues):
+            if is_covered:
+                first = max(index for index in range(number) if spans[index][head])
+                spans[first][head] += 1
+    return spans
 
 
 def follow_system(styles: str) -> str:
-    """The same styles, with the rules for a dark page where the reader's system asks for one."""
+    """Return the style sheet with the rules of the dark page applied where the system is dark."""
     return re.sub(
         r"\bbody\.dark\b([^{}]*\{[^{}]*\})", r"@media (prefers-color-scheme: dark) {\nbody\1\n}", styles
     )
 
 
 def escape_markdown(text: str) -> str:
-    """The text as Markdown that shows just this text, in one line, also within a table."""
+    """Return Markdown that shows the text as it is, in one line, also within a table."""
     line = " ".join(text.split())
     return re.sub(r"([\\`*_\[\]<>|~$&])", r"\\\1", line)
 
 
 def _paragraph(text: str) -> str:
-    """The same, where it might begin a heading, a list or a line."""
+    """Return Markdown of a paragraph, also of a text that looks like a heading or a list."""
     return re.sub(r"^(\d*)([#+=.)-])", r"\1\\\2", escape_markdown(text))
 
 
-def _blocks(report: Report) -> Iterator[str]:
-    yield f"# {escape_markdown(report.title)}"
-    yield f"Made with PINE Explorer on {escape_markdown(report.made)}."
-    for part in report.parts:
-        yield f"## {escape_markdown(part.heading)}"
-        yield from map(_paragraph, part.sentences)
-        for table in part.tables:
-            yield f"### {escape_markdown(table.title)}"
-            yield _markdown_table(table)
-            if table.note:
-                yield _paragraph(table.note)
-        for curve in part.curves:
-            yield f"![{escape_markdown(curve.title)}]({curve.file})"
-            if curve.note:
-                yield _paragraph(curve.note)
-        if part.commands:
-            yield _fenced("\n".join(part.commands))
+def _part_blocks(part: "Part", page: str, images: Mapping[str, str]) -> Iterator[str]:
+    yield f"## {escape_markdown(part.heading)}"
+    yield from map(_paragraph, part.sentences)
+    for table in part.tables:
+        yield f"### {escape_markdown(table.title)}"
+        yield _markdown_table(table)
+        if table.note:
+            yield _paragraph(table.note)
+    for curve in part.curves:
+        yield _markdown_figure(curve, page, images)
+        if curve.note:
+            yield _paragraph(curve.note)
+    if part.commands:
+        yield _fenced("\n".join(part.commands))
 
 
-def _markdown_table(table: ReportTable) -> str:
+def _markdown_figure(curve: "Curve", page: str, images: Mapping[str, str]) -> str:
+    """Return the image of a curve, or else a link to the HTML file."""
+    title = escape_markdown(curve.title)
+    if curve.name in images:
+        return f"![{title}]({images[curve.name]})"
+    return f"Figure: {title}, in [{escape_markdown(page)}]({page})."
+
+
+def _markdown_table(table: "Table") -> str:
     rows = [table.columns, ("---",) * len(table.columns), *table.rows]
     lines = []
     for number, row in enumerate(rows):
@@ -167,24 +156,7 @@ def _markdown_table(table: ReportTable) -> str:
 
 
 def _fenced(text: str) -> str:
-    """Text in a fence longer than any in it."""
+    """Return a code block whose fence is longer than any fence in the text."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}sh\n{text}\n{fence}"
-
-
-def _svg_file(chart: str, styles: str) -> str:
-    """The SVG of a chart with the rules that it needs, which our sheet does not nest in others."""
-    drawn = re.search(r"<svg .*</svg>", chart, re.DOTALL)
-    assert drawn is not None, "a curve has values"
-    rules = re.findall(r"([^{}]+)\{([^{}]*)\}", re.sub(r"/\*.*?\*/", "", styles, flags=re.DOTALL))
-    kept = [("svg", body) for selector, body in rules if selector.strip() == "body"]
-    kept += [
-        (selector.strip(), body)
-        for selector, body in rules
-        if re.search(r"\.pine-(chart[ -]|series-|interval|mark-|area-)", selector) and ":" not in selector
-    ]
-    sheet = "\n".join(f"{selector} {{{body}}}" for selector, body in kept)
-    sheet += "\nsvg { background: #ffffff; font-family: system-ui, sans-serif }"
-    opening, rest = drawn[0].split(">", 1)
-    return f'{opening} xmlns="http://www.w3.org/2000/svg">\n<style>\n{sheet}\n</style>{rest}\n'

@@ -1,5 +1,6 @@
 """Means and intervals over the slots of the answer or over kinds of examples: a line or bar per method."""
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +56,7 @@ def plot_bias_curve(curves: "Curve | Sequence[Curve]") -> go.Figure:
                 },
                 f"yaxis{axis}": {
                     "title": plain(curve.y_title),
+                    "range": _y_range(curve),
                     "domain": [max(top - high, 0), top],
                     "anchor": f"x{axis}",
                     "showgrid": True,
@@ -63,6 +65,26 @@ def plot_bias_curve(curves: "Curve | Sequence[Curve]") -> go.Figure:
         )
         _add_curve(figure, curve, {"xaxis": f"x{axis}", "yaxis": f"y{axis}"}, seen)
     return figure
+
+
+def _y_range(curve: "Curve") -> list[float] | None:
+    """Return the y range of lines with error bars, which plotly would extend to zero; None otherwise."""
+    if curve.has_bars or not _has_intervals(curve):
+        return None
+    values = [level.value for level in curve.levels]
+    for each in curve.lines:
+        values += [
+            value
+            for ends in (each.values, *filter(None, each.intervals))
+            for value in ends
+            if value is not None
+        ]
+    for area in curve.areas:
+        values += [value for value in (*area.start, *area.end) if value is not None]
+    finite = [value for value in values if math.isfinite(value)]
+    low, high = min(finite, default=0.0), max(finite, default=0.0)
+    margin = 0.06 * (high - low) or 0.5
+    return [low - margin, high + margin]
 
 
 def _has_intervals(curve: "Curve") -> bool:

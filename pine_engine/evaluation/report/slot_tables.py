@@ -34,8 +34,8 @@ ALONE = "nia"
 """The method under which documents do not see each other, and only positions tell slots apart."""
 
 SHUFFLES_ARE_LEVELS = (
-    "A thin line across, with a hollow marker at its right end: shuffled documents, with the answer in any "
-    "slot. One that lies on its method’s own line is left out."
+    "A thin line across, without markers: shuffled documents, with the answer in any slot. It is left out "
+    "where it lies on the line of its method."
 )
 
 

@@ -9,15 +9,17 @@ from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
+import plotly.graph_objects as go
+import plotly.io as pio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pine_engine.cli import main as cli
-from pine_engine.cli.report import draw, make_report, report_files
+from pine_engine.cli import report as report_command
+from pine_engine.cli.report import make_report
 from pine_engine.console.exit_status import BAD_INPUT
 from pine_engine.errors import InputError
 from pine_engine.evaluation.records import Record, RunInfo, Writer
@@ -41,7 +43,16 @@ from pine_engine.evaluation.report.published import (
     published_model,
 )
 from pine_engine.evaluation.report.runs import MeasuredRun, read_runs, repeat_command, run_labels
-from pine_engine.evaluation.report.tables import Table, estimated, signed, task_label, without_lone_run
+from pine_engine.evaluation.report.tables import (
+    Curve,
+    CurveLine,
+    Part,
+    Table,
+    estimated,
+    signed,
+    task_label,
+    without_lone_run,
+)
 from pine_engine.evaluation.rewardbench import SUBSETS
 from pine_engine.evaluation.summary.intervals import Estimate, share
 from pine_engine.evaluation.summary.results import Measure
@@ -51,7 +62,8 @@ from pine_engine.molecules.request_rows import PROPERTIES
 from tests.support.records import SWAPS, judged, run_info, sweep, swept
 from tests.support.viz_reading import HOSTILE, Element, read_html
 from viz.drawing.styles import figure_styles
-from viz.export.report import Report, ReportPart, ReportTable, escape_markdown, report_markdown, report_page
+from viz.export import report as report_export
+from viz.export.report import escape_markdown, report_markdown, report_page, row_spans
 
 QA_METHODS = ("vanilla", "nia", "pine")
 STYLES = figure_styles()
@@ -114,13 +126,32 @@ def runs() -> list[MeasuredRun]:
 
 
 @pytest.fixture(scope="module")
-def drawn(runs: list[MeasuredRun]) -> Report:
-    return draw(report_parts(runs), made="2026-01-02T03:04:05+00:00")
+def parts(runs: list[MeasuredRun]) -> list[Part]:
+    return report_parts(runs)
 
 
 @pytest.fixture(scope="module")
-def files(drawn: Report) -> dict[str, str]:
-    return report_files(drawn)
+def files(parts: list[Part]) -> dict[str, str]:
+    return report_files(parts)
+
+
+def report_files(parts: Sequence[Part]) -> dict[str, str]:
+    """The HTML page and the Markdown by file name."""
+    heading = {"title": "A report", "made": "2026-01-02T03:04:05+00:00"}
+    return {
+        "report.html": report_page(parts, **heading),
+        "report.md": report_markdown(parts, **heading, page="report.html", images={}),
+    }
+
+
+def markdown_of(part: Part) -> str:
+    return report_markdown([part], title="r", made="now", page="report.html", images={})
+
+
+def figures_of(html: str) -> list[dict[str, Any]]:
+    """The plotly figures of a page."""
+    places = read_html(html).with_class("pine-still-figure")
+    return [json.loads(place.all("script")[0].text) for place in places]
 
 
 def page_table(root: Element, label: str) -> tuple[list[str], list[list[str]]]:
@@ -210,9 +241,9 @@ def test_the_main_table_says_what_the_summary_says(runs: list[MeasuredRun], file
     assert by_name["generated answer, %", "Vanilla"]["more than vanilla"] == "–"
 
 
-def test_markdown_and_page_have_the_same_tables(drawn: Report, files: dict[str, str]) -> None:
+def test_markdown_and_page_have_the_same_tables(parts: list[Part], files: dict[str, str]) -> None:
     root, markdown = read_html(files["report.html"]), markdown_tables(files["report.md"])
-    tables = [(part, table) for part in drawn.parts for table in part.tables]
+    tables = [(part, table) for part in parts for table in part.tables]
     assert len(tables) > 12
     for part, table in tables:
         found = page_table(root, f"{part.heading}: {table.title}")
@@ -223,8 +254,8 @@ def test_markdown_and_page_have_the_same_tables(drawn: Report, files: dict[str, 
             assert markdown[title] == ([*table.columns], [[*row] for row in table.rows])
 
 
-def test_curves_are_drawn_from_the_slots_of_the_summary(runs: list[MeasuredRun], drawn: Report) -> None:
-    (part,) = [part for part in drawn.parts if part.heading == "Question over documents"]
+def test_curves_are_drawn_from_the_slots_of_the_summary(runs: list[MeasuredRun], parts: list[Part]) -> None:
+    (part,) = [part for part in parts if part.heading == "Question over documents"]
     names = ["retrieval_qa-1-3-generated", "retrieval_qa-1-3-logprob"]
     assert [curve.name for curve in part.curves] == [*names, *(f"{name}-areas" for name in names)]
     curve = part.curves[1]
@@ -249,8 +280,8 @@ def test_a_shuffle_is_a_level_of_its_own_and_not_drawn_where_it_lies_on_the_line
         if record.gold_slot == 2
     ]
     run = MeasuredRun("run", QA, summarize(records, resamples=200))
-    drawn = draw(report_parts([run]), made="now")
-    (part,) = [part for part in drawn.parts if part.heading == "Question over documents"]
+    parts = report_parts([run])
+    (part,) = [part for part in parts if part.heading == "Question over documents"]
     curve = part.curves[1]
     assert [(level.label, level.mark) for level in curve.levels] == [
         ("Vanilla, shuffled", 0),
@@ -262,13 +293,15 @@ def test_a_shuffle_is_a_level_of_its_own_and_not_drawn_where_it_lies_on_the_line
         assert level.value == shuffled.value.mean == measure.slots[2].value.mean
         assert level.interval == (shuffled.value.low, shuffled.value.high)
     assert [len(line.values) for line in curve.lines] == [3, 3, 3], "no slot has more than its own records"
-    files = report_files(drawn)
+    files = report_files(parts)
     columns, rows = page_table(
         read_html(files["report.html"]), "Question over documents: With the answer in each slot"
     )
     pine = dict(zip(columns, rows[-1], strict=True))
     assert pine["method"] == "PINE" and pine["shuffled"] == pine["slot 1"] == pine["slot 3"]
-    assert "pine-chart-across" in files[curve.file] and "A thin line across" in files["report.md"]
+    drawn = {one["layout"]["meta"]["name"]: one for one in figures_of(files["report.html"])}[curve.name]
+    assert {level.label for level in curve.levels} <= {trace["name"] for trace in drawn["data"]}
+    assert "A thin line across" in files["report.md"]
 
 
 def test_an_order_in_which_nothing_is_read_has_no_accuracy_in_any_table() -> None:
@@ -335,16 +368,14 @@ def test_the_score_of_answers_that_cannot_be_read_is_not_drawn(unread: str) -> N
 
 def test_a_curve_of_few_examples_says_that_it_has_no_intervals() -> None:
     few = MeasuredRun("run", QA, summarize([one for one in qa_records() if one.example in ("q-1", "q-2")]))
-    (part,) = [part for part in draw(report_parts([few]), made="now").parts
-               if part.heading == "Question over documents"]  # fmt: skip
+    (part,) = [part for part in report_parts([few]) if part.heading == "Question over documents"]
     generated, nats, *areas = part.curves
-    assert "Bars: 95 % intervals." in generated.caption and "Too few" not in generated.caption
-    assert "Too few examples for intervals." in nats.caption and "Bars" not in nats.caption
-    assert not [area for area in areas if "intervals" in area.caption]
+    assert "Too few" not in generated.note and "Too few examples for intervals." in nats.note
+    assert not [area for area in areas if "intervals" in area.note]
 
 
-def test_areas_lie_between_vanilla_and_nia_and_below_it(runs: list[MeasuredRun], drawn: Report) -> None:
-    (part,) = [part for part in drawn.parts if part.heading == "Question over documents"]
+def test_areas_lie_between_vanilla_and_nia_and_below_it(runs: list[MeasuredRun], parts: list[Part]) -> None:
+    (part,) = [part for part in parts if part.heading == "Question over documents"]
     areas = part.curves[3]
     vanilla, nia = (
         tuple(slot.value.mean for slot in measure_of(runs[0], method, "logprob").slots)
@@ -390,8 +421,8 @@ def test_math_has_bars_by_model_and_method() -> None:
     assert bars.note == "No answer can be read, and none is drawn, of: NIA (small)."
     low, high = wilson(4, 8)
     assert bars.lines[1].intervals[0] == pytest.approx((100 * low, 100 * high))
-    drawn = draw(parts, made="now")
-    assert "pine-chart-bar" in report_files(drawn)["math-reasoning-accuracy.svg"]
+    (figure,) = figures_of(report_page(parts, title="r", made="now"))
+    assert {trace["name"]: trace["type"] for trace in figure["data"]} == {"Vanilla": "bar", "PINE": "bar"}
 
 
 def wilson(right: int, count: int) -> tuple[float, float]:
@@ -410,10 +441,10 @@ def test_methods_that_are_in_no_table_are_reported_by_their_names() -> None:
     info = QA.model_copy(update={"methods": ("vanilla", *names.values())})
     run = MeasuredRun("run", info, summarize([*reversed(records)], resamples=20))
     assert [method.method for method in run.summary.tasks[0].methods] == ["vanilla", *sorted(names.values())]
-    drawn = draw(report_parts([run]), made="now")
-    (part,) = [part for part in drawn.parts if part.heading == "Question over documents"]
+    parts = report_parts([run])
+    (part,) = [part for part in parts if part.heading == "Question over documents"]
     assert [line.label for line in part.curves[0].lines] == ["Vanilla", *sorted(names.values())]
-    files = report_files(drawn)
+    files = report_files(parts)
     columns, rows = page_table(read_html(files["report.html"]), "Question over documents: Main results")
     found = {row[columns.index("method")] for row in rows}
     assert found == {"Vanilla", *names.values()}
@@ -526,8 +557,7 @@ def test_what_cannot_be_read_is_said_before_anything_else(read: int) -> None:
     ]
     run = MeasuredRun("run", JUDGE, summarize(records, resamples=200))
     (said,) = findings("judge_pair", run)
-    drawn = draw(report_parts([run]), made="now")
-    root = read_html(report_files(drawn)["report.html"])
+    root = read_html(report_page(report_parts([run]), title="r", made="now"))
     columns, rows = page_table(root, "Judge two answers: Main results")
     vanilla, pine = (dict(zip(columns, row, strict=True)) for row in rows)
     if read == 0:
@@ -771,19 +801,31 @@ def test_published_subsets_stand_beside_ours(runs: list[MeasuredRun]) -> None:
 # the page
 
 
-def test_the_page_asks_nobody_for_anything(files: dict[str, str]) -> None:
+def test_page_contains_everything_it_needs(files: dict[str, str]) -> None:
     root = read_html(files["report.html"])
-    assert not [
-        root.all(tag) for tag in ("script", "img", "link", "iframe", "object", "form") if root.all(tag)
-    ]
+    assert not [root.all(tag) for tag in ("img", "link", "iframe", "object", "form") if root.all(tag)]
+    assert not [script for script in root.all("script") if "src" in script.attributes]
     links = [link.attributes["href"] for link in root.all("a")]
     anchors = {section.attributes["id"] for section in root.all("section")}
     assert links == [f"#part-{number}" for number in range(1, len(anchors) + 1)]
     assert {link.removeprefix("#") for link in links} == anchors
     (style,) = root.all("style")
     assert not re.search(r"url\(|@import|https?:", style.text)
-    policies = [meta.attributes["content"] for meta in root.all("meta") if "http-equiv" in meta.attributes]
-    assert policies == ["default-src 'none'; style-src 'unsafe-inline'"]
+    (policy,) = [meta.attributes["content"] for meta in root.all("meta") if "http-equiv" in meta.attributes]
+    assert policy.startswith("default-src 'none'; ") and "http" not in policy
+
+
+def test_page_has_a_figure_for_each_curve_and_plotly_once(parts: list[Part], files: dict[str, str]) -> None:
+    figures = figures_of(files["report.html"])
+    curves = [curve for part in parts for curve in part.curves]
+    assert [figure["layout"]["meta"]["name"] for figure in figures] == [curve.name for curve in curves]
+    assert len(figures) == 4
+    for figure, curve in zip(figures, curves, strict=True):
+        names = {trace["name"] for trace in figure["data"]}
+        assert {line.label for line in curve.lines} | {area.label for area in curve.areas} <= names
+        assert figure["layout"]["yaxis"]["title"]["text"] == curve.y_title
+        assert figure["config"]["showSendToCloud"] is False
+    assert files["report.html"].count("* plotly.js v") == 1
 
 
 def test_every_table_can_be_scrolled_by_keyboard_and_has_a_name(files: dict[str, str]) -> None:
@@ -801,70 +843,54 @@ def test_every_table_can_be_scrolled_by_keyboard_and_has_a_name(files: dict[str,
 def test_the_page_is_dark_where_the_system_is(files: dict[str, str]) -> None:
     (style,) = read_html(files["report.html"]).all("style")
     dark = re.findall(r"@media \(prefers-color-scheme: dark\) \{\s*body([^{]*)\{([^}]*)\}\s*\}", style.text)
-    assert len(dark) == STYLES.count("body.dark") > 2 and "body.dark" not in style.text
+    assert len(dark) == STYLES.count("body.dark") > 0 and "body.dark" not in style.text
     assert "--pine-ink: #e6eaef" in dark[0][1]
 
 
-def test_svg_files_are_whole_and_have_their_colours(files: dict[str, str]) -> None:
-    names = [name for name in files if name.endswith(".svg")]
-    assert sorted(names) == [
-        *("retrieval-qa-1-3-generated-areas.svg", "retrieval-qa-1-3-generated.svg"),
-        *("retrieval-qa-1-3-logprob-areas.svg", "retrieval-qa-1-3-logprob.svg"),
-    ]
-    for name in names:
-        assert f"]({name})" in files["report.md"]
-        root = ElementTree.fromstring(files[name])
-        assert root.tag == "{http://www.w3.org/2000/svg}svg"
-        sheet = root.findtext("{http://www.w3.org/2000/svg}style") or ""
-        used = {name for element in root.iter() for name in element.get("class", "").split()}
-        for variable in set(re.findall(r"var\((--pine-[a-z-]+)", sheet)):
-            assert f"{variable}:" in sheet, variable
-        coloured = {"pine-series-0", "pine-series-1", "pine-series-line"}
-        coloured |= (
-            {"pine-area-0", "pine-area-filled", "pine-area-stroke"} if "areas" in name else {"pine-series-4"}
-        )
-        assert coloured <= used and all(f".{one}" in sheet for one in coloured)
+def test_markdown_links_figures_without_images_to_the_page(parts: list[Part], files: dict[str, str]) -> None:
+    curves = [curve for part in parts for curve in part.curves]
+    assert files["report.md"].count("](report.html)") == len(curves) and "![" not in files["report.md"]
+    images = {curves[0].name: "one.png"}
+    markdown = report_markdown(parts, title="r", made="now", page="report.html", images=images)
+    assert markdown.count("](report.html)") == len(curves) - 1 and markdown.count("](one.png)") == 1
 
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_texts_come_out_as_texts(text: str) -> None:
-    table = ReportTable(text, (text, text), ((text, text),), 1, text)
-    part = ReportPart(text, (text,), (table,), (), (text,))
-    report = Report(text, text, (part,))
-    html = report_page(report, styles="")
+    table = Table(text, (text, text), ((text, text),), 1, text)
+    curve = Curve(text, text, text, text, (text,), (CurveLine(text, 0, (1.0,), ()),), note=text)
+    part = Part(text, (text,), (table,), (curve,), (text,))
+    html = report_page([part], title=text, made=text)
     root = read_html(html)
     allowed = {"html", "head", "meta", "title", "style", "body", "main", "h1", "h2", "h3", "p", "time", "nav"}
     allowed |= {"ol", "li", "a", "section", "div", "table", "thead", "tbody", "tr", "th", "td", "pre", "code"}
+    allowed |= {"figure", "script"}
     pending = [*root.children]
     while pending:
         element = pending.pop()
         assert element.tag in allowed and not [name for name in element.attributes if name.startswith("on")]
         pending += element.children
+    assert len(root.all("script")) == 4 and len(figures_of(html)) == 1
     assert [cell.text for cell in root.all("td")] == [text] == [code.text for code in root.all("code")]
-    columns, rows = markdown_tables(report_markdown(report))[f"### {escape_markdown(text)}"]
+    columns, rows = markdown_tables(markdown_of(replace(part, curves=())))[f"### {escape_markdown(text)}"]
     assert columns == [text, text] and rows == [[text, text]]
 
 
 @given(st.text(alphabet="a |\\`*_<>[]~$&#\n-", max_size=12))
 def test_a_cell_of_a_markdown_table_is_its_text(text: str) -> None:
-    table = ReportTable("t", ("x", "y"), ((text, "end"),), 1, "")
-    report = Report("r", "now", (ReportPart("p", (), (table,)),))
-    _, rows = markdown_tables(report_markdown(report))["### t"]
+    table = Table("t", ("x", "y"), ((text, "end"),))
+    _, rows = markdown_tables(markdown_of(Part("p", tables=(table,))))["### t"]
     assert [re.sub(r"\s+", " ", text).strip(), "end"] == [cell.strip() for cell in rows[0]]
 
 
 @pytest.mark.parametrize("text", ["# x", "- x", "1. x", "12) x", "+ x", "=== x"])
 def test_a_sentence_begins_no_list_and_no_heading(text: str) -> None:
-    report = Report("r", "now", (ReportPart("p", (text,)),))
-    (line,) = [
-        line for line in report_markdown(report).split("\n") if line.endswith(" x") or line.endswith("x")
-    ][:1]
+    (line,) = [line for line in markdown_of(Part("p", (text,))).split("\n") if line.endswith("x")]
     assert re.match(r"\d*\\[#+=.)-]", line)
 
 
 def test_a_command_cannot_end_its_fence() -> None:
-    report = Report("r", "now", (ReportPart("p", commands=("echo ```` x",)),))
-    assert "`````sh\necho ```` x\n`````" in report_markdown(report)
+    assert "`````sh\necho ```` x\n`````" in markdown_of(Part("p", commands=("echo ```` x",)))
 
 
 # numbers in words
@@ -908,10 +934,10 @@ def test_a_column_that_says_the_same_in_each_row_becomes_a_note() -> None:
 
 def test_heads_that_go_on_span_their_rows() -> None:
     rows = (("r", "x", "1"), ("r", "x", "2"), ("r", "y", "3"), ("s", "y", "4"), ("s", "y", "4"))
-    table = ReportTable("t", ("a", "b", "c"), rows, 3, "")
-    assert table.spans == [[3, 2, 1], [0, 0, 1], [0, 1, 1], [2, 2, 1], [0, 0, 1]]
-    report = Report("r", "now", (ReportPart("p", (), (table,)),))
-    assert page_table(read_html(report_page(report, styles="")), "p: t")[1] == [list(row) for row in rows]
+    table = Table("t", ("a", "b", "c"), rows, heads=3)
+    assert row_spans(table) == [[3, 2, 1], [0, 0, 1], [0, 1, 1], [2, 2, 1], [0, 0, 1]]
+    html = report_page([Part("p", tables=(table,))], title="r", made="now")
+    assert page_table(read_html(html), "p: t")[1] == [list(row) for row in rows]
 
 
 @pytest.mark.parametrize(
@@ -952,23 +978,42 @@ def write_run(folder: Path, info: RunInfo, records: Sequence[Record]) -> None:
             writer.append(record)
 
 
-def test_the_command_writes_page_markdown_and_curves(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+CURVES = [f"retrieval-qa-1-3-{kind}" for kind in ("generated", "generated-areas", "logprob", "logprob-areas")]
+
+
+@pytest.mark.parametrize("kaleido", ["missing", "installed", "without a browser"])
+def test_report_command_writes_page_markdown_and_images(
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    kaleido: str,
 ) -> None:
+    def write_images(figures: Sequence[go.Figure], paths: Sequence[str], **options: object) -> None:
+        if kaleido == "without a browser":
+            raise RuntimeError("no Chrome")
+        for figure, path in zip(figures, paths, strict=True):
+            Path(path).write_text(figure.layout.title.text, encoding="utf-8")
+
+    monkeypatch.setattr(pio, "write_images", write_images)
+    monkeypatch.setattr(report_export, "find_spec", lambda name: None if kaleido == "missing" else name)
     out = tmp_path / "new" / "report"
     monkeypatch.setattr(sys, "argv", ["pine_engine", "report", str(folder), "--out", str(out), "--json"])
     with pytest.raises(SystemExit) as raised:
         cli.main()
     assert not raised.value.code
-    said = json.loads(capsys.readouterr().out)
+    printed = capsys.readouterr()
+    said = json.loads(printed.out)
     assert sorted(said["files"]) == sorted(map(str, out.iterdir()))
-    assert {Path(name).name for name in said["files"]} == {
-        "report.html", "report.md", "retrieval-qa-1-3-generated.svg", "retrieval-qa-1-3-logprob.svg",
-        "retrieval-qa-1-3-generated-areas.svg", "retrieval-qa-1-3-logprob-areas.svg",
-    }  # fmt: skip
+    images = [f"{name}.png" for name in CURVES] if kaleido == "installed" else []
+    assert {Path(name).name for name in said["files"]} == {"report.html", "report.md", *images}
+    assert (report_command.NO_IMAGES in printed.err) == (kaleido == "without a browser")
+    markdown = (out / "report.md").read_text(encoding="utf-8")
+    assert all(f"]({name})" in markdown for name in images)
+    assert markdown.count("](report.html)") == len(CURVES) - len(images)
     (summary,) = said["runs"].values()
     assert summary["tasks"][0]["examples"] == 20 and summary["resamples"] == 2000
-    assert "Question over documents" in (out / "report.md").read_text(encoding="utf-8")
+    assert "Question over documents" in markdown
     read_html((out / "report.html").read_text(encoding="utf-8"))
 
 

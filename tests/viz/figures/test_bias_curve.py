@@ -114,6 +114,12 @@ def test_bias_curve_error_bars_do_not_overlap() -> None:
     assert viz.plot_bias_curve(bare).layout.scattermode != "group"
 
 
+def test_bias_curve_with_intervals_does_not_include_zero() -> None:
+    curve = replace(CURVE, areas=(), lines=(replace(CURVE.lines[0], intervals=((40.0, 65.0), None, None)),))
+    low, high = viz.plot_bias_curve(curve).layout.yaxis.range
+    assert 37 < low < 40 and 70 < high < 73
+
+
 def test_line_style_is_unique_for_every_measured_method() -> None:
     """By symbol and color; the first 24 by symbol alone, the first 8 by dash alone."""
     styles = [line_style(mark) for mark in range(NUM_MEASURED + 1)]

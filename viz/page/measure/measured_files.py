@@ -6,8 +6,9 @@ Imports torch, like measuring.py.
 from dataclasses import dataclass
 from pathlib import Path
 
-from pine_engine.cli.report import draw, report_files
+from pine_engine.cli.report import TITLE
 from pine_engine.evaluation.report.parts import report_parts
+from viz.export.report import report_page
 from viz.page.common.private_folder import remove_folder
 from viz.page.measure.measuring import Measured
 
@@ -43,7 +44,7 @@ def write_measured(measured: Measured, folder: Path) -> MeasuredFiles:
     (folder / RECORDS).write_text("".join(lines), encoding="utf-8")
     run = measured.run
     if run is not None:
-        page = report_files(draw(report_parts([run]), made=measured.info.started))[REPORT]
+        page = report_page(report_parts([run]), title=TITLE, made=measured.info.started)
         (folder / REPORT).write_text(page, encoding="utf-8")
     return MeasuredFiles(folder, run is not None)
 
