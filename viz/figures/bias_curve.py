@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 _HEIGHT = 400
 
+_LEGEND_ROW, _FREE_LEGEND_ROWS = 30, 6
+"""Pixels of one row of the legend on a narrow screen, and rows for which _HEIGHT has room."""
+
 _AREAS = (("rgba(107,114,128,0.25)", None), ("rgba(183,159,0,0.6)", "|"))
 """Fill color and pattern of the first and the second area."""
 
@@ -33,11 +36,12 @@ def plot_bias_curve(curves: "Curve | Sequence[Curve]") -> go.Figure:
     curves = list(curves) if isinstance(curves, Sequence) else [curves]
     gap = 0.22 / len(curves) if len(curves) > 1 else 0
     high = (1 - gap * (len(curves) - 1)) / len(curves)
+    num_rows = max(len(curve.lines) + len(curve.levels) + len(curve.areas) for curve in curves)
     figure = new_figure(
         name=curves[0].name,
         title=plain(curves[0].title),
         caption=_caption(curves[0]),
-        height=_HEIGHT * len(curves),
+        height=_HEIGHT * len(curves) + _LEGEND_ROW * max(0, num_rows - _FREE_LEGEND_ROWS),
         barmode="group",
     )
     if any(map(_has_intervals, curves)):
@@ -65,6 +69,11 @@ def plot_bias_curve(curves: "Curve | Sequence[Curve]") -> go.Figure:
         )
         _add_curve(figure, curve, {"xaxis": f"x{axis}", "yaxis": f"y{axis}"}, seen)
     return figure
+
+
+def bar_pattern(mark: int) -> str:
+    """Return the pattern of the bars with that number; it differs between bars of the same color."""
+    return PATTERNS[(mark + mark // len(PATTERNS)) % len(PATTERNS)]
 
 
 def _y_range(curve: "Curve") -> list[float] | None:
@@ -116,10 +125,16 @@ def _add_curve(figure: go.Figure, curve: "Curve", axes: dict[str, str], seen: se
             "hovertemplate": "%{fullData.name}, %{x}: %{y:.4g}%{customdata}<extra></extra>",
         }
         if curve.has_bars:
-            pattern = {"shape": PATTERNS[each.mark % len(PATTERNS)], "size": 7}
+            pattern = {"shape": bar_pattern(each.mark), "size": 7}
             color = line_color(each.mark)
             figure.add_bar(
-                **shared, marker={"color": color, "pattern": pattern, "line": {"color": color, "width": 1}}
+                **shared,
+                marker={
+                    "color": color,
+                    "pattern": pattern,
+                    "line": {"color": color, "width": 1},
+                    "opacity": 0.6,
+                },
             )
         else:
             figure.add_scatter(**shared, **line_style(each.mark))

@@ -132,9 +132,10 @@ def test_line_style_is_unique_for_every_measured_method() -> None:
 
 
 def test_bars_are_distinct_without_color() -> None:
-    lines = tuple(replace(CURVE.lines[0], label=str(mark), mark=mark) for mark in range(8))
+    lines = tuple(replace(CURVE.lines[0], label=str(mark), mark=mark) for mark in range(24))
     bars = viz.plot_bias_curve(replace(CURVE, has_bars=True, lines=lines, areas=(), levels=())).data
-    assert len({bar.marker.pattern.shape for bar in bars}) == 8
+    assert len({bar.marker.pattern.shape for bar in bars[:8]}) == 8
+    assert len({(bar.marker.pattern.shape, bar.marker.color) for bar in bars}) == 24
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -156,3 +157,9 @@ def test_bias_curve_escapes_untrusted_text(text: str, has_bars: bool) -> None:
     shown = [layout.title.text, layout.xaxis.title.text, layout.yaxis.title.text]
     shown += [trace.name for trace in figure.data] + [place for trace in figure.data for place in trace.x]
     assert not any("<" in words or ">" in words for words in shown)
+
+
+def test_bias_curve_with_many_methods_is_taller() -> None:
+    lines = tuple(replace(CURVE.lines[0], label=str(mark), mark=mark) for mark in range(12))
+    few, many = (viz.plot_bias_curve(replace(CURVE, lines=lines[:count])).layout.height for count in (2, 12))
+    assert many >= few + 6 * 20
