@@ -10,7 +10,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 # Python files are compiled once, not by every worker and every process that a test starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run test test-fast coverage check format bench load record golden lock clean
+.PHONY: help setup run test test-slow test-fast coverage check format bench load record golden lock clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -21,17 +21,20 @@ setup: $(VENV)/.stamp-run ## Install what the app needs, and the embedded model
 run: $(VENV)/.stamp-run ## Start the app (ARGS="..." is passed on)
 	$(BIN)/python app.py $(ARGS)
 
-test: $(VENV)/.stamp-dev ## Run all tests (ARGS="-k name" runs just those)
+test: $(VENV)/.stamp-dev ## Run the daily tests (ARGS="-k name" selects among all tests)
 ifdef ARGS
 	$(BIN)/python -m pytest $(ARGS)
 else
-	$(PYTEST)
+	$(PYTEST) -m "not slow"
 endif
 
-test-fast: $(VENV)/.stamp-dev ## Run the tests that need neither a browser nor the embedded model
-	$(PYTEST) -m "not browser and not embedded" $(ARGS)
+test-slow: $(VENV)/.stamp-dev ## Run the slow tests, and all hypothesis tests with more examples
+	$(PYTEST) -m "slow or hypothesis" --hypothesis-profile slow $(ARGS)
 
-coverage: $(VENV)/.stamp-dev ## Run all tests and say which lines none of them reaches
+test-fast: $(VENV)/.stamp-dev ## Run the daily tests that need neither a browser nor the embedded model
+	$(PYTEST) -m "not slow and not browser and not embedded" $(ARGS)
+
+coverage: $(VENV)/.stamp-dev ## Run all tests and list the lines that no test reaches
 	$(PYTEST) --cov $(ARGS)
 
 check: $(VENV)/.stamp-dev ## Check format, lint, imports, types and the limits of tools/counts.py

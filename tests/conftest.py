@@ -20,9 +20,10 @@ if TYPE_CHECKING:  # imported in the fixtures, so that tests of figures alone ne
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 
-# How long an example takes is the machine's affair, not a property of the code.
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
+# The time of an example depends on the machine. `make test-slow` selects the profile "slow".
+settings.register_profile("daily", deadline=None, max_examples=25)
+settings.register_profile("slow", deadline=None, max_examples=200)
+settings.load_profile("daily")
 
 TINY_VOCAB = 97
 

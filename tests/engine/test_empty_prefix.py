@@ -16,7 +16,7 @@ from pine_engine.engine.prefix_cache import Memory
 from pine_engine.engine.transformers_generate import answering
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import TokenLayout
-from tests.support.families import FAMILIES, defined_logits, make
+from tests.support.families import FAMILIES, by_tier, defined_logits, make
 from tests.support.reference import exact_llama, reference_pass
 
 LAYOUT = TokenLayout((), ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35)), (51, 52, 53))
@@ -42,7 +42,7 @@ def engine(tiny_llama: Callable[..., LlamaForCausalLM]) -> Engine:
     return Engine(exact_llama(tiny_llama))
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", by_tier(SHAPES))
 def test_every_method_reads_it_as_defined_in_every_kind_of_family(name: str) -> None:
     family = FAMILIES[name]
     model = make(family.kind, torch.float64, **family.options)
@@ -80,7 +80,7 @@ def test_answers_and_traces_are_those_of_the_definition(engine: Engine, method: 
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("name", ["llama", "phi", "cohere", "glm"])
+@pytest.mark.parametrize("name", by_tier(["llama", "phi", "cohere", "glm"]))
 def test_the_order_changes_no_bit_of_methods_that_promise_it(name: str, dtype: torch.dtype) -> None:
     family = FAMILIES[name]
     engine = Engine(make(family.kind, dtype, **family.options))

@@ -13,7 +13,7 @@ from pine_engine.evaluation.records import Key, Record
 from pine_engine.prompts.inputs import DocumentInput
 from viz.page.files.data_sets import FOLDER
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 ROUNDING = 1e-9
 """Float64 logarithms of means of a few probabilities."""

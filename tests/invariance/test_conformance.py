@@ -21,7 +21,7 @@ from pine_engine.invariance.conformance import (
     try_case,
 )
 from pine_engine.prompts.layout import TokenLayout
-from tests.support.families import FAMILIES, LAYOUT, make
+from tests.support.families import FAMILIES, LAYOUT, by_tier, make
 from tests.support.recorded_cases import record_case, record_expected
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "conformance"
@@ -136,7 +136,7 @@ LOADED = (
 """Families with separate and tied embeddings, biases, and weights that transformers joins when loading."""
 
 
-@pytest.mark.parametrize("name", LOADED)
+@pytest.mark.parametrize("name", by_tier(LOADED))
 def test_check_case_loads_every_family(name: str, tmp_path: Path) -> None:
     family = FAMILIES[name]
     report = check_case(record_case(tmp_path, make(family.kind, **family.options), LAYOUT, ORDERS))

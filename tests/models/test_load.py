@@ -39,7 +39,7 @@ from pine_engine.models import load as models
 from pine_engine.models.checkpoint import read_safetensors
 from pine_engine.models.listing import LoadableModel, list_models
 from pine_engine.models.load import LoadedModel, ModelSource, load, resolve
-from tests.support.families import FAMILIES, LAYOUT, make
+from tests.support.families import FAMILIES, LAYOUT, by_tier, make
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 ROOT = Path(models.__file__).parents[2]
@@ -391,7 +391,7 @@ def test_quantised_weights_without_their_package_are_refused_naming_it(
 
 
 @pytest.mark.filterwarnings("default")  # of the packages, which are not ours
-@pytest.mark.parametrize("name", ["mistral3", "qwen2_vl", "qwen2_5_vl", "gemma3"])
+@pytest.mark.parametrize("name", by_tier(["mistral3", "qwen2_vl", "qwen2_5_vl", "gemma3"]))
 def test_the_text_side_of_a_model_that_sees_is_loaded_and_answers(name: str, tmp_path: Path) -> None:
     family = FAMILIES[name]
     make(family.kind, **family.options).save_pretrained(tmp_path)

@@ -10,7 +10,7 @@ from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import TokenLayout
-from tests.support.families import FAMILIES, LAYOUT, defined_logits, make
+from tests.support.families import FAMILIES, LAYOUT, by_tier, defined_logits, make
 
 TOLERANCE = {torch.float64: 2e-5, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 """Relative to the largest logit. Norms, angles and experts are float32 in float64 models too."""
@@ -43,7 +43,7 @@ def difference(one: Tensor, other: Tensor) -> float:
     return ((one - other).abs().max() / other.abs().max()).item()
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", by_tier(FAMILIES))
 def test_a_family_is_read_as_its_own_attention_reads_it(name: str) -> None:
     family = FAMILIES[name]
     model = make(family.kind, torch.float64, **family.options)
@@ -62,7 +62,7 @@ def test_a_family_is_read_as_its_own_attention_reads_it(name: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-@pytest.mark.parametrize("name", IN_HALF_PRECISION)
+@pytest.mark.parametrize("name", by_tier(IN_HALF_PRECISION))
 def test_half_precision_is_read_too(name: str, dtype: torch.dtype) -> None:
     family = FAMILIES[name]
     model = make(family.kind, dtype, **family.options)
@@ -79,7 +79,7 @@ def test_half_precision_is_read_too(name: str, dtype: torch.dtype) -> None:
 EXPERTS = ("granitemoe", "mixtral", "olmoe", "phimoe", "qwen2_moe", "qwen3_moe")
 
 
-@pytest.mark.parametrize("name", EXPERTS)
+@pytest.mark.parametrize("name", by_tier(EXPERTS))
 def test_a_mixture_of_experts_proves_itself_in_half_precision(name: str) -> None:
     """Rounding sends some tokens to other experts there, which says nothing about attention."""
     family = FAMILIES[name]
@@ -98,7 +98,7 @@ def made(name: str) -> Engine:
     "method",
     ["pine", "pine_reversed", "pine_sum", "pine_max", "reassignment_only", "pcw_right", "vanilla"],
 )
-@pytest.mark.parametrize("name", DEFINED)
+@pytest.mark.parametrize("name", by_tier(DEFINED))
 def test_a_method_is_what_the_definition_says_in_every_kind_of_family(name: str, method: str) -> None:
     engine = made(name)
     expected = defined_logits(engine.model, LAYOUT, method)

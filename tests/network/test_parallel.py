@@ -22,6 +22,8 @@ from tests.support.tokenizers import letter_tokenizer
 TOLERANCE = 1e-3
 """Of logits of size 10 in float32, whose sums are taken in two parts."""
 
+pytestmark = pytest.mark.slow
+
 SPLIT = ["llama", "qwen3_moe", "tied"]
 """Dense; a mixture of experts, whose experts are split too; one weight that is both embedding and output."""
 

@@ -32,7 +32,12 @@ def test_every_command_has_a_way_to_run_and_no_other_has() -> None:
 
 @pytest.mark.usefixtures("memory_unmeasured")
 @pytest.mark.parametrize(
-    "command", [name for name, way in WAYS.items() if way.kind == "here" and name not in IN_README]
+    "command",
+    [
+        pytest.param(name, marks=pytest.mark.slow if "--self-test" in name else ())
+        for name, way in WAYS.items()
+        if way.kind == "here" and name not in IN_README
+    ],
 )
 def test_a_command_does_what_it_says(
     command: str, pine: Run, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -31,6 +31,7 @@ def shown_by(code: str, names: dict[str, Any], where: str) -> Any:
     return eval(compile(ast.Expression(last.value), where, "eval"), names)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("loaded_once")
 def test_the_notebook_runs_and_shows_every_picture(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)  # outside the repository

@@ -80,6 +80,7 @@ def python(installed: Path, code: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_engine_and_its_figures_are_installed_without_the_page(installed: Path) -> None:
     files = {path.relative_to(installed).as_posix() for path in installed.rglob("*") if path.is_file()}
     ours = {name for name in files if name.startswith(("pine_engine/", "viz/")) and "__pycache__" not in name}
@@ -103,6 +104,7 @@ def test_the_engine_and_its_figures_are_installed_without_the_page(installed: Pa
     assert not needed & {"gradio", "pytest"}
 
 
+@pytest.mark.slow
 def test_its_command_runs(installed: Path) -> None:
     command = [sys.executable, installed / "bin" / "pine-engine"]
     assert "Does the order of the documents change" in run(installed, *command, "--help").stdout
@@ -110,6 +112,7 @@ def test_its_command_runs(installed: Path) -> None:
     assert [row["name"] for row in printed["methods"]] == list(METHODS)
 
 
+@pytest.mark.slow
 @pytest.mark.embedded
 @pytest.mark.timeout(MOST_S)
 def test_the_blocks_of_the_readme_run(installed: Path, embedded_folder: Path) -> None:
@@ -129,6 +132,7 @@ def test_the_blocks_of_the_readme_run(installed: Path, embedded_folder: Path) ->
     assert others == "set() None"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(MOST_S)
 def test_the_commands_of_the_readme_run(installed: Path, tiny: Path, tmp_path: Path) -> None:
     shown = []
@@ -185,6 +189,7 @@ def test_no_sentence_advises_what_an_installed_package_does_not_have(folder: str
                 ), (path, text)
 
 
+@pytest.mark.slow
 def test_without_what_it_does_not_bring_an_installed_package_says_how_to_bring_it(installed: Path) -> None:
     printed = python(
         installed,
@@ -219,6 +224,7 @@ def test_without_what_it_does_not_bring_an_installed_package_says_how_to_bring_i
     ]
 
 
+@pytest.mark.slow
 def test_train_molecules_needs_repository(installed: Path) -> None:
     printed = python(
         installed,
@@ -233,6 +239,7 @@ def test_train_molecules_needs_repository(installed: Path) -> None:
     assert "repository" in printed and printed.splitlines()[-1] == "2"
 
 
+@pytest.mark.slow
 def test_importing_the_package_imports_no_torch(installed: Path) -> None:
     code = (
         "import sys, pine_engine; print('torch' in sys.modules)\n"

@@ -34,6 +34,7 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_works_as_it_is_written(name: str, tree: Path) -> None:
     changes = re.findall(r"^```diff\n(.+?)^```", RECIPES[name], re.MULTILINE | re.DOTALL)

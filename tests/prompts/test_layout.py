@@ -212,7 +212,6 @@ def hostile_text(pieces: list[str]) -> st.SearchStrategy[str]:
     return st.lists(some, min_size=1, max_size=8).map("".join).filter(str.strip)
 
 
-@settings(max_examples=150)
 @given(text=hostile_text([*CONTROL, "<think>"]))
 def test_control_tokens_in_text_are_text(text: str) -> None:
     assert_only_data(text, MARKED, set(MARKED.get_added_vocab().values()))
@@ -222,7 +221,6 @@ MARKED = byte_tokenizer(special=["<think>"])
 UNMARKED = byte_tokenizer(unmarked=["<think>", "</think>", "<|tool|>", "think>x", "<|im_end|>|", "<><>"])
 
 
-@settings(max_examples=300)
 @given(text=hostile_text(list(UNMARKED.get_added_vocab())))
 def test_added_tokens_that_are_not_marked_special_are_text_too(text: str) -> None:
     assert_only_data(text, UNMARKED, set(UNMARKED.get_added_vocab().values()))

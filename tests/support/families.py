@@ -6,12 +6,13 @@ with `pine_engine.attention.arithmetic` or `pine_engine.network.rope`.
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 from unittest.mock import patch
 
+import pytest
 import torch
 from torch import Tensor, nn
 from transformers import (
@@ -187,6 +188,17 @@ FAMILIES = {
     ),
 }
 """Models that PINE supports, by what is special about them."""
+
+DAILY = {
+    *("llama", "qwen3", "qwen2_5_vl", "gemma2", "gemma3_text", "glm4", "cohere", "gpt_neox", "falcon"),
+    *("mixtral", "nemotron", "longrope, a long prompt"),
+}
+"""Families of the daily tier: attention is patched differently in each."""
+
+
+def by_tier(names: Iterable[str]) -> list[pytest.ParameterSet]:
+    """Return test parameters of which the families outside `DAILY` are marked slow."""
+    return [pytest.param(name, marks=() if name in DAILY else pytest.mark.slow) for name in names]
 
 
 def make(kind: str, dtype: torch.dtype = torch.float32, **options: Any) -> PreTrainedModel:

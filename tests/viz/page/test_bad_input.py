@@ -42,6 +42,7 @@ from viz.page.upstream.guarded import NOT_FROM_THE_PAGE, GuardedBlocks, refuse_f
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.mark.slow
 def test_nothing_that_is_thrown_at_the_doors_does_harm() -> None:
     command = [sys.executable, "-m", "tools.fuzz", "--inputs", "200", "--seed", "1", "--json"]
     done = subprocess.run(
