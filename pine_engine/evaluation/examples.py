@@ -12,7 +12,14 @@ from pydantic import Field
 
 from pine_engine.errors import InputError
 from pine_engine.prompts.csv_table import Record, check_columns, read_table
-from pine_engine.prompts.inputs import DataRow, DocumentInput, checked, each_line, read_row
+from pine_engine.prompts.inputs import (
+    MAX_DOCUMENTS,
+    DataRow,
+    DocumentInput,
+    checked,
+    each_line,
+    read_row,
+)
 from pine_engine.prompts.mistakes import rows_or_mistakes
 from pine_engine.prompts.tasks import USUAL_TASK
 
@@ -40,7 +47,12 @@ class Example(DataRow):
             )
 
 
-def read_examples(path: Path, limit: int | None = None, sample: int | None = None) -> list[Example]:
+def read_examples(
+    path: Path,
+    limit: int | None = None,
+    sample: int | None = None,
+    max_documents: int | None = None,
+) -> list[Example]:
     """The examples of a JSONL or CSV file, at most `limit`.
 
     The header of a CSV file names its columns: document1, document2, ...; and perhaps id, task, question,
@@ -49,6 +61,7 @@ def read_examples(path: Path, limit: int | None = None, sample: int | None = Non
     sample: a seed with which they are drawn at random; None for the first ones. A larger limit adds examples
     behind those of a smaller one. The lines behind the limit are read only if they may be drawn, or if there
     is a mistake before it.
+    max_documents: of all examples together; None for any number. One example has at most MAX_DOCUMENTS.
     Raises InputError that names the file and every line of a malformed example, of an id that was used
     before, of an unknown task, of an empty document, of a question that is missing, or of a gold_index that
     names none of the documents.
@@ -64,7 +77,16 @@ def read_examples(path: Path, limit: int | None = None, sample: int | None = Non
         return example
 
     rows = rows_or_mistakes(path, lines, read_once)
-    examples = [example for _, example in islice(rows, limit if sample is None else None)]
+    examples: list[Example] = []
+    num_documents = 0
+    for _, example in islice(rows, limit if sample is None else None):
+        examples.append(example)
+        num_documents += len(example.documents)
+        if max_documents is not None and num_documents > max_documents:
+            raise InputError(
+                f"{path} has too many documents: got {num_documents:,} in the first {len(examples):,} rows, "
+                f"expected at most {max_documents:,} in all rows; give fewer rows, or fewer documents in each"
+            )
     if sample is not None:
         random.Random(sample).shuffle(examples)
     return examples[:limit]
@@ -87,6 +109,11 @@ def _csv_reader(path: Path) -> tuple[Iterator[tuple[int, Record]], Callable[[int
     """The records of a CSV file, and what makes an example of one."""
     table = read_table(path)
     places = sum(bool(re.fullmatch(r"document\d+", name)) for name in table.header)
+    if places > MAX_DOCUMENTS:
+        raise InputError(
+            f"{path} has too many columns of documents: got {places:,}, expected at most {MAX_DOCUMENTS:,}; "
+            "remove columns"
+        )
     documents = {f"document{place}" for place in range(1, max(1, places) + 1)}
     titles = {name.replace("document", "title") for name in documents}
     check_columns(

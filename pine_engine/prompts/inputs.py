@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from pine_engine.prompts.layout import TokenLayout
 
 
+MAX_DOCUMENTS = 10_000
+"""Documents of one row or request. More are rejected by their number, before a record is made of any."""
+
+
 class TextReader(Protocol):
     """What reads a prompt of text: an engine with a tokenizer."""
 
@@ -60,7 +64,7 @@ class _Asked(BaseModel):
     """Documents, and what is asked of them."""
 
     question: str = ""
-    documents: list[DocumentInput] = Field(min_length=1)
+    documents: list[DocumentInput] = Field(min_length=1, max_length=MAX_DOCUMENTS)
     system: str = ""
     task: str = USUAL_TASK
 

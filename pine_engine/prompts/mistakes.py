@@ -81,6 +81,9 @@ def _words(problem: ErrorDetails) -> str:
         return f"got {got}, expected {_EXPECTED[kind]}"
     if kind == "too_short":
         return f"got {problem['ctx']['actual_length']} items, expected {problem['ctx']['min_length']} or more"
+    if kind == "too_long":
+        context = problem["ctx"]
+        return f"got {context['actual_length']:,} items, expected {context['max_length']:,} or fewer"
     if message.startswith("Input should be "):
         return f"got {got}, expected {message.removeprefix('Input should be ')}"
     own = message.removeprefix("Value error, ")

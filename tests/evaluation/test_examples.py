@@ -8,7 +8,7 @@ import pytest
 
 from pine_engine.errors import InputError
 from pine_engine.evaluation.examples import Example, read_examples
-from pine_engine.prompts.inputs import DataRow, DocumentInput
+from pine_engine.prompts.inputs import MAX_DOCUMENTS, DataRow, DocumentInput
 
 PLAIN = {
     "id": "a-1",
@@ -155,6 +155,22 @@ def test_a_task_without_question_needs_none(file: Path) -> None:
     assert example.question == ""
 
 
+def test_read_examples_row_with_too_many_documents_is_rejected_by_its_number(file: Path) -> None:
+    documents = ["d"] * MAX_DOCUMENTS
+    assert len(read_examples(write(file, {**PLAIN, "documents": documents}))[0].documents) == MAX_DOCUMENTS
+    with pytest.raises(InputError) as raised:
+        read_examples(write(file, {**PLAIN, "documents": [*documents, 5]}))
+    # A record that was built from the last document would add its own mistake.
+    assert f"got {MAX_DOCUMENTS + 1:,} items" in str(raised.value) and "got int 5" not in str(raised.value)
+
+
+def test_read_examples_documents_of_all_rows_are_limited_together(file: Path) -> None:
+    write(file, PLAIN, FULL, {**PLAIN, "id": "a-3"})
+    assert len(read_examples(file, max_documents=6)) == 3
+    with pytest.raises(InputError, match=r"got 6 in the first 3 rows, expected at most 5"):
+        read_examples(file, max_documents=5)
+
+
 # the same as a table
 
 HEADER = "id,question,answers,gold_index,title1,document1,document2,task\n"
@@ -191,6 +207,13 @@ def test_a_table_needs_no_more_than_a_document_and_what_its_task_asks(table: Pat
     table.write_text("document1,question\none,Why?\n")
     (example,) = read_examples(table)
     assert example == Example(id="line 2", question="Why?", documents=[DocumentInput(text="one")])
+
+
+def test_read_examples_table_with_too_many_columns_is_rejected_before_its_rows(table: Path) -> None:
+    columns = ",".join(f"document{number + 1}" for number in range(MAX_DOCUMENTS + 1))
+    table.write_text(f"{columns}\nmalformed row\n")
+    with pytest.raises(InputError, match=f"got {MAX_DOCUMENTS + 1:,}, expected at most {MAX_DOCUMENTS:,}"):
+        read_examples(table)
 
 
 def test_rows_of_a_table_beyond_the_limit_are_not_checked(table: Path) -> None:

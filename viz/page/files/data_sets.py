@@ -13,7 +13,7 @@ from pine_engine.evaluation.examples import Example, read_examples
 from pine_engine.evaluation.order_names import ORDERS
 from pine_engine.evaluation.settings import choose, most_visited
 from pine_engine.prompts.tasks import TASKS, Task, get_task
-from viz.page.common.bounds import MOST_ROWS
+from viz.page.common.bounds import MAX_DATA_SET_DOCUMENTS, MOST_ROWS
 from viz.page.common.theme import ASSETS
 from viz.page.files.reading_files import FileReader
 
@@ -71,7 +71,8 @@ def read_brought(
     reader: FileReader, file: Path, *, what: str, say: Callable[[str], Said]
 ) -> Generator[Said, None, DataSet]:
     """The same of a file that a visitor or a caller brings; arguments, words and errors as FileReader has."""
-    examples = yield from reader.read(read_examples, file, MOST_ROWS, what=what, files=[file], say=say)
+    arguments = (file, MOST_ROWS, None, MAX_DATA_SET_DOCUMENTS)
+    examples = yield from reader.read(read_examples, *arguments, what=what, files=[file], say=say)
     return _data_set(file, examples)
 
 
