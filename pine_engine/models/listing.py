@@ -1,6 +1,5 @@
 """Which models there are, and what is known of each before its weights are read."""
 
-import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -8,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pine_engine.errors import ModelError, one_line
-from pine_engine.models.checkpoint import lacking
+from pine_engine.models.checkpoint import lacking, read_config, weight_files
 from pine_engine.models.dtypes import BYTES, Dtype, stored_dtype
 from pine_engine.models.embedded import EMBEDDED_NAME, INSTALL_ADVICE, find_embedded_gguf
 from pine_engine.models.hub import look_up
@@ -141,7 +140,7 @@ def describe_folder(model: LoadableModel, folder: Path) -> LoadableModel:
         return described
     try:
         resolve_folder(folder)
-        parameters = _count_parameters(_weight_files(folder))
+        parameters = _count_parameters(weight_files(folder))
     except ModelError as error:
         return replace(described, supported=False, reason=str(error))
     except Exception as error:  # SafetensorError, JSONDecodeError, OSError, ...
@@ -211,14 +210,13 @@ def describe_hub(name: str, source: ModelSource) -> LoadableModel:
 
 def _configured(model: LoadableModel, where: Path | str, **source: Any) -> LoadableModel:
     """The model with what its config says; not supported and with a reason where that rules it out."""
-    from transformers import AutoConfig
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
     from transformers.quantizers.auto import AutoHfQuantizer
 
     reason = ""
     try:
         local = isinstance(where, Path)
-        config = AutoConfig.from_pretrained(where, local_files_only=local, trust_remote_code=False, **source)
+        config = read_config(where, local_files_only=local, trust_remote_code=False, **source)
         model = replace(
             model,
             family=config.model_type,
@@ -234,6 +232,8 @@ def _configured(model: LoadableModel, where: Path | str, **source: Any) -> Loada
             AutoHfQuantizer.from_config(quantization).validate_environment()
     except ImportError as error:
         reason = lacking(error)
+    except ModelError as error:
+        reason = str(error)
     except Exception as error:  # AutoConfig raises many kinds: OSError, ValueError, KeyError, ...
         reason = f"its config cannot be read ({one_line(error)}); expected one that transformers knows"
     return replace(model, supported=False, reason=reason)
@@ -248,21 +248,6 @@ def _state_values(config: "PretrainedConfig") -> int | None:
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
     kv_heads = getattr(config, "num_key_value_heads", None) or heads
     return int(2 * config.num_hidden_layers * kv_heads * head_dim)
-
-
-def _weight_files(folder: Path) -> list[Path]:
-    """The files that hold the weights. Raises ModelError if one of them is not there."""
-    index = folder / "model.safetensors.index.json"
-    named = ["model.safetensors"]
-    if index.is_file():
-        named = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-    missing = [name for name in named if not (folder / name).is_file()]
-    if missing:
-        raise ModelError(
-            f"{len(missing)} of its {len(named)} files with weights are missing, the first is {missing[0]};"
-            " bring them here, or load it where the Hugging Face hub can be reached"
-        )
-    return [folder / name for name in named]
 
 
 def _count_parameters(weights: Iterable[Path]) -> int | None:

@@ -4,6 +4,7 @@ No weight is read for it, so that a model is refused before it is downloaded, an
 What a config does not say, the probe finds.
 """
 
+import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # imported late elsewhere, for the reason that checkpoint.py gives
@@ -38,6 +39,39 @@ CHANGING_ROPE_TYPE = "longrope"
 SUPPORTED_ROPE_TYPES = "'default', 'linear', 'llama3', 'yarn' or 'longrope'"
 
 ADVICE = "use a plain RoPE model such as Llama, Qwen2 or Mistral"
+
+
+MAX_SIZES = (
+    (re.compile("layers?$|depth"), 1_000),
+    (re.compile("heads?$|experts"), 100_000),
+    (re.compile("size|dim|embd|inner|d_model"), 10_000_000),
+    (re.compile("position|context|ctx|length|window"), 1_000_000_000),
+)
+"""Largest number that a config may state, by the name of its field; the first that fits counts."""
+
+
+def impossible_size(stated: Any, name: str = "") -> str | None:
+    """Return why a config, as its file states it, describes no model; None if its sizes are possible.
+
+    A model is built from these numbers before its weights are read, so that a wrong one takes all time and
+    memory.
+
+    Args:
+        stated: The config or a value in it, as JSON is read.
+        name: Field that has the value.
+    """
+    if isinstance(stated, dict | list):
+        fields = stated.items() if isinstance(stated, dict) else ((name, value) for value in stated)
+        return next(filter(None, (impossible_size(value, str(field)) for field, value in fields)), None)
+    if not isinstance(stated, int | float):
+        return None
+    limit = next((limit for pattern, limit in MAX_SIZES if pattern.search(name)), None)
+    if limit is None or stated <= limit:
+        return None
+    return (
+        f"its config has a wrong {name}: got {stated:g}, expected at most {limit:,}; use a config that "
+        "belongs to the weights"
+    )
 
 
 def refusal(config: "PretrainedConfig") -> str | None:

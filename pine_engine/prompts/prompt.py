@@ -8,10 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jinja2 import TemplateError
-
-from pine_engine.errors import InputError
+from pine_engine.errors import InputError, ModelError
 from pine_engine.given import as_text, in_words, one_or_more
+from pine_engine.prompts.chat_template import render_chat_template
 from pine_engine.shown import short_repr
 
 # Private-use characters that stand for the user's text while the chat template is rendered.
@@ -146,7 +145,7 @@ def build_prompt(
     A tokenizer without chat template gets the parts as they are, and then the cue; a suffix that
     asks for the answer itself needs none.
     Raises InputError if there is no document, one of them is empty, or a text is not made of characters, and
-    for the name of a tokenizer in its place.
+    for the name of a tokenizer in its place; ModelError if the template cannot be rendered.
     """
     if not documents:
         raise InputError("there are no documents; give at least one")
@@ -180,8 +179,8 @@ def _template_around(tokenizer: Any, system: str, prefix: str, cue: str) -> tupl
     user = {"role": "user", "content": _USER_SLOT}
     messages = [{"role": "system", "content": _SYSTEM_SLOT}, user] if system else [user]
     try:
-        rendered = _render(tokenizer, messages)
-    except TemplateError:
+        rendered = render_chat_template(tokenizer, messages)
+    except ModelError:
         if not system:
             raise
         rendered = ""
@@ -189,7 +188,7 @@ def _template_around(tokenizer: Any, system: str, prefix: str, cue: str) -> tupl
         # Templates such as Gemma's refuse the system role, others leave it out; its text then opens the
         # user's message.
         prefix = f"{system}\n\n{prefix}"
-        rendered = _render(tokenizer, [user])
+        rendered = render_chat_template(tokenizer, [user])
     head, _, tail = rendered.partition(_USER_SLOT)
     opening, slot, middle = head.partition(_SYSTEM_SLOT)
     return _pieces(
@@ -198,11 +197,6 @@ def _template_around(tokenizer: Any, system: str, prefix: str, cue: str) -> tupl
         Piece(middle, is_markup=True),
         Piece(prefix),
     ), _pieces(Piece(tail, is_markup=True))
-
-
-def _render(tokenizer: Any, messages: list[dict[str, str]]) -> str:
-    text: str = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-    return text
 
 
 def _pieces(*pieces: Piece) -> Segment:

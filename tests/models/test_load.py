@@ -26,6 +26,7 @@ from transformers import (
     BitsAndBytesConfig,
     LlamaForCausalLM,
     PreTrainedTokenizerFast,
+    Qwen2ForCausalLM,
     TorchAoConfig,
 )
 from transformers.utils import logging as transformers_logging
@@ -299,6 +300,36 @@ def test_pickled_weights_are_not_opened_by_a_detour(tiny_folder: Path, disguise:
     assert not trap.exists()
     pickle.loads((tiny_folder / "pytorch_model.bin").read_bytes())
     assert trap.exists()
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        {"num_hidden_layers": 10**8},
+        {"num_hidden_layers": 1e8},
+        {"num_hidden_layers": 900},
+        {"model_type": "qwen2", "num_hidden_layers": 10**8},
+        {"hidden_size": 10**6},
+        {"vocab_size": 10**7},
+        {"intermediate_size": 10**7},
+        {"num_attention_heads": 10**9},
+        {"max_position_embeddings": 10**12},
+        {"text_config": {"num_hidden_layers": 10**8}},
+    ],
+    ids=str,
+)
+def test_load_config_larger_than_its_weights_is_refused_before_a_model_is_built(
+    stated: dict[str, Any], tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build(*_: Any, **__: Any) -> NoReturn:
+        pytest.fail("a model was built")
+
+    monkeypatch.setattr(LlamaForCausalLM, "from_pretrained", build)
+    monkeypatch.setattr(Qwen2ForCausalLM, "from_pretrained", build)
+    config = json.loads((tiny_folder / "config.json").read_text())
+    (tiny_folder / "config.json").write_text(json.dumps(config | stated))
+    with pytest.raises(ModelError, match="tiny cannot be used: its config"):
+        load(str(tiny_folder))
 
 
 def test_a_checkpoint_that_lacks_weights_is_refused(tiny_folder: Path) -> None:

@@ -1,12 +1,13 @@
 """The chat template cut around the user's text: what is markup, what is data, and what opens the prompt."""
 
+import time
 from typing import Any
 
-import jinja2
 import pytest
 from transformers import PreTrainedTokenizerFast
 
-from pine_engine.errors import InputError
+from pine_engine.errors import InputError, ModelError
+from pine_engine.prompts import chat_template
 from pine_engine.prompts.layout import tokenize
 from pine_engine.prompts.prompt import Piece, Prompt, build_prompt, segment_text
 from tests.support.tokenizers import CHAT_TEMPLATE, byte_tokenizer
@@ -65,6 +66,34 @@ def test_markup_is_what_the_template_wrote_and_the_rest_is_data() -> None:
     )
 
 
+LOOPS = "{% for i in range(100000) %}" * 3 + "{% endfor %}" * 3
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ messages.__class__.__mro__ }}",
+        "{{ ''.__class__() }}",
+        "{% for %}",
+        "{{ 1 / 0 }}",
+        "{{ 'a' * 10000000000 }}",
+        "{{ 2 ** 10000000000 }}",
+        "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+        LOOPS,
+        "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
+        "{% for i in range(100000) %}{% for j in range(100000) if false %}{% endfor %}{% endfor %}",
+    ],
+)
+def test_build_prompt_hostile_template_is_refused_in_bounded_time(
+    template: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chat_template, "RENDER_S", 0.05)
+    began = time.monotonic()
+    with pytest.raises(ModelError):
+        make(template, system="Be brief.")
+    assert time.monotonic() - began < 30  # 0.1 s on an idle machine; without a limit hours, or never
+
+
 @pytest.mark.parametrize("template", [CHAT_TEMPLATE, NO_SYSTEM_ROLE, ONLY_USER, SYSTEM_INSIDE_USER, None])
 def test_users_text_is_never_markup_whatever_it_holds(template: str | None) -> None:
     tokenizer = byte_tokenizer(chat_template=template)
@@ -87,7 +116,7 @@ def test_where_a_template_has_no_place_for_it_the_system_text_opens_the_users_me
 
 
 def test_an_error_of_the_template_that_no_system_text_explains_is_not_hidden() -> None:
-    with pytest.raises(jinja2.TemplateError, match="never"):
+    with pytest.raises(ModelError, match="never"):
         make("{{ raise_exception('never') }}")
 
 
