@@ -240,12 +240,21 @@ def serve(settings: HostSettings) -> None:
     page = build_page(sources, settings)
     log_to_stderr()
     told_to_end = end_signal()
-    served = launch(page, settings)
+    try:
+        served = launch(page, settings)
+    except OSError:  # gradio's, which names variables of its own
+        ports = f"port {settings.port}" if settings.port else "a port from 7860 to 7959"
+        print(
+            f"Cannot listen on {ports} of {settings.host or 'localhost'}: expected a free port and an "
+            "address of this machine. Choose another port with --port or PINE_PORT.",
+            file=sys.stderr,
+        )
+        sys.exit(2)
     add_health(served, sources, lambda: len(page.state_holder.session_data))
     page.disk.sweep_now_and_then()
     source.start()
     wait_for_end(told_to_end)
-    shut_down(page, sources.runs, settings.shutdown_seconds)
+    shut_down(page, sources.runs, settings.shutdown_seconds, since=told_to_end.received_at)
 
 
 if __name__ == "__main__":

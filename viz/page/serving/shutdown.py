@@ -20,24 +20,41 @@ from viz.page.jobs.run_log import SHUTTING_DOWN, RunLog
 
 log = logging.getLogger("pine_explorer")
 
-TOLD_S = 1.0
-"""Longest wait, in seconds, for runs that were told to end: they end within a layer of the model."""
+TOLD_S = 0.5
+"""Seconds after the deadline of the runs until which stopped runs may end: within a model layer."""
 
 LAST_WORDS_S = 0.3
-"""Seconds in which the last sentences still reach the pages."""
+"""Seconds in which the last messages still reach the pages."""
 
-CLOSING_S = 0.6
-"""Longest wait, in seconds, for the server; whoever keeps their connection open after that loses it."""
+CLOSING_S = 0.2
+"""Longest wait, in seconds, for the server to close; connections that are open after that are lost."""
+
+EXIT_S = 1.2
+"""Seconds after the deadline of the runs at which the process exits, whatever is not finished.
+
+docs/hosting.md states 3 s, so that a busy machine has time for the exit itself.
+"""
 
 LOOK_S = 0.2
 """How often the main thread looks whether the process was told to end."""
 
 
-def end_signal() -> threading.Event:
-    """Set once the process is told to end by SIGTERM or SIGINT, which do nothing else any more."""
-    told = threading.Event()
+class EndSignal(threading.Event):
+    """Set by the first SIGTERM or SIGINT.
+
+    Attributes:
+        received_at: Time of the signal in seconds of `time.monotonic()`; every deadline counts from it.
+    """
+
+    received_at = 0.0
+
+
+def end_signal() -> EndSignal:
+    """Return an event that SIGTERM and SIGINT set; they have no other effect from now on."""
+    told = EndSignal()
 
     def tell(number: int, _: FrameType | None) -> None:
+        told.received_at = told.received_at or time.monotonic()
         told.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -45,7 +62,7 @@ def end_signal() -> threading.Event:
     return told
 
 
-def wait_for_end(told: threading.Event) -> None:
+def wait_for_end(told: EndSignal) -> None:
     """Returns once the process was told to end.
 
     Not one long wait: the system may hand a signal to any thread, and Python answers it in the main thread,
@@ -55,13 +72,21 @@ def wait_for_end(told: threading.Event) -> None:
         pass
 
 
-def shut_down(page: gr.Blocks, runs: RunLog, patience_s: float) -> None:
-    """Refuses new runs, gives those that go on so many seconds, tells the rest to end, closes the page.
+def shut_down(page: gr.Blocks, runs: RunLog, patience_s: float, *, since: float) -> None:
+    """Reject new runs, let current ones finish until a deadline, stop the rest and close the page.
 
-    Takes at most those seconds and three more.
+    From then on the process exits EXIT_S seconds after the deadline, also while its caller still cleans up.
+
+    Args:
+        page: The launched page.
+        runs: The runs of the page.
+        patience_s: Seconds after `since` that current runs may take; this is the deadline.
+        since: Time of the signal in seconds of `time.monotonic()`.
     """
+    deadline = since + patience_s
+    threading.Thread(target=_exit_at, args=(deadline + EXIT_S,), daemon=True).start()
     log.info("shutting down: %d runs go on, up to %g s to finish", runs.open, patience_s)
-    if not runs.close(patience_s) and not runs.wait(TOLD_S):
+    if not runs.close(_until(deadline)) and not runs.wait(_until(deadline + TOLD_S)):
         _tell_who_waits(page)  # a layer of a large model takes longer
     time.sleep(LAST_WORDS_S)
     closing = threading.Thread(target=page.close, kwargs={"verbose": False}, daemon=True)
@@ -70,14 +95,24 @@ def shut_down(page: gr.Blocks, runs: RunLog, patience_s: float) -> None:
     log.info("closed")
 
 
-def end_process() -> NoReturn:
-    """Ends this process with status 0, and its children; waits for no thread in which something runs."""
+def end_process(status: int = 0) -> NoReturn:
+    """Exit with this status and end all child processes; no thread is waited for."""
     for child in multiprocessing.active_children():
         child.kill()
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)
+    os._exit(status)
+
+
+def _exit_at(end: float) -> None:
+    time.sleep(_until(end))
+    end_process()
+
+
+def _until(end: float) -> float:
+    """Return the seconds left until a time of `time.monotonic()`, 0 if it is over."""
+    return max(0.0, end - time.monotonic())
 
 
 def _tell_who_waits(page: gr.Blocks) -> None:
