@@ -46,6 +46,7 @@ from viz.page.jobs.queue import FairQueue
 from viz.page.jobs.run_log import RunLog
 from viz.page.jobs.sources import Sources
 from viz.page.serving.connections import limit_connections
+from viz.page.serving.escaped_output import escape_output
 from viz.page.serving.front_door import FrontDoor
 from viz.page.serving.health import add_health
 from viz.page.serving.login_limits import LoginLimitMiddleware
@@ -157,7 +158,8 @@ def place_on_zerogpu(sources: Iterable[EngineSource]) -> None:
 
 
 def log_to_stderr() -> None:
-    """Sends the page's log to stderr, as it is: one JSON object for each run, and no text of a visitor."""
+    """Send the page's log to stderr, escaped: one JSON object for each run, and no text of a visitor."""
+    escape_output()
     log = logging.getLogger("pine_explorer")
     log.setLevel(logging.INFO)
     log.addHandler(logging.StreamHandler())

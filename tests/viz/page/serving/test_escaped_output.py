@@ -1,0 +1,38 @@
+"""Output of the process: no client text begins a line or controls a terminal."""
+
+import io
+import logging
+import traceback
+from typing import TextIO, cast
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from viz.page.serving.escaped_output import CONTINUATION, EscapedOutput
+
+
+@given(st.text(), st.sampled_from(["log", "print", "traceback"]))
+def test_escaped_output_client_text_begins_no_line(text: str, how: str) -> None:
+    stream = io.StringIO()
+    output = cast(TextIO, EscapedOutput(stream))
+    if how == "log":
+        logger = logging.Logger("test")
+        logger.addHandler(logging.StreamHandler(output))
+        logger.warning("request %s failed", text)
+    elif how == "print":
+        print(f"request {text} failed", file=output)
+    else:
+        try:
+            raise ValueError(f"request {text} failed")
+        except ValueError:
+            traceback.print_exc(file=output)
+    written = stream.getvalue()
+    assert all(character.isprintable() or character in "\n\t" for character in written)
+    first = ("request", "ValueError: request", "Traceback", " ", CONTINUATION)
+    assert all(line.startswith(first) for line in written.splitlines() if line)
+
+
+def test_escaped_output_plain_text_stays_as_it_is() -> None:
+    stream = io.StringIO()
+    EscapedOutput(stream).write("\n* Größe 日本 😀\n")
+    assert stream.getvalue() == "\n* Größe 日本 😀\n"
