@@ -33,6 +33,7 @@ from viz.page.common.host_settings import (
     allowed_models,
     is_public,
     is_space,
+    proxies,
     read_settings,
     time_limit,
 )
@@ -179,8 +180,9 @@ def doors(page: GuardedBlocks, settings: HostSettings) -> list[Middleware]:
             settings,
             is_public=is_public(settings, os.environ),
             is_space=is_space(os.environ),
+            proxies=networks_of(proxies(settings, os.environ)),
         ),
-        Middleware(ProxyHeadersMiddleware, list(settings.trusted_proxies)),
+        Middleware(ProxyHeadersMiddleware, list(proxies(settings, os.environ))),
         Middleware(OpenRoutes),
         Middleware(PresenceMiddleware, page.presence),
         Middleware(RateLimitMiddleware, settings.max_requests_per_minute),
@@ -214,7 +216,8 @@ def launch(page: GuardedBlocks, settings: HostSettings, **options: Any) -> App:
     )
     add_plotly(served)
     keep_sessions(served, page, page.presence)
-    limit_connections(page.server, settings.most_connections, networks_of(settings.trusted_proxies))
+    trusted = networks_of(proxies(settings, os.environ))
+    limit_connections(page.server, settings.most_connections, trusted)
     return served
 
 

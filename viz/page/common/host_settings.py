@@ -25,8 +25,11 @@ MOST_ARRANGEMENTS = 120
 PUBLIC_SECONDS = 300
 """Longest run on a page that others can reach, if the host has said nothing."""
 
-PRIVATE_NETWORKS = ("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "::1", "fc00::/7")
-"""In which a proxy in front of the page is, such as one in another container."""
+LOOPBACK = ("127.0.0.0/8", "::1")
+"""Addresses of a proxy on the same machine."""
+
+PRIVATE_NETWORKS = (*LOOPBACK, "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
+"""Networks of the proxies of a Space."""
 
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 """Under which a machine reaches itself."""
@@ -71,10 +74,12 @@ class HostSettings(BaseModel):
     """See serving/trusted_hosts.py."""
 
     trusted_proxies: Names = Field(
-        default=PRIVATE_NETWORKS,
-        description="addresses or networks of proxies that are believed when they say for whom they ask, "
-        "separated by commas",
+        default=(),
+        description="addresses or networks of reverse proxies whose X-Forwarded-* headers are trusted, "
+        "separated by commas; if empty, those on the same machine, and on a Space its own",
     )
+    """See proxies."""
+
     frame_ancestors: str = Field(
         default="*",
         description="sites that may show the page in a frame, separated by blanks: * for any, 'self' for its "
@@ -236,6 +241,15 @@ def is_public(settings: HostSettings, environment: Mapping[str, str]) -> bool:
 def is_space(environment: Mapping[str, str]) -> bool:
     """Whether this is a Space of Hugging Face."""
     return "SPACE_ID" in environment
+
+
+def proxies(settings: HostSettings, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the addresses and networks of the proxies whose X-Forwarded-* headers are trusted.
+
+    A private network is trusted only if it is named, or on a Space, where only its proxies reach the page:
+    any client in it could otherwise pass for several.
+    """
+    return settings.trusted_proxies or (PRIVATE_NETWORKS if is_space(environment) else LOOPBACK)
 
 
 def allowed_models(settings: HostSettings, environment: Mapping[str, str]) -> tuple[str, ...] | None:

@@ -4,12 +4,13 @@ A name of somebody else's can be made to lead to this machine (DNS rebinding), a
 and whoever asks can claim with a header that a proxy has sent them.
 """
 
+from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 
-from viz.page.common.addresses import is_in, networks_of
+from viz.page.common.addresses import Network, is_in
 from viz.page.common.asgi import App, Receive, Scope, Send, without_headers
 from viz.page.common.host_settings import LOCAL_NAMES, HostSettings
 
@@ -21,6 +22,8 @@ ALWAYS = {*LOCAL_NAMES, "0.0.0.0"}
 OF_PROXIES = (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip")
 CLAIMS = (*OF_PROXIES, b"x-gradio-server")
 """Headers that gradio believes, whoever sends them."""
+
+DEFAULT_PORTS = (80, 443)
 
 READING = ("GET", "HEAD", "OPTIONS")
 
@@ -36,16 +39,26 @@ class TrustedHosts:
 
     What goes on to gradio names the host in `Host` alone. is_public: whether others than this machine may
     reach the page; if not, nothing that came through a proxy is answered. is_space: on a Space of Hugging
-    Face, which is reached through its proxies alone; they see to the names.
+    Face, which is reached through its proxies alone; they see to the names. proxies: networks of the proxies
+    whose headers are trusted.
     """
 
-    def __init__(self, app: App, settings: HostSettings, *, is_public: bool, is_space: bool) -> None:
+    def __init__(
+        self,
+        app: App,
+        settings: HostSettings,
+        *,
+        is_public: bool,
+        is_space: bool,
+        proxies: Iterable[Network],
+    ) -> None:
         self._app = app
         self._is_public, self._is_space = is_public, is_space
         names = settings.trusted_hosts or ((ANY,) if is_public else LOCAL_NAMES)
         self._names = {name.lower() for name in (*names, settings.host) if name}
-        self._callers = {ANY} if is_space else {name.lower() for name in settings.trusted_hosts}
-        self._proxies = networks_of(settings.trusted_proxies)
+        # Not the names of this machine: other programs serve pages under them, at other ports.
+        self._callers = {ANY} if is_space else {name.lower() for name in settings.trusted_hosts} - ALWAYS
+        self._proxies = tuple(proxies)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes the request on, or answers why not."""
@@ -85,9 +98,8 @@ class TrustedHosts:
         origin = headers.get("origin")
         if scope["method"] in READING or origin is None:
             return None
-        caller = hostname(urlsplit(origin).netloc)
-        is_own = caller == name or {caller, name} <= ALWAYS
-        if not is_own and not _is_among(caller, self._callers):
+        caller = address(urlsplit(origin).netloc)
+        if caller != address(host) and not _is_among(caller[0], self._callers):
             return (
                 f"A page of {origin!r} may not call this one; if it should, start this one with "
                 "PINE_TRUSTED_HOSTS set to the names of both."
@@ -101,6 +113,18 @@ def hostname(netloc: str) -> str:
         return urlsplit(f"//{netloc}").hostname or ""
     except ValueError:
         return ""
+
+
+def address(netloc: str) -> tuple[str, int | None]:
+    """Return the name and the port of `name:port`; None for no port, and for the default of HTTP or HTTPS.
+
+    Browsers leave a default port out, and a proxy that ends HTTPS may not tell which of the two it was.
+    """
+    try:
+        port = urlsplit(f"//{netloc}").port
+    except ValueError:
+        return "", None
+    return hostname(netloc), None if port in DEFAULT_PORTS else port
 
 
 def _is_among(name: str, names: set[str]) -> bool:

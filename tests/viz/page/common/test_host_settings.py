@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
+from viz.page.common.addresses import is_in, networks_of
 from viz.page.common.host_settings import (
     PUBLIC_SECONDS,
     HostSettings,
     allowed_models,
+    proxies,
     read_settings,
     time_limit,
     variable,
@@ -116,6 +118,22 @@ def test_any_model_may_be_chosen_only_where_nobody_else_comes(
     settings: dict[str, Any], environment: dict[str, str], allowed: tuple[str, ...] | None
 ) -> None:
     assert allowed_models(HostSettings(**settings), environment) == allowed
+
+
+@pytest.mark.parametrize(
+    ("settings", "environment", "trusted", "untrusted"),
+    [
+        ({}, {}, "127.0.0.2", "10.0.0.1"),
+        ({"host": "0.0.0.0"}, {}, "::1", "192.168.1.40"),
+        ({}, {"SPACE_ID": "someone/space"}, "10.0.0.1", "203.0.113.9"),
+        ({"trusted_proxies": ("172.30.0.0/24",)}, {"SPACE_ID": "someone/space"}, "172.30.0.2", "10.0.0.1"),
+    ],
+)
+def test_proxies_are_those_of_this_machine_of_the_space_or_named(
+    settings: dict[str, Any], environment: dict[str, str], trusted: str, untrusted: str
+) -> None:
+    networks = networks_of(proxies(HostSettings(**settings), environment))
+    assert is_in(trusted, networks) and not is_in(untrusted, networks)
 
 
 def test_a_run_ends_in_time_wherever_others_wait_for_it() -> None:

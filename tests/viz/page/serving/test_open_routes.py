@@ -6,7 +6,7 @@ import pytest
 from starlette.routing import BaseRoute, Mount
 
 from tests.support.widgets import whole_page
-from viz.page.serving.open_routes import OPEN
+from viz.page.serving.open_routes import OPEN, WITHOUT_LOGIN
 
 CLOSED = {
     "component_server": "runs methods of components, and prints what it is sent",
@@ -49,6 +49,24 @@ def test_every_address_of_gradio_is_either_needed_or_closed_for_a_reason() -> No
     for path in paths:
         is_closed = any(re.search(pattern, path) for pattern in CLOSED)
         assert bool(OPEN.fullmatch(path)) != is_closed, path
+
+
+def test_without_login_only_the_form_its_assets_and_the_health_are_open() -> None:
+    paths = {path.rstrip("/") for path in addresses(whole_page().app.routes) if WITHOUT_LOGIN.fullmatch(path)}
+    assert paths == {
+        "",
+        "/assets/x",
+        "/favicon.ico",
+        "/gradio_api/startup-events",
+        "/gradio_api/theme.css",
+        "/login",
+        "/logout",
+        "/manifest.json",
+        "/robots.txt",
+        "/static/x",
+        "/svelte/x",
+        "/theme.css",
+    }
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.testclient import TestClient
 
-from viz.page.common.host_settings import HostSettings
+from viz.page.common.addresses import networks_of
+from viz.page.common.host_settings import HostSettings, proxies
 from viz.page.serving.trusted_hosts import TrustedHosts
 
 STRANGER = ("203.0.113.9", 1234)
@@ -29,7 +30,9 @@ def ask(
     is_space: bool = False,
     peer: tuple[str, int] = LOCAL,
 ) -> tuple[int, Any]:
-    app = TrustedHosts(tell, settings or HostSettings(), is_public=is_public, is_space=is_space)
+    settings = settings or HostSettings()
+    trusted = networks_of(proxies(settings, {"SPACE_ID": "x/y"} if is_space else {}))
+    app = TrustedHosts(tell, settings, is_public=is_public, is_space=is_space, proxies=trusted)
     client = TestClient(app, base_url="http://localhost:7860", client=peer)
     response = client.request(method, path, headers=headers)
     return response.status_code, response.json()
@@ -38,10 +41,49 @@ def ask(
 @pytest.mark.parametrize(
     "host", ["localhost:7860", "127.0.0.1:7860", "[::1]:7860", "LOCALHOST", "0.0.0.0:7860"]
 )
-@pytest.mark.parametrize("origin", [None, "http://localhost:7860", "http://127.0.0.1:7860"])
-def test_this_machine_is_answered_under_its_own_names(host: str, origin: str | None) -> None:
-    headers = {"Host": host} | ({"Origin": origin} if origin else {})
+@pytest.mark.parametrize("has_origin", [False, True])
+def test_this_machine_is_answered_under_its_own_names(host: str, has_origin: bool) -> None:
+    headers = {"Host": host} | ({"Origin": f"http://{host.lower()}"} if has_origin else {})
     assert ask(headers=headers)[0] == 200
+
+
+@pytest.mark.parametrize("trusted", [(), ("localhost", "pine.example")])
+@pytest.mark.parametrize(
+    "origin",
+    ["http://localhost:3000", "http://localhost", "https://localhost:8443", "http://127.0.0.1:7860"],
+)
+def test_origin_with_another_port_or_name_of_this_machine_is_refused(
+    origin: str, trusted: tuple[str, ...]
+) -> None:
+    headers = {"Host": "localhost:7860", "Origin": origin}
+    assert ask(HostSettings(trusted_hosts=trusted), headers, is_public=bool(trusted))[0] == 403
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "status"),
+    [
+        ("pine.example", "https://pine.example", 200),  # HTTPS that ends at a proxy
+        ("pine.example:443", "https://pine.example", 200),
+        ("PINE.example:8443", "https://pine.example:8443", 200),
+        ("pine.example", "https://pine.example:8443", 403),
+        ("pine.example:8443", "https://pine.example", 403),
+        ("[2001:db8::1]:7860", "http://[2001:db8::1]:7860", 200),
+        ("pine.example", "https://pine.example:x", 403),
+    ],
+)
+def test_origin_equals_the_host_with_its_port_or_is_refused(host: str, origin: str, status: int) -> None:
+    assert ask(headers={"Host": host, "Origin": origin}, is_public=True)[0] == status
+    forwarded = {"Host": "page:7860", "X-Forwarded-Host": host, "Origin": origin}
+    assert ask(headers=forwarded, is_public=True)[0] == status
+
+
+@pytest.mark.parametrize("peer", ["10.0.0.7", "172.17.0.1", "192.168.1.40", "fd00::7"])
+def test_a_client_in_a_private_network_is_no_proxy_unless_it_is_named(peer: str) -> None:
+    claims = {"Host": "real.example", "X-Forwarded-For": "198.51.100.7", "X-Forwarded-Host": "x.example"}
+    told = ask(None, claims, is_public=True, peer=(peer, 1))[1]
+    assert told["host"] == "real.example" and "x-forwarded-for" not in told
+    named = ask(HostSettings(trusted_proxies=(peer,)), claims, is_public=True, peer=(peer, 1))[1]
+    assert named["host"] == "x.example" and named["x-forwarded-for"] == "198.51.100.7"
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
@@ -100,7 +142,7 @@ def test_only_a_trusted_proxy_is_believed_and_gradio_hears_of_one_name() -> None
     assert not {name.lower() for name in claims} & set(told)
     for settings, peer in (
         (HostSettings(), LOCAL),
-        (HostSettings(), ("172.17.0.1", 1234)),
+        (HostSettings(), ("::1", 1234)),
         (HostSettings(trusted_proxies=("::1", "203.0.113.9")), STRANGER),
         (HostSettings(trusted_proxies=("203.0.113.0/24",)), STRANGER),
     ):
