@@ -244,7 +244,7 @@ def serve(settings: HostSettings) -> None:
     sources = all_sources(source, own, settings, allowed=allowed)
     page = build_page(sources, settings)
     log_to_stderr()
-    told_to_end = end_signal()
+    signals = end_signal()
     try:
         served = launch(page, settings)
     except OSError:  # gradio's, which names variables of its own
@@ -258,8 +258,8 @@ def serve(settings: HostSettings) -> None:
     add_health(served, sources, lambda: len(page.state_holder.session_data))
     page.disk.sweep_now_and_then()
     source.start()
-    wait_for_end(told_to_end)
-    shut_down(page, sources.runs, settings.shutdown_seconds, since=told_to_end.received_at)
+    received_at = wait_for_end(signals)
+    shut_down(page, sources.runs, settings.shutdown_seconds, since=received_at)
 
 
 if __name__ == "__main__":

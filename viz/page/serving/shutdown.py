@@ -10,7 +10,8 @@ import signal
 import sys
 import threading
 import time
-from types import FrameType
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import NoReturn
 
 import gradio as gr
@@ -39,37 +40,26 @@ LOOK_S = 0.2
 """How often the main thread looks whether the process was told to end."""
 
 
-class EndSignal(threading.Event):
-    """Set by the first SIGTERM or SIGINT.
+def end_signal() -> "SimpleQueue[float]":
+    """Return a queue of the times of SIGTERM and SIGINT, which have no other effect from now on.
 
-    Attributes:
-        received_at: Time of the signal in seconds of `time.monotonic()`; every deadline counts from it.
+    Times are in seconds of `time.monotonic()`.
     """
-
-    received_at = 0.0
-
-
-def end_signal() -> EndSignal:
-    """Return an event that SIGTERM and SIGINT set; they have no other effect from now on."""
-    told = EndSignal()
-
-    def tell(number: int, _: FrameType | None) -> None:
-        told.received_at = told.received_at or time.monotonic()
-        told.set()
-
+    received: SimpleQueue[float] = SimpleQueue()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, tell)
-    return told
+        signal.signal(number, lambda *_: received.put(time.monotonic()))
+    return received
 
 
-def wait_for_end(told: EndSignal) -> None:
-    """Returns once the process was told to end.
+def wait_for_end(received: "SimpleQueue[float]") -> float:
+    """Return the time of the first signal once there is one.
 
     Not one long wait: the system may hand a signal to any thread, and Python answers it in the main thread,
     once that does something again.
     """
-    while not told.wait(LOOK_S):
-        pass
+    while True:
+        with suppress(Empty):
+            return received.get(timeout=LOOK_S)
 
 
 def shut_down(page: gr.Blocks, runs: RunLog, patience_s: float, *, since: float) -> None:

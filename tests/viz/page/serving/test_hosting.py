@@ -78,8 +78,7 @@ with gr.Blocks() as page:
 told = end_signal()
 _, address, _ = page.launch(prevent_thread_lock=True, quiet=True)
 print(address, flush=True)
-wait_for_end(told)
-shut_down(page, runs, 1, since=told.received_at)
+shut_down(page, runs, 1, since=wait_for_end(told))
 time.sleep(90)  # clean-up that does not end
 end_process()
 """
