@@ -69,7 +69,7 @@ class ModelSource:
 
     @property
     def is_gguf(self) -> bool:
-        """Whether the weights come from a GGUF file, which may store them in 4 bits."""
+        """True for weights in a GGUF file, which may store them in 4 bits."""
         return self.path_or_id.endswith(".gguf")
 
     @property

@@ -19,7 +19,7 @@ PLAIN = (Tensor, nn.Parameter)
 
 @dataclass(frozen=True, eq=False)
 class ModelSnapshot:
-    """What a model consisted of at one time.
+    """Modules, tensors and adapter state of a model at one time.
 
     Frequencies of rotary modules and tensors with hooks of accelerate are left out: a forward pass replaces
     them. Of other hooks, those of adapter layers count, with which PEFT chooses adapters for one call.

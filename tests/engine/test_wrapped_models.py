@@ -69,7 +69,7 @@ def model(tiny_llama: Callable[..., Model]) -> Model:
 
 
 def stock(model: Model, layout: TokenLayout = LAYOUT) -> tuple[int, ...]:
-    """What the model generates by itself."""
+    """Return the output of the stock model."""
     ids = torch.tensor([layout.ids])
     return generated(model, {"input_ids": ids, "attention_mask": torch.ones_like(ids)})
 
@@ -80,7 +80,7 @@ def generated(model: Model, inputs: dict[str, Any]) -> tuple[int, ...]:
 
 
 def answered(model: Model, layout: TokenLayout = LAYOUT, method: str = "pine") -> tuple[int, ...]:
-    """What its generate gives under `answering`."""
+    """Return the output of `generate` under `answering`."""
     with answering(model, layout, method=method) as inputs:
         return generated(model, inputs)
 

@@ -1,4 +1,4 @@
-"""How many requests one client may send: a token bucket for each address.
+"""Limit of the requests of one client: a token bucket for each address.
 
 The limit covers what makes the server compute or check something: page events, calls, tool calls, logins.
 """

@@ -221,7 +221,7 @@ def test_private_events_flooded_by_client_delay_visitor_little(app: ServedApp) -
 
 
 FILE = {"meta": {"_type": "gradio.FileData"}}
-"""What gradio takes for a file, with a path."""
+"""A file object in the sense of gradio, with a path."""
 
 FILES: dict[str, Callable[[Any], dict[str, Any]]] = {
     "document": lambda file: {"documents": ["Ada.", file]},

@@ -1,4 +1,4 @@
-"""How many requests one address may send."""
+"""Limits of the requests of one address."""
 
 from typing import Any
 
