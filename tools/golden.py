@@ -28,10 +28,25 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # import this working tree, from any current folder
 
-RENAMES: dict[str, str] = {}
+RENAMES: dict[str, str] = {
+    "--out": "--output-dir",
+    "--sample": "--sample-seed",
+    "--measure": "--metrics",
+    "--exam-every": "--eval-every",
+    "--jitter": "--noise-std",
+    "--spelling": "--random-smiles-prob",
+    "--hidden": "--hidden-size",
+    "--intermediate": "--intermediate-size",
+    "exam_every": "eval_every",
+    "jitter": "noise_std",
+    "spelling": "random_smiles_prob",
+    "hidden": "hidden_size",
+    "intermediate": "intermediate_size",
+}
 """Old name to new name: JSON keys, API names, subcommands, options, figures.
 
-Applied to what was recorded for b, c and e before the comparison: to keys, and to strings without spaces.
+Applied to what was recorded for b, c and e before the comparison: to keys, to strings without spaces, and to
+the options in other strings.
 """
 
 DEPENDS_ON_PLATFORM = ("a", "b", "e")
@@ -90,14 +105,15 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def renamed(value: Any, renames: Mapping[str, str]) -> Any:
-    """Return JSON with new names in place of old ones; sentences stay as they are."""
+    """Return JSON with new names in place of old ones; of sentences, only the options change."""
     if isinstance(value, dict):
         return {renamed(key, renames): renamed(one, renames) for key, one in value.items()}
     if isinstance(value, list):
         return [renamed(one, renames) for one in value]
-    if not isinstance(value, str) or " " in value:
+    if not isinstance(value, str):
         return value
-    return re.sub(r"[\w-]+", lambda name: renames.get(name[0], name[0]), value)
+    name = r"(?<!\S)--[\w-]+" if " " in value else r"[\w-]+"
+    return re.sub(name, lambda found: renames.get(found[0], found[0]), value)
 
 
 def differences(old: Any, new: Any, path: str) -> Iterator[str]:

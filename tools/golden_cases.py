@@ -126,22 +126,24 @@ def command_cases() -> Cases:
     model = "--model tiny --dtype float32"
     answer = f"{model} --max-new-tokens 4"
     wrappers = ",".join(pine.WRAPPERS)
-    gold = f"evaluate questions.jsonl --out gold {answer} --orders gold-all,reversed"
-    judge = f"evaluate llmbar.jsonl --out judged {answer} --methods vanilla,pine,{wrappers} --orders judge"
-    size = "--hidden 32 --intermediate 32 --layers 1 --heads 2 --batch-size 4 --threads 1"
+    gold = f"evaluate questions.jsonl --output-dir gold {answer} --orders gold-all,reversed"
+    judge = (
+        f"evaluate llmbar.jsonl --output-dir judged {answer} --methods vanilla,pine,{wrappers} --orders judge"
+    )
+    size = "--hidden-size 32 --intermediate-size 32 --layers 1 --heads 2 --batch-size 4 --threads 1"
     commands = {
         "compare": [f"compare one.json {answer} --methods all"],
-        "verify": [f"verify questions.jsonl --limit 2 {model} --methods all --new-tokens 3"],
+        "verify": [f"verify questions.jsonl --limit 2 {model} --methods all --max-new-tokens 3"],
         "debias": [f"debias {' '.join(labeled)} {answer} --wrapper {name}" for name in pine.WRAPPERS]
         + [f"debias labeled0.json {answer} --wrapper permutation_full --majority"],
         "conformance": [f"conformance {CONFORMANCE}"],
-        "repeat": ["repeat certificate.json"],
-        "bench": [f"bench {model} --document-tokens 20 --new-tokens 2 --repeats 1"],
+        "repeat": ["reproduce certificate.json"],
+        "bench": [f"bench {model} --document-tokens 20 --max-new-tokens 2 --repeats 1"],
         "evaluate": [gold, judge],
-        "data": ["data"],
-        "report": ["report gold judged --out report"],
-        "paper": [f"paper llmbar --limit 4 --out paper --data . {answer}"],
-        "train-molecules": [f"train-molecules train.jsonl --out trained --steps 3 {size}"],
+        "data": ["download-data"],
+        "report": ["report gold judged --output-dir report"],
+        "paper": [f"reproduce-paper llmbar --limit 4 --output-dir paper --data . {answer}"],
+        "train-molecules": [f"train-molecules train.jsonl --output-dir trained --steps 3 {size}"],
         "molecules": ["molecules requests.jsonl --predictor-data train.jsonl --orders 2"],
         "methods": ["methods"],
         "models": ["models"],
@@ -158,7 +160,7 @@ def run_commands(lines: list[str]) -> list[dict[str, Any]]:
 
 def run_command(line: str) -> dict[str, Any]:
     """Run a subcommand in this process; return its status, its JSON and the report that it wrote."""
-    has_json = not line.startswith("paper")
+    has_json = not line.startswith("reproduce-paper")
     printed = io.StringIO()
     argv = ["pine_engine", *line.split(), *(["--json"] if has_json else [])]
     with contextlib.redirect_stdout(printed), patch.object(sys, "argv", argv):
@@ -279,7 +281,7 @@ def write_version_1(folder: Path) -> None:
         write_rows(
             folder / "data.jsonl", [json.loads(QUESTION.model_dump_json()) | {"id": id} for id in "pq"]
         )
-        run_command(f"evaluate {folder}/data.jsonl --out {folder}/records {VERSION_1_OPTIONS}")
+        run_command(f"evaluate {folder}/data.jsonl --output-dir {folder}/records {VERSION_1_OPTIONS}")
         (folder / "certificate.json").write_text(certificate(engine), encoding="utf-8")
         run = finish(engine, THREE, methods=("vanilla", "pine"), max_new_tokens=8)
         assert run.form is not None

@@ -90,38 +90,48 @@ class Recipe:
         batch_size: Examples per step.
         learning_rate: Highest learning rate.
         seed: Seed of weights, orders, noise and spellings.
-        hidden: Hidden size.
-        intermediate: Size of the feed-forward layers.
+        hidden_size: Hidden size.
+        intermediate_size: Size of the feed-forward layers.
         layers: Number of layers.
         heads: Number of heads; `hidden` must be a multiple of twice this number.
-        jitter: Standard deviation of the noise of a value, in standard deviations of its property.
-        spelling: Fraction of the examples that are answered with a random spelling.
-        exam_every: Steps between two measurements of the held-out loss. The best weights are kept.
+        noise_std: Standard deviation of the noise of a value, in standard deviations of its property.
+        random_smiles_prob: Fraction of the examples that are answered with a random spelling.
+        eval_every: Steps between two measurements of the held-out loss. The best weights are kept.
     """
 
     steps: int
     batch_size: int
     learning_rate: float
     seed: int
-    hidden: int
-    intermediate: int
+    hidden_size: int
+    intermediate_size: int
     layers: int
     heads: int
-    jitter: float
-    spelling: float
-    exam_every: int
+    noise_std: float
+    random_smiles_prob: float
+    eval_every: int
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch_size", "hidden", "intermediate", "layers", "heads", "exam_every"):
+        for name in (
+            "steps",
+            "batch_size",
+            "hidden_size",
+            "intermediate_size",
+            "layers",
+            "heads",
+            "eval_every",
+        ):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}; give 1 or more")
-        if self.hidden % (2 * self.heads):
+        if self.hidden_size % (2 * self.heads):
             raise InputError(
-                f"hidden is {self.hidden} with {self.heads} heads; give a multiple of {2 * self.heads}"
+                f"hidden_size is {self.hidden_size} with {self.heads} heads; give a multiple of "
+                f"{2 * self.heads}"
             )
-        if not (self.learning_rate > 0 and self.jitter >= 0 and 0 <= self.spelling <= 1):
+        if not (self.learning_rate > 0 and self.noise_std >= 0 and 0 <= self.random_smiles_prob <= 1):
             raise InputError(
-                f"learning_rate is {self.learning_rate}, jitter {self.jitter} and spelling {self.spelling}; "
+                f"learning_rate is {self.learning_rate}, noise_std {self.noise_std} and "
+                f"random_smiles_prob {self.random_smiles_prob}; "
                 "give more than 0, at least 0, and 0 to 1"
             )
 
@@ -146,7 +156,7 @@ class TrainingBatches:
     ) -> None:
         self._tokenizer, self._molecules, self._recipe = tokenizer, molecules, recipe
         columns = zip(*(molecule.properties for molecule in molecules), strict=True)
-        self._noise_std = [recipe.jitter * pstdev(values) for values in columns]
+        self._noise_std = [recipe.noise_std * pstdev(values) for values in columns]
         self._epoch = cache(self._shuffled)
 
     def batch(self, step: int) -> Batch:
@@ -169,7 +179,7 @@ class TrainingBatches:
             for name, value, std in zip(PROPERTIES, molecule.properties, self._noise_std, strict=True)
         ]
         generator.shuffle(items)
-        if generator.random() >= self._recipe.spelling:
+        if generator.random() >= self._recipe.random_smiles_prob:
             return prompt(items), molecule.smiles
         return prompt(items, ANY_SPELLING), random_smiles(molecule.smiles, generator.randrange(2**31))
 
@@ -251,8 +261,8 @@ def new_model(recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> LlamaForCau
     """Create a Llama with random weights, without a change of torch's global random state."""
     config = LlamaConfig(
         vocab_size=len(tokenizer),
-        hidden_size=recipe.hidden,
-        intermediate_size=recipe.intermediate,
+        hidden_size=recipe.hidden_size,
+        intermediate_size=recipe.intermediate_size,
         num_hidden_layers=recipe.layers,
         num_attention_heads=recipe.heads,
         max_position_embeddings=MAX_CONTEXT_LENGTH,
@@ -319,7 +329,7 @@ def train(
         loss = _step(model, optimizer, batches.batch(done), _learning_rate(recipe, done))
         done += 1
         held_out_loss = None
-        if done % recipe.exam_every == 0 or done == recipe.steps:
+        if done % recipe.eval_every == 0 or done == recipe.steps:
             held_out_loss = mean_loss(model, held_out_batches)
             if held_out_loss < best_loss:
                 best_step, best_loss, best = done, held_out_loss, _copy(model)
@@ -440,7 +450,7 @@ def save(
     options = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in asdict(recipe).items())
     facts = {
         "recipe": asdict(recipe),
-        "command": f"python -m pine_engine train-molecules {data.name} --out FOLDER {options}",
+        "command": f"python -m pine_engine train-molecules {data.name} --output-dir FOLDER {options}",
         "data": data.name,
         "data_sha256": hashlib.sha256(data.read_bytes()).hexdigest(),
         "sources": source.sources,
@@ -475,8 +485,8 @@ value as its text. The model's input is `<s>gap*7.86* homo*-5.87* ...<smiles>`, 
 
 | | |
 | --- | --- |
-| architecture | Llama: {recipe.layers} layers, {recipe.heads} heads, width {recipe.hidden}, \
-feed-forward {recipe.intermediate} |
+| architecture | Llama: {recipe.layers} layers, {recipe.heads} heads, width {recipe.hidden_size}, \
+feed-forward {recipe.intermediate_size} |
 | parameters | {facts["num_parameters"]:,}, saved as float16 ({facts["size_bytes"] / 1e6:.1f} MB) |
 | data | {"; ".join(facts["sources"])}: `{facts["data"]}`, SHA-256 `{facts["data_sha256"]}` |
 | license | that of the data, also for the weights |
@@ -490,8 +500,8 @@ those after step {facts["best_step"]:,}, with the lowest held-out loss |
 molecule (greedy, vanilla attention) |
 
 The loss covers the SMILES only. Properties have a new random order in each example and epoch, with a noise of
-{recipe.jitter:g} of their standard deviation, far below the precision of a prediction from a SMILES;
-{recipe.spelling:.0%} of the examples request any spelling and are answered with a random one.
+{recipe.noise_std:g} of their standard deviation, far below the precision of a prediction from a SMILES;
+{recipe.random_smiles_prob:.0%} of the examples request any spelling and are answered with a random one.
 
 Made with
 

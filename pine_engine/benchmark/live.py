@@ -42,8 +42,9 @@ def measure_live(
     """Times whole jobs from prompt to last token, in turns with one answer of the stock model.
 
     layout: work.layout_for(engine). repeats: rounds; one more is run first and not counted. Returns the JSON
-    object of `bench --live`: median seconds of the stock answer and of each job; the median of its ratios to
-    the stock answer of the same round; and those of generate, and of a run with a busy neighbour, to run.
+    object of `bench --end-to-end`: median seconds of the stock answer and of each job; the median of its
+    ratios to the stock answer of the same round; and those of generate, and of a run with a busy
+    neighbour, to run.
     """
     jobs = _jobs(engine, layout, work.new_tokens)
     stock: list[float] = []

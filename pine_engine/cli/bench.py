@@ -23,7 +23,7 @@ from pine_engine.models.load import TENSOR_PARALLEL
 def bench(
     documents: Annotated[int, typer.Option(help="Number of documents.", min=1)] = 2,
     document_tokens: Annotated[int, typer.Option(help="Length of each document in tokens.", min=1)] = 200,
-    new_tokens: Annotated[int, typer.Option(help="Tokens decoded.", min=2)] = 32,
+    max_new_tokens: Annotated[int, typer.Option(help="Tokens decoded.", min=2)] = 32,
     methods: Methods = None,
     repeats: Annotated[int, typer.Option(help="Counted rounds.", min=1)] = 3,
     sweep: Annotated[
@@ -38,9 +38,11 @@ def bench(
     profile: Annotated[
         bool, typer.Option("--profile", help="Show where the time of each method goes instead.")
     ] = False,
-    live: Annotated[
+    end_to_end: Annotated[
         bool,
-        typer.Option("--live", help="Time what somebody waits for instead: a run and a shuffle, traced."),
+        typer.Option(
+            "--end-to-end", help="Time what somebody waits for instead: a run and a shuffle, traced."
+        ),
     ] = False,
     model: AnyModelName = None,
     dtype: Dtype = "auto",
@@ -51,12 +53,13 @@ def bench(
     names = method_names(methods)
     if device == TENSOR_PARALLEL:
         raise InputError(f"`bench` times what one process computes; name another device than {device!r}")
-    work = Workload(model, dtype, device, documents, document_tokens, new_tokens)
+    work = Workload(model, dtype, device, documents, document_tokens, max_new_tokens)
     if sizes is not None and sweep is None:
         raise InputError("--sizes belong to a sweep; give --sweep tokens or --sweep documents")
-    if live and (sweep or trace or profile or methods):
+    if end_to_end and (sweep or trace or profile or methods):
         raise InputError(
-            "--live measures the jobs of the page: it goes without --sweep, --trace, --profile and --methods"
+            "--end-to-end measures the jobs of the page: it goes without --sweep, --trace, --profile and "
+            "--methods"
         )
     wanted = None if sizes is None else whole_numbers(sizes, "sizes")
     works = sweep_over(work, sweep, wanted) if sweep else [work]
@@ -67,7 +70,7 @@ def bench(
     from pine_engine.benchmark.reports import bench_rows, profile_report, profile_rows
     from pine_engine.benchmark.speed import num_steps, run_benchmark
 
-    if live:
+    if end_to_end:
         from pine_engine.benchmark.live import live_rows, measure_live
         from pine_engine.benchmark.live import num_steps as live_steps
 
@@ -83,7 +86,7 @@ def bench(
                 by_method = {}
                 for name in names:
                     advance(f"{layout.num_tokens} tokens: {name}")
-                    by_method[name] = profile_method(engine, layout, METHODS[name], new_tokens)
+                    by_method[name] = profile_method(engine, layout, METHODS[name], max_new_tokens)
                 shares.append((layout, by_method))
         report = profile_report(engine, shares)
         terminal.print_report(report, as_json, profile_rows(report, sizes=sweep is not None))

@@ -35,15 +35,17 @@ KINDS = ("generate", "logprob")
 
 def evaluate(
     data: Annotated[Path, typer.Argument(help="JSONL or CSV, one example a line.")],
-    out: Annotated[Path, typer.Option(help="Folder for the records; a run that was stopped goes on there.")],
+    output_dir: Annotated[
+        Path, typer.Option(help="Folder for the records; a run that was stopped goes on there.")
+    ],
     task: Annotated[str | None, typer.Option(help="What the rows are asked as; else what they say.")] = None,
     methods: MeasuredNames = None,
     orders: Annotated[str, typer.Option(help=f"Separated by commas, of: {', '.join(ORDERS)}.")] = AS_IS,
     limit: Annotated[int | None, typer.Option(help="How many rows; all if not given.", min=1)] = None,
-    sample: Annotated[
+    sample_seed: Annotated[
         int | None, typer.Option(help="Seed to draw the rows with; the first ones if not given.")
     ] = None,
-    measure: Annotated[
+    metrics: Annotated[
         str,
         typer.Option(
             help="generate: answers are written and scored; logprob: how likely given ones are; or both."
@@ -66,8 +68,8 @@ def evaluate(
             data,
             task=task,
             limit=limit,
-            sample=sample,
-            measure=measure,
+            sample=sample_seed,
+            metrics=metrics,
             methods=methods,
             orders=orders,
             max_new_tokens=max_new_tokens,
@@ -81,31 +83,33 @@ def evaluate(
         terminal.stderr.quiet = not state.is_main_process
         # The main process selects the dtype of a new run; the others find it in the folder.
         with processes.main_process_first(state) if dtype == "auto" else nullcontext():
-            run_dtype = dtype_of_run(out) if dtype == "auto" else None
+            run_dtype = dtype_of_run(output_dir) if dtype == "auto" else None
             engine = terminal.load(
                 model, run_dtype or dtype, processes.own_device(device, state), reads_text=True
             )
             about = settings.run_info(
-                engine, task=examples[0].task, data=data.name, data_sha256=_sha256(data), sample=sample
+                engine, task=examples[0].task, data=data.name, data_sha256=_sha256(data), sample=sample_seed
             )
-            info = open_run(out, about)
+            info = open_run(output_dir, about)
         began = time.perf_counter()
         try:
             with processes.ended_in_order() as stopped:
-                _measure(engine, examples, settings, out, state, stopped)
+                _measure(engine, examples, settings, output_dir, state, stopped)
                 everyone = processes.all_arrive(state)
                 stop_if(stopped)
         except (Cancelled, KeyboardInterrupt):
             if state.is_main_process:
-                _say_stopped(out, examples, settings)
+                _say_stopped(output_dir, examples, settings)
             raise typer.Exit(STOPPED) from None
         except WriteError as error:
             terminal.stderr.quiet = False  # the others do not know why this one ends
-            _say_unwritten(out, examples, settings, error)
+            _say_unwritten(output_dir, examples, settings, error)
             raise typer.Exit(FAILED) from None
         if state.is_main_process:
             seconds = time.perf_counter() - began
-            _conclude(out, info, examples, settings, seconds=seconds, everyone=everyone, as_json=as_json)
+            _conclude(
+                output_dir, info, examples, settings, seconds=seconds, everyone=everyone, as_json=as_json
+            )
     except InputError:
         if processes.is_first_here():
             raise
@@ -118,7 +122,7 @@ def _planned(
     task: str | None,
     limit: int | None,
     sample: int | None,
-    measure: str,
+    metrics: str,
     methods: str | None,
     orders: str,
     max_new_tokens: int | None,
@@ -128,9 +132,9 @@ def _planned(
     from pine_engine.evaluation.settings import choose
 
     examples = _read(data, task, limit, sample)
-    asked = _listed(measure)
+    asked = _listed(metrics)
     if unknown := sorted(set(asked) - set(KINDS)):
-        raise InputError(f"unknown measure {unknown[0]!r}; choose from: {', '.join(KINDS)}")
+        raise InputError(f"unknown metric {unknown[0]!r}; choose from: {', '.join(KINDS)}")
     settings = choose(
         examples,
         methods=measured_names(methods),
@@ -168,7 +172,7 @@ def _measure(
     engine: "Engine",
     examples: Sequence["Example"],
     settings: "Settings",
-    out: Path,
+    output_dir: Path,
     state: "PartialState",
     stopped: "threading.Event",
 ) -> None:
@@ -184,8 +188,8 @@ def _measure(
 
     own = processes.own_share(examples, state)
     planned = planned_keys(own, settings.methods, settings.arrangements)
-    with _open_alone(out, state) as writer:
-        found = read_records(out)
+    with _open_alone(output_dir, state) as writer:
+        found = read_records(output_dir)
         done = {record.key for record in found}
         with terminal.progress(len(planned), len(planned.keys() & done)) as advance:
 
@@ -199,51 +203,56 @@ def _measure(
 
 
 @contextmanager
-def _open_alone(out: Path, state: "PartialState") -> Iterator["Writer"]:
+def _open_alone(output_dir: Path, state: "PartialState") -> Iterator["Writer"]:
     """This process's file, if no process of the run finds that another run writes in the folder."""
     from pine_engine.evaluation.records import open_records
 
     with ExitStack() as opened:
         reason = None
         try:
-            writer = opened.enter_context(open_records(out, state.process_index, state.num_processes))
+            writer = opened.enter_context(open_records(output_dir, state.process_index, state.num_processes))
         except InputError as error:
             reason = str(error)
         if reason := processes.first_reason(reason):
             raise InputError(reason)
         if not writer.is_locked:
             terminal.say(
-                f"{out} is on a file system without locks; start no second run in it while this one writes"
+                f"{output_dir} is on a file system without locks; start no second run in it while this one "
+                "writes"
             )
         yield writer
 
 
-def _found(out: Path, examples: Sequence["Example"], settings: "Settings") -> "tuple[list[Record], int]":
+def _found(
+    output_dir: Path, examples: Sequence["Example"], settings: "Settings"
+) -> "tuple[list[Record], int]":
     """The records of these examples that are there, and how many are not; the folder may hold others."""
     from pine_engine.evaluation.example_plan import planned_keys
     from pine_engine.evaluation.records import read_records
 
     planned = planned_keys(examples, settings.methods, settings.arrangements)
-    records = [record for record in read_records(out) if record.key in planned]
+    records = [record for record in read_records(output_dir) if record.key in planned]
     return records, len(planned) - len(records)
 
 
-def _say_stopped(out: Path, examples: Sequence["Example"], settings: "Settings") -> None:
-    terminal.say(f"stopped: {_kept(out, examples, settings)}; the same command goes on from there")
+def _say_stopped(output_dir: Path, examples: Sequence["Example"], settings: "Settings") -> None:
+    terminal.say(f"stopped: {_kept(output_dir, examples, settings)}; the same command goes on from there")
 
 
-def _say_unwritten(out: Path, examples: Sequence["Example"], settings: "Settings", error: WriteError) -> None:
-    kept = _kept(out, examples, settings)
+def _say_unwritten(
+    output_dir: Path, examples: Sequence["Example"], settings: "Settings", error: WriteError
+) -> None:
+    kept = _kept(output_dir, examples, settings)
     terminal.say(f"{error}; {kept}, and the same command goes on from there once it can be written again")
 
 
-def _kept(out: Path, examples: Sequence["Example"], settings: "Settings") -> str:
-    records, missing = _found(out, examples, settings)
-    return f"{len(records)} of {len(records) + missing} records are in {out}"
+def _kept(output_dir: Path, examples: Sequence["Example"], settings: "Settings") -> str:
+    records, missing = _found(output_dir, examples, settings)
+    return f"{len(records)} of {len(records) + missing} records are in {output_dir}"
 
 
 def _conclude(
-    out: Path,
+    output_dir: Path,
     info: "RunInfo",
     examples: Sequence["Example"],
     settings: "Settings",
@@ -255,7 +264,7 @@ def _conclude(
     """Prints the summary, and says what is not in it; exits with 1 if something is missing."""
     from pine_engine.evaluation.summary.summarize import summarize
 
-    records, missing = _found(out, examples, settings)
+    records, missing = _found(output_dir, examples, settings)
     errors = [record for record in records if record.error]
     summary, reason = None, None
     try:
@@ -263,7 +272,7 @@ def _conclude(
     except InputError as error:
         reason = str(error)
     report = {
-        "folder": str(out),
+        "folder": str(output_dir),
         "dtype": info.platform.dtype,
         "run": info.model_dump(mode="json"),
         "records": len(records),

@@ -10,16 +10,16 @@ import typer
 from pine_engine.cli.bench import bench
 from pine_engine.cli.compare import compare
 from pine_engine.cli.conformance import conformance
-from pine_engine.cli.data import data
 from pine_engine.cli.debias import debias
+from pine_engine.cli.download_data import download_data
 from pine_engine.cli.evaluate import evaluate
 from pine_engine.cli.methods import list_methods
 from pine_engine.cli.models import show_models
 from pine_engine.cli.molecules import molecules
-from pine_engine.cli.paper import paper
-from pine_engine.cli.repeat import repeat
 from pine_engine.cli.report import make_report
-from pine_engine.cli.train import train_molecules
+from pine_engine.cli.reproduce import reproduce
+from pine_engine.cli.reproduce_paper import reproduce_paper
+from pine_engine.cli.train_molecules import train_molecules
 from pine_engine.cli.verify import verify
 from pine_engine.console.exit_status import BAD_INPUT, STOPPED
 from pine_engine.errors import PineError
@@ -34,12 +34,13 @@ app.command()(compare)
 app.command()(verify)
 app.command()(debias)
 app.command()(conformance)
-app.command()(repeat)
+app.command()(reproduce)
+app.command("repeat", hidden=True)(reproduce)  # printed certificates name it
 app.command()(bench)
 app.command()(evaluate)
-app.command()(data)
+app.command()(download_data)
 app.command("report")(make_report)
-app.command()(paper)
+app.command()(reproduce_paper)
 app.command()(train_molecules)
 app.command()(molecules)
 app.command("methods")(list_methods)

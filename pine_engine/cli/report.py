@@ -22,7 +22,7 @@ NO_IMAGES = (
 
 
 def make_report(
-    out: Annotated[
+    output_dir: Annotated[
         Path, typer.Option(help="Folder for report.html, report.md and PNG files of the figures.")
     ],
     folders: Annotated[
@@ -50,16 +50,16 @@ def make_report(
     heading = {"title": TITLE, "made": datetime.now(UTC).isoformat(timespec="seconds")}
     images: dict[str, str] = {}
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / PAGE).write_text(report_page(parts, **heading), encoding="utf-8")
+        output_dir.mkdir(parents=True, exist_ok=True)
+        (output_dir / PAGE).write_text(report_page(parts, **heading), encoding="utf-8")
         try:
-            images = write_images(parts, out)
+            images = write_images(parts, output_dir)
         except RuntimeError:
             terminal.say(NO_IMAGES)
         markdown = report_markdown(parts, **heading, page=PAGE, images=images)
-        (out / MARKDOWN).write_text(markdown, encoding="utf-8")
+        (output_dir / MARKDOWN).write_text(markdown, encoding="utf-8")
     except OSError as error:
-        raise InputError(f"{out} cannot be written: {error.strerror}; give another folder") from error
+        raise InputError(f"{output_dir} cannot be written: {error.strerror}; give another folder") from error
     summaries = {run.label: run.summary.model_dump(mode="json") for run in runs}
-    paths = [str(out / name) for name in (PAGE, MARKDOWN, *images.values())]
+    paths = [str(output_dir / name) for name in (PAGE, MARKDOWN, *images.values())]
     terminal.print_report({"files": paths, "runs": summaries}, as_json, [{"written": path} for path in paths])

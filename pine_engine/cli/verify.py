@@ -37,9 +37,9 @@ def verify(
         typer.Option(help="With --self-test: numbers of threads to test, separated by commas."),
     ] = None,
     limit: Annotated[int | None, typer.Option(help="Maximum number of rows.", min=1)] = None,
-    shuffles: Annotated[int, typer.Option(help="Orders of each row besides the first.", min=1)] = 5,
+    num_orders: Annotated[int, typer.Option(help="Orders of each row besides the first.", min=1)] = 5,
     methods: Methods = None,
-    new_tokens: Annotated[int, typer.Option(help="Tokens decoded in each order.", min=1)] = 16,
+    max_new_tokens: Annotated[int, typer.Option(help="Tokens decoded in each order.", min=1)] = 16,
     seed: Annotated[int, typer.Option(help="Seed of the orders.")] = 0,
     model: AnyModelName = None,
     dtype: Dtype = "auto",
@@ -53,7 +53,7 @@ def verify(
         raise InputError("--threads belong to the self-test; give --self-test, or set OMP_NUM_THREADS")
     if data is None:
         counts = _thread_counts(threads)
-        _self_test(terminal.load(model, dtype, device), counts, shuffles, seed, as_json)
+        _self_test(terminal.load(model, dtype, device), counts, num_orders, seed, as_json)
         return
     names = method_names(methods)
 
@@ -67,14 +67,19 @@ def verify(
 
     layouts = [row.comparison().tokenize(engine) for row in rows]
     for layout in layouts:
-        engine.check_length(layout, new_tokens)
-    orders = [orders_to_try(layout.num_documents, shuffles, seed) for layout in layouts]
+        engine.check_length(layout, max_new_tokens)
+    orders = [orders_to_try(layout.num_documents, num_orders, seed) for layout in layouts]
     summaries = []
     with terminal.progress(sum(map(len, orders))) as advance:
         for row, layout, row_orders in zip(rows, layouts, orders, strict=True):
             cells: list[dict[str, OrderCell]] = []
             for event in compare_orders(
-                engine, layout, methods=names, orders=row_orders, max_new_tokens=new_tokens, stop_at_end=False
+                engine,
+                layout,
+                methods=names,
+                orders=row_orders,
+                max_new_tokens=max_new_tokens,
+                stop_at_end=False,
             ):
                 if isinstance(event, OrderRow):
                     cells.append(event.cells)

@@ -192,7 +192,8 @@ def _rows(public_set: PublicSet, paths: Iterable[Path]) -> Iterator[readers.Row]
 
 def _not_written(path: Path, error: OSError) -> InputError:
     return InputError(
-        f"{path} cannot be written: {error.strerror}; free some space, or give another folder with --out"
+        f"{path} cannot be written: {error.strerror}; free some space, or give another folder with "
+        "--output-dir"
     )
 
 

@@ -34,8 +34,8 @@ KeyWeighting = Literal["nothing", "documents", "documents_and_prefix"]
 """What weighs 1/k as seen from the suffix, k being the number of documents."""
 
 Role = Literal["method", "variant", "control"]
-"""A published method, which the verb `paper` measures; another reading or option of one; or one that isolates
-half of PINE."""
+"""A published method, which the subcommand `reproduce-paper` measures; another reading or option of one; or
+one that isolates half of PINE."""
 
 
 @dataclass(frozen=True, kw_only=True)

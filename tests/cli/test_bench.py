@@ -21,7 +21,7 @@ def test_bench_prints_times_and_ratios_and_announces_as_many_steps_as_it_takes(
     pine: Run, tiny: Path, steps: Steps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(benchmark, "peak_memory", lambda *_: 123.4)
-    sizes = ["--documents", 3, "--document-tokens", 5, "--new-tokens", 3, "--repeats", 2]
+    sizes = ["--documents", 3, "--document-tokens", 5, "--max-new-tokens", 3, "--repeats", 2]
     outcome = pine("bench", *sizes, "--methods", "vanilla,pine", "--model", tiny, "--json")
     assert (outcome.status, outcome.stderr) == (0, "")
     assert steps.announced == [len(steps.taken)]
@@ -41,7 +41,7 @@ def test_bench_prints_times_and_ratios_and_announces_as_many_steps_as_it_takes(
     assert printed["together"]["methods"] == ["vanilla", "pine"]
 
 
-SMALL = ["--model", "random:tiny", "--documents", 4, "--document-tokens", 20, "--new-tokens", 3]
+SMALL = ["--model", "random:tiny", "--documents", 4, "--document-tokens", 20, "--max-new-tokens", 3]
 
 
 def test_bench_sweeps_over_sizes(pine: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,8 +73,8 @@ def test_bench_profiles_where_time_goes(pine: Run) -> None:
 
 
 def test_bench_times_what_somebody_waits_for(pine: Run, steps: Steps) -> None:
-    options = ["--model", "random:tiny", "--documents", 3, "--document-tokens", 5, "--new-tokens", 3]
-    printed = pine("bench", "--live", *options, "--repeats", 1, "--json").json
+    options = ["--model", "random:tiny", "--documents", 3, "--document-tokens", 5, "--max-new-tokens", 3]
+    printed = pine("bench", "--end-to-end", *options, "--repeats", 1, "--json").json
     assert steps.announced == [len(steps.taken)]
     assert (printed["n"], printed["documents"], printed["new_tokens"]) == (30 + 15 + 28, 3, 3)
     assert list(printed["jobs"]) == list(JOBS)
@@ -88,7 +88,7 @@ def test_bench_times_what_somebody_waits_for(pine: Run, steps: Steps) -> None:
     assert printed["beside_over_run"] == pytest.approx(
         whole["beside"]["seconds"] / whole["run"]["seconds"], rel=0.2
     )
-    table = pine("bench", "--live", *options, "--repeats", 1).stdout
+    table = pine("bench", "--end-to-end", *options, "--repeats", 1).stdout
     for words in ("stock, one answer", "told as they are written", "beside a busy process"):
         assert words in table
 
@@ -132,8 +132,9 @@ def test_jobs_are_those_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--live", "--trace"],
-         "--live measures the jobs of the page: it goes without --sweep, --trace, --profile and --methods"),
+        (["--end-to-end", "--trace"],
+         "--end-to-end measures the jobs of the page: it goes without --sweep, --trace, --profile and "
+         "--methods"),
         (["--sweep", "documents", "--sizes", "2,x"],
          "the sizes '2,x' are not numbers; give whole numbers separated by commas, such as 2,5,10"),
         (["--sweep", "documents", "--sizes", "500"],

@@ -70,7 +70,7 @@ class Case:
         return self.invoke("evaluate", *self.arguments(*arguments))
 
     def arguments(self, *arguments: object) -> list[str]:
-        named = ("--out", self.out, "--model", self.model)
+        named = ("--output-dir", self.out, "--model", self.model)
         return [*map(str, (self.data, *named, *(arguments or OPTIONS)))]
 
     def outcomes(self, *left_out: str) -> dict[Key, dict[str, Any]]:
@@ -140,7 +140,7 @@ def test_the_table_has_no_accuracy_where_no_verdict_can_be_read(
         "pine",
         "--orders",
         "as-is,swapped",
-        "--measure",
+        "--metrics",
         "generate",
     )
     table = case.run(*options, "--max-new-tokens", 3).stdout
@@ -347,7 +347,7 @@ def test_rows_are_asked_as_another_task_if_so_told(case: Case) -> None:
     }
     row = {**ROWS[0], **two, "system": "Judge."}
     write(case.data, [row])
-    options = ("--methods", "pine", "--orders", "swapped", "--measure", "logprob", "--json")
+    options = ("--methods", "pine", "--orders", "swapped", "--metrics", "logprob", "--json")
     case.run("--task", "judge_pair", *options)
     (record,) = read_records(case.out)
     assert (record.task, record.answers, record.text) == ("judge_pair", ("A",), None)
@@ -366,8 +366,8 @@ def test_rows_are_asked_as_another_task_if_so_told(case: Case) -> None:
         (ROWS, ("--orders", "sideways"), "unknown order 'sideways'; choose from: as-is, reversed"),
         (ROWS, ("--orders", "swapped"), "swapped needs documents with labels"),
         (ROWS, ("--methods", "pines"), "unknown method 'pines'"),
-        (ROWS, ("--measure", "guess"), "unknown measure 'guess'; choose from: generate, logprob"),
-        (ROWS, ("--measure", ","), "nothing is to be measured; ask for generated answers"),
+        (ROWS, ("--metrics", "guess"), "unknown metric 'guess'; choose from: generate, logprob"),
+        (ROWS, ("--metrics", ","), "nothing is to be measured; ask for generated answers"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_measured_is_refused_before_a_model_is_loaded(

@@ -119,8 +119,8 @@ def test_two_processes_make_the_records_of_one(case: Case) -> None:
         (("--methods", "pride:magic"), "unknown method 'magic'; choose from: vanilla, "),
         (("--methods", "pride:pride:pine"), "pride:pride:pine is a wrapper around a wrapper; put pride "),
         (("--methods", "pride,pride:vanilla"), "a method was named twice in pride, pride:vanilla"),
-        (("--methods", "pride", "--measure", "generate"), "pride:vanilla writes no answers; measure "),
-        (("--methods", "calibration_first", "--measure", "logprob"), "is about written answers; measure "),
+        (("--methods", "pride", "--metrics", "generate"), "pride:vanilla writes no answers; measure "),
+        (("--methods", "calibration_first", "--metrics", "logprob"), "is about written answers; measure "),
         (("--methods", "pride", "--task", "retrieval_qa"), "weighs the choices of a task, and retrieval_qa"),
     ],
 )  # fmt: skip
@@ -143,7 +143,7 @@ def test_compare_and_verify_take_methods_alone(case: Case, monkeypatch: pytest.M
 
 def test_the_report_has_a_line_for_each_wrapped_method(case: Case, tmp_path: Path) -> None:
     case.run(*OPTIONS)
-    outcome: Any = case.invoke("report", case.out, "--out", tmp_path / "report")
+    outcome: Any = case.invoke("report", case.out, "--output-dir", tmp_path / "report")
     assert (outcome.status, outcome.stderr) == (0, "")
     written = (tmp_path / "report" / "report.md").read_text(encoding="utf-8")
     for label in ("Permutation, full (Vanilla)", "PriDe (PINE)", "Calibration, every token (Vanilla)"):

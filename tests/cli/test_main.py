@@ -157,8 +157,8 @@ def test_conformance_refuses_a_folder_without_cases(pine: Run, tmp_path: Path) -
 
 @pytest.mark.parametrize(
     "arguments",
-    [["compare"], ["nonsense"], ["verify", "f", "--limit", "0"], ["verify", "f", "--shuffles", "0"],
-     ["bench", "--documents", "0"], ["bench", "--new-tokens", "1"], ["bench", "--repeats", "0"]],
+    [["compare"], ["nonsense"], ["verify", "f", "--limit", "0"], ["verify", "f", "--num-orders", "0"],
+     ["bench", "--documents", "0"], ["bench", "--max-new-tokens", "1"], ["bench", "--repeats", "0"]],
     ids=" ".join,
 )  # fmt: skip
 @pytest.mark.usefixtures("no_model")
@@ -244,7 +244,7 @@ def test_brackets_in_an_answer_are_not_read_as_colours(capsys: pytest.CaptureFix
 
 
 def test_verify_finds_promises_kept_and_vanilla_changed(pine: Run, data: Path, tiny: Path) -> None:
-    options = ["--shuffles", 3, "--new-tokens", 2, "--methods", "all", "--json"]
+    options = ["--num-orders", 3, "--max-new-tokens", 2, "--methods", "all", "--json"]
     outcome = pine("verify", data, "--model", tiny, *options)
     assert (outcome.status, outcome.stderr) == (0, "")
     printed = outcome.json
@@ -281,7 +281,7 @@ def test_verify_finds_promises_kept_and_vanilla_changed(pine: Run, data: Path, t
 
 
 def test_verify_reads_no_more_rows_than_asked_for(pine: Run, data: Path, tiny: Path) -> None:
-    options = ["--limit", 1, "--shuffles", 1, "--methods", "pcw", "--new-tokens", 1, "--json"]
+    options = ["--limit", 1, "--num-orders", 1, "--methods", "pcw", "--max-new-tokens", 1, "--json"]
     printed = pine("verify", data, "--model", tiny, *options).json
     assert [(row["id"], row["method"], row["orders"]) for row in printed["rows"]] == [("a-1", "pcw", 2)]
 
@@ -294,11 +294,11 @@ def test_verify_exits_with_1_if_a_promise_is_broken(
     options = [
         "--model",
         tiny,
-        "--shuffles",
+        "--num-orders",
         1,
         "--methods",
         "vanilla,pcw",
-        "--new-tokens",
+        "--max-new-tokens",
         1,
         "--json",
     ]
@@ -316,7 +316,7 @@ def test_self_test_needs_no_data_and_prints_every_check(pine: Run, monkeypatch: 
 
     planned = selftest.plan_checks
     monkeypatch.setattr(selftest, "plan_checks", every_fifth)
-    outcome = pine("verify", "--self-test", "--model", "random:tiny", "--shuffles", 1, "--json")
+    outcome = pine("verify", "--self-test", "--model", "random:tiny", "--num-orders", 1, "--json")
     assert (outcome.status, outcome.stderr) == (0, "")
     printed = outcome.json
     assert list(printed) == ["model", "dtype", "device", "checks", "passed"]
@@ -488,7 +488,7 @@ def test_progress_ends_where_it_was_announced_to(
     methods = ["--model", tiny, "--methods", "pcw,nia"]
     given: dict[str, list[Any]] = {
         "compare": [comparison, *methods, "--max-new-tokens", 1],
-        "verify": [data, *methods, "--shuffles", 3, "--new-tokens", 1],
+        "verify": [data, *methods, "--num-orders", 3, "--max-new-tokens", 1],
         "conformance": [GOLDEN],
     }
     pine(verb, *given[verb])
@@ -578,5 +578,5 @@ def test_bad_input_is_one_line_without_traceback(tmp_path: Path) -> None:
 def test_help_names_every_verb(tmp_path: Path) -> None:
     done = start("--help", cwd=tmp_path)
     assert done.returncode == 0
-    for verb in ("compare", "verify", "repeat", "debias", "conformance", "bench"):
+    for verb in ("compare", "verify", "reproduce", "debias", "conformance", "bench"):
         assert verb in done.stdout

@@ -52,8 +52,8 @@ def statuses(commands: Sequence[Sequence[str]], folder: Path) -> list[int]:
 def test_help_and_what_there_is_to_choose_from_need_no_torch(tmp_path: Path) -> None:
     verbs = [command.name or command.callback.__name__.replace("_", "-")
              for command in app.registered_commands if command.callback]  # fmt: skip
-    assert len(verbs) == 14
-    commands = [["--help"], *([verb, "--help"] for verb in verbs), ["methods"], ["models"], ["data"]]
+    assert len(verbs) == 15
+    commands = [["--help"], *([verb, "--help"] for verb in verbs), ["methods"], ["models"], ["download-data"]]
     assert statuses(commands, tmp_path) == [0] * len(commands)
 
 
@@ -80,20 +80,22 @@ def test_bad_arguments_need_no_torch(tmp_path: Path, json_given: bool) -> None:
         "debias comparison.json --wrapper magic",
         "debias comparison.json --wrapper permutation_full --base magic",
         "conformance absent",
-        "repeat absent.json",
+        "reproduce absent.json",
         "bench --methods magic",
         "bench --sizes 2",
         "bench --sweep documents --sizes 500",
-        "evaluate absent.jsonl --out run",
-        "evaluate rows.jsonl --out run --methods magic",
-        "evaluate rows.jsonl --out run --orders magic",
-        "evaluate rows.jsonl --out run --measure magic",
-        "data magic",
-        "report absent --out report",
-        "paper --out papers",
-        "train-molecules absent.jsonl --out model",
+        "evaluate absent.jsonl --output-dir run",
+        "evaluate rows.jsonl --output-dir run --methods magic",
+        "evaluate rows.jsonl --output-dir run --orders magic",
+        "evaluate rows.jsonl --output-dir run --metrics magic",
+        "download-data magic",
+        "report absent --output-dir report",
+        "reproduce-paper --output-dir papers",
+        "train-molecules absent.jsonl --output-dir model",
         "molecules absent.jsonl --predictor-data absent.jsonl",
         "methods --into absent.md",
     ]
-    commands = [line.split() + ["--json"] * (json_given and "paper" not in line) for line in refused]
+    commands = [
+        line.split() + ["--json"] * (json_given and "reproduce-paper" not in line) for line in refused
+    ]
     assert statuses(commands, tmp_path) == [2] * len(commands)

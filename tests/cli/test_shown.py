@@ -16,20 +16,29 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "conformance"
 ROW = {"id": "a", "task": "kv_retrieval", "question": "k1", "answers": ["v1"], "gold_index": 0,
        "documents": [{"title": "k1", "text": "v1"}, {"title": "k2", "text": "v22"}]}  # fmt: skip
 METHODS = ["--methods", "vanilla,pine_input_order"]
-SMALL = ["--model", "random:tiny", "--document-tokens", 8, "--new-tokens", 2, *METHODS]
+SMALL = ["--model", "random:tiny", "--document-tokens", 8, "--max-new-tokens", 2, *METHODS]
 VERBS: dict[str, list[Any]] = {
     "methods": ["methods"],
     "models": ["models"],
-    "data": ["data"],
+    "download-data": ["download-data"],
     "compare": ["compare", "COMPARISON", *METHODS, "--max-new-tokens", 2],
-    "verify": ["verify", "ROWS", *METHODS, "--shuffles", 1, "--new-tokens", 1],
-    "self-test": ["verify", "--self-test", "--shuffles", 1],
+    "verify": ["verify", "ROWS", *METHODS, "--num-orders", 1, "--max-new-tokens", 1],
+    "self-test": ["verify", "--self-test", "--num-orders", 1],
     "conformance": ["conformance", GOLDEN / "s1_llama_k2"],
     "debias": ["debias", "COMPARISON", "--wrapper", "permutation_cyclic", "--labels", "A,B"],
     "bench": ["bench", *SMALL, "--repeats", 1, "--sweep", "documents", "--sizes", "2"],
-    "live": ["bench", "--live", "--model", "random:tiny", "--document-tokens", 8, "--new-tokens", 2],
+    "end-to-end": [
+        "bench",
+        "--end-to-end",
+        "--model",
+        "random:tiny",
+        "--document-tokens",
+        8,
+        "--max-new-tokens",
+        2,
+    ],
     "profile": ["bench", *SMALL, "--profile"],
-    "evaluate": ["evaluate", "ROWS", "--out", "OUT", *METHODS, "--orders", "as-is,reversed"],
+    "evaluate": ["evaluate", "ROWS", "--output-dir", "OUT", *METHODS, "--orders", "as-is,reversed"],
 }
 
 

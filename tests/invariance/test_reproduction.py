@@ -37,7 +37,7 @@ OTHER_HASHES: Changes = {("results", index, "logits_sha256"): "0" * 64 for index
 @pytest.fixture
 def repeat(pine: Run) -> Run:
     """Run the subcommand."""
-    return partial(pine, "repeat")
+    return partial(pine, "reproduce")
 
 
 def with_platform(certified: Certificate, **fields: str | int | None) -> Certificate:
@@ -336,7 +336,7 @@ def test_repeat_uses_certified_threads_up_to_cores(
     missing_cores: int, repeat: Run, file: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = torch.get_num_threads()
-    monkeypatch.setattr("pine_engine.cli.repeat.os.cpu_count", lambda: before + 1)
+    monkeypatch.setattr("pine_engine.cli.reproduce.os.cpu_count", lambda: before + 1)
     threads = before + 1 + missing_cores
     report = repeat(write_changes(file, {("platform", "threads"): threads}), "--model", tiny, "--json").json
     expected = [f"threads: got {before}, expected {threads}"] if missing_cores else []

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pine_engine.cli.paper import STUDIES
+from pine_engine.cli.reproduce_paper import STUDIES
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS, TAUGHT, Method, get_methods
 

@@ -64,7 +64,11 @@ def test_what_cannot_be_run_here_is_known_to_its_program(command: str, pine: Run
         arguments = shlex.split(command.partition("-m pine_engine ")[2].strip("'"))
         outcome = pine(*arguments, "--help")
         assert outcome.status == 0 and f"pine_engine {arguments[0]}" in outcome.stdout.replace("\n", " ")
-        named = [word for word in arguments[1:] if arguments[0] in ("data", "paper") and "-" in word]
+        named = [
+            word
+            for word in arguments[1:]
+            if arguments[0] in ("download-data", "reproduce-paper") and "-" in word
+        ]
         assert {word for word in named if not word.startswith("-")} <= set(PUBLIC_SETS)
 
 

@@ -40,10 +40,13 @@ def test_golden_compare_detects_changed_value_and_other_platform(
     assert "another processor" in capsys.readouterr().out
 
 
-def test_renamed_applies_to_keys_and_names_but_not_to_sentences() -> None:
+def test_renamed_applies_to_keys_names_and_options_but_not_to_sentences() -> None:
     old = {"order": ["/call/order", "order-2", "reorder", "the order of documents"], "orders": {"order": 1}}
     new = {"slot": ["/call/slot", "order-2", "reorder", "the order of documents"], "orders": {"slot": 1}}
     assert golden.renamed(old, {"order": "slot"}) == new
+    assert golden.renamed("run --out x, out --outer", {"--out": "--to", "out": "in"}) == (
+        "run --to x, out --outer"
+    )
 
 
 @pytest.fixture
@@ -62,13 +65,13 @@ def test_interrupted_evaluation_of_version_1_is_resumed(version_1: Path, pine: R
     kept = text.splitlines(keepends=True)[:-3]
     file.write_text("".join(kept), encoding="utf-8")
     options = golden_cases.VERSION_1_OPTIONS.split()
-    outcome = pine("evaluate", version_1 / "data.jsonl", "--out", records, *options, "--json")
+    outcome = pine("evaluate", version_1 / "data.jsonl", "--output-dir", records, *options, "--json")
     assert (outcome.status, outcome.json["records"], outcome.json["missing"]) == (0, len(before), 0)
     assert file.read_text(encoding="utf-8").startswith("".join(kept))
     assert [record.key for record in read_records(records)] == [record.key for record in before]
     assert [record.text for record in read_records(records)] == [record.text for record in before]
     assert read_run(records).started == read_run(VERSION_1 / "records").started
-    assert pine("report", records, "--out", version_1 / "report").status == 0
+    assert pine("report", records, "--output-dir", version_1 / "report").status == 0
 
 
 def test_certificate_of_version_1_is_reproduced(version_1: Path, pine: Run) -> None:

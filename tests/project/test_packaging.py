@@ -230,7 +230,8 @@ def test_train_molecules_needs_repository(installed: Path) -> None:
         installed,
         "import sys\n"
         "from pine_engine.cli.main import main\n"
-        "sys.argv, sys.stderr = ['pine-engine', 'train-molecules', 'a.jsonl', '--out', 'b'], sys.stdout\n"
+        "sys.argv, sys.stderr = ['pine-engine', 'train-molecules', 'a.jsonl', '--output-dir', 'b'], "
+        "sys.stdout\n"
         "try:\n"
         "    main()\n"
         "except SystemExit as ended:\n"

@@ -45,8 +45,8 @@ class Way(NamedTuple):
 
 HERE, KNOWN = Way("here"), Way("known")
 TINY = "--model random:tiny"
-LIVE = " --documents 2 --document-tokens 5 --new-tokens 2 --repeats 1"
-SMALL_BENCH = " --documents 2 --document-tokens 14 --new-tokens 2 --repeats 1 --methods vanilla"
+LIVE = " --documents 2 --document-tokens 5 --max-new-tokens 2 --repeats 1"
+SMALL_BENCH = " --documents 2 --document-tokens 14 --max-new-tokens 2 --repeats 1 --methods vanilla"
 
 WAYS = {
     # README.md
@@ -55,55 +55,54 @@ WAYS = {
     "make run": KNOWN,
     "make test": KNOWN,
     "python -m pine_engine compare FILE.json": HERE,
-    "python -m pine_engine verify DATA.jsonl": Way("here", "--limit 1 --shuffles 1"),
-    "python -m pine_engine verify --self-test": Way("here", TINY + " --shuffles 1"),
-    "python -m pine_engine repeat CERTIFICATE.json": HERE,
+    "python -m pine_engine verify DATA.jsonl": Way("here", "--limit 1 --num-orders 1"),
+    "python -m pine_engine verify --self-test": Way("here", TINY + " --num-orders 1"),
+    "python -m pine_engine reproduce CERTIFICATE.json": HERE,
     "python -m pine_engine debias FILE.json --wrapper permutation_full --labels A,B": HERE,
     "python -m pine_engine conformance DIR": HERE,
-    "python -m pine_engine data NAME": KNOWN,
-    "python -m pine_engine evaluate DATA.jsonl --out RUN": Way("here", "--limit 1"),
-    "python -m pine_engine report RUN --out FOLDER": HERE,
-    "python -m pine_engine paper --out RUNS": KNOWN,
+    "python -m pine_engine download-data NAME": KNOWN,
+    "python -m pine_engine evaluate DATA.jsonl --output-dir RUN": Way("here", "--limit 1"),
+    "python -m pine_engine report RUN --output-dir FOLDER": HERE,
+    "python -m pine_engine reproduce-paper --output-dir RUNS": KNOWN,
     "python -m pine_engine molecules MOLECULES.jsonl --predictor-data TRAIN.jsonl": (
         Way("here", "--limit 1 --orders 1 --methods pine")
     ),
-    "python -m pine_engine train-molecules TRAIN.jsonl --out FOLDER": KNOWN,
+    "python -m pine_engine train-molecules TRAIN.jsonl --output-dir FOLDER": KNOWN,
     "python -m pine_engine bench --documents 20 --document-tokens 140": (Way("here", TINY + SMALL_BENCH)),
-    "python -m pine_engine bench --documents 20 --document-tokens 140 --new-tokens 24 --repeats 2 "
+    "python -m pine_engine bench --documents 20 --document-tokens 140 --max-new-tokens 24 --repeats 2 "
     "--methods vanilla,pine --dtype float32": Way("here", TINY + SMALL_BENCH),
     "python -m pine_engine bench --documents 2 --document-tokens 200 --repeats 5 --dtype float32": (
         Way("here", TINY + SMALL_BENCH)
     ),
-    "python -m pine_engine bench --live --documents 3 --document-tokens 11 --new-tokens 48 --dtype float32": (
-        Way("here", TINY + LIVE)
-    ),
-    "python -m pine_engine bench --live --documents 3 --document-tokens 11 --new-tokens 48 --dtype 4bit": Way(
-        "here", TINY + LIVE
-    ),
+    "python -m pine_engine bench --end-to-end --documents 3 --document-tokens 11 --max-new-tokens 48 "
+    "--dtype float32": (Way("here", TINY + LIVE)),
+    "python -m pine_engine bench --end-to-end --documents 3 --document-tokens 11 --max-new-tokens 48 "
+    "--dtype 4bit": Way("here", TINY + LIVE),
     "python -m pine_engine methods": HERE,
     "python -m pine_engine models": HERE,
     # docs/data.md
     "pip install pooch==1.9.0 pyarrow==26.0.1": KNOWN,
-    "python -m pine_engine data": HERE,
-    "python -m pine_engine data qm9": KNOWN,
-    "python -m pine_engine data llmbar --limit 50 --out FOLDER": KNOWN,
+    "python -m pine_engine download-data": HERE,
+    "python -m pine_engine download-data qm9": KNOWN,
+    "python -m pine_engine download-data llmbar --limit 50 --output-dir FOLDER": KNOWN,
     # docs/evaluation.md
-    "python -m pine_engine evaluate DATA.jsonl --out RUN --methods vanilla,pine --orders gold-all "
+    "python -m pine_engine evaluate DATA.jsonl --output-dir RUN --methods vanilla,pine --orders gold-all "
     "--limit 20": (Way("here", "--limit 1")),
-    "python -m pine_engine evaluate PAIRS.jsonl --out RUN --methods "
+    "python -m pine_engine evaluate PAIRS.jsonl --output-dir RUN --methods "
     "vanilla,pine,permutation_full,pride,calibration_labels --orders as-is,swapped": Way(
         "here", "--max-new-tokens 4"
     ),
-    "python -m pine_engine data rewardbench": KNOWN,
-    "python -m pine_engine evaluate data/rewardbench.jsonl --out RUN --orders judge --methods "
+    "python -m pine_engine download-data rewardbench": KNOWN,
+    "python -m pine_engine evaluate data/rewardbench.jsonl --output-dir RUN --orders judge --methods "
     "vanilla,nia,pcw,sp,pine": Way("here", "--max-new-tokens 4"),
-    "python -m pine_engine data llmbar": KNOWN,
-    "python -m pine_engine paper llmbar lost-in-the-middle-10 --out RUNS --limit 50 --model NAME": KNOWN,
-    "accelerate launch --multi_gpu --num_processes 8 -m pine_engine evaluate DATA.jsonl --out RUN "
+    "python -m pine_engine download-data llmbar": KNOWN,
+    "python -m pine_engine reproduce-paper llmbar lost-in-the-middle-10 --output-dir RUNS --limit 50 "
+    "--model NAME": KNOWN,
+    "accelerate launch --multi_gpu --num_processes 8 -m pine_engine evaluate DATA.jsonl --output-dir RUN "
     "--device cuda": KNOWN,
     "srun --nodes 4 --ntasks-per-node 1 bash -c 'accelerate launch --multi_gpu --num_machines 4 "
     "--num_processes 32 --machine_rank $SLURM_NODEID --main_process_ip '$(hostname)' --main_process_port "
-    "29500 -m pine_engine evaluate DATA.jsonl --out RUN --device cuda --dtype bfloat16'": KNOWN,
+    "29500 -m pine_engine evaluate DATA.jsonl --output-dir RUN --device cuda --dtype bfloat16'": KNOWN,
     # docs/library.md
     "torchrun --nproc-per-node 2 --local-ranks-filter 0 -m pine_engine compare FILE.json --model NAME "
     "--device tp": KNOWN,
@@ -111,23 +110,23 @@ WAYS = {
     "--local-ranks-filter 0 -m pine_engine verify DATA.jsonl --model NAME --device tp": KNOWN,
     # docs/exactness.md
     "python -m pine_engine verify --self-test --model random:tiny --threads 1,2,3,4,6,12": (
-        Way("here", "--threads 1 --shuffles 1")
+        Way("here", "--threads 1 --num-orders 1")
     ),
-    "python -m pine_engine verify DATA.jsonl --limit 20 --shuffles 10 --new-tokens 32 --methods "
-    "pine,pine_reversed,pcw,sp": Way("here", "--limit 1 --shuffles 1"),
+    "python -m pine_engine verify DATA.jsonl --limit 20 --num-orders 10 --max-new-tokens 32 --methods "
+    "pine,pine_reversed,pcw,sp": Way("here", "--limit 1 --num-orders 1"),
     # docs/hosting.md
     "make setup": KNOWN,
     # docs/measured.md
-    "python -m pine_engine data lost-in-the-middle-10": KNOWN,
-    "python -m pine_engine evaluate DATA.jsonl --out float32 --limit 36 --methods vanilla,pine "
+    "python -m pine_engine download-data lost-in-the-middle-10": KNOWN,
+    "python -m pine_engine evaluate DATA.jsonl --output-dir float32 --limit 36 --methods vanilla,pine "
     "--max-new-tokens 32 --dtype float32": Way("here", "--max-new-tokens 4"),
-    "python -m pine_engine evaluate DATA.jsonl --out 4bit --limit 36 --methods vanilla,pine "
+    "python -m pine_engine evaluate DATA.jsonl --output-dir 4bit --limit 36 --methods vanilla,pine "
     "--max-new-tokens 32 --dtype 4bit": KNOWN,
-    "python -m pine_engine paper lost-in-the-middle-10 --out RUNS --limit 35 --max-new-tokens 32 "
-    "--dtype float32": KNOWN,
-    "python -m pine_engine paper llmbar --out RUNS --sample 0 --limit 16 --max-new-tokens 48 "
-    "--dtype float32": KNOWN,
-    "python -m pine_engine report RUNS/lost-in-the-middle-10 RUNS/llmbar --out FOLDER": HERE,
+    "python -m pine_engine reproduce-paper lost-in-the-middle-10 --output-dir RUNS --limit 35 "
+    "--max-new-tokens 32 --dtype float32": KNOWN,
+    "python -m pine_engine reproduce-paper llmbar --output-dir RUNS --sample-seed 0 --limit 16 "
+    "--max-new-tokens 48 --dtype float32": KNOWN,
+    "python -m pine_engine report RUNS/lost-in-the-middle-10 RUNS/llmbar --output-dir FOLDER": HERE,
     "make load": KNOWN,
     "python -m tools.fuzz": KNOWN,
     # docs/molecules.md
@@ -215,6 +214,6 @@ def put_files(command: str, folder: Path, model: Path) -> list[str]:
     """
     words = shlex.split(command)
     for before, word in itertools.pairwise(words):
-        if word in FILES and before != "--out":
+        if word in FILES and before != "--output-dir":
             FILES[word](folder / word, model)
     return [*words[3:], *shlex.split(WAYS[command].added)]

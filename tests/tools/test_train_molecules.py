@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import LlamaForCausalLM
 
-from pine_engine.cli import train as subcommand
+from pine_engine.cli import train_molecules as subcommand
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.molecules.chemistry import canonical_smiles
@@ -44,12 +44,12 @@ TOKENIZER = build_tokenizer()
 MOLECULES = [molecule(smiles) for smiles in SMILES[:40]]
 TRAINING, HELD_OUT = MOLECULES[:30], [molecule(smiles) for smiles in SMILES[40:46]]
 RECIPE = Recipe(
-    steps=9, batch_size=4, learning_rate=1.5e-3, seed=0, hidden=16, intermediate=32, layers=1, heads=2,
-    jitter=0.03, spelling=0.5, exam_every=2,
+    steps=9, batch_size=4, learning_rate=1.5e-3, seed=0, hidden_size=16, intermediate_size=32, layers=1,
+    heads=2, noise_std=0.03, random_smiles_prob=0.5, eval_every=2,
 )  # fmt: skip
 OPTIONS = [
     part
-    for name in ("batch_size", "hidden", "intermediate", "layers", "heads", "exam_every")
+    for name in ("batch_size", "hidden_size", "intermediate_size", "layers", "heads", "eval_every")
     for part in (f"--{name.replace('_', '-')}", getattr(RECIPE, name))
 ]
 
@@ -84,7 +84,7 @@ def test_tokenizer_truncates_numbers_after_two_decimals() -> None:
 
 
 def batches(**changes: Any) -> TrainingBatches:
-    recipe = replace(RECIPE, **{"batch_size": 8, "jitter": 0.0, "spelling": 0.0, **changes})
+    recipe = replace(RECIPE, **{"batch_size": 8, "noise_std": 0.0, "random_smiles_prob": 0.0, **changes})
     return TrainingBatches(TOKENIZER, MOLECULES, recipe)
 
 
@@ -120,14 +120,14 @@ def test_epoch_has_each_molecule_once_in_new_order() -> None:
 
 
 def test_batch_depends_on_recipe_and_step_only() -> None:
-    one, other = (batches(jitter=0.1, spelling=0.5) for _ in range(2))
+    one, other = (batches(noise_std=0.1, random_smiles_prob=0.5) for _ in range(2))
     one.batch(7)
     assert torch.equal(one.batch(3).ids, other.batch(3).ids)
-    assert examples(one, 1) != examples(batches(jitter=0.1, spelling=0.5, seed=1), 1)
+    assert examples(one, 1) != examples(batches(noise_std=0.1, random_smiles_prob=0.5, seed=1), 1)
 
 
 def test_random_spelling_follows_own_separator() -> None:
-    pairs = examples(batches(spelling=0.5, batch_size=40), 5)
+    pairs = examples(batches(random_smiles_prob=0.5, batch_size=40), 5)
     smiles = {one.smiles for one in MOLECULES}
     random_spelling = [answer for text, answer in pairs if text.endswith(ANY_SPELLING)]
     assert 60 < len(random_spelling) < 140 and set(random_spelling) - smiles
@@ -137,7 +137,7 @@ def test_random_spelling_follows_own_separator() -> None:
 
 
 def test_noise_has_requested_standard_deviation() -> None:
-    texts = [text for text, _ in examples(batches(jitter=2.0, batch_size=40), 10)]
+    texts = [text for text, _ in examples(batches(noise_std=2.0, batch_size=40), 10)]
     alphas = [float(text.partition("alpha*")[2].partition("*")[0]) for text in texts]
     std = np.std([one.properties[0] for one in MOLECULES])
     assert np.std(alphas) == pytest.approx(std * np.sqrt(1 + 2.0**2), rel=0.15)
@@ -220,8 +220,8 @@ def test_checkpoint_of_other_training_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("steps", 0), ("layers", -1), ("hidden", 18), ("learning_rate", 0.0), ("jitter", float("nan")),
-     ("spelling", 1.5)],
+    [("steps", 0), ("layers", -1), ("hidden_size", 18), ("learning_rate", 0.0), ("noise_std", float("nan")),
+     ("random_smiles_prob", 1.5)],
 )  # fmt: skip
 def test_recipe_refuses_impossible_value(field: str, value: float) -> None:
     with pytest.raises(InputError, match=field):
@@ -240,7 +240,17 @@ def test_subcommand_resumes_and_saves_loadable_model(
     tmp_path: Path, rows: Path, pine: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "model"
-    arguments = ["train-molecules", rows, "--out", out, "--steps", 4, *OPTIONS, "--checkpoint-every", 3]
+    arguments = [
+        "train-molecules",
+        rows,
+        "--output-dir",
+        out,
+        "--steps",
+        4,
+        *OPTIONS,
+        "--checkpoint-every",
+        3,
+    ]
     threads = torch.get_num_threads()
     arguments += ["--threads", threads + 1, "--json"]
 
@@ -261,7 +271,9 @@ def test_subcommand_resumes_and_saves_loadable_model(
     card = (out / "README.md").read_text(encoding="utf-8")
     assert f"| held-out loss | {report['held_out_loss']:.3f} nats" in card
     assert report["command"].split("FOLDER ")[1] in card
-    assert report["command"].startswith("python -m pine_engine train-molecules train.jsonl --out FOLDER --st")
+    assert report["command"].startswith(
+        "python -m pine_engine train-molecules train.jsonl --output-dir FOLDER --st"
+    )
     assert not (out / CHECKPOINT).exists()
     engine = Engine.load(str(out))
     assert sum(weights.numel() for weights in engine.model.parameters()) == report["num_parameters"]
@@ -276,7 +288,7 @@ def test_subcommand_refuses_impossible_options_before_output(tmp_path: Path, row
         (few, tmp_path / "new", []),
         (rows, few / "new", []),
     ):
-        outcome = pine("train-molecules", data, "--out", out, *options)
+        outcome = pine("train-molecules", data, "--output-dir", out, *options)
         assert (outcome.status, outcome.stdout, outcome.stderr.count("\n")) == (2, "", 1)
         assert not (tmp_path / "new").exists()
 
@@ -285,5 +297,5 @@ def test_subcommand_without_repository_names_it(
     tmp_path: Path, rows: Path, pine: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subcommand, "SCRIPT", tmp_path / "tools" / "train_molecules.py")
-    outcome = pine("train-molecules", rows, "--out", tmp_path / "new")
+    outcome = pine("train-molecules", rows, "--output-dir", tmp_path / "new")
     assert outcome.status == 2 and "repository" in outcome.stderr

@@ -20,23 +20,23 @@ MEASURING = st.lists(corpus.ROWS, min_size=1, max_size=2).map(
 
 VERBS: tuple[tuple[tuple[str, ...], st.SearchStrategy[bytes]], ...] = (
     (("compare", "FILE", "--methods", "vanilla,pine", "--max-new-tokens", "2"), COMPARING),
-    (("verify", "FILE", "--methods", "pine", "--shuffles", "1", "--new-tokens", "1"), MEASURING),
+    (("verify", "FILE", "--methods", "pine", "--num-orders", "1", "--max-new-tokens", "1"), MEASURING),
     (
         ("debias", "FILE", "--wrapper", "permutation_sampled", "--labels", "A,B", "--max-new-tokens", "2"),
         COMPARING,
     ),
-    (("evaluate", "FILE", "--methods", "pine", "--max-new-tokens", "2", "--out", "RUN"), MEASURING),
+    (("evaluate", "FILE", "--methods", "pine", "--max-new-tokens", "2", "--output-dir", "RUN"), MEASURING),
     (
         (
             *("evaluate", "FILE", "--methods", "permutation_cyclic:nia,calibration_first"),
-            *("--max-new-tokens", "2", "--out", "RUN"),
+            *("--max-new-tokens", "2", "--output-dir", "RUN"),
         ),
         MEASURING,
     ),
-    (("report", "FILE", "--out", "RUN"), corpus.CONTENTS),
-    (("repeat", "FILE"), corpus.CONTENTS),
+    (("report", "FILE", "--output-dir", "RUN"), corpus.CONTENTS),
+    (("reproduce", "FILE"), corpus.CONTENTS),
     (("conformance", "FILE"), corpus.CONTENTS),
-    (("data", "FILE"), corpus.CONTENTS),
+    (("download-data", "FILE"), corpus.CONTENTS),
 )
 """Verbs with arguments that are right, and files that are nearly right for them."""
 

@@ -60,11 +60,11 @@ def repeat_command(run: MeasuredRun) -> str:
     measured = [name for name, is_on in (("generate", info.generate), ("logprob", info.logprobs)) if is_on]
     options = {
         "task": info.task,
-        "sample": info.sample,
+        "sample-seed": info.sample,
         "limit": sum(task.examples + task.left_out for task in run.summary.tasks),
         "methods": ",".join(info.methods),
         "orders": ",".join(info.arrangements),
-        "measure": ",".join(measured),
+        "metrics": ",".join(measured),
         "max-new-tokens": info.max_new_tokens,
         "model": info.address,
         "dtype": info.platform.dtype,
@@ -75,5 +75,5 @@ def repeat_command(run: MeasuredRun) -> str:
     ]
     flags = ["--recompute"] if info.recompute else []
     return shlex.join(
-        ["python", "-m", "pine_engine", "evaluate", info.data, *given, *flags, "--out", "FOLDER"]
+        ["python", "-m", "pine_engine", "evaluate", info.data, *given, *flags, "--output-dir", "FOLDER"]
     )

@@ -607,14 +607,14 @@ def test_the_page_says_what_was_measured_and_how_to_do_it_again(
         == " ".join(
             [
                 "python -m pine_engine evaluate questions.jsonl --task retrieval_qa --limit 20",
-                "--methods vanilla,nia,pine --orders gold-all --measure generate,logprob --model embedded",
-                "--dtype float32 --device cpu --out FOLDER",
+                "--methods vanilla,nia,pine --orders gold-all --metrics generate,logprob --model embedded",
+                "--dtype float32 --device cpu --output-dir FOLDER",
             ]
         )
     )
     assert commands[0] in files["report.md"]
     sampled = replace(runs[0], info=runs[0].info.model_copy(update={"sample": 3}))
-    assert "--task retrieval_qa --sample 3 --limit 20" in repeat_command(sampled)
+    assert "--task retrieval_qa --sample-seed 3 --limit 20" in repeat_command(sampled)
     text = " ".join(root.text.split())
     assert "Every method is reported as the mean over orders, with each order beside it." in text
     assert (
@@ -998,7 +998,9 @@ def test_report_command_writes_page_markdown_and_images(
     monkeypatch.setattr(pio, "write_images", write_images)
     monkeypatch.setattr(report_export, "find_spec", lambda name: None if kaleido == "missing" else name)
     out = tmp_path / "new" / "report"
-    monkeypatch.setattr(sys, "argv", ["pine_engine", "report", str(folder), "--out", str(out), "--json"])
+    monkeypatch.setattr(
+        sys, "argv", ["pine_engine", "report", str(folder), "--output-dir", str(out), "--json"]
+    )
     with pytest.raises(SystemExit) as raised:
         cli.main()
     assert not raised.value.code
@@ -1030,7 +1032,7 @@ def test_a_place_that_cannot_be_written_is_told(
 ) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     target = tmp_path / "file" / "report"
-    monkeypatch.setattr(sys, "argv", ["pine_engine", "report", str(folder), "--out", str(target)])
+    monkeypatch.setattr(sys, "argv", ["pine_engine", "report", str(folder), "--output-dir", str(target)])
     with pytest.raises(SystemExit) as raised:
         cli.main()
     assert raised.value.code == BAD_INPUT

@@ -22,7 +22,7 @@ class Files:
 
     @property
     def certificate(self) -> Path:
-        """JSON, which the verb `repeat` reads."""
+        """JSON, which the subcommand `reproduce` reads."""
         return self.folder / FILE_NAME
 
     @property

@@ -1,4 +1,4 @@
-"""The subcommand `data`: list the public sets, or download one and convert it to JSONL."""
+"""The subcommand `download-data`: list the public sets, or download one and convert it to JSONL."""
 
 import hashlib
 from pathlib import Path
@@ -10,9 +10,9 @@ from pine_engine.console import terminal
 from pine_engine.console.options import AsJson
 
 
-def data(
+def download_data(
     name: Annotated[str | None, typer.Argument(help="Name of a set. Default: list all sets.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder for NAME.jsonl and downloads.")] = Path("data"),
+    output_dir: Annotated[Path, typer.Option(help="Folder for NAME.jsonl and downloads.")] = Path("data"),
     limit: Annotated[
         int | None, typer.Option(help="Maximum number of examples. Default: all.", min=1)
     ] = None,
@@ -26,10 +26,10 @@ def data(
     from pine_engine.data.registry import convert, download, get_set
 
     chosen = get_set(name)
-    paths = download(chosen, out)
+    paths = download(chosen, output_dir)
     with terminal.progress(min(limit or chosen.records, chosen.records)) as advance:
-        examples = convert(chosen, paths, out, limit=limit, advance=advance)
-    output = out / f"{chosen.name}.jsonl"
+        examples = convert(chosen, paths, output_dir, limit=limit, advance=advance)
+    output = output_dir / f"{chosen.name}.jsonl"
     downloads = [
         {
             "file": str(path),

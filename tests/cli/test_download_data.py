@@ -1,4 +1,4 @@
-"""The subcommand `data`: list, download, checksum and offline behavior."""
+"""The subcommand `download-data`: list, download, checksum and offline behavior."""
 
 import dataclasses
 import hashlib
@@ -23,8 +23,8 @@ from tests.support.file_server import FileServer, serving
 
 @pytest.fixture
 def run(pine: Run) -> Run:
-    """Run the subcommand `data`."""
-    return partial(pine, "data")
+    """Run the subcommand `download-data`."""
+    return partial(pine, "download-data")
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_data_downloads_and_converts_set_once(
     run: Run, serve: Serve, server: FileServer, tmp_path: Path
 ) -> None:
     public = serve("llmbar", json.dumps([COMPARED]))
-    report = run("llmbar", "--out", tmp_path, "--json").json
+    report = run("llmbar", "--output-dir", tmp_path, "--json").json
     path = tmp_path / "llmbar.jsonl"
     downloads = [tmp_path / "downloads" / "llmbar" / file.name for file in public.files]
     assert [one.read_bytes() for one in downloads] == [server.content] * 5
@@ -106,7 +106,7 @@ def test_data_downloads_and_converts_set_once(
     }  # fmt: skip
     assert len(server.requests) == 5
     server.status = 503
-    outcome = run("llmbar", "--out", tmp_path, "--limit", 2)
+    outcome = run("llmbar", "--output-dir", tmp_path, "--limit", 2)
     assert outcome.status == 0 and public.license in outcome.stderr
     assert len(read_examples(path)) == 2 and len(server.requests) == 5
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["downloads", "llmbar.jsonl"]
@@ -116,14 +116,14 @@ def test_hash_mismatch_is_refused_and_damaged_file_replaced(
     run: Run, serve: Serve, server: FileServer, tmp_path: Path
 ) -> None:
     serve("qm9", TABLE.replace("1.50", "1.51"), sha256=sha256(TABLE.encode()))
-    outcome = run("qm9", "--out", tmp_path)
+    outcome = run("qm9", "--output-dir", tmp_path)
     assert (outcome.status, outcome.stdout, outcome.stderr.count("\n")) == (2, "", 1)
     assert sha256(TABLE.encode()) in outcome.stderr
     folder = tmp_path / "downloads" / "qm9"
     assert not list(folder.iterdir()) and not (tmp_path / "qm9.jsonl").exists()
     (folder / "qm9.csv").write_text(TABLE[:-9])
     server.content = TABLE.encode()
-    report = run("qm9", "--out", tmp_path, "--json").json
+    report = run("qm9", "--output-dir", tmp_path, "--json").json
     assert [one["checked"] for one in report["downloads"]] == ["as published"]
     assert (folder / "qm9.csv").read_text() == TABLE
 
@@ -144,19 +144,19 @@ def test_failed_download_names_place_for_copy(
         server.status = 404
     else:
         server.drop_after = 100
-    outcome = run("qm9", "--out", tmp_path)
+    outcome = run("qm9", "--output-dir", tmp_path)
     assert (outcome.status, outcome.stdout, outcome.stderr.count("\n")) == (2, "", 1)
     assert str(path) in outcome.stderr
     assert not path.exists() and not (tmp_path / "qm9.jsonl").exists()
     path.write_text(TABLE)
-    assert run("qm9", "--out", tmp_path).status == 0
+    assert run("qm9", "--output-dir", tmp_path).status == 0
 
 
 def test_output_folder_that_is_file_is_refused(run: Run, serve: Serve, tmp_path: Path) -> None:
     serve("qm9", TABLE)
     (tmp_path / "file").write_text("")
-    outcome = run("qm9", "--out", tmp_path / "file")
-    assert outcome.status == 2 and "--out" in outcome.stderr
+    outcome = run("qm9", "--output-dir", tmp_path / "file")
+    assert outcome.status == 2 and "--output-dir" in outcome.stderr
 
 
 @pytest.mark.parametrize(("module", "name"), [("pooch", "llmbar"), ("pyarrow", "rewardbench")])
@@ -165,5 +165,5 @@ def test_missing_package_is_refused_with_install_command(
 ) -> None:
     serve(name, "")
     monkeypatch.setitem(sys.modules, module, None)
-    outcome = run(name, "--out", tmp_path)
+    outcome = run(name, "--output-dir", tmp_path)
     assert outcome.status == 2 and f"pip install {module}==" in outcome.stderr

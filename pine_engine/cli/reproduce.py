@@ -1,4 +1,4 @@
-"""The subcommand `repeat`: compute a certificate again and compare the results."""
+"""The subcommand `reproduce`: compute a certificate again and compare the results."""
 
 import dataclasses
 import os
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pine_engine.invariance.reproduction import Check, Reproduction
 
 
-def repeat(
+def reproduce(
     file: Annotated[Path, typer.Argument(help="Certificate (JSON), saved on the page after a shuffle.")],
     model: Annotated[
         str | None, typer.Option(help="Model instead of the certified one, such as a copy of a local model.")

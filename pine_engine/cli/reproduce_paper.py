@@ -1,4 +1,4 @@
-"""The verb `paper`: the paper's comparisons over public sets, with their report; goes on where it stopped."""
+"""The subcommand `reproduce-paper`: run or resume the paper's comparisons, and write their report."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ REPORT = "report"
 class Study:
     """What the paper measures of a public set.
 
-    name: the set's, as `data` calls it. methods, orders: as `evaluate` takes them.
+    name: the set's, as `download-data` calls it. methods, orders: as `evaluate` takes them.
     """
 
     name: str
@@ -52,17 +52,17 @@ STUDIES = Table(
 )
 
 
-def paper(
-    out: Annotated[Path, typer.Option(help="Folder for a run of each set, and for their report.")],
+def reproduce_paper(
+    output_dir: Annotated[Path, typer.Option(help="Folder for a run of each set, and for their report.")],
     sets: Annotated[
         list[str] | None,
         typer.Argument(help=f"Of: {', '.join(STUDIES)}; all if none is given.", metavar="SET..."),
     ] = None,
-    data: Annotated[Path, typer.Option(help="The folder to which `data` has brought the sets.")] = Path(
-        "data"
-    ),
+    data: Annotated[
+        Path, typer.Option(help="The folder to which `download-data` has brought the sets.")
+    ] = Path("data"),
     limit: Annotated[int | None, typer.Option(help="Rows of each set; all if not given.", min=1)] = None,
-    sample: Annotated[
+    sample_seed: Annotated[
         int | None, typer.Option(help="Seed to draw the rows with; the first ones if not given.")
     ] = None,
     max_new_tokens: Annotated[
@@ -78,21 +78,23 @@ def paper(
     """
     studies = [STUDIES[name] for name in dict.fromkeys(sets or STUDIES)]
     if missing := [study.name for study in studies if not (data / f"{study.name}.jsonl").is_file()]:
-        commands = " && ".join(f"python -m pine_engine data {name} --out {data}" for name in missing)
+        commands = " && ".join(
+            f"python -m pine_engine download-data {name} --output-dir {data}" for name in missing
+        )
         raise InputError(
             f"{data} has no {', no '.join(f'{name}.jsonl' for name in missing)}; bring them first: {commands}"
         )
     unfinished = []
     for study in studies:
-        terminal.say(f"{study.name}, to {out / study.name}")
+        terminal.say(f"{study.name}, to {output_dir / study.name}")
         try:
             evaluate(
                 data / f"{study.name}.jsonl",
-                out / study.name,
+                output_dir / study.name,
                 methods=study.methods,
                 orders=study.orders,
                 limit=limit,
-                sample=sample,
+                sample_seed=sample_seed,
                 max_new_tokens=max_new_tokens,
                 model=model,
                 dtype=dtype,
@@ -102,12 +104,12 @@ def paper(
             if ended.exit_code != FAILED:
                 raise
             unfinished.append(study.name)
-    finished = [out / study.name for study in studies if study.name not in unfinished]
+    finished = [output_dir / study.name for study in studies if study.name not in unfinished]
 
     from accelerate import PartialState
 
     if finished and PartialState().is_main_process:
-        make_report(out / REPORT, finished)
+        make_report(output_dir / REPORT, finished)
     if unfinished:
         terminal.say(f"not in the report: {', '.join(unfinished)}; see above why")
         raise typer.Exit(FAILED)

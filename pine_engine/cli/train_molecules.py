@@ -18,26 +18,28 @@ SCRIPT = Path(__file__).parents[2] / "tools" / "train_molecules.py"
 
 def train_molecules(
     data: Annotated[Path, typer.Argument(help="JSONL of molecules with six properties each.")],
-    out: Annotated[Path, typer.Option(help="Folder of the checkpoint and the finished model.")],
+    output_dir: Annotated[Path, typer.Option(help="Folder of the checkpoint and the finished model.")],
     epochs: Annotated[float, typer.Option(help="Epochs.")] = 30,
     steps: Annotated[int | None, typer.Option(help="Optimizer steps. Overrides --epochs.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of weights, orders, noise and spellings.")] = 0,
     batch_size: Annotated[int, typer.Option(help="Examples per step.")] = 32,
     learning_rate: Annotated[float, typer.Option(help="Highest learning rate.")] = 1.5e-3,
-    hidden: Annotated[int, typer.Option(help="Hidden size.")] = 128,
-    intermediate: Annotated[int, typer.Option(help="Size of the feed-forward layers.")] = 384,
+    hidden_size: Annotated[int, typer.Option(help="Hidden size.")] = 128,
+    intermediate_size: Annotated[int, typer.Option(help="Size of the feed-forward layers.")] = 384,
     layers: Annotated[int, typer.Option(help="Number of layers.")] = 6,
     heads: Annotated[int, typer.Option(help="Number of heads.")] = 4,
-    jitter: Annotated[
+    noise_std: Annotated[
         float, typer.Option(help="Noise of the values, in standard deviations of the property.")
     ] = 0.03,
-    spelling: Annotated[
+    random_smiles_prob: Annotated[
         float, typer.Option(help="Fraction of the examples answered with a random spelling.")
     ] = 0.5,
-    exam_every: Annotated[int, typer.Option(help="Steps between measurements of the held-out loss.")] = 100,
+    eval_every: Annotated[int, typer.Option(help="Steps between measurements of the held-out loss.")] = 100,
     checkpoint_every: Annotated[int, typer.Option(help="Steps between checkpoints.", min=1)] = 100,
     threads: Annotated[int | None, typer.Option(help="Threads of torch. Default: as is.", min=1)] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint in OUT.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue from the checkpoint in OUTPUT_DIR.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Train a small model that generates molecules with given properties. Needs the repository."""
@@ -66,26 +68,26 @@ def train_molecules(
         batch_size=batch_size,
         learning_rate=learning_rate,
         seed=seed,
-        hidden=hidden,
-        intermediate=intermediate,
+        hidden_size=hidden_size,
+        intermediate_size=intermediate_size,
         layers=layers,
         heads=heads,
-        jitter=jitter,
-        spelling=spelling,
-        exam_every=exam_every,
+        noise_std=noise_std,
+        random_smiles_prob=random_smiles_prob,
+        eval_every=eval_every,
     )
-    script.create_folder(out)
+    script.create_folder(output_dir)
     with with_threads(threads):
         training = script.train(
-            recipe, split.train, split.held_out, out, checkpoint_every=checkpoint_every, resume=resume
+            recipe, split.train, split.held_out, output_dir, checkpoint_every=checkpoint_every, resume=resume
         )
         trained = script.run_with_progress(training, recipe.steps, report=terminal.say)
-        facts = script.save(trained, recipe, data, source, split, out)
+        facts = script.save(trained, recipe, data, source, split, output_dir)
     row = {
-        "model": str(out),
+        "model": str(output_dir),
         "parameters": facts["num_parameters"],
         "steps": recipe.steps,
         "held-out loss, nats per token": facts["held_out_loss"],
         "valid answers": f"{facts['valid']:.1%}",
     }
-    terminal.print_report({"folder": str(out), **facts}, as_json, [row])
+    terminal.print_report({"folder": str(output_dir), **facts}, as_json, [row])
