@@ -2,8 +2,8 @@
 
 import hashlib
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,18 +13,25 @@ from pine_engine.console import terminal
 from pine_engine.console.exit_status import BAD_INPUT, FAILED, STOPPED
 from pine_engine.console.options import AsJson, Device, Dtype, MeasuredNames, ModelName, measured_names
 from pine_engine.errors import Cancelled, InputError, WriteError
-from pine_engine.evaluation import processes
 from pine_engine.evaluation.order_names import AS_IS, ORDERS
+from pine_engine.evaluation.shards import (
+    Shard,
+    device_of_shard,
+    is_main_process,
+    is_running,
+    lock_shard,
+    parse_shard,
+    stop_on_signals,
+    try_lock,
+)
 
 if TYPE_CHECKING:
     import threading
 
-    from accelerate import PartialState
-
     from pine_engine.engine.engine import Engine
     from pine_engine.engine.events import Event
     from pine_engine.evaluation.examples import Example
-    from pine_engine.evaluation.records import Record, RunInfo, Writer
+    from pine_engine.evaluation.records import Record, RunInfo
     from pine_engine.evaluation.settings import Settings
     from pine_engine.evaluation.summary.intervals import Estimate
     from pine_engine.evaluation.summary.results import Measure, MethodSummary
@@ -57,6 +64,13 @@ def evaluate(
     recompute: Annotated[
         bool, typer.Option("--recompute", help="Also compute what cannot depend on the order, to compare.")
     ] = False,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            help="Part of the rows, i/n, such as 0/4: every n-th row, beginning with row i. Default: that of "
+            "this process under accelerate launch or torchrun, otherwise all rows."
+        ),
+    ] = None,
     model: ModelName = None,
     dtype: Dtype = "auto",
     device: Device = "cpu",
@@ -64,6 +78,7 @@ def evaluate(
 ) -> None:
     """Measure a data set: every example, method and order is a record; what is there is not done again."""
     try:
+        part = parse_shard(shard)
         examples, settings = _planned(
             data,
             task=task,
@@ -75,45 +90,70 @@ def evaluate(
             max_new_tokens=max_new_tokens,
             recompute=recompute,
         )
+        device = device_of_shard(device, part)
+    except InputError:
+        if is_main_process():
+            raise
+        raise typer.Exit(BAD_INPUT) from None  # the main process shows the same error
 
-        from pine_engine.engine.streaming import stop_if
-        from pine_engine.evaluation.records import dtype_of_run, open_run
+    from pine_engine.engine.streaming import stop_if
 
-        state = processes.join(device)
-        terminal.stderr.quiet = not state.is_main_process
-        # The main process selects the dtype of a new run; the others find it in the folder.
-        with processes.main_process_first(state) if dtype == "auto" else nullcontext():
-            run_dtype = dtype_of_run(output_dir) if dtype == "auto" else None
-            engine = terminal.load(
-                model, run_dtype or dtype, processes.own_device(device, state), reads_text=True
+    own = part.select(examples)
+    shown = examples if part.is_launched else own
+    with ExitStack() as opened:
+        if not opened.enter_context(lock_shard(output_dir, part)):
+            terminal.say(
+                f"{output_dir} is on a file system without locks; start no second run in it while this one "
+                "writes"
             )
-            about = settings.run_info(
-                engine, task=examples[0].task, data=data.name, data_sha256=_sha256(data), sample=sample_seed
-            )
-            info = open_run(output_dir, about)
+        terminal.stderr.quiet = not is_main_process()
+        engine, info = _start(
+            output_dir, settings, model, dtype, device, data=data, task=examples[0].task, sample=sample_seed
+        )
         began = time.perf_counter()
         try:
-            with processes.ended_in_order() as stopped:
-                _measure(engine, examples, settings, output_dir, state, stopped)
-                everyone = processes.all_arrive(state)
+            with stop_on_signals() as stopped:
+                _measure(engine, examples, own, settings, output_dir, part, stopped)
+                if part.is_launched and part.index == 0:
+                    while _found(output_dir, examples, settings)[1]:
+                        stopped.wait(1)
+                        if stopped.is_set() or not is_running(output_dir, part):
+                            break
                 stop_if(stopped)
         except (Cancelled, KeyboardInterrupt):
-            if state.is_main_process:
-                _say_stopped(output_dir, examples, settings)
+            _say_stopped(output_dir, shown, settings)
             raise typer.Exit(STOPPED) from None
         except WriteError as error:
-            terminal.stderr.quiet = False  # the others do not know why this one ends
-            _say_unwritten(output_dir, examples, settings, error)
+            terminal.stderr.quiet = False  # only this process knows the reason
+            _say_unwritten(output_dir, shown, settings, error)
             raise typer.Exit(FAILED) from None
-        if state.is_main_process:
-            seconds = time.perf_counter() - began
-            _conclude(
-                output_dir, info, examples, settings, seconds=seconds, everyone=everyone, as_json=as_json
-            )
-    except InputError:
-        if processes.is_first_here():
-            raise
-        raise typer.Exit(BAD_INPUT) from None  # one of its kind has said why
+    if part.index == 0 or not part.is_launched:
+        _conclude(output_dir, info, shown, settings, seconds=time.perf_counter() - began, as_json=as_json)
+
+
+def _start(
+    output_dir: Path,
+    settings: "Settings",
+    model: str | None,
+    dtype: str,
+    device: str,
+    *,
+    data: Path,
+    task: str,
+    sample: int | None,
+) -> "tuple[Engine, RunInfo]":
+    """Load the model and open the run. One process selects the dtype of a new run for all others."""
+    from pine_engine.evaluation.records import dtype_of_run, open_run
+
+    with ExitStack() as first:
+        run_dtype = dtype_of_run(output_dir) if dtype == "auto" else dtype
+        if run_dtype is None and (lock := try_lock(output_dir / "run.lock", timeout_s=-1)):
+            first.callback(lock.release)
+            if run_dtype := dtype_of_run(output_dir):
+                first.close()
+        engine = terminal.load(model, run_dtype or "auto", device, reads_text=True)
+        about = settings.run_info(engine, task=task, data=data.name, data_sha256=_sha256(data), sample=sample)
+        return engine, open_run(output_dir, about)
 
 
 def _planned(
@@ -171,24 +211,21 @@ def _sha256(file: Path) -> str:
 def _measure(
     engine: "Engine",
     examples: Sequence["Example"],
+    own: Sequence["Example"],
     settings: "Settings",
     output_dir: Path,
-    state: "PartialState",
+    shard: Shard,
     stopped: "threading.Event",
 ) -> None:
-    """Measures this process's examples, and appends their records to its file.
-
-    Raises InputError in each process of the run if another run writes in the folder.
-    """
+    """Measure the examples of this process, and append their records to its file."""
     from pine_engine.engine.model_thread import compute_on
     from pine_engine.evaluation.example_plan import planned_keys
     from pine_engine.evaluation.measure import Measurement
     from pine_engine.evaluation.priors import known_priors
-    from pine_engine.evaluation.records import Record, read_records
+    from pine_engine.evaluation.records import Record, Writer, read_records
 
-    own = processes.own_share(examples, state)
     planned = planned_keys(own, settings.methods, settings.arrangements)
-    with _open_alone(output_dir, state) as writer:
+    with Writer(output_dir, shard.index) as writer:
         found = read_records(output_dir)
         done = {record.key for record in found}
         with terminal.progress(len(planned), len(planned.keys() & done)) as advance:
@@ -200,27 +237,6 @@ def _measure(
 
             measurement = Measurement(engine, own, settings, done, examples, known_priors(found))
             compute_on(engine.device, lambda: measurement.work(keep, stopped))
-
-
-@contextmanager
-def _open_alone(output_dir: Path, state: "PartialState") -> Iterator["Writer"]:
-    """This process's file, if no process of the run finds that another run writes in the folder."""
-    from pine_engine.evaluation.records import open_records
-
-    with ExitStack() as opened:
-        reason = None
-        try:
-            writer = opened.enter_context(open_records(output_dir, state.process_index, state.num_processes))
-        except InputError as error:
-            reason = str(error)
-        if reason := processes.first_reason(reason):
-            raise InputError(reason)
-        if not writer.is_locked:
-            terminal.say(
-                f"{output_dir} is on a file system without locks; start no second run in it while this one "
-                "writes"
-            )
-        yield writer
 
 
 def _found(
@@ -258,7 +274,6 @@ def _conclude(
     settings: "Settings",
     *,
     seconds: float,
-    everyone: bool,
     as_json: bool,
 ) -> None:
     """Prints the summary, and says what is not in it; exits with 1 if something is missing."""
@@ -288,8 +303,9 @@ def _conclude(
     if errors:
         terminal.say(f"{len(errors)} of {len(records)} records have an error, such as: {errors[0].error}")
     if missing:
-        why = "" if everyone else " because a process died"
-        terminal.say(f"{missing} records are missing{why}; run the same command again to make them")
+        terminal.say(
+            f"{missing} records are missing because a process died; run the same command again to make them"
+        )
     if reason:
         terminal.say(reason)
     if missing or reason:

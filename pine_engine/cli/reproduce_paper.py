@@ -12,6 +12,7 @@ from pine_engine.console import terminal
 from pine_engine.console.exit_status import FAILED
 from pine_engine.console.options import Device, Dtype, ModelName
 from pine_engine.errors import InputError
+from pine_engine.evaluation.shards import parse_shard
 from pine_engine.given import Table
 from pine_engine.methods.table import METHODS
 
@@ -106,9 +107,7 @@ def reproduce_paper(
             unfinished.append(study.name)
     finished = [output_dir / study.name for study in studies if study.name not in unfinished]
 
-    from accelerate import PartialState
-
-    if finished and PartialState().is_main_process:
+    if finished and parse_shard().index == 0:
         make_report(output_dir / REPORT, finished)
     if unfinished:
         terminal.say(f"not in the report: {', '.join(unfinished)}; see above why")

@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from pine_engine.errors import InputError, WriteError
 from pine_engine.evaluation.arrangements import expand
-from pine_engine.evaluation.file_lock import lock
 from pine_engine.invariance.certificate import Platform
 from pine_engine.prompts.inputs import parse_json, read_text
 
@@ -133,30 +132,18 @@ class RunInfo(BaseModel):
 
 
 class Writer:
-    """Appends records to one file; each is there as soon as it is written, each example also on the disk.
+    """Appends the records of one shard to its file; each record is in the file, each example on the disk.
 
-    Nobody else can write to it meanwhile; is_locked: False where the file system has no locks, so that this
-    is not certain. What a killed run left half-written is cut off.
-    Raises InputError if another process writes to the file, and WriteError for what the system refuses.
+    A half-written line of a killed process is cut off. Raises WriteError for what the system refuses.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, folder: Path, shard: int = 0) -> None:
+        self._path = _record_file(folder, shard)
         self._example: str | None = None
         with self._refusals():
-            self._file = path.open("a+b", buffering=0)
-            try:
-                self.is_locked = lock(self._file.fileno())
-                self._file.seek(0)
-                self._file.truncate(self._file.readall().rfind(b"\n") + 1)
-            except BlockingIOError:
-                self._file.close()
-                raise InputError(
-                    f"another `evaluate` is writing {path}; wait until it has ended, or give another folder"
-                ) from None
-            except OSError:
-                self._file.close()
-                raise
+            self._file = self._path.open("a+b", buffering=0)
+            self._file.seek(0)
+            self._file.truncate(self._file.readall().rfind(b"\n") + 1)
 
     def append(self, record: Record) -> None:
         """Adds one line, and reaches the disk with what came before when an example begins."""
@@ -239,20 +226,6 @@ def dtype_of_run(folder: Path) -> str | None:
     return None
 
 
-def open_records(folder: Path, process: int = 0, num_processes: int = 1) -> Writer:
-    """Where one process of a run appends its records.
-
-    Raises InputError if another run writes in the folder: all runs have a first process, and that one meets
-    another's first, and any that has outlived its own.
-    """
-    if process == 0:
-        of_run = {_record_file(folder, index) for index in range(num_processes)}
-        for path in record_files(folder):
-            if path not in of_run:
-                Writer(path).close()
-    return Writer(_record_file(folder, process))
-
-
 def read_records(folder: Path) -> list[Record]:
     """All records of the run in a folder, by example, arrangement and method, whoever wrote them when.
 
@@ -290,10 +263,10 @@ def _names(info: RunInfo, record: Record) -> list[str]:
     return [name for asked in info.arrangements for name in expand(asked, record.num_documents)]
 
 
-def _record_file(folder: Path, process: int) -> Path:
-    return folder / f"records.{process}.jsonl"
+def _record_file(folder: Path, shard: int) -> Path:
+    return folder / f"records.{shard}.jsonl"
 
 
 def record_files(folder: Path) -> list[Path]:
-    """The files with records in a folder, by number of the process that wrote them."""
+    """The files with records in a folder, by number of the shard."""
     return sorted(folder.glob("records*.jsonl"), key=lambda path: (len(path.name), path.name))

@@ -26,8 +26,9 @@ from pine_engine.cli import main as cli
 from pine_engine.console import terminal
 from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
-from pine_engine.evaluation import processes, records
-from pine_engine.evaluation.records import Key, open_records, read_records, read_run
+from pine_engine.evaluation import shards
+from pine_engine.evaluation.records import Key, read_records, read_run
+from pine_engine.evaluation.shards import Shard, lock_shard
 from pine_engine.models import dtypes
 from tests.support.commands import Forked, Outcome, Run, assert_refused, fork_verb, run_verb
 from tests.support.forks import fork
@@ -323,7 +324,7 @@ def test_a_disk_that_is_full_from_the_start_is_said_and_nothing_is_left_on_it(ca
         outcome = case.run()
     assert outcome.status == 2
     assert f"{case.out} cannot be written: File too large; give another folder" in outcome.stderr
-    assert [*case.out.iterdir()] == []
+    assert [file.name for file in case.out.iterdir() if file.suffix != ".lock"] == []
 
 
 def test_errors_are_counted_and_the_other_examples_measured(case: Case) -> None:
@@ -422,19 +423,16 @@ def test_a_folder_in_which_a_run_is_writing_is_refused(case: Case) -> None:
     case.run(*OPTIONS, "--limit", 2)
     file = case.out / "records.0.jsonl"
     before = file.read_bytes()
-    with open_records(case.out):
+    with lock_shard(case.out, Shard()):
         outcome = case.run()
     assert (outcome.status, outcome.stdout) == (2, "")
-    assert outcome.stderr == (
-        f"pine_engine: another `evaluate` is writing {file}; wait until it has ended, or give another "
-        "folder\n"
-    )
+    assert f"another `evaluate` is writing {case.out}" in outcome.stderr
     assert file.read_bytes() == before
     assert case.run().json["records"] == NUM_RECORDS == file.read_bytes().count(b"\n")
 
 
 def test_a_file_system_without_locks_is_told(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "lock", lambda _: False)
+    monkeypatch.setattr(shards, "try_lock", lambda *_, **__: None)
     outcome = case.run()
     assert outcome.json["records"] == NUM_RECORDS
     assert outcome.stderr == (
@@ -467,6 +465,7 @@ def run_twofold(case: Case, *options: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)  # three processes that all load torch
 def test_two_processes_make_the_records_of_one(case: Case) -> None:
     case.run()
@@ -515,6 +514,7 @@ def run_verb_on_processor(words: list[str], *, bf16: bool) -> None:
         run_verb(words)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_processes_on_unequal_processors_use_one_dtype(case: Case) -> None:
     """The second process alone would select float32 for weights that are stored in bfloat16."""
@@ -534,21 +534,7 @@ def test_processes_on_unequal_processors_use_one_dtype(case: Case) -> None:
     assert read_run(case.out).platform.dtype == "bfloat16"
 
 
-@pytest.mark.timeout(600)
-def test_all_processes_are_refused_where_one_meets_another_run(case: Case) -> None:
-    """The second one does; the first one alone would have begun."""
-    case.run(*OPTIONS, "--limit", 1)
-    before = (case.out / "records.0.jsonl").read_bytes()
-    with open_records(case.out, 1, 2):
-        started = start_two(case, *OPTIONS)
-        first, second = [verb.outcome() for verb in started]
-    assert (first.status, second.status) == (2, 2)
-    assert (first.stdout, second.stdout) == ("", "")
-    assert f"another `evaluate` is writing {case.out / 'records.1.jsonl'}" in first.stderr
-    assert "another `evaluate`" not in second.stderr
-    assert (case.out / "records.0.jsonl").read_bytes() == before
-
-
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_process_that_dies_is_reported_and_loses_only_its_example(case: Case) -> None:
     """Without a launcher, which would end the others: the main process itself must notice."""
@@ -590,34 +576,13 @@ def test_a_model_is_not_split_where_examples_are(case: Case) -> None:
     )
 
 
-@dataclass
-class State:
-    """As accelerate's, of one process."""
-
-    process_index: int = 0
-    num_processes: int = 1
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-
-
-def test_examples_are_dealt_out_in_turn() -> None:
-    shares = [processes.own_share(range(7), State(index, 3)) for index in range(3)]
-    assert shares == [[0, 3, 6], [1, 4], [2, 5]]
-
-
-@pytest.mark.parametrize(
-    ("asked", "count", "has", "expected"),
-    [
-        ("cuda", 2, "cuda:1", "cuda:1"),
-        ("cuda", 1, "cuda:0", "cuda"),
-        ("cuda", 2, "cpu", "cuda"),
-        ("auto", 2, "cuda:1", "auto"),
-        ("cpu", 2, "cpu", "cpu"),
-    ],
-)
-def test_each_of_several_processes_has_a_gpu_of_its_own(
-    asked: str, count: int, has: str, expected: str
-) -> None:
-    assert processes.own_device(asked, State(1, count, torch.device(has))) == expected
+def test_shards_without_a_launcher_make_the_records_of_one_process(case: Case) -> None:
+    case.run()
+    alone = case.outcomes()
+    case.out = case.out.with_name("shards")
+    reports = [case.run(*OPTIONS, "--shard", f"{index}/2").json for index in range(2)]
+    assert [report["records"] for report in reports] == [NUM_RECORDS * 3 // 5, NUM_RECORDS * 2 // 5]
+    assert case.outcomes() == alone
 
 
 @pytest.mark.parametrize(("index", "speaks"), [("0", True), ("1", False)])

@@ -1,21 +1,17 @@
 """Files of records: what a killed run leaves is read, and what belongs to another run is not."""
 
-import errno
-import fcntl
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pine_engine.errors import InputError, WriteError
+from pine_engine.errors import InputError
 from pine_engine.evaluation.records import (
     Record,
     RunInfo,
-    open_records,
+    Writer,
     open_run,
     read_records,
     read_run,
@@ -53,7 +49,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def write(folder: Path, *records: Record, process: int = 0) -> None:
-    with open_records(folder, process) as writer:
+    with Writer(folder, process) as writer:
         for one in records:
             writer.append(one)
 
@@ -90,7 +86,7 @@ def test_a_line_is_there_as_soon_as_it_is_written_and_an_example_reaches_the_dis
 
     monkeypatch.setattr("pine_engine.evaluation.records.os.fsync", noted)
     one, two, other = record(), record(method="vanilla"), record("q2")
-    with open_records(run) as writer:
+    with Writer(run) as writer:
         for number, line in enumerate((one, two, other), start=1):
             writer.append(line)
             assert len(read_records(run)) == number
@@ -98,66 +94,6 @@ def test_a_line_is_there_as_soon_as_it_is_written_and_an_example_reaches_the_dis
     sizes = [len(line.model_dump_json().encode()) + 1 for line in (one, two, other)]
     assert before_second_example == sum(sizes[:2])
     assert synced[-1] == sum(sizes)
-
-
-def test_a_file_has_one_writer_at_a_time_and_those_of_one_run_write_together(run: Path) -> None:
-    with open_records(run, 0, 2) as first, open_records(run, 1, 2) as second:
-        first.append(record())
-        before = (run / "records.0.jsonl").read_bytes()
-        for index, processes, met in ((0, 1, 1), (0, 2, 0), (1, 2, 1), (0, 3, 0)):
-            with pytest.raises(InputError) as raised:
-                open_records(run, index, processes)
-            file = run / f"records.{met}.jsonl"
-            assert str(raised.value) == (
-                f"another `evaluate` is writing {file}; wait until it has ended, or give another folder"
-            )
-        assert (run / "records.0.jsonl").read_bytes() == before
-        second.append(record("q2"))
-        assert len(read_records(run)) == 2, "who reads is not kept waiting"
-    write(run, record("q3"))
-    assert len(read_records(run)) == 3
-
-
-def test_one_that_has_outlived_its_run_is_met(run: Path) -> None:
-    """Only its first process is gone, and the new run has fewer."""
-    with open_records(run, 3, 4), pytest.raises(InputError, match=r"is writing .*records\.3\.jsonl; wait"):
-        open_records(run)
-
-
-def test_a_killed_writer_leaves_no_lock_behind(run: Path) -> None:
-    script = (
-        "import sys, pathlib\nfrom pine_engine.evaluation.records import open_records\n"
-        "writer = open_records(pathlib.Path(sys.argv[1]))\nprint('open', flush=True)\nsys.stdin.read()"
-    )
-    holder = subprocess.Popen(
-        [sys.executable, "-c", script, str(run)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    try:
-        assert holder.stdout is not None and holder.stdout.readline() == b"open\n"
-        with pytest.raises(InputError, match="another `evaluate` is writing"):
-            open_records(run)
-    finally:
-        holder.kill()
-        holder.communicate()
-    write(run, record())
-    assert len(read_records(run)) == 1
-
-
-@pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
-def test_where_there_are_no_locks_the_writer_says_so(
-    run: Path, monkeypatch: pytest.MonkeyPatch, code: int
-) -> None:
-    def flock(*_: int) -> None:
-        raise OSError(code, os.strerror(code))
-
-    with open_records(run) as writer:
-        assert writer.is_locked
-    monkeypatch.setattr(fcntl, "flock", flock)
-    with open_records(run) as writer:
-        assert not writer.is_locked
-    monkeypatch.setattr(fcntl, "flock", lambda *_: os.close(-1))
-    with pytest.raises(WriteError, match="records.0.jsonl cannot be written: Bad file descriptor"):
-        open_records(run)
 
 
 @pytest.mark.parametrize("cut", [1, 40, -3])

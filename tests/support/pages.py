@@ -187,7 +187,7 @@ def write_certificate(path: Path, model: Path) -> None:
 def write_run(path: Path) -> None:
     path.mkdir(parents=True)
     open_run(path, run_info())
-    with contextlib.closing(Writer(path / "records.0.jsonl")) as writer:
+    with contextlib.closing(Writer(path)) as writer:
         for method, order in itertools.product(("vanilla", "pine"), ("as-is", "swapped")):
             writer.append(judged("p-0", method, order, "A"))
 

@@ -973,7 +973,7 @@ def folder(tmp_path: Path) -> Path:
 def write_run(folder: Path, info: RunInfo, records: Sequence[Record]) -> None:
     folder.mkdir()
     (folder / "run.json").write_text(info.model_dump_json(), encoding="utf-8")
-    with Writer(folder / "records.0.jsonl") as writer:
+    with Writer(folder) as writer:
         for record in records:
             writer.append(record)
 

@@ -7,9 +7,10 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
 
-from pine_engine.evaluation.file_lock import lock
+from filelock import FileLock, Timeout
+
+from pine_engine.evaluation.shards import try_lock
 
 PREFIX = "pine-explorer-"
 """How the name of such a folder begins."""
@@ -27,13 +28,14 @@ def own_folder(parent: Path) -> Iterator[Path]:
     """
     parent.mkdir(parents=True, exist_ok=True)
     folder, held = _new_folder(parent)
-    with held:
+    try:
         for other in parent.glob(f"{PREFIX}*"):
             _remove_if_left(other, user=folder.lstat().st_uid)
-        try:
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if held:
+            held.release()
 
 
 def write_all_into(folder: Path) -> None:
@@ -46,15 +48,14 @@ def write_all_into(folder: Path) -> None:
     os.environ["TMPDIR"] = tempfile.tempdir = str(temporary)
 
 
-def _new_folder(parent: Path) -> tuple[Path, IO[str]]:
-    """A new folder, and the open file that is its lock."""
+def _new_folder(parent: Path) -> tuple[Path, FileLock | None]:
+    """A new folder, and its lock, where the file system has locks."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
         # Another process that starts now may take it for left behind, and remove it, before it is locked.
-        with suppress(FileNotFoundError, BlockingIOError):
-            held = (folder / LOCK).open("w")
-            lock(held.fileno())
-            if (folder / LOCK).exists():
+        with suppress(FileNotFoundError, Timeout):
+            held = try_lock(folder / LOCK)
+            if held is None or (folder / LOCK).exists():
                 return folder, held
 
 
@@ -62,7 +63,6 @@ def _remove_if_left(folder: Path, *, user: int) -> None:
     """Removes such a folder of this user unless the process lives whose it is."""
     with suppress(OSError):
         found = folder.lstat()
-        if stat.S_ISDIR(found.st_mode) and found.st_uid == user:
-            with (folder / LOCK).open("w") as held:
-                if lock(held.fileno()):
-                    shutil.rmtree(folder, ignore_errors=True)
+        if stat.S_ISDIR(found.st_mode) and found.st_uid == user and (held := try_lock(folder / LOCK)):
+            shutil.rmtree(folder, ignore_errors=True)
+            held.release()

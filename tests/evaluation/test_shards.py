@@ -1,0 +1,99 @@
+"""Shards of an evaluation: their examples, their devices, and the lock that refuses a second writer."""
+
+import errno
+import fcntl
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pine_engine.errors import InputError
+from pine_engine.evaluation.shards import Shard, device_of_shard, is_running, lock_shard, parse_shard
+
+
+def test_shard_is_parsed_or_taken_from_the_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    assert parse_shard() == Shard(0, 1, is_launched=False)
+    assert parse_shard("2/3") == Shard(2, 3)
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert parse_shard() == Shard(1, 4, is_launched=True)
+    assert parse_shard("0/2") == Shard(0, 2)
+    for text in ("3/3", "1", "", "-1/2", "a/b"):
+        with pytest.raises(InputError):
+            parse_shard(text)
+
+
+def test_shards_deal_out_examples_in_turn() -> None:
+    assert [Shard(index, 3).select(range(7)) for index in range(3)] == [[0, 3, 6], [1, 4], [2, 5]]
+
+
+@pytest.mark.parametrize(
+    ("device", "shard", "expected"),
+    [
+        ("cuda", Shard(5, 8, is_launched=True), "cuda:1"),
+        ("cuda", Shard(5, 8), "cuda"),
+        ("cuda", Shard(), "cuda"),
+        ("auto", Shard(5, 8, is_launched=True), "auto"),
+        ("cpu", Shard(5, 8, is_launched=True), "cpu"),
+    ],
+)
+def test_launched_shards_have_one_gpu_each(
+    monkeypatch: pytest.MonkeyPatch, device: str, shard: Shard, expected: str
+) -> None:
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert device_of_shard(device, shard) == expected
+    with pytest.raises(InputError):
+        device_of_shard("tp", shard)
+
+
+def test_second_writer_is_refused_and_shards_of_a_run_are_not(tmp_path: Path) -> None:
+    with lock_shard(tmp_path, Shard(0, 2)), lock_shard(tmp_path, Shard(1, 2)):
+        for index, count in ((0, 1), (0, 2), (1, 2), (0, 3)):
+            with pytest.raises(InputError), lock_shard(tmp_path, Shard(index, count)):
+                pass
+        assert is_running(tmp_path, Shard(0, 2)) and is_running(tmp_path, Shard(1, 2))
+        assert not is_running(tmp_path, Shard(0, 1))
+    with lock_shard(tmp_path, Shard(0, 2)):
+        assert not is_running(tmp_path, Shard(0, 2))
+    with lock_shard(tmp_path, Shard(3, 4)), pytest.raises(InputError), lock_shard(tmp_path, Shard()):
+        pass  # the first shard of a smaller run meets it
+
+
+def test_killed_process_releases_its_lock(tmp_path: Path) -> None:
+    script = (
+        "import sys, pathlib\nfrom pine_engine.evaluation.shards import Shard, lock_shard\n"
+        "with lock_shard(pathlib.Path(sys.argv[1]), Shard()):\n    print(flush=True)\n    sys.stdin.read()"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert holder.stdout is not None and holder.stdout.readline() == b"\n"
+        with pytest.raises(InputError), lock_shard(tmp_path, Shard()):
+            pass
+    finally:
+        holder.kill()
+        holder.communicate()
+    with lock_shard(tmp_path, Shard()) as is_locked:
+        assert is_locked
+
+
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EIO])
+def test_file_system_without_locks_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def flock(*_: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    if code == errno.EIO:
+        with pytest.raises(InputError), lock_shard(tmp_path, Shard()):
+            pass
+        return
+    with lock_shard(tmp_path, Shard()) as is_locked:
+        assert not is_locked
+    assert is_running(tmp_path, Shard(0, 2))
