@@ -23,23 +23,32 @@ def conformance(
     """Compare with recorded outputs of the authors' code; exit 1 beyond tolerance, 2 for an invalid case."""
     cases = find_cases(folder)
 
-    from pine_engine.invariance.conformance import CaseReport, FailedCase, try_case
+    from pine_engine.invariance.conformance import check_case
 
-    reports: list[CaseReport | FailedCase] = []
+    rows: list[dict[str, Any]] = []
+    reports: list[CaseReport] = []
+    problems: list[str] = []
     with terminal.progress(len(cases)) as advance:
         for case in cases:
-            reports.append(try_case(case))
+            try:
+                report = check_case(case)
+            except InputError as error:
+                problems.append(str(error))
+                rows.append({"case": case.name, "problem": str(error), "conforms": False})
+            else:
+                reports.append(report)
+                rows.append({**dataclasses.asdict(report), "conforms": report.conforms})
             advance(case.name)
-    rows = [{**dataclasses.asdict(report), "conforms": report.conforms} for report in reports]
     conforms = all(report.conforms for report in reports)
-    checked = [report for report in reports if isinstance(report, CaseReport)]
-    if as_json or checked:
-        terminal.print_report({"cases": rows, "conforms": conforms}, as_json, list(map(_row, checked)))
-    for report in reports:
-        if isinstance(report, FailedCase):
-            print(f"pine_engine: {report.problem}", file=sys.stderr)
+    if as_json or reports:
+        summary = {"cases": rows, "conforms": conforms and not problems}
+        terminal.print_report(summary, as_json, list(map(_row, reports)))
+    for problem in problems:
+        print(f"pine_engine: {problem}", file=sys.stderr)
     if not conforms:
-        raise typer.Exit(BAD_INPUT if all(report.conforms for report in checked) else FAILED)
+        raise typer.Exit(FAILED)
+    if problems:
+        raise typer.Exit(BAD_INPUT)
 
 
 def find_cases(folder: Path) -> list[Path]:

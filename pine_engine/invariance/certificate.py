@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, 
 
 from pine_engine.errors import InputError
 from pine_engine.given import in_words
-from pine_engine.methods.table import METHODS
+from pine_engine.methods.table import get_methods
 from pine_engine.prompts.inputs import Comparison, parse_json, read_text
 
 if TYPE_CHECKING:  # a certificate is read without torch
@@ -24,20 +24,6 @@ FORMAT: Final = "pine-explorer certificate"
 VERSION: Final = 1
 FILE_NAME = "certificate.json"
 REPEAT_COMMAND: Final = "python -m pine_engine repeat certificate.json"
-
-ASPECTS = {
-    "model": "model",
-    "revision": "revision",
-    "dtype": "dtype",
-    "device": "device",
-    "hardware": "hardware",
-    "threads": "threads",
-    "python": "Python",
-    "torch": "torch",
-    "transformers": "transformers",
-    "pine_explorer": "PINE Explorer",
-}
-"""Labels of the fields of Platform: what logits depend on besides the prompt."""
 
 
 class Platform(BaseModel):
@@ -55,6 +41,13 @@ class Platform(BaseModel):
     torch: str
     transformers: str
     pine_explorer: str
+
+
+ASPECTS = {name: name for name in Platform.model_fields} | {
+    "python": "Python",
+    "pine_explorer": "PINE Explorer",
+}
+"""Labels of the fields of Platform: what logits depend on besides the prompt."""
 
 
 class MethodResult(BaseModel):
@@ -102,8 +95,8 @@ class Certificate(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    format: Literal["pine-explorer certificate"] = FORMAT
-    version: Literal[1] = VERSION
+    format: Literal["pine-explorer certificate"]
+    version: Literal[1]
     made: str
     command: Literal["python -m pine_engine repeat certificate.json"] = REPEAT_COMMAND
     address: str
@@ -115,6 +108,23 @@ class Certificate(BaseModel):
     traced: bool
     results: list[MethodResult] = Field(min_length=1)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _check_header(cls, content: Any) -> Any:
+        if not isinstance(content, dict):
+            return content
+        if content.get("format") != FORMAT:
+            raise ValueError(
+                "not a certificate of PINE Explorer; save one with the button 'Certificate (JSON)', which "
+                "the page shows after a shuffle"
+            )
+        if content.get("version") != VERSION:
+            raise ValueError(
+                f"unsupported certificate version: got {content.get('version')!r}, expected {VERSION}. Use "
+                "the release of PINE Explorer that the certificate names"
+            )
+        return content
+
     @model_validator(mode="after")
     def _check(self) -> Self:
         slots = list(range(len(self.comparison.documents)))
@@ -123,13 +133,11 @@ class Certificate(BaseModel):
                 raise ValueError(f"invalid order: got {in_words(order)}, expected the numbers {slots}")
         if len(set(map(tuple, self.orders))) < len(self.orders):
             raise ValueError("invalid orders: got an order twice, expected different orders")
+        try:
+            get_methods(self.methods)
+        except InputError as error:
+            raise ValueError(str(error)) from error
         for result in self.results:
-            if result.method not in METHODS:
-                raise ValueError(
-                    f"unknown method: got {result.method!r}, expected one of {', '.join(METHODS)}"
-                )
-            if self.methods.count(result.method) > 1:
-                raise ValueError(f"invalid results: got {result.method} twice, expected different methods")
             if len(result.logprobs) != len(self.orders):
                 raise ValueError(
                     f"invalid logprobs of {result.method}: got {len(result.logprobs)}, expected "
@@ -143,13 +151,6 @@ class Certificate(BaseModel):
         return [result.method for result in self.results]
 
 
-class _Header(BaseModel):
-    """Fields that identify a certificate among other JSON objects."""
-
-    format: Any = None
-    version: Any = None
-
-
 def read_certificate(path: Path) -> Certificate:
     """Read and validate a certificate.
 
@@ -159,19 +160,7 @@ def read_certificate(path: Path) -> Certificate:
     Raises:
         InputError: If the file is not a valid certificate.
     """
-    text = read_text(path)
-    header = parse_json(_Header, text, str(path))
-    if header.format != FORMAT:
-        raise InputError(
-            f"{path} is not a certificate of PINE Explorer; save one with the button 'Certificate (JSON)', "
-            "which the page shows after a shuffle"
-        )
-    if header.version != VERSION:
-        raise InputError(
-            f"{path} has an unsupported certificate version: got {header.version!r}, expected {VERSION}. Use "
-            "the release of PINE Explorer that the certificate names"
-        )
-    return parse_json(Certificate, text, str(path))
+    return parse_json(Certificate, read_text(path), str(path))
 
 
 def certify(
@@ -215,6 +204,8 @@ def certify(
         for method, summary in summarize(cells).items()
     ]
     return Certificate(
+        format=FORMAT,
+        version=VERSION,
         made=datetime.now(UTC).isoformat(timespec="seconds"),
         address=engine.address,
         platform=platform_of(engine),

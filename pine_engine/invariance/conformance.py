@@ -33,13 +33,13 @@ IMPORTANCE_TOLERANCE = 1e-5
 Arrays = Mapping[str, NDArray[Any]]
 
 COMPARED = {
-    "logits": ("prefill_logits", "decode_logits"),
-    "vanilla": ("vanilla_prefill_logits", "vanilla_decode_logits"),
-    "importance": ("doc_importance", "suffix_importance", "decode_importance"),
-    "shifts": ("doc_shift", "suffix_shift", "decode_shift"),
-    "ids": ("decode_ids", "vanilla_decode_ids"),
+    "max_logits_diff": ("prefill_logits", "decode_logits"),
+    "max_vanilla_logits_diff": ("vanilla_prefill_logits", "vanilla_decode_logits"),
+    "max_importance_diff": ("doc_importance", "suffix_importance", "decode_importance"),
+    "shifts_equal": ("doc_shift", "suffix_shift", "decode_shift"),
+    "decoded_ids_equal": ("decode_ids", "vanilla_decode_ids"),
 }
-"""Recorded tensors by the number of CaseReport that they determine."""
+"""Recorded tensors by the field of CaseReport that they determine."""
 
 
 @dataclass(frozen=True)
@@ -66,24 +66,6 @@ class CaseReport:
         )
 
 
-@dataclass(frozen=True)
-class FailedCase:
-    """Case that could not be run."""
-
-    case: str
-    problem: str
-
-    conforms = False
-
-
-def try_case(folder: Path) -> CaseReport | FailedCase:
-    """Run one case and compare, or return the error message."""
-    try:
-        return check_case(folder)
-    except PineError as error:
-        return FailedCase(folder.name, str(error))
-
-
 def check_case(folder: Path) -> CaseReport:
     """Run one case and compare.
 
@@ -106,16 +88,9 @@ def check_case(folder: Path) -> CaseReport:
         raise InputError(f"{folder} cannot be checked: {error}") from error
     if not diffs:
         raise InputError(f"{folder} cannot be checked: case.json names no run")
-    largest = {name: float(np.max([diff[name] for diff in diffs])) for name in COMPARED}
-    return CaseReport(
-        case=folder.name,
-        runs=len(runs),
-        max_logits_diff=largest["logits"],
-        max_vanilla_logits_diff=largest["vanilla"],
-        max_importance_diff=largest["importance"],
-        shifts_equal=largest["shifts"] == 0,
-        decoded_ids_equal=largest["ids"] == 0,
-    )
+    largest: dict[str, Any] = {field: float(np.max([diff[field] for diff in diffs])) for field in COMPARED}
+    largest |= {field: largest[field] == 0 for field in ("shifts_equal", "decoded_ids_equal")}
+    return CaseReport(folder.name, len(runs), **largest)
 
 
 def _load(file: Path) -> Arrays:
@@ -126,9 +101,9 @@ def _load_model(folder: Path) -> PreTrainedModel:
     """Load the model with transformers, which ties, renames and joins weights."""
     config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     with torch.device("meta"):
-        kind = type(AutoModelForCausalLM.from_config(config, trust_remote_code=False))
+        model_class = type(AutoModelForCausalLM.from_config(config, trust_remote_code=False))
     with quiet_transformers(warns=False):
-        loaded: Any = kind.from_pretrained(
+        loaded: Any = model_class.from_pretrained(
             None,
             config=config,
             state_dict=load_file(folder / "weights.safetensors"),
@@ -138,19 +113,15 @@ def _load_model(folder: Path) -> PreTrainedModel:
         )
     model: PreTrainedModel
     model, report = loaded
-    for kind_of_keys, problem in (
-        ("missing_keys", "has missing weights"),
-        ("unexpected_keys", "has unexpected weights"),
-        ("mismatched_keys", "has weights of another shape"),
-    ):
-        # A key of another shape comes with both shapes.
-        if names := sorted(key if isinstance(key, str) else key[0] for key in report[kind_of_keys]):
-            raise InputError(f"weights.safetensors {problem}: {len(names)}, the first is {names[0]}")
+    for kind in ("missing", "unexpected", "mismatched"):
+        # A mismatched key comes with both shapes.
+        if names := sorted(key if isinstance(key, str) else key[0] for key in report[f"{kind}_keys"]):
+            raise InputError(f"weights.safetensors has {kind} weights: {len(names)}, the first is {names[0]}")
     return model
 
 
 def _compare_run(engine: Engine, layout: TokenLayout, expected: Arrays, steps: int) -> dict[str, float]:
-    """Return the largest absolute difference of each group of COMPARED; NaN if any value is NaN."""
+    """Return the largest absolute difference of each field of COMPARED; NaN if any value is NaN."""
     outputs = _compute(engine, layout, steps)
     # With two documents nothing is ranked, and the released code records no document importance.
     if layout.num_documents == 2 and "doc_importance" not in expected:
@@ -160,13 +131,10 @@ def _compare_run(engine: Engine, layout: TokenLayout, expected: Arrays, steps: i
             raise InputError(f"missing tensor {name!r}")
         if expected[name].shape != array.shape:
             raise InputError(f"tensor {name!r} has shape {expected[name].shape}, expected {array.shape}")
+    diffs = {name: np.abs(array - expected[name]).max(initial=0) for name, array in outputs.items()}
     return {
-        group: float(
-            np.max(
-                [np.abs(outputs[name] - expected[name]).max(initial=0) for name in names if name in outputs]
-            )
-        )
-        for group, names in COMPARED.items()
+        field: float(np.max([diffs[name] for name in names if name in diffs]))
+        for field, names in COMPARED.items()
     }
 
 

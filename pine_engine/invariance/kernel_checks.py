@@ -46,8 +46,13 @@ class Check:
 
 def check_all(name: str, failed: Collection[str], *, scope: str, meaning: str) -> Check:
     """Return a check that holds if nothing in its scope failed."""
-    result = f"results differ for {listed(failed)}" if failed else "results are bitwise identical"
+    result = f"results differ for {join(failed)}" if failed else "results are bitwise identical"
     return Check(name, not failed, f"{scope}: {result}", meaning)
+
+
+def join(items: Iterable[object]) -> str:
+    """Join items with commas."""
+    return ", ".join(map(str, items))
 
 
 @dataclass(frozen=True)
@@ -59,26 +64,19 @@ class RowLayer:
     function: Callable[[Tensor], Tensor]
 
 
-def linear_layers(network: nn.Module) -> list[RowLayer]:
-    """Return one linear layer of each shape."""
-    return [RowLayer("linear layer", module.in_features, module) for module in _linear_modules(network)]
-
-
-def packed_layers(network: nn.Module) -> list[RowLayer]:
-    """Return one linear layer of each shape with the 4-bit weights of decode steps."""
-    return [
-        RowLayer("4-bit linear layer", module.in_features, PackedWeight.of(module.weight).multiply)
-        for module in _linear_modules(network)
-        if is_packable(module)
-    ]
-
-
-def _linear_modules(network: nn.Module) -> Iterable[nn.Linear]:
+def linear_layers(network: nn.Module, *, is_packed: bool = False) -> list[RowLayer]:
+    """Return one linear layer of each shape, or its GEMM with the 4-bit weights of decode steps."""
     by_shape: dict[tuple[int, int, bool], nn.Linear] = {}
     for module in network.modules():
         if isinstance(module, nn.Linear):
             by_shape.setdefault((module.in_features, module.out_features, module.bias is not None), module)
-    return by_shape.values()
+    if not is_packed:
+        return [RowLayer("linear layer", module.in_features, module) for module in by_shape.values()]
+    return [
+        RowLayer("4-bit linear layer", module.in_features, PackedWeight.of(module.weight).multiply)
+        for module in by_shape.values()
+        if is_packable(module)
+    ]
 
 
 def elementwise_layers(network: nn.Module) -> list[RowLayer]:
@@ -111,14 +109,13 @@ def check_rows(
         rows = _random((count, layer.width), dtype, device)
         result = layer.function(rows)
         indices = torch.arange(count)
-        for order in (indices.flip(0), indices.roll(1)):  # together they move every row
-            if not torch.equal(layer.function(rows[order]), result[order]):
-                failed.append(f"{layer.name} ({count} x {layer.width})")
-                break
+        orders = indices.flip(0), indices.roll(1)  # together they move every row
+        if not all(torch.equal(layer.function(rows[order]), result[order]) for order in orders):
+            failed.append(f"{layer.name} ({count} x {layer.width})")
     return check_all(
         name,
         failed,
-        scope=f"{len(layers)} layers, {listed(counts)} rows, {torch.get_num_threads()} threads",
+        scope=f"{len(layers)} layers, {join(counts)} rows, {torch.get_num_threads()} threads",
         meaning="hidden states of a token do not depend on its index in the prompt",
     )
 
@@ -136,7 +133,7 @@ def check_packed(layers: Sequence[RowLayer]) -> Check:
     return check_all(
         "GEMM with 4-bit weights",
         failed,
-        scope=f"{len(layers)} layers, {listed(counts)} rows",
+        scope=f"{len(layers)} layers, {join(counts)} rows",
         meaning="an answer does not depend on the batch size",
     )
 
@@ -180,14 +177,10 @@ def check_determinism(dtype: torch.dtype, device: torch.device) -> Check:
         "index_select": lambda: key.index_select(1, slots),
         "argsort": lambda: torch.argsort(query, dim=-1, descending=True, stable=True),
     }
-    failed = []
-    for name, compute in operations.items():
-        first = compute()
-        if not all(torch.equal(compute(), first) for _ in range(2)):
-            failed.append(name)
+    results = {name: [compute() for _ in range(3)] for name, compute in operations.items()}
     return check_all(
         "determinism",
-        failed,
+        [name for name, (first, *rest) in results.items() if not all(map(first.equal, rest))],
         scope=f"{len(operations)} operations, 3 runs",
         meaning="results do not depend on the timing of threads; see torch.use_deterministic_algorithms",
     )
@@ -200,8 +193,3 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> T
 def _random(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
     # Sampled on the CPU in float32, so that every device and dtype is tested with the same numbers.
     return torch.randn(shape, generator=torch.Generator().manual_seed(0)).to(device, dtype)
-
-
-def listed(items: Iterable[object]) -> str:
-    """Join items with commas."""
-    return ", ".join(map(str, items))

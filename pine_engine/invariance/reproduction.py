@@ -1,9 +1,10 @@
 """Comparison of document orders, and reproduction of a certificate by computing it again."""
 
 import itertools
-import math
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from pine_engine.attention.trace import TraceRequest
 from pine_engine.engine.engine import Engine, check_engine
@@ -11,7 +12,6 @@ from pine_engine.engine.events import Event
 from pine_engine.engine.options import MethodsGiven, RunOptions
 from pine_engine.engine.orders import OrderCell, OrderRow, known_orders, orders_to_try
 from pine_engine.engine.streaming import in_thread
-from pine_engine.given import in_words
 from pine_engine.invariance.certificate import (
     ASPECTS,
     Certificate,
@@ -180,15 +180,17 @@ def compare_certificates(
     """
     here, there = found.platform, certified.platform
     pairs = list(zip(found.results, certified.results, strict=True))
-    different = [field for field in ASPECTS if getattr(here, field) != getattr(there, field)]
-    requested = [field for field in different if field in overrides]
-    elsewhere = [field for field in different if field not in (*overrides, *MODEL_FIELDS)]
+    fields = ((field, getattr(here, field), getattr(there, field)) for field in ASPECTS)
+    compared = {field: _compare(ASPECTS[field], *values) for field, *values in fields}
+    differences = {field: problem for field, problem in compared.items() if problem}
+    requested = [field for field in differences if field in overrides]
+    elsewhere = [field for field in differences if field not in (*overrides, *MODEL_FIELDS)]
     tolerance, reason = None, None
-    if different and any(result.logits_sha256 != expected.logits_sha256 for result, expected in pairs):
+    if differences and any(result.logits_sha256 != expected.logits_sha256 for result, expected in pairs):
         tolerances = [TOLERANCES.get(platform.dtype, EXACT) for platform in (here, there)]
         tolerance = max(tolerances, key=lambda of_dtype: of_dtype.logit_diff)
-        reason = f"logits depend on the platform, which differs: {', '.join(ASPECTS[f] for f in different)}"
-    checks = [*_check_model(here, there, requested), _check_orders(certified)]
+        reason = f"logits depend on the platform, which differs: {', '.join(ASPECTS[f] for f in differences)}"
+    checks = [*_check_model(differences, requested, there), _check_orders(certified)]
     if elsewhere:
         checks.append(Check(None, "where it was computed", unchecked="this is another platform"))
     if reason and here.revision is None:
@@ -196,24 +198,24 @@ def compare_certificates(
     for pair in pairs:
         checks += _check_method(*pair, tolerance or EXACT, reason)
     return Reproduction(
-        platform_differences=[_describe_difference(here, there, field) for field in elsewhere],
-        overrides=[_describe_difference(here, there, field) for field in requested],
+        platform_differences=[differences[field] for field in elsewhere],
+        overrides=[differences[field] for field in requested],
         tolerance=tolerance,
         checks=checks,
     )
 
 
-def _check_model(here: Platform, there: Platform, requested: Collection[str]) -> Iterator[Check]:
+def _check_model(
+    differences: Mapping[str, str], requested: Collection[str], certified: Platform
+) -> Iterator[Check]:
     for field in MODEL_FIELDS:
-        check = Check(None, f"the {ASPECTS[field]}")
+        check = partial(Check, None, f"the {ASPECTS[field]}")
         if field in requested:
-            yield replace(check, unchecked="an option replaced it")
-        elif getattr(here, field) == getattr(there, field):
-            yield check
-        elif getattr(there, field) is None:
-            yield replace(check, unchecked="the certificate does not name it")
+            yield check(unchecked="an option replaced it")
+        elif field in differences and getattr(certified, field) is None:
+            yield check(unchecked="the certificate does not name it")
         else:
-            yield replace(check, problem=_describe_difference(here, there, field))
+            yield check(problem=differences.get(field))
 
 
 def _check_orders(certified: Certificate) -> Check:
@@ -234,13 +236,11 @@ def _check_method(
     found: MethodResult, certified: MethodResult, tolerance: Tolerance, reason: str | None
 ) -> Iterator[Check]:
     """Compare one method; reason: why its logits may differ, None if they must be bitwise identical."""
-    answer = logprobs = logits = None
-    if found.first_answer != certified.first_answer:
-        answers = (in_words(result.first_answer) for result in (found, certified))
-        answer = "first answer: got {}, expected {}".format(*answers)
-    elif found.first_token_ids != certified.first_token_ids:
-        answer = "first answer: got other token ids"
-    yield Check(found.method, "the first answer", problem=answer)
+    check = partial(Check, found.method)
+    problem = _compare("first answer", found.first_answer, certified.first_answer)
+    if problem is None and found.first_token_ids != certified.first_token_ids:
+        problem = "first answer: got other token ids"
+    yield check("the first answer", problem=problem)
     for label, field, within in (
         ("orders with the first answer", "same_answers", 0.0),
         ("distinct answers", "distinct_answers", 0.0),
@@ -248,23 +248,19 @@ def _check_method(
         ("max |Δ logit|", "max_abs_logit_diff", tolerance.logit_diff),
     ):
         problem = _compare(label, getattr(found, field), getattr(certified, field), within)
-        yield Check(found.method, label, within, problem)
-    within = tolerance.logprob * len(certified.first_token_ids)
-    is_same_answer = found.first_token_ids == certified.first_token_ids
-    if is_same_answer:
-        logprobs = _compare_logprobs(found, certified, within)
-    yield Check(
-        found.method,
-        "the log-probabilities",
-        within,
-        logprobs,
-        unchecked=None if is_same_answer else "the first answers differ",
-    )
+        yield check(label, within, problem)
+    label, within = "the log-probabilities", tolerance.logprob * len(certified.first_token_ids)
+    if found.first_token_ids == certified.first_token_ids:
+        yield check(label, within, _compare_logprobs(found, certified, within))
+    else:
+        yield check(label, within, unchecked="the first answers differ")
+    label = "the bits of the logits"
     if found.logits_sha256 == certified.logits_sha256:
-        reason = None
+        yield check(label)
     elif reason is None:
-        logits = "logits: got another hash"
-    yield Check(found.method, "the bits of the logits", problem=logits, unchecked=reason)
+        yield check(label, problem="logits: got another hash")
+    else:
+        yield check(label, unchecked=reason)
 
 
 def _compare_logprobs(found: MethodResult, certified: MethodResult, within: float) -> str | None:
@@ -276,20 +272,16 @@ def _compare_logprobs(found: MethodResult, certified: MethodResult, within: floa
     return _compare(label, found.logprob_spread, certified.logprob_spread, 2 * within)
 
 
-def _compare(label: str, found: float, certified: float, within: float) -> str | None:
-    """Return the problem of two numbers; infinities of one sign are equal, and so are two NaN."""
-    is_equal = found == certified or (math.isnan(found) and math.isnan(certified))
-    if is_equal or abs(found - certified) <= within:
+def _compare(label: str, found: Any, certified: Any, within: float = 0.0) -> str | None:
+    """Return the problem of two values; infinities of one sign are equal, and so are two NaN."""
+    if found == certified or (found != found and certified != certified):
         return None
-    return f"{label}: got {found:.4g}, expected {certified:.4g}"
+    if within and abs(found - certified) <= within:
+        return None
+    return f"{label}: got {_printable(found)}, expected {_printable(certified)}"
 
 
-def _describe_difference(here: Platform, there: Platform, field: str) -> str:
-    values = (_printable(getattr(platform, field)) for platform in (here, there))
-    return "{}: got {}, expected {}".format(ASPECTS[field], *values)
-
-
-def _printable(value: str | int | None) -> str:
+def _printable(value: Any) -> str:
     """Escape control characters, so that a certificate cannot write to the terminal."""
-    text = str(value or "unknown")
+    text = f"{value:.4g}" if isinstance(value, float) else str("unknown" if value is None else value)
     return text if text.isprintable() else ascii(text)

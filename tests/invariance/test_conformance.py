@@ -3,26 +3,22 @@
 import json
 import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, LlamaForCausalLM
 
 from pine_engine.errors import InputError
 from pine_engine.invariance.conformance import (
-    IMPORTANCE_TOLERANCE,
-    LOGITS_TOLERANCE,
     CaseReport,
-    FailedCase,
     check_case,
-    try_case,
 )
 from pine_engine.prompts.layout import TokenLayout
-from tests.support.families import FAMILIES, LAYOUT, by_tier, make
-from tests.support.recorded_cases import record_case, record_expected
+from tests.support.families import FAMILIES, LAYOUT, make
+from tests.support.recorded_cases import record_case
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "conformance"
 CASES = ["s1_llama_k2", "s2_llama_k3", "s3_qwen2_k5", "s4_llama_k8"]
@@ -33,11 +29,7 @@ def test_engine_matches_released_code(case: str) -> None:
     report = check_case(GOLDEN / case)
     num_runs = len(json.loads((GOLDEN / case / "case.json").read_text())["runs"])
     assert (report.case, report.runs) == (case, num_runs)
-    assert report.max_logits_diff <= 1e-4
-    assert report.max_vanilla_logits_diff <= 1e-4
-    assert report.max_importance_diff <= 1e-5
-    assert report.shifts_equal and report.decoded_ids_equal and report.conforms
-    assert (LOGITS_TOLERANCE, IMPORTANCE_TOLERANCE) == (1e-4, 1e-5)
+    assert report.conforms
 
 
 @pytest.fixture
@@ -57,14 +49,6 @@ def change(file: Path, name: str, by: float) -> None:
     save_file({**tensors, name: changed}, file)
 
 
-def test_check_case_changed_weight_does_not_conform(case: Path) -> None:
-    change(case / "weights.safetensors", "model.layers.0.self_attn.v_proj.weight", 0.5)
-    report = check_case(case)
-    assert report.max_logits_diff > LOGITS_TOLERANCE
-    assert report.max_vanilla_logits_diff > LOGITS_TOLERANCE
-    assert not report.conforms
-
-
 @pytest.mark.parametrize(
     ("recorded", "by", "field"),
     [
@@ -80,6 +64,8 @@ def test_check_case_changed_weight_does_not_conform(case: Path) -> None:
         ("decode_shift", 1, "shifts_equal"),
         ("decode_ids", 1, "decoded_ids_equal"),
         ("vanilla_decode_ids", 1, "decoded_ids_equal"),
+        ("decode_logits", math.nan, "max_logits_diff"),
+        ("decode_importance", math.nan, "max_importance_diff"),
     ],
 )
 def test_check_case_compares_every_tensor(
@@ -93,36 +79,24 @@ def test_check_case_compares_every_tensor(
     assert [name for name in fields if getattr(report, name) != getattr(untouched, name)] == [field]
 
 
-@pytest.mark.parametrize("recorded", ["decode_logits", "vanilla_decode_logits", "decode_importance"])
-def test_check_case_nan_does_not_conform(case: Path, recorded: str) -> None:
-    change(case / "expected_1.safetensors", recorded, float("nan"))
-    assert not check_case(case).conforms
-
-
-GOOD: dict[str, Any] = {
-    "case": "c",
-    "runs": 1,
-    "max_logits_diff": 1e-4,
-    "max_vanilla_logits_diff": 1e-4,
-    "max_importance_diff": 1e-5,
-    "shifts_equal": True,
-    "decoded_ids_equal": True,
-}
-
-
-WORSE = [
-    *({"max_logits_diff": value} for value in (1.1e-4, math.nan)),
-    *({"max_vanilla_logits_diff": value} for value in (1.1e-4, math.nan)),
-    *({"max_importance_diff": value} for value in (1.1e-5, math.nan)),
-    {"shifts_equal": False},
-    {"decoded_ids_equal": False},
-]
-
-
-@pytest.mark.parametrize("worse", WORSE, ids=str)
-def test_case_report_conforms_within_all_tolerances(worse: dict[str, float | bool]) -> None:
-    assert CaseReport(**GOOD).conforms
-    assert not CaseReport(**{**GOOD, **worse}).conforms
+@pytest.mark.parametrize(
+    ("field", "good", "bad"),
+    [
+        ("max_logits_diff", 1e-4, 1.1e-4),
+        ("max_vanilla_logits_diff", 1e-4, 1.1e-4),
+        ("max_importance_diff", 1e-5, 1.1e-5),
+        ("shifts_equal", True, False),
+        ("decoded_ids_equal", True, False),
+    ],
+)
+def test_case_report_conforms_within_tolerance(
+    field: str, good: float, bad: float, untouched: CaseReport
+) -> None:
+    values: dict[str, Any] = {field: good}
+    assert replace(untouched, **values).conforms
+    for value in (bad, math.nan):
+        values[field] = value if isinstance(good, float) else bad
+        assert not replace(untouched, **values).conforms
 
 
 # model families
@@ -130,14 +104,17 @@ def test_case_report_conforms_within_all_tolerances(worse: dict[str, float | boo
 ORDERS = [[0, 1, 2], [2, 0, 1]]
 
 LOADED = (
-    "llama", "tied embeddings", "gemma", "gemma2", "qwen3", "phi", "gpt_neox", "cohere", "glm", "mixtral",
-    "qwen2_moe", "yarn",
-)  # fmt: skip
+    *("tied embeddings", "gemma2", "glm", "mixtral"),
+    *(
+        pytest.param(name, marks=pytest.mark.slow)
+        for name in ("llama", "gemma", "qwen3", "phi", "gpt_neox", "cohere", "qwen2_moe", "yarn")
+    ),
+)
 """Families with separate and tied embeddings, biases, and weights that transformers joins when loading."""
 
 
-@pytest.mark.parametrize("name", by_tier(LOADED))
-def test_check_case_loads_every_family(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", LOADED)
+def test_check_case_loads_family(name: str, tmp_path: Path) -> None:
     family = FAMILIES[name]
     report = check_case(record_case(tmp_path, make(family.kind, **family.options), LAYOUT, ORDERS))
     assert report.runs == 2 and report.conforms
@@ -146,33 +123,6 @@ def test_check_case_loads_every_family(name: str, tmp_path: Path) -> None:
 def test_check_case_two_documents_without_prefix(tmp_path: Path) -> None:
     layout = TokenLayout((), LAYOUT.documents[:2], LAYOUT.suffix)
     assert check_case(record_case(tmp_path, make("llama"), layout, [[0, 1], [1, 0]])).conforms
-
-
-@pytest.fixture
-def tied(case: Path) -> Path:
-    """A case of the released code with tied embeddings and newly recorded outputs."""
-    config = json.loads((case / "config.json").read_text())
-    (case / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": True}))
-    weights = load_file(case / "weights.safetensors")
-    del weights["lm_head.weight"]
-    save_file(weights, case / "weights.safetensors")
-
-    model = LlamaForCausalLM(AutoConfig.from_pretrained(case, attn_implementation="eager")).eval()
-    model.load_state_dict({**weights, "lm_head.weight": weights["model.embed_tokens.weight"]})
-    parts = json.loads((case / "case.json").read_text())
-    layout = TokenLayout(parts["prefix"], parts["documents"], parts["suffix"])
-    record_expected(case, model.requires_grad_(False), layout, ORDERS)
-    return case
-
-
-def test_check_case_tied_embeddings_may_be_omitted(tied: Path) -> None:
-    assert check_case(tied).conforms
-    weights = load_file(tied / "weights.safetensors")
-    twice = {**weights, "lm_head.weight": weights["model.embed_tokens.weight"].clone()}
-    save_file(twice, tied / "weights.safetensors")
-    assert check_case(tied).conforms
-    change(tied / "weights.safetensors", "model.norm.weight", 0.5)
-    assert not check_case(tied).conforms
 
 
 def test_check_case_ignores_buffers_of_old_checkpoints(case: Path) -> None:
@@ -198,10 +148,6 @@ def test_check_case_wrong_weights_are_named(
 # invalid cases
 
 
-def rewrite(file: Path, **changes: object) -> None:
-    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
-
-
 @pytest.mark.parametrize(
     ("file", "changes", "keyword"),
     [
@@ -219,12 +165,15 @@ def rewrite(file: Path, **changes: object) -> None:
         ("config.json", {"model_type": "no such"}, "ValueError"),
     ],
 )
-def test_try_case_invalid_case_fails(case: Path, file: str, changes: dict[str, object], keyword: str) -> None:
-    rewrite(case / file, **changes)
-    report = try_case(case)
-    assert isinstance(report, FailedCase) and not report.conforms
-    assert report.case == "case" and str(case) in report.problem
-    assert keyword in report.problem and "\n" not in report.problem
+def test_check_case_invalid_case_raises(
+    case: Path, file: str, changes: dict[str, object], keyword: str
+) -> None:
+    content = json.loads((case / file).read_text())
+    (case / file).write_text(json.dumps({**content, **changes}))
+    with pytest.raises(InputError) as raised:
+        check_case(case)
+    problem = str(raised.value)
+    assert str(case) in problem and keyword in problem and "\n" not in problem
 
 
 FILES = ("config.json", "weights.safetensors", "expected_1.safetensors", "case.json")
@@ -239,15 +188,12 @@ def test_check_case_missing_or_damaged_file_raises(case: Path, file: str, conten
     check_incomplete(case)
 
 
-@pytest.mark.parametrize("key", ["prefix", "documents", "suffix", "steps", "runs"])
-def test_check_case_missing_key_raises(case: Path, key: str) -> None:
+def test_check_case_missing_key_or_other_weights_raise(case: Path) -> None:
     content = json.loads((case / "case.json").read_text())
-    del content[key]
+    for key in ("prefix", "documents", "suffix", "steps", "runs"):
+        (case / "case.json").write_text(json.dumps({name: content[name] for name in content if name != key}))
+        assert key in check_incomplete(case)
     (case / "case.json").write_text(json.dumps(content))
-    assert key in check_incomplete(case)
-
-
-def test_check_case_weights_of_other_model_raise(case: Path) -> None:
     shutil.copy(GOLDEN / CASES[2] / "weights.safetensors", case)
     check_incomplete(case)
 

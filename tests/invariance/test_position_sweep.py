@@ -26,8 +26,8 @@ def engine(tiny_llama: Callable[..., LlamaForCausalLM]) -> Engine:
     return Engine(tiny_llama(head_dim=32), letter_tokenizer())
 
 
-def sweep(engine: Engine, document: int = 1, methods: list[str] | None = None) -> list[SlotScored]:
-    events = sweep_document(engine, LAYOUT, document=document, answer=ANSWER, methods=methods or [*METHODS])
+def sweep(engine: Engine, document: int) -> list[SlotScored]:
+    events = sweep_document(engine, LAYOUT, document=document, answer=ANSWER, methods=[*METHODS])
     return [event for event in events if isinstance(event, SlotScored)]
 
 
@@ -40,9 +40,8 @@ def test_sweep_scores_equal_score_of_reordered_prompt(engine: Engine) -> None:
         assert all(len(score.logprobs) == len(ANSWER) for score in item.scores.values())
 
 
-@pytest.mark.parametrize("document", [0, 1, 2])
-def test_sweep_only_invariant_methods_have_identical_scores(engine: Engine, document: int) -> None:
-    slots = sweep(engine, document)
+def test_sweep_only_invariant_methods_have_identical_scores(engine: Engine) -> None:
+    slots = sweep(engine, 1)
     identical = {method for method in METHODS if len({item.scores[method].logprobs for item in slots}) == 1}
     assert identical == {row.name for row in METHODS.values() if row.promises_invariance}
     for method in ("vanilla", "nia"):
@@ -99,13 +98,6 @@ def test_sweep_invalid_argument_raises_at_call(engine: Engine, changes: dict[str
         sweep_document(engine, LAYOUT, **arguments)
 
 
-def test_order_effects_known_values() -> None:
-    effects = order_effects([-4.0, -6.0, -2.0], [-5.0, -5.0, -3.5])
-    assert effects.total == (0.0, -2.0, 2.0)
-    assert effects.rope == (-0.5, -0.5, 1.0)
-    assert effects.causal == (0.5, -1.5, 1.0)
-
-
 SCORES = st.floats(-500, 0).map(lambda value: round(value, 3))
 
 
@@ -115,11 +107,6 @@ def test_order_effects_sum_to_total_and_are_centered(pairs: list[tuple[float, fl
     effects = order_effects(vanilla, nia)
     sums = [rope + causal for rope, causal in zip(effects.rope, effects.causal, strict=True)]
     assert sums == pytest.approx(effects.total, abs=1e-9)
+    assert effects.rope == pytest.approx([score - sum(nia) / len(nia) for score in nia], abs=1e-9)
     for part in (effects.total, effects.rope, effects.causal):
         assert sum(part) == pytest.approx(0, abs=1e-9)
-
-
-def test_order_effects_constant_difference_is_rope() -> None:
-    effects = order_effects([-4.0, -6.0, -2.0], [-5.0, -7.0, -3.0])
-    assert effects.causal == (0.0, 0.0, 0.0)
-    assert effects.rope == effects.total

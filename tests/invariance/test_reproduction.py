@@ -1,7 +1,6 @@
 """Reproduction: an unchanged certificate is confirmed, a changed one is found, within the tolerances."""
 
 import math
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,10 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from pine_engine.console import terminal
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.options import RunOptions
-from pine_engine.engine.orders import OrderRuns, orders_to_try
+from pine_engine.engine.orders import orders_to_try
 from pine_engine.invariance.certificate import ASPECTS, Certificate, read_certificate
 from pine_engine.invariance.reproduction import (
     MODEL_FIELDS,
@@ -22,16 +19,14 @@ from pine_engine.invariance.reproduction import (
     compare_certificates,
     reproduce,
 )
-from pine_engine.prompts.layout import TokenLayout
-from tests.invariance.conftest import MAX_NEW_TOKENS, METHODS, ORDERS, PINE, VANILLA, Changes, write_changes
+from tests.invariance.conftest import MAX_NEW_TOKENS, METHODS, PINE, VANILLA, Changes, write_changes
 from tests.support.commands import Run
 
 LABELS = [
     *("the first answer", "orders with the first answer", "distinct answers", "equality to the last bit"),
     *("max |Δ logit|", "the log-probabilities", "the bits of the logits"),
 ]
-OTHER_HARDWARE: Changes = {("platform", "hardware"): "Some CPU, AVX9"}
-OTHER_HASHES: Changes = {("results", index, "logits_sha256"): "0" * 64 for index in range(len(METHODS))}
+LOGITS = LABELS[-1]
 
 
 @pytest.fixture
@@ -44,14 +39,11 @@ def with_platform(certified: Certificate, **fields: str | int | None) -> Certifi
     return certified.model_copy(update={"platform": certified.platform.model_copy(update=fields)})
 
 
-def with_result(certified: Certificate, index: int, **fields: Any) -> Certificate:
+def with_results(certified: Certificate, *indices: int, **fields: Any) -> Certificate:
+    """Change fields of some results, or of all."""
     results = list(certified.results)
-    results[index] = results[index].model_copy(update=fields)
-    return certified.model_copy(update={"results": results})
-
-
-def with_other_hashes(certified: Certificate) -> Certificate:
-    results = [result.model_copy(update={"logits_sha256": "0" * 64}) for result in certified.results]
+    for index in indices or range(len(results)):
+        results[index] = results[index].model_copy(update=fields)
     return certified.model_copy(update={"results": results})
 
 
@@ -63,8 +55,13 @@ def unchecked(compared: Reproduction) -> dict[str, list[str | None]]:
     return labels
 
 
-def problem_labels(compared: Reproduction, method: str) -> list[str]:
-    return [check.label for check in compared.checks_of(method) if check.problem]
+def problems(compared: Reproduction) -> dict[str | None, list[str]]:
+    """Labels of the differences by method."""
+    labels: dict[str | None, list[str]] = {}
+    for check in compared.checks:
+        if check.problem:
+            labels.setdefault(check.method, []).append(check.label)
+    return labels
 
 
 # the same platform
@@ -72,112 +69,81 @@ def problem_labels(compared: Reproduction, method: str) -> list[str]:
 
 def test_repeat_unchanged_certificate_confirms_all(repeat: Run, file: Path, tiny: Path) -> None:
     outcome = repeat(file, "--model", tiny, "--json")
-    assert outcome.status == 0
     report = outcome.json
-    assert report["repeated"] and report["elsewhere"] == [] and report["tolerance"] is None
-    assert report["checked"] == dict.fromkeys(
-        ("the model", "the revision", "the dtype", "the orders"), "exactly"
-    )
-    assert (report["problems"], report["replaced"], report["not_checked"]) == ([], [], [])
+    assert (outcome.status, report["repeated"], report["tolerance"]) == (0, True, None)
+    certificate = ("the model", "the revision", "the dtype", "the orders")
+    assert report["checked"] == dict.fromkeys(certificate, "exactly")
+    assert [report[key] for key in ("problems", "elsewhere", "replaced", "not_checked")] == [[]] * 4
     for method in report["methods"]:
         assert method["found"] == method["certified"]
         assert (method["same_bits"], method["problems"]) == (True, [])
-        assert list(method["checked"]) == LABELS and set(method["checked"].values()) == {"exactly"}
+        assert method["checked"] == dict.fromkeys(LABELS, "exactly")
     assert [method["method"] for method in report["methods"]] == METHODS
 
 
-def test_repeat_changed_certificate_fails_in_table(
-    repeat: Run, file: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(terminal.stdout, "width", 200)
+def test_repeat_changed_certificate_fails(repeat: Run, file: Path, tiny: Path) -> None:
     write_changes(file, {(*PINE, "max_abs_logit_diff"): 0.5})
     status, out, err = repeat(file, "--model", tiny)
-    assert status == 1
-    vanilla, sp, pine, _ = (line for line in out.splitlines() if any(f" {name} " in line for name in METHODS))
-    assert "yes" in vanilla and "NO:" not in vanilla
-    assert "6 of 6" in sp and "NO:" not in sp
-    assert "NO: max |Δ logit|: got 0, expected 0.5" in pine
-    assert err.splitlines()[-1].endswith(": pine")
-
-
-@pytest.mark.parametrize("traced", [True, False])
-def test_reproduce_records_attention_as_certified(
-    traced: bool, certified: Certificate, engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    requests: list[RunOptions] = []
-    run_orders = engine.run_orders
-
-    def spy(layout: TokenLayout, options: RunOptions, orders: Sequence[tuple[int, ...]]) -> OrderRuns:
-        requests.append(options)
-        return run_orders(layout, options, orders)
-
-    monkeypatch.setattr(engine, "run_orders", spy)
-    steps: list[str] = []
-    reproduce(engine, certified.model_copy(update={"traced": traced}), on_order=steps.append)
-    assert [bool(options.trace) for options in requests] == [traced]
-    assert len(steps) == len(ORDERS)
+    assert status == 1 and "0.5" in out and err.splitlines()[-1].endswith(": pine")
 
 
 @pytest.mark.parametrize(
     ("changes", "label"),
     [
-        ({("comparison", "question"): "Which is blue?"}, "the bits of the logits"),
-        ({("comparison", "documents", 1): "green is Varo"}, "the bits of the logits"),
+        ({("traced",): False}, None),
+        ({("comparison", "question"): "Which is blue?"}, LOGITS),
+        ({("comparison", "documents", 1): "green is Varo"}, LOGITS),
         ({("max_new_tokens",): 5}, "the first answer"),
     ],
 )
-def test_reproduce_changed_request_is_found(changes: Changes, label: str, file: Path, engine: Engine) -> None:
+def test_reproduce_changed_request_is_found(
+    changes: Changes, label: str | None, file: Path, engine: Engine
+) -> None:
     changed = read_certificate(write_changes(file, changes))
-    compared = compare_certificates(changed, reproduce(engine, changed, on_order=lambda _: None))
-    assert not compared.holds and label in problem_labels(compared, "vanilla")
+    steps: list[str] = []
+    found = reproduce(engine, changed, on_order=steps.append)
+    assert len(steps) == len(changed.orders) and found.traced == changed.traced
+    labels = problems(compare_certificates(changed, found)).get("vanilla", [])
+    assert label in labels if label else LOGITS not in labels
 
 
-CHANGED_RESULTS: list[tuple[tuple[str | int, ...], Any, str]] = [
-    ((*VANILLA, "first_token_ids", 0), 3, "the first answer"),
-    ((*VANILLA, "first_token_ids"), [3] * 5, "the first answer"),
-    ((*PINE, "first_token_ids"), [], "the first answer"),
-    ((*VANILLA, "first_answer"), "better", "the first answer"),
-    ((*VANILLA, "same_answers"), 5, "orders with the first answer"),
-    ((*PINE, "same_answers"), 7, "orders with the first answer"),
-    ((*VANILLA, "distinct_answers"), 99, "distinct answers"),
-    ((*PINE, "distinct_answers"), 2, "distinct answers"),
-    ((*VANILLA, "bitwise_equal"), True, "equality to the last bit"),
-    ((*PINE, "bitwise_equal"), False, "equality to the last bit"),
-    ((*VANILLA, "max_abs_logit_diff"), 1e-7, "max |Δ logit|"),
-    ((*VANILLA, "max_abs_logit_diff"), -1.0, "max |Δ logit|"),
-    ((*PINE, "max_abs_logit_diff"), 1e-30, "max |Δ logit|"),
-    ((*PINE, "max_abs_logit_diff"), math.nan, "max |Δ logit|"),
-    ((*VANILLA, "logprobs"), [-1.0] * 6, "the log-probabilities"),
-    ((*PINE, "logprobs"), [0.5] * 6, "the log-probabilities"),
-    ((*PINE, "logprobs"), [math.nan] * 6, "the log-probabilities"),
-    ((*VANILLA, "logprob_spread"), 0.0, "the log-probabilities"),
-    ((*PINE, "logprob_spread"), 1e-9, "the log-probabilities"),
-    ((*PINE, "logits_sha256"), "0" * 64, "the bits of the logits"),
-]
-"""Changes of one value each, most of which contradict the other values of the certificate."""
-
-
-@pytest.mark.parametrize(("path", "value", "label"), CHANGED_RESULTS)
+@pytest.mark.parametrize(
+    ("path", "value", "label"),
+    [
+        ((*VANILLA, "first_token_ids", 0), 3, "the first answer"),
+        ((*PINE, "first_token_ids"), [], "the first answer"),
+        ((*VANILLA, "first_answer"), "better", "the first answer"),
+        ((*VANILLA, "same_answers"), 5, "orders with the first answer"),
+        ((*PINE, "distinct_answers"), 2, "distinct answers"),
+        ((*VANILLA, "bitwise_equal"), True, "equality to the last bit"),
+        ((*PINE, "bitwise_equal"), False, "equality to the last bit"),
+        ((*VANILLA, "max_abs_logit_diff"), -1.0, "max |Δ logit|"),
+        ((*PINE, "max_abs_logit_diff"), 1e-30, "max |Δ logit|"),
+        ((*PINE, "max_abs_logit_diff"), math.nan, "max |Δ logit|"),
+        ((*VANILLA, "logprobs"), [-1.0] * 6, "the log-probabilities"),
+        ((*PINE, "logprobs"), [math.nan] * 6, "the log-probabilities"),
+        ((*VANILLA, "logprob_spread"), 0.0, "the log-probabilities"),
+        ((*PINE, "logprob_spread"), 1e-9, "the log-probabilities"),
+        ((*PINE, "logits_sha256"), "0" * 64, "the bits of the logits"),
+    ],
+)
 def test_reproduction_finds_each_changed_result(
     path: tuple[str | int, ...], value: Any, label: str, file: Path, certified: Certificate
 ) -> None:
     changed = read_certificate(write_changes(file, {path: value}))
-    compared = compare_certificates(changed, certified)
-    assert not compared.holds
-    method = METHODS[int(path[1])]
-    assert problem_labels(compared, method) == [label]
-    assert [name for name in METHODS if compared.problems_of(name)] == [method]
+    method = METHODS[path[1]] if isinstance(path[1], int) else ""
+    assert problems(compare_certificates(changed, certified)) == {method: [label]}
 
 
 def test_reproduction_accepts_equal_nan_and_infinity(certified: Certificate) -> None:
     values = {"max_abs_logit_diff": math.nan, "logprobs": [-math.inf] * 6, "logprob_spread": math.nan}
-    infinite = with_result(certified, 0, **values)
+    infinite = with_results(certified, 0, **values)
     assert compare_certificates(infinite, infinite).holds
 
 
 def test_logprobs_of_other_answer_are_unchecked(certified: Certificate) -> None:
-    compared = compare_certificates(with_result(certified, 0, first_token_ids=[3, 3, 3, 3]), certified)
-    assert problem_labels(compared, "vanilla") == ["the first answer"]
+    compared = compare_certificates(with_results(certified, 0, first_token_ids=[3, 3, 3, 3]), certified)
+    assert problems(compared) == {"vanilla": ["the first answer"]}
     assert unchecked(compared) == {"the log-probabilities": ["vanilla"]}
 
 
@@ -187,11 +153,18 @@ PLATFORM_FIELDS = [field for field in ASPECTS if field not in MODEL_FIELDS]
 
 
 @pytest.mark.parametrize("field", PLATFORM_FIELDS)
-def test_other_logits_on_other_platform_are_unchecked(field: str, certified: Certificate) -> None:
+def test_numbers_must_be_equal_unless_platform_and_logits_differ(field: str, certified: Certificate) -> None:
     other = 99 if field == "threads" else "other"
-    compared = compare_certificates(with_other_hashes(with_platform(certified, **{field: other})), certified)
+    there = with_platform(certified, **{field: other})
+    compared = compare_certificates(there, certified)
     values = getattr(certified.platform, field), other
     assert compared.platform_differences == ["{}: got {}, expected {}".format(ASPECTS[field], *values)]
+    assert compared.holds and compared.tolerance is None
+    assert unchecked(compared) == {"where it was computed": [None]}
+    diff = certified.results[0].max_abs_logit_diff
+    compared = compare_certificates(with_results(there, 0, max_abs_logit_diff=diff + 1e-5), certified)
+    assert list(problems(compared)) == ["vanilla"]
+    compared = compare_certificates(with_results(there, logits_sha256="0" * 64), certified)
     assert compared.holds and unchecked(compared) == {
         "the bits of the logits": METHODS,
         "where it was computed": [None],
@@ -199,20 +172,9 @@ def test_other_logits_on_other_platform_are_unchecked(field: str, certified: Cer
     }
 
 
-@pytest.mark.parametrize("field", PLATFORM_FIELDS)
-def test_same_logits_on_other_platform_require_equal_numbers(field: str, certified: Certificate) -> None:
-    there = with_platform(certified, **{field: 99 if field == "threads" else "other"})
-    compared = compare_certificates(there, certified)
-    assert compared.holds and compared.tolerance is None
-    assert list(unchecked(compared)) == ["where it was computed"]
-    diff = certified.results[0].max_abs_logit_diff
-    compared = compare_certificates(with_result(there, 0, max_abs_logit_diff=diff + 1e-5), certified)
-    assert [name for name in METHODS if compared.problems_of(name)] == ["vanilla"]
-
-
 @pytest.mark.parametrize("field", MODEL_FIELDS)
 def test_other_model_is_a_problem_without_override(field: str, certified: Certificate) -> None:
-    there = with_other_hashes(with_platform(certified, **{field: "other"}))
+    there = with_results(with_platform(certified, **{field: "other"}), logits_sha256="0" * 64)
     here = getattr(certified.platform, field) or "unknown"
     difference = f"{ASPECTS[field]}: got {here}, expected other"
     compared = compare_certificates(there, certified)
@@ -260,7 +222,7 @@ def test_selected_orders_are_found(
 def test_other_platform_has_tolerance_of_coarser_dtype(
     theirs: str, ours: str, tolerance: Tolerance, certified: Certificate
 ) -> None:
-    there = with_other_hashes(with_platform(certified, dtype=theirs))
+    there = with_results(with_platform(certified, dtype=theirs), logits_sha256="0" * 64)
     here = with_platform(certified, dtype=ours, torch="9")
     vanilla = certified.results[0]
     for factor, holds in ((0.99, True), (1.01, False), (-0.99, True), (-1.01, False)):
@@ -270,37 +232,31 @@ def test_other_platform_has_tolerance_of_coarser_dtype(
             {"logprobs": [*vanilla.logprobs[:-1], logprob]},
             {"logprob_spread": vanilla.logprob_spread + factor * 2 * tolerance.logprob * MAX_NEW_TOKENS},
         ):
-            found = with_result(here, 0, **changes)
+            found = with_results(here, 0, **changes)
             compared = compare_certificates(there, found, overrides=["dtype"])
             assert (compared.tolerance, compared.holds) == (tolerance, holds), compared.checks
     assert set(TOLERANCES) == {"float32", "float16", "bfloat16", "4bit"}
 
 
 def test_lost_invariance_on_other_platform_is_found(certified: Certificate) -> None:
-    lost = with_result(certified, 2, bitwise_equal=False, max_abs_logit_diff=1e-6)
-    compared = compare_certificates(with_other_hashes(certified), with_platform(lost, torch="9"))
-    assert problem_labels(compared, "pine") == ["equality to the last bit"]
+    lost = with_results(certified, 2, bitwise_equal=False, max_abs_logit_diff=1e-6)
+    compared = compare_certificates(
+        with_results(certified, logits_sha256="0" * 64), with_platform(lost, torch="9")
+    )
+    assert problems(compared)["pine"] == ["equality to the last bit"]
 
 
 # the subcommand on another platform
 
 
-def test_repeat_names_unchecked_comparisons(
-    repeat: Run, file: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(terminal.stdout, "width", 200)
-    write_changes(file, {**OTHER_HARDWARE, **OTHER_HASHES})
-    status, out, err = repeat(file, "--model", tiny)
-    assert status == 0
-    table = [line for line in out.splitlines() if any(f" {name} " in line for name in METHODS)]
-    assert len(table) == len(METHODS)
-    assert all("not checked" in line and "as far as checked" in line for line in table)
-    _, platform, tolerance, *reasons, verdict = err.splitlines()
-    assert "hardware: got " in platform and platform.endswith("expected Some CPU, AVX9")
-    assert "0.001" in tolerance and "0.0003" in tolerance and verdict.endswith("as far as checked")
-    assert len(reasons) == 3 and reasons[2].startswith(
-        "not checked: the bits of the logits of vanilla, sp, pine, pcw: "
-    )
+def test_repeat_on_other_platform_names_unchecked_comparisons(repeat: Run, file: Path, tiny: Path) -> None:
+    hardware = "x\x1b[2K\nequal to the certificate"
+    hashes: Changes = {("results", index, "logits_sha256"): "0" * 64 for index in range(len(METHODS))}
+    write_changes(file, {("platform", "hardware"): hardware, **hashes})
+    outcome = repeat(file, "--model", tiny)
+    assert outcome.status == 0
+    lines = outcome.stderr.splitlines()
+    assert all(line.isprintable() for line in lines) and "equal to the certificate" not in lines
     report = repeat(file, "--model", tiny, "--json").json
     assert [(entry["what"], entry["methods"]) for entry in report["not_checked"]] == [
         ("where it was computed", []),
@@ -319,16 +275,8 @@ def test_repeat_other_model_name_fails(
 ) -> None:
     monkeypatch.chdir(tiny.parent)
     outcome = repeat(write_changes(file, {("platform", "model"): "Llama-3.3-70B"}), "--json")
-    assert outcome.status == 1
-    assert outcome.json["problems"] == ["model: got tiny, expected Llama-3.3-70B"]
-    assert any("--model" in line for line in outcome.stderr.splitlines())
-
-
-def test_repeat_escapes_control_characters(repeat: Run, file: Path, tiny: Path) -> None:
-    write_changes(file, {("platform", "hardware"): "x\x1b[2K\nequal to the certificate"})
-    lines = repeat(file, "--model", tiny).stderr.splitlines()
-    assert lines.count("equal to the certificate") == 0 and all(line.isprintable() for line in lines)
-    assert "'x\\x1b[2K\\nequal to the certificate'" in lines[1]
+    assert (outcome.status, outcome.json["problems"]) == (1, ["model: got tiny, expected Llama-3.3-70B"])
+    assert "--model" in outcome.stderr
 
 
 @pytest.mark.parametrize("missing_cores", [0, 1])
@@ -352,15 +300,7 @@ def test_repeat_other_dtype_is_an_override(repeat: Run, file: Path, tiny: Path) 
     assert report["methods"][2]["found"]["bitwise_equal"] is True
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {("address",): "my tiny"},
-        {("orders", 1): [0, 1]},
-        {("platform", "dtype"): "float8"},
-        {("format",): ""},
-    ],
-)
+@pytest.mark.parametrize("changes", [{("address",): "my tiny"}, {("platform", "dtype"): "float8"}])
 def test_repeat_invalid_certificate_exits_2(
     changes: Changes, repeat: Run, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
