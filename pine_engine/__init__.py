@@ -1,7 +1,7 @@
-"""The engine of PINE Explorer: one model, several inference methods, exact order invariance.
+"""Inference methods for questions over documents, with bitwise order invariance.
 
-`from pine_engine import Engine` imports what it needs when it is asked for, so that
-`import pine_engine` alone, and the modules without torch, stay quick. What each name is for: docs/library.md.
+Names are imported when they are first used, so that `import pine_engine` alone loads fast. docs/library.md
+documents each name.
 """
 
 from importlib import import_module
@@ -24,13 +24,19 @@ if TYPE_CHECKING:
         TokenDecoded,
     )
     from pine_engine.engine.likelihood import Score
-    from pine_engine.engine.orders import OrderCell, OrderRow, OrderSummary, orders_to_try, summarize
+    from pine_engine.engine.orders import (
+        OrderCell,
+        OrderRow,
+        OrderSummary,
+        ShuffleResult,
+        compare_orders,
+        orders_to_try,
+        summarize,
+    )
     from pine_engine.engine.prefix_cache import Memory
-    from pine_engine.engine.shuffle import ShuffleResult
     from pine_engine.engine.transformers_generate import answering
     from pine_engine.errors import InputError, ModelError, PineError
     from pine_engine.invariance.certificate import Certificate, certify, logits_sha256, read_certificate
-    from pine_engine.invariance.reproduction import compare_orders
     from pine_engine.methods.plan import AttentionPlan, build_plan
     from pine_engine.methods.table import METHODS, Method, get_methods
     from pine_engine.prompts.inputs import Comparison, LabelledComparison
@@ -39,99 +45,41 @@ if TYPE_CHECKING:
     from pine_engine.prompts.tasks import TASKS
 
 _HOMES = {
-    "Answer": "engine.events",
-    "AnswerDone": "engine.events",
-    "AttentionPlan": "methods.plan",
-    "Certificate": "invariance.certificate",
-    "Comparison": "prompts.inputs",
-    "Debiased": "debias.run",
-    "Document": "prompts.prompt",
-    "Engine": "engine.engine",
-    "InputError": "errors",
-    "LabelledComparison": "prompts.inputs",
-    "METHODS": "methods.table",
-    "Memory": "engine.prefix_cache",
-    "Method": "methods.table",
-    "ModelError": "errors",
-    "OrderCell": "engine.orders",
-    "OrderRow": "engine.orders",
-    "OrderSummary": "engine.orders",
-    "PineError": "errors",
-    "PrefillDone": "engine.events",
-    "PrefillProgress": "engine.events",
-    "Prompt": "prompts.prompt",
-    "RunDone": "engine.events",
-    "RunResult": "engine.events",
-    "Score": "engine.likelihood",
-    "ShuffleResult": "engine.shuffle",
-    "TASKS": "prompts.tasks",
-    "TokenDecoded": "engine.events",
-    "TokenLayout": "prompts.layout",
-    "TokenRange": "attention.trace",
-    "Trace": "attention.trace",
-    "TraceRequest": "attention.trace",
-    "WRAPPERS": "debias.table",
-    "answer_batch": "engine.batch",
-    "answering": "engine.transformers_generate",
-    "build_plan": "methods.plan",
-    "certify": "invariance.certificate",
-    "compare_orders": "invariance.reproduction",
-    "get_methods": "methods.table",
-    "logits_sha256": "invariance.certificate",
-    "orders_to_try": "engine.orders",
-    "plan_debias": "debias.plan",
-    "read_certificate": "invariance.certificate",
-    "run_debias": "debias.run",
-    "summarize": "engine.orders",
+    name: module
+    for module, names in {
+        "attention.trace": "TokenRange Trace TraceRequest",
+        "debias.plan": "plan_debias",
+        "debias.run": "Debiased run_debias",
+        "debias.table": "WRAPPERS",
+        "engine.batch": "answer_batch",
+        "engine.engine": "Engine",
+        "engine.events": "Answer AnswerDone PrefillDone PrefillProgress RunDone RunResult TokenDecoded",
+        "engine.likelihood": "Score",
+        "engine.orders": "OrderCell OrderRow OrderSummary ShuffleResult"
+        " compare_orders orders_to_try summarize",
+        "engine.prefix_cache": "Memory",
+        "engine.transformers_generate": "answering",
+        "errors": "InputError ModelError PineError",
+        "invariance.certificate": "Certificate certify logits_sha256 read_certificate",
+        "methods.plan": "AttentionPlan build_plan",
+        "methods.table": "METHODS Method get_methods",
+        "prompts.inputs": "Comparison LabelledComparison",
+        "prompts.layout": "TokenLayout",
+        "prompts.prompt": "Document Prompt",
+        "prompts.tasks": "TASKS",
+    }.items()
+    for name in names.split()
 }
-"""The module of each name."""
+"""Module of each name."""
 
 __all__ = [
-    "METHODS",
-    "TASKS",
-    "WRAPPERS",
-    "Answer",
-    "AnswerDone",
-    "AttentionPlan",
-    "Certificate",
-    "Comparison",
-    "Debiased",
-    "Document",
-    "Engine",
-    "InputError",
-    "LabelledComparison",
-    "Memory",
-    "Method",
-    "ModelError",
-    "OrderCell",
-    "OrderRow",
-    "OrderSummary",
-    "PineError",
-    "PrefillDone",
-    "PrefillProgress",
-    "Prompt",
-    "RunDone",
-    "RunResult",
-    "Score",
-    "ShuffleResult",
-    "TokenDecoded",
-    "TokenLayout",
-    "TokenRange",
-    "Trace",
-    "TraceRequest",
-    "answer_batch",
-    "answering",
-    "build_plan",
-    "certify",
-    "compare_orders",
-    "get_methods",
-    "logits_sha256",
-    "orders_to_try",
-    "plan_debias",
-    "read_certificate",
-    "run_debias",
-    "summarize",
-]
+    "METHODS", "TASKS", "WRAPPERS", "Answer", "AnswerDone", "AttentionPlan", "Certificate", "Comparison",
+    "Debiased", "Document", "Engine", "InputError", "LabelledComparison", "Memory", "Method", "ModelError",
+    "OrderCell", "OrderRow", "OrderSummary", "PineError", "PrefillDone", "PrefillProgress", "Prompt",
+    "RunDone", "RunResult", "Score", "ShuffleResult", "TokenDecoded", "TokenLayout", "TokenRange", "Trace",
+    "TraceRequest", "answer_batch", "answering", "build_plan", "certify", "compare_orders", "get_methods",
+    "logits_sha256", "orders_to_try", "plan_debias", "read_certificate", "run_debias", "summarize",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -8,7 +8,15 @@ class PineError(Exception):
 
 
 class InputError(PineError):
-    """A prompt, a document or a file cannot be used as it was given."""
+    """Invalid argument, prompt, document or file.
+
+    Attributes:
+        field: Name of the invalid argument, if the error names one.
+    """
+
+    def __init__(self, message: str = "", *, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
 
 
 class UnknownNameError(InputError, KeyError):

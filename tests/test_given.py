@@ -575,7 +575,6 @@ def test_orders_may_come_in_any_form(engine: Engine, orders: Any) -> None:
 @pytest.mark.parametrize(
     ("orders", "sentence"),
     [
-        (None, "the orders are None; give at least one, as orders_to_try(num_documents) does"),
         (3, "the orders are int 3; give at least one"),
         ("01", "the orders are the text '01'; give at least one"),
         ([], "the orders are list []; give at least one"),

@@ -28,8 +28,7 @@ def compare(
 
     engine = terminal.load(model, dtype, device, reads_text=True)
 
-    from pine_engine.engine.events import AnswerDone, PrefillDone, RunDone
-    from pine_engine.engine.reports import compare_report
+    from pine_engine.engine.events import AnswerDone, PrefillDone, RunDone, answers_report
 
     layout = comparison.tokenize(engine)
     with terminal.progress(2 * len(names)) as advance:
@@ -39,7 +38,7 @@ def compare(
             elif isinstance(event, AnswerDone):
                 advance(f"{event.answer.method} has answered")
             elif isinstance(event, RunDone):
-                report = compare_report(engine, event.result)
+                report = {"model": engine.model_name, "dtype": engine.dtype, **answers_report(event.result)}
     terminal.print_report(report, as_json, _rows(report))
 
 

@@ -96,7 +96,7 @@ def evaluate(
             raise
         raise typer.Exit(BAD_INPUT) from None  # the main process shows the same error
 
-    from pine_engine.engine.streaming import stop_if
+    from pine_engine.engine.model_thread import stop_if
 
     own = part.select(examples)
     shown = examples if part.is_launched else own

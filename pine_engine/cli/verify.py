@@ -62,8 +62,7 @@ def verify(
     rows = read_rows(data, limit)
     engine = terminal.load(model, dtype, device, reads_text=True)
 
-    from pine_engine.engine.orders import OrderCell, OrderRow, orders_to_try, summarize
-    from pine_engine.invariance.reproduction import compare_orders
+    from pine_engine.engine.orders import OrderCell, OrderRow, compare_orders, orders_to_try, summarize
 
     layouts = [row.comparison().tokenize(engine) for row in rows]
     for layout in layouts:

@@ -16,17 +16,17 @@ from torch import Tensor
 from pine_engine.attention.state import Row
 from pine_engine.debias.permutation import most_probable
 from pine_engine.debias.table import CONTENT_FREE, Steps
-from pine_engine.engine.batch import Failed, ReadPrompt, write_answers
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.events import AnswerDone, Event, RunDone, RunResult, TokenDecoded
-from pine_engine.engine.next_token import (
+from pine_engine.engine.events import Event, RunDone, RunResult
+from pine_engine.engine.generation import AnswerInProgress, decode_answers
+from pine_engine.engine.likelihood import (
     Label,
     label_ids,
     label_log_probabilities,
     log_probabilities,
     read_prompt,
 )
-from pine_engine.engine.streaming import Emit, in_thread, stop_if
+from pine_engine.engine.model_thread import Emit, in_thread
 from pine_engine.errors import InputError
 from pine_engine.methods.table import get_method
 from pine_engine.prompts.layout import TokenLayout
@@ -145,11 +145,8 @@ def generate_calibrated(
     layouts = _layouts(engine, prompt, content_free, max_new_tokens)
 
     def work(emit: Emit, cancelled: threading.Event) -> None:
-        def tell(ids: list[int]) -> None:
-            emit(TokenDecoded(method.name, len(ids) - 1, ids[-1], engine.decode_text(ids)))
-
         @torch.inference_mode()
-        def read() -> Iterator[ReadPrompt]:
+        def read() -> Iterator[AnswerInProgress]:
             began = time.perf_counter()
             prompts = [
                 read_prompt(engine, layout, method, room=max_new_tokens, emit=emit, cancelled=cancelled)
@@ -157,17 +154,16 @@ def generate_calibrated(
             ]
             yield calibrated_prompt(0, method.name, prompts, steps, time.perf_counter() - began)
 
-        (written,) = write_answers(
+        (written,) = decode_answers(
             engine,
             read(),
             max_new_tokens=max_new_tokens,
             batch_size=num_continued(len(layouts), steps),
-            on_layer=lambda _: stop_if(cancelled),
-            on_token=tell,
+            emit=emit,
+            cancelled=cancelled,
         )
-        if isinstance(written, Failed):
+        if written.error:
             raise written.error
-        emit(AnswerDone(written.answer))
         emit(RunDone(RunResult(layouts[0], {method.name: written.answer}, {})))
 
     return in_thread(work)
@@ -175,18 +171,18 @@ def generate_calibrated(
 
 def calibrated_prompt(
     index: int, method: str, prompts: Sequence[tuple[Row, Tensor]], steps: Steps, seconds: float
-) -> ReadPrompt:
+) -> AnswerInProgress:
     """A prompt that wants a calibrated answer, to be written with others.
 
     prompts: row and logits (1, V) of the prompt, then of the content-free ones. seconds: that reading took.
     """
     rows = tuple(row for row, _ in prompts)
-    return ReadPrompt(
+    return AnswerInProgress(
         index=index,
         method=method,
         rows=rows[: num_continued(len(rows), steps)],
         logits=torch.cat([logits for _, logits in prompts]),
-        seconds=seconds,
+        prefill_s=seconds,
         choose=lambda logits: _choose(log_probabilities(logits), steps),
     )
 

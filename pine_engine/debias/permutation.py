@@ -16,7 +16,7 @@ import torch
 from pine_engine.debias.orders import PRIOR_FRACTION, Order, pride_samples
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Answer, Event, RunDone
-from pine_engine.engine.next_token import (
+from pine_engine.engine.likelihood import (
     Label,
     LabelIds,
     label_ids,
@@ -24,7 +24,7 @@ from pine_engine.engine.next_token import (
     log_probabilities,
     read_prompt,
 )
-from pine_engine.engine.streaming import in_thread
+from pine_engine.engine.model_thread import in_thread
 from pine_engine.errors import InputError
 from pine_engine.methods.table import Method, get_method
 from pine_engine.prompts.layout import TokenLayout

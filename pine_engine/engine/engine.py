@@ -1,95 +1,45 @@
-"""The engine: one loaded model that answers prompts under several methods at once."""
+"""The engine: one loaded model that answers prompts under several methods."""
 
 import os
 import threading
 from collections.abc import Generator, Iterable, Sequence
-from dataclasses import replace
-from typing import Any
+from typing import Unpack
 
 import torch
-from transformers import PreTrainedModel
 
-from pine_engine.attention.state import input_device
 from pine_engine.attention.trace import TraceRequest
 from pine_engine.engine import passes
-from pine_engine.engine.asking import DocumentsGiven, PromptGiven, asked_prompt
+from pine_engine.engine.asking import (
+    MAX_NEW_TOKENS,
+    DocumentsGiven,
+    MethodsGiven,
+    PromptGiven,
+    RequestParts,
+    RunOptions,
+    check_names,
+    tokenize_request,
+)
 from pine_engine.engine.events import Event, RunResult
 from pine_engine.engine.likelihood import Score, score_answers
-from pine_engine.engine.model_thread import compute, compute_on
-from pine_engine.engine.options import MAX_NEW_TOKENS, MethodsGiven, RunOptions
-from pine_engine.engine.orders import OrderRow, OrderRuns, chosen_orders
+from pine_engine.engine.model_thread import compute, compute_on, in_thread, stop_if
+from pine_engine.engine.orders import OrderRow, ShuffleResult, choose_orders, run_orders
 from pine_engine.engine.prefix_cache import Memory
 from pine_engine.engine.prepared_model import PreparedModel
-from pine_engine.engine.run import Run
-from pine_engine.engine.shuffle import ShuffleResult
-from pine_engine.engine.streaming import in_thread, stop_if
-from pine_engine.engine.tokenizing import Tokenizing
+from pine_engine.engine.run import prepare_run
 from pine_engine.errors import InputError
-from pine_engine.given import in_words, one_or_more, sequence, whole_number
+from pine_engine.given import one_or_more
 from pine_engine.methods.table import get_methods
 from pine_engine.models.embedded import Progress
-from pine_engine.models.load import check_model, load
-from pine_engine.models.load import max_context as context_of
-from pine_engine.models.load import stop_ids as stop_ids_of
-from pine_engine.models.support import context_in_words, stated_context
-from pine_engine.network.parallel import own_heads
-from pine_engine.network.wiring import Wiring
-from pine_engine.prompts.layout import TokenLayout
-from pine_engine.prompts.prompt import Prompt
+from pine_engine.models.load import load
 from pine_engine.prompts.tasks import USUAL_TASK
 
 
-class Engine:
-    """A model with our attention function; stateless between runs, so several threads may share it.
+class Engine(PreparedModel):
+    """A model that answers prompts under several methods.
 
-    model: the one that was given, which stays as it is; `wirings` over its weights are what runs.
+    It has no state between runs, so that several threads may share it. `Engine(model, tokenizer)` validates a
+    loaded transformers model, see `Engine.__init__`.
     """
-
-    def __init__(
-        self,
-        model: PreTrainedModel,
-        tokenizer: Any = None,
-        *,
-        name: str = "model",
-        revision: str | None = None,
-        address: str | None = None,
-        stop_ids: int | Iterable[int] | None = None,
-        max_context: int | None = None,
-        four_bit: bool = False,
-    ) -> None:
-        """Wraps a transformers model that is already loaded, after it has proved itself.
-
-        tokenizer: needed for prompts of text; prompts of tokens do without. address: what `load` takes
-        elsewhere for the same model; its name if None. stop_ids: the token ids that end an answer, in any
-        collection or a single one; the end-of-sequence ids of model and tokenizer if None. max_context: in
-        tokens, from the model's configuration if None. four_bit: answers are written with weights in 4 bits,
-        see models/packed.py, for models in float32 on the CPU.
-        Raises ModelError for what is no model that writes, or if its attention is not supported, and
-        InputError for what is no tokenizer, id or length.
-        """
-        check_model(model)
-        self._tokenizing = Tokenizing(tokenizer, model)
-        heads = own_heads(model)
-        self.four_bit = four_bit
-        self._prepared = PreparedModel(model, name, four_bit=four_bit)
-        config = model.config.get_text_config()
-        self.model = model
-        self.tokenizer = tokenizer
-        self.model_name = name
-        self.revision = revision
-        self.address = address or name
-        self.stop_ids = (
-            stop_ids_of(model, tokenizer)
-            if stop_ids is None
-            else frozenset(one_or_more(stop_ids, int, "stop id", "give token ids", least=0))
-        )
-        self.max_context: int = (
-            context_of(model)
-            if max_context is None
-            else whole_number(max_context, "longest context", least=1, unit=" tokens")
-        )
-        self.num_layers: int = config.num_hidden_layers
-        self.num_heads = heads
 
     @classmethod
     def load(
@@ -100,13 +50,18 @@ class Engine:
         device: str | torch.device = "cpu",
         progress: Progress | None = None,
     ) -> "Engine":
-        """Loads a model and checks it.
+        """Load and validate a model.
 
-        name: a hub id, a folder or a GGUF file; None for the embedded model. dtype: float32, bfloat16 or
-        float16, by name or as torch has it; "4bit", which is float32 with 4-bit weights for decode; or
-        "auto", the dtype of the stored weights if the processor has instructions for it, else float32, and
-        bfloat16 on a GPU. `Engine.dtype` is the one that was used. device, progress: see models/load.py.
-        Raises ModelError if it cannot be found, loaded or is not supported.
+        Args:
+            name: Hub id, folder or GGUF file. Default: the embedded model.
+            dtype: float32, bfloat16 or float16, by name or as a torch dtype; "4bit": float32, with 4-bit
+                weights for decoding; or "auto": the dtype of the stored weights if the processor has
+                instructions for it, otherwise float32, and bfloat16 on a GPU.
+            device: Device of weights and activations.
+            progress: Called with the finished fraction, from 0 to 1, and a status.
+
+        Raises:
+            ModelError: If the model cannot be found or loaded, or is not supported.
         """
         loaded = compute_on(device, lambda: load(name, dtype=dtype, device=device, progress=progress))
         return cls(
@@ -119,37 +74,6 @@ class Engine:
             max_context=loaded.max_context,
             four_bit=loaded.dtype == "4bit",
         )
-
-    @property
-    def wirings(self) -> tuple[Wiring, ...]:
-        """The networks that run, updated first if the weights, modules or adapters of the model have changed.
-
-        Raises ModelError if the changed model is not supported.
-        """
-        return self._prepared.wirings()
-
-    @property
-    def caveat(self) -> str | None:
-        """Why equal bits are not promised of the model here, in a sentence; None if they are."""
-        return self._prepared.caveat
-
-    def __repr__(self) -> str:
-        return f"Engine({self.model_name}, {self.dtype} on {self.device})"
-
-    @property
-    def dtype(self) -> str:
-        """Name of the dtype of weights and activations, or 4bit."""
-        return "4bit" if self.four_bit else str(self.model.dtype).removeprefix("torch.")
-
-    @property
-    def device(self) -> str:
-        """Where the model computes."""
-        return str(input_device(self.model))
-
-    @property
-    def vocabulary_size(self) -> int:
-        """How many token ids the model has an embedding for."""
-        return self._tokenizing.vocabulary_size
 
     def run(
         self,
@@ -167,150 +91,136 @@ class Engine:
         stop_at_end: bool = True,
         memory: Memory | None = None,
     ) -> RunResult:
-        """Answers a question over documents, or a prompt, greedily under each method.
+        """Answer a question over documents, or a prompt, greedily under each method.
 
-        prompt: text or tokens in segments; or in its place the parts that a task makes one of. question: what
-        is asked. documents: texts, {"title": ..., "text": ...} or Document("text", "title"), several or one,
-        or a table with a column text and optionally a column title.
-        task: a name of TASKS. instruction: in place of the task's own. system: the system message.
-        methods: names or rows of METHODS, several or a single one, "all", or the default ones for None; the
-        prompt is read once for each, then all answers are written together, one batch row per method.
-        max_new_tokens: of an answer. trace: record positions, importances, attention and alternatives, and
-        with a request token-level weights too. keep_logits: keep the logits of the suffix and of every step.
-        stop_at_end: False writes max_new_tokens whatever comes. memory: prompts read before, whose states are
-        used where they are the same, and to which this one is added; without it only methods of this run
-        share theirs.
+        All answers are decoded in one batch, with one row per method.
 
-        Computed in a thread that lives on, see model_thread.py; with how many of torch's own, see
-        network/pace.py.
-        Raises InputError for an unknown method or task, a prompt that does not fit the context, and both a
-        prompt and its parts, or neither; ModelError for logits that are no numbers.
+        Args:
+            prompt: Prompt of text or token ids. Alternatively, pass its parts, from which a task builds it.
+            question: Question about the documents.
+            documents: One or more texts, {"title": ..., "text": ...} or Document("text", "title"), or a table
+                with a column text and optionally a column title.
+            task: Name in TASKS.
+            instruction: Replaces the instruction of the task.
+            system: System message.
+            methods: One or more names or entries of METHODS, or "all". Default: the default methods.
+            max_new_tokens: Limit per answer. 0 computes the prefill only.
+            trace: Record positions, importances, attention and alternatives; with a TraceRequest, also
+                weights of single tokens.
+            keep_logits: Return the logits of the suffix and of each decoding step.
+            stop_at_end: False to continue after the end-of-sequence token.
+            memory: Earlier prompts. Prefixes and documents in it are reused, and this prompt is added.
+                Without it, only the methods of this run share them.
+
+        Raises:
+            InputError: For an unknown method or task, a prompt that exceeds the context, and for both a
+                prompt and its parts, or neither.
+            ModelError: For logits that are not finite.
         """
-        options = RunOptions(
-            methods=methods,
-            max_new_tokens=max_new_tokens,
-            trace=trace,
-            keep_logits=keep_logits,
-            stop_at_end=stop_at_end,
-            memory=memory,
-        )
-        layout = self._asked(prompt, question, documents, task, instruction, system)
-        run = self._new_run(layout, options)
+        options: RunOptions = {
+            "question": question,
+            "documents": documents,
+            "task": task,
+            "instruction": instruction,
+            "system": system,
+            "methods": methods,
+            "max_new_tokens": max_new_tokens,
+            "trace": trace,
+            "keep_logits": keep_logits,
+            "stop_at_end": stop_at_end,
+            "memory": memory,
+        }
+        run = prepare_run(self, prompt, options)
         return compute(lambda interrupted: run.finish(cancelled=interrupted))
 
     def generate(
-        self,
-        prompt: PromptGiven = None,
-        *,
-        question: str = "",
-        documents: DocumentsGiven = None,
-        task: str = USUAL_TASK,
-        instruction: str = "",
-        system: str = "",
-        methods: MethodsGiven = None,
-        max_new_tokens: int = MAX_NEW_TOKENS,
-        trace: bool | TraceRequest = False,
-        keep_logits: bool = False,
-        stop_at_end: bool = True,
-        memory: Memory | None = None,
+        self, prompt: PromptGiven = None, **options: Unpack[RunOptions]
     ) -> Generator[Event, None, None]:
-        """What run() does, told as it goes: yields events, the last one RunDone with the result.
+        """Answer as `run` does, and yield events; the last one is RunDone with the result.
 
-        Same arguments and errors, which are raised at once. Closing the generator stops the model within one
-        layer.
+        Closing the generator stops the model within one layer.
+
+        Args:
+            prompt: See run.
+            **options: Keyword arguments of run.
+
+        Raises:
+            InputError: At the call, as run, and for an unknown option.
+            ModelError: As run.
         """
-        options = RunOptions(
-            methods=methods,
-            max_new_tokens=max_new_tokens,
-            trace=trace,
-            keep_logits=keep_logits,
-            stop_at_end=stop_at_end,
-            memory=memory,
-        )
-        layout = self._asked(prompt, question, documents, task, instruction, system)
-        return in_thread(self._new_run(layout, options).work)
+        return in_thread(prepare_run(self, prompt, options).work)
 
     def shuffle(
         self,
         prompt: PromptGiven = None,
         *,
-        question: str = "",
-        documents: DocumentsGiven = None,
-        task: str = USUAL_TASK,
-        instruction: str = "",
-        system: str = "",
         orders: Iterable[Sequence[int]] | None = None,
         count: int | None = None,
         seed: int = 0,
-        methods: MethodsGiven = None,
-        max_new_tokens: int = MAX_NEW_TOKENS,
-        trace: bool | TraceRequest = False,
-        keep_logits: bool = False,
-        stop_at_end: bool = True,
         progress: Progress | None = None,
+        **options: Unpack[RunOptions],
     ) -> ShuffleResult:
-        """Answers in several orders of the documents, each computed from scratch and compared with the first.
+        """Answer in several document orders, each with its own prefill, and compare them with the first.
 
-        orders: each the documents' places counted from 0, the first the one to compare with. count: in place
-        of orders, how many are tried, the one as entered among them and the others drawn with the seed; for
-        None all orders of up to four documents, and eleven of more. All else as in run().
-        keep_logits: all orders' logits take a lot of memory; they are compared in any case.
-        progress: called after each order with the part done, 0 to 1, and the same in words.
-        Raises InputError as run() does, and for what are no orders.
+        Args:
+            prompt: See run.
+            orders: Permutations of the slots, counted from 0. The first is the reference.
+            count: Number of orders, if orders is None. The first is the order of the prompt, the others are
+                sampled. Default: all orders of up to four documents, eleven orders of more.
+            seed: Seed of the sampled orders.
+            progress: Called after each order with the finished fraction, from 0 to 1, and a status.
+            **options: Keyword arguments of run, without memory. With keep_logits, the result contains the
+                logits of all orders, which need much memory; they are compared in any case.
+
+        Raises:
+            InputError: As run, and for invalid orders.
+            ModelError: As run.
         """
-        options = RunOptions(
-            methods=methods,
-            max_new_tokens=max_new_tokens,
-            trace=trace,
-            keep_logits=True,
-            stop_at_end=stop_at_end,
-        )
-        layout = self._asked(prompt, question, documents, task, instruction, system)
-        tried = chosen_orders(layout, orders, count=count, seed=seed)
-
+        if "memory" in options:
+            raise InputError(
+                "memory is not an option here: each order is computed from scratch", field="memory"
+            )
+        keep_logits = options.get("keep_logits", False)
+        run = prepare_run(self, prompt, {**options, "keep_logits": True})
+        chosen = choose_orders(run.layout, orders, count=count, seed=seed)
         rows: list[OrderRow] = []
 
-        def take(event: Event | OrderRow) -> None:
+        def collect(event: Event | OrderRow) -> None:
             if isinstance(event, OrderRow):
                 rows.append(event if keep_logits else event.without_logits())
                 if progress:
-                    progress(len(rows) / len(tried), f"order {len(rows)} of {len(tried)}")
+                    progress(len(rows) / len(chosen), f"order {len(rows)} of {len(chosen)}")
 
-        runs = self.run_orders(layout, options, tried)
-        compute(lambda interrupted: runs.work(take, interrupted))
+        compute(lambda interrupted: run_orders(run, chosen, collect, interrupted))
         return ShuffleResult(tuple(rows))
-
-    def run_orders(
-        self, layout: TokenLayout, options: RunOptions, orders: Sequence[tuple[int, ...]]
-    ) -> OrderRuns:
-        """The runs of a prompt in several orders, checked against the model; each has a memory of its own."""
-        self._new_run(layout, options)
-        return OrderRuns(
-            lambda reordered: self._new_run(reordered, replace(options, memory=Memory())), layout, orders
-        )
 
     def score(
         self,
         prompt: PromptGiven = None,
         continuations: str | Iterable[str] = (),
         *,
-        question: str = "",
-        documents: DocumentsGiven = None,
-        task: str = USUAL_TASK,
-        instruction: str = "",
-        system: str = "",
         methods: MethodsGiven = None,
+        **request: Unpack[RequestParts],
     ) -> dict[str, list[Score]]:
-        """Log-probabilities of given answers under each method; the prompt is read once per method, and
-        what methods read alike once for all.
+        """Return the log-probabilities of answers under each method.
 
-        continuations: texts that follow the prompt, several or a single one, taken as data (nothing in them
-        is a control token). All else as in run().
-        Returns for each method one Score per continuation. Raises InputError as run() does, for an empty
-        continuation, and for none.
+        There is one prefill per method, and only one for methods with equal prefill.
+
+        Args:
+            prompt: See run.
+            continuations: One or more texts that follow the prompt. Control tokens are encoded as plain text.
+            methods: See run.
+            **request: Parts of the prompt, see run.
+
+        Returns:
+            For each method, one Score per continuation.
+
+        Raises:
+            InputError: As run, for no continuation, and for an empty one.
         """
-        rows = get_methods(methods)
-        layout = self._asked(prompt, question, documents, task, instruction, system)
+        check_names(request, RequestParts)
+        names = get_methods(methods)
+        layout = tokenize_request(self, prompt, **request)
         texts = one_or_more(continuations, str, "continuation", "give at least one text to score")
         answers = [self.tokenize_answer(text) for text in texts]
         room = max(map(len, answers))
@@ -318,87 +228,16 @@ class Engine:
 
         @torch.inference_mode()
         def work(interrupted: threading.Event) -> dict[str, list[Score]]:
-            read, logits = passes.prefill_each(
+            rows, logits = passes.prefill_each(
                 self.wirings,
                 layout,
-                rows,
+                names,
                 room=room,
                 on_layer_of=lambda _: lambda _: stop_if(interrupted),
             )
-            scored = [
-                score_answers(read, logits, text, ids) for text, ids in zip(texts, answers, strict=True)
+            scores = [
+                score_answers(rows, logits, text, ids) for text, ids in zip(texts, answers, strict=True)
             ]
-            return {method.name: [scores[place] for scores in scored] for place, method in enumerate(rows)}
+            return {name.name: [each[index] for each in scores] for index, name in enumerate(names)}
 
         return compute(work)
-
-    def _asked(self, prompt: PromptGiven, *parts: Any) -> TokenLayout:
-        return self.tokenize(asked_prompt(self.tokenizer, prompt, *parts))
-
-    def _new_run(self, layout: TokenLayout, options: RunOptions) -> Run:
-        """A run that has been checked against the model."""
-        self.check_length(layout, options.max_new_tokens)
-        options.memory.belong_to(self.model)
-        if options.trace:
-            options.trace.check(self.num_layers, self.num_heads, layout.num_tokens + options.max_new_tokens)
-        return Run(self.wirings, self.num_layers, self.stop_ids, self.decode_text, layout, options)
-
-    def check_length(self, layout: TokenLayout, max_new_tokens: int) -> None:
-        """Raises InputError if prompt and answer do not fit the model's context."""
-        whole_number(max_new_tokens, "answer length", least=0, unit=" tokens")
-        needed = layout.num_tokens + max_new_tokens
-        if needed > self.max_context:
-            limit = f"the model reads {self.max_context} in all"
-            if self.max_context == stated_context(self.model.config):
-                limit = context_in_words(self.model.config)
-            raise InputError(
-                f"the prompt has {layout.num_tokens} tokens and the answer may take {max_new_tokens}, but "
-                f"{limit}; shorten or remove documents, or ask for a shorter answer"
-            )
-
-    def tokenize(self, prompt: Prompt | TokenLayout) -> TokenLayout:
-        """The prompt's tokens.
-
-        Raises InputError if a part is empty, for ids outside the vocabulary, for text where there is no
-        tokenizer, and for what is no prompt.
-        """
-        return self._tokenizing.prompt(prompt)
-
-    def tokenize_all(
-        self, prompts: Prompt | TokenLayout | Iterable[Prompt | TokenLayout]
-    ) -> list[TokenLayout]:
-        """The tokens of several prompts, or of a single one. Raises InputError as tokenize does."""
-        several = None if isinstance(prompts, Prompt | TokenLayout) else sequence(prompts)
-        return [self.tokenize(prompt) for prompt in ((prompts,) if several is None else several)]
-
-    def tokenize_answer(self, text: str) -> tuple[int, ...]:
-        """The tokens of a given answer, taken as data.
-
-        Raises InputError if there are none, for what is no text, and without a tokenizer.
-        """
-        return self._tokenizing.answer(text)
-
-    def decode_text(self, ids: Sequence[int]) -> str:
-        """The text of an answer; without a tokenizer, none."""
-        return self._tokenizing.text(ids)
-
-    def decode_tokens(self, ids: Sequence[int]) -> list[str]:
-        """The text of each token on its own. Raises InputError without a tokenizer."""
-        return self._tokenizing.texts(ids)
-
-    def allow_forks(self) -> None:
-        """Lets forks of this process use the engine, from now on and on POSIX systems alone.
-
-        Forking then waits until no thread tokenizes: a fork would inherit a lock that is never released, and
-        a tokenizer with a setting that is never set back.
-        """
-        lock = self._tokenizing.lock
-        os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
-
-
-def check_engine(given: Any) -> None:
-    """Raises InputError for what does not read prompts, such as a model that is not wrapped in an engine."""
-    if not hasattr(given, "tokenize"):
-        raise InputError(
-            f"the engine is {in_words(given)}; give Engine(model, tokenizer) or Engine.load(name)"
-        )

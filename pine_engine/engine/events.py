@@ -1,20 +1,23 @@
-"""What a run tells while it works, and what it leaves: plain frozen records."""
+"""Events and results of a run: frozen records without torch, and their JSON."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pine_engine.attention.trace import Trace
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.shown import html_table, in_short, short_repr
 
-if TYPE_CHECKING:  # a record, which those read who compute nothing
+if TYPE_CHECKING:  # this module loads without torch
     from torch import Tensor
 
 
 @dataclass(frozen=True)
 class PrefillProgress:
-    """One more layer of the prompt has been read; a run reports these in order."""
+    """Start of a layer in the prefill of one method; layers_done counts the layers before it."""
 
     method: str
     layers_done: int
@@ -23,7 +26,7 @@ class PrefillProgress:
 
 @dataclass(frozen=True)
 class PrefillDone:
-    """The prompt has been read by one method."""
+    """End of the prefill of one method."""
 
     method: str
     seconds: float
@@ -31,7 +34,7 @@ class PrefillDone:
 
 @dataclass(frozen=True)
 class TokenDecoded:
-    """One more token of an answer; text is the whole answer so far."""
+    """One more token of an answer; text is the whole answer up to this token."""
 
     method: str
     step: int
@@ -41,13 +44,17 @@ class TokenDecoded:
 
 @dataclass(frozen=True)
 class Answer:
-    """One method's finished answer.
+    """Finished answer of one method.
 
-    token_ids: without the end-of-turn token. prefill_s: seconds to read the prompt.
-    decode_s_per_token: seconds per decoding step, which all methods of a run share; 0 if none was made. Of
-    runs that are written together, as the orders of a shuffle are, its share of a step.
-    finish_reason: "stop" at the end of the turn, "length" at the token limit.
-    logprobs: log-probability in nats of each token of token_ids.
+    Attributes:
+        method: Name of the method.
+        text: Text of the answer.
+        token_ids: Tokens, without the end-of-sequence token.
+        logprobs: Log-probability of each token, in nats.
+        prefill_s: Seconds of the prefill.
+        decode_s_per_token: Seconds per decoding step, which all methods of a run share. In a shuffle, the
+            share of one order. 0 without steps.
+        finish_reason: "stop" at the end-of-sequence token, "length" at the limit of tokens.
     """
 
     method: str
@@ -66,17 +73,21 @@ class Answer:
 
 @dataclass(frozen=True)
 class AnswerDone:
-    """One method has finished its answer; others may go on."""
+    """End of the answer of one method; other methods may continue."""
 
     answer: Answer
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """Everything a run leaves behind, answers and traces by method name.
+    """Result of a run.
 
-    logits: float32 on the CPU, kept only if asked for: (T + steps, V), the rows of the prompt's suffix
-        followed by those of the decoding steps.
+    Attributes:
+        layout: Token ids of the prompt.
+        answers: Answers by method.
+        traces: Traces by method, if recorded.
+        logits: By method, if they are kept: float32 on the CPU, (T + steps, V), of the suffix and of the
+            decoding steps.
     """
 
     layout: TokenLayout
@@ -94,7 +105,7 @@ class RunResult:
 
 @dataclass(frozen=True)
 class RunDone:
-    """The last event of a run that was not stopped."""
+    """Last event of a run that was not stopped."""
 
     result: RunResult
 
@@ -107,3 +118,48 @@ def _answers_table(answers: Iterable[Answer]) -> str:
         ("method", "answer", "tokens", "ended by"),
         ((answer.method, answer.text, len(answer.token_ids), answer.finish_reason) for answer in answers),
     )
+
+
+def answers_report(result: RunResult) -> dict[str, Any]:
+    """Return the answers as JSON: for each method text, number of tokens, and times in seconds."""
+    return {
+        "results": [
+            {
+                "method": answer.method,
+                "text": answer.text,
+                "tokens": len(answer.token_ids),
+                "prefill_s": answer.prefill_s,
+                "decode_s_per_token": answer.decode_s_per_token,
+            }
+            for answer in result.answers.values()
+        ]
+    }
+
+
+def trace_report(result: RunResult) -> dict[str, Any]:
+    """Return as JSON how the last token of the prompt, which determines the first of the answer, attends.
+
+    For each traced method by layer, query head and document: the position of its first token, its importance
+    (None for methods without ranking), and the shares of attention on prefix, documents and suffix. Methods
+    whose positions are equal in all layers and heads have one layer and head.
+    """
+    layout, last = result.layout, result.layout.suffix_length - 1
+
+    def at_last(values: NDArray[np.float32] | None) -> list[Any] | None:
+        return None if values is None else values[:, :, last].tolist()
+
+    return {
+        "prefix_tokens": layout.prefix_length,
+        "document_tokens": layout.lengths.tolist(),
+        "suffix_tokens": layout.suffix_length,
+        "results": [
+            {
+                "method": method,
+                "text": result.answers[method].text,
+                "starts": trace.suffix_starts[:, :, last].tolist(),
+                "importance": at_last(trace.suffix_importance),
+                "attention": at_last(trace.suffix_attention),
+            }
+            for method, trace in result.traces.items()
+        ],
+    }

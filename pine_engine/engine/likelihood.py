@@ -1,5 +1,8 @@
-"""How likely a given answer is, after a prompt that has been read."""
+"""Log-probabilities of answers and of labels after a prefill."""
 
+import threading
+import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -8,15 +11,34 @@ from torch import Tensor
 
 from pine_engine.attention.state import Row
 from pine_engine.engine import passes
-from pine_engine.engine.finite import check_logprob
+from pine_engine.engine.events import PrefillDone
+from pine_engine.engine.generation import check_finite
+from pine_engine.engine.model_thread import Emit, layer_reports
+from pine_engine.engine.prepared_model import PreparedModel
+from pine_engine.errors import InputError
+from pine_engine.methods.table import Method
+from pine_engine.prompts.layout import TokenLayout
+from pine_engine.prompts.prompt import Piece, Prompt
 from pine_engine.shown import short_repr
+
+Label = str | Sequence[str]
+"""An answer of one token: a text, with or without a leading blank, or a sequence of its spellings.
+
+Of a text with and without blank, one spelling must be one token; of a sequence, each."""
+
+LabelIds = tuple[tuple[int, ...], ...]
+"""Token ids of each label's spellings."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """How likely one method finds a given answer.
+    """Log-probability of an answer under one method.
 
-    token_ids: the answer's tokens. logprobs: natural log-probability of each, in nats.
+    Attributes:
+        method: Name of the method.
+        text: Text of the answer.
+        token_ids: Its tokens.
+        logprobs: Log-probability of each token, in nats.
     """
 
     method: str
@@ -39,7 +61,7 @@ def score_answer(
     ids: tuple[int, ...],
     on_layer: Callable[[int], None] = lambda _: None,
 ) -> Score:
-    """How likely a given answer follows a prompt that has been read; all as in score_answers."""
+    """Return the score of an answer after one prompt, see score_answers."""
     return score_answers([row], [logits], text, ids, on_layer)[0]
 
 
@@ -50,12 +72,10 @@ def score_answers(
     ids: tuple[int, ...],
     on_layer: Callable[[int], None] = lambda _: None,
 ) -> list[Score]:
-    """How likely a given answer follows each of several prompts that have been read.
+    """Return the scores of an answer after several prompts in one batch, under torch.inference_mode.
 
-    The rows read it together, and are left as they were. logits: (1, V) each, of the prompt's last token.
-    ids: the answer's tokens, for which the rows must have room. on_layer: as in passes.prefill. To be called
-    under torch.inference_mode.
-    Raises ModelError if the logits are not finite.
+    `logits` (1, V) are those of the last token of each prompt. The rows must have space for the answer, and
+    are unchanged afterwards. Raises ModelError for logits that are not finite.
     """
     later: Sequence[Tensor] = [one[:0] for one in logits]
     if len(ids) > 1:
@@ -63,15 +83,80 @@ def score_answers(
         later = list(passes.extend(rows, [ids[:-1]] * len(rows), on_layer))
         for row, length in zip(rows, lengths, strict=True):
             row.cache.truncate(length)
-    return [_score(*one, text, ids) for one in zip(rows, logits, later, strict=True)]
+    scores = []
+    for row, first, others in zip(rows, logits, later, strict=True):
+        method = row.state.plan.method.name
+        of_answer = torch.cat((first, others))
+        for step in range(len(of_answer)):
+            check_finite(of_answer[step], method, step)
+        logprobs = of_answer.float().log_softmax(-1)
+        chosen = logprobs.gather(1, torch.tensor(ids, device=logprobs.device)[:, None])[:, 0]
+        scores.append(Score(method, text, ids, tuple(chosen.tolist())))
+    return scores
 
 
-def _score(row: Row, logits: Tensor, later: Tensor, text: str, ids: tuple[int, ...]) -> Score:
-    """later: (n, V), of what follows each token of the answer but the last."""
-    method = row.state.plan.method.name
-    logprobs = torch.cat((logits, later)).float().log_softmax(-1)
-    chosen = logprobs.gather(1, torch.tensor(ids, device=logprobs.device)[:, None])[:, 0]
-    values = tuple(chosen.tolist())
-    for step, value in enumerate(values):
-        check_logprob(value, logits, method, step)
-    return Score(method, text, ids, values)
+def read_prompt(
+    model: PreparedModel,
+    layout: TokenLayout,
+    method: Method,
+    *,
+    room: int,
+    emit: Emit,
+    cancelled: threading.Event,
+) -> tuple[Row, Tensor]:
+    """Prefill a prompt and return its state and the logits (1, V) of its last token.
+
+    Runs under torch.inference_mode. Emits PrefillProgress and PrefillDone. Raises ModelError for logits that
+    are not finite.
+    """
+    on_layer = layer_reports(method.name, model.num_layers, emit, cancelled)
+    began = time.perf_counter()
+    row, logits = passes.prefill(model.wirings, layout, method, room=room, rows_kept=1, on_layer=on_layer)
+    emit(PrefillDone(method.name, time.perf_counter() - began))
+    check_finite(logits[-1], method.name, 0)
+    return row, logits
+
+
+def log_probabilities(logits: Tensor) -> Tensor:
+    """Return log-probabilities in nats as float64 on the CPU, where none underflows to minus infinity."""
+    return logits.cpu().double().log_softmax(-1)
+
+
+def label_ids(model: PreparedModel, labels: Sequence[Label]) -> LabelIds:
+    """Return the tokens of each label's spellings.
+
+    Raises InputError for a label without a spelling of one token, and for two labels with the same token.
+    """
+    ids = tuple(_spellings(model, label) for label in labels)
+    counts = Counter(token for spellings in ids for token in spellings)
+    shared = [token for token, count in counts.items() if count > 1]
+    if shared:
+        names = [
+            repr(label if isinstance(label, str) else label[0])
+            for label, spellings in zip(labels, ids, strict=True)
+            if shared[0] in spellings
+        ]
+        raise InputError(f"the labels {' and '.join(names)} are the same token; give labels that differ")
+    return ids
+
+
+def label_log_probabilities(logprobs: Tensor, ids: LabelIds) -> Tensor:
+    """Return the log-probability of each label, (labels,), from those of all tokens, (V,)."""
+    return torch.stack([logprobs[list(spellings)].logsumexp(0) for spellings in ids])
+
+
+def _spellings(model: PreparedModel, label: Label) -> tuple[int, ...]:
+    texts = (label, f" {label}") if isinstance(label, str) else tuple(dict.fromkeys(label))
+    if not texts or not all(texts) or not texts[0].strip():
+        raise InputError("a label is empty; give labels of one token, such as A and B")
+    # Labels are encoded separately and as data, like documents.
+    segments = tuple((Piece(text),) for text in texts)
+    encoded = model.tokenize(Prompt((), segments, (Piece(texts[0]),))).documents
+    single = tuple(ids[0] for ids in encoded if len(ids) == 1)
+    needed = 1 if isinstance(label, str) else len(texts)
+    if len(single) < needed:
+        text, ids = next(pair for pair in zip(texts, encoded, strict=True) if len(pair[1]) > 1)
+        raise InputError(
+            f"the label {text!r} has {len(ids)} tokens; give labels of one token, such as A and B"
+        )
+    return tuple(dict.fromkeys(single))

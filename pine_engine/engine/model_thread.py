@@ -1,9 +1,7 @@
-"""The thread in which models compute: one for all jobs, a second only while the first is busy.
+"""Worker thread for all model computation; a second one exists only while the first is busy.
 
-torch's OpenMP keeps a team of threads for each thread that calls it. As soon as the teams of a process have
-more threads than there are cores, all of them sleep after each small operation in place of waiting for the
-next, whether the other team works or not, and a decoding step has hundreds. So loading, proving, reading and
-writing are done by one thread, which lives on, whoever asks: a command, a notebook, a visitor of the page.
+The OpenMP runtime of torch keeps a team of threads for each calling thread. If the teams of a process have
+more threads than there are cores, they sleep after each small operation, and a decoding step has hundreds.
 """
 
 import os
@@ -14,8 +12,15 @@ from concurrent.futures import Future
 from contextlib import closing
 from typing import TypeVar
 
+from pine_engine.engine.events import Event, PrefillProgress
+from pine_engine.errors import Cancelled
+
 Result = TypeVar("Result")
 Item = TypeVar("Item")
+Emit = Callable[[Event], None]
+
+NEVER = threading.Event()
+"""Cancel flag of a run that is not cancelled."""
 
 
 class _ModelThread(threading.Thread):
@@ -30,7 +35,7 @@ class _ModelThread(threading.Thread):
 
 
 class _Threads:
-    """The thread that has nothing to do, if there is one, and with how many of its own torch computes."""
+    """The idle worker, if there is one, and the number of torch threads that workers use."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -38,57 +43,56 @@ class _Threads:
         self._num_threads: int | None = None
 
     def begin(self, job: Callable[[], None]) -> threading.Event:
-        """Has a model thread do the job, which does not raise; sets what it returns when it is over."""
-        import torch  # brought in by whoever computes: what merely names a job does without
+        import torch  # late: modules that only submit jobs load without torch
 
         if threading.current_thread() is threading.main_thread():
             self._num_threads = torch.get_num_threads()
-        over = threading.Event()
+        finished = threading.Event()
 
         def work() -> bool:
-            # A thread that was started while a step is paced elsewhere would take that step's number.
+            # A thread that starts during a decoding step inherits the number of threads of this step.
             self._num_threads = self._num_threads or torch.get_num_threads()
             if torch.get_num_threads() != self._num_threads:
                 torch.set_num_threads(self._num_threads)
             job()
             with self._lock:
-                stays = self._idle is None
-                if stays:
+                continues = self._idle is None
+                if continues:
                     self._idle = thread
-            over.set()
-            return stays
+            finished.set()
+            return continues
 
         with self._lock:
             thread, self._idle = self._idle or _ModelThread(), None
         thread.jobs.put(work)
-        return over
+        return finished
 
 
 _threads = _Threads()
 
 
-def _forget_threads() -> None:
-    """A process that was forked has none of them."""
+def _replace_threads() -> None:
     global _threads
     _threads = _Threads()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_threads)
+    os.register_at_fork(after_in_child=_replace_threads)  # a fork has no worker
 
 
 def begin(job: Callable[[], None]) -> threading.Event:
-    """Has a model thread do a job that does not raise, and returns at once; the event is set when it is over.
+    """Submit a job that does not raise, and return an event that is set when the job is finished.
 
-    torch computes it with as many threads as the main thread has set for itself.
+    The worker uses as many torch threads as the main thread.
     """
     return _threads.begin(job)
 
 
 def compute(work: Callable[[threading.Event], Result]) -> Result:
-    """What work returns or raises in a model thread; in the caller's if it is one.
+    """Run work in a worker and return its result; in the calling thread if this is a worker.
 
-    work: takes the flag that is set when the caller is interrupted meanwhile.
+    Args:
+        work: Function of a flag that is set if the caller is interrupted.
     """
     interrupted = threading.Event()
     if isinstance(threading.current_thread(), _ModelThread):
@@ -98,7 +102,7 @@ def compute(work: Callable[[threading.Event], Result]) -> Result:
     def job() -> None:
         try:
             outcome.set_result(work(interrupted))
-        except BaseException as error:  # handed to the caller, who raises it
+        except BaseException as error:  # raised again in the calling thread
             outcome.set_exception(error)
 
     begin(job)
@@ -109,16 +113,58 @@ def compute(work: Callable[[threading.Event], Result]) -> Result:
 
 
 def compute_on(device: object, work: Callable[[], Result]) -> Result:
-    """What work returns or raises, on the CPU in a model thread.
+    """Run work in a worker if the device is the CPU, otherwise in the calling thread.
 
-    device: where it computes, as torch has it or by its name. For any other there is no team to share, and
-    hosts that lend a GPU for a while show it to the thread that asked.
+    ZeroGPU hosts show the GPU only to the calling thread.
     """
     return compute(lambda _: work()) if str(device) == "cpu" else work()
 
 
 def computed(items: Generator[Item, None, None]) -> Generator[Item, None, None]:
-    """The items, none of them None, each computed in a model thread when it is asked for."""
+    """Yield the items of a generator, each computed in a worker when it is requested."""
     with closing(items):
         while (item := compute(lambda _: next(items, None))) is not None:
             yield item
+
+
+def in_thread(work: Callable[[Callable[[Item], None], threading.Event], None]) -> Generator[Item, None, None]:
+    """Yield the items that work emits in a worker; closing the generator sets its cancel flag and waits."""
+    cancelled = threading.Event()
+    channel: queue.SimpleQueue[Item | BaseException | None] = queue.SimpleQueue()
+
+    def target() -> None:
+        try:
+            work(channel.put, cancelled)
+        except BaseException as error:  # raised again in the calling thread
+            channel.put(error)
+        finally:
+            channel.put(None)
+
+    finished = begin(target)
+    try:
+        while (item := channel.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        cancelled.set()
+        finished.wait()
+
+
+def stop_if(cancelled: threading.Event) -> None:
+    """Raise Cancelled if the flag is set."""
+    if cancelled.is_set():
+        raise Cancelled("the run was stopped")
+
+
+def layer_reports(
+    method: str, num_layers: int, emit: Emit | None, cancelled: threading.Event
+) -> Callable[[int], None]:
+    """Return a callback for the start of each layer, which emits PrefillProgress or raises Cancelled."""
+
+    def on_layer(layer: int) -> None:
+        stop_if(cancelled)
+        if emit:
+            emit(PrefillProgress(method, layer, num_layers))
+
+    return on_layer

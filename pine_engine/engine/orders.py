@@ -1,45 +1,58 @@
-"""Runs of one prompt in several orders of its documents: orders to try, and what differs between them."""
+"""Runs of one prompt in several document orders, compared with the first order."""
 
 import itertools
 import math
 import random
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Unpack
 
 import torch
 
 from pine_engine.attention.state import Row, input_device
+from pine_engine.engine.asking import RunOptions
 from pine_engine.engine.events import Answer, Event, RunResult
+from pine_engine.engine.generation import AnswerInProgress
 from pine_engine.engine.likelihood import score_answer
-from pine_engine.engine.run import NEVER, AnswerInProgress, Run
-from pine_engine.engine.streaming import Emit
+from pine_engine.engine.model_thread import NEVER, in_thread
+from pine_engine.engine.prefix_cache import Memory
+from pine_engine.engine.prepared_model import PreparedModel, check_engine
+from pine_engine.engine.run import Run, prepare_run
 from pine_engine.errors import InputError
 from pine_engine.given import in_words, sequence, whole_number, whole_numbers
+from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import PLACES, TokenLayout
-from pine_engine.shown import in_short, short_repr
+from pine_engine.prompts.prompt import Prompt
+from pine_engine.shown import html_table, in_short, short_repr
 
 ALL_ORDERS_UP_TO = 4
-"""Documents up to which all orders are tried unless a number is asked for: 4! = 24."""
+"""Largest number of documents of which all orders are the default: 4! = 24."""
 
 DEFAULT_SHUFFLES = 10
 
 BYTES_AT_ONCE = 2**30
-"""Memory for the states and logits of the orders that are written together; one order may take more."""
+"""Memory for caches and logits of the orders that are decoded together. A single order may use more."""
 
 FIRST_ORDERS = 2
-"""Orders that are written before the others are read, so that there is soon something to compare."""
+"""Orders that are decoded before the prefill of the others, so that a comparison is shown early."""
 
 
 @dataclass(frozen=True)
 class OrderCell:
-    """One method's answer in one order, compared with its answer in the first order.
+    """Answer of one method in one order, compared with its answer in the first order.
 
-    first_difference: index of the first token that differs, None if none does.
-    max_abs_logit_diff: over the suffix and the decoding steps up to that token.
-    bitwise_equal: all of these logits, and all tokens, are equal to the last bit.
-    reference_logprob: log-probability, in nats, that this order gives to the answer of the first order, its
-        end left out; 0 for an empty one.
+    Attributes:
+        answer: The answer in this order.
+        same_text: True if the tokens are equal.
+        first_difference: Index of the first different token. None if the answers are equal.
+        max_abs_logit_diff: Largest difference of a logit, of the suffix and of the steps up to this token.
+        bitwise_equal: True if all of these logits and all tokens are bitwise identical.
+        reference_logprob: Log-probability of the answer of the first order in this order, in nats, without
+            its end-of-sequence token; 0 if it is empty.
+        token_text: Text of the first different token in this order. None if the answer ended before it.
+        reference_token_text: Text of this token in the first order.
     """
 
     answer: Answer
@@ -48,25 +61,33 @@ class OrderCell:
     max_abs_logit_diff: float
     bitwise_equal: bool
     reference_logprob: float
+    token_text: str | None = None
+    reference_token_text: str | None = None
 
     __repr__ = short_repr
 
     @property
     def text(self) -> str:
-        """The answer's text."""
+        """Text of the answer."""
         return self.answer.text
 
 
 @dataclass(frozen=True)
 class OrderRow:
-    """All methods' answers in one order; order[p] is the document at place p."""
+    """Answers of all methods in one order.
+
+    Attributes:
+        order: Document in each slot.
+        cells: Comparison with the first order, by method.
+        result: Result of the run in this order.
+    """
 
     order: tuple[int, ...]
     cells: dict[str, OrderCell]
     result: RunResult
 
     def without_logits(self) -> "OrderRow":
-        """The same without the logits of its run, which take more memory than all the rest."""
+        """Return a copy without the logits, which need most of the memory."""
         return replace(self, result=replace(self.result, logits={}))
 
     def __repr__(self) -> str:
@@ -76,10 +97,15 @@ class OrderRow:
 
 @dataclass(frozen=True)
 class OrderSummary:
-    """One method over all orders tried.
+    """One method in all orders.
 
-    max_abs_logit_diff: the largest; not a number if that of any order is none.
-    logprob_spread: largest less smallest log-probability of the first order's answer, in nats.
+    Attributes:
+        orders: Number of orders.
+        same_texts: Number of answers equal to that of the first order.
+        distinct_texts: Number of different answers.
+        max_abs_logit_diff: Largest of all orders, NaN if one is NaN.
+        bitwise_equal: True if all orders are bitwise identical.
+        logprob_spread: Largest minus smallest log-probability of the answer of the first order, in nats.
     """
 
     orders: int
@@ -90,126 +116,12 @@ class OrderSummary:
     logprob_spread: float
 
 
-def orders_to_try(num_documents: int, shuffles: int | None = None, seed: int = 0) -> list[tuple[int, ...]]:
-    """Orders of the documents, as they are first, no order twice.
-
-    shuffles: how many others, drawn with the seed; all of them if there are no more than that. None
-    stands for all orders of up to four documents, and for ten shuffles above.
-    Raises InputError for a negative number.
-    """
-    if shuffles is not None and shuffles < 0:
-        raise InputError(f"the number of shuffles is {shuffles}; give 0 or more")
-    as_is = tuple(range(num_documents))
-    count = math.factorial(num_documents)
-    if shuffles is None:
-        shuffles = count if num_documents <= ALL_ORDERS_UP_TO else DEFAULT_SHUFFLES
-    if shuffles >= count - 1:
-        return list(itertools.permutations(as_is))
-    generator = random.Random(seed)
-    orders = {as_is: None}
-    while len(orders) <= shuffles:
-        orders[tuple(generator.sample(as_is, num_documents))] = None
-    return list(orders)
-
-
-def known_orders(layout: TokenLayout, orders: Iterable[Sequence[int]]) -> list[tuple[int, ...]]:
-    """The orders given, as places. Raises InputError for none, and for what is no order of the documents."""
-    given = sequence(orders)
-    if not given:
-        raise InputError(
-            f"the orders are {in_words(orders)}; give at least one, as orders_to_try(num_documents) does: "
-            "[[0, 1, 2], [2, 0, 1]]"
-        )
-    places = [whole_numbers(order, "an order", PLACES) for order in given]
-    for order in places:
-        layout.reorder(order)
-    return places
-
-
-def chosen_orders(
-    layout: TokenLayout,
-    orders: Iterable[Sequence[int]] | None,
-    *,
-    count: int | None,
-    seed: int,
-) -> list[tuple[int, ...]]:
-    """The orders given, or else count of them, the documents' own included, as orders_to_try draws them.
-
-    Raises InputError for both, for a count below 1, and as known_orders does.
-    """
-    if orders is not None and count is not None:
-        raise InputError("orders were given, and a count of them; give one of the two")
-    if orders is not None:
-        return known_orders(layout, orders)
-    shuffles = None if count is None else whole_number(count, "number of orders", least=1) - 1
-    return orders_to_try(layout.num_documents, shuffles, seed)
-
-
-@dataclass(frozen=True)
-class OrderRuns:
-    """One prompt in several orders, each read from scratch, and written together as far as memory goes: first
-    two of them, then the others.
-
-    start: a run of the prompt in one order, which keeps its logits.
-    """
-
-    start: Callable[[TokenLayout], Run]
-    layout: TokenLayout
-    orders: Sequence[tuple[int, ...]]
-
-    @torch.inference_mode()
-    def work(self, emit: Callable[[Event | OrderRow], None], cancelled: threading.Event = NEVER) -> None:
-        """Emits the events of all runs, and for each order in turn an OrderRow in place of RunDone.
-
-        Raises as Run.finish does.
-        """
-        first: RunResult | None = None
-        orders = iter(self.orders)
-        batch = [self._read(next(orders), emit, cancelled)]
-        sizes = _batch_sizes(len(self.orders), max(1, BYTES_AT_ONCE // batch[0].num_bytes))
-        # One row alone is a product of another kind, and elsewhere each number of rows is.
-        places = max(2, max(sizes) * len(batch[0].answers))
-        for size in sizes:
-            batch += [self._read(next(orders), emit, cancelled) for _ in range(size - len(batch))]
-            done: dict[int, RunResult] = {}
-            told = 0
-            together = [read.answers for read in batch]
-            for number in batch[0].run.write(together, emit, cancelled, places=places):
-                done[number] = batch[number].run.result(batch[number].answers)
-                while told in done:
-                    first = first or done[told]
-                    read = {answer.method: answer.row for answer in batch[told].answers}
-                    cells = compare(first, done[told], read)
-                    emit(OrderRow(batch[told].order, cells, done.pop(told)))
-                    told += 1
-            batch = []
-
-    def _read(self, order: tuple[int, ...], emit: Emit, cancelled: threading.Event) -> "_ReadOrder":
-        run = self.start(self.layout.reorder(order))
-        return _ReadOrder(order, run, run.read(emit, cancelled))
-
-
-@dataclass(frozen=True)
-class _ReadOrder:
-    order: tuple[int, ...]
-    run: Run
-    answers: list[AnswerInProgress]
-
-    @property
-    def num_bytes(self) -> int:
-        """Memory that its states and logits take in the end."""
-        return sum(answer.num_bytes(self.run.options.max_new_tokens) for answer in self.answers)
-
-
-def _batch_sizes(num_orders: int, at_once: int) -> list[int]:
-    """How many orders are written together, one batch after the other."""
-    first = min(FIRST_ORDERS, at_once, num_orders)
-    whole, rest = divmod(num_orders - first, at_once)
-    return [first, *[at_once] * whole, *([rest] if rest else [])]
-
-
 def summarize(rows: Sequence[Mapping[str, OrderCell]]) -> dict[str, OrderSummary]:
-    """Each method over the cells of all orders."""
+    """Return the statistics of each method.
+
+    Args:
+        rows: `OrderRow.cells` of each order.
+    """
     summaries = {}
     for method in rows[0]:
         cells = [row[method] for row in rows]
@@ -226,49 +138,260 @@ def summarize(rows: Sequence[Mapping[str, OrderCell]]) -> dict[str, OrderSummary
     return summaries
 
 
-def compare(first: RunResult, other: RunResult, read: Mapping[str, Row]) -> dict[str, OrderCell]:
-    """How each answer in another order compares with that in the first.
+INVARIANCE = {True: "kept", False: "broken", None: "none"}
+"""Cell of a notebook table for `ShuffleResult.kept_promise`."""
 
-    read: the row of each method that has read the prompt of `other` and what it answered.
+
+@dataclass(frozen=True)
+class ShuffleResult:
+    """Answers to one prompt in several document orders, each compared with the first.
+
+    Attributes:
+        rows: One for each order.
     """
+
+    rows: tuple[OrderRow, ...]
+
+    @property
+    def orders(self) -> tuple[tuple[int, ...], ...]:
+        """The orders, the reference first; orders[i][slot] is a document."""
+        return tuple(row.order for row in self.rows)
+
+    @property
+    def cells(self) -> list[dict[str, OrderCell]]:
+        """Comparisons of each order, by method."""
+        return [row.cells for row in self.rows]
+
+    @property
+    def answers(self) -> dict[str, list[str]]:
+        """Text of each method's answers, in all orders."""
+        return {method: [row.cells[method].text for row in self.rows] for method in self.summary}
+
+    @cached_property
+    def summary(self) -> dict[str, OrderSummary]:
+        """Statistics of each method."""
+        return summarize(self.cells)
+
+    @property
+    def kept_promise(self) -> dict[str, bool | None]:
+        """For each method, True if all orders are bitwise identical; None if it is not order-invariant."""
+        return {
+            method: summary.bitwise_equal if METHODS[method].promises_invariance else None
+            for method, summary in self.summary.items()
+        }
+
+    @property
+    def first(self) -> RunResult:
+        """The run in the first order."""
+        return self.rows[0].result
+
+    def __repr__(self) -> str:
+        parts = [f"{len(self.rows)} order{'s' * (len(self.rows) != 1)}"]
+        for method, summary in self.summary.items():
+            count = summary.distinct_texts
+            parts.append(f"{method}: {count} answer{'s' * (count != 1)}, {_describe_logits(summary)}")
+        return f"ShuffleResult({'; '.join(parts)})"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (" ".join(map(str, row.order)), *(cell.text for cell in row.cells.values())) for row in self.rows
+        ]
+        summaries = self.summary.values()
+        rows.append(("different answers", *(str(summary.distinct_texts) for summary in summaries)))
+        rows.append(("logits", *map(_describe_logits, summaries)))
+        rows.append(("promise", *(INVARIANCE[kept] for kept in self.kept_promise.values())))
+        return html_table(("order", *self.summary), rows)
+
+
+def _describe_logits(summary: OrderSummary) -> str:
+    if summary.bitwise_equal:
+        return "bitwise identical"
+    return f"differ by up to {summary.max_abs_logit_diff:.3g}"
+
+
+def orders_to_try(num_documents: int, shuffles: int | None = None, seed: int = 0) -> list[tuple[int, ...]]:
+    """Return different document orders, the unchanged order first.
+
+    Args:
+        num_documents: Number of documents.
+        shuffles: Number of other orders, at most all. Default: all orders of up to four documents, ten
+            sampled ones of more.
+        seed: Seed of the sampled orders.
+
+    Raises:
+        InputError: For a negative number of orders.
+    """
+    if shuffles is not None and shuffles < 0:
+        raise InputError(f"the number of shuffles is {shuffles}; give 0 or more", field="shuffles")
+    unchanged = tuple(range(num_documents))
+    count = math.factorial(num_documents)
+    if shuffles is None:
+        shuffles = count if num_documents <= ALL_ORDERS_UP_TO else DEFAULT_SHUFFLES
+    if shuffles >= count - 1:
+        return list(itertools.permutations(unchanged))
+    generator = random.Random(seed)
+    orders = {unchanged: None}
+    while len(orders) <= shuffles:
+        orders[tuple(generator.sample(unchanged, num_documents))] = None
+    return list(orders)
+
+
+def choose_orders(
+    layout: TokenLayout, orders: Iterable[Sequence[int]] | None, *, count: int | None = None, seed: int = 0
+) -> list[tuple[int, ...]]:
+    """Return validated orders, or sample their number.
+
+    Raises InputError for both, for a count below 1, for no orders, and for an order that is no permutation.
+    """
+    if orders is None:
+        shuffles = None if count is None else whole_number(count, "number of orders", least=1) - 1
+        return orders_to_try(layout.num_documents, shuffles, seed)
+    if count is not None:
+        raise InputError("orders were given, and a count of them; give one of the two", field="count")
+    items = sequence(orders)
+    if not items:
+        raise InputError(
+            f"the orders are {in_words(orders)}; give at least one, as orders_to_try(num_documents) does: "
+            "[[0, 1, 2], [2, 0, 1]]",
+            field="orders",
+        )
+    slots = [whole_numbers(order, "an order", PLACES) for order in items]
+    for order in slots:
+        layout.reorder(order)
+    return slots
+
+
+def compare_orders(
+    engine: PreparedModel,
+    prompt: Prompt | TokenLayout,
+    *,
+    orders: Iterable[Sequence[int]] | None = None,
+    **options: Unpack[RunOptions],
+) -> Generator[Event | OrderRow, None, None]:
+    """Answer a prompt in each document order and yield events; Engine.shuffle returns the result at once.
+
+    Yields the events of Engine.generate, and for each order an OrderRow instead of RunDone. Prefill runs for
+    each order separately. The answers of several orders are decoded in one batch, first of two orders, then
+    of as many as fit in memory, so that their events are interleaved. Closing the generator stops the model.
+
+    Args:
+        engine: Engine that answers.
+        prompt: Prompt in its first document order.
+        orders: Document orders. All are compared with the first. Default: those of orders_to_try.
+        **options: Keyword arguments of Engine.run.
+
+    Raises:
+        InputError: For invalid orders, and as Engine.run.
+    """
+    check_engine(engine)
+    run = prepare_run(engine, prompt, {**options, "keep_logits": True})
+    chosen = choose_orders(run.layout, orders)
+    return in_thread(lambda emit, cancelled: run_orders(run, chosen, emit, cancelled))
+
+
+@torch.inference_mode()
+def run_orders(
+    run: Run,
+    orders: Sequence[tuple[int, ...]],
+    emit: Callable[[Event | OrderRow], None],
+    cancelled: threading.Event = NEVER,
+) -> None:
+    """Run a prompt, whose run keeps its logits, in several orders; see compare_orders."""
+    remaining = iter(orders)
+    batch = [_prefill(run, next(remaining), emit, cancelled)]
+    num_bytes = sum(answer.num_bytes(run.settings.max_new_tokens) for answer in batch[0].answers)
+    sizes = _batch_sizes(len(orders), max(1, BYTES_AT_ONCE // num_bytes))
+    # A batch of one uses a different GEMM kernel, and without oneDNN every batch size may.
+    batch_size = max(2, max(sizes) * len(batch[0].answers))
+    reference: RunResult | None = None
+    for size in sizes:
+        batch += [_prefill(run, next(remaining), emit, cancelled) for _ in range(size - len(batch))]
+        waiting = list(batch)
+        answers = [answer for one in batch for answer in one.answers]
+        for _ in run.decode(answers, emit, cancelled, batch_size=batch_size, num_requests=size):
+            while waiting and all(answer.finish_reason for answer in waiting[0].answers):
+                one = waiting.pop(0)
+                result = one.run.result(one.answers)
+                reference = reference or result
+                rows = {answer.method: answer.rows[0] for answer in one.answers}
+                emit(OrderRow(one.order, compare(run.model, reference, result, rows), result))
+        batch = []
+
+
+@dataclass(frozen=True)
+class _OrderRun:
+    """One order after its prefill."""
+
+    order: tuple[int, ...]
+    run: Run
+    answers: list[AnswerInProgress]
+
+
+def _prefill(
+    run: Run, order: tuple[int, ...], emit: Callable[[Event], None], cancelled: threading.Event
+) -> _OrderRun:
+    reordered = replace(
+        run, layout=run.layout.reorder(order), settings=replace(run.settings, memory=Memory())
+    )
+    return _OrderRun(order, reordered, reordered.prefill(emit, cancelled))
+
+
+def _batch_sizes(num_orders: int, max_size: int) -> list[int]:
+    """Return the number of orders in each batch."""
+    first = min(FIRST_ORDERS, max_size, num_orders)
+    whole, rest = divmod(num_orders - first, max_size)
+    return [first, *[max_size] * whole, *([rest] if rest else [])]
+
+
+def compare(
+    model: PreparedModel, first: RunResult, other: RunResult, rows: Mapping[str, Row]
+) -> dict[str, OrderCell]:
+    """Compare the answer of each method with that in the first order; rows: states after the other run."""
     cells = {}
     for method, answer in other.answers.items():
         reference = first.answers[method]
         difference = _first_difference(reference.token_ids, answer.token_ids)
-        rows, reference_rows = other.logits[method], first.logits[method]
-        comparable = min(len(rows), len(reference_rows))
+        logits, reference_logits = other.logits[method], first.logits[method]
+        comparable = min(len(logits), len(reference_logits))
         if difference is not None:
             comparable = min(comparable, other.layout.suffix_length + difference)
-        rows, reference_rows = rows[:comparable], reference_rows[:comparable]
+        logits, reference_logits = logits[:comparable], reference_logits[:comparable]
         cells[method] = OrderCell(
             answer=answer,
             same_text=difference is None,
             first_difference=difference,
-            max_abs_logit_diff=(rows - reference_rows).abs().max().item(),
-            bitwise_equal=difference is None and torch.equal(rows, reference_rows),
-            reference_logprob=_reference_logprob(reference, other, read[method], difference),
+            max_abs_logit_diff=(logits - reference_logits).abs().max().item(),
+            bitwise_equal=difference is None and torch.equal(logits, reference_logits),
+            reference_logprob=_reference_logprob(reference, other, rows[method], difference),
+            token_text=_token_text(model, answer, difference),
+            reference_token_text=_token_text(model, reference, difference),
         )
     return cells
-
-
-@torch.inference_mode()
-def _reference_logprob(reference: Answer, other: RunResult, row: Row, parting: int | None) -> float:
-    """See OrderCell. Where the answers agree it is the sum of the answer's own log-probabilities.
-
-    row: has read the prompt of `other` and what it answered; the row goes back to where the answers part and
-    reads the rest of the reference, all at once. parting: index of the first token that differs.
-    """
-    ids, own = reference.token_ids, other.answers[reference.method].logprobs
-    if parting is None or parting == len(ids):
-        return sum(own[: len(ids)], 0.0)
-    too_many = row.num_read() - other.layout.num_tokens - parting
-    row.cache.truncate(row.cache.length - too_many)
-    last = other.layout.suffix_length - 1 + parting
-    logits = other.logits[reference.method][last : last + 1].to(input_device(row.state.wiring.network))
-    rest = score_answer(row, logits, reference.text, ids[parting:])
-    return sum([*own[:parting], *rest.logprobs])
 
 
 def _first_difference(reference: tuple[int, ...], other: tuple[int, ...]) -> int | None:
     pairs = itertools.zip_longest(reference, other)
     return next((index for index, (left, right) in enumerate(pairs) if left != right), None)
+
+
+def _token_text(model: PreparedModel, answer: Answer, index: int | None) -> str | None:
+    if index is None or index >= len(answer.token_ids) or model.tokenizer is None:
+        return None
+    return model.decode_tokens([answer.token_ids[index]])[0]
+
+
+@torch.inference_mode()
+def _reference_logprob(reference: Answer, other: RunResult, row: Row, difference: int | None) -> float:
+    """Return OrderCell.reference_logprob.
+
+    The cache goes back to the first different token, from which the rest of the reference is scored at once.
+    """
+    ids, logprobs = reference.token_ids, other.answers[reference.method].logprobs
+    if difference is None or difference == len(ids):
+        return sum(logprobs[: len(ids)], 0.0)
+    num_extra = row.num_read() - other.layout.num_tokens - difference
+    row.cache.truncate(row.cache.length - num_extra)
+    last = other.layout.suffix_length - 1 + difference
+    logits = other.logits[reference.method][last : last + 1].to(input_device(row.state.wiring.network))
+    rest = score_answer(row, logits, reference.text, ids[difference:])
+    return sum([*logprobs[:difference], *rest.logprobs])

@@ -1,8 +1,8 @@
-"""What the states of one prompt can do for another: prefixes for all methods, documents where they are equal.
+"""Reuse of states: prefixes by all methods, documents by methods whose prefill of documents is equal.
 
-The prefix is read the same way by every method. Documents never see what follows them, so another
-question on the same documents can start behind them; and where the order of the documents does not
-matter, so can another order. PCW and SP read documents alike.
+The prefill of the prefix is equal in all methods. Documents do not attend to the suffix, so that another
+question about the same documents can start after them; in order-invariant methods, another order as well. The
+prefill of documents is equal in PCW and SP.
 """
 
 from collections.abc import Iterable
@@ -16,43 +16,45 @@ from pine_engine.errors import InputError
 
 @dataclass
 class Memory:
-    """Prompts read before by the same model, to be used again; the caller keeps it and may empty it.
+    """States of earlier prompts of one model. The caller owns it and may clear it.
 
-    rows: one for each method and prompt. They hold keys and values, so a long prompt takes a lot of memory.
+    Attributes:
+        rows: One state for each prompt and method, with the keys and values of all its tokens.
     """
 
     rows: list[Row] = field(default_factory=list)
-    _reader: Any = field(default=None, init=False, repr=False, compare=False)
+    _model: Any = field(default=None, init=False, repr=False, compare=False)
 
     def __repr__(self) -> str:
         return f"Memory({len(self.rows)} rows)"
 
     def belong_to(self, model: Any) -> None:
-        """Notes whose states these are. Raises InputError if they are those of another model."""
-        if self.rows and self._reader is not model:
+        """Bind the states to a model. Raises InputError if they belong to another one."""
+        if self.rows and self._model is not model:
             raise InputError(
-                "this memory holds what another model has read; give each engine a memory of its own"
+                "this memory holds what another model has read; give each engine a memory of its own",
+                field="memory",
             )
-        self._reader = model
+        self._model = model
 
 
 def find_prefix(rows: Iterable[Row], state: PromptState) -> Row | None:
-    """A row that has read the prefix of `state`'s prompt, under any method; None for an empty prefix."""
+    """Return a row with the prefix of the prompt under any method; None for an empty prefix."""
     prefix = state.plan.layout.prefix
-    alike = (row for row in rows if row.state.wiring is state.wiring)
-    return next((row for row in alike if row.state.plan.layout.prefix == prefix != ()), None)
+    of_network = (row for row in rows if row.state.wiring is state.wiring)
+    return next((row for row in of_network if row.state.plan.layout.prefix == prefix != ()), None)
 
 
 def find_documents(rows: Iterable[Row], state: PromptState) -> Row | None:
-    """A row that has read prefix and documents of `state`'s prompt in a way that `state`'s method can use."""
+    """Return a row whose prefix and documents the method of the state can reuse."""
     return next((row for row in rows if _shares_documents(row.state, state)), None)
 
 
 def fork(donor: Row, state: PromptState, room: int) -> Row:
-    """A new row that has read what the donor has, up to the suffix; the donor is left as it is.
+    """Return a new row with the tokens of the donor before its suffix; the donor is unchanged.
 
-    Document blocks are shared, prefix and (without blocks) document rows copied. room: tokens that may
-    follow the prompt.
+    Document blocks are shared. Prefix and, without blocks, documents are copied. `room` is the maximum number
+    of tokens that follow the prompt.
     """
     layout = state.plan.layout
     length = layout.prefix_length if state.plan.is_ranked else layout.documents_end

@@ -1,61 +1,135 @@
-"""The networks of an engine, kept up to date with the model whose weights they share."""
+"""Prepared model: a model with its tokenizer and limits, and the networks over its weights."""
 
+import os
 import threading
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any, cast
 
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from pine_engine.attention.probe import prove
+from pine_engine.attention.state import input_device
 from pine_engine.engine.model_thread import compute_on
 from pine_engine.engine.promise import find_caveat
+from pine_engine.errors import InputError
+from pine_engine.given import in_words, one_or_more, sequence, whole_number, whole_numbers
+from pine_engine.models.load import check_model
+from pine_engine.models.load import max_context as context_of
+from pine_engine.models.load import stop_ids as stop_ids_of
 from pine_engine.models.packed import PackedWeight, pack
+from pine_engine.models.support import context_in_words, stated_context
 from pine_engine.network.model_snapshot import ModelSnapshot
+from pine_engine.network.parallel import own_heads
 from pine_engine.network.wiring import Wiring
+from pine_engine.prompts.layout import TOKEN_IDS, TokenLayout, check_vocabulary, tokenize, tokenize_text
+from pine_engine.prompts.prompt import HOW_TO_PROMPT, Prompt
 
 
 class PreparedModel:
-    """A model, and the networks over its weights that have been validated against the model.
+    """A model, its tokenizer, and networks over its weights that have been validated against the model.
 
-    The networks share the parameters of the model. Modules and adapter state are copies, and weights in 4
-    bits are packed once, so both go out of date when the user changes the model.
+    The networks share the parameters of the model. Modules and adapter state are copies, and 4-bit weights
+    are packed once, so both are updated when the user changes the model.
 
     Attributes:
-        caveat: See Engine.
+        model: The model as the user passed it. It is not changed.
     """
 
-    caveat: str | None
+    _caveat: str | None
     _packed: dict[nn.Parameter, PackedWeight]
     _wirings: tuple[Wiring, ...]
 
-    def __init__(self, model: PreTrainedModel, name: str, *, four_bit: bool) -> None:
-        """Raises ModelError if the model is not supported."""
-        self._model = model
-        self._name = name
-        self._four_bit = four_bit
-        self._lock = threading.Lock()
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: Any = None,
+        *,
+        name: str = "model",
+        revision: str | None = None,
+        address: str | None = None,
+        stop_ids: int | Iterable[int] | None = None,
+        max_context: int | None = None,
+        four_bit: bool = False,
+    ) -> None:
+        """Validate a loaded transformers model and prepare it for runs.
+
+        Args:
+            model: Causal language model.
+            tokenizer: Needed for prompts of text, not for a `TokenLayout`.
+            name: Name in reports.
+            revision: Commit of the weights on the hub.
+            address: Argument of `load` that loads the same model. Default: name.
+            stop_ids: Token ids that end an answer. Default: the end-of-sequence ids of model and tokenizer.
+            max_context: Maximum of prompt and answer, in tokens. Default: from the model's configuration.
+            four_bit: True to decode with 4-bit weights (float32 models on the CPU only).
+
+        Raises:
+            ModelError: If the model or its attention is not supported.
+            InputError: For an invalid tokenizer, token id or length.
+        """
+        check_model(model)
+        if tokenizer is not None and not hasattr(tokenizer, "get_added_vocab"):
+            raise InputError(
+                f"the tokenizer is {in_words(tokenizer)}; give one that transformers has loaded, as by "
+                "AutoTokenizer.from_pretrained(name)"
+            )
+        self.model = model
+        self.tokenizer = tokenizer
+        self.num_heads = own_heads(model)
+        self.model_name = name
+        self.revision = revision
+        self.address = address or name
+        self.four_bit = four_bit
+        self._update_lock = threading.Lock()
+        # Encoding text as data changes a setting of the tokenizer during the call.
+        self._tokenizer_lock = threading.Lock()
         self._snapshot = ModelSnapshot.of(model)
         self._prepare()
+        self.num_layers: int = model.config.get_text_config().num_hidden_layers
+        self.stop_ids = (
+            stop_ids_of(model, tokenizer)
+            if stop_ids is None
+            else frozenset(one_or_more(stop_ids, int, "stop id", "give token ids", least=0))
+        )
+        self.max_context: int = (
+            context_of(model)
+            if max_context is None
+            else whole_number(max_context, "longest context", least=1, unit=" tokens")
+        )
 
+    def _prepare(self) -> None:
+        def work() -> tuple[dict[nn.Parameter, PackedWeight], tuple[Wiring, ...], str | None]:
+            packed = pack(self.model) if self.four_bit else {}
+            wirings = prove(self.model, packed)
+            vocabulary = self.model.config.get_text_config().vocab_size
+            return packed, wirings, find_caveat(wirings, self.model_name, vocabulary)
+
+        self._packed, self._wirings, self._caveat = compute_on(self.model.device, work)
+
+    @property
     def wirings(self) -> tuple[Wiring, ...]:
-        """Return the networks, after an update if the model has changed since the last call.
+        """The networks that run, updated first if weights, modules or adapters of the model have changed.
 
         The objects are new after every change, so that no prefix cache mixes states of old and new weights.
-        Raises ModelError if the changed model is not supported.
+
+        Raises:
+            ModelError: If the changed model is not supported.
         """
-        if not ModelSnapshot.of(self._model).is_same(self._snapshot):
-            with self._lock:
+        if not ModelSnapshot.of(self.model).is_same(self._snapshot):
+            with self._update_lock:
                 self._update()
         return self._wirings
 
     def _update(self) -> None:
-        snapshot = ModelSnapshot.of(self._model)
+        snapshot = ModelSnapshot.of(self.model)
         if snapshot.is_same(self._snapshot):  # updated by another thread
             return
         if not snapshot.has_same_structure(self._snapshot):
             self._prepare()
         else:
-            compute_on(self._model.device, self._repack)
+            compute_on(self.model.device, self._repack)
             self._wirings = tuple(replace(wiring) for wiring in self._wirings)
         self._snapshot = snapshot
 
@@ -63,11 +137,119 @@ class PreparedModel:
         for weight, packed in self._packed.items():
             packed.update(weight)
 
-    def _prepare(self) -> None:
-        def work() -> tuple[dict[nn.Parameter, PackedWeight], tuple[Wiring, ...], str | None]:
-            packed = pack(self._model) if self._four_bit else {}
-            wirings = prove(self._model, packed)
-            vocabulary = self._model.config.get_text_config().vocab_size
-            return packed, wirings, find_caveat(wirings, self._name, vocabulary)
+    @property
+    def caveat(self) -> str | None:
+        """Why bitwise identical results are not guaranteed here, in a sentence. None if they are."""
+        return self._caveat
 
-        self._packed, self._wirings, self.caveat = compute_on(self._model.device, work)
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.model_name}, {self.dtype} on {self.device})"
+
+    @property
+    def dtype(self) -> str:
+        """Name of the dtype of weights and activations, or 4bit."""
+        return "4bit" if self.four_bit else str(self.model.dtype).removeprefix("torch.")
+
+    @property
+    def device(self) -> str:
+        """Device of the token ids."""
+        return str(input_device(self.model))
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Number of token ids that have an embedding."""
+        try:
+            weight = cast(Tensor, self.model.get_input_embeddings().weight)
+        except (AttributeError, NotImplementedError):  # a custom embedding
+            return int(self.model.config.get_text_config().vocab_size)
+        return weight.shape[0]
+
+    def check_length(self, layout: TokenLayout, max_new_tokens: int) -> None:
+        """Raise InputError if prompt and answer exceed the context of the model."""
+        whole_number(max_new_tokens, "answer length", least=0, unit=" tokens")
+        if layout.num_tokens + max_new_tokens > self.max_context:
+            limit = f"the model reads {self.max_context} in all"
+            if self.max_context == stated_context(self.model.config):
+                limit = context_in_words(self.model.config)
+            raise InputError(
+                f"the prompt has {layout.num_tokens} tokens and the answer may take {max_new_tokens}, but "
+                f"{limit}; shorten or remove documents, or ask for a shorter answer"
+            )
+
+    def tokenize(self, prompt: Prompt | TokenLayout) -> TokenLayout:
+        """Return the token ids of a prompt.
+
+        Raises:
+            InputError: For an empty part, ids outside the vocabulary, or text without a tokenizer.
+        """
+        if isinstance(prompt, TokenLayout):
+            prompt.check_vocabulary(self.vocabulary_size)
+            return prompt
+        if not isinstance(prompt, Prompt):
+            raise InputError(f"the prompt is {in_words(prompt)}; {HOW_TO_PROMPT}")
+        tokenizer = self._require_tokenizer("read a prompt of text")
+        with self._tokenizer_lock:
+            return tokenize(prompt, tokenizer)
+
+    def tokenize_all(
+        self, prompts: Prompt | TokenLayout | Iterable[Prompt | TokenLayout]
+    ) -> list[TokenLayout]:
+        """Return the token ids of one or more prompts, as `tokenize` does."""
+        several = None if isinstance(prompts, Prompt | TokenLayout) else sequence(prompts)
+        return [self.tokenize(prompt) for prompt in ((prompts,) if several is None else several)]
+
+    def tokenize_answer(self, text: str) -> tuple[int, ...]:
+        """Return the token ids of an answer. Control tokens in the text are encoded as plain text.
+
+        Raises:
+            InputError: If there are no tokens, or no tokenizer.
+        """
+        tokenizer = self._require_tokenizer("score text")
+        if not isinstance(text, str):
+            raise InputError(f"the answer is {in_words(text)}; give text")
+        with self._tokenizer_lock:
+            ids = tokenize_text(text, tokenizer)
+        if not ids:
+            raise InputError(f"the answer {text!r} has no tokens; give some text")
+        return ids
+
+    def decode_text(self, ids: Sequence[int]) -> str:
+        """Return the text of an answer. Without a tokenizer, it is empty."""
+        if self.tokenizer is None:
+            return ""
+        text: str = self.tokenizer.decode(self._check_ids(ids), skip_special_tokens=True)
+        return text.rstrip("\ufffd")  # a character whose bytes are incomplete
+
+    def decode_tokens(self, ids: Sequence[int]) -> list[str]:
+        """Return the text of each token. Raises InputError without a tokenizer."""
+        tokenizer = self._require_tokenizer("tell the text of tokens")
+        return [tokenizer.decode([token]) for token in self._check_ids(ids)]
+
+    def _require_tokenizer(self, purpose: str) -> Any:
+        if self.tokenizer is None:
+            raise InputError(
+                f"this engine has no tokenizer to {purpose}; make it with Engine(model, tokenizer), or give "
+                "TokenLayout(prefix, documents, suffix) of token ids"
+            )
+        return self.tokenizer
+
+    def _check_ids(self, ids: Any) -> tuple[int, ...]:
+        numbers = whole_numbers((ids,) if sequence(ids) is None else ids, "what is decoded", TOKEN_IDS)
+        check_vocabulary("what is decoded", numbers, self.vocabulary_size)
+        return numbers
+
+    def allow_forks(self) -> None:
+        """Allow forks of this process to use the engine (POSIX only).
+
+        A fork then waits until no thread tokenizes. Otherwise it would inherit a lock that is never released.
+        """
+        lock = self._tokenizer_lock
+        os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+
+
+def check_engine(value: Any) -> None:
+    """Raise InputError for a value that is not an engine, such as a plain model."""
+    if not hasattr(value, "tokenize"):
+        raise InputError(
+            f"the engine is {in_words(value)}; give Engine(model, tokenizer) or Engine.load(name)"
+        )

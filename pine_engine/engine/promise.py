@@ -1,7 +1,7 @@
-"""Whether equal bits can be promised of a model here: tried with a shuffle, before anybody relies on it.
+"""Check of order invariance: a short prompt in two document orders, when a model is prepared.
 
-What the engine does for it (docs/exactness.md) is enough on the processors, dtypes and families that were
-measured. Elsewhere, or where a family computes something in a way of its own, this tells.
+Bitwise identity is designed and measured for the processors, dtypes and families in docs/exactness.md. This
+check finds other platforms and families where it does not hold.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,24 +17,23 @@ from pine_engine.network.wiring import Wiring
 from pine_engine.prompts.layout import TokenLayout
 
 TRIED = ("pcw", "pine")
-"""A method in which the model rotates, and one that ranks and lays keys out: all others are like them."""
+"""Methods of the check: in one the model rotates keys, the other ranks documents and arranges keys."""
 
 LENGTHS = (4, 9, 1, 14, 2, 9)
-"""In tokens: the prefix and five documents. The suffix is as long as the prefix."""
-
+"""Lengths of prefix and five documents, in tokens. The suffix has the length of the prefix."""
 
 SAFE_PROCESSES = 2
-"""Among how many a model may be split: of two the sum is the same in either order, of more it is not, and
-their order depends on where in a batch a number stands."""
+"""Largest number of processes of a split model: a sum of two is equal in either order, one of more is not."""
 
 
 def find_caveat(wirings: Sequence[Wiring], name: str, vocabulary: int) -> str | None:
-    """What cannot be promised of the model of that name here, in a sentence; None if nothing was found."""
-    processes = num_processes(wirings[0].network)
+    """Return why a model is not bitwise order-invariant here, in a sentence; None if no reason was found."""
+    network = wirings[0].network
+    processes = num_processes(network)
     if processes > SAFE_PROCESSES:
         return (
-            f"Equal bits are not promised of {name} here: it is split among {processes} processes, whose "
-            f"sums are added in an order that depends on the place of a token; they are of {SAFE_PROCESSES}."
+            f"Bitwise order invariance of {name} is not guaranteed here: it is split among {processes} "
+            f"processes, whose sums depend on the position of a token. Up to {SAFE_PROCESSES} are supported."
         )
 
     def prefill(layout: TokenLayout, method: Method) -> Tensor:
@@ -44,20 +43,19 @@ def find_caveat(wirings: Sequence[Wiring], name: str, vocabulary: int) -> str | 
     if not changes:
         return None
     found = " and ".join(f"{label} (up to {change:.1e})" for label, change in changes.items())
-    network = wirings[0].network
     dtype = str(network.dtype).removeprefix("torch.")
     return (
-        f"Equal bits are not promised of {name} here ({dtype}, {input_device(network)}, "
+        f"Bitwise order invariance of {name} is not guaranteed here ({dtype}, {input_device(network)}, "
         f"{torch.get_num_threads()} threads): shuffling the documents of a short prompt changed logits "
-        f"of {found}. Answers can then differ between orders where two tokens are nearly as likely."
+        f"of {found}. Answers can differ between orders where two tokens have nearly equal probability."
     )
 
 
 @torch.inference_mode()
 def changes_by_order(prefill: Callable[[TokenLayout, Method], Tensor], vocabulary: int) -> dict[str, float]:
-    """By how much a logit changes, of the methods of TRIED of which one does when documents are shuffled.
+    """Return the largest change of a logit by label, for each method of TRIED that has a change.
 
-    prefill: the logits (T, V) of a prompt's suffix under a method. vocabulary: how many tokens there are.
+    `prefill` returns the logits (T, V) of the suffix of a prompt. `vocabulary` is the number of tokens.
     """
     ids = torch.randint(vocabulary, (sum(LENGTHS) + LENGTHS[0],), generator=torch.Generator().manual_seed(0))
     prefix, *documents, suffix = (tuple(part.tolist()) for part in ids.split([*LENGTHS, LENGTHS[0]]))

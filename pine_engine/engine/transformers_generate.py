@@ -24,7 +24,7 @@ from pine_engine.attention.kv_cache import KVCache, empty_like
 from pine_engine.attention.state import PromptState, Row, new_state
 from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.finite import check_finite
+from pine_engine.engine.generation import check_finite
 from pine_engine.errors import InputError, ModelError
 from pine_engine.given import one_or_more
 from pine_engine.methods.table import Method, get_method
@@ -190,7 +190,7 @@ class _AnsweringForward:
     def _output(self, logits: Tensor, cache: "_AnswerCache") -> CausalLMOutputWithPast:
         """What forward returns; raises ModelError for logits that generate would take for token 0."""
         for index, sequence in enumerate(logits):
-            check_finite(sequence, self._method.name, cache.fed, f" of sequence {index}")
+            check_finite(sequence, self._method.name, cache.fed, index)
         return CausalLMOutputWithPast(logits=logits, past_key_values=cache)
 
     def _sequences_per_prompt(self, input_ids: Tensor) -> int:

@@ -13,11 +13,11 @@ import torch
 from pine_engine.attention.state import Row
 from pine_engine.debias.calibration import calibrated_prompt
 from pine_engine.debias.measured import MeasuredMethod
-from pine_engine.engine.batch import BATCH_ROWS, Failed, ReadPrompt, Written, write_answers
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event, PrefillProgress
+from pine_engine.engine.generation import BATCH_ROWS, AnswerInProgress, decode_answers
 from pine_engine.engine.likelihood import score_answer
-from pine_engine.engine.streaming import in_thread, stop_if
+from pine_engine.engine.model_thread import in_thread, stop_if
 from pine_engine.errors import InputError, ModelError
 from pine_engine.evaluation.combining import Prior, Said, combine
 from pine_engine.evaluation.example_plan import (
@@ -155,7 +155,7 @@ class _ExampleWork:
         )
         self._given = self._texts_to_score()
         self._read: dict[Prefill, _Read] = {}
-        self._written: dict[Generation, Written] = {}
+        self._written: dict[Generation, AnswerInProgress] = {}
         self._failed: dict[Prefill | Generation, str] = {}
 
     def run(self) -> None:
@@ -234,7 +234,7 @@ class _ExampleWork:
             row = prefilled.row
             return (Row(row.state, row.cache.copy()) if borrowers[prefill] else row), prefilled.logits
 
-        def prompts() -> Iterator[ReadPrompt]:
+        def prompts() -> Iterator[AnswerInProgress]:
             for index, generation in enumerate(generations):
                 read = [row_of(prefill) for prefill in generation.prefills]
                 seconds = sum(self._read[prefill].alone_s for prefill in generation.prefills)
@@ -243,20 +243,20 @@ class _ExampleWork:
                     yield calibrated_prompt(index, name, read, generation.steps, seconds)
                 else:
                     ((row, logits),) = read
-                    yield ReadPrompt(index, name, (row,), logits, seconds)
+                    yield AnswerInProgress(name, (row,), logits, seconds, index)
 
         for prefill in prefills:
             if prefill not in borrowers:
                 self._read_prompt(reader, prefill)
                 yield
-        for written in write_answers(
+        for written in decode_answers(
             self._engine,
             prompts(),
             max_new_tokens=self._max_new_tokens,
             batch_size=BATCH_WIDTH,
-            on_layer=lambda _: stop_if(self._cancelled),
+            cancelled=self._cancelled,
         ):
-            if isinstance(written, Failed):
+            if written.error:
                 self._failed[generations[written.index]] = str(written.error)
             else:
                 self._written[generations[written.index]] = written

@@ -15,7 +15,7 @@ from torch import Tensor
 from pine_engine.attention.state import Row
 from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.run import wait_for
+from pine_engine.engine.generation import synchronize
 from pine_engine.evaluation.example_plan import Prefill
 from pine_engine.methods.table import METHODS, Method
 from pine_engine.prompts.layout import TokenLayout
@@ -98,7 +98,7 @@ class Prefiller:
             on_layer=lambda layer: self._on_layer(prefill.method, layer),
             donors=donors,
         )
-        wait_for(logits)
+        synchronize(logits)
         return row, logits, time.perf_counter() - began
 
 

@@ -14,7 +14,7 @@ from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event
 from pine_engine.engine.likelihood import Score, score_answers
-from pine_engine.engine.streaming import in_thread, layer_reports, stop_if
+from pine_engine.engine.model_thread import in_thread, layer_reports, stop_if
 from pine_engine.errors import InputError
 from pine_engine.methods.table import get_methods
 from pine_engine.prompts.layout import TokenLayout, moved_order

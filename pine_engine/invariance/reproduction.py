@@ -1,17 +1,13 @@
-"""Comparison of document orders, and reproduction of a certificate by computing it again."""
+"""Reproduction of a certificate by computing it again."""
 
 import itertools
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from pine_engine.attention.trace import TraceRequest
-from pine_engine.engine.engine import Engine, check_engine
-from pine_engine.engine.events import Event
-from pine_engine.engine.options import MethodsGiven, RunOptions
-from pine_engine.engine.orders import OrderCell, OrderRow, known_orders, orders_to_try
-from pine_engine.engine.streaming import in_thread
+from pine_engine.engine.engine import Engine
+from pine_engine.engine.orders import OrderCell, OrderRow, compare_orders, orders_to_try
 from pine_engine.invariance.certificate import (
     ASPECTS,
     Certificate,
@@ -20,8 +16,6 @@ from pine_engine.invariance.certificate import (
     certify,
     logits_sha256,
 )
-from pine_engine.prompts.layout import TokenLayout
-from pine_engine.prompts.prompt import Prompt
 
 
 @dataclass(frozen=True)
@@ -89,46 +83,6 @@ class Reproduction:
     def problems_of(self, method: str | None) -> list[str]:
         """Return the differences of one method, or of the certificate as a whole."""
         return [check.problem for check in self.checks_of(method) if check.problem]
-
-
-def compare_orders(
-    engine: Engine,
-    prompt: Prompt | TokenLayout,
-    *,
-    methods: MethodsGiven = None,
-    orders: Iterable[Sequence[int]],
-    max_new_tokens: int = 32,
-    stop_at_end: bool = True,
-    trace: bool | TraceRequest = False,
-) -> Generator[Event | OrderRow, None, None]:
-    """Answer a prompt in each document order and yield events; Engine.shuffle returns the result at once.
-
-    Yields the events of Engine.generate, and for each order an OrderRow instead of RunDone. Prefill runs for
-    each order separately. The answers of several orders are decoded in one batch, first of two orders, then
-    of as many as fit in memory, so that their events are interleaved. Closing the generator stops the model.
-
-    Args:
-        engine: Engine that answers.
-        prompt: Prompt in its first document order.
-        methods: Methods by name, as in Engine.run.
-        orders: Document orders, see orders_to_try. All are compared with the first.
-        max_new_tokens: Limit of tokens per answer.
-        stop_at_end: False to continue after the end-of-sequence token.
-        trace: Attention to record, as in Engine.run.
-
-    Raises:
-        InputError: At the first step, for invalid orders and as Engine.run.
-    """
-    check_engine(engine)
-    layout = engine.tokenize(prompt)
-    options = RunOptions(
-        methods=methods,
-        max_new_tokens=max_new_tokens,
-        trace=trace,
-        keep_logits=True,
-        stop_at_end=stop_at_end,
-    )
-    yield from in_thread(engine.run_orders(layout, options, known_orders(layout, orders)).work)
 
 
 def reproduce(engine: Engine, certified: Certificate, *, on_order: Callable[[str], None]) -> Certificate:

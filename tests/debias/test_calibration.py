@@ -18,10 +18,10 @@ from pine_engine.debias.calibration import (
     generate_calibrated,
 )
 from pine_engine.debias.table import CONTENT_FREE, Steps
-from pine_engine.engine import batch, passes
-from pine_engine.engine.batch import ReadPrompt, Written, write_answers
+from pine_engine.engine import generation, passes
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Answer, AnswerDone, PrefillDone, PrefillProgress, RunDone, TokenDecoded
+from pine_engine.engine.generation import AnswerInProgress, decode_answers
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import TokenLayout
@@ -155,7 +155,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
         engine = Scripted(*script, **options)
         monkeypatch.setattr(passes, "prefill", engine.prefill)
         monkeypatch.setattr(passes, "extend", engine.extend)
-        monkeypatch.setattr(batch, "put_together", lambda rows: None)
+        monkeypatch.setattr(generation, "put_together", lambda rows: None)
         return engine
 
     return make
@@ -311,21 +311,21 @@ def test_an_answer_is_the_same_whatever_is_written_beside_it(
     layouts = layouts_of(engine)
     kinds: list[Steps | None] = [None, "first", "every", "every", None]
 
-    def asked(index: int, order: tuple[int, ...], steps: Steps | None) -> ReadPrompt:
+    def asked(index: int, order: tuple[int, ...], steps: Steps | None) -> AnswerInProgress:
         with torch.inference_mode():
             read = [
                 passes.prefill(engine.wirings, layout.reorder(order), METHODS["nia"], room=9, rows_kept=1)
                 for layout in layouts
             ]
         if steps is None:
-            return ReadPrompt(index, "nia", (read[0][0],), read[0][1], 1.0)
+            return AnswerInProgress("nia", (read[0][0],), read[0][1], 1.0, index)
         return calibrated_prompt(index, "nia", read, steps, 1.0)
 
-    def write(*numbers: int) -> dict[int, Written]:
+    def write(*numbers: int) -> dict[int, AnswerInProgress]:
         orders = list(itertools.permutations(range(3)))
         prompts = (asked(number, orders[number], kinds[number]) for number in numbers)
-        answers = write_answers(engine, prompts, max_new_tokens=9, batch_size=8)
-        return {one.index: one for one in answers if isinstance(one, Written)}
+        answers = decode_answers(engine, prompts, max_new_tokens=9, batch_size=8)
+        return {one.index: one for one in answers}
 
     together, backwards = write(0, 1, 2, 3, 4), write(4, 3, 2, 1, 0)
     assert together.keys() == {0, 1, 2, 3, 4}
@@ -341,7 +341,7 @@ def test_an_answer_is_the_same_whatever_is_written_beside_it(
 def test_the_time_of_a_step_is_shared_by_rows(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
     """One answer has four rows and the other one; the first token of each comes without a step."""
     clock = iter(range(1000))
-    monkeypatch.setattr("pine_engine.engine.batch.time.perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr("pine_engine.engine.generation.time.perf_counter", lambda: float(next(clock)))
     with torch.inference_mode():
         read = [
             passes.prefill(engine.wirings, layout, METHODS["vanilla"], room=3, rows_kept=1)
@@ -350,10 +350,10 @@ def test_the_time_of_a_step_is_shared_by_rows(monkeypatch: pytest.MonkeyPatch, e
         plain = passes.prefill(engine.wirings, layouts_of(engine)[0], METHODS["vanilla"], room=3, rows_kept=1)
     prompts = [
         calibrated_prompt(0, "vanilla", read, "every", 4.0),
-        ReadPrompt(1, "vanilla", (plain[0],), plain[1], 1.0),
+        AnswerInProgress("vanilla", (plain[0],), plain[1], 1.0, 1),
     ]
-    answers = write_answers(engine, iter(prompts), max_new_tokens=3)
-    written = {one.index: one for one in answers if isinstance(one, Written)}
+    answers = decode_answers(engine, iter(prompts), max_new_tokens=3, batch_size=8)
+    written = {one.index: one for one in answers}
     assert [written[index].seconds for index in (0, 1)] == pytest.approx([2 * 4 / 5, 2 * 1 / 5])
     assert [written[index].answer.prefill_s for index in (0, 1)] == [4.0, 1.0]
 

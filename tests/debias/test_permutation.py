@@ -33,7 +33,7 @@ from pine_engine.debias.permutation import (
 from pine_engine.debias.table import WRAPPERS, get_wrapper
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Answer, PrefillDone, PrefillProgress, RunDone, RunResult
-from pine_engine.engine.next_token import Label, label_ids
+from pine_engine.engine.likelihood import Label, label_ids
 from pine_engine.errors import InputError
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.prompt import Piece, Prompt

@@ -155,7 +155,7 @@ def test_an_answer_of_one_token_or_none_needs_no_step(
 def test_seconds_are_those_of_reading_alone_and_of_a_step(engine: Engine) -> None:
     clock = iter(range(100))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pine_engine.engine.batch.time.perf_counter", lambda: float(next(clock)))
+        patch.setattr("pine_engine.engine.generation.time.perf_counter", lambda: float(next(clock)))
         answers = dict(answer_batch(Engine(engine.model), LAYOUTS, max_new_tokens=3))
     assert {(answer.prefill_s, answer.decode_s_per_token) for answer in answers.values()} == {(1.0, 1.0)}
 

@@ -7,8 +7,7 @@ from collections.abc import Generator, Iterable
 import pytest
 import torch
 
-from pine_engine.engine.model_thread import begin, compute, compute_on, computed
-from pine_engine.engine.streaming import in_thread
+from pine_engine.engine.model_thread import begin, compute, compute_on, computed, in_thread
 from pine_engine.network.threads import with_threads
 
 

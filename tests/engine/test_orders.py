@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -17,11 +17,16 @@ from transformers import LlamaForCausalLM
 from pine_engine.engine import orders, passes
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Answer, AnswerDone, PrefillDone, PrefillProgress, RunDone, RunResult
-from pine_engine.engine.options import RunOptions
-from pine_engine.engine.orders import OrderCell, OrderRow, OrderRuns, orders_to_try, summarize
-from pine_engine.engine.run import NEVER
+from pine_engine.engine.model_thread import NEVER
+from pine_engine.engine.orders import (
+    OrderCell,
+    OrderRow,
+    compare_orders,
+    orders_to_try,
+    summarize,
+)
+from pine_engine.engine.run import prepare_run
 from pine_engine.errors import InputError
-from pine_engine.invariance.reproduction import compare_orders
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import TokenLayout
 
@@ -99,7 +104,7 @@ def test_promises_are_kept_and_vanilla_is_seen_to_change(engine: Engine) -> None
 def test_events_of_every_run_come_through_and_rows_come_in_turn(engine: Engine) -> None:
     tried = [(0, 1, 2), (2, 1, 0)]
     events = list(compare_orders(engine, LAYOUT, methods=["pine"], orders=tried, max_new_tokens=1))
-    assert [event.order for event in events[-2:] if isinstance(event, OrderRow)] == tried
+    assert [event.order for event in events if isinstance(event, OrderRow)] == tried
     assert not any(isinstance(event, RunDone) for event in events)
     assert len([event for event in events if isinstance(event, PrefillProgress)]) == 2 * 2
     assert len([event for event in events if isinstance(event, AnswerDone)]) == 2
@@ -115,9 +120,9 @@ def test_how_many_orders_are_written_together_changes_no_bit(
     together = rows_of(engine, **options)
     one = sum(
         answer.num_bytes(6)
-        for answer in engine.run_orders(LAYOUT, RunOptions(keep_logits=True, **options), [(0, 1, 2)])
-        .start(LAYOUT)
-        .read(lambda _: None, NEVER)
+        for answer in prepare_run(
+            engine, LAYOUT, {"keep_logits": True, "methods": methods, "max_new_tokens": 6}
+        ).prefill(None, NEVER)
     )
     monkeypatch.setattr(orders, "BYTES_AT_ONCE", one * orders_at_once)
     widths: list[int] = []
@@ -266,8 +271,10 @@ def find_all_alike(rows: list[Any], ids: list[Sequence[int]], _: Any) -> torch.T
 def second_cell(first: RunResult, other: RunResult) -> OrderCell:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(passes, "extend", find_all_alike)
-        return orders.compare(first, other, {"pine": row_of(other, "pine")})["pine"]
+        return orders.compare(MODEL, first, other, {"pine": row_of(other, "pine")})["pine"]
 
+
+MODEL: Any = SimpleNamespace(tokenizer=None)
 
 REFERENCE = result((7, 8, 9), [[0, 0], [1, 1], [2, 2], [3, 3]])
 
@@ -348,34 +355,6 @@ def test_the_first_other_token_is_decided_by_the_logits_that_chose_it() -> None:
 def test_an_empty_reference_is_certain() -> None:
     empty = result((), [[0.0, 0.0], [1.0, 1.0]])
     assert second_cell(empty, REFERENCE).reference_logprob == 0.0
-
-
-class MadeRun:
-    """A run with results made before, of which the last is done first."""
-
-    options = SimpleNamespace(max_new_tokens=3)
-
-    def __init__(self, made: RunResult) -> None:
-        self.made = made
-
-    def read(self, *_: Any) -> list[Any]:
-        return [SimpleNamespace(method="pine", row=row_of(self.made, "pine"), num_bytes=lambda _: 1)]
-
-    def write(self, runs: list[Any], *_: Any, **__: Any) -> Iterator[int]:
-        yield from reversed(range(len(runs)))
-
-    def result(self, _: Any) -> RunResult:
-        return self.made
-
-
-def test_every_order_is_compared_with_the_first_whichever_is_done_first() -> None:
-    made = [result((7, 8, 9), [[0, 0], [1, 1], [2, 2], [3, 3 + number]]) for number in range(3)]
-    runs: Any = map(MadeRun, made)
-    rows: list[Any] = []
-    tried = [(0, 1), (1, 0), (0, 1)]
-    OrderRuns(lambda _: next(runs), REFERENCE.layout, tried).work(rows.append)
-    assert [row.order for row in rows] == tried
-    assert [row.cells["pine"].max_abs_logit_diff for row in rows] == [0.0, 1.0, 2.0]
 
 
 # all orders together

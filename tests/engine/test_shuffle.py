@@ -118,7 +118,7 @@ def test_what_are_no_orders_is_said(engine: Engine, options: dict[str, Any], sen
 def test_a_notebook_shows_one_line_and_a_table(shuffled: ShuffleResult) -> None:
     line = repr(shuffled)
     assert line.startswith("ShuffleResult(6 orders; vanilla: ") and "\n" not in line
-    assert line.endswith("pine: 1 answer, equal to the last bit)") and len(line) < 200
+    assert line.endswith("pine: 1 answer, bitwise identical)") and len(line) < 200
     table = shuffled._repr_html_()
     assert table.count("<tr>") == 1 + 6 + 3
     assert "<td" in table and ">kept</td>" in table and ">none</td>" in table

@@ -18,7 +18,7 @@ from pine_engine.debias.orders import document_orders
 from pine_engine.debias.plan import plan_debias
 from pine_engine.debias.run import Debiased, run_debias
 from pine_engine.debias.table import WRAPPERS
-from pine_engine.engine import batch, passes
+from pine_engine.engine import generation, passes
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import PrefillProgress, RunDone
 from pine_engine.errors import Cancelled, InputError
@@ -545,7 +545,7 @@ def test_computing_again_changes_no_bit(engine: Engine, everything: dict[Key, Re
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is timed takes a second."""
     ticks = iter(range(10_000))
-    for module in (prefilling, measuring, batch):
+    for module in (prefilling, measuring, generation):
         monkeypatch.setattr(module.time, "perf_counter", lambda: float(next(ticks)))
 
 

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.orders import OrderRow, orders_to_try
+from pine_engine.engine.orders import OrderRow, compare_orders, orders_to_try
 from pine_engine.invariance.certificate import Certificate, certify, logits_sha256
-from pine_engine.invariance.reproduction import compare_orders
 from pine_engine.prompts.inputs import Comparison, DocumentInput
 
 COMPARISON = Comparison(

@@ -124,10 +124,7 @@ def test_of_three_processes_nothing_is_promised(folder: Path) -> None:
     alone = find(Engine.load(folder / "thirds"))
     for third in found_by(3, folder, "thirds"):
         assert third["thirds"]["tokens"] == alone["tokens"]
-        assert third["thirds"]["caveat"] == (
-            "Equal bits are not promised of thirds here: it is split among 3 processes, whose sums are added "
-            "in an order that depends on the place of a token; they are of 2."
-        )
+        assert "split among 3 processes" in third["thirds"]["caveat"]
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_the_notebook_runs_and_shows_every_picture(monkeypatch: pytest.MonkeyPat
     orders = names["shuffled"]
     assert re.fullmatch(
         r"ShuffleResult\(6 orders; vanilla: [2-6] answers, differ by up to \S+; "
-        r"pine: 1 answer, equal to the last bit\)",
+        r"pine: 1 answer, bitwise identical\)",
         repr(orders),
     )
     assert names["run"].answers["pine"].text in names["run"]._repr_html_()

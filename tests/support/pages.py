@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.orders import OrderRow
+from pine_engine.engine.orders import OrderRow, compare_orders
 from pine_engine.evaluation.records import Writer, open_run
 from pine_engine.invariance.certificate import certify, logits_sha256
-from pine_engine.invariance.reproduction import compare_orders
 from pine_engine.prompts.inputs import Comparison, DocumentInput
 from tests.support.commands import write
 from tests.support.measured_rows import QUESTION, pairs

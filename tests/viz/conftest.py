@@ -8,7 +8,7 @@ import pytest
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM
 
-    from pine_engine.engine.shuffle import ShuffleResult
+    from pine_engine.engine.orders import ShuffleResult
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import pytest
 from plotly.offline import get_plotlyjs_version
 
 import viz
-from pine_engine.engine.shuffle import ShuffleResult
+from pine_engine.engine.orders import ShuffleResult
 from pine_engine.invariance.position_sweep import order_effects
 from pine_engine.methods.plan import build_plan
 from pine_engine.methods.table import METHODS

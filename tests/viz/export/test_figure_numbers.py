@@ -3,7 +3,7 @@
 import numpy as np
 
 import viz
-from pine_engine.engine.shuffle import ShuffleResult
+from pine_engine.engine.orders import ShuffleResult
 from viz.export.figure_numbers import figure_numbers
 
 

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 import viz
-from pine_engine.engine.shuffle import ShuffleResult
+from pine_engine.engine.orders import ShuffleResult
 from pine_engine.errors import InputError
 from pine_engine.methods.plan import build_plan
 from pine_engine.methods.positions import who_sees_whom

@@ -7,7 +7,7 @@ import pytest
 
 import viz
 from pine_engine.attention.trace import Trace
-from pine_engine.engine.shuffle import ShuffleResult
+from pine_engine.engine.orders import ShuffleResult
 from viz.figures.importance import decisiveness, most_decisive
 
 

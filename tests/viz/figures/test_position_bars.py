@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import viz
-from pine_engine.engine.shuffle import ShuffleResult
+from pine_engine.engine.orders import ShuffleResult
 from pine_engine.methods.plan import build_plan
 from pine_engine.methods.table import METHODS
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import viz
-from pine_engine.engine.shuffle import ShuffleResult
+from pine_engine.engine.orders import ShuffleResult
 from viz.figures.shuffle_positions import place_documents
 
 

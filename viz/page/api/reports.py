@@ -68,7 +68,7 @@ def shuffled_result(model: str, dtype: str, rows: "Sequence[OrderRow]", accepted
 
 
 def traced_result(report: dict[str, Any], *, arrays: bool) -> Traced:
-    """A report of engine/reports.py, over all layers and heads; with the arrays if they are wanted."""
+    """The report of engine/events.py, over all layers and heads; with the arrays if they are wanted."""
     lengths = report["document_tokens"]
     return Traced(
         model=report["model"],

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pine_engine.engine.events import PrefillDone, RunDone, RunResult
-from pine_engine.engine.reports import compare_report, trace_report
+from pine_engine.engine.events import PrefillDone, RunDone, RunResult, answers_report, trace_report
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.summary.summarize import summarize
 from pine_engine.methods.table import METHODS
@@ -56,7 +55,7 @@ def compare(
     """The answers of all methods."""
 
     def report(result: RunResult) -> Compared:
-        report = compare_report(engine, result)
+        report = {"model": engine.model_name, "dtype": engine.dtype, **answers_report(result)}
         for answer in report["results"]:
             answer["right"] = is_right(answer["text"], accepted)
         return Compared.model_validate(report)
@@ -70,7 +69,8 @@ def trace(
     """Positions, importance and attention of all methods."""
 
     def report(result: RunResult) -> Traced:
-        return traced_result(trace_report(engine, result), arrays=arrays)
+        report = {"model": engine.model_name, "dtype": engine.dtype, **trace_report(result)}
+        return traced_result(report, arrays=arrays)
 
     return _answers(engine, form, settings, report, trace=True)
 
@@ -104,8 +104,7 @@ def shuffle(
     engine: "Engine", form: Form, count: int, seed: int, accepted: Sequence[str], settings: HostSettings
 ) -> Generator[CallView, None, None]:
     """The same question under several orders; a report after each."""
-    from pine_engine.engine.orders import OrderRow
-    from pine_engine.invariance.reproduction import compare_orders
+    from pine_engine.engine.orders import OrderRow, compare_orders
     from viz.page.shuffle.shuffling import orders_for
 
     layout = form_layout(form, engine, settings)

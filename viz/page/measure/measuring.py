@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event
-from pine_engine.engine.streaming import in_thread
+from pine_engine.engine.model_thread import in_thread
 from pine_engine.errors import InputError
 from pine_engine.evaluation.example_plan import plan_example, planned_keys
 from pine_engine.evaluation.examples import Example

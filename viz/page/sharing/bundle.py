@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pine_engine.engine.reports import traced
+from pine_engine.engine.events import trace_report
 from pine_engine.invariance.certificate import FILE_NAME, REPEAT_COMMAND, installed_version
 from pine_engine.methods.table import METHODS
 from viz.drawing.identity import document_letter
@@ -114,7 +114,7 @@ def _files(
         yield f"numbers/{each.name}.csv", as_csv(each.numbers).encode()
         columns = {"name": each.name, "caption": each.caption, "columns": each.numbers.columns}
         yield f"numbers/{each.name}.json", _json(columns | {"rows": each.numbers.rows})
-    yield "report.json", _json({"model": run.model, "dtype": run.dtype, **traced(run.result)})
+    yield "report.json", _json({"model": run.model, "dtype": run.dtype, **trace_report(run.result)})
 
 
 def _by_slot(form: Form) -> Form:

@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event, PrefillDone, PrefillProgress, RunResult
-from pine_engine.engine.orders import OrderCell, OrderRow, orders_to_try
+from pine_engine.engine.orders import OrderCell, OrderRow, compare_orders, orders_to_try
 from pine_engine.invariance.certificate import Certificate, certify, logits_sha256
-from pine_engine.invariance.reproduction import compare_orders
 from pine_engine.methods.table import METHODS, get_methods
 from viz.drawing.identity import document_letter
 from viz.figures.change import answer_tokens

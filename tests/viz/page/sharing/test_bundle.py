@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.reports import trace_report
+from pine_engine.engine.events import trace_report
 from pine_engine.prompts.inputs import read_comparison
 from tests.support.runs import THREE, finish
 from tests.support.tokenizers import letter_tokenizer
@@ -95,7 +95,9 @@ def test_answers_are_those_of_the_engine(files: dict[str, bytes], run: FinishedR
 
 
 def test_the_report_is_that_of_the_trace(files: dict[str, bytes], engine: Engine, run: FinishedRun) -> None:
-    assert json.loads(files["report.json"]) == json.loads(json.dumps(trace_report(engine, run.result)))
+    assert json.loads(files["report.json"]) == json.loads(
+        json.dumps({"model": run.model, "dtype": run.dtype, **trace_report(run.result)})
+    )
 
 
 def test_the_command_computes_the_answers_again(

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.orders import ALL_ORDERS_UP_TO, OrderRow
+from pine_engine.engine.orders import ALL_ORDERS_UP_TO, OrderRow, compare_orders
 from pine_engine.invariance.certificate import read_certificate
-from pine_engine.invariance.reproduction import compare_orders
 from pine_engine.methods.table import METHODS
 from tests.support.runs import swapped
 from tests.support.tokenizers import letter_tokenizer

@@ -1,0 +1,218 @@
+"""The decode loop: answers of several prompts in one batch, whose size stays fixed.
+
+Rounding and batch size, measured on x86 (docs/exactness.md):
+
+- In float32, and in bfloat16 and float16 where these are computed in float32, a row of a batch of 2 or more
+  is bitwise identical for every batch size and every neighbor. Elsewhere, the batch size is kept until the
+  last answer is finished. In float64, GEMMs of MKL differ by 4e-15.
+- A batch of one uses a different GEMM kernel. Its logits differ by up to 2e-6 of the largest logit in
+  float32. In bfloat16 most are equal, and the others differ by up to 2 %.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from pine_engine.attention.decode import put_together
+from pine_engine.attention.recorder import TraceRecorder
+from pine_engine.attention.state import Row
+from pine_engine.engine import passes
+from pine_engine.engine.events import Answer, AnswerDone, TokenDecoded
+from pine_engine.engine.model_thread import NEVER, Emit, stop_if
+from pine_engine.engine.prepared_model import PreparedModel
+from pine_engine.errors import ModelError
+
+BATCH_ROWS = 8
+"""Default batch size."""
+
+ADVICE = {
+    torch.float16: "load it in bfloat16 or float32, whose range is larger",
+    torch.bfloat16: "load it in float32",
+}
+"""Advice for logits that are not finite, by dtype."""
+
+Choose = Callable[[Tensor], tuple[int, float]]
+"""Choice of the next token: takes logits (n, V) and returns a token and its log-probability in nats."""
+
+
+def most_likely(logits: Tensor) -> tuple[int, float]:
+    """Return the token with the highest probability after the first prompt."""
+    logprobs = logits[0].float().log_softmax(-1)
+    token = int(logprobs.argmax())
+    return token, float(logprobs[token])
+
+
+@dataclass(eq=False)
+class AnswerInProgress:
+    """Answer to one prompt under one method, from the end of its prefill.
+
+    Attributes:
+        rows: State of the prompt, then of prompts that are continued with the same answer.
+        logits: Of the next token, (n, V). After prefill, n may be larger than the number of rows.
+        kept_logits: Logits of suffix and decoding steps, float32 on the CPU. Empty if they are not kept.
+        index: Number of the prompt.
+        error: Why there is no answer.
+        seconds: Share of the time of the decoding steps, which several answers use together.
+    """
+
+    method: str
+    rows: tuple[Row, ...]
+    logits: Tensor
+    prefill_s: float
+    index: int = 0
+    choose: Choose = most_likely
+    recorder: TraceRecorder | None = None
+    kept_logits: list[Tensor] = field(default_factory=list)
+    slots: list[int] = field(default_factory=list)  # of the rows in the batch
+    ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    text: str = ""
+    finish_reason: str = ""
+    error: ModelError | None = None
+    num_steps: int = 0
+    decode_s: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def answer(self) -> Answer:
+        """The finished answer."""
+        return Answer(
+            method=self.method,
+            text=self.text,
+            token_ids=tuple(self.ids),
+            logprobs=tuple(self.logprobs),
+            prefill_s=self.prefill_s,
+            decode_s_per_token=self.decode_s / max(self.num_steps, 1),
+            finish_reason=self.finish_reason,
+        )
+
+    def num_bytes(self, max_new_tokens: int) -> int:
+        """Return the memory of cache and kept logits at the longest answer."""
+        num_kept = sum(map(len, self.kept_logits)) + max_new_tokens
+        kept = num_kept * self.logits.shape[-1] * 4 if self.kept_logits else 0
+        return kept + sum(row.cache.num_bytes for row in self.rows)
+
+
+@torch.inference_mode()
+def decode_answers(
+    model: PreparedModel,
+    prompts: Iterator[AnswerInProgress],
+    *,
+    max_new_tokens: int,
+    batch_size: int,
+    stop_at_end: bool = True,
+    emit: Emit | None = None,
+    cancelled: threading.Event = NEVER,
+    num_requests: int = 1,
+) -> Generator[AnswerInProgress, None, None]:
+    """Decode the answers of prompts in one batch, and yield each when it is finished or has an error.
+
+    A prompt is taken while the batch has free slots; none may have more rows than `batch_size`, the number of
+    rows of each step. `emit` receives TokenDecoded and AnswerDone. `num_requests` share the time per token.
+    """
+    active: list[AnswerInProgress] = []
+    following: AnswerInProgress | None = None
+
+    def take_tokens(answers: Sequence[AnswerInProgress]) -> Iterator[AnswerInProgress]:
+        for answer in answers:
+            _take_token(answer, model, max_new_tokens, stop_at_end, emit)
+            if answer.finish_reason or answer.error:
+                active.remove(answer)
+                yield answer
+
+    while True:
+        is_joined = False
+        while free := sorted(set(range(batch_size)).difference(*(answer.slots for answer in active))):
+            following = following or next(prompts, None)
+            if following is None or len(following.rows) > len(free):
+                break
+            following.slots = free[: len(following.rows)]
+            active.append(following)
+            following, is_joined = None, True
+            yield from take_tokens(active[-1:])
+        if not active:
+            return
+        if is_joined:
+            put_together([row for answer in active for row in answer.rows])
+        _step(active, batch_size, cancelled, num_requests)
+        yield from take_tokens(list(active))
+
+
+def _take_token(
+    answer: AnswerInProgress, model: PreparedModel, max_new_tokens: int, stop_at_end: bool, emit: Emit | None
+) -> None:
+    """Append the next token, or finish the answer."""
+    try:
+        check_finite(answer.logits, answer.method, len(answer.ids))
+    except ModelError as error:
+        answer.error = error
+        return
+    if max_new_tokens:
+        token, logprob = answer.choose(answer.logits)
+        if stop_at_end and token in model.stop_ids:
+            answer.finish_reason = "stop"
+        else:
+            answer.ids.append(token)
+            answer.logprobs.append(logprob)
+            if answer.recorder:
+                answer.recorder.record_alternatives(answer.logits[0].float().log_softmax(-1))
+            if emit:
+                text = model.decode_text(answer.ids)
+                emit(TokenDecoded(answer.method, len(answer.ids) - 1, token, text))
+    if not answer.finish_reason and len(answer.ids) == max_new_tokens:
+        answer.finish_reason = "length"
+    if answer.finish_reason:
+        answer.text = model.decode_text(answer.ids)
+        if emit:
+            emit(AnswerDone(answer.answer))
+
+
+def _step(
+    active: Sequence[AnswerInProgress], batch_size: int, cancelled: threading.Event, num_requests: int
+) -> None:
+    """Compute the next logits of all answers. Free slots stay in the batch, which keeps its shape."""
+    began = time.perf_counter()
+    rows: list[Row | None] = [None] * batch_size
+    tokens = [[0]] * batch_size
+    for answer in active:
+        for slot, row in zip(answer.slots, answer.rows, strict=True):
+            rows[slot], tokens[slot] = row, answer.ids[-1:]
+    logits = passes.extend(rows, tokens, lambda _: stop_if(cancelled), is_step=True)
+    synchronize(logits)
+    seconds = time.perf_counter() - began
+    num_rows = sum(len(answer.rows) for answer in active)
+    for answer in active:
+        answer.logits = logits[answer.slots, -1]
+        if answer.kept_logits:
+            answer.kept_logits.append(answer.logits.float().cpu())
+        answer.num_steps += 1
+        answer.decode_s += seconds / num_requests
+        answer.seconds += seconds * len(answer.rows) / num_rows
+
+
+def synchronize(logits: Tensor) -> None:
+    """Wait for the GPU that computes the logits, so that a clock read next includes their time."""
+    if logits.is_cuda:
+        torch.cuda.synchronize(logits.device)
+
+
+def check_finite(logits: Tensor, method: str, step: int, sequence: int | None = None) -> None:
+    """Raise ModelError if logits (..., V) are NaN or infinite; argmax would return token 0.
+
+    Single tokens may have -inf, which excludes them. `step` is the number of answer tokens before.
+    """
+    if torch.isfinite(logits.amax(-1)).all():
+        return
+    where = "" if sequence is None else f" of sequence {sequence}"
+    when = f"after {step} tokens of the answer" if step else "for the first token of the answer"
+    dtype = str(logits.dtype).removeprefix("torch.")
+    advice = ADVICE.get(
+        logits.dtype, "its weights may be damaged, or too large for this prompt: try another model or dtype"
+    )
+    raise ModelError(
+        f"under {method} the model's logits{where} {when} are not finite numbers, in {dtype}; {advice}"
+    )
