@@ -78,7 +78,8 @@ def serve(embedded_folder: Path) -> "Serve":
 def tiny_llama() -> "Callable[..., LlamaForCausalLM]":
     """Makes a Llama with random weights, in eval mode on the CPU; equal arguments give equal models.
 
-    All arguments are optional: layers, heads, kv_heads, head_dim, dtype (a torch.dtype), seed, max_context
+    All arguments are optional: layers, heads, kv_heads, head_dim, dtype (a torch.dtype), seed,
+    max_context_length
     (tokens) and attn_implementation. Its vocabulary has 97 tokens.
     """
     import torch
@@ -92,7 +93,7 @@ def tiny_llama() -> "Callable[..., LlamaForCausalLM]":
         head_dim: int = 8,
         dtype: "torch.dtype" = torch.float32,
         seed: int = 0,
-        max_context: int = 512,
+        max_context_length: int = 512,
         attn_implementation: str = "eager",
     ) -> LlamaForCausalLM:
         # LlamaConfig takes it, and is not annotated so.
@@ -105,7 +106,7 @@ def tiny_llama() -> "Callable[..., LlamaForCausalLM]":
             num_attention_heads=heads,
             num_key_value_heads=kv_heads,
             head_dim=head_dim,
-            max_position_embeddings=max_context,
+            max_position_embeddings=max_context_length,
             # Ten times the usual spread: with 0.02 attention is flat, and positions would hardly matter.
             initializer_range=0.2,
             bos_token_id=1,
@@ -128,7 +129,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory, tiny_llama: "Callable[..., Ll
     from tests.support.tokenizers import letter_tokenizer
 
     folder = tmp_path_factory.mktemp("models") / "tiny"
-    tiny_llama(max_context=700, head_dim=32).save_pretrained(folder)
+    tiny_llama(max_context_length=700, head_dim=32).save_pretrained(folder)
     letter_tokenizer().save_pretrained(folder)
     return folder
 

@@ -26,7 +26,7 @@ from plotly.graph_objects import Figure
 import pine_engine as pine
 from pine_engine.cli.main import main as run_cli
 from pine_engine.invariance.certificate import hardware_of
-from pine_engine.prompts.inputs import Comparison
+from pine_engine.prompts.inputs import Request
 from tests.support import families
 from tests.support.measured_rows import PAIR, QUESTION, pairs
 from tests.support.molecule_rows import SMILES, row, write_rows
@@ -83,11 +83,11 @@ def hash_family(family: families.Family) -> dict[str, dict[str, list[str]]]:
     found = {}
     for dtype in (torch.float32, torch.bfloat16):
         engine = pine.Engine(families.make(family.kind, dtype, **family.options))
-        runs = [engine.run(layout, methods="all", max_new_tokens=4, keep_logits=True) for layout in layouts]
-        logits = [pine.logits_sha256(run) for run in runs]
+        runs = [engine.run(layout, methods="all", max_new_tokens=4, return_logits=True) for layout in layouts]
+        logits = [pine.hash_logits(run) for run in runs]
         hashes = {prompt: [logits[prompt[0]][prompt[1]][:16]] for prompt in prompts}
         for batch_size in BATCH_SIZES:
-            answers = pine.answer_batch(
+            answers = pine.generate_batch(
                 engine,
                 [layouts[order] for order, _ in prompts],
                 method=[method for _, method in prompts],
@@ -125,7 +125,7 @@ def command_cases() -> Cases:
 
     model = "--model tiny --dtype float32"
     answer = f"{model} --max-new-tokens 4"
-    wrappers = ",".join(pine.WRAPPERS)
+    wrappers = ",".join(pine.DEBIASERS)
     gold = f"evaluate questions.jsonl --output-dir gold {answer} --orders gold-all,reversed"
     judge = (
         f"evaluate llmbar.jsonl --output-dir judged {answer} --methods vanilla,pine,{wrappers} --orders judge"
@@ -134,7 +134,7 @@ def command_cases() -> Cases:
     commands = {
         "compare": [f"compare one.json {answer} --methods all"],
         "verify": [f"verify questions.jsonl --limit 2 {model} --methods all --max-new-tokens 3"],
-        "debias": [f"debias {' '.join(labeled)} {answer} --wrapper {name}" for name in pine.WRAPPERS]
+        "debias": [f"debias {' '.join(labeled)} {answer} --wrapper {name}" for name in pine.DEBIASERS]
         + [f"debias labeled0.json {answer} --wrapper permutation_full --majority"],
         "conformance": [f"conformance {CONFORMANCE}"],
         "repeat": ["reproduce certificate.json"],
@@ -198,16 +198,16 @@ def load_tiny() -> pine.Engine:
 
 def certificate(engine: pine.Engine) -> str:
     """Return the certificate of a shuffle of three documents."""
-    comparison = Comparison.model_validate({"question": "Where?", "documents": ["Red cat.", "Green.", "No."]})
+    comparison = Request.model_validate({"question": "Where?", "documents": ["Red cat.", "Green.", "No."]})
     shuffled = engine.shuffle(
-        comparison.tokenize(engine), methods=["vanilla", "pine"], max_new_tokens=8, keep_logits=True
+        comparison.tokenize(engine), methods=["vanilla", "pine"], max_new_tokens=8, return_logits=True
     )
-    certified = pine.certify(
+    certified = pine.create_certificate(
         engine,
         comparison,
         orders=shuffled.orders,
         cells=shuffled.cells,
-        hashes=pine.logits_sha256(shuffled.first),
+        hashes=pine.hash_logits(shuffled.first),
         seed=None,
         max_new_tokens=8,
         traced=False,
@@ -311,7 +311,7 @@ def figure_cases() -> Cases:
     from tests.viz.test_functions import draw_all
 
     shuffled = pine.Engine(families.make("llama")).shuffle(
-        families.LAYOUT, methods=["vanilla", "pcw", "pine"], max_new_tokens=3, stop_at_end=False, trace=True
+        families.LAYOUT, methods=["vanilla", "pcw", "pine"], max_new_tokens=3, stop_at_eos=False, trace=True
     )
     drawings = draw_all(shuffled, "Paris")
     return {name: partial(summarize_figure, draw) for name, draw in drawings.items()}

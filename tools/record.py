@@ -14,7 +14,7 @@ import numpy as np
 
 from pine_engine.attention.trace import TokenRange, TokenWeights
 from pine_engine.engine.engine import Engine
-from pine_engine.methods.table import TAUGHT
+from pine_engine.methods.table import TUTORIAL_METHODS
 from pine_engine.prompts.tasks import get_task
 from viz.page.answers.answering import FinishedRun, answer, in_orders
 from viz.page.answers.recorded_answers import (
@@ -115,7 +115,7 @@ def example_form(name: str) -> Form:
         task=example.task,
         question=example.question,
         instruction=example.instruction,
-        methods=tuple(row.name for row in TAUGHT),
+        methods=tuple(row.name for row in TUTORIAL_METHODS),
         max_new_tokens=MAX_NEW_TOKENS,
         entries=entries_from([(document.title, document.text) for document in example.documents]),
     )

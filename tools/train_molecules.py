@@ -444,7 +444,7 @@ def save(
     loaded = load(str(folder), dtype="float32")
     # Before the engine patches the attention of the model.
     held_out_loss = mean_loss(loaded.model, [held_out_batch(build_tokenizer(), split.held_out)])
-    engine = Engine(loaded.model, loaded.tokenizer, stop_ids=loaded.stop_ids)
+    engine = Engine(loaded.model, loaded.tokenizer, stop_token_ids=loaded.stop_token_ids)
     orders = [random_orders(molecule, 1, recipe.seed) for molecule in split.held_out]
     generated = generate_molecules(engine, split.held_out, orders, ["vanilla"])
     options = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in asdict(recipe).items())

@@ -12,9 +12,9 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from pine_engine.attention.blocks import BlockLayout
 from pine_engine.methods.table import ImportanceKind
-from pine_engine.network.registration import Scoring
+from pine_engine.network.batch_invariant_ops import linear
+from pine_engine.network.registration import AttentionParams
 from pine_engine.network.rope import from_pairs
-from pine_engine.network.rowwise import linear
 
 QUERY_CHUNK = 256
 """Queries per fused call where a mask is needed, so that masks grow with the prompt, not its square."""
@@ -32,7 +32,7 @@ def copied(rows: Tensor) -> Tensor:
 
 
 def causal_tail(
-    query: Tensor, key: Tensor, value: Tensor, scoring: Scoring, bias: Tensor | None = None
+    query: Tensor, key: Tensor, value: Tensor, scoring: AttentionParams, bias: Tensor | None = None
 ) -> Tensor:
     """Attention of queries that are the last of the keys: each sees all keys up to itself.
 
@@ -62,7 +62,7 @@ def _fused(
     key: Tensor,
     value: Tensor,
     mask: Tensor | None,
-    scoring: Scoring,
+    scoring: AttentionParams,
     *,
     is_causal: bool = False,
 ) -> Tensor:
@@ -77,13 +77,15 @@ def _fused(
     )[0]
 
 
-def _weighted(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scoring: Scoring) -> Tensor:
+def _weighted(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scoring: AttentionParams
+) -> Tensor:
     weights = attention_weights(query, key, scoring, mask)
     summed = weights.view(key.shape[0], -1, key.shape[1]) @ value.to(weights.dtype)
     return summed.to(query.dtype).view_as(query)
 
 
-def attention_weights(query: Tensor, key: Tensor, scoring: Scoring, mask: Tensor | None) -> Tensor:
+def attention_weights(query: Tensor, key: Tensor, scoring: AttentionParams, mask: Tensor | None) -> Tensor:
     """The softmax weights themselves, at least float32: (H, Q, K) for arguments as in causal_tail.
 
     mask: added to the scores, (Q, K) or (1, K).

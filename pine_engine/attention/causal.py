@@ -11,15 +11,15 @@ from torch import Tensor
 from pine_engine.attention.arithmetic import causal_tail
 from pine_engine.attention.kv_cache import LayerCache, new_layer
 from pine_engine.attention.recorder import StoredKeys, TraceRecorder
-from pine_engine.attention.strategy import KeysValues, LayerInput, Reading, Strategy
+from pine_engine.attention.strategy import KeysValues, LayerInput, Strategy, StrategyContext
 
 
 @dataclass(frozen=True)
-class Causal(Strategy):
+class CausalAttention(Strategy):
     """Every token reads all tokens that are stored before it.
 
     key_bias: (n + room,), logarithm of every key's weight; None if all weigh the same. alike: see
-    Continuing.
+    DecodeStrategy.
     """
 
     stored: StoredKeys
@@ -28,12 +28,12 @@ class Causal(Strategy):
     recorder: TraceRecorder | None
 
     @classmethod
-    def of(cls, reading: Reading) -> Self:
+    def of(cls, reading: StrategyContext) -> Self:
         """All tokens stored in physical order."""
         return cls.over(reading, torch.arange(reading.length, device=reading.device))
 
     @classmethod
-    def over(cls, reading: Reading, index: Tensor) -> Self:
+    def over(cls, reading: StrategyContext, index: Tensor) -> Self:
         """index: physical index of each key in the order in which it is stored, (n + room,)."""
         plan, layout, bias = reading.plan, reading.plan.layout, _key_bias(reading)
         weighting = bias is not None and (
@@ -56,8 +56,10 @@ class Causal(Strategy):
             cache.append(*prefix)
         return self.extend(given, cache), cache
 
-    def extend(self, given: LayerInput, cache: LayerCache, rows: Sequence["Causal | None"] = ()) -> Tensor:
-        """See Continuing."""
+    def extend(
+        self, given: LayerInput, cache: LayerCache, rows: Sequence["CausalAttention | None"] = ()
+    ) -> Tensor:
+        """See DecodeStrategy."""
         first = cache.length
         cache.append(given.key, given.value)
         keys, values = cache.keys[:, : cache.length], cache.values[:, : cache.length]
@@ -78,7 +80,7 @@ class Causal(Strategy):
         return causal_tail(given.query, keys, values, given.scoring, bias)
 
 
-def _key_bias(reading: Reading) -> Tensor | None:
+def _key_bias(reading: StrategyContext) -> Tensor | None:
     weighting, layout = reading.plan.method.key_weighting, reading.plan.layout
     if weighting == "nothing":
         return None

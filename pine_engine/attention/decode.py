@@ -8,32 +8,32 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pine_engine.attention.kv_cache import LayerCache, Stack
-from pine_engine.attention.state import Row
+from pine_engine.attention.kv_cache import BatchedKVCache, LayerCache
+from pine_engine.attention.state import SequenceState
 from pine_engine.attention.strategy import LayerInput
-from pine_engine.network.registration import Scoring
-from pine_engine.network.rowwise import decode_attention_threads
-from pine_engine.network.threads import with_threads
+from pine_engine.network.batch_invariant_ops import decode_attention_threads
+from pine_engine.network.registration import AttentionParams
+from pine_engine.network.threads import torch_num_threads
 
 Index = slice | Tensor
 
 
-def put_together(rows: Sequence[Row]) -> None:
+def batch_caches(rows: Sequence[SequenceState]) -> None:
     """Stacks the caches of rows that can be extended as one; what is stacked already stays as it is.
 
     A decoding step takes as long as its small operations are many, and rows together need no more of them
     than one.
     """
-    alike: dict[Hashable, list[Row]] = {}
+    alike: dict[Hashable, list[SequenceState]] = {}
     for row in rows:
         if row.cache.stack is None:
             shapes = tuple(_shape(layer) for layer in row.cache.layers)
             devices = dict.fromkeys(layer.keys.device for layer in row.cache.layers)
             kinds = tuple(row.state.strategy(device).continuing.alike for device in devices)
-            alike.setdefault((id(row.state.wiring), kinds, shapes), []).append(row)
+            alike.setdefault((id(row.state.patched_model), kinds, shapes), []).append(row)
     for group in alike.values():
         if len(group) > 1:
-            Stack.of([row.cache for row in group])
+            BatchedKVCache.of([row.cache for row in group])
 
 
 def _shape(layer: LayerCache) -> Hashable:
@@ -41,21 +41,23 @@ def _shape(layer: LayerCache) -> Hashable:
 
 
 @dataclass(frozen=True)
-class Together:
+class SequenceGroup:
     """Rows that are extended as one, or a single one.
 
     places: of them in the batch. numbers: of them among all whose heads `layers` hold. slots: these, None for
     one that has ended: it computes zeros into room of its own.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[SequenceState, ...]
     places: Index
     numbers: Index
-    slots: tuple[Row | None, ...]
+    slots: tuple[SequenceState | None, ...]
     layers: list[LayerCache]
 
     @classmethod
-    def of_stack(cls, stack: Stack, members: Sequence[tuple[int, Row]]) -> "list[Together]":
+    def of_stack(
+        cls, stack: BatchedKVCache, members: Sequence[tuple[int, SequenceState]]
+    ) -> "list[SequenceGroup]":
         """Rows of a stack that have read as much, with their places in the batch.
 
         Each on its own where another of the stack has read more, since zeros would be written over that.
@@ -71,12 +73,12 @@ class Together:
         return [cls(rows, _index(places), _index(numbers), slots, stack.layers)]
 
     @classmethod
-    def alone(cls, place: int, row: Row) -> "Together":
+    def alone(cls, place: int, row: SequenceState) -> "SequenceGroup":
         """One row."""
         return cls((row,), _index([place]), slice(0, 1), (row,), row.cache.layers)
 
     def extend(
-        self, layer: int, query: Tensor, key: Tensor, value: Tensor, scoring: Scoring, output: Tensor
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, scoring: AttentionParams, output: Tensor
     ) -> None:
         """Writes the attention of these rows into output (B, H, n, d); the rest as in Pass.attend."""
         query, key, value = (self._beside(vectors) for vectors in (query, key, value))
@@ -109,34 +111,36 @@ def _index(places: Sequence[int]) -> Index:
 
 
 @dataclass(frozen=True)
-class ContinuationPass:
+class DecodePass:
     """Tokens that follow prompts already read: one row per prompt, None for a row that has ended.
 
     The batch may have more rows than there are prompts; they count as ended.
     """
 
-    rows: Sequence[Row | None]
+    rows: Sequence[SequenceState | None]
     on_layer: Callable[[int], None]
 
-    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scoring: Scoring) -> Tensor:
+    def attend(
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, scoring: AttentionParams
+    ) -> Tensor:
         """See Pass."""
         self.on_layer(layer)
         output = torch.zeros_like(query)
-        with with_threads(decode_attention_threads(query, key)):
+        with torch_num_threads(decode_attention_threads(query, key)):
             for together in self._parts:
                 together.extend(layer, query, key, value, scoring, output)
         return output
 
     @cached_property
-    def _parts(self) -> list[Together]:
+    def _parts(self) -> list[SequenceGroup]:
         """Rows of one stack that have read as much are extended as one."""
-        parts: list[Together] = []
-        stacked: dict[tuple[Stack, int], list[tuple[int, Row]]] = {}
+        parts: list[SequenceGroup] = []
+        stacked: dict[tuple[BatchedKVCache, int], list[tuple[int, SequenceState]]] = {}
         for place, row in enumerate(self.rows):
             if row and row.cache.stack:
                 stacked.setdefault((row.cache.stack, row.cache.length), []).append((place, row))
             elif row:
-                parts.append(Together.alone(place, row))
+                parts.append(SequenceGroup.alone(place, row))
         for (stack, _), members in stacked.items():
-            parts += Together.of_stack(stack, members)
+            parts += SequenceGroup.of_stack(stack, members)
         return parts

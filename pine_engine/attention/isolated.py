@@ -9,10 +9,10 @@ from torch import Tensor
 
 from pine_engine.attention.arithmetic import causal_tail, copied
 from pine_engine.attention.blocks import build_blocks
-from pine_engine.attention.causal import Causal
+from pine_engine.attention.causal import CausalAttention
 from pine_engine.attention.kv_cache import LayerCache, new_layer
 from pine_engine.attention.recorder import TraceRecorder
-from pine_engine.attention.strategy import KeysValues, LayerInput, Reading, Rotation, Strategy
+from pine_engine.attention.strategy import KeysValues, LayerInput, Rotation, Strategy, StrategyContext
 from pine_engine.methods.plan import AttentionPlan
 from pine_engine.prompts.layout import IntArray, TokenLayout
 
@@ -32,7 +32,7 @@ class KeyShift:
 
 
 @dataclass(frozen=True)
-class Isolated(Strategy):
+class IsolatedAttention(Strategy):
     """Every document reads the prefix and itself; the suffix reads everything.
 
     order: int64 (documents' tokens,), which of them is stored where, counted from the first one: in block
@@ -43,16 +43,16 @@ class Isolated(Strategy):
     layout: TokenLayout
     order: Tensor
     shift: KeyShift | None
-    suffix: Causal
+    suffix: CausalAttention
     recorder: TraceRecorder | None
 
     @classmethod
-    def of(cls, reading: Reading, suffix_document_starts: IntArray) -> Self:
+    def of(cls, reading: StrategyContext, suffix_document_starts: IntArray) -> Self:
         """suffix_document_starts: as the plan has them."""
         plan, layout, device = reading.plan, reading.plan.layout, reading.device
         stored = torch.arange(reading.length)
         documents = slice(layout.prefix_length, layout.documents_end)
-        if plan.method.promises_invariance:
+        if plan.method.is_order_invariant:
             blocks = build_blocks(layout, stored.device)
             stored[documents] = blocks.token_index[~blocks.is_padding]
         order = stored[documents] - layout.prefix_length
@@ -60,7 +60,7 @@ class Isolated(Strategy):
         if plan.moves_documents:
             moved = np.repeat(suffix_document_starts - plan.query_starts, layout.lengths)
             shift = KeyShift(reading.rotations(), torch.from_numpy(moved)[order].to(device))
-        suffix = Causal.over(reading, stored.to(device))
+        suffix = CausalAttention.over(reading, stored.to(device))
         return cls(layout, order.to(device), shift, suffix, reading.recorder)
 
     def prefill(self, given: LayerInput, prefix: KeysValues | None, room: int) -> tuple[Tensor, LayerCache]:
@@ -91,13 +91,13 @@ class Isolated(Strategy):
         return torch.cat(outputs, dim=1), cache
 
     @property
-    def continuing(self) -> Causal:
+    def continuing(self) -> CausalAttention:
         """See Strategy."""
         return self.suffix
 
-    def adopt(self, layer: int, keys: Tensor, donor: AttentionPlan) -> Tensor:
+    def adopt(self, layer: int, keys: Tensor, source: AttentionPlan) -> Tensor:
         """See Strategy."""
-        if self.shift is None or donor.moves_documents:
+        if self.shift is None or source.moves_documents:
             return keys
         length = self.layout.prefix_length
         return torch.cat((keys[:, :length], self.shift.move(layer, keys[:, length:])), dim=1)

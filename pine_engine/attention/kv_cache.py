@@ -65,7 +65,7 @@ class KVCache:
     """
 
     layers: list[LayerCache]
-    stack: Optional["Stack"] = None
+    stack: Optional["BatchedKVCache"] = None
 
     @property
     def length(self) -> int:
@@ -93,7 +93,7 @@ class KVCache:
 
 
 @dataclass(frozen=True, eq=False)
-class Stack:
+class BatchedKVCache:
     """Caches of one shape and length, the heads of one beside those of the next: (all of them * G, ...).
 
     Attention reads each head on its own, so one call over all heads does what a call for each cache would.
@@ -104,7 +104,7 @@ class Stack:
     layers: list[LayerCache]
 
     @classmethod
-    def of(cls, caches: Sequence[KVCache]) -> "Stack":
+    def of(cls, caches: Sequence[KVCache]) -> "BatchedKVCache":
         """Moves the caches into one."""
         stack = cls(tuple(caches), [])
         for layers in zip(*(cache.layers for cache in caches), strict=True):

@@ -8,15 +8,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pine_engine.attention.causal import Causal
+from pine_engine.attention.causal import CausalAttention
 from pine_engine.attention.kv_cache import LayerCache, new_layer
 from pine_engine.attention.placement import Placement
-from pine_engine.attention.strategy import KeysValues, LayerInput, Reading, Strategy
+from pine_engine.attention.strategy import KeysValues, LayerInput, Strategy, StrategyContext
 from pine_engine.prompts.layout import IntArray
 
 
 @dataclass(frozen=True)
-class Placed(Strategy):
+class PlacedAttention(Strategy):
     """Every document sees the others where the plan puts them, whatever stands in them.
 
     starts: int64 (D, 1, D), where document b starts as seen from document a, in block order.
@@ -27,18 +27,20 @@ class Placed(Strategy):
     placement: Placement
     starts: Tensor
     seen_at: Tensor
-    suffix: Causal
+    suffix: CausalAttention
     alike: Hashable
 
     @classmethod
-    def of(cls, reading: Reading, document_starts: IntArray, suffix_document_starts: IntArray) -> Self:
+    def of(
+        cls, reading: StrategyContext, document_starts: IntArray, suffix_document_starts: IntArray
+    ) -> Self:
         """document_starts, suffix_document_starts: as the plan has them."""
         placement, layout = Placement.of(reading), reading.plan.layout
         order = placement.blocks.order
         starts = torch.tensor(document_starts).to(reading.device)[order][:, order][:, None]
         moved = np.repeat(suffix_document_starts - layout.document_starts, layout.lengths)
         seen_at = torch.from_numpy(moved + np.arange(layout.prefix_length, layout.documents_end))
-        suffix = Causal.of(reading)
+        suffix = CausalAttention.of(reading)
         places = (layout.prefix_length, layout.documents_end, reading.plan.suffix_start)
         alike = ("placed", reading.plan.method, places, suffix.alike)
         return cls(placement, starts, seen_at.to(reading.device), suffix, alike)
@@ -69,8 +71,10 @@ class Placed(Strategy):
         outputs.append(self.extend(suffix, cache))
         return torch.cat(outputs, dim=1), cache
 
-    def extend(self, given: LayerInput, cache: LayerCache, rows: Sequence["Placed | None"] = ()) -> Tensor:
-        """See Continuing."""
+    def extend(
+        self, given: LayerInput, cache: LayerCache, rows: Sequence["PlacedAttention | None"] = ()
+    ) -> Tensor:
+        """See DecodeStrategy."""
         rotation = self.placement.rotations[given.layer]
         positions = self.placement.positions[cache.length : cache.length + given.query.shape[1]]
         query, key = (rotation.rotate(part, positions).to(part.dtype) for part in (given.query, given.key))

@@ -14,7 +14,7 @@ from pine_engine.attention.arithmetic import causal_tail, copied, lay_out, posit
 from pine_engine.attention.blocks import BlockLayout, build_blocks
 from pine_engine.attention.kv_cache import LayerCache
 from pine_engine.attention.recorder import TraceRecorder
-from pine_engine.attention.strategy import KeysValues, LayerInput, Reading, Rotation
+from pine_engine.attention.strategy import KeysValues, LayerInput, Rotation, StrategyContext
 from pine_engine.network.rope import as_pairs, from_pairs
 from pine_engine.prompts.layout import TokenLayout
 
@@ -47,7 +47,7 @@ class Placement:
     recorder: TraceRecorder | None
 
     @classmethod
-    def of(cls, reading: Reading) -> Self:
+    def of(cls, reading: StrategyContext) -> Self:
         """The placement with all that it needs for one prompt."""
         plan, blocks = reading.plan, build_blocks(reading.plan.layout, reading.device)
         return cls(

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from torch import Tensor
 from torch.nn import functional
 
-from pine_engine.attention.state import Row
+from pine_engine.attention.state import SequenceState
 from pine_engine.attention.strategy import LayerInput
-from pine_engine.network.registration import Scoring
-from pine_engine.network.threads import with_threads
+from pine_engine.network.registration import AttentionParams
+from pine_engine.network.threads import torch_num_threads
 
 
 @dataclass(frozen=True)
@@ -21,13 +21,15 @@ class PrefillPass:
     are. Rows of the batch behind the prompt are padding and get zeros.
     """
 
-    row: Row
+    row: SequenceState
     room: int
     on_layer: Callable[[int], None]
-    prefix_of: Row | None = None
+    prefix_of: SequenceState | None = None
     threads: int | None = None
 
-    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scoring: Scoring) -> Tensor:
+    def attend(
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, scoring: AttentionParams
+    ) -> Tensor:
         """See Pass; the batch has one row."""
         self.on_layer(layer)
         layout, strategy = self.row.state.plan.layout, self.row.state.strategy(query.device)
@@ -37,7 +39,7 @@ class PrefillPass:
             theirs = self.prefix_of.state.strategy(query.device)
             prefix = theirs.prefix(layer, self.prefix_of.cache.layers[layer], layout.prefix_length)
         given = LayerInput(layer, query[0], key[0], value[0], scoring).rows(0, count)
-        with with_threads(self.threads):
+        with torch_num_threads(self.threads):
             output, cache = strategy.prefill(given, prefix, self.room)
         self.row.cache.layers.append(cache)
         return functional.pad(output, (0, 0, 0, query.shape[2] - count))[None]

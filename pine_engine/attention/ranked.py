@@ -21,9 +21,9 @@ from pine_engine.attention.arithmetic import (
 from pine_engine.attention.kv_cache import DocumentBlocks, LayerCache, heads_of, new_layer
 from pine_engine.attention.placement import Placement, Slots
 from pine_engine.attention.recorder import SuffixFound, TraceRecorder
-from pine_engine.attention.strategy import KeysValues, LayerInput, Reading, Strategy
+from pine_engine.attention.strategy import KeysValues, LayerInput, Strategy, StrategyContext
 from pine_engine.methods.table import ImportanceKind
-from pine_engine.network.registration import Scoring
+from pine_engine.network.registration import AttentionParams
 from pine_engine.network.rope import from_pairs
 
 SUFFIX_SCORES = 4_000_000
@@ -31,7 +31,7 @@ SUFFIX_SCORES = 4_000_000
 
 
 @dataclass(frozen=True)
-class Ranked(Strategy):
+class RankedAttention(Strategy):
     """Documents rank the others, and every token of the suffix ranks all, in every head.
 
     padding: (P,), 0 for slots with tokens and -inf for padding; None without any. key_index: physical index
@@ -50,7 +50,7 @@ class Ranked(Strategy):
     recorder: TraceRecorder | None
 
     @classmethod
-    def of(cls, reading: Reading) -> Self:
+    def of(cls, reading: StrategyContext) -> Self:
         """The strategy with all that it needs for one prompt."""
         plan, layout = reading.plan, reading.plan.layout
         placement = Placement.of(reading)
@@ -105,8 +105,10 @@ class Ranked(Strategy):
         outputs.append(self.extend(suffix, cache))
         return torch.cat(outputs, dim=1), cache
 
-    def extend(self, given: LayerInput, cache: LayerCache, rows: Sequence["Ranked | None"] = ()) -> Tensor:
-        """See Continuing."""
+    def extend(
+        self, given: LayerInput, cache: LayerCache, rows: Sequence["RankedAttention | None"] = ()
+    ) -> Tensor:
+        """See DecodeStrategy."""
         layout, blocks = self.placement.layout, self.placement.blocks
         rotation, dtype = self.placement.rotations[given.layer], cache.keys.dtype
         num_heads, count, _ = given.query.shape
@@ -156,7 +158,7 @@ class Ranked(Strategy):
         """See Strategy."""
         return self.placement.give_prefix(layer, cache, length)
 
-    def _rank_documents(self, layer: int, slots: Slots, scoring: Scoring) -> Tensor:
+    def _rank_documents(self, layer: int, slots: Slots, scoring: AttentionParams) -> Tensor:
         """Start of document b as seen from document a, int64 (D, H, D), or (D, 1, D) if all heads agree; both
         in block order."""
         blocks, rope = self.placement.blocks, self.placement.rotations[layer].rope

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from pine_engine.attention.arithmetic import attention_weights, tail_mask
 from pine_engine.attention.blocks import BlockLayout
 from pine_engine.attention.kv_cache import heads_of
-from pine_engine.attention.trace import Alternative, TokenRange, TokenWeights, Trace, TraceRequest
+from pine_engine.attention.trace import Alternative, TokenRange, TokenWeights, Trace, TraceConfig
 from pine_engine.methods.plan import AttentionPlan
 from pine_engine.methods.positions import MASKED, who_sees_whom
-from pine_engine.network.registration import Scoring
+from pine_engine.network.registration import AttentionParams
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,14 @@ class StoredKeys:
 
 
 @dataclass
-class Continued:
+class DecodeOutput:
     """What follows the documents in one layer, whose attention is worked out once all of it is there.
 
     keys: (G, K, d), of all up to the last query. queries: (H, Q, d) each, of the suffix and of what follows.
     Both may have the heads of other rows beside them, of which `part` is told: number and count of rows.
     """
 
-    scoring: Scoring
+    scoring: AttentionParams
     stored: StoredKeys
     bias: Tensor | None
     keys: Tensor
@@ -86,12 +86,12 @@ class SuffixFound:
 class TraceRecorder:
     """Collects what the layers of one run report; documents arrive in block order."""
 
-    def __init__(self, request: TraceRequest | None = None) -> None:
-        self.request = request or TraceRequest()
+    def __init__(self, request: TraceConfig | None = None) -> None:
+        self.request = request or TraceConfig()
         self.alternatives: list[tuple[Alternative, ...]] = []
         self._documents: dict[int, tuple[Tensor, Tensor]] = {}
         self._suffix: dict[int, list[SuffixFound]] = defaultdict(list)
-        self._continued: dict[int, Continued] = {}
+        self._continued: dict[int, DecodeOutput] = {}
         self._tokens: dict[TokenRange, list[tuple[int, Tensor, Tensor]]] = defaultdict(list)
 
     def record_documents(self, layer: int, blocks: BlockLayout, importance: Tensor, starts: Tensor) -> None:
@@ -110,19 +110,19 @@ class TraceRecorder:
         first: int,
         query: Tensor,
         keys: Tensor,
-        scoring: Scoring,
+        scoring: AttentionParams,
         *,
         stored: StoredKeys,
         bias: Tensor | None,
         part: tuple[int, int],
     ) -> None:
         """Attention of queries (H, Q, d) from `first` on over the first K of the stored keys, (G, K, d): by
-        document of those in the suffix, and token by token where it was asked for. part: see Continued."""
+        document of those in the suffix, and token by token where it was asked for. part: see DecodeOutput."""
         if self.request.token_ranges:
             own_query, own_keys, index = _part(query, part), _part(keys, part), stored.index[: keys.shape[1]]
             self.record_asked(layer, first, own_query, own_keys, scoring, key_index=index, bias=bias)
         before = max(0, stored.plan.layout.documents_end - first)
-        continued = self._continued.setdefault(layer, Continued(scoring, stored, bias, keys, part, []))
+        continued = self._continued.setdefault(layer, DecodeOutput(scoring, stored, bias, keys, part, []))
         continued.keys, continued.part = keys, part
         continued.queries.append((query[:, before:].clone() if before else query, part))
 
@@ -132,7 +132,7 @@ class TraceRecorder:
         first: int,
         query: Tensor,
         keys: Tensor,
-        scoring: Scoring,
+        scoring: AttentionParams,
         *,
         key_index: Tensor,
         bias: Tensor | None = None,

@@ -6,15 +6,15 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from pine_engine.attention.causal import Causal
-from pine_engine.attention.isolated import Isolated
+from pine_engine.attention.causal import CausalAttention
+from pine_engine.attention.isolated import IsolatedAttention
 from pine_engine.attention.kv_cache import KVCache
-from pine_engine.attention.placed import Placed
-from pine_engine.attention.ranked import Ranked
+from pine_engine.attention.placed import PlacedAttention
+from pine_engine.attention.ranked import RankedAttention
 from pine_engine.attention.recorder import TraceRecorder
-from pine_engine.attention.strategy import Reading, Strategy
+from pine_engine.attention.strategy import Strategy, StrategyContext
 from pine_engine.methods.plan import AttentionPlan
-from pine_engine.network.wiring import Wiring
+from pine_engine.network.model_patching import PatchedModel
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class PromptState:
     """
 
     plan: AttentionPlan
-    wiring: Wiring
+    patched_model: PatchedModel
     recorder: TraceRecorder | None
     room: int
     positions: Tensor
@@ -36,7 +36,7 @@ class PromptState:
     def strategy(self, device: torch.device) -> Strategy:
         """How layers on a device attend; made once for each."""
         if device not in self.strategies:
-            reading = Reading(self.plan, self.wiring, self.room, self.recorder, device)
+            reading = StrategyContext(self.plan, self.patched_model, self.room, self.recorder, device)
             self.strategies[device] = choose_strategy(reading)
         return self.strategies[device]
 
@@ -46,22 +46,22 @@ class PromptState:
         return ids if self.plan.model_rotates else torch.zeros_like(ids)
 
 
-def choose_strategy(reading: Reading) -> Strategy:
+def choose_strategy(reading: StrategyContext) -> Strategy:
     """How a prompt is read under its plan."""
     plan = reading.plan
     if plan.document_starts is None or plan.suffix_document_starts is None:
-        return Ranked.of(reading)
+        return RankedAttention.of(reading)
     if not plan.model_rotates:
-        return Placed.of(reading, plan.document_starts, plan.suffix_document_starts)
+        return PlacedAttention.of(reading, plan.document_starts, plan.suffix_document_starts)
     if plan.method.mask == "causal":
-        return Causal.of(reading)
-    return Isolated.of(reading, plan.suffix_document_starts)
+        return CausalAttention.of(reading)
+    return IsolatedAttention.of(reading, plan.suffix_document_starts)
 
 
 def new_state(
     plan: AttentionPlan,
     *,
-    wiring: Wiring,
+    patched_model: PatchedModel,
     room: int,
     recorder: TraceRecorder | None,
 ) -> PromptState:
@@ -69,9 +69,9 @@ def new_state(
 
     Raises ModelError if the model's layers differ in the dimension of their heads, where we rotate.
     """
-    device = input_device(wiring.network)
+    device = input_device(patched_model.network)
     positions = torch.from_numpy(plan.query_positions(room)).to(device)
-    state = PromptState(plan, wiring, recorder, room, positions)
+    state = PromptState(plan, patched_model, recorder, room, positions)
     state.strategy(device)  # for most models the only one, and what cannot be read is said before it is
     return state
 
@@ -86,7 +86,7 @@ def input_device(model: PreTrainedModel) -> torch.device:
 
 
 @dataclass(frozen=True)
-class Row:
+class SequenceState:
     """One prompt under one method, on its way: the state and the cache that prefill fills."""
 
     state: PromptState

@@ -16,9 +16,9 @@ from pine_engine.attention.kv_cache import LayerCache
 from pine_engine.attention.recorder import TraceRecorder
 from pine_engine.errors import ModelError
 from pine_engine.methods.plan import AttentionPlan
-from pine_engine.network.registration import Scoring
+from pine_engine.network.model_patching import PatchedModel
+from pine_engine.network.registration import AttentionParams
 from pine_engine.network.rope import Rope, aligned_head_dim, from_pairs
-from pine_engine.network.wiring import Wiring
 
 KeysValues = tuple[Tensor, Tensor]
 """Keys and values (G, n, d) of the same tokens."""
@@ -32,7 +32,7 @@ class LayerInput:
     query: Tensor
     key: Tensor
     value: Tensor
-    scoring: Scoring
+    scoring: AttentionParams
 
     def rows(self, start: int, stop: int | None = None) -> "LayerInput":
         """The same of tokens start .. stop - 1."""
@@ -55,7 +55,7 @@ class Rotation:
 
 
 @dataclass(frozen=True)
-class Reading:
+class StrategyContext:
     """One prompt under one plan on one device: what a strategy is made from.
 
     wiring: the network that reads it. room: how many tokens may follow the prompt. recorder: None if no trace
@@ -63,7 +63,7 @@ class Reading:
     """
 
     plan: AttentionPlan
-    wiring: Wiring
+    patched_model: PatchedModel
     room: int
     recorder: TraceRecorder | None
     device: torch.device
@@ -76,7 +76,7 @@ class Reading:
     @property
     def compute_dtype(self) -> torch.dtype:
         """float32, or float64 for a float64 model: ranking and merging are never done in less."""
-        return torch.promote_types(self.wiring.network.dtype, torch.float32)
+        return torch.promote_types(self.patched_model.network.dtype, torch.float32)
 
     def positions(self) -> Tensor:
         """Position of every token as a query, int64 (n + room,)."""
@@ -84,7 +84,7 @@ class Reading:
 
     def rotations(self) -> tuple[Rotation, ...]:
         """How each layer rotates, to any of the positions. Raises ModelError as head_dim_of does."""
-        ropes, head_dim = self.wiring.ropes, aligned_head_dim(head_dim_of(self.wiring.network))
+        ropes, head_dim = self.patched_model.ropes, aligned_head_dim(head_dim_of(self.patched_model.network))
         kinds = [
             Rotation(rope, rope.table(self.length, head_dim, self.compute_dtype).to(self.device))
             for rope in ropes.kinds
@@ -105,7 +105,7 @@ def head_dim_of(model: PreTrainedModel) -> int:
     return head_dim or config.hidden_size // config.num_attention_heads
 
 
-class Continuing(Protocol):
+class DecodeStrategy(Protocol):
     """How tokens attend that follow what has been read: the suffix, decoded tokens, given answers."""
 
     @property
@@ -124,7 +124,7 @@ class Strategy(Protocol):
     """How the layers attend to one prompt under one plan, on one device."""
 
     @property
-    def continuing(self) -> Continuing:
+    def continuing(self) -> DecodeStrategy:
         """How whatever follows the documents attends."""
 
     def prefill(self, given: LayerInput, prefix: KeysValues | None, room: int) -> tuple[Tensor, LayerCache]:
@@ -138,7 +138,7 @@ class Strategy(Protocol):
         """The prefix of that length in a cache that prefill has filled, as prefill takes it."""
         return cache.keys[:, :length], cache.values[:, :length]
 
-    def adopt(self, layer: int, keys: Tensor, donor: AttentionPlan) -> Tensor:
+    def adopt(self, layer: int, keys: Tensor, source: AttentionPlan) -> Tensor:
         """Keys (G, n, d) of prefix and documents, from a cache that was filled under a plan that reads
         documents alike, as this strategy keeps them."""
         return keys

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pine_engine.errors import InputError
-from pine_engine.given import one_or_more, whole_number
+from pine_engine.input_validation import as_int, as_tuple_of
 from pine_engine.prompts.layout import TokenLayout
-from pine_engine.shown import short_repr
+from pine_engine.reprs import short_repr
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,12 @@ class TokenRange:
     def __post_init__(self) -> None:
         """Raises InputError for what is no whole number."""
         for name in ("layer", "head", "first", "stop"):
-            number = whole_number(getattr(self, name), f"{name} of a token range")
+            number = as_int(getattr(self, name), f"{name} of a token range")
             object.__setattr__(self, name, number)
 
 
 @dataclass(frozen=True)
-class TraceRequest:
+class TraceConfig:
     """What a trace holds beside its document-level summaries.
 
     token_ranges: where attention weights are kept token by token. alternatives: how many of the most
@@ -44,9 +44,9 @@ class TraceRequest:
     def __post_init__(self) -> None:
         """A single range is made a tuple. Raises InputError for what are no ranges or is no number."""
         advice = "give TokenRange(layer, head, first, stop), one or several"
-        ranges = one_or_more(self.token_ranges, TokenRange, "token range", advice, least=0)
+        ranges = as_tuple_of(self.token_ranges, TokenRange, "token range", advice, least=0)
         object.__setattr__(self, "token_ranges", ranges)
-        object.__setattr__(self, "alternatives", whole_number(self.alternatives, "number of alternatives"))
+        object.__setattr__(self, "alternatives", as_int(self.alternatives, "number of alternatives"))
 
     def check(self, num_layers: int, num_heads: int, num_tokens: int) -> None:
         """Raises InputError if a range lies outside the model or the prompt with its answer."""

@@ -91,7 +91,7 @@ def live_rows(report: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _jobs(engine: Engine, layout: TokenLayout, new_tokens: int) -> dict[str, Callable[[], object]]:
-    of_all: dict[str, Any] = {"max_new_tokens": new_tokens, "stop_at_end": False, "trace": True}
+    of_all: dict[str, Any] = {"max_new_tokens": new_tokens, "stop_at_eos": False, "trace": True}
     methods = [*get_methods(None), *(row for row in METHODS.values() if row.role == "control")]
     shuffled = list(dict.fromkeys(row.name for row in methods))
 

@@ -22,10 +22,10 @@ _PLACE = re.compile(
     r"nn\.Module: (?P<class>\w+?)_\d+$"
     r"|(^|/)pine_engine/(?P<folder>\w+)/(?P<file>\w+)\.py\(\d+\): (?P<function>\w+)$"
 )
-_IN_PLACE_OF_TORCH = "rowwise"
+_IN_PLACE_OF_TORCH = "batch_invariant_ops"
 """The file whose functions do what a module asked of torch: the module is where their time goes."""
 
-_WAITS = "model_thread"
+_WAITS = "model_worker"
 """The file whose threads wait for something to do while another one computes."""
 
 
@@ -74,7 +74,7 @@ def profile_method(
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
 
     def read() -> None:
-        passes.prefill(engine.wirings, layout, method, room=new_tokens, rows_kept=1)
+        passes.prefill(engine.patched_models, layout, method, room=new_tokens, logits_to_keep=1)
 
     def write() -> None:
         for _ in range(new_tokens - 1):
@@ -83,7 +83,7 @@ def profile_method(
     read()  # a first time pays for memory and kernels that a second one finds
     with profile(activities=activities, with_stack=True) as prefill:
         read()
-    row, _ = passes.prefill(engine.wirings, layout, method, room=new_tokens, rows_kept=1)
+    row, _ = passes.prefill(engine.patched_models, layout, method, room=new_tokens, logits_to_keep=1)
     with profile(activities=activities, with_stack=True) as decode:
         write()
     return {

@@ -111,11 +111,11 @@ def load_engine(
         _shape(name) if is_synthetic(name) else resolve(name)
 
     from pine_engine.engine.engine import Engine
-    from pine_engine.engine.model_thread import compute_on
+    from pine_engine.engine.model_worker import compute_on
 
     if name is not None and is_synthetic(name):
         model = compute_on(device, lambda: synthetic_model(name, dtype=asked, device=device))
-        return Engine(model, name=name, four_bit=asked == "4bit")
+        return Engine(model, name=name, decode_in_4bit=asked == "4bit")
     return Engine.load(name, dtype=dtype, device=device, progress=progress)
 
 

@@ -15,7 +15,7 @@ from pine_engine.attention.state import input_device
 from pine_engine.benchmark.peak_memory import device_peak_mb, process_peak_mb, synchronize
 from pine_engine.benchmark.workload import Workload
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.model_thread import compute_on
+from pine_engine.engine.model_worker import compute_on
 from pine_engine.prompts.layout import TokenLayout
 
 Advance = Callable[[str], None]
@@ -149,7 +149,7 @@ def time_methods(
     engine: Engine, layout: TokenLayout, names: Sequence[str], new_tokens: int, *, trace: bool = False
 ) -> Timing:
     """The engine under one or more methods; prefill is the sum over them."""
-    result = engine.run(layout, methods=names, max_new_tokens=new_tokens, stop_at_end=False, trace=trace)
+    result = engine.run(layout, methods=names, max_new_tokens=new_tokens, stop_at_eos=False, trace=trace)
     answers = list(result.answers.values())
     return Timing(sum(answer.prefill_s for answer in answers), answers[0].decode_s_per_token)
 

@@ -12,8 +12,8 @@ from pine_engine.console.options import (
     Device,
     Dtype,
     Methods,
+    as_ints,
     method_names,
-    whole_numbers,
 )
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
@@ -61,7 +61,7 @@ def bench(
             "--end-to-end measures the jobs of the page: it goes without --sweep, --trace, --profile and "
             "--methods"
         )
-    wanted = None if sizes is None else whole_numbers(sizes, "sizes")
+    wanted = None if sizes is None else as_ints(sizes, "sizes")
     works = sweep_over(work, sweep, wanted) if sweep else [work]
 
     engine = terminal.load(model, dtype, device)

@@ -28,16 +28,16 @@ def compare(
 
     engine = terminal.load(model, dtype, device, reads_text=True)
 
-    from pine_engine.engine.events import AnswerDone, PrefillDone, RunDone, answers_report
+    from pine_engine.engine.events import GenerationFinished, PrefillDone, RunFinished, answers_report
 
     layout = comparison.tokenize(engine)
     with terminal.progress(2 * len(names)) as advance:
         for event in engine.generate(layout, methods=names, max_new_tokens=max_new_tokens):
             if isinstance(event, PrefillDone):
                 advance(f"{event.method} has read {layout.num_tokens} tokens")
-            elif isinstance(event, AnswerDone):
+            elif isinstance(event, GenerationFinished):
                 advance(f"{event.answer.method} has answered")
-            elif isinstance(event, RunDone):
+            elif isinstance(event, RunFinished):
                 report = {"model": engine.model_name, "dtype": engine.dtype, **answers_report(event.result)}
     terminal.print_report(report, as_json, _rows(report))
 

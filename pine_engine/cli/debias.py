@@ -53,15 +53,15 @@ def debias(
 
     engine = terminal.load(model, dtype, device, reads_text=True)
 
-    from pine_engine.debias.run import Debiased, debias_report, debias_rows, run_debias
+    from pine_engine.debias.run import DebiasResult, debias_report, debias_rows, run_debias
     from pine_engine.engine.events import PrefillDone
 
-    results: list[Debiased] = []
+    results: list[DebiasResult] = []
     with terminal.progress(plan.num_prompts) as advance:
         for event in run_debias(engine, plan):
             if isinstance(event, PrefillDone):
                 advance(f"{event.method} has read a prompt")
-            elif isinstance(event, Debiased):
+            elif isinstance(event, DebiasResult):
                 results.append(event)
     report = debias_report(engine, plan, list(map(str, files)), results)
     terminal.print_report(report, as_json, debias_rows(report))

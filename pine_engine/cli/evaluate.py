@@ -96,7 +96,7 @@ def evaluate(
             raise
         raise typer.Exit(BAD_INPUT) from None  # the main process shows the same error
 
-    from pine_engine.engine.model_thread import stop_if
+    from pine_engine.engine.model_worker import raise_if_cancelled
 
     own = part.select(examples)
     shown = examples if part.is_launched else own
@@ -119,7 +119,7 @@ def evaluate(
                         stopped.wait(1)
                         if stopped.is_set() or not is_running(output_dir, part):
                             break
-                stop_if(stopped)
+                raise_if_cancelled(stopped)
         except (Cancelled, KeyboardInterrupt):
             _say_stopped(output_dir, shown, settings)
             raise typer.Exit(STOPPED) from None
@@ -178,7 +178,7 @@ def _planned(
     settings = choose(
         examples,
         methods=measured_names(methods),
-        arrangements=_listed(orders),
+        order_names=_listed(orders),
         generate="generate" in asked,
         logprobs="logprob" in asked,
         max_new_tokens=max_new_tokens,
@@ -218,13 +218,13 @@ def _measure(
     stopped: "threading.Event",
 ) -> None:
     """Measure the examples of this process, and append their records to its file."""
-    from pine_engine.engine.model_thread import compute_on
+    from pine_engine.engine.model_worker import compute_on
     from pine_engine.evaluation.example_plan import planned_keys
     from pine_engine.evaluation.measure import Measurement
     from pine_engine.evaluation.priors import known_priors
     from pine_engine.evaluation.records import Record, Writer, read_records
 
-    planned = planned_keys(own, settings.methods, settings.arrangements)
+    planned = planned_keys(own, settings.methods, settings.order_names)
     with Writer(output_dir, shard.index) as writer:
         found = read_records(output_dir)
         done = {record.key for record in found}
@@ -233,7 +233,7 @@ def _measure(
             def keep(item: "Event | Record") -> None:
                 if isinstance(item, Record):
                     writer.append(item)
-                    advance(f"{item.example}: {item.method}, {item.arrangement}")
+                    advance(f"{item.example}: {item.method}, {item.order_name}")
 
             measurement = Measurement(engine, own, settings, done, examples, known_priors(found))
             compute_on(engine.device, lambda: measurement.work(keep, stopped))
@@ -246,7 +246,7 @@ def _found(
     from pine_engine.evaluation.example_plan import planned_keys
     from pine_engine.evaluation.records import read_records
 
-    planned = planned_keys(examples, settings.methods, settings.arrangements)
+    planned = planned_keys(examples, settings.methods, settings.order_names)
     records = [record for record in read_records(output_dir) if record.key in planned]
     return records, len(planned) - len(records)
 
@@ -325,15 +325,15 @@ def _row(method: "MethodSummary", measure: "Measure") -> dict[str, Any]:
     """One line of the table: what a method scores over all orders, and in its worst and best one."""
     from pine_engine.evaluation.report.tables import UNREAD
 
-    means = {arrangement.name: arrangement.value.mean for arrangement in measure.arrangements}
+    means = {order_name.name: order_name.value.mean for order_name in measure.order_names}
     row: dict[str, Any] = {
         "method": method.method,
         "measure": measure.kind,
         "examples": measure.mean.n,
         "mean [95 %]": _interval(measure.mean) if measure.is_read else UNREAD,
     }
-    if measure.unread is not None and measure.unread.mean:
-        row["unread"] = measure.unread.mean
+    if measure.unparsed is not None and measure.unparsed.mean:
+        row["unparsed"] = measure.unparsed.mean
     if len(means) > 1:
         row |= {
             "worst": f"{means[measure.worst]:.3f} {measure.worst}" if measure.is_read else None,

@@ -29,11 +29,11 @@ def list_methods(
         shown = [
             {
                 "name": row["name"],
-                "what it does": row["meaning"],
+                "what it does": row["description"],
                 "documents see": row.get("sees"),
                 "positions": row.get("positions"),
                 "weight for the suffix": row.get("weight"),
-                "order-invariant": row["promise"],
+                "order-invariant": row["invariance"],
                 "cost": row["cost"],
                 "source": row["source"],
             }

@@ -94,7 +94,7 @@ def _rows(metrics: "list[MethodMetrics]", references: "References") -> list[dict
                 "": f"{name}, {unit}",
                 **{METHODS[one.method].label: _number(one.errors, name) for one in metrics},
                 "predictor": _number(references.predictor, name),
-                "strangers": _number(references.strangers, name),
+                "mismatched_baseline": _number(references.mismatched_baseline, name),
             }
         )
     first, *others = metrics

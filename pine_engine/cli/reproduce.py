@@ -11,7 +11,7 @@ import typer
 from pine_engine.console import terminal
 from pine_engine.console.exit_status import FAILED
 from pine_engine.console.options import AsJson
-from pine_engine.network.threads import with_threads
+from pine_engine.network.threads import torch_num_threads
 
 if TYPE_CHECKING:
     from pine_engine.invariance.certificate import Certificate
@@ -34,7 +34,7 @@ def reproduce(
     from pine_engine.invariance.certificate import read_certificate
 
     certified = read_certificate(file)
-    with with_threads(_num_threads(certified)):
+    with torch_num_threads(_num_threads(certified)):
         engine = terminal.load(
             model or certified.address,
             dtype or certified.platform.dtype,
@@ -89,7 +89,7 @@ def _report(certified: "Certificate", found: "Certificate", compared: "Reproduct
             }
             for result, expected in zip(found.results, certified.results, strict=True)
         ],
-        "not_checked": [
+        "unchecked": [
             {"what": label, "methods": methods, "why": reason}
             for (label, reason), methods in unchecked.items()
         ],
@@ -112,13 +112,13 @@ def _checked(checks: list["Check"]) -> dict[str, str]:
 
 
 def _row(entry: dict[str, Any], report: dict[str, Any]) -> dict[str, Any]:
-    is_incomplete = any(entry["method"] in unchecked["methods"] for unchecked in report["not_checked"])
+    is_incomplete = any(entry["method"] in unchecked["methods"] for unchecked in report["unchecked"])
     verdict = "as far as checked" if is_incomplete else "yes"
     return {
         "method": entry["method"],
         "same answer": f"{entry['found']['same_answers']} of {report['orders']}",
         "max |Δ logit|": entry["found"]["max_abs_logit_diff"],
-        "bitwise identical": entry["found"]["bitwise_equal"],
+        "bitwise identical": entry["found"]["bitwise_identical"],
         "certified logits": "not checked" if entry["same_bits"] is None else entry["same_bits"],
         "repeated": f"NO: {'; '.join(entry['problems'])}" if entry["problems"] else verdict,
     }
@@ -134,7 +134,7 @@ def _status_lines(compared: "Reproduction", report: dict[str, Any]) -> Iterator[
             f"tolerance: {compared.tolerance.logit_diff:g} for max |Δ logit|, {compared.tolerance.logprob:g} "
             "nats per token for a log-probability; a near-tie can change the answer"
         )
-    for entry in report["not_checked"]:
+    for entry in report["unchecked"]:
         of = f" of {', '.join(entry['methods'])}" if entry["methods"] else ""
         yield f"not checked: {entry['what']}{of}: {entry['why']}"
     if any(check.problem for check in compared.checks if check.label in ("the model", "the revision")):
@@ -142,7 +142,7 @@ def _status_lines(compared: "Reproduction", report: dict[str, Any]) -> Iterator[
     failed = [entry["method"] for entry in report["methods"] if entry["problems"]]
     if not compared.holds:
         yield f"differs from the certificate: {'; '.join([*report['problems'], *failed])}"
-    elif report["not_checked"]:
+    elif report["unchecked"]:
         yield "equal to the certificate, as far as checked"
     else:
         yield "equal to the certificate"

@@ -13,7 +13,7 @@ from pine_engine.console.exit_status import FAILED
 from pine_engine.console.options import Device, Dtype, ModelName
 from pine_engine.errors import InputError
 from pine_engine.evaluation.shards import parse_shard
-from pine_engine.given import Table
+from pine_engine.input_validation import Registry
 from pine_engine.methods.table import METHODS
 
 REPORT = "report"
@@ -21,7 +21,7 @@ REPORT = "report"
 
 
 @dataclass(frozen=True)
-class Study:
+class PaperExperiment:
     """What the paper measures of a public set.
 
     name: the set's, as `download-data` calls it. methods, orders: as `evaluate` takes them.
@@ -38,17 +38,17 @@ _TEN = "gold-at:0,gold-at:4,gold-at:9,shuffled:1"
 _TWENTY = "gold-at:0,gold-at:4,gold-at:9,gold-at:14,gold-at:19,shuffled:1"
 _LETTERS = "judge,as-is,segments-swapped,labels-swapped"
 
-STUDIES = Table(
+STUDIES = Registry(
     "set",
     (
         *(
-            Study(name, f"{_METHODS},{_AROUND_VANILLA}", _LETTERS)
+            PaperExperiment(name, f"{_METHODS},{_AROUND_VANILLA}", _LETTERS)
             for name in ("rewardbench", "llmbar", "mt-bench", "humanevalpack")
         ),
-        Study("gsm8k", _METHODS, "as-is,reversed,shuffled:1"),
-        Study("lost-in-the-middle-10", _METHODS, _TEN),
-        Study("lost-in-the-middle-20", _METHODS, _TWENTY),
-        Study("key-value-75", _METHODS, "gold-at:0,gold-at:24,gold-at:49,gold-at:74,shuffled:1"),
+        PaperExperiment("gsm8k", _METHODS, "as-is,reversed,shuffled:1"),
+        PaperExperiment("lost-in-the-middle-10", _METHODS, _TEN),
+        PaperExperiment("lost-in-the-middle-20", _METHODS, _TWENTY),
+        PaperExperiment("key-value-75", _METHODS, "gold-at:0,gold-at:24,gold-at:49,gold-at:74,shuffled:1"),
     ),
 )
 

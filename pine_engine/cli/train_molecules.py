@@ -10,7 +10,7 @@ import typer
 from pine_engine.console import terminal
 from pine_engine.console.options import AsJson
 from pine_engine.errors import InputError
-from pine_engine.network.threads import with_threads
+from pine_engine.network.threads import torch_num_threads
 
 SCRIPT = Path(__file__).parents[2] / "tools" / "train_molecules.py"
 """Training script. An installed package does not contain it."""
@@ -77,7 +77,7 @@ def train_molecules(
         eval_every=eval_every,
     )
     script.create_folder(output_dir)
-    with with_threads(threads):
+    with torch_num_threads(threads):
         training = script.train(
             recipe, split.train, split.held_out, output_dir, checkpoint_every=checkpoint_every, resume=resume
         )

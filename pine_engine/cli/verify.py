@@ -15,16 +15,16 @@ from pine_engine.console.options import (
     Device,
     Dtype,
     Methods,
+    as_ints,
     method_names,
-    whole_numbers,
 )
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
-from pine_engine.network.threads import with_threads
+from pine_engine.network.threads import torch_num_threads
 
 if TYPE_CHECKING:
     from pine_engine.engine.engine import Engine
-    from pine_engine.engine.orders import OrderSummary
+    from pine_engine.engine.orders import OrderStats
 
 
 def verify(
@@ -62,45 +62,51 @@ def verify(
     rows = read_rows(data, limit)
     engine = terminal.load(model, dtype, device, reads_text=True)
 
-    from pine_engine.engine.orders import OrderCell, OrderRow, compare_orders, orders_to_try, summarize
+    from pine_engine.engine.orders import (
+        OrderComparison,
+        OrderResult,
+        compare_orders,
+        sample_orders,
+        summarize_orders,
+    )
 
     layouts = [row.comparison().tokenize(engine) for row in rows]
     for layout in layouts:
         engine.check_length(layout, max_new_tokens)
-    orders = [orders_to_try(layout.num_documents, num_orders, seed) for layout in layouts]
+    orders = [sample_orders(layout.num_documents, num_orders, seed) for layout in layouts]
     summaries = []
     with terminal.progress(sum(map(len, orders))) as advance:
         for row, layout, row_orders in zip(rows, layouts, orders, strict=True):
-            cells: list[dict[str, OrderCell]] = []
+            cells: list[dict[str, OrderComparison]] = []
             for event in compare_orders(
                 engine,
                 layout,
                 methods=names,
                 orders=row_orders,
                 max_new_tokens=max_new_tokens,
-                stop_at_end=False,
+                stop_at_eos=False,
             ):
-                if isinstance(event, OrderRow):
+                if isinstance(event, OrderResult):
                     cells.append(event.cells)
                     advance(row.id)
-            summaries.append((row.id, summarize(cells)))
+            summaries.append((row.id, summarize_orders(cells)))
     report = _report(engine, summaries)
     terminal.print_report(report, as_json, _table(report))
-    if changed := [name for name, total in report["summary"].items() if total["kept_promise"] is False]:
+    if changed := [name for name, total in report["summary"].items() if total["invariance_held"] is False]:
         terminal.say(f"the order of the documents changed the output of: {', '.join(changed)}")
         raise typer.Exit(FAILED)
 
 
-def _report(engine: "Engine", summaries: Sequence[tuple[str, dict[str, "OrderSummary"]]]) -> dict[str, Any]:
+def _report(engine: "Engine", summaries: Sequence[tuple[str, dict[str, "OrderStats"]]]) -> dict[str, Any]:
     """Return the invariance of each method on each row, and over all rows."""
     rows: list[dict[str, Any]] = [
         {
             "id": row_id,
             "method": method,
             "orders": summary.orders,
-            "distinct_texts": summary.distinct_texts,
+            "num_distinct_answers": summary.num_distinct_answers,
             "max_abs_logit_diff": summary.max_abs_logit_diff,
-            "bitwise_equal": summary.bitwise_equal,
+            "bitwise_identical": summary.bitwise_identical,
         }
         for row_id, by_method in summaries
         for method, summary in by_method.items()
@@ -115,15 +121,15 @@ def _report(engine: "Engine", summaries: Sequence[tuple[str, dict[str, "OrderSum
 
 
 def _total(method: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return one method over all rows; kept_promise is None if it is not order-invariant."""
-    bitwise_equal = all(row["bitwise_equal"] for row in rows)
+    """Return one method over all rows; invariance_held is None if it is not order-invariant."""
+    bitwise_identical = all(row["bitwise_identical"] for row in rows)
     return {
         "rows": len(rows),
         "orders": sum(row["orders"] for row in rows),
-        "rows_with_one_text": sum(row["distinct_texts"] == 1 for row in rows),
+        "rows_with_one_text": sum(row["num_distinct_answers"] == 1 for row in rows),
         "max_abs_logit_diff": max(row["max_abs_logit_diff"] for row in rows),
-        "bitwise_equal": bitwise_equal,
-        "kept_promise": bitwise_equal if METHODS[method].promises_invariance else None,
+        "bitwise_identical": bitwise_identical,
+        "invariance_held": bitwise_identical if METHODS[method].is_order_invariant else None,
     }
 
 
@@ -135,8 +141,10 @@ def _table(report: dict[str, Any]) -> list[dict[str, Any]]:
             "orders": total["orders"],
             "rows with one answer": total["rows_with_one_text"],
             "max |Δ logit|": total["max_abs_logit_diff"],
-            "bitwise identical": total["bitwise_equal"],
-            "invariance held": "not claimed" if total["kept_promise"] is None else total["kept_promise"],
+            "bitwise identical": total["bitwise_identical"],
+            "invariance held": "not claimed"
+            if total["invariance_held"] is None
+            else total["invariance_held"],
         }
         for name, total in report["summary"].items()
     ]
@@ -146,7 +154,7 @@ def _thread_counts(threads: str | None) -> Sequence[int | None]:
     """Return the numbers of threads to test; None stands for torch's number."""
     if threads is None:
         return [None]
-    counts = whole_numbers(threads, "numbers of threads")
+    counts = as_ints(threads, "numbers of threads")
     if min(counts) < 1:
         raise InputError(f"{min(counts)} threads cannot compute; give whole numbers from 1 on")
     return counts
@@ -163,7 +171,7 @@ def _self_test(
     with terminal.progress(len(counts) * len(planned)) as advance:
         for count in counts:
             for run_check in planned:
-                with with_threads(count):
+                with torch_num_threads(count):
                     check = run_check()
                 name = check.name if len(counts) == 1 else f"threads {count}: {check.name}"
                 checks.append(dataclasses.replace(check, name=name))

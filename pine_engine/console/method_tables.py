@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pine_engine.debias.table import WRAPPERS
+from pine_engine.debias.table import DEBIASERS
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS, KeyWeighting, MaskKind, PositionKind
 
@@ -42,10 +42,10 @@ def method_rows() -> list[dict[str, Any]]:
             "sees": SEES[method.mask],
             "positions": POSITIONS[method.positions],
             "weight": WEIGHTS[method.key_weighting],
-            "promise": method.promise,
+            "invariance": method.invariance,
             "cost": method.cost,
             "source": method.source,
-            "meaning": method.meaning,
+            "description": method.description,
         }
         for method in METHODS.values()
     ]
@@ -56,15 +56,20 @@ def wrapper_rows() -> list[dict[str, Any]]:
     return [
         {
             field: getattr(wrapper, field)
-            for field in ("name", "label", "promise", "cost", "source", "meaning")
+            for field in ("name", "label", "invariance", "cost", "source", "description")
         }
-        for wrapper in WRAPPERS.values()
+        for wrapper in DEBIASERS.values()
     ]
 
 
 def markdown() -> str:
     """Both tables in Markdown."""
-    columns = {"method": "label", "name": "name", "what it does": "meaning", "order-invariant": "promise"}
+    columns = {
+        "method": "label",
+        "name": "name",
+        "what it does": "description",
+        "order-invariant": "invariance",
+    }
     columns |= {"cost": "cost", "source": "source"}
     methods = _markdown_table(columns, method_rows())
     wrappers = _markdown_table({"wrapper": "label"} | dict(list(columns.items())[1:]), wrapper_rows())

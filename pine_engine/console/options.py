@@ -54,7 +54,7 @@ def measured_names(methods: str | None) -> list[str]:
     return [method.name for method in measured_methods(_listed(methods))]
 
 
-def whole_numbers(numbers: str, what: str) -> list[int]:
+def as_ints(numbers: str, what: str) -> list[int]:
     """What is given as "2,5,10". what: of which numbers they are, for the sentence. Raises InputError."""
     try:
         return [int(number) for number in numbers.split(",")]

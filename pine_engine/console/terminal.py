@@ -51,8 +51,8 @@ def load(model: str | None, dtype: str, device: str, *, reads_text: bool = False
             bar.update(task, completed=done, total=1.0, description=words)
 
         engine = load_engine(model, dtype=dtype, device=device, progress=show)
-    if engine.caveat:
-        say(engine.caveat)
+    if engine.invariance_warning:
+        say(engine.invariance_warning)
     return engine
 
 

@@ -13,12 +13,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from pine_engine.attention.state import Row
+from pine_engine.attention.state import SequenceState
 from pine_engine.debias.permutation import most_probable
 from pine_engine.debias.table import CONTENT_FREE, Steps
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.events import Event, RunDone, RunResult
-from pine_engine.engine.generation import AnswerInProgress, decode_answers
+from pine_engine.engine.events import Event, RunFinished, RunResult
+from pine_engine.engine.generation import ActiveGeneration, decode_answers
 from pine_engine.engine.likelihood import (
     Label,
     label_ids,
@@ -26,7 +26,7 @@ from pine_engine.engine.likelihood import (
     log_probabilities,
     read_prompt,
 )
-from pine_engine.engine.model_thread import Emit, in_thread
+from pine_engine.engine.model_worker import Emit, stream_from_worker
 from pine_engine.errors import InputError
 from pine_engine.methods.table import get_method
 from pine_engine.prompts.layout import TokenLayout
@@ -112,7 +112,7 @@ def calibrate_labels(
         logprobs = [label_log_probabilities(log_probabilities(logits[-1]), ids) for logits in read]
         emit(calibrate(torch.stack(logprobs), weighting))
 
-    return in_thread(work)
+    return stream_from_worker(work)
 
 
 def calibrate(logprobs: Tensor, weighting: Weighting = "diagonal") -> CalibratedLabels:
@@ -134,7 +134,7 @@ def generate_calibrated(
     steps: Steps = "every",
     max_new_tokens: int = 64,
 ) -> Generator[Event, None, None]:
-    """Answers the prompt with the first or every token calibrated; yields a run's events, RunDone last.
+    """Answers the prompt with the first or every token calibrated; yields a run's events, RunFinished last.
 
     PrefillDone comes for the prompt and then for each content-free one. Under `every` all prompts are
     continued with the same answer, one batch row each; under `first` the answer goes on greedily.
@@ -146,7 +146,7 @@ def generate_calibrated(
 
     def work(emit: Emit, cancelled: threading.Event) -> None:
         @torch.inference_mode()
-        def read() -> Iterator[AnswerInProgress]:
+        def read() -> Iterator[ActiveGeneration]:
             began = time.perf_counter()
             prompts = [
                 read_prompt(engine, layout, method, room=max_new_tokens, emit=emit, cancelled=cancelled)
@@ -164,20 +164,20 @@ def generate_calibrated(
         )
         if written.error:
             raise written.error
-        emit(RunDone(RunResult(layouts[0], {method.name: written.answer}, {})))
+        emit(RunFinished(RunResult(layouts[0], {method.name: written.answer}, {})))
 
-    return in_thread(work)
+    return stream_from_worker(work)
 
 
 def calibrated_prompt(
-    index: int, method: str, prompts: Sequence[tuple[Row, Tensor]], steps: Steps, seconds: float
-) -> AnswerInProgress:
+    index: int, method: str, prompts: Sequence[tuple[SequenceState, Tensor]], steps: Steps, seconds: float
+) -> ActiveGeneration:
     """A prompt that wants a calibrated answer, to be written with others.
 
     prompts: row and logits (1, V) of the prompt, then of the content-free ones. seconds: that reading took.
     """
     rows = tuple(row for row, _ in prompts)
-    return AnswerInProgress(
+    return ActiveGeneration(
         index=index,
         method=method,
         rows=rows[: num_continued(len(rows), steps)],

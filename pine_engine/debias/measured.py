@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pine_engine.debias.table import WRAPPERS, Wrapper, get_wrapper
+from pine_engine.debias.table import DEBIASERS, Wrapper, get_wrapper
 from pine_engine.errors import InputError
 from pine_engine.methods.table import ALL, METHODS, Method, get_method, get_methods
 
@@ -13,7 +13,7 @@ AROUND = ":"
 USUAL_BASE = "vanilla"
 """What a wrapper is around where only its own name is given."""
 
-_FIRST = next(iter(WRAPPERS))
+_FIRST = next(iter(DEBIASERS))
 
 NAMING = (
     f"In evaluate a wrapper goes around any method: {_FIRST}{AROUND}pine is {_FIRST} around PINE, and "
@@ -21,7 +21,7 @@ NAMING = (
 )
 """How wrapped methods are named, for readers of the tables."""
 
-NUM_MEASURED = len(METHODS) * (1 + len(WRAPPERS))
+NUM_MEASURED = len(METHODS) * (1 + len(DEBIASERS))
 """How many there are: all methods alone, and every wrapper around each."""
 
 
@@ -43,11 +43,11 @@ class MeasuredMethod:
         return f"{self.wrapper.label} ({self.base.label})" if self.wrapper else self.base.label
 
     @property
-    def promises_invariance(self) -> bool:
+    def is_order_invariant(self) -> bool:
         """True if what it says must not depend on the order in which the documents are given."""
-        if self.wrapper is None or self.wrapper.invariance == "of base":
-            return self.base.promises_invariance
-        return self.wrapper.invariance == "always"
+        if self.wrapper is None or self.wrapper.invariance_kind == "of base":
+            return self.base.is_order_invariant
+        return self.wrapper.invariance_kind == "always"
 
     @property
     def writes(self) -> bool:
@@ -67,7 +67,7 @@ class MeasuredMethod:
     @property
     def rank(self) -> int:
         """Its place in tables: methods as in their own, then wrappers as in theirs."""
-        wrappers = [None, *WRAPPERS.values()]
+        wrappers = [None, *DEBIASERS.values()]
         return wrappers.index(self.wrapper) * len(METHODS) + list(METHODS.values()).index(self.base)
 
     @property
@@ -79,7 +79,7 @@ class MeasuredMethod:
         place = list(METHODS.values()).index(self.base)
         if self.wrapper is None:
             return place
-        return len(METHODS) + place * len(WRAPPERS) + list(WRAPPERS.values()).index(self.wrapper)
+        return len(METHODS) + place * len(DEBIASERS) + list(DEBIASERS.values()).index(self.wrapper)
 
 
 def measured_method(name: str) -> MeasuredMethod:
@@ -90,13 +90,13 @@ def measured_method(name: str) -> MeasuredMethod:
     if name in METHODS:
         return MeasuredMethod(METHODS[name])
     wrapper, around, base = name.partition(AROUND)
-    if not around and wrapper not in WRAPPERS:
+    if not around and wrapper not in DEBIASERS:
         raise InputError(
             f"unknown method {name!r}; choose from: {', '.join(METHODS)}, or {ALL!r} alone, or put a wrapper "
-            f"around one, as in {_FIRST}{AROUND}{USUAL_BASE}: {', '.join(WRAPPERS)}"
+            f"around one, as in {_FIRST}{AROUND}{USUAL_BASE}: {', '.join(DEBIASERS)}"
         )
     row = get_wrapper(wrapper)
-    if base.partition(AROUND)[0] in WRAPPERS:
+    if base.partition(AROUND)[0] in DEBIASERS:
         raise InputError(
             f"{name} is a wrapper around a wrapper; put {wrapper} around a method: {', '.join(METHODS)}"
         )

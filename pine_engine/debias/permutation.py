@@ -15,7 +15,7 @@ import torch
 
 from pine_engine.debias.orders import PRIOR_FRACTION, Order, pride_samples
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.events import Answer, Event, RunDone
+from pine_engine.engine.events import Answer, Event, RunFinished
 from pine_engine.engine.likelihood import (
     Label,
     LabelIds,
@@ -24,7 +24,7 @@ from pine_engine.engine.likelihood import (
     log_probabilities,
     read_prompt,
 )
-from pine_engine.engine.model_thread import in_thread
+from pine_engine.engine.model_worker import stream_from_worker
 from pine_engine.errors import InputError
 from pine_engine.methods.table import Method, get_method
 from pine_engine.prompts.layout import TokenLayout
@@ -118,7 +118,7 @@ def permute_options(
         runs = tuple(_observe(engine, prompt, order, method, ids, emit, cancelled) for order in orders)
         emit(OptionResult(runs, average(runs)))
 
-    return in_thread(work)
+    return stream_from_worker(work)
 
 
 def pride(
@@ -160,7 +160,7 @@ def pride(
             results.append(OptionResult((run,), divide_by_prior(run.observed, prior)))
         emit(PrideResult(prior, chosen, tuple(results)))
 
-    return in_thread(work)
+    return stream_from_worker(work)
 
 
 def permute_answers(
@@ -175,7 +175,7 @@ def permute_answers(
     """Lets the answers in all orders vote for a document.
 
     parse: the place an answer names, None if none; a place that is not there does not vote either.
-    Yields each run's events and then its AnswerRun in place of RunDone, at last the VoteResult.
+    Yields each run's events and then its AnswerRun in place of RunFinished, at last the VoteResult.
     Raises InputError for an unknown method or an order that does not fit, before the first event.
     """
     get_method(base)
@@ -184,7 +184,7 @@ def permute_answers(
     for order in orders:
         layout = _in_order(engine, prompt, order)
         for event in engine.generate(layout, methods=[base], max_new_tokens=max_new_tokens):
-            if not isinstance(event, RunDone):
+            if not isinstance(event, RunFinished):
                 yield event
                 continue
             answer = event.result.answers[base]

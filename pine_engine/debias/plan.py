@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pine_engine.debias.orders import MAX_ORDERS, Order, document_orders, pride_samples
-from pine_engine.debias.table import CONTENT_FREE, WRAPPERS, Wrapper, get_wrapper
+from pine_engine.debias.table import CONTENT_FREE, DEBIASERS, Wrapper, get_wrapper
 from pine_engine.errors import InputError
 from pine_engine.methods.table import get_method
-from pine_engine.prompts.inputs import LabelledComparison
+from pine_engine.prompts.inputs import LabeledRequest
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class DebiasPlan:
 
     wrapper: Wrapper
     base: str
-    comparisons: tuple[LabelledComparison, ...]
+    comparisons: tuple[LabeledRequest, ...]
     orders: tuple[tuple[Order, ...], ...]
     majority: bool
     max_new_tokens: int
@@ -36,7 +36,7 @@ class DebiasPlan:
 
 
 def plan_debias(
-    comparisons: Sequence[LabelledComparison],
+    comparisons: Sequence[LabeledRequest],
     *,
     wrapper: str,
     base: str = "vanilla",
@@ -58,7 +58,7 @@ def plan_debias(
     if not comparisons:
         raise InputError("there is nothing to answer; give at least one comparison")
     if majority and not row.votes:
-        names = [other.name for other in WRAPPERS.values() if other.votes]
+        names = [other.name for other in DEBIASERS.values() if other.votes]
         raise InputError(f"{wrapper} takes no majority of answers; choose from: {', '.join(names)}")
     _check_labels(row, comparisons)
     kind = row.orders
@@ -79,7 +79,7 @@ def plan_debias(
     )
 
 
-def _check_labels(wrapper: Wrapper, comparisons: Sequence[LabelledComparison]) -> None:
+def _check_labels(wrapper: Wrapper, comparisons: Sequence[LabeledRequest]) -> None:
     for comparison in comparisons:
         labels, documents = len(comparison.labels), len(comparison.documents)
         if not labels and (wrapper.orders or wrapper.calibrated == "labels"):

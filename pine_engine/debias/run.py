@@ -29,14 +29,14 @@ from pine_engine.debias.permutation import (
 from pine_engine.debias.plan import DebiasPlan
 from pine_engine.debias.table import TIE
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.events import Event, RunDone
+from pine_engine.engine.events import Event, RunFinished
 from pine_engine.methods.table import METHODS
-from pine_engine.prompts.inputs import Comparison, DocumentInput, LabelledComparison
+from pine_engine.prompts.inputs import DocumentInput, LabeledRequest, Request
 from pine_engine.prompts.prompt import Prompt
 
 
 @dataclass(frozen=True)
-class Debiased:
+class DebiasResult:
     """One comparison's answer.
 
     answer: a label, where documents are permuted the one that the chosen document had as it was given;
@@ -52,8 +52,9 @@ class Debiased:
 
 def run_debias(
     engine: Engine, plan: DebiasPlan
-) -> Generator[Event | OptionRun | AnswerRun | Debiased, None, None]:
-    """Runs the plan; yields events as the wrapped functions do, and a Debiased for each comparison in turn.
+) -> Generator[Event | OptionRun | AnswerRun | DebiasResult, None, None]:
+    """Runs the plan; yields events as the wrapped functions do, and a DebiasResult for each comparison "
+    "in turn.
 
     Closing the generator stops the computing. Raises InputError for labels of several tokens and, before
     anything is run, for comparisons of which no prompt can be made or whose prompt does not fit.
@@ -68,7 +69,7 @@ def run_debias(
             yield _conclude(event, comparison.labels) or event
 
 
-def content_free(engine: Engine, comparison: Comparison) -> list[Prompt]:
+def content_free(engine: Engine, comparison: Request) -> list[Prompt]:
     """The prompts of a comparison without the content of its documents; their titles stay.
 
     Raises InputError as content_free_prompts does.
@@ -100,9 +101,9 @@ def named_label(text: str, labels: Sequence[str]) -> int | None:
 
 
 def debias_report(
-    engine: Engine, plan: DebiasPlan, names: Sequence[str], results: Sequence[Debiased]
+    engine: Engine, plan: DebiasPlan, names: Sequence[str], results: Sequence[DebiasResult]
 ) -> dict[str, Any]:
-    """Plain JSON: model, dtype, wrapper, base, prompts read, and each comparison's name and Debiased."""
+    """Plain JSON: model, dtype, wrapper, base, prompts read, and each comparison's name and DebiasResult."""
     return {
         "model": engine.model_name,
         "dtype": engine.dtype,
@@ -131,7 +132,7 @@ def debias_rows(report: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _run(
-    engine: Engine, plan: DebiasPlan, comparison: LabelledComparison, orders: Sequence[Order]
+    engine: Engine, plan: DebiasPlan, comparison: LabeledRequest, orders: Sequence[Order]
 ) -> Generator[Any, None, None]:
     labels, wrapper = comparison.labels, plan.wrapper
     if plan.majority:
@@ -158,7 +159,9 @@ def _run(
     )
 
 
-def _debias_by_prior(engine: Engine, plan: DebiasPlan) -> Generator[Event | OptionRun | Debiased, None, None]:
+def _debias_by_prior(
+    engine: Engine, plan: DebiasPlan
+) -> Generator[Event | OptionRun | DebiasResult, None, None]:
     labels = plan.comparisons[0].labels
     prompts = [_orderable(engine, comparison) for comparison in plan.comparisons]
     for event in pride(engine, prompts, labels, orders=plan.orders[0], base=plan.base, seed=plan.seed):
@@ -168,7 +171,7 @@ def _debias_by_prior(engine: Engine, plan: DebiasPlan) -> Generator[Event | Opti
             yield event
 
 
-def _conclude(event: object, labels: Sequence[str]) -> Debiased | None:
+def _conclude(event: object, labels: Sequence[str]) -> DebiasResult | None:
     """What a comparison's last event says; None for the others."""
     match event:
         case OptionResult():
@@ -176,25 +179,27 @@ def _conclude(event: object, labels: Sequence[str]) -> Debiased | None:
         case VoteResult():
             answers = Counter("" if run.document is None else labels[run.document] for run in event.runs)
             answer = TIE if len(event.winners) > 1 else "".join(labels[index] for index in event.winners)
-            return Debiased(answer, dict(zip(labels, map(float, event.votes), strict=True)), dict(answers))
+            return DebiasResult(
+                answer, dict(zip(labels, map(float, event.votes), strict=True)), dict(answers)
+            )
         case CalibratedLabels():
             base_answer = labels[most_probable(event.probabilities)]
-            return Debiased(
+            return DebiasResult(
                 labels[event.answer], dict(zip(labels, event.scores, strict=True)), {base_answer: 1}
             )
-        case RunDone():
+        case RunFinished():
             (answer_done,) = event.result.answers.values()
-            return Debiased(answer_done.text, {}, {})
+            return DebiasResult(answer_done.text, {}, {})
     return None
 
 
-def _of_options(result: OptionResult, labels: Sequence[str]) -> Debiased:
+def _of_options(result: OptionResult, labels: Sequence[str]) -> DebiasResult:
     answers = Counter(labels[run.order[most_probable(run.observed)]] for run in result.runs)
     scores = dict(zip(labels, result.probabilities, strict=True))
-    return Debiased(labels[result.answer], scores, dict(answers))
+    return DebiasResult(labels[result.answer], scores, dict(answers))
 
 
-def _orderable(engine: Engine, comparison: LabelledComparison) -> Orderable:
+def _orderable(engine: Engine, comparison: LabeledRequest) -> Orderable:
     """Builds the prompt anew for each order, so that letters in the task's templates stay at their places."""
 
     def build(order: Order) -> Prompt:

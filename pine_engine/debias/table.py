@@ -7,7 +7,7 @@ docs/specification.md section 8; everything done differently for two of them is 
 from dataclasses import dataclass
 from typing import Literal
 
-from pine_engine.given import Table
+from pine_engine.input_validation import Registry
 
 OrderKind = Literal["full", "cyclic", "sampled"]
 """Which orders of k documents are run: all k!, the k rotations, or a random sample."""
@@ -35,7 +35,7 @@ class Wrapper:
     """One wrapper; see the types above for its columns.
 
     orders: None if the documents keep their order. has_prior: the orders are run on a few samples only,
-    and what they tell about the labels is taken from all others. promise: the invariance in words.
+    and what they tell about the labels is taken from all others. invariance: the invariance in words.
     cost: in words, in runs of the base method.
     """
 
@@ -44,9 +44,9 @@ class Wrapper:
     orders: OrderKind | None
     has_prior: bool
     calibrated: Calibrated
-    invariance: Invariance
-    meaning: str
-    promise: str
+    invariance_kind: Invariance
+    description: str
+    invariance: str
     cost: str
     source: str
 
@@ -155,9 +155,9 @@ _ROWS = (
     ),
 )
 
-WRAPPERS: dict[str, Wrapper] = Table("wrapper", _ROWS)
+DEBIASERS: dict[str, Wrapper] = Registry("wrapper", _ROWS)
 
 
 def get_wrapper(name: str) -> Wrapper:
     """The wrapper of that name. Raises InputError for an unknown one."""
-    return WRAPPERS[name]
+    return DEBIASERS[name]

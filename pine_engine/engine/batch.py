@@ -9,17 +9,17 @@ import torch
 from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Answer
-from pine_engine.engine.generation import BATCH_ROWS, AnswerInProgress, decode_answers, synchronize
-from pine_engine.engine.model_thread import computed
+from pine_engine.engine.generation import BATCH_ROWS, ActiveGeneration, decode_answers, synchronize
+from pine_engine.engine.model_worker import iterate_in_worker
 from pine_engine.engine.prepared_model import check_engine
 from pine_engine.errors import InputError, ModelError
-from pine_engine.given import sequence, whole_number
+from pine_engine.input_validation import as_int, sequence
 from pine_engine.methods.table import Method, get_method
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.prompt import Prompt
 
 
-def answer_batch(
+def generate_batch(
     engine: Engine,
     prompts: Prompt | TokenLayout | Iterable[Prompt | TokenLayout],
     *,
@@ -32,7 +32,7 @@ def answer_batch(
     A finished answer frees its slot for the next prompt, so that memory does not grow with the number of
     prompts. From batch_size 2 on, an answer is bitwise independent of its neighbors. It differs by rounding
     from `Engine.run` with one method, which is a batch of one. The model computes only while an answer is
-    awaited; closing the generator stops it. `dict(answer_batch(...))` waits for all answers.
+    awaited; closing the generator stops it. `dict(generate_batch(...))` waits for all answers.
 
     Args:
         engine: Engine that answers.
@@ -54,18 +54,20 @@ def answer_batch(
         raise InputError(
             f"{len(methods)} methods were given for {len(layouts)} prompts; give one name, or one for each"
         )
-    max_new_tokens = whole_number(max_new_tokens, "answer length", least=1)
-    batch_size = whole_number(batch_size, "batch size", least=1)
+    max_new_tokens = as_int(max_new_tokens, "answer length", least=1)
+    batch_size = as_int(batch_size, "batch size", least=1)
     for layout in layouts:
         engine.check_length(layout, max_new_tokens)
 
     @torch.inference_mode()
-    def prefill() -> Iterator[AnswerInProgress]:
+    def prefill() -> Iterator[ActiveGeneration]:
         for index, (layout, method) in enumerate(zip(layouts, methods, strict=True)):
             began = time.perf_counter()
-            row, logits = passes.prefill(engine.wirings, layout, method, room=max_new_tokens, rows_kept=1)
+            row, logits = passes.prefill(
+                engine.patched_models, layout, method, room=max_new_tokens, logits_to_keep=1
+            )
             synchronize(logits)
-            yield AnswerInProgress(method.name, (row,), logits, time.perf_counter() - began, index)
+            yield ActiveGeneration(method.name, (row,), logits, time.perf_counter() - began, index)
 
     def answer() -> Generator[tuple[int, Answer], None, None]:
         errors: dict[int, ModelError] = {}
@@ -78,4 +80,4 @@ def answer_batch(
             indices = ", ".join(map(str, errors))
             raise ModelError(f"prompts without an answer, by index: {indices}; {next(iter(errors.values()))}")
 
-    return computed(answer())
+    return iterate_in_worker(answer())

@@ -7,27 +7,27 @@ from typing import Unpack
 
 import torch
 
-from pine_engine.attention.trace import TraceRequest
+from pine_engine.attention.trace import TraceConfig
 from pine_engine.engine import passes
-from pine_engine.engine.asking import (
+from pine_engine.engine.events import Event, RunResult
+from pine_engine.engine.likelihood import Score, score_answers
+from pine_engine.engine.model_worker import compute_on, raise_if_cancelled, run_in_worker, stream_from_worker
+from pine_engine.engine.orders import OrderResult, ShuffleResult, choose_orders, run_orders
+from pine_engine.engine.prefix_cache import PrefixCache
+from pine_engine.engine.prepared_model import PreparedModel
+from pine_engine.engine.request_arguments import (
     MAX_NEW_TOKENS,
-    DocumentsGiven,
-    MethodsGiven,
-    PromptGiven,
+    DocumentsLike,
+    MethodsLike,
+    PromptLike,
     RequestParts,
     RunOptions,
     check_names,
     tokenize_request,
 )
-from pine_engine.engine.events import Event, RunResult
-from pine_engine.engine.likelihood import Score, score_answers
-from pine_engine.engine.model_thread import compute, compute_on, in_thread, stop_if
-from pine_engine.engine.orders import OrderRow, ShuffleResult, choose_orders, run_orders
-from pine_engine.engine.prefix_cache import Memory
-from pine_engine.engine.prepared_model import PreparedModel
 from pine_engine.engine.run import prepare_run
 from pine_engine.errors import InputError
-from pine_engine.given import one_or_more
+from pine_engine.input_validation import as_tuple_of
 from pine_engine.methods.table import get_methods
 from pine_engine.models.embedded import Progress
 from pine_engine.models.load import load
@@ -69,27 +69,27 @@ class Engine(PreparedModel):
             loaded.tokenizer,
             name=loaded.source.name,
             revision=loaded.source.revision,
-            address=loaded.source.address,
-            stop_ids=loaded.stop_ids,
-            max_context=loaded.max_context,
-            four_bit=loaded.dtype == "4bit",
+            model_ref=loaded.source.address,
+            stop_token_ids=loaded.stop_token_ids,
+            max_context_length=loaded.max_context_length,
+            decode_in_4bit=loaded.dtype == "4bit",
         )
 
     def run(
         self,
-        prompt: PromptGiven = None,
+        prompt: PromptLike = None,
         *,
         question: str = "",
-        documents: DocumentsGiven = None,
+        documents: DocumentsLike = None,
         task: str = USUAL_TASK,
         instruction: str = "",
         system: str = "",
-        methods: MethodsGiven = None,
+        methods: MethodsLike = None,
         max_new_tokens: int = MAX_NEW_TOKENS,
-        trace: bool | TraceRequest = False,
-        keep_logits: bool = False,
-        stop_at_end: bool = True,
-        memory: Memory | None = None,
+        trace: bool | TraceConfig = False,
+        return_logits: bool = False,
+        stop_at_eos: bool = True,
+        prefix_cache: PrefixCache | None = None,
     ) -> RunResult:
         """Answer a question over documents, or a prompt, greedily under each method.
 
@@ -105,10 +105,10 @@ class Engine(PreparedModel):
             system: System message.
             methods: One or more names or entries of METHODS, or "all". Default: the default methods.
             max_new_tokens: Limit per answer. 0 computes the prefill only.
-            trace: Record positions, importances, attention and alternatives; with a TraceRequest, also
+            trace: Record positions, importances, attention and alternatives; with a TraceConfig, also
                 weights of single tokens.
-            keep_logits: Return the logits of the suffix and of each decoding step.
-            stop_at_end: False to continue after the end-of-sequence token.
+            return_logits: Return the logits of the suffix and of each decoding step.
+            stop_at_eos: False to continue after the end-of-sequence token.
             memory: Earlier prompts. Prefixes and documents in it are reused, and this prompt is added.
                 Without it, only the methods of this run share them.
 
@@ -126,17 +126,17 @@ class Engine(PreparedModel):
             "methods": methods,
             "max_new_tokens": max_new_tokens,
             "trace": trace,
-            "keep_logits": keep_logits,
-            "stop_at_end": stop_at_end,
-            "memory": memory,
+            "return_logits": return_logits,
+            "stop_at_eos": stop_at_eos,
+            "prefix_cache": prefix_cache,
         }
         run = prepare_run(self, prompt, options)
-        return compute(lambda interrupted: run.finish(cancelled=interrupted))
+        return run_in_worker(lambda interrupted: run.finish(cancelled=interrupted))
 
     def generate(
-        self, prompt: PromptGiven = None, **options: Unpack[RunOptions]
+        self, prompt: PromptLike = None, **options: Unpack[RunOptions]
     ) -> Generator[Event, None, None]:
-        """Answer as `run` does, and yield events; the last one is RunDone with the result.
+        """Answer as `run` does, and yield events; the last one is RunFinished with the result.
 
         Closing the generator stops the model within one layer.
 
@@ -148,11 +148,11 @@ class Engine(PreparedModel):
             InputError: At the call, as run, and for an unknown option.
             ModelError: As run.
         """
-        return in_thread(prepare_run(self, prompt, options).work)
+        return stream_from_worker(prepare_run(self, prompt, options).work)
 
     def shuffle(
         self,
-        prompt: PromptGiven = None,
+        prompt: PromptLike = None,
         *,
         orders: Iterable[Sequence[int]] | None = None,
         count: int | None = None,
@@ -169,7 +169,7 @@ class Engine(PreparedModel):
                 sampled. Default: all orders of up to four documents, eleven orders of more.
             seed: Seed of the sampled orders.
             progress: Called after each order with the finished fraction, from 0 to 1, and a status.
-            **options: Keyword arguments of run, without memory. With keep_logits, the result contains the
+            **options: Keyword arguments of run, without memory. With return_logits, the result contains the
                 logits of all orders, which need much memory; they are compared in any case.
 
         Raises:
@@ -180,26 +180,26 @@ class Engine(PreparedModel):
             raise InputError(
                 "memory is not an option here: each order is computed from scratch", field="memory"
             )
-        keep_logits = options.get("keep_logits", False)
-        run = prepare_run(self, prompt, {**options, "keep_logits": True})
+        return_logits = options.get("return_logits", False)
+        run = prepare_run(self, prompt, {**options, "return_logits": True})
         chosen = choose_orders(run.layout, orders, count=count, seed=seed)
-        rows: list[OrderRow] = []
+        rows: list[OrderResult] = []
 
-        def collect(event: Event | OrderRow) -> None:
-            if isinstance(event, OrderRow):
-                rows.append(event if keep_logits else event.without_logits())
+        def collect(event: Event | OrderResult) -> None:
+            if isinstance(event, OrderResult):
+                rows.append(event if return_logits else event.without_logits())
                 if progress:
                     progress(len(rows) / len(chosen), f"order {len(rows)} of {len(chosen)}")
 
-        compute(lambda interrupted: run_orders(run, chosen, collect, interrupted))
+        run_in_worker(lambda interrupted: run_orders(run, chosen, collect, interrupted))
         return ShuffleResult(tuple(rows))
 
     def score(
         self,
-        prompt: PromptGiven = None,
+        prompt: PromptLike = None,
         continuations: str | Iterable[str] = (),
         *,
-        methods: MethodsGiven = None,
+        methods: MethodsLike = None,
         **request: Unpack[RequestParts],
     ) -> dict[str, list[Score]]:
         """Return the log-probabilities of answers under each method.
@@ -221,7 +221,7 @@ class Engine(PreparedModel):
         check_names(request, RequestParts)
         names = get_methods(methods)
         layout = tokenize_request(self, prompt, **request)
-        texts = one_or_more(continuations, str, "continuation", "give at least one text to score")
+        texts = as_tuple_of(continuations, str, "continuation", "give at least one text to score")
         answers = [self.tokenize_answer(text) for text in texts]
         room = max(map(len, answers))
         self.check_length(layout, room)
@@ -229,15 +229,15 @@ class Engine(PreparedModel):
         @torch.inference_mode()
         def work(interrupted: threading.Event) -> dict[str, list[Score]]:
             rows, logits = passes.prefill_each(
-                self.wirings,
+                self.patched_models,
                 layout,
                 names,
                 room=room,
-                on_layer_of=lambda _: lambda _: stop_if(interrupted),
+                on_layer_of=lambda _: lambda _: raise_if_cancelled(interrupted),
             )
             scores = [
                 score_answers(rows, logits, text, ids) for text, ids in zip(texts, answers, strict=True)
             ]
             return {name.name: [each[index] for each in scores] for index, name in enumerate(names)}
 
-        return compute(work)
+        return run_in_worker(work)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from pine_engine.attention.trace import Trace
 from pine_engine.prompts.layout import TokenLayout
-from pine_engine.shown import html_table, in_short, short_repr
+from pine_engine.reprs import html_table, short_repr, shorten
 
 if TYPE_CHECKING:  # this module loads without torch
     from torch import Tensor
@@ -33,7 +33,7 @@ class PrefillDone:
 
 
 @dataclass(frozen=True)
-class TokenDecoded:
+class TokenGenerated:
     """One more token of an answer; text is the whole answer up to this token."""
 
     method: str
@@ -72,7 +72,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class AnswerDone:
+class GenerationFinished:
     """End of the answer of one method; other methods may continue."""
 
     answer: Answer
@@ -96,7 +96,7 @@ class RunResult:
     logits: "dict[str, Tensor]" = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        answers = (f"{method}={in_short(answer.text)}" for method, answer in self.answers.items())
+        answers = (f"{method}={shorten(answer.text)}" for method, answer in self.answers.items())
         return f"RunResult({', '.join(answers)})"
 
     def _repr_html_(self) -> str:
@@ -104,13 +104,13 @@ class RunResult:
 
 
 @dataclass(frozen=True)
-class RunDone:
+class RunFinished:
     """Last event of a run that was not stopped."""
 
     result: RunResult
 
 
-Event = PrefillProgress | PrefillDone | TokenDecoded | AnswerDone | RunDone
+Event = PrefillProgress | PrefillDone | TokenGenerated | GenerationFinished | RunFinished
 
 
 def _answers_table(answers: Iterable[Answer]) -> str:

@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from pine_engine.attention.decode import put_together
+from pine_engine.attention.decode import batch_caches
 from pine_engine.attention.recorder import TraceRecorder
-from pine_engine.attention.state import Row
+from pine_engine.attention.state import SequenceState
 from pine_engine.engine import passes
-from pine_engine.engine.events import Answer, AnswerDone, TokenDecoded
-from pine_engine.engine.model_thread import NEVER, Emit, stop_if
+from pine_engine.engine.events import Answer, GenerationFinished, TokenGenerated
+from pine_engine.engine.model_worker import NEVER, Emit, raise_if_cancelled
 from pine_engine.engine.prepared_model import PreparedModel
 from pine_engine.errors import ModelError
 
@@ -47,7 +47,7 @@ def most_likely(logits: Tensor) -> tuple[int, float]:
 
 
 @dataclass(eq=False)
-class AnswerInProgress:
+class ActiveGeneration:
     """Answer to one prompt under one method, from the end of its prefill.
 
     Attributes:
@@ -60,7 +60,7 @@ class AnswerInProgress:
     """
 
     method: str
-    rows: tuple[Row, ...]
+    rows: tuple[SequenceState, ...]
     logits: Tensor
     prefill_s: float
     index: int = 0
@@ -100,26 +100,27 @@ class AnswerInProgress:
 @torch.inference_mode()
 def decode_answers(
     model: PreparedModel,
-    prompts: Iterator[AnswerInProgress],
+    prompts: Iterator[ActiveGeneration],
     *,
     max_new_tokens: int,
     batch_size: int,
-    stop_at_end: bool = True,
+    stop_at_eos: bool = True,
     emit: Emit | None = None,
     cancelled: threading.Event = NEVER,
     num_requests: int = 1,
-) -> Generator[AnswerInProgress, None, None]:
+) -> Generator[ActiveGeneration, None, None]:
     """Decode the answers of prompts in one batch, and yield each when it is finished or has an error.
 
     A prompt is taken while the batch has free slots; none may have more rows than `batch_size`, the number of
-    rows of each step. `emit` receives TokenDecoded and AnswerDone. `num_requests` share the time per token.
+    rows of each step. `emit` receives TokenGenerated and GenerationFinished. `num_requests` share the
+    time per token.
     """
-    active: list[AnswerInProgress] = []
-    following: AnswerInProgress | None = None
+    active: list[ActiveGeneration] = []
+    following: ActiveGeneration | None = None
 
-    def take_tokens(answers: Sequence[AnswerInProgress]) -> Iterator[AnswerInProgress]:
+    def take_tokens(answers: Sequence[ActiveGeneration]) -> Iterator[ActiveGeneration]:
         for answer in answers:
-            _take_token(answer, model, max_new_tokens, stop_at_end, emit)
+            _take_token(answer, model, max_new_tokens, stop_at_eos, emit)
             if answer.finish_reason or answer.error:
                 active.remove(answer)
                 yield answer
@@ -137,13 +138,13 @@ def decode_answers(
         if not active:
             return
         if is_joined:
-            put_together([row for answer in active for row in answer.rows])
+            batch_caches([row for answer in active for row in answer.rows])
         _step(active, batch_size, cancelled, num_requests)
         yield from take_tokens(list(active))
 
 
 def _take_token(
-    answer: AnswerInProgress, model: PreparedModel, max_new_tokens: int, stop_at_end: bool, emit: Emit | None
+    answer: ActiveGeneration, model: PreparedModel, max_new_tokens: int, stop_at_eos: bool, emit: Emit | None
 ) -> None:
     """Append the next token, or finish the answer."""
     try:
@@ -153,7 +154,7 @@ def _take_token(
         return
     if max_new_tokens:
         token, logprob = answer.choose(answer.logits)
-        if stop_at_end and token in model.stop_ids:
+        if stop_at_eos and token in model.stop_token_ids:
             answer.finish_reason = "stop"
         else:
             answer.ids.append(token)
@@ -162,26 +163,26 @@ def _take_token(
                 answer.recorder.record_alternatives(answer.logits[0].float().log_softmax(-1))
             if emit:
                 text = model.decode_text(answer.ids)
-                emit(TokenDecoded(answer.method, len(answer.ids) - 1, token, text))
+                emit(TokenGenerated(answer.method, len(answer.ids) - 1, token, text))
     if not answer.finish_reason and len(answer.ids) == max_new_tokens:
         answer.finish_reason = "length"
     if answer.finish_reason:
         answer.text = model.decode_text(answer.ids)
         if emit:
-            emit(AnswerDone(answer.answer))
+            emit(GenerationFinished(answer.answer))
 
 
 def _step(
-    active: Sequence[AnswerInProgress], batch_size: int, cancelled: threading.Event, num_requests: int
+    active: Sequence[ActiveGeneration], batch_size: int, cancelled: threading.Event, num_requests: int
 ) -> None:
     """Compute the next logits of all answers. Free slots stay in the batch, which keeps its shape."""
     began = time.perf_counter()
-    rows: list[Row | None] = [None] * batch_size
+    rows: list[SequenceState | None] = [None] * batch_size
     tokens = [[0]] * batch_size
     for answer in active:
         for slot, row in zip(answer.slots, answer.rows, strict=True):
             rows[slot], tokens[slot] = row, answer.ids[-1:]
-    logits = passes.extend(rows, tokens, lambda _: stop_if(cancelled), is_step=True)
+    logits = passes.extend(rows, tokens, lambda _: raise_if_cancelled(cancelled), is_step=True)
     synchronize(logits)
     seconds = time.perf_counter() - began
     num_rows = sum(len(answer.rows) for answer in active)

@@ -9,17 +9,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pine_engine.attention.state import Row
+from pine_engine.attention.state import SequenceState
 from pine_engine.engine import passes
 from pine_engine.engine.events import PrefillDone
 from pine_engine.engine.generation import check_finite
-from pine_engine.engine.model_thread import Emit, layer_reports
+from pine_engine.engine.model_worker import Emit, layer_progress_callback
 from pine_engine.engine.prepared_model import PreparedModel
 from pine_engine.errors import InputError
 from pine_engine.methods.table import Method
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.prompt import Piece, Prompt
-from pine_engine.shown import short_repr
+from pine_engine.reprs import short_repr
 
 Label = str | Sequence[str]
 """An answer of one token: a text, with or without a leading blank, or a sequence of its spellings.
@@ -55,7 +55,7 @@ class Score:
 
 
 def score_answer(
-    row: Row,
+    row: SequenceState,
     logits: Tensor,
     text: str,
     ids: tuple[int, ...],
@@ -66,7 +66,7 @@ def score_answer(
 
 
 def score_answers(
-    rows: Sequence[Row],
+    rows: Sequence[SequenceState],
     logits: Sequence[Tensor],
     text: str,
     ids: tuple[int, ...],
@@ -103,15 +103,17 @@ def read_prompt(
     room: int,
     emit: Emit,
     cancelled: threading.Event,
-) -> tuple[Row, Tensor]:
+) -> tuple[SequenceState, Tensor]:
     """Prefill a prompt and return its state and the logits (1, V) of its last token.
 
     Runs under torch.inference_mode. Emits PrefillProgress and PrefillDone. Raises ModelError for logits that
     are not finite.
     """
-    on_layer = layer_reports(method.name, model.num_layers, emit, cancelled)
+    on_layer = layer_progress_callback(method.name, model.num_layers, emit, cancelled)
     began = time.perf_counter()
-    row, logits = passes.prefill(model.wirings, layout, method, room=room, rows_kept=1, on_layer=on_layer)
+    row, logits = passes.prefill(
+        model.patched_models, layout, method, room=room, logits_to_keep=1, on_layer=on_layer
+    )
     emit(PrefillDone(method.name, time.perf_counter() - began))
     check_finite(logits[-1], method.name, 0)
     return row, logits

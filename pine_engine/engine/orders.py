@@ -11,21 +11,21 @@ from typing import Unpack
 
 import torch
 
-from pine_engine.attention.state import Row, input_device
-from pine_engine.engine.asking import RunOptions
+from pine_engine.attention.state import SequenceState, input_device
 from pine_engine.engine.events import Answer, Event, RunResult
-from pine_engine.engine.generation import AnswerInProgress
+from pine_engine.engine.generation import ActiveGeneration
 from pine_engine.engine.likelihood import score_answer
-from pine_engine.engine.model_thread import NEVER, in_thread
-from pine_engine.engine.prefix_cache import Memory
+from pine_engine.engine.model_worker import NEVER, stream_from_worker
+from pine_engine.engine.prefix_cache import PrefixCache
 from pine_engine.engine.prepared_model import PreparedModel, check_engine
+from pine_engine.engine.request_arguments import RunOptions
 from pine_engine.engine.run import Run, prepare_run
 from pine_engine.errors import InputError
-from pine_engine.given import in_words, sequence, whole_number, whole_numbers
+from pine_engine.input_validation import as_int, as_ints, describe, sequence
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import PLACES, TokenLayout
 from pine_engine.prompts.prompt import Prompt
-from pine_engine.shown import html_table, in_short, short_repr
+from pine_engine.reprs import html_table, short_repr, shorten
 
 ALL_ORDERS_UP_TO = 4
 """Largest number of documents of which all orders are the default: 4! = 24."""
@@ -40,7 +40,7 @@ FIRST_ORDERS = 2
 
 
 @dataclass(frozen=True)
-class OrderCell:
+class OrderComparison:
     """Answer of one method in one order, compared with its answer in the first order.
 
     Attributes:
@@ -48,7 +48,7 @@ class OrderCell:
         same_text: True if the tokens are equal.
         first_difference: Index of the first different token. None if the answers are equal.
         max_abs_logit_diff: Largest difference of a logit, of the suffix and of the steps up to this token.
-        bitwise_equal: True if all of these logits and all tokens are bitwise identical.
+        bitwise_identical: True if all of these logits and all tokens are bitwise identical.
         reference_logprob: Log-probability of the answer of the first order in this order, in nats, without
             its end-of-sequence token; 0 if it is empty.
         token_text: Text of the first different token in this order. None if the answer ended before it.
@@ -59,7 +59,7 @@ class OrderCell:
     same_text: bool
     first_difference: int | None
     max_abs_logit_diff: float
-    bitwise_equal: bool
+    bitwise_identical: bool
     reference_logprob: float
     token_text: str | None = None
     reference_token_text: str | None = None
@@ -73,73 +73,73 @@ class OrderCell:
 
 
 @dataclass(frozen=True)
-class OrderRow:
+class OrderResult:
     """Answers of all methods in one order.
 
     Attributes:
         order: Document in each slot.
-        cells: Comparison with the first order, by method.
+        cells: Request with the first order, by method.
         result: Result of the run in this order.
     """
 
     order: tuple[int, ...]
-    cells: dict[str, OrderCell]
+    cells: dict[str, OrderComparison]
     result: RunResult
 
-    def without_logits(self) -> "OrderRow":
+    def without_logits(self) -> "OrderResult":
         """Return a copy without the logits, which need most of the memory."""
         return replace(self, result=replace(self.result, logits={}))
 
     def __repr__(self) -> str:
-        answers = (f"{method}={in_short(cell.answer.text)}" for method, cell in self.cells.items())
-        return f"OrderRow({', '.join([str(self.order), *answers])})"
+        answers = (f"{method}={shorten(cell.answer.text)}" for method, cell in self.cells.items())
+        return f"OrderResult({', '.join([str(self.order), *answers])})"
 
 
 @dataclass(frozen=True)
-class OrderSummary:
+class OrderStats:
     """One method in all orders.
 
     Attributes:
         orders: Number of orders.
-        same_texts: Number of answers equal to that of the first order.
-        distinct_texts: Number of different answers.
+        num_matching_answers: Number of answers equal to that of the first order.
+        num_distinct_answers: Number of different answers.
         max_abs_logit_diff: Largest of all orders, NaN if one is NaN.
-        bitwise_equal: True if all orders are bitwise identical.
+        bitwise_identical: True if all orders are bitwise identical.
         logprob_spread: Largest minus smallest log-probability of the answer of the first order, in nats.
     """
 
     orders: int
-    same_texts: int
-    distinct_texts: int
+    num_matching_answers: int
+    num_distinct_answers: int
     max_abs_logit_diff: float
-    bitwise_equal: bool
+    bitwise_identical: bool
     logprob_spread: float
 
 
-def summarize(rows: Sequence[Mapping[str, OrderCell]]) -> dict[str, OrderSummary]:
+def summarize_orders(rows: Sequence[Mapping[str, OrderComparison]]) -> dict[str, OrderStats]:
     """Return the statistics of each method.
 
     Args:
-        rows: `OrderRow.cells` of each order.
+        rows: `OrderResult.cells` of each order.
     """
     summaries = {}
     for method in rows[0]:
         cells = [row[method] for row in rows]
         logprobs = [cell.reference_logprob for cell in cells]
         differences = [cell.max_abs_logit_diff for cell in cells]
-        summaries[method] = OrderSummary(
+        summaries[method] = OrderStats(
             orders=len(cells),
-            same_texts=sum(cell.same_text for cell in cells),
-            distinct_texts=len({cell.answer.token_ids for cell in cells}),
+            num_matching_answers=sum(cell.same_text for cell in cells),
+            num_distinct_answers=len({cell.answer.token_ids for cell in cells}),
             max_abs_logit_diff=next(filter(math.isnan, differences), max(differences)),
-            bitwise_equal=all(cell.bitwise_equal for cell in cells),
+            bitwise_identical=all(cell.bitwise_identical for cell in cells),
             logprob_spread=max(logprobs) - min(logprobs),
         )
     return summaries
 
 
 INVARIANCE = {True: "kept", False: "broken", None: "none"}
-"""Cell of a notebook table for `ShuffleResult.kept_promise`."""
+"""Cell of a notebook table for `ShuffleResult.invariance_held`."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class ShuffleResult:
         rows: One for each order.
     """
 
-    rows: tuple[OrderRow, ...]
+    rows: tuple[OrderResult, ...]
 
     @property
     def orders(self) -> tuple[tuple[int, ...], ...]:
@@ -158,7 +158,7 @@ class ShuffleResult:
         return tuple(row.order for row in self.rows)
 
     @property
-    def cells(self) -> list[dict[str, OrderCell]]:
+    def cells(self) -> list[dict[str, OrderComparison]]:
         """Comparisons of each order, by method."""
         return [row.cells for row in self.rows]
 
@@ -168,15 +168,15 @@ class ShuffleResult:
         return {method: [row.cells[method].text for row in self.rows] for method in self.summary}
 
     @cached_property
-    def summary(self) -> dict[str, OrderSummary]:
+    def summary(self) -> dict[str, OrderStats]:
         """Statistics of each method."""
-        return summarize(self.cells)
+        return summarize_orders(self.cells)
 
     @property
-    def kept_promise(self) -> dict[str, bool | None]:
+    def invariance_held(self) -> dict[str, bool | None]:
         """For each method, True if all orders are bitwise identical; None if it is not order-invariant."""
         return {
-            method: summary.bitwise_equal if METHODS[method].promises_invariance else None
+            method: summary.bitwise_identical if METHODS[method].is_order_invariant else None
             for method, summary in self.summary.items()
         }
 
@@ -188,7 +188,7 @@ class ShuffleResult:
     def __repr__(self) -> str:
         parts = [f"{len(self.rows)} order{'s' * (len(self.rows) != 1)}"]
         for method, summary in self.summary.items():
-            count = summary.distinct_texts
+            count = summary.num_distinct_answers
             parts.append(f"{method}: {count} answer{'s' * (count != 1)}, {_describe_logits(summary)}")
         return f"ShuffleResult({'; '.join(parts)})"
 
@@ -197,19 +197,19 @@ class ShuffleResult:
             (" ".join(map(str, row.order)), *(cell.text for cell in row.cells.values())) for row in self.rows
         ]
         summaries = self.summary.values()
-        rows.append(("different answers", *(str(summary.distinct_texts) for summary in summaries)))
+        rows.append(("different answers", *(str(summary.num_distinct_answers) for summary in summaries)))
         rows.append(("logits", *map(_describe_logits, summaries)))
-        rows.append(("promise", *(INVARIANCE[kept] for kept in self.kept_promise.values())))
+        rows.append(("promise", *(INVARIANCE[kept] for kept in self.invariance_held.values())))
         return html_table(("order", *self.summary), rows)
 
 
-def _describe_logits(summary: OrderSummary) -> str:
-    if summary.bitwise_equal:
+def _describe_logits(summary: OrderStats) -> str:
+    if summary.bitwise_identical:
         return "bitwise identical"
     return f"differ by up to {summary.max_abs_logit_diff:.3g}"
 
 
-def orders_to_try(num_documents: int, shuffles: int | None = None, seed: int = 0) -> list[tuple[int, ...]]:
+def sample_orders(num_documents: int, shuffles: int | None = None, seed: int = 0) -> list[tuple[int, ...]]:
     """Return different document orders, the unchanged order first.
 
     Args:
@@ -244,18 +244,18 @@ def choose_orders(
     Raises InputError for both, for a count below 1, for no orders, and for an order that is no permutation.
     """
     if orders is None:
-        shuffles = None if count is None else whole_number(count, "number of orders", least=1) - 1
-        return orders_to_try(layout.num_documents, shuffles, seed)
+        shuffles = None if count is None else as_int(count, "number of orders", least=1) - 1
+        return sample_orders(layout.num_documents, shuffles, seed)
     if count is not None:
         raise InputError("orders were given, and a count of them; give one of the two", field="count")
     items = sequence(orders)
     if not items:
         raise InputError(
-            f"the orders are {in_words(orders)}; give at least one, as orders_to_try(num_documents) does: "
+            f"the orders are {describe(orders)}; give at least one, as sample_orders(num_documents) does: "
             "[[0, 1, 2], [2, 0, 1]]",
             field="orders",
         )
-    slots = [whole_numbers(order, "an order", PLACES) for order in items]
+    slots = [as_ints(order, "an order", PLACES) for order in items]
     for order in slots:
         layout.reorder(order)
     return slots
@@ -267,33 +267,34 @@ def compare_orders(
     *,
     orders: Iterable[Sequence[int]] | None = None,
     **options: Unpack[RunOptions],
-) -> Generator[Event | OrderRow, None, None]:
+) -> Generator[Event | OrderResult, None, None]:
     """Answer a prompt in each document order and yield events; Engine.shuffle returns the result at once.
 
-    Yields the events of Engine.generate, and for each order an OrderRow instead of RunDone. Prefill runs for
+    Yields the events of Engine.generate, and for each order an OrderResult instead of RunFinished.
+    Prefill runs for
     each order separately. The answers of several orders are decoded in one batch, first of two orders, then
     of as many as fit in memory, so that their events are interleaved. Closing the generator stops the model.
 
     Args:
         engine: Engine that answers.
         prompt: Prompt in its first document order.
-        orders: Document orders. All are compared with the first. Default: those of orders_to_try.
+        orders: Document orders. All are compared with the first. Default: those of sample_orders.
         **options: Keyword arguments of Engine.run.
 
     Raises:
         InputError: For invalid orders, and as Engine.run.
     """
     check_engine(engine)
-    run = prepare_run(engine, prompt, {**options, "keep_logits": True})
+    run = prepare_run(engine, prompt, {**options, "return_logits": True})
     chosen = choose_orders(run.layout, orders)
-    return in_thread(lambda emit, cancelled: run_orders(run, chosen, emit, cancelled))
+    return stream_from_worker(lambda emit, cancelled: run_orders(run, chosen, emit, cancelled))
 
 
 @torch.inference_mode()
 def run_orders(
     run: Run,
     orders: Sequence[tuple[int, ...]],
-    emit: Callable[[Event | OrderRow], None],
+    emit: Callable[[Event | OrderResult], None],
     cancelled: threading.Event = NEVER,
 ) -> None:
     """Run a prompt, whose run keeps its logits, in several orders; see compare_orders."""
@@ -314,7 +315,7 @@ def run_orders(
                 result = one.run.result(one.answers)
                 reference = reference or result
                 rows = {answer.method: answer.rows[0] for answer in one.answers}
-                emit(OrderRow(one.order, compare(run.model, reference, result, rows), result))
+                emit(OrderResult(one.order, compare(run.model, reference, result, rows), result))
         batch = []
 
 
@@ -324,14 +325,14 @@ class _OrderRun:
 
     order: tuple[int, ...]
     run: Run
-    answers: list[AnswerInProgress]
+    answers: list[ActiveGeneration]
 
 
 def _prefill(
     run: Run, order: tuple[int, ...], emit: Callable[[Event], None], cancelled: threading.Event
 ) -> _OrderRun:
     reordered = replace(
-        run, layout=run.layout.reorder(order), settings=replace(run.settings, memory=Memory())
+        run, layout=run.layout.reorder(order), settings=replace(run.settings, prefix_cache=PrefixCache())
     )
     return _OrderRun(order, reordered, reordered.prefill(emit, cancelled))
 
@@ -344,8 +345,8 @@ def _batch_sizes(num_orders: int, max_size: int) -> list[int]:
 
 
 def compare(
-    model: PreparedModel, first: RunResult, other: RunResult, rows: Mapping[str, Row]
-) -> dict[str, OrderCell]:
+    model: PreparedModel, first: RunResult, other: RunResult, rows: Mapping[str, SequenceState]
+) -> dict[str, OrderComparison]:
     """Compare the answer of each method with that in the first order; rows: states after the other run."""
     cells = {}
     for method, answer in other.answers.items():
@@ -356,12 +357,12 @@ def compare(
         if difference is not None:
             comparable = min(comparable, other.layout.suffix_length + difference)
         logits, reference_logits = logits[:comparable], reference_logits[:comparable]
-        cells[method] = OrderCell(
+        cells[method] = OrderComparison(
             answer=answer,
             same_text=difference is None,
             first_difference=difference,
             max_abs_logit_diff=(logits - reference_logits).abs().max().item(),
-            bitwise_equal=difference is None and torch.equal(logits, reference_logits),
+            bitwise_identical=difference is None and torch.equal(logits, reference_logits),
             reference_logprob=_reference_logprob(reference, other, rows[method], difference),
             token_text=_token_text(model, answer, difference),
             reference_token_text=_token_text(model, reference, difference),
@@ -381,8 +382,10 @@ def _token_text(model: PreparedModel, answer: Answer, index: int | None) -> str 
 
 
 @torch.inference_mode()
-def _reference_logprob(reference: Answer, other: RunResult, row: Row, difference: int | None) -> float:
-    """Return OrderCell.reference_logprob.
+def _reference_logprob(
+    reference: Answer, other: RunResult, row: SequenceState, difference: int | None
+) -> float:
+    """Return OrderComparison.reference_logprob.
 
     The cache goes back to the first different token, from which the rest of the reference is scored at once.
     """
@@ -392,6 +395,6 @@ def _reference_logprob(reference: Answer, other: RunResult, row: Row, difference
     num_extra = row.num_read() - other.layout.num_tokens - difference
     row.cache.truncate(row.cache.length - num_extra)
     last = other.layout.suffix_length - 1 + difference
-    logits = other.logits[reference.method][last : last + 1].to(input_device(row.state.wiring.network))
+    logits = other.logits[reference.method][last : last + 1].to(input_device(row.state.patched_model.network))
     rest = score_answer(row, logits, reference.text, ids[difference:])
     return sum([*logprobs[:difference], *rest.logprobs])

@@ -6,76 +6,89 @@ from contextlib import nullcontext
 import torch
 from torch import Tensor
 
-from pine_engine.attention.decode import ContinuationPass
+from pine_engine.attention.decode import DecodePass
 from pine_engine.attention.kv_cache import KVCache
 from pine_engine.attention.prefill import PrefillPass
 from pine_engine.attention.recorder import TraceRecorder
-from pine_engine.attention.state import Row, input_device, new_state
+from pine_engine.attention.state import SequenceState, input_device, new_state
 from pine_engine.engine.prefix_cache import find_documents, find_prefix, fork
 from pine_engine.methods.plan import build_plan
 from pine_engine.methods.table import Method
-from pine_engine.network.pace import attention_threads
+from pine_engine.network.batch_invariant_ops import is_batch_invariant
+from pine_engine.network.model_patching import PatchedModel
 from pine_engine.network.registration import run_pass
-from pine_engine.network.rowwise import knows_no_number
-from pine_engine.network.wiring import Wiring
+from pine_engine.network.thread_tuner import attention_threads
 from pine_engine.prompts.layout import TokenLayout
 
 
 def prefill(
-    wirings: Sequence[Wiring],
+    patched_models: Sequence[PatchedModel],
     layout: TokenLayout,
     method: Method,
     *,
     room: int,
-    rows_kept: int,
+    logits_to_keep: int,
     recorder: TraceRecorder | None = None,
     on_layer: Callable[[int], None] = lambda _: None,
-    donors: Iterable[Row] = (),
-) -> tuple[Row, Tensor]:
-    """Return the state of a prompt under one method and the logits (rows_kept, V) of its last tokens.
+    cached_sequences: Iterable[SequenceState] = (),
+) -> tuple[SequenceState, Tensor]:
+    """Return the state of a prompt under one method and the logits (logits_to_keep, V) of its last tokens.
 
     Runs under torch.inference_mode, in the network for prompts of this length. At most `room` tokens may
-    follow. `rows_kept` is 0 for all logits. `on_layer` is called at the start of each layer and may raise.
-    Prefixes and documents of `donors`, states of the same networks, are reused if equal.
+    follow. `logits_to_keep` is 0 for all logits. `on_layer` is called at the start of each layer and
+    may raise.
+    Prefixes and documents of `cached_sequences`, states of the same networks, are reused if equal.
     """
-    wiring = next(each for each in wirings if each.longest is None or layout.num_tokens <= each.longest)
-    state = new_state(build_plan(method, layout), wiring=wiring, room=room, recorder=recorder)
+    patched_model = next(
+        each for each in patched_models if each.longest is None or layout.num_tokens <= each.longest
+    )
+    state = new_state(build_plan(method, layout), patched_model=patched_model, room=room, recorder=recorder)
     # A trace needs the prefill of documents, and one of single tokens also that of the prefix.
-    donors = [] if recorder and recorder.request.token_ranges else list(donors)
-    if recorder is None and (donor := find_documents(donors, state)):
-        row = fork(donor, state, room)
-        return row, extend([row], [layout.suffix], on_layer)[0, -rows_kept:]
-    prefix_of = find_prefix(donors, state)
+    cached_sequences = [] if recorder and recorder.request.token_ranges else list(cached_sequences)
+    if recorder is None and (source := find_documents(cached_sequences, state)):
+        row = fork(source, state, room)
+        return row, extend([row], [layout.suffix], on_layer)[0, -logits_to_keep:]
+    prefix_of = find_prefix(cached_sequences, state)
     first = layout.prefix_length if prefix_of else 0
-    ids = torch.tensor([layout.ids[first:]], device=input_device(wiring.network))
-    row = Row(state, KVCache([]))
-    pace = wiring.pace.prompt(method, ids.shape[1]) if _is_any_num_threads_exact(wiring, ids) else None
+    ids = torch.tensor([layout.ids[first:]], device=input_device(patched_model.network))
+    row = SequenceState(state, KVCache([]))
+    pace = (
+        patched_model.pace.prompt(method, ids.shape[1])
+        if _is_any_num_threads_exact(patched_model, ids)
+        else None
+    )
     threads = attention_threads(layout.num_tokens) if pace else None
     with pace or nullcontext(lambda: None) as begin_layer:
         logits = run_pass(
-            wiring.network,
+            patched_model.network,
             PrefillPass(row, room, _call_both(begin_layer, on_layer), prefix_of, threads),
             ids,
             state.position_ids(first, ids.shape[1]),
-            logits_to_keep=rows_kept,
+            logits_to_keep=logits_to_keep,
         )
     return row, logits[0]
 
 
 def prefill_each(
-    wirings: Sequence[Wiring],
+    patched_models: Sequence[PatchedModel],
     layout: TokenLayout,
     methods: Iterable[Method],
     *,
     room: int,
     on_layer_of: Callable[[Method], Callable[[int], None]],
-) -> tuple[list[Row], list[Tensor]]:
+) -> tuple[list[SequenceState], list[Tensor]]:
     """Return the states of a prompt under several methods, which share equal parts, and their last logits."""
-    rows: list[Row] = []
+    rows: list[SequenceState] = []
     last: list[Tensor] = []
     for method in methods:
         row, logits = prefill(
-            wirings, layout, method, room=room, rows_kept=1, on_layer=on_layer_of(method), donors=rows
+            patched_models,
+            layout,
+            method,
+            room=room,
+            logits_to_keep=1,
+            on_layer=on_layer_of(method),
+            cached_sequences=rows,
         )
         rows.append(row)
         last.append(logits)
@@ -83,7 +96,7 @@ def prefill_each(
 
 
 def extend(
-    rows: Sequence[Row | None],
+    rows: Sequence[SequenceState | None],
     ids: Sequence[Sequence[int]],
     on_layer: Callable[[int], None] = lambda _: None,
     *,
@@ -94,33 +107,41 @@ def extend(
     A row that is None is a free slot, which stays in the batch where the batch size can change a logit.
     `is_step`: one token of each answer, for which 4-bit weights are used.
     """
-    wirings = list({id(row.state.wiring): row.state.wiring for row in rows if row}.values())
-    parts = [_extend_under(wiring, rows, ids, on_layer, is_step) for wiring in wirings]
+    patched_models = list(
+        {id(row.state.patched_model): row.state.patched_model for row in rows if row}.values()
+    )
+    parts = [_extend_under(patched_model, rows, ids, on_layer, is_step) for patched_model in patched_models]
     if len(parts) == 1:
         return parts[0]
-    part_of_row = torch.tensor([wirings.index(row.state.wiring) if row else 0 for row in rows])
+    part_of_row = torch.tensor([patched_models.index(row.state.patched_model) if row else 0 for row in rows])
     return torch.stack(parts)[part_of_row, torch.arange(len(rows))]
 
 
 def _extend_under(
-    wiring: Wiring,
-    rows: Sequence[Row | None],
+    patched_model: PatchedModel,
+    rows: Sequence[SequenceState | None],
     ids: Sequence[Sequence[int]],
     on_layer: Callable[[int], None],
     is_step: bool,
 ) -> Tensor:
     """Extend the rows of one network; the logits of all others are zero."""
-    places = rows_alike(wiring, rows)
-    fed = [row if (row := rows[place]) and row.state.wiring is wiring else None for place in places]
-    tokens = torch.tensor([ids[place] for place in places], device=input_device(wiring.network))
+    places = batch_rows(patched_model, rows)
+    fed = [
+        row if (row := rows[place]) and row.state.patched_model is patched_model else None for place in places
+    ]
+    tokens = torch.tensor([ids[place] for place in places], device=input_device(patched_model.network))
     zeros = torch.zeros_like(tokens[:1])
     position_ids = torch.cat(
         [zeros if row is None else row.state.position_ids(row.num_read(), tokens.shape[1]) for row in fed]
     )
-    pace = wiring.pace.step(len(tokens)) if is_step and _is_any_num_threads_exact(wiring, tokens) else None
+    pace = (
+        patched_model.pace.step(len(tokens))
+        if is_step and _is_any_num_threads_exact(patched_model, tokens)
+        else None
+    )
     with pace or nullcontext(lambda: None) as begin_layer:
-        continuation = ContinuationPass(fed, _call_both(begin_layer, on_layer))
-        logits = run_pass(wiring.network, continuation, tokens, position_ids, is_step=is_step)
+        continuation = DecodePass(fed, _call_both(begin_layer, on_layer))
+        logits = run_pass(patched_model.network, continuation, tokens, position_ids, is_step=is_step)
     if len(places) == len(rows):
         return logits
     whole = logits.new_zeros(len(rows), *logits.shape[1:])
@@ -128,25 +149,25 @@ def _extend_under(
     return whole
 
 
-def rows_alike(wiring: Wiring, rows: Sequence[Row | None]) -> list[int]:
+def batch_rows(patched_model: PatchedModel, rows: Sequence[SequenceState | None]) -> list[int]:
     """Return the slots of the batch that a network computes together.
 
     These are its own rows, if linear layers are batch-invariant for 2 or more rows; a single one of several
     takes a neighbor along, so that the batch size stays above 1. Otherwise all slots, so that the batch size
     never changes (docs/exactness.md).
     """
-    network = wiring.network
-    if not knows_no_number(network.dtype, input_device(network)):
+    network = patched_model.network
+    if not is_batch_invariant(network.dtype, input_device(network)):
         return list(range(len(rows)))
-    places = [place for place, row in enumerate(rows) if row and row.state.wiring is wiring]
+    places = [place for place, row in enumerate(rows) if row and row.state.patched_model is patched_model]
     if len(places) == 1 < len(rows):
         return sorted((places[0], 0 if places[0] else 1))
     return places
 
 
-def _is_any_num_threads_exact(wiring: Wiring, tokens: Tensor) -> bool:
+def _is_any_num_threads_exact(patched_model: PatchedModel, tokens: Tensor) -> bool:
     """Check that the number of threads does not change the logits of tokens (B, n)."""
-    return tokens.numel() > 1 and knows_no_number(wiring.network.dtype, tokens.device)
+    return tokens.numel() > 1 and is_batch_invariant(patched_model.network.dtype, tokens.device)
 
 
 def _call_both(first: Callable[[], None], second: Callable[[int], None]) -> Callable[[int], None]:

@@ -10,23 +10,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pine_engine.attention.kv_cache import KVCache, empty_like
-from pine_engine.attention.state import PromptState, Row
+from pine_engine.attention.state import PromptState, SequenceState
 from pine_engine.errors import InputError
 
 
 @dataclass
-class Memory:
+class PrefixCache:
     """States of earlier prompts of one model. The caller owns it and may clear it.
 
     Attributes:
         rows: One state for each prompt and method, with the keys and values of all its tokens.
     """
 
-    rows: list[Row] = field(default_factory=list)
+    rows: list[SequenceState] = field(default_factory=list)
     _model: Any = field(default=None, init=False, repr=False, compare=False)
 
     def __repr__(self) -> str:
-        return f"Memory({len(self.rows)} rows)"
+        return f"PrefixCache({len(self.rows)} rows)"
 
     def belong_to(self, model: Any) -> None:
         """Bind the states to a model. Raises InputError if they belong to another one."""
@@ -38,20 +38,20 @@ class Memory:
         self._model = model
 
 
-def find_prefix(rows: Iterable[Row], state: PromptState) -> Row | None:
+def find_prefix(rows: Iterable[SequenceState], state: PromptState) -> SequenceState | None:
     """Return a row with the prefix of the prompt under any method; None for an empty prefix."""
     prefix = state.plan.layout.prefix
-    of_network = (row for row in rows if row.state.wiring is state.wiring)
+    of_network = (row for row in rows if row.state.patched_model is state.patched_model)
     return next((row for row in of_network if row.state.plan.layout.prefix == prefix != ()), None)
 
 
-def find_documents(rows: Iterable[Row], state: PromptState) -> Row | None:
+def find_documents(rows: Iterable[SequenceState], state: PromptState) -> SequenceState | None:
     """Return a row whose prefix and documents the method of the state can reuse."""
     return next((row for row in rows if _shares_documents(row.state, state)), None)
 
 
-def fork(donor: Row, state: PromptState, room: int) -> Row:
-    """Return a new row with the tokens of the donor before its suffix; the donor is unchanged.
+def fork(source: SequenceState, state: PromptState, room: int) -> SequenceState:
+    """Return a new row with the tokens of the source before its suffix; the source is unchanged.
 
     Document blocks are shared. Prefix and, without blocks, documents are copied. `room` is the maximum number
     of tokens that follow the prompt.
@@ -59,24 +59,27 @@ def fork(donor: Row, state: PromptState, room: int) -> Row:
     layout = state.plan.layout
     length = layout.prefix_length if state.plan.is_ranked else layout.documents_end
     layers = []
-    for index, layer in enumerate(donor.cache.layers):
+    for index, layer in enumerate(source.cache.layers):
         strategy = state.strategy(layer.keys.device)
         cache = empty_like(layer, length + layout.suffix_length + room)
         cache.append(
-            strategy.adopt(index, layer.keys[:, :length], donor.state.plan), layer.values[:, :length]
+            strategy.adopt(index, layer.keys[:, :length], source.state.plan), layer.values[:, :length]
         )
         layers.append(cache)
-    return Row(state, KVCache(layers))
+    return SequenceState(state, KVCache(layers))
 
 
-def _shares_documents(donor: PromptState, state: PromptState) -> bool:
-    theirs, ours = donor.plan, state.plan
-    if donor.wiring is not state.wiring:
+def _shares_documents(source: PromptState, state: PromptState) -> bool:
+    theirs, ours = source.plan, state.plan
+    if source.patched_model is not state.patched_model:
         return False
-    if theirs.layout.prefix != ours.layout.prefix or theirs.method.encoding != ours.method.encoding:
+    if (
+        theirs.layout.prefix != ours.layout.prefix
+        or theirs.method.document_encoding != ours.method.document_encoding
+    ):
         return False
     if theirs.moves_documents and theirs.method.positions != ours.method.positions:
         return False
-    if ours.method.promises_invariance:
+    if ours.method.is_order_invariant:
         return sorted(theirs.layout.documents) == sorted(ours.layout.documents)
     return theirs.layout.documents == ours.layout.documents

@@ -9,22 +9,22 @@ from typing import Any, cast
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from pine_engine.attention.probe import prove
+from pine_engine.attention.model_validation import validate_model
 from pine_engine.attention.state import input_device
-from pine_engine.engine.model_thread import compute_on
-from pine_engine.engine.promise import find_caveat
+from pine_engine.engine.invariance_check import check_invariance
+from pine_engine.engine.model_worker import compute_on
 from pine_engine.errors import InputError
-from pine_engine.given import in_words, one_or_more, sequence, whole_number, whole_numbers
+from pine_engine.input_validation import as_int, as_ints, as_tuple_of, describe, sequence
 from pine_engine.models.load import check_model
-from pine_engine.models.load import max_context as context_of
-from pine_engine.models.load import stop_ids as stop_ids_of
+from pine_engine.models.load import max_context_length as context_of
+from pine_engine.models.load import stop_token_ids as stop_ids_of
 from pine_engine.models.packed import PackedWeight, pack
 from pine_engine.models.support import context_in_words, stated_context
+from pine_engine.network.model_patching import PatchedModel
 from pine_engine.network.model_snapshot import ModelSnapshot
 from pine_engine.network.parallel import own_heads
-from pine_engine.network.wiring import Wiring
 from pine_engine.prompts.layout import TOKEN_IDS, TokenLayout, check_vocabulary, tokenize, tokenize_text
-from pine_engine.prompts.prompt import HOW_TO_PROMPT, Prompt
+from pine_engine.prompts.prompt import PROMPT_HINT, Prompt
 
 
 class PreparedModel:
@@ -39,7 +39,7 @@ class PreparedModel:
 
     _caveat: str | None
     _packed: dict[nn.Parameter, PackedWeight]
-    _wirings: tuple[Wiring, ...]
+    _patched_models: tuple[PatchedModel, ...]
 
     def __init__(
         self,
@@ -48,10 +48,10 @@ class PreparedModel:
         *,
         name: str = "model",
         revision: str | None = None,
-        address: str | None = None,
-        stop_ids: int | Iterable[int] | None = None,
-        max_context: int | None = None,
-        four_bit: bool = False,
+        model_ref: str | None = None,
+        stop_token_ids: int | Iterable[int] | None = None,
+        max_context_length: int | None = None,
+        decode_in_4bit: bool = False,
     ) -> None:
         """Validate a loaded transformers model and prepare it for runs.
 
@@ -61,9 +61,11 @@ class PreparedModel:
             name: Name in reports.
             revision: Commit of the weights on the hub.
             address: Argument of `load` that loads the same model. Default: name.
-            stop_ids: Token ids that end an answer. Default: the end-of-sequence ids of model and tokenizer.
-            max_context: Maximum of prompt and answer, in tokens. Default: from the model's configuration.
-            four_bit: True to decode with 4-bit weights (float32 models on the CPU only).
+            stop_token_ids: Token ids that end an answer. Default: the end-of-sequence ids of model and
+            tokenizer.
+            max_context_length: Maximum of prompt and answer, in tokens. Default: from the model's
+            configuration.
+            decode_in_4bit: True to decode with 4-bit weights (float32 models on the CPU only).
 
         Raises:
             ModelError: If the model or its attention is not supported.
@@ -72,7 +74,7 @@ class PreparedModel:
         check_model(model)
         if tokenizer is not None and not hasattr(tokenizer, "get_added_vocab"):
             raise InputError(
-                f"the tokenizer is {in_words(tokenizer)}; give one that transformers has loaded, as by "
+                f"the tokenizer is {describe(tokenizer)}; give one that transformers has loaded, as by "
                 "AutoTokenizer.from_pretrained(name)"
             )
         self.model = model
@@ -80,36 +82,36 @@ class PreparedModel:
         self.num_heads = own_heads(model)
         self.model_name = name
         self.revision = revision
-        self.address = address or name
-        self.four_bit = four_bit
+        self.model_ref = model_ref or name
+        self.decode_in_4bit = decode_in_4bit
         self._update_lock = threading.Lock()
         # Encoding text as data changes a setting of the tokenizer during the call.
         self._tokenizer_lock = threading.Lock()
         self._snapshot = ModelSnapshot.of(model)
         self._prepare()
         self.num_layers: int = model.config.get_text_config().num_hidden_layers
-        self.stop_ids = (
+        self.stop_token_ids = (
             stop_ids_of(model, tokenizer)
-            if stop_ids is None
-            else frozenset(one_or_more(stop_ids, int, "stop id", "give token ids", least=0))
+            if stop_token_ids is None
+            else frozenset(as_tuple_of(stop_token_ids, int, "stop id", "give token ids", least=0))
         )
-        self.max_context: int = (
+        self.max_context_length: int = (
             context_of(model)
-            if max_context is None
-            else whole_number(max_context, "longest context", least=1, unit=" tokens")
+            if max_context_length is None
+            else as_int(max_context_length, "longest context", least=1, unit=" tokens")
         )
 
     def _prepare(self) -> None:
-        def work() -> tuple[dict[nn.Parameter, PackedWeight], tuple[Wiring, ...], str | None]:
-            packed = pack(self.model) if self.four_bit else {}
-            wirings = prove(self.model, packed)
+        def work() -> tuple[dict[nn.Parameter, PackedWeight], tuple[PatchedModel, ...], str | None]:
+            packed = pack(self.model) if self.decode_in_4bit else {}
+            patched_models = validate_model(self.model, packed)
             vocabulary = self.model.config.get_text_config().vocab_size
-            return packed, wirings, find_caveat(wirings, self.model_name, vocabulary)
+            return packed, patched_models, check_invariance(patched_models, self.model_name, vocabulary)
 
-        self._packed, self._wirings, self._caveat = compute_on(self.model.device, work)
+        self._packed, self._patched_models, self._caveat = compute_on(self.model.device, work)
 
     @property
-    def wirings(self) -> tuple[Wiring, ...]:
+    def patched_models(self) -> tuple[PatchedModel, ...]:
         """The networks that run, updated first if weights, modules or adapters of the model have changed.
 
         The objects are new after every change, so that no prefix cache mixes states of old and new weights.
@@ -120,7 +122,7 @@ class PreparedModel:
         if not ModelSnapshot.of(self.model).is_same(self._snapshot):
             with self._update_lock:
                 self._update()
-        return self._wirings
+        return self._patched_models
 
     def _update(self) -> None:
         snapshot = ModelSnapshot.of(self.model)
@@ -130,7 +132,7 @@ class PreparedModel:
             self._prepare()
         else:
             compute_on(self.model.device, self._repack)
-            self._wirings = tuple(replace(wiring) for wiring in self._wirings)
+            self._patched_models = tuple(replace(patched_model) for patched_model in self._patched_models)
         self._snapshot = snapshot
 
     def _repack(self) -> None:
@@ -138,7 +140,7 @@ class PreparedModel:
             packed.update(weight)
 
     @property
-    def caveat(self) -> str | None:
+    def invariance_warning(self) -> str | None:
         """Why bitwise identical results are not guaranteed here, in a sentence. None if they are."""
         return self._caveat
 
@@ -148,7 +150,7 @@ class PreparedModel:
     @property
     def dtype(self) -> str:
         """Name of the dtype of weights and activations, or 4bit."""
-        return "4bit" if self.four_bit else str(self.model.dtype).removeprefix("torch.")
+        return "4bit" if self.decode_in_4bit else str(self.model.dtype).removeprefix("torch.")
 
     @property
     def device(self) -> str:
@@ -156,7 +158,7 @@ class PreparedModel:
         return str(input_device(self.model))
 
     @property
-    def vocabulary_size(self) -> int:
+    def vocab_size(self) -> int:
         """Number of token ids that have an embedding."""
         try:
             weight = cast(Tensor, self.model.get_input_embeddings().weight)
@@ -166,10 +168,10 @@ class PreparedModel:
 
     def check_length(self, layout: TokenLayout, max_new_tokens: int) -> None:
         """Raise InputError if prompt and answer exceed the context of the model."""
-        whole_number(max_new_tokens, "answer length", least=0, unit=" tokens")
-        if layout.num_tokens + max_new_tokens > self.max_context:
-            limit = f"the model reads {self.max_context} in all"
-            if self.max_context == stated_context(self.model.config):
+        as_int(max_new_tokens, "answer length", least=0, unit=" tokens")
+        if layout.num_tokens + max_new_tokens > self.max_context_length:
+            limit = f"the model reads {self.max_context_length} in all"
+            if self.max_context_length == stated_context(self.model.config):
                 limit = context_in_words(self.model.config)
             raise InputError(
                 f"the prompt has {layout.num_tokens} tokens and the answer may take {max_new_tokens}, but "
@@ -183,10 +185,10 @@ class PreparedModel:
             InputError: For an empty part, ids outside the vocabulary, or text without a tokenizer.
         """
         if isinstance(prompt, TokenLayout):
-            prompt.check_vocabulary(self.vocabulary_size)
+            prompt.check_vocabulary(self.vocab_size)
             return prompt
         if not isinstance(prompt, Prompt):
-            raise InputError(f"the prompt is {in_words(prompt)}; {HOW_TO_PROMPT}")
+            raise InputError(f"the prompt is {describe(prompt)}; {PROMPT_HINT}")
         tokenizer = self._require_tokenizer("read a prompt of text")
         with self._tokenizer_lock:
             return tokenize(prompt, tokenizer)
@@ -206,7 +208,7 @@ class PreparedModel:
         """
         tokenizer = self._require_tokenizer("score text")
         if not isinstance(text, str):
-            raise InputError(f"the answer is {in_words(text)}; give text")
+            raise InputError(f"the answer is {describe(text)}; give text")
         with self._tokenizer_lock:
             ids = tokenize_text(text, tokenizer)
         if not ids:
@@ -234,8 +236,8 @@ class PreparedModel:
         return self.tokenizer
 
     def _check_ids(self, ids: Any) -> tuple[int, ...]:
-        numbers = whole_numbers((ids,) if sequence(ids) is None else ids, "what is decoded", TOKEN_IDS)
-        check_vocabulary("what is decoded", numbers, self.vocabulary_size)
+        numbers = as_ints((ids,) if sequence(ids) is None else ids, "what is decoded", TOKEN_IDS)
+        check_vocabulary("what is decoded", numbers, self.vocab_size)
         return numbers
 
     def allow_forks(self) -> None:
@@ -251,5 +253,5 @@ def check_engine(value: Any) -> None:
     """Raise InputError for a value that is not an engine, such as a plain model."""
     if not hasattr(value, "tokenize"):
         raise InputError(
-            f"the engine is {in_words(value)}; give Engine(model, tokenizer) or Engine.load(name)"
+            f"the engine is {describe(value)}; give Engine(model, tokenizer) or Engine.load(name)"
         )

@@ -9,20 +9,20 @@ import torch
 
 from pine_engine.attention.recorder import TraceRecorder
 from pine_engine.engine import passes
-from pine_engine.engine.asking import (
-    PromptGiven,
+from pine_engine.engine.events import PrefillDone, RunFinished, RunResult
+from pine_engine.engine.generation import ActiveGeneration, decode_answers, synchronize
+from pine_engine.engine.model_worker import NEVER, Emit, layer_progress_callback
+from pine_engine.engine.prepared_model import PreparedModel
+from pine_engine.engine.request_arguments import (
+    PromptLike,
     RunOptions,
     RunSettings,
     check_options,
     split_options,
     tokenize_request,
 )
-from pine_engine.engine.events import PrefillDone, RunDone, RunResult
-from pine_engine.engine.generation import AnswerInProgress, decode_answers, synchronize
-from pine_engine.engine.model_thread import NEVER, Emit, layer_reports
-from pine_engine.engine.prepared_model import PreparedModel
 from pine_engine.methods.table import Method
-from pine_engine.network.wiring import Wiring
+from pine_engine.network.model_patching import PatchedModel
 from pine_engine.prompts.layout import TokenLayout
 
 
@@ -31,17 +31,17 @@ class Run:
     """One prompt under the methods of its settings, checked against the model.
 
     Attributes:
-        wirings: Networks of the model at the start of the run.
+        patched_models: Networks of the model at the start of the run.
     """
 
     model: PreparedModel
-    wirings: Sequence[Wiring]
+    patched_models: Sequence[PatchedModel]
     layout: TokenLayout
     settings: RunSettings
 
     def work(self, emit: Emit, cancelled: threading.Event) -> None:
-        """Emit the events of the run, RunDone last."""
-        emit(RunDone(self.finish(emit, cancelled)))
+        """Emit the events of the run, RunFinished last."""
+        emit(RunFinished(self.finish(emit, cancelled)))
 
     @torch.inference_mode()
     def finish(self, emit: Emit | None = None, cancelled: threading.Event = NEVER) -> RunResult:
@@ -54,43 +54,43 @@ class Run:
             pass
         return self.result(answers)
 
-    def prefill(self, emit: Emit | None, cancelled: threading.Event) -> list[AnswerInProgress]:
+    def prefill(self, emit: Emit | None, cancelled: threading.Event) -> list[ActiveGeneration]:
         """Prefill the prompt under every method, under torch.inference_mode."""
         return [self._prefill(method, emit, cancelled) for method in self.settings.methods]
 
-    def _prefill(self, method: Method, emit: Emit | None, cancelled: threading.Event) -> AnswerInProgress:
+    def _prefill(self, method: Method, emit: Emit | None, cancelled: threading.Event) -> ActiveGeneration:
         settings = self.settings
         recorder = TraceRecorder(settings.trace) if settings.trace else None
         began = time.perf_counter()
         row, logits = passes.prefill(
-            self.wirings,
+            self.patched_models,
             self.layout,
             method,
             room=settings.max_new_tokens,
-            rows_kept=self.layout.suffix_length if settings.keep_logits else 1,
+            logits_to_keep=self.layout.suffix_length if settings.return_logits else 1,
             recorder=recorder,
-            on_layer=layer_reports(method.name, self.model.num_layers, emit, cancelled),
-            donors=settings.memory.rows,
+            on_layer=layer_progress_callback(method.name, self.model.num_layers, emit, cancelled),
+            cached_sequences=settings.prefix_cache.rows,
         )
-        settings.memory.rows.append(row)
+        settings.prefix_cache.rows.append(row)
         synchronize(logits)
         seconds = time.perf_counter() - began
         if emit:
             emit(PrefillDone(method.name, seconds))
-        kept = [logits.float().cpu()] if settings.keep_logits else []
-        return AnswerInProgress(
+        kept = [logits.float().cpu()] if settings.return_logits else []
+        return ActiveGeneration(
             method.name, (row,), logits[-1:], seconds, recorder=recorder, kept_logits=kept
         )
 
     def decode(
         self,
-        answers: Sequence[AnswerInProgress],
+        answers: Sequence[ActiveGeneration],
         emit: Emit | None,
         cancelled: threading.Event,
         *,
         batch_size: int = 0,
         num_requests: int = 1,
-    ) -> Iterator[AnswerInProgress]:
+    ) -> Iterator[ActiveGeneration]:
         """Decode answers of this run, or of several runs with its settings; see decode_answers.
 
         The batch size is the number of answers, if it is larger.
@@ -100,7 +100,7 @@ class Run:
             iter(answers),
             max_new_tokens=self.settings.max_new_tokens,
             batch_size=max(batch_size, len(answers)),
-            stop_at_end=self.settings.stop_at_end,
+            stop_at_eos=self.settings.stop_at_eos,
             emit=emit,
             cancelled=cancelled,
             num_requests=num_requests,
@@ -109,7 +109,7 @@ class Run:
                 raise answer.error
             yield answer
 
-    def result(self, answers: Sequence[AnswerInProgress]) -> RunResult:
+    def result(self, answers: Sequence[ActiveGeneration]) -> RunResult:
         """Return the result of finished answers."""
         return RunResult(
             layout=self.layout,
@@ -123,14 +123,14 @@ class Run:
         )
 
 
-def prepare_run(model: PreparedModel, prompt: PromptGiven, options: RunOptions) -> Run:
+def prepare_run(model: PreparedModel, prompt: PromptLike, options: RunOptions) -> Run:
     """Return a run of validated arguments. Raises InputError and ModelError as Engine.run."""
     parts, others = split_options(options)
     settings = check_options(**others)
     layout = tokenize_request(model, prompt, **parts)
     model.check_length(layout, settings.max_new_tokens)
-    settings.memory.belong_to(model.model)
+    settings.prefix_cache.belong_to(model.model)
     if settings.trace:
         num_tokens = layout.num_tokens + settings.max_new_tokens
         settings.trace.check(model.num_layers, model.num_heads, num_tokens)
-    return Run(model, model.wirings, layout, settings)
+    return Run(model, model.patched_models, layout, settings)

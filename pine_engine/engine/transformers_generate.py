@@ -1,6 +1,6 @@
 """A stock transformers model whose own `generate` answers under one of our methods, for a while.
 
-    with answering(model, layouts, method="pine") as inputs:
+    with patch_generate(model, layouts, method="pine") as inputs:
         output = model.generate(**inputs, max_new_tokens=32, num_beams=3)
 
 `model` may also be a wrapper around such a model: a PeftModel, what torch.compile returns, or both.
@@ -21,15 +21,15 @@ from transformers import Cache, DynamicCache, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from pine_engine.attention.kv_cache import KVCache, empty_like
-from pine_engine.attention.state import PromptState, Row, new_state
+from pine_engine.attention.state import PromptState, SequenceState, new_state
 from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.generation import check_finite
 from pine_engine.errors import InputError, ModelError
-from pine_engine.given import one_or_more
+from pine_engine.input_validation import as_tuple_of
 from pine_engine.methods.table import Method, get_method
 from pine_engine.models.load import check_model
-from pine_engine.network.wiring import Wiring, generating_module
+from pine_engine.network.model_patching import PatchedModel, generating_module
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.prompt import Prompt
 
@@ -41,7 +41,7 @@ UNDERSTOOD = {"attention_mask", "position_ids", "logits_to_keep", "return_dict",
 
 
 @contextmanager
-def answering(
+def patch_generate(
     model: PreTrainedModel | Engine,
     layouts: TokenLayout | Prompt | Iterable[TokenLayout | Prompt],
     *,
@@ -70,11 +70,12 @@ def answering(
     """
     row = get_method(method)
     stock = model.model if isinstance(model, Engine) else check_model(model)
-    prompts = one_or_more(layouts, (TokenLayout, Prompt), "prompt", "give at least one token layout")
+    prompts = as_tuple_of(layouts, (TokenLayout, Prompt), "prompt", "give at least one token layout")
     generating = generating_module(stock)
     if isinstance(vars(generating).get("forward"), _AnsweringForward):
         raise InputError(
-            "the model is inside another `with answering(...)` already; leave that one first, or give all "
+            "the model is inside another `with patch_generate(...)` already; leave that one first, or "
+            "give all "
             "layouts to one, or load the model once more for another thread"
         )
     engine = model if isinstance(model, Engine) else Engine(model)
@@ -113,8 +114,10 @@ def _checked(model: Any, forward: "_AnsweringForward") -> Callable[..., Any]:
         output = generate(*args, **options)
         if forward.num_calls == calls:
             raise ModelError(
-                f"`generate` of this {type(model).__name__} did not run under answering(): it calls another "
-                "model than the transformers model found in it. Give answering() the model that generates."
+                f"`generate` of this {type(model).__name__} did not run under patch_generate(): it "
+                f"calls another "
+                "model than the transformers model found in it. Give patch_generate() the model that "
+                "generates."
             )
         return output
 
@@ -135,8 +138,8 @@ class _AnsweringForward:
         self._layouts = layouts
         self._method = method
         self._own_forward = own_forward
-        self._wirings: tuple[Wiring, ...] = ()
-        self._read: list[tuple[Row, Tensor]] = []
+        self._patched_models: tuple[PatchedModel, ...] = ()
+        self._read: list[tuple[SequenceState, Tensor]] = []
         self.num_calls = 0
 
         device = engine.device  # of a model spread over several, where the first tokens go
@@ -166,11 +169,12 @@ class _AnsweringForward:
         unknown = [name for name in given if name not in UNDERSTOOD]
         if unknown:
             raise InputError(
-                f"the model was called with {', '.join(unknown)}, which cannot be had under answering(); "
+                f"the model was called with {', '.join(unknown)}, which cannot be had under "
+                f"patch_generate(); "
                 "call generate without"
             )
         if options.get("use_cache") is False:
-            raise InputError("answering() needs the cache; call generate without use_cache=False")
+            raise InputError("patch_generate() needs the cache; call generate without use_cache=False")
         if isinstance(past_key_values, _AnswerCache):
             logits = past_key_values.feed(self._engine, input_ids)
             return self._output(logits, past_key_values)
@@ -178,7 +182,7 @@ class _AnsweringForward:
         is_default = type(past_key_values) is DynamicCache and not past_key_values.offloading
         if past_key_values is not None and not (is_default and past_key_values.get_seq_length() == 0):
             raise InputError(
-                f"answering() keeps a cache of its own and got a {type(past_key_values).__name__}; call "
+                f"patch_generate() keeps a cache of its own and got a {type(past_key_values).__name__}; call "
                 "generate without past_key_values and without cache_implementation"
             )
         logits, cache = self._start(self._sequences_per_prompt(input_ids))
@@ -190,7 +194,7 @@ class _AnsweringForward:
     def _output(self, logits: Tensor, cache: "_AnswerCache") -> CausalLMOutputWithPast:
         """What forward returns; raises ModelError for logits that generate would take for token 0."""
         for index, sequence in enumerate(logits):
-            check_finite(sequence, self._method.name, cache.fed, index)
+            check_finite(sequence, self._method.name, cache.num_fed_tokens, index)
         return CausalLMOutputWithPast(logits=logits, past_key_values=cache)
 
     def _sequences_per_prompt(self, input_ids: Tensor) -> int:
@@ -201,20 +205,21 @@ class _AnsweringForward:
         if rest or not torch.equal(input_ids[:, :length], expected):
             raise InputError(
                 f"the model was called with {tuple(input_ids.shape)} tokens that are not the {count} prompts "
-                "of answering(); give generate the inputs that `with` yields, and no option that changes or "
+                "of patch_generate(); give generate the inputs that `with` yields, and no option that "
+                "changes or "
                 "splits them (prefill_chunk_size, guidance_scale, token_healing)"
             )
         return repeats
 
     def _start(self, repeats: int) -> tuple[Tensor, "_AnswerCache"]:
         """The logits (prompts * repeats, 1, V) that follow the prompts, and a cache for each sequence."""
-        wirings = self._engine.wirings
-        if wirings is not self._wirings:  # at first, and after a change of the model
+        patched_models = self._engine.patched_models
+        if patched_models is not self._patched_models:  # at first, and after a change of the model
             self._read = [
-                passes.prefill(wirings, layout, self._method, room=ROOM, rows_kept=1)
+                passes.prefill(patched_models, layout, self._method, room=ROOM, logits_to_keep=1)
                 for layout in self._layouts
             ]
-            self._wirings = wirings
+            self._patched_models = patched_models
         rows = [_branch(row, row.state, ROOM) for row, _ in self._read for _ in range(repeats)]
         logits = torch.stack([logits for _, logits in self._read]).repeat_interleave(repeats, dim=0)
         return logits, _AnswerCache(rows, self.input_ids.shape[1])
@@ -223,22 +228,22 @@ class _AnsweringForward:
 class _AnswerCache(Cache):
     """What generate carries from step to step: one row per sequence, all equally far behind their prompts."""
 
-    def __init__(self, rows: list[Row], prompt_length: int) -> None:
+    def __init__(self, rows: list[SequenceState], prompt_length: int) -> None:
         super().__init__(layers=[])
         self._rows = rows
         self._prompt_length = prompt_length
-        self.fed = 0
+        self.num_fed_tokens = 0
         self._room = ROOM
 
     def feed(self, engine: Engine, input_ids: Tensor) -> Tensor:
         """Reads tokens (sequences, n) behind those read before: their logits (sequences, n, V)."""
-        fed = self.fed + input_ids.shape[1]
+        num_fed_tokens = self.num_fed_tokens + input_ids.shape[1]
         for row in self._rows:
-            engine.check_length(row.state.plan.layout, fed)
-        if fed > self._room:
-            self._make_room(2 * fed)
+            engine.check_length(row.state.plan.layout, num_fed_tokens)
+        if num_fed_tokens > self._room:
+            self._make_room(2 * num_fed_tokens)
         logits = passes.extend(self._rows, input_ids.tolist(), is_step=input_ids.shape[1] == 1)
-        self.fed = fed
+        self.num_fed_tokens = num_fed_tokens
         return logits
 
     def _make_room(self, room: int) -> None:
@@ -246,22 +251,24 @@ class _AnswerCache(Cache):
         for row in self._rows:
             if id(row.state) not in states:
                 states[id(row.state)] = new_state(
-                    row.state.plan, wiring=row.state.wiring, room=room, recorder=None
+                    row.state.plan, patched_model=row.state.patched_model, room=room, recorder=None
                 )
-        self._rows = [_branch(row, states[id(row.state)], room - self.fed) for row in self._rows]
+        self._rows = [_branch(row, states[id(row.state)], room - self.num_fed_tokens) for row in self._rows]
         self._room = room
 
     def _take(self, indices: Sequence[int]) -> None:
         """Sequence indices[0] becomes the first, indices[1] the second; one taken twice is copied."""
-        rows: list[Row] = []
+        rows: list[SequenceState] = []
         for place, index in enumerate(indices):
             row = self._rows[index]
-            rows.append(_branch(row, row.state, self._room - self.fed) if index in indices[:place] else row)
+            rows.append(
+                _branch(row, row.state, self._room - self.num_fed_tokens) if index in indices[:place] else row
+            )
         self._rows = rows
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """Tokens read, left padding included."""
-        return self._prompt_length + self.fed
+        return self._prompt_length + self.num_fed_tokens
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         """Goes on with the sequences beam_idx, int64 (sequences,)."""
@@ -277,13 +284,13 @@ class _AnswerCache(Cache):
 
     def crop(self, tokens_to_remove: int) -> None:
         """Forgets the last tokens; their number is given negative, as transformers does."""
-        assert 0 <= -tokens_to_remove <= self.fed
+        assert 0 <= -tokens_to_remove <= self.num_fed_tokens
         for row in self._rows:
             row.cache.truncate(row.cache.length + tokens_to_remove)
-        self.fed += tokens_to_remove
+        self.num_fed_tokens += tokens_to_remove
 
 
-def _branch(row: Row, state: PromptState, room: int) -> Row:
+def _branch(row: SequenceState, state: PromptState, room: int) -> SequenceState:
     """A row that has read the same and goes on by itself, under an equal state with room for more tokens.
 
     Documents are shared, the tokens around them copied.
@@ -293,4 +300,4 @@ def _branch(row: Row, state: PromptState, room: int) -> Row:
         branch = empty_like(layer, layer.length + room)
         branch.append(layer.keys[:, : layer.length], layer.values[:, : layer.length])
         layers.append(branch)
-    return Row(state, KVCache(layers))
+    return SequenceState(state, KVCache(layers))

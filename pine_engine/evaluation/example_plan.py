@@ -16,7 +16,7 @@ from pine_engine.debias.run import content_free
 from pine_engine.debias.table import Steps
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
-from pine_engine.evaluation.arrangements import Arrangement, Places, arrange, expand, in_slots
+from pine_engine.evaluation.document_orders import DocumentOrder, Places, arrange, expand, in_slots
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.records import Key, Record
 from pine_engine.evaluation.rewardbench import find_subset
@@ -58,21 +58,21 @@ class Generation:
 class BaseRun:
     """One run of a base method. generation: None if nothing is written."""
 
-    arrangement: Arrangement
+    order_name: DocumentOrder
     prefill: Prefill
     generation: Generation | None
 
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """What a method says, made of its runs in an order that does not depend on the arrangement.
+    """What a method says, made of its runs in an order that does not depend on the order_name.
 
-    arrangements: those it serves that have no record yet; in the first of them it is computed.
+    order_names: those it serves that have no record yet; in the first of them it is computed.
     """
 
     method: MeasuredMethod
     runs: tuple[BaseRun, ...]
-    arrangements: list[Arrangement]
+    order_names: list[DocumentOrder]
 
     @property
     def prompt_tokens(self) -> int:
@@ -135,23 +135,23 @@ def plan_example(
     planner = _Planner(engine, example, settings, learning)
     results: dict[Hashable, Result] = {}
     failed: list[Record] = []
-    for name in _names(example, settings.arrangements):
+    for name in _names(example, settings.order_names):
         for method in settings.methods:
             is_missing = (example.id, method.name, name) not in done
             try:
-                arrangement = arrange(example, name)
+                order_name = arrange(example, name)
                 settings.check(method, example)
-                runs = planner.runs(method, arrangement)
+                runs = planner.runs(method, order_name)
             except InputError as error:
                 failed += [_failure(example, method, name, error)] if is_missing else []
                 continue
             # Results of the same runs are the same, in whatever order they are made.
-            computed = Counter((run.prefill, planner.letters(run.arrangement)) for run in runs)
+            computed = Counter((run.prefill, planner.letters(run.order_name)) for run in runs)
             result = results.setdefault((method.name, frozenset(computed.items())), Result(method, runs, []))
             if is_missing:
-                result.arrangements.append(arrangement)
+                result.order_names.append(order_name)
     return ExamplePlan(
-        results=tuple(result for result in results.values() if result.arrangements),
+        results=tuple(result for result in results.values() if result.order_names),
         failed=tuple(failed),
     )
 
@@ -169,61 +169,61 @@ class _Planner:
         self._prefills: dict[Hashable, Prefill] = {}
         self._generations: dict[Hashable, Generation] = {}
 
-    def letters(self, arrangement: Arrangement) -> Places:
+    def letters(self, order_name: DocumentOrder) -> Places:
         """Which document bears which letter, where they bear any."""
-        return arrangement.entered if self._task.has_letters else ()
+        return order_name.entered if self._task.has_letters else ()
 
-    def runs(self, method: MeasuredMethod, arrangement: Arrangement) -> tuple[BaseRun, ...]:
+    def runs(self, method: MeasuredMethod, order_name: DocumentOrder) -> tuple[BaseRun, ...]:
         """The runs that a method's result is made of. Raises InputError for a prompt that cannot be made."""
         writes = method.writes and self._settings.generate
         wrapper = method.wrapper
         if wrapper and wrapper.orders:
-            prefills = [(one, self._prefill(method.base, one)) for one in self._visited(method, arrangement)]
+            prefills = [(one, self._prefill(method.base, one)) for one in self._visited(method, order_name)]
             return tuple(
                 BaseRun(one, prefill, self._generation((prefill,)) if writes else None)
                 for one, prefill in prefills
             )
-        own = self._prefill(method.base, arrangement)
+        own = self._prefill(method.base, order_name)
         if wrapper is None:
-            return (BaseRun(arrangement, own, self._generation((own,)) if writes else None),)
-        free = self._free(method.base, arrangement)
+            return (BaseRun(order_name, own, self._generation((own,)) if writes else None),)
+        free = self._free(method.base, order_name)
         generation = self._generation((own, *free), wrapper.steps) if writes else None
         return (
-            BaseRun(arrangement, own, generation),
-            *(BaseRun(arrangement, prefill, None) for prefill in free),
+            BaseRun(order_name, own, generation),
+            *(BaseRun(order_name, prefill, None) for prefill in free),
         )
 
-    def _visited(self, method: MeasuredMethod, arrangement: Arrangement) -> Iterator[Arrangement]:
-        """The arrangements that a permutation visits: what stands in the slots moves, and the labels stay."""
-        orders = visited_orders(method, len(arrangement.slots))
+    def _visited(self, method: MeasuredMethod, order_name: DocumentOrder) -> Iterator[DocumentOrder]:
+        """The order_names that a permutation visits: what stands in the slots moves, and the labels stay."""
+        orders = visited_orders(method, len(order_name.slots))
         if method.wrapper and method.wrapper.has_prior and method.name not in self._learning:
             orders = orders[:1]
-        for slots in sorted(tuple(arrangement.slots[place] for place in order) for order in orders):
-            yield in_slots(self._example, arrangement.name, slots)
+        for slots in sorted(tuple(order_name.slots[place] for place in order) for order in orders):
+            yield in_slots(self._example, order_name.name, slots)
 
-    def _prefill(self, base: Method, arrangement: Arrangement) -> Prefill:
-        layout = self._layout(arrangement)
-        return self._read(base, layout, arrangement)
+    def _prefill(self, base: Method, order_name: DocumentOrder) -> Prefill:
+        layout = self._layout(order_name)
+        return self._read(base, layout, order_name)
 
-    def _free(self, base: Method, arrangement: Arrangement) -> tuple[Prefill, ...]:
+    def _free(self, base: Method, order_name: DocumentOrder) -> tuple[Prefill, ...]:
         """The prompt without content, in which the documents stand in the same order."""
-        key = ("free", arrangement.entered)
+        key = ("free", order_name.entered)
         if key not in self._layouts:
-            prompts = content_free(self._engine, arrangement.comparison(self._example))
+            prompts = content_free(self._engine, order_name.comparison(self._example))
             self._layouts[key] = list(map(self._engine.tokenize, prompts))
         return tuple(
-            self._read(base, layout.reorder(arrangement.order), arrangement) for layout in self._layouts[key]
+            self._read(base, layout.reorder(order_name.order), order_name) for layout in self._layouts[key]
         )
 
-    def _layout(self, arrangement: Arrangement) -> TokenLayout:
-        key = ("own", arrangement.entered)
+    def _layout(self, order_name: DocumentOrder) -> TokenLayout:
+        key = ("own", order_name.entered)
         if key not in self._layouts:
-            self._layouts[key] = [arrangement.comparison(self._example).tokenize(self._engine)]
-        return self._layouts[key][0].reorder(arrangement.order)
+            self._layouts[key] = [order_name.comparison(self._example).tokenize(self._engine)]
+        return self._layouts[key][0].reorder(order_name.order)
 
-    def _read(self, base: Method, layout: TokenLayout, arrangement: Arrangement) -> Prefill:
-        version = arrangement.name if self._settings.recompute else ""
-        stays = base.promises_invariance and self._engine.caveat is None
+    def _read(self, base: Method, layout: TokenLayout, order_name: DocumentOrder) -> Prefill:
+        version = order_name.name if self._settings.recompute else ""
+        stays = base.is_order_invariant and self._engine.invariance_warning is None
         documents = tuple(sorted(layout.documents)) if stays else layout.documents
         return self._prefills.setdefault((base.name, documents, version), Prefill(base, layout, version))
 
@@ -231,20 +231,20 @@ class _Planner:
         return self._generations.setdefault((prefills, steps), Generation(prefills, steps))
 
 
-def blank(example: Example, method: MeasuredMethod, arrangement: Arrangement) -> Record:
-    """The record of an arrangement with nothing measured yet."""
+def blank(example: Example, method: MeasuredMethod, order_name: DocumentOrder) -> Record:
+    """The record of an order_name with nothing measured yet."""
     named = example.meta.get("subset")
     subset = find_subset(named) if isinstance(named, str) else None
     return Record(
         example=example.id,
         task=example.task,
         method=method.name,
-        arrangement=arrangement.name,
-        entered=arrangement.entered,
-        order=arrangement.order,
-        gold_slot=arrangement.gold_slot(example),
+        order_name=order_name.name,
+        entered=order_name.entered,
+        order=order_name.order,
+        gold_slot=order_name.gold_slot(example),
         num_documents=len(example.documents),
-        answers=arrangement.answers(example),
+        answers=order_name.answers(example),
         section=subset.section if subset else None,
         subset=subset.name if subset else named if isinstance(named, str) else None,
         weight=subset.weight if subset else None,
@@ -252,9 +252,9 @@ def blank(example: Example, method: MeasuredMethod, arrangement: Arrangement) ->
 
 
 def _failure(example: Example, method: MeasuredMethod, name: str, error: InputError) -> Record:
-    """The record of an arrangement in which a method can say nothing, with the documents as stored."""
+    """The record of an order_name in which a method can say nothing, with the documents as stored."""
     as_stored = tuple(range(len(example.documents)))
-    record = blank(example, method, Arrangement(name, as_stored, as_stored))
+    record = blank(example, method, DocumentOrder(name, as_stored, as_stored))
     return record.model_copy(update={"error": str(error), "computed": False})
 
 

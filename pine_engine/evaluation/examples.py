@@ -20,7 +20,7 @@ from pine_engine.prompts.inputs import (
     each_line,
     read_row,
 )
-from pine_engine.prompts.mistakes import rows_or_mistakes
+from pine_engine.prompts.parse_errors import rows_or_mistakes
 from pine_engine.prompts.tasks import USUAL_TASK
 
 

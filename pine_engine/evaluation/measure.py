@@ -1,4 +1,4 @@
-"""Measuring: every example under every method in every arrangement, record by record."""
+"""Measuring: every example under every method in every order_name, record by record."""
 
 import threading
 import time
@@ -10,16 +10,16 @@ from typing import Any
 
 import torch
 
-from pine_engine.attention.state import Row
+from pine_engine.attention.state import SequenceState
 from pine_engine.debias.calibration import calibrated_prompt
 from pine_engine.debias.measured import MeasuredMethod
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event, PrefillProgress
-from pine_engine.engine.generation import BATCH_ROWS, AnswerInProgress, decode_answers
+from pine_engine.engine.generation import BATCH_ROWS, ActiveGeneration, decode_answers
 from pine_engine.engine.likelihood import score_answer
-from pine_engine.engine.model_thread import in_thread, stop_if
+from pine_engine.engine.model_worker import raise_if_cancelled, stream_from_worker
 from pine_engine.errors import InputError, ModelError
-from pine_engine.evaluation.combining import Prior, Said, combine
+from pine_engine.evaluation.combining import MethodOutput, Prior, combine
 from pine_engine.evaluation.example_plan import (
     BaseRun,
     Generation,
@@ -55,7 +55,7 @@ def measure(
     logits that are not finite, becomes a record with an error. Closing the generator stops
     the model within one layer.
     """
-    return in_thread(Measurement(engine, examples, choose(examples, **options), done).work)
+    return stream_from_worker(Measurement(engine, examples, choose(examples, **options), done).work)
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Measurement:
 
         priors = Priors(self.examples if self.rows is None else self.rows, self.known, learn)
         for example in self.examples:
-            stop_if(cancelled)
+            raise_if_cancelled(cancelled)
             divided = {
                 method.name: priors.before(example, method)
                 for method in self.settings.methods
@@ -96,14 +96,14 @@ class Measurement:
             _ExampleWork(self, example, divided, tell, cancelled).run()
 
     def _is_missing(self, example: Example, method: MeasuredMethod) -> bool:
-        planned = planned_keys([example], [method], self.settings.arrangements)
+        planned = planned_keys([example], [method], self.settings.order_names)
         return not planned.keys() <= self.done
 
     def _learn(
         self, row: Example, method: MeasuredMethod, emit: Emit, cancelled: threading.Event
     ) -> Prior | None:
         """The prior of a row that somebody else measures, or nobody yet; its records are not told of."""
-        settings = replace(self.settings, methods=(method,), arrangements=(AS_IS,), generate=False)
+        settings = replace(self.settings, methods=(method,), order_names=(AS_IS,), generate=False)
         found: list[Prior] = []
 
         def keep(item: Event | Record) -> None:
@@ -119,10 +119,11 @@ class Measurement:
 
 @dataclass
 class _Read:
-    """A prompt that was read. alone_s, spent_s: as in Prefilled, with scoring. logprobs: of given texts."""
+    """A prompt that was read. standalone_s, attributed_s: as in Prefilled, with scoring. logprobs: of "
+    "given texts."""
 
-    alone_s: float
-    spent_s: float
+    standalone_s: float
+    attributed_s: float
     logprobs: dict[str, float]
 
 
@@ -155,7 +156,7 @@ class _ExampleWork:
         )
         self._given = self._texts_to_score()
         self._read: dict[Prefill, _Read] = {}
-        self._written: dict[Generation, AnswerInProgress] = {}
+        self._written: dict[Generation, ActiveGeneration] = {}
         self._failed: dict[Prefill | Generation, str] = {}
 
     def run(self) -> None:
@@ -191,7 +192,7 @@ class _ExampleWork:
         """The texts of which one run is asked the log-probability for a method."""
         if not self._settings.logprobs:
             return ()
-        answers = run.arrangement.answers(self._example)[:1] if method.weighs_answers else ()
+        answers = run.order_name.answers(self._example)[:1] if method.weighs_answers else ()
         return (*answers, *(self._task.choices if method.weighs_choices else ()))
 
     def _can_be_read(self, result: Result) -> bool:
@@ -222,31 +223,33 @@ class _ExampleWork:
         )
         room = max(map(self._room, results), default=0)
         reader = Prefiller(self._engine, prefills, room=room, on_layer=self._on_layer)
-        borrowers = Counter(prefill for generation in generations for prefill in generation.prefills)
+        reusing_methods = Counter(prefill for generation in generations for prefill in generation.prefills)
         held: dict[Prefill, Prefilled] = {}
 
-        def row_of(prefill: Prefill) -> tuple[Row, torch.Tensor]:
+        def row_of(prefill: Prefill) -> tuple[SequenceState, torch.Tensor]:
             """A row of its own for each answer that goes on from the prompt; the last one takes the first."""
             if prefill not in held:
                 held[prefill] = self._read_prompt(reader, prefill)
-            borrowers[prefill] -= 1
-            prefilled = held[prefill] if borrowers[prefill] else held.pop(prefill)
+            reusing_methods[prefill] -= 1
+            prefilled = held[prefill] if reusing_methods[prefill] else held.pop(prefill)
             row = prefilled.row
-            return (Row(row.state, row.cache.copy()) if borrowers[prefill] else row), prefilled.logits
+            return (
+                SequenceState(row.state, row.cache.copy()) if reusing_methods[prefill] else row
+            ), prefilled.logits
 
-        def prompts() -> Iterator[AnswerInProgress]:
+        def prompts() -> Iterator[ActiveGeneration]:
             for index, generation in enumerate(generations):
                 read = [row_of(prefill) for prefill in generation.prefills]
-                seconds = sum(self._read[prefill].alone_s for prefill in generation.prefills)
+                seconds = sum(self._read[prefill].standalone_s for prefill in generation.prefills)
                 name = generation.prefills[0].method.name
                 if generation.steps:
                     yield calibrated_prompt(index, name, read, generation.steps, seconds)
                 else:
                     ((row, logits),) = read
-                    yield AnswerInProgress(name, (row,), logits, seconds, index)
+                    yield ActiveGeneration(name, (row,), logits, seconds, index)
 
         for prefill in prefills:
-            if prefill not in borrowers:
+            if prefill not in reusing_methods:
                 self._read_prompt(reader, prefill)
                 yield
         for written in decode_answers(
@@ -274,12 +277,12 @@ class _ExampleWork:
                     prefilled.logits,
                     text,
                     self._tokens(text),
-                    on_layer=lambda _: stop_if(self._cancelled),
+                    on_layer=lambda _: raise_if_cancelled(self._cancelled),
                 ).total
         except ModelError as error:
             self._failed[prefill] = str(error)
         self._read[prefill] = _Read(
-            prefilled.alone_s, prefilled.spent_s + time.perf_counter() - began, logprobs
+            prefilled.standalone_s, prefilled.attributed_s + time.perf_counter() - began, logprobs
         )
         return prefilled
 
@@ -297,7 +300,7 @@ class _ExampleWork:
         """Emits the records of a result, the first of them as computed. shared: by how many results."""
         runs = [self._said(result.method, run) for run in result.runs]
         written = [self._written[run.generation] for run in result.runs if run.generation]
-        spent = [self._read[prefill].spent_s / shared[prefill] for prefill in result.prefills]
+        spent = [self._read[prefill].attributed_s / shared[prefill] for prefill in result.prefills]
         spent += [self._written[generation].seconds / shared[generation] for generation in result.generations]
         measured = {
             "prompts": len(result.runs),
@@ -305,25 +308,25 @@ class _ExampleWork:
             "answer_tokens": sum(len(one.answer.token_ids) for one in written) if written else None,
         }
         times = {
-            "prefill_s": sum(self._read[run.prefill].alone_s for run in result.runs),
+            "prefill_s": sum(self._read[run.prefill].standalone_s for run in result.runs),
             "decode_s": sum(one.seconds for one in written),
             "seconds": sum(spent),
         }
         prior = self._divided.get(result.method.name)
-        for index, arrangement in enumerate(result.arrangements):
-            said = combine(result.method, self._example, runs, arrangement, prior)
-            record = blank(self._example, result.method, arrangement)
+        for index, order_name in enumerate(result.order_names):
+            said = combine(result.method, self._example, runs, order_name, prior)
+            record = blank(self._example, result.method, order_name)
             update = measured | said | {"computed": index == 0} | (times if index == 0 else {})
             self._emit(record.model_copy(update=update))
 
-    def _said(self, method: MeasuredMethod, run: BaseRun) -> Said:
+    def _said(self, method: MeasuredMethod, run: BaseRun) -> MethodOutput:
         """What one run says of what is asked of the method."""
         logprobs = self._read[run.prefill].logprobs
-        answers = run.arrangement.answers(self._example)
+        answers = run.order_name.answers(self._example)
         choices = self._task.choices if method.weighs_choices else ()
         weighed = answers[:1] if method.weighs_answers else ()
-        return Said(
-            arrangement=run.arrangement,
+        return MethodOutput(
+            order_name=run.order_name,
             answers=answers,
             text=self._written[run.generation].answer.text if run.generation else None,
             answer_logprob=next((logprobs[text] for text in weighed if text in logprobs), None),
@@ -333,9 +336,9 @@ class _ExampleWork:
     def _fail(self, result: Result, error: str) -> None:
         """Emits the records of a result that cannot be computed."""
         failed = {"prompt_tokens": result.prompt_tokens, "computed": False, "error": error}
-        for arrangement in result.arrangements:
-            self._emit(blank(self._example, result.method, arrangement).model_copy(update=failed))
+        for order_name in result.order_names:
+            self._emit(blank(self._example, result.method, order_name).model_copy(update=failed))
 
     def _on_layer(self, method: Method, layer: int) -> None:
-        stop_if(self._cancelled)
+        raise_if_cancelled(self._cancelled)
         self._emit(PrefillProgress(method.name, layer, self._engine.num_layers))

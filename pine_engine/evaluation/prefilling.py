@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from pine_engine.attention.state import Row
+from pine_engine.attention.state import SequenceState
 from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.generation import synchronize
@@ -31,14 +31,15 @@ Loan = tuple[str, TokenLayout, str]
 class Prefilled:
     """A prompt that has been read. logits: (1, V), of its last token.
 
-    alone_s: seconds to read it where nothing is lent. spent_s: those that this one is to answer for, with its
+    standalone_s: seconds to read it where nothing is lent. attributed_s: those that this one is to
+    answer for, with its
     share of what several borrow.
     """
 
-    row: Row
+    row: SequenceState
     logits: Tensor
-    alone_s: float
-    spent_s: float
+    standalone_s: float
+    attributed_s: float
 
 
 class Prefiller:
@@ -52,30 +53,34 @@ class Prefiller:
         self._borrowers = Counter(_loan(prefill) for prefill in prefills)
         self._waiting = self._borrowers.copy()
         self._lent: dict[Loan, Prefilled] = {}
-        self._prefix: tuple[list[Row], float] | None = None
+        self._prefix: tuple[list[SequenceState], float] | None = None
 
     def read(self, prefill: Prefill) -> Prefilled:
         """Reads the prompt, once for each prefill."""
-        loan = _loan(prefill)
-        lender = METHODS[loan[0]]
-        lent = self._lent.get(loan) or self._read_first(prefill, lender, self._borrowers[loan])
-        self._lent[loan] = lent
-        self._waiting[loan] -= 1
-        if not self._waiting[loan]:
-            del self._lent[loan]
-        if prefill.method is lender:
+        shared_prefill = _loan(prefill)
+        prefill_method = METHODS[shared_prefill[0]]
+        lent = self._lent.get(shared_prefill) or self._read_first(
+            prefill, prefill_method, self._borrowers[shared_prefill]
+        )
+        self._lent[shared_prefill] = lent
+        self._waiting[shared_prefill] -= 1
+        if not self._waiting[shared_prefill]:
+            del self._lent[shared_prefill]
+        if prefill.method is prefill_method:
             return lent
         row, logits, seconds = self._prefill(prefill, prefill.layout, prefill.method, [lent.row])
-        return Prefilled(row, logits, lent.alone_s + seconds, lent.spent_s + seconds)
+        return Prefilled(row, logits, lent.standalone_s + seconds, lent.attributed_s + seconds)
 
-    def _read_first(self, prefill: Prefill, lender: Method, borrowers: int) -> Prefilled:
+    def _read_first(self, prefill: Prefill, prefill_method: Method, reusing_methods: int) -> Prefilled:
         if self._prefix is None:
             self._prefix = self._read_prefix(prefill)
         rows, prefix_s = self._prefix
-        row, logits, seconds = self._prefill(prefill, prefill.layout, lender, rows)
-        return Prefilled(row, logits, prefix_s + seconds, prefix_s / self._num_prefills + seconds / borrowers)
+        row, logits, seconds = self._prefill(prefill, prefill.layout, prefill_method, rows)
+        return Prefilled(
+            row, logits, prefix_s + seconds, prefix_s / self._num_prefills + seconds / reusing_methods
+        )
 
-    def _read_prefix(self, prefill: Prefill) -> tuple[list[Row], float]:
+    def _read_prefix(self, prefill: Prefill) -> tuple[list[SequenceState], float]:
         """A row that has read the prefix, and the seconds it took; no row for an empty prefix."""
         prefix = prefill.layout.prefix
         if not prefix:
@@ -85,23 +90,25 @@ class Prefiller:
         return [row], seconds
 
     def _prefill(
-        self, prefill: Prefill, layout: TokenLayout, method: Method, donors: Sequence[Row]
-    ) -> tuple[Row, Tensor, float]:
+        self, prefill: Prefill, layout: TokenLayout, method: Method, cached_sequences: Sequence[SequenceState]
+    ) -> tuple[SequenceState, Tensor, float]:
         """Reads a prompt for that prefill, whose own it need not be."""
         began = time.perf_counter()
         row, logits = passes.prefill(
-            self._engine.wirings,
+            self._engine.patched_models,
             layout,
             method,
             room=self._room,
-            rows_kept=1,
+            logits_to_keep=1,
             on_layer=lambda layer: self._on_layer(prefill.method, layer),
-            donors=donors,
+            cached_sequences=cached_sequences,
         )
         synchronize(logits)
         return row, logits, time.perf_counter() - began
 
 
 def _loan(prefill: Prefill) -> Loan:
-    lender = next(method for method in METHODS.values() if method.encoding == prefill.method.encoding)
-    return lender.name, prefill.layout, prefill.version
+    prefill_method = next(
+        method for method in METHODS.values() if method.document_encoding == prefill.method.document_encoding
+    )
+    return prefill_method.name, prefill.layout, prefill.version

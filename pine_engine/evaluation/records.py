@@ -1,4 +1,4 @@
-"""Records: what was measured, one line for each example, method and arrangement, in files that only grow."""
+"""Records: what was measured, one line for each example, method and order_name, in files that only grow."""
 
 import os
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from uuid import uuid4
 from pydantic import BaseModel, ConfigDict, Field
 
 from pine_engine.errors import InputError, WriteError
-from pine_engine.evaluation.arrangements import expand
+from pine_engine.evaluation.document_orders import expand
 from pine_engine.invariance.certificate import Platform
 from pine_engine.prompts.inputs import parse_json, read_text
 
@@ -19,23 +19,23 @@ FORMAT: Final = "pine-explorer evaluation"
 VERSION: Final = 1
 
 Key = tuple[str, str, str]
-"""Example, method, arrangement: what a run measures at most once."""
+"""Example, method, order_name: what a run measures at most once."""
 
 Seconds = Annotated[float, Field(ge=0)]
 
 
 class Record(BaseModel):
-    """One example under one method in one arrangement.
+    """One example under one method in one order_name.
 
-    entered, order: see Arrangement. gold_slot: where the document with the answer stands. answers: those
-    accepted in this arrangement. text, parsed, score, answer_tokens: of the generated answer, None if none
+    entered, order: see DocumentOrder. gold_slot: where the document with the answer stands. answers: those
+    accepted in this order_name. text, parsed, score, answer_tokens: of the generated answer, None if none
     was asked for; parsed is what the task reads in it, None if nothing can be read. answer_logprob: natural
     log-probability of the first accepted answer, in nats. choice_logprobs: the same of each of the task's
     choices; choice_score: 1 if the most likely choice is accepted, 0 if not, between them on a tie.
     prompts, prompt_tokens: read for it. prefill_s, decode_s: seconds to read them as if nothing were lent,
     and its answer's share of the decoding steps, which several answers share; seconds: what was spent on
     both and on scoring given answers, so that they add up over records.
-    computed: False if the outcome is that of another arrangement, since it cannot differ; it took 0 seconds.
+    computed: False if the outcome is that of another order_name, since it cannot differ; it took 0 seconds.
     error: why nothing was measured, in a sentence. section, subset, weight: of a judge's data set.
     """
 
@@ -44,7 +44,7 @@ class Record(BaseModel):
     example: str
     task: str
     method: str
-    arrangement: str
+    order_name: str
     entered: tuple[int, ...]
     order: tuple[int, ...]
     gold_slot: int | None = None
@@ -72,14 +72,14 @@ class Record(BaseModel):
     @property
     def key(self) -> Key:
         """What the record is about; a run has one record for each."""
-        return self.example, self.method, self.arrangement
+        return self.example, self.method, self.order_name
 
 
 class RunInfo(BaseModel):
     """What a run measures, and with what: the settings that all its records share.
 
     data: name of the file; data_sha256: of its bytes. sample: the seed with which its rows were drawn, None
-    for the first ones. arrangements: as asked for, such as gold-all.
+    for the first ones. order_names: as asked for, such as gold-all.
     generate, logprobs: what is measured. max_new_tokens: the longest answer, None for the task's own.
     recompute: outcomes that cannot differ are computed all the same. started: when, in UTC.
     """
@@ -94,7 +94,7 @@ class RunInfo(BaseModel):
     sample: int | None = None
     task: str
     methods: tuple[str, ...]
-    arrangements: tuple[str, ...]
+    order_names: tuple[str, ...]
     generate: bool
     logprobs: bool
     max_new_tokens: int | None
@@ -119,7 +119,7 @@ class RunInfo(BaseModel):
             "sample": "none" if self.sample is None else str(self.sample),
             "task": self.task,
             "methods": ",".join(self.methods),
-            "orders": ",".join(self.arrangements),
+            "orders": ",".join(self.order_names),
             "measure": ",".join(
                 name for name, on in (("generate", self.generate), ("logprob", self.logprobs)) if on
             ),
@@ -227,7 +227,7 @@ def dtype_of_run(folder: Path) -> str | None:
 
 
 def read_records(folder: Path) -> list[Record]:
-    """All records of the run in a folder, by example, arrangement and method, whoever wrote them when.
+    """All records of the run in a folder, by example, order_name and method, whoever wrote them when.
 
     A last line that was not finished is left out. Raises InputError if the folder is no run, and for a line
     that is no record of it.
@@ -242,9 +242,9 @@ def read_records(folder: Path) -> list[Record]:
                 record = parse_json(Record, line.decode(), where)
             except UnicodeDecodeError as error:
                 raise InputError(f"{where} is not UTF-8 text; the file was damaged or edited") from error
-            if record.method not in info.methods or record.arrangement not in _names(info, record):
+            if record.method not in info.methods or record.order_name not in _names(info, record):
                 raise InputError(
-                    f"{where}: {record.method}, {record.arrangement} is not of the run that {RUN_FILE} "
+                    f"{where}: {record.method}, {record.order_name} is not of the run that {RUN_FILE} "
                     "describes; keep each run in a folder of its own"
                 )
             records.setdefault(record.key, record)
@@ -252,15 +252,15 @@ def read_records(folder: Path) -> list[Record]:
         records.values(),
         key=lambda record: (
             record.example,
-            _names(info, record).index(record.arrangement),
+            _names(info, record).index(record.order_name),
             info.methods.index(record.method),
         ),
     )
 
 
 def _names(info: RunInfo, record: Record) -> list[str]:
-    """The arrangements that the run has of such an example."""
-    return [name for asked in info.arrangements for name in expand(asked, record.num_documents)]
+    """The order_names that the run has of such an example."""
+    return [name for asked in info.order_names for name in expand(asked, record.num_documents)]
 
 
 def _record_file(folder: Path, shard: int) -> Path:

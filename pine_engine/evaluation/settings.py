@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pine_engine.debias.measured import MeasuredMethod, measured_methods
 from pine_engine.debias.orders import Order, document_orders
 from pine_engine.errors import InputError
-from pine_engine.evaluation.arrangements import check_arrangements
+from pine_engine.evaluation.document_orders import check_arrangements
 from pine_engine.evaluation.examples import Example, check_some
 from pine_engine.evaluation.order_names import AS_IS
 from pine_engine.evaluation.records import RunInfo
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 class Settings:
     """What is measured of each example.
 
-    arrangements: names, see ORDERS in order_names.py. generate: an answer is written and scored. logprobs:
+    order_names: names, see ORDERS in order_names.py. generate: an answer is written and scored. logprobs:
     the first accepted answer and the task's choices are scored by their log-probability. max_new_tokens: of
     an answer, None for the task's own. recompute: what cannot differ is computed all the same.
     """
 
     methods: tuple[MeasuredMethod, ...]
-    arrangements: tuple[str, ...]
+    order_names: tuple[str, ...]
     generate: bool
     logprobs: bool
     max_new_tokens: int | None
@@ -47,12 +47,12 @@ class Settings:
             sample=sample,
             task=task,
             methods=tuple(method.name for method in self.methods),
-            arrangements=self.arrangements,
+            order_names=self.order_names,
             generate=self.generate,
             logprobs=self.logprobs,
             max_new_tokens=self.max_new_tokens,
             recompute=self.recompute,
-            address=engine.address,
+            address=engine.model_ref,
             platform=platform_of(engine),
         )
 
@@ -83,7 +83,7 @@ def choose(
     examples: Sequence[Example],
     *,
     methods: Sequence[str] | None = None,
-    arrangements: Sequence[str] = (AS_IS,),
+    order_names: Sequence[str] = (AS_IS,),
     generate: bool = True,
     logprobs: bool = True,
     max_new_tokens: int | None = None,
@@ -91,7 +91,7 @@ def choose(
 ) -> Settings:
     """The settings, checked. methods: names, perhaps with wrappers; the default methods for None.
 
-    Raises InputError for an unknown method or wrapper, an arrangement that is unknown or that none of the
+    Raises InputError for an unknown method or wrapper, an order_name that is unknown or that none of the
     examples can be brought into, a wrapper that can do nothing with any of them, such as one of more orders
     than MAX_ORDERS, an answer length below 1, and if nothing is to be measured.
     """
@@ -99,9 +99,9 @@ def choose(
         raise InputError("nothing is to be measured; ask for generated answers, log-probabilities, or both")
     if max_new_tokens is not None and max_new_tokens < 1:
         raise InputError(f"the answer length is {max_new_tokens}; give 1 or more tokens")
-    check_arrangements(arrangements, examples)
+    check_arrangements(order_names, examples)
     chosen = measured_methods(methods)
-    settings = Settings(chosen, tuple(arrangements), generate, logprobs, max_new_tokens, recompute)
+    settings = Settings(chosen, tuple(order_names), generate, logprobs, max_new_tokens, recompute)
     for method in chosen:
         check_some(examples, partial(settings.check, method))
     return settings

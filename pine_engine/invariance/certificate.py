@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
 
 from pine_engine.errors import InputError
-from pine_engine.given import in_words
+from pine_engine.input_validation import describe
 from pine_engine.methods.table import get_methods
-from pine_engine.prompts.inputs import Comparison, parse_json, read_text
+from pine_engine.prompts.inputs import Request, parse_json, read_text
 
 if TYPE_CHECKING:  # a certificate is read without torch
     from pine_engine.engine.engine import Engine
     from pine_engine.engine.events import RunResult
-    from pine_engine.engine.orders import OrderCell
+    from pine_engine.engine.orders import OrderComparison
 
 FORMAT: Final = "pine-explorer certificate"
 VERSION: Final = 1
@@ -56,11 +56,11 @@ class MethodResult(BaseModel):
     Attributes:
         distinct_answers: Number of different answers.
         same_answers: Number of orders with the answer of the first order, which is included.
-        max_abs_logit_diff: Largest difference of a logit from the first order, see OrderCell.
-        bitwise_equal: True if tokens and logits of all orders are bitwise identical, see OrderCell.
+        max_abs_logit_diff: Largest difference of a logit from the first order, see OrderComparison.
+        bitwise_identical: True if tokens and logits of all orders are bitwise identical, see OrderComparison.
         logprobs: Log-probability of the first order's answer in each order, in nats.
         logprob_spread: Largest less smallest of logprobs, in nats.
-        logits_sha256: Hash of the first order's logits, see logits_sha256().
+        logits_sha256: Hash of the first order's logits, see hash_logits().
     """
 
     model_config = ConfigDict(extra="forbid", ser_json_inf_nan="strings")
@@ -69,7 +69,7 @@ class MethodResult(BaseModel):
     distinct_answers: PositiveInt
     same_answers: PositiveInt
     max_abs_logit_diff: float
-    bitwise_equal: bool
+    bitwise_identical: bool
     logprobs: list[float]
     logprob_spread: float
     first_answer: str
@@ -101,7 +101,7 @@ class Certificate(BaseModel):
     command: Literal["python -m pine_engine repeat certificate.json"] = REPEAT_COMMAND
     address: str
     platform: Platform
-    comparison: Comparison
+    comparison: Request
     orders: list[list[int]] = Field(min_length=1)
     seed: int | None
     max_new_tokens: NonNegativeInt
@@ -130,7 +130,7 @@ class Certificate(BaseModel):
         slots = list(range(len(self.comparison.documents)))
         for order in self.orders:
             if sorted(order) != slots:
-                raise ValueError(f"invalid order: got {in_words(order)}, expected the numbers {slots}")
+                raise ValueError(f"invalid order: got {describe(order)}, expected the numbers {slots}")
         if len(set(map(tuple, self.orders))) < len(self.orders):
             raise ValueError("invalid orders: got an order twice, expected different orders")
         try:
@@ -163,12 +163,12 @@ def read_certificate(path: Path) -> Certificate:
     return parse_json(Certificate, read_text(path), str(path))
 
 
-def certify(
+def create_certificate(
     engine: "Engine",
-    comparison: Comparison,
+    comparison: Request,
     *,
     orders: Sequence[Sequence[int]],
-    cells: Sequence[Mapping[str, "OrderCell"]],
+    cells: Sequence[Mapping[str, "OrderComparison"]],
     hashes: Mapping[str, str],
     seed: int | None,
     max_new_tokens: int,
@@ -181,33 +181,33 @@ def certify(
         comparison: Request of the shuffle test.
         orders: Document orders of the request, the input order first.
         cells: Result of each order, from compare_orders.
-        hashes: logits_sha256() of the first order.
+        hashes: hash_logits() of the first order.
         seed: Seed that sampled the orders. None if they are the first of all permutations.
         max_new_tokens: Limit of tokens per answer.
         traced: True if attention was recorded.
     """
-    from pine_engine.engine.orders import summarize
+    from pine_engine.engine.orders import summarize_orders
 
     results = [
         MethodResult(
             method=method,
-            distinct_answers=summary.distinct_texts,
-            same_answers=summary.same_texts,
+            distinct_answers=summary.num_distinct_answers,
+            same_answers=summary.num_matching_answers,
             max_abs_logit_diff=summary.max_abs_logit_diff,
-            bitwise_equal=summary.bitwise_equal,
+            bitwise_identical=summary.bitwise_identical,
             logprobs=[by_method[method].reference_logprob for by_method in cells],
             logprob_spread=summary.logprob_spread,
             first_answer=cells[0][method].answer.text,
             first_token_ids=list(cells[0][method].answer.token_ids),
             logits_sha256=hashes[method],
         )
-        for method, summary in summarize(cells).items()
+        for method, summary in summarize_orders(cells).items()
     ]
     return Certificate(
         format=FORMAT,
         version=VERSION,
         made=datetime.now(UTC).isoformat(timespec="seconds"),
-        address=engine.address,
+        address=engine.model_ref,
         platform=platform_of(engine),
         comparison=comparison,
         orders=[list(order) for order in orders],
@@ -218,7 +218,7 @@ def certify(
     )
 
 
-def logits_sha256(result: "RunResult") -> dict[str, str]:
+def hash_logits(result: "RunResult") -> dict[str, str]:
     """Return the SHA-256 of each method's logits, as little-endian float32.
 
     Args:

@@ -145,12 +145,14 @@ def _compute(engine: Engine, layout: TokenLayout, steps: int) -> dict[str, NDArr
         methods=["vanilla", "pine"],
         max_new_tokens=steps,
         trace=True,
-        keep_logits=True,
-        stop_at_end=False,
+        return_logits=True,
+        stop_at_eos=False,
     )
     with torch.inference_mode():
         prefill = {
-            name: passes.prefill(engine.wirings, layout, METHODS[name], room=0, rows_kept=0)[1].numpy()
+            name: passes.prefill(engine.patched_models, layout, METHODS[name], room=0, logits_to_keep=0)[
+                1
+            ].numpy()
             for name in result.answers
         }
     decoded = {name: logits[layout.suffix_length - 1 :].numpy() for name, logits in result.logits.items()}

@@ -14,7 +14,7 @@ from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event
 from pine_engine.engine.likelihood import Score, score_answers
-from pine_engine.engine.model_thread import in_thread, layer_reports, stop_if
+from pine_engine.engine.model_worker import layer_progress_callback, raise_if_cancelled, stream_from_worker
 from pine_engine.errors import InputError
 from pine_engine.methods.table import get_methods
 from pine_engine.prompts.layout import TokenLayout, moved_order
@@ -83,16 +83,20 @@ def sweep_document(
         for slot in range(layout.num_documents):
             order = moved_order(layout.num_documents, document, slot)
             rows, logits = passes.prefill_each(
-                engine.wirings,
+                engine.patched_models,
                 layout.reorder(order),
                 selected,
                 room=len(ids),
-                on_layer_of=lambda method: layer_reports(method.name, engine.num_layers, emit, cancelled),
+                on_layer_of=lambda method: layer_progress_callback(
+                    method.name, engine.num_layers, emit, cancelled
+                ),
             )
-            scores = score_answers(rows, logits, answer, ids, on_layer=lambda _: stop_if(cancelled))
+            scores = score_answers(
+                rows, logits, answer, ids, on_layer=lambda _: raise_if_cancelled(cancelled)
+            )
             emit(SlotScored(slot, order, {score.method: score for score in scores}))
 
-    return in_thread(work)
+    return stream_from_worker(work)
 
 
 def order_effects(vanilla: Sequence[float], nia: Sequence[float]) -> OrderEffects:

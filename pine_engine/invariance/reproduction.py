@@ -7,14 +7,14 @@ from functools import partial
 from typing import Any
 
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.orders import OrderCell, OrderRow, compare_orders, orders_to_try
+from pine_engine.engine.orders import OrderComparison, OrderResult, compare_orders, sample_orders
 from pine_engine.invariance.certificate import (
     ASPECTS,
     Certificate,
     MethodResult,
     Platform,
-    certify,
-    logits_sha256,
+    create_certificate,
+    hash_logits,
 )
 
 
@@ -93,7 +93,7 @@ def reproduce(engine: Engine, certified: Certificate, *, on_order: Callable[[str
         certified: Certificate that defines request, orders and methods.
         on_order: Called with a status after each order.
     """
-    cells: list[dict[str, OrderCell]] = []
+    cells: list[dict[str, OrderComparison]] = []
     hashes: dict[str, str] = {}
     for event in compare_orders(
         engine,
@@ -103,11 +103,11 @@ def reproduce(engine: Engine, certified: Certificate, *, on_order: Callable[[str
         max_new_tokens=certified.max_new_tokens,
         trace=certified.traced,
     ):
-        if isinstance(event, OrderRow):
-            hashes = hashes or logits_sha256(event.result)
+        if isinstance(event, OrderResult):
+            hashes = hashes or hash_logits(event.result)
             cells.append(event.cells)
             on_order(f"order {len(cells)} of {len(certified.orders)}")
-    return certify(
+    return create_certificate(
         engine,
         certified.comparison,
         orders=certified.orders,
@@ -180,7 +180,7 @@ def _check_orders(certified: Certificate) -> Check:
         expected = list(itertools.islice(itertools.permutations(first), len(orders)))
         source = "the first permutations"
     else:
-        sampled = orders_to_try(len(first), len(orders) - 1, certified.seed)
+        sampled = sample_orders(len(first), len(orders) - 1, certified.seed)
         expected = [tuple(first[slot] for slot in order) for order in sampled]
         source = f"the orders of seed {certified.seed}"
     return Check(None, "the orders", problem=None if expected == orders else f"orders: expected {source}")
@@ -198,7 +198,7 @@ def _check_method(
     for label, field, within in (
         ("orders with the first answer", "same_answers", 0.0),
         ("distinct answers", "distinct_answers", 0.0),
-        ("equality to the last bit", "bitwise_equal", 0.0),
+        ("equality to the last bit", "bitwise_identical", 0.0),
         ("max |Δ logit|", "max_abs_logit_diff", tolerance.logit_diff),
     ):
         problem = _compare(label, getattr(found, field), getattr(certified, field), within)

@@ -7,12 +7,12 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from pine_engine.attention.decode import put_together
-from pine_engine.attention.state import Row, input_device
+from pine_engine.attention.decode import batch_caches
+from pine_engine.attention.state import SequenceState, input_device
 from pine_engine.benchmark.random_models import DEMANDING, MARK, synthetic_model
 from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.orders import OrderSummary, orders_to_try
+from pine_engine.engine.orders import OrderStats, sample_orders
 from pine_engine.invariance.kernel_checks import (
     ELEMENTWISE_ROWS,
     GEMM_ROWS,
@@ -27,7 +27,7 @@ from pine_engine.invariance.kernel_checks import (
     linear_layers,
 )
 from pine_engine.methods.table import METHODS
-from pine_engine.network.threads import with_threads
+from pine_engine.network.threads import torch_num_threads
 from pine_engine.prompts.layout import TokenLayout
 
 NEW_TOKENS = 4
@@ -35,7 +35,7 @@ NEW_TOKENS = 4
 
 TINY = "random:tiny"
 
-INVARIANT = [method.name for method in METHODS.values() if method.promises_invariance]
+INVARIANT = [method.name for method in METHODS.values() if method.is_order_invariant]
 PUBLISHED = [name for name in INVARIANT if METHODS[name].role == "method"]
 
 STACKED_METHODS = ("pcw", "pine")
@@ -53,11 +53,11 @@ def plan_checks(engine: Engine, *, shuffles: int = 5, seed: int = 0) -> list[Cal
         shuffles: Number of orders of each prompt besides its first.
         seed: Seed of the orders.
     """
-    network, device, dtype = engine.wirings[0].network, input_device(engine.model), engine.model.dtype
+    network, device, dtype = engine.patched_models[0].network, input_device(engine.model), engine.model.dtype
     make = partial(synthetic_model, dtype=engine.dtype, device=str(device))
-    tiny = Engine(make(TINY), name="tiny model", four_bit=engine.four_bit)
+    tiny = Engine(make(TINY), name="tiny model", decode_in_4bit=engine.decode_in_4bit)
     hard = [Engine(make(MARK + shape), name=f"tiny model, {label}") for shape, label in DEMANDING.items()]
-    tied = Engine(without_keys(make(TINY)), four_bit=engine.four_bit)
+    tied = Engine(without_keys(make(TINY)), decode_in_4bit=engine.decode_in_4bit)
     layers = {
         "linear layers": (linear_layers(network), GEMM_ROWS),
         "activations and norms": (elementwise_layers(network), ELEMENTWISE_ROWS),
@@ -67,7 +67,7 @@ def plan_checks(engine: Engine, *, shuffles: int = 5, seed: int = 0) -> list[Cal
         partial(check_fused_attention, dtype, device),
         partial(check_determinism, dtype, device),
     ]
-    if engine.four_bit:
+    if engine.decode_in_4bit:
         checks.append(partial(check_packed, linear_layers(network, is_packed=True)))
     orders = {"shuffles": shuffles, "seed": seed}
     for model, methods in ((tiny, INVARIANT), *((model, PUBLISHED) for model in (*hard, engine))):
@@ -90,7 +90,7 @@ def check_orders(
     failed = [
         f"{method} (up to {summary.max_abs_logit_diff:.1e})"
         for method, summary in summaries.items()
-        if not summary.bitwise_equal
+        if not summary.bitwise_identical
     ]
     (num_orders,) = {summary.orders for summary in summaries.values()}
     return check_all(
@@ -107,7 +107,7 @@ def check_control(engine: Engine, *, seed: int = 0) -> Check:
     summary = _shuffle(engine, layout, ["vanilla"], 2, seed)["vanilla"]
     return Check(
         f"{engine.model_name}: control, vanilla changes",
-        holds=not summary.bitwise_equal,
+        holds=not summary.bitwise_identical,
         found=f"max |Δ logit| {summary.max_abs_logit_diff:.1e}",
         meaning="the self-test can detect a dependence on the order",
     )
@@ -119,7 +119,7 @@ def check_batch_neighbors(engine: Engine) -> Check:
     layouts = list(prompts(vocabulary_of(engine)).values())[:3]
     one, two, three = _prefill(engine, "pine", layouts)
     # A pass leaves None out, except for one that makes a single sequence a batch of two.
-    batches: list[list[Row | None]] = [[one, two], [two, one], [three, two, one]]
+    batches: list[list[SequenceState | None]] = [[one, two], [two, one], [three, two, one]]
     batches += [[None, three, None, one, two], [one, None]]
     logits = [_decode_step(batch)[batch.index(one)] for batch in batches]
     failed = [
@@ -143,19 +143,19 @@ def check_stacking(engine: Engine) -> Check:
     between two layers.
     """
     layout = prompts(vocabulary_of(engine))["documents of many lengths"]
-    orders = [layout.reorder(order) for order in orders_to_try(layout.num_documents, 2, seed=0)]
+    orders = [layout.reorder(order) for order in sample_orders(layout.num_documents, 2, seed=0)]
     thread_counts = sorted({1, torch.get_num_threads()})
     failed = []
     for method in STACKED_METHODS:
         rows = _prefill(engine, method, orders)
-        with with_threads(1):
+        with torch_num_threads(1):
             expected = torch.cat([_decode_step([row, None])[:1] for row in rows])
-        put_together(rows)
-        batches: list[list[Row | None]] = [[*rows], *([row, None] for row in rows)]
+        batch_caches(rows)
+        batches: list[list[SequenceState | None]] = [[*rows], *([row, None] for row in rows)]
         for batch in batches:
             indices = [rows.index(row) for row in batch if row]
             for threads in thread_counts:
-                with with_threads(threads):
+                with torch_num_threads(threads):
                     logits = _decode_step(batch)[: len(indices)]
                 if not torch.equal(logits, expected[indices]):
                     failed.append(f"{method}, sequences {join(indices)}, {threads} threads")
@@ -167,13 +167,14 @@ def check_stacking(engine: Engine) -> Check:
     )
 
 
-def _prefill(engine: Engine, method: str, layouts: Sequence[TokenLayout]) -> list[Row]:
+def _prefill(engine: Engine, method: str, layouts: Sequence[TokenLayout]) -> list[SequenceState]:
     return [
-        passes.prefill(engine.wirings, layout, METHODS[method], room=1, rows_kept=1)[0] for layout in layouts
+        passes.prefill(engine.patched_models, layout, METHODS[method], room=1, logits_to_keep=1)[0]
+        for layout in layouts
     ]
 
 
-def _decode_step(rows: Sequence[Row | None]) -> Tensor:
+def _decode_step(rows: Sequence[SequenceState | None]) -> Tensor:
     """Return the logits (rows, V) of one decode step, after which the rows are as before."""
     logits = passes.extend(rows, [[5]] * len(rows), is_step=True)[:, 0]
     for row in filter(None, rows):
@@ -217,9 +218,9 @@ def without_keys(model: PreTrainedModel) -> PreTrainedModel:
 
 def _shuffle(
     engine: Engine, layout: TokenLayout, methods: Sequence[str], shuffles: int, seed: int
-) -> dict[str, OrderSummary]:
-    orders = orders_to_try(layout.num_documents, shuffles, seed)
+) -> dict[str, OrderStats]:
+    orders = sample_orders(layout.num_documents, shuffles, seed)
     shuffled = engine.shuffle(
-        layout, methods=methods, orders=orders, max_new_tokens=NEW_TOKENS, stop_at_end=False
+        layout, methods=methods, orders=orders, max_new_tokens=NEW_TOKENS, stop_at_eos=False
     )
     return shuffled.summary

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pine_engine.errors import InputError
-from pine_engine.given import Table, in_words, one_or_more
+from pine_engine.input_validation import Registry, as_tuple_of, describe
 
 MaskKind = Literal["causal", "none", "bidirectional"]
 """Which other documents a document's tokens see: the earlier ones, none, or all of them. Inside a document
@@ -43,7 +43,7 @@ class Method:
     """One inference method; see the types above for its columns.
 
     cost: what it computes, in words, compared with vanilla. is_default: compared when nobody chose, on the
-    page too. is_taught: drawn by the lesson, in the example of eight tokens and in every run's masks, and
+    page too. in_tutorial: drawn by the lesson, in the example of eight tokens and in every run's masks, and
     recorded for them.
     """
 
@@ -52,16 +52,16 @@ class Method:
     mask: MaskKind
     positions: PositionKind
     role: Role
-    meaning: str
+    description: str
     cost: str
     source: str
     key_weighting: KeyWeighting = "nothing"
     importance: ImportanceKind = "mean"
     is_default: bool = False
-    is_taught: bool = False
+    in_tutorial: bool = False
 
     @property
-    def promises_invariance(self) -> bool:
+    def is_order_invariant(self) -> bool:
         """True if the output must not depend on the order of the documents (specification 2, last column)."""
         return self.mask != "causal" and self.positions in (
             "shared",
@@ -71,15 +71,15 @@ class Method:
         )
 
     @property
-    def encoding(self) -> tuple[MaskKind, PositionKind, ImportanceKind]:
+    def document_encoding(self) -> tuple[MaskKind, PositionKind, ImportanceKind]:
         """What decides how documents are read; methods that agree in it differ for the suffix only."""
         positions: PositionKind = "shared" if self.positions == "shared_right" else self.positions
         return self.mask, positions, self.importance
 
     @property
-    def promise(self) -> str:
+    def invariance(self) -> str:
         """The promise in a word, for tables."""
-        return "yes" if self.promises_invariance else "no"
+        return "yes" if self.is_order_invariant else "no"
 
 
 _ALONE = "less than vanilla: documents skip each other"
@@ -97,11 +97,12 @@ _ROWS = (
         mask="causal",
         positions="input",
         role="method",
-        meaning="The unmodified model: every token sees all earlier tokens, positions count from the start.",
+        description="The unmodified model: every token sees all earlier tokens, positions count from "
+        "the start.",
         cost="the measure of all others",
         source="the model's own attention, documents tokenized separately",
         is_default=True,
-        is_taught=True,
+        in_tutorial=True,
     ),
     Method(
         name="nia",
@@ -109,11 +110,11 @@ _ROWS = (
         mask="none",
         positions="input",
         role="method",
-        meaning="No inter-document attention: documents do not see each other, positions stay.",
+        description="No inter-document attention: documents do not see each other, positions stay.",
         cost=_ALONE,
         source="PINE paper, section 4 (no code released)",
         is_default=True,
-        is_taught=True,
+        in_tutorial=True,
     ),
     Method(
         name="pcw",
@@ -121,11 +122,11 @@ _ROWS = (
         mask="none",
         positions="shared",
         role="method",
-        meaning="Parallel context windows: documents do not see each other and share their positions.",
+        description="Parallel context windows: documents do not see each other and share their positions.",
         cost=_ALONE,
         source=_PCW,
         is_default=True,
-        is_taught=True,
+        in_tutorial=True,
     ),
     Method(
         name="sp",
@@ -134,10 +135,10 @@ _ROWS = (
         positions="shared",
         key_weighting="documents",
         role="method",
-        meaning="Structured prompting: as PCW, but documents weigh 1/k for the suffix.",
+        description="Structured prompting: as PCW, but documents weigh 1/k for the suffix.",
         cost=_ALONE,
         source=f"{_SP}; documents by 1/N as the PINE paper states",
-        is_taught=True,
+        in_tutorial=True,
     ),
     Method(
         name="pine",
@@ -145,11 +146,12 @@ _ROWS = (
         mask="bidirectional",
         positions="importance",
         role="method",
-        meaning="Documents see each other in both directions; every query places the important ones close.",
+        description="Documents see each other in both directions; every query places the important ones "
+        "close.",
         cost=_RANKED,
         source=_PINE,
         is_default=True,
-        is_taught=True,
+        in_tutorial=True,
     ),
     Method(
         name="pine_input_order",
@@ -157,7 +159,7 @@ _ROWS = (
         mask="bidirectional",
         positions="own_last",
         role="method",
-        meaning="PINE without re-assignment: other documents keep the input order, the query's own goes "
+        description="PINE without re-assignment: other documents keep the input order, the query's own goes "
         "last.",
         cost=_ALL_PAIRS,
         source="PINE paper, ablations (no code released)",
@@ -168,7 +170,7 @@ _ROWS = (
         mask="bidirectional",
         positions="importance_reversed",
         role="method",
-        meaning="PINE the other way round: every query places the important documents far.",
+        description="PINE the other way round: every query places the important documents far.",
         cost=_RANKED,
         source="PINE paper, ablations (no code released)",
     ),
@@ -178,7 +180,7 @@ _ROWS = (
         mask="bidirectional",
         positions="input",
         role="control",
-        meaning="Documents see each other in both directions, at vanilla's positions.",
+        description="Documents see each other in both directions, at vanilla's positions.",
         cost="all pairs of documents",
         source="specification 3.8",
     ),
@@ -188,7 +190,7 @@ _ROWS = (
         mask="causal",
         positions="importance",
         role="control",
-        meaning="PINE's positions, but a document sees only the earlier ones.",
+        description="PINE's positions, but a document sees only the earlier ones.",
         cost="earlier documents once, all pairs once to rank",
         source="specification 3.8",
     ),
@@ -198,7 +200,7 @@ _ROWS = (
         mask="none",
         positions="shared_right",
         role="variant",
-        meaning="As PCW, but for the suffix all documents end at the same position.",
+        description="As PCW, but for the suffix all documents end at the same position.",
         cost=_ALONE,
         source=f"{_PCW}, right_indentation",
     ),
@@ -209,7 +211,7 @@ _ROWS = (
         positions="shared_right",
         key_weighting="documents",
         role="variant",
-        meaning="As SP, but for the suffix all documents end at the same position.",
+        description="As SP, but for the suffix all documents end at the same position.",
         cost=_ALONE,
         source=f"{_SP}, fairseq version",
     ),
@@ -220,7 +222,7 @@ _ROWS = (
         positions="shared",
         key_weighting="documents_and_prefix",
         role="variant",
-        meaning="As SP, but the prefix weighs 1/k too.",
+        description="As SP, but the prefix weighs 1/k too.",
         cost=_ALONE,
         source=f"{_SP}, as released",
     ),
@@ -230,7 +232,8 @@ _ROWS = (
         mask="bidirectional",
         positions="own_at_end",
         role="variant",
-        meaning="PINE without re-assignment, literally: other documents keep their positions, even behind "
+        description="PINE without re-assignment, literally: other documents keep their positions, even "
+        "behind "
         "the query.",
         cost=_ALL_PAIRS,
         source="specification 3.6",
@@ -241,7 +244,8 @@ _ROWS = (
         mask="bidirectional",
         positions="importance",
         role="variant",
-        meaning="PINE with importance as the sum of attention on a document: longer documents come closer.",
+        description="PINE with importance as the sum of attention on a document: longer documents come "
+        "closer.",
         cost=_RANKED,
         source="PINE paper, footnote 3 (no code released)",
         importance="sum",
@@ -252,16 +256,16 @@ _ROWS = (
         mask="bidirectional",
         positions="importance",
         role="variant",
-        meaning="PINE with importance as the largest attention on one of a document's tokens.",
+        description="PINE with importance as the largest attention on one of a document's tokens.",
         cost=_RANKED,
         source="PINE paper, footnote 3 (no code released)",
         importance="max",
     ),
 )
 
-METHODS: dict[str, Method] = Table("method", _ROWS)
+METHODS: dict[str, Method] = Registry("method", _ROWS)
 
-TAUGHT = tuple(row for row in _ROWS if row.is_taught)
+TUTORIAL_METHODS = tuple(row for row in _ROWS if row.in_tutorial)
 
 ALL = "all"
 """Stands for every row where names are asked for."""
@@ -277,7 +281,7 @@ def get_methods(methods: str | Method | Iterable[str | Method] | None = None) ->
         return tuple(row for row in _ROWS if row.is_default)
     known = ", ".join(METHODS)
     methods = tuple(methods) if isinstance(methods, Mapping) else methods  # METHODS itself
-    given = one_or_more(methods, (str, Method), "method", f"choose from: {known}", least=0)
+    given = as_tuple_of(methods, (str, Method), "method", f"choose from: {known}", least=0)
     if not given:
         raise InputError(f"no method was chosen; choose at least one of: {known}")
     names = [row.name if isinstance(row, Method) else row for row in given]
@@ -295,4 +299,4 @@ def get_method(method: str | Method) -> Method:
     """The row named, or the row itself. Raises InputError for an unknown name, and for several."""
     if isinstance(method, str | Method):
         return METHODS[method] if isinstance(method, str) else method
-    raise InputError(f"the method is {in_words(method)}; choose one of: {', '.join(METHODS)}")
+    raise InputError(f"the method is {describe(method)}; choose one of: {', '.join(METHODS)}")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from pine_engine.errors import ModelError, one_line
-from pine_engine.given import in_words
+from pine_engine.input_validation import describe
 from pine_engine.models.checkpoint import quiet_transformers, read_gguf, read_safetensors
 from pine_engine.models.dtypes import LOADED_IN, AskedDtype, Dtype, known_dtype, resolve_dtype
 from pine_engine.models.embedded import (
@@ -84,15 +84,15 @@ class ModelSource:
 class LoadedModel:
     """A model ready for inference, and what a run has to know about it.
 
-    max_context is in tokens. stop_ids are the token ids that end a turn.
+    max_context_length is in tokens. stop_token_ids are the token ids that end a turn.
     """
 
     model: "PreTrainedModel"
     tokenizer: "PreTrainedTokenizerBase"
     source: ModelSource
     dtype: Dtype
-    max_context: int
-    stop_ids: frozenset[int]
+    max_context_length: int
+    stop_token_ids: frozenset[int]
 
 
 def resolve(name: str | os.PathLike[str] | None = None) -> ModelSource:
@@ -108,7 +108,7 @@ def resolve(name: str | os.PathLike[str] | None = None) -> ModelSource:
     name = os.fspath(name) if isinstance(name, os.PathLike) else name
     if not isinstance(name, str):
         raise ModelError(
-            f"a model cannot be loaded by {in_words(name)}; give a hub id, a folder or a GGUF file, or make "
+            f"a model cannot be loaded by {describe(name)}; give a hub id, a folder or a GGUF file, or make "
             "Engine(model, tokenizer) of one that is loaded already"
         )
     try:
@@ -202,8 +202,8 @@ def load(
         tokenizer=tokenizer,
         source=source,
         dtype=_loaded_dtype(model, source, asked, device),
-        max_context=max_context(model),
-        stop_ids=stop_ids(model, tokenizer),
+        max_context_length=max_context_length(model),
+        stop_token_ids=stop_token_ids(model, tokenizer),
     )
 
 
@@ -274,7 +274,7 @@ def check_model(given: Any) -> "PreTrainedModel":
 
     if not isinstance(given, nn.Module) or not isinstance(getattr(given, "config", None), PreTrainedConfig):
         raise ModelError(
-            f"the model is {in_words(given)}; give one that transformers has loaded, or a name to Engine.load"
+            f"the model is {describe(given)}; give one that transformers has loaded, or a name to Engine.load"
         )
     if not getattr(given, "can_generate", bool)():
         raise ModelError(
@@ -309,7 +309,7 @@ def check_device(device: str) -> None:
         ) from error
 
 
-def max_context(model: "PreTrainedModel") -> int:
+def max_context_length(model: "PreTrainedModel") -> int:
     """Longest context the model was made for, in tokens; raises ModelError if its config does not say."""
     limit = stated_context(model.config)
     if limit is None:
@@ -317,7 +317,9 @@ def max_context(model: "PreTrainedModel") -> int:
     return limit
 
 
-def stop_ids(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase | None" = None) -> frozenset[int]:
+def stop_token_ids(
+    model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase | None" = None
+) -> frozenset[int]:
     """Return the token ids that end an answer.
 
     These are the ids of the generation config, or of the config where the generation config has none, and

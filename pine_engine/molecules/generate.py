@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Sequence
 
-from pine_engine.engine.batch import answer_batch
+from pine_engine.engine.batch import generate_batch
 from pine_engine.engine.engine import Engine
 from pine_engine.molecules.chemistry import canonical_smiles
 from pine_engine.molecules.request_rows import PROPERTIES, GeneratedMolecule, Molecule
@@ -56,7 +56,7 @@ def generate_molecules(
     generated: list[GeneratedMolecule] = []
     for method in methods:
         texts = {}
-        for index, answer in answer_batch(
+        for index, answer in generate_batch(
             engine, prompts, method=method, max_new_tokens=TASK.max_new_tokens, batch_size=BATCH_SIZE
         ):
             texts[index] = answer.text

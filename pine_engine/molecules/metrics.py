@@ -141,13 +141,14 @@ class References(BaseModel):
 
     Attributes:
         predictor: Errors of the requested molecules themselves, which is the error of the predictor.
-        strangers: Errors of the molecule of another request: a model that ignores its request is no better.
+        mismatched_baseline: Errors of the molecule of another request: a model that ignores its
+        request is no better.
     """
 
     model_config = ConfigDict(frozen=True)
 
     predictor: dict[str, MeanError]
-    strangers: dict[str, MeanError]
+    mismatched_baseline: dict[str, MeanError]
 
 
 def compute_metrics(
@@ -195,7 +196,7 @@ def compute_references(requests: Sequence[Molecule], predictor: Predictor) -> Re
     mismatched[cycle] = predicted[np.roll(cycle, 1)]
     return References(
         predictor=_mean_errors(np.abs(predicted - requested), indices),
-        strangers=_mean_errors(np.abs(mismatched - requested), indices),
+        mismatched_baseline=_mean_errors(np.abs(mismatched - requested), indices),
     )
 
 

@@ -44,7 +44,7 @@ def own_heads(model: PreTrainedModel) -> int:
     return own
 
 
-def hook_again(network: PreTrainedModel, model: PreTrainedModel) -> None:
+def reattach_hooks(network: PreTrainedModel, model: PreTrainedModel) -> None:
     """Gives a copy of a split model hooks of its own: those that came along run the modules of the model."""
     if num_processes(model) == 1:
         return

@@ -19,35 +19,37 @@ from torch.overrides import TorchFunctionMode
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
 from pine_engine.errors import ModelError
+from pine_engine.network.batch_invariant_ops import IN_DECODE_STEP, SINGLE_ROW_PASS
 from pine_engine.network.rope import aligned_head_dim
-from pine_engine.network.rowwise import IS_ONE_ROW, IS_STEP
 
 NAME = "pine_engine"
 """Name of our attention function in transformers' registry."""
 
 
 @dataclass(frozen=True)
-class Scoring:
+class AttentionParams:
     """How a layer scores: <query, key> times scale; with softcap c then c tanh(score / c) (Gemma 2)."""
 
     scale: float
     softcap: float | None = None
 
 
-class Pass(Protocol):
+class ForwardPass(Protocol):
     """What the registered attention function calls in every layer."""
 
-    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scoring: Scoring) -> Tensor:
+    def attend(
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, scoring: AttentionParams
+    ) -> Tensor:
         """query (B, H, n, d), key and value (B, G, n, d) to the attention output (B, H, n, d)."""
 
 
-_RUNNING: ContextVar[Pass] = ContextVar("running_pass")
+_RUNNING: ContextVar[ForwardPass] = ContextVar("running_pass")
 """The pass that this thread is in."""
 
 
 def run_pass(
     network: PreTrainedModel,
-    attend: Pass,
+    attend: ForwardPass,
     ids: Tensor,
     position_ids: Tensor,
     *,
@@ -59,17 +61,21 @@ def run_pass(
     network: a model wired to it, see wiring.py. is_step: packed weights are used where there are any.
     options: of its forward.
     """
-    running, one_row, step = _RUNNING.set(attend), IS_ONE_ROW.set(ids.numel() == 1), IS_STEP.set(is_step)
+    running, one_row, step = (
+        _RUNNING.set(attend),
+        SINGLE_ROW_PASS.set(ids.numel() == 1),
+        IN_DECODE_STEP.set(is_step),
+    )
     try:
         logits: Tensor = network(input_ids=ids, position_ids=position_ids, use_cache=False, **options).logits
     finally:
         _RUNNING.reset(running)
-        IS_ONE_ROW.reset(one_row)
-        IS_STEP.reset(step)
+        SINGLE_ROW_PASS.reset(one_row)
+        IN_DECODE_STEP.reset(step)
     return logits
 
 
-def running_pass() -> Pass:
+def running_pass() -> ForwardPass:
     """The pass that this thread is in. Raises ModelError outside of all."""
     try:
         return _RUNNING.get()
@@ -98,7 +104,7 @@ def _attention_function(
     head_dim = query.shape[-1]
     if head_dim % 2:
         raise ModelError(f"its heads have {head_dim} dimensions, and PINE rotates pairs of them")
-    scoring = Scoring(head_dim**-0.5 if scaling is None else scaling, softcap)
+    scoring = AttentionParams(head_dim**-0.5 if scaling is None else scaling, softcap)
     with torch._C.DisableTorchFunction():  # a module that is computed row by row may hold this one
         layer = cast(int, module.layer_idx)
         output = running_pass().attend(layer, _align(query), _align(key), _align(value), scoring)

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def with_threads(count: int | None) -> Iterator[None]:
+def torch_num_threads(count: int | None) -> Iterator[None]:
     """With so many threads of torch, also more than there are cores; None for as many as there are now."""
     import torch  # verbs name this before they have anything to compute
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, model_validator
 from pine_engine.errors import InputError
 from pine_engine.prompts.csv_table import Record, check_columns, read_table
 from pine_engine.prompts.inputs import DocumentInput, each_line, parse, read_text, to_document, unexpected
-from pine_engine.prompts.mistakes import MistakesError, rows_or_mistakes
+from pine_engine.prompts.parse_errors import ValidationErrors, rows_or_mistakes
 from pine_engine.prompts.pdf import read_pdf
 from pine_engine.prompts.prompt import Document
 
@@ -64,12 +64,12 @@ class DocumentLine(BaseModel):
         raise unexpected(given, 'a text, {"text", "title"}, or a list of them')
 
     def read(self) -> list[Document]:
-        """The documents of the line. Raises MistakesError that names all that have no text."""
+        """The documents of the line. Raises ValidationErrors that names all that have no text."""
         if not self.documents:
             return [_with_text(Document(self.text, self.title))]
         documents = list(map(to_document, self.documents))
         if empty := [place for place, each in enumerate(documents, start=1) if not each.text.strip()]:
-            raise MistakesError(*(f"document {place} {NO_TEXT}" for place in empty))
+            raise ValidationErrors(*(f"document {place} {NO_TEXT}" for place in empty))
         return documents
 
 

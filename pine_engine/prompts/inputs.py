@@ -15,8 +15,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic_core import PydanticCustomError, PydanticSerializationError
 
 from pine_engine.errors import InputError
-from pine_engine.given import in_words
-from pine_engine.prompts.mistakes import MistakesError, mistakes_in, rows_or_mistakes, told
+from pine_engine.input_validation import describe
+from pine_engine.prompts.parse_errors import (
+    ValidationErrors,
+    format_validation_errors,
+    rows_or_mistakes,
+    told,
+)
 from pine_engine.prompts.prompt import Document, Prompt
 from pine_engine.prompts.tasks import TASKS, USUAL_TASK, get_task
 
@@ -78,9 +83,9 @@ class _Asked(BaseModel):
         raise unexpected(given, 'an object with "documents", or a list of texts')
 
     def check(self) -> None:
-        """Raises MistakesError with all for which no prompt can be made of it."""
+        """Raises ValidationErrors with all for which no prompt can be made of it."""
         if found := list(self._mistakes()):
-            raise MistakesError(*found)
+            raise ValidationErrors(*found)
 
     def _mistakes(self) -> Iterator[str]:
         if self.task not in TASKS:
@@ -96,7 +101,7 @@ class _Asked(BaseModel):
             yield "it holds half of a surrogate pair, which is no character; remove it"
 
 
-class Comparison(_Asked):
+class Request(_Asked):
     """What one run is asked: documents, a question, and optionally an instruction and a task."""
 
     model_config = ConfigDict(extra="forbid")
@@ -118,7 +123,7 @@ class Comparison(_Asked):
         return engine.tokenize(self.prompt(engine))
 
 
-class LabelledComparison(Comparison):
+class LabeledRequest(Request):
     """A comparison, and the labels that the model may answer with."""
 
     labels: list[str] = []
@@ -142,10 +147,10 @@ class DataRow(_Asked):
         fields = {name: "" for name in ("system", "prefix") if getattr(self, name) == own}
         return self.model_copy(update={**fields, "task": get_task(task).name})
 
-    def comparison(self) -> Comparison:
+    def comparison(self) -> Request:
         """The row as a question to the engine. A system text stands where the task expects one."""
         in_system = get_task(self.task).instruction_role == "system"
-        return Comparison(
+        return Request(
             question=self.question,
             documents=list(self.documents),
             instruction=self.system if in_system else self.prefix,
@@ -155,25 +160,25 @@ class DataRow(_Asked):
 
 
 Model = TypeVar("Model", bound=BaseModel)
-Request = TypeVar("Request", bound=Comparison)
+AnyRequest = TypeVar("AnyRequest", bound=Request)
 Row = TypeVar("Row", bound=DataRow)
 
 
-def read_comparison(path: Path) -> Comparison:
+def read_comparison(path: Path) -> Request:
     """The comparison in a JSON file. Raises InputError that names the file and all that is wrong in it."""
-    return _read_request(Comparison, path)
+    return _read_request(Request, path)
 
 
-def read_labelled_comparison(path: Path) -> LabelledComparison:
+def read_labelled_comparison(path: Path) -> LabeledRequest:
     """The same with labels, which may be none."""
-    return _read_request(LabelledComparison, path)
+    return _read_request(LabeledRequest, path)
 
 
-def _read_request(model: type[Request], path: Path) -> Request:
+def _read_request(model: type[AnyRequest], path: Path) -> AnyRequest:
     try:
         request = parse(model, read_text(path))
         request.check()
-    except MistakesError as error:
+    except ValidationErrors as error:
         raise InputError(told(str(path), ": ", error.sentences)) from error
     return request
 
@@ -193,12 +198,12 @@ def read_lines(model: type[Row], path: Path, limit: int | None = None) -> dict[i
 
 
 def read_row(model: type[Row], line: int, text: str) -> Row:
-    """The row in a line of JSONL with that number. Raises MistakesError."""
+    """The row in a line of JSONL with that number. Raises ValidationErrors."""
     return checked(line, parse(model, text, line))
 
 
 def checked(line: int, row: Row) -> Row:
-    """The row of that line, with an id. Raises MistakesError if no prompt can be made of it."""
+    """The row of that line, with an id. Raises ValidationErrors if no prompt can be made of it."""
     row.id = row.id or f"line {line}"
     row.check()
     return row
@@ -235,28 +240,28 @@ def parse_json(model: type[Model], text: str, where: str) -> Model:
     """JSON as that model. where: what the text is called in the InputError that names all wrong fields."""
     try:
         return parse(model, text)
-    except MistakesError as error:
+    except ValidationErrors as error:
         raise InputError(told(where, ": ", error.sentences)) from error
 
 
 def parse(model: type[Model], text: str, line: int | None = None) -> Model:
-    """JSON as that model; line: the number of the line that it is, if it is one. Raises MistakesError."""
+    """JSON as that model; line: the number of the line that it is, if it is one. Raises ValidationErrors."""
     try:
         content: Any = json.loads(text)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno} " if line is None else ""
-        raise MistakesError(f"it is not JSON: {error.msg} at {place}column {error.colno}") from error
+        raise ValidationErrors(f"it is not JSON: {error.msg} at {place}column {error.colno}") from error
     except (ValueError, RecursionError) as error:
-        raise MistakesError(
+        raise ValidationErrors(
             "it cannot be read as JSON: a number in it is too long, or it is nested too deeply"
         ) from error
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        raise MistakesError(*mistakes_in(error)) from error
+        raise ValidationErrors(*format_validation_errors(error)) from error
 
 
 def unexpected(given: Any, expected: str) -> PydanticCustomError:
     """What a validator raises for what is given in another form."""
-    sentence = f"got {in_words(given)}, expected {expected}"
+    sentence = f"got {describe(given)}, expected {expected}"
     return PydanticCustomError("unexpected", "{sentence}", {"sentence": sentence})

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pine_engine.errors import InputError
-from pine_engine.given import in_words, sequence, whole_numbers
+from pine_engine.input_validation import as_ints, describe, sequence
 from pine_engine.prompts.prompt import Piece, Prompt, Segment
-from pine_engine.shown import short_repr
+from pine_engine.reprs import short_repr
 
 IntArray = NDArray[np.int64]
 
@@ -53,15 +53,15 @@ class TokenLayout:
         documents = sequence(self.documents)
         if documents is None:
             raise InputError(
-                f"the documents are {in_words(self.documents)}; expected a list of documents, each made of "
+                f"the documents are {describe(self.documents)}; expected a list of documents, each made of "
                 f"{TOKEN_IDS}"
             )
         segments = {
-            "prefix": whole_numbers(self.prefix, "the prefix", TOKEN_IDS),
+            "prefix": as_ints(self.prefix, "the prefix", TOKEN_IDS),
             "documents": tuple(
-                whole_numbers(ids, f"document {index + 1}", TOKEN_IDS) for index, ids in enumerate(documents)
+                as_ints(ids, f"document {index + 1}", TOKEN_IDS) for index, ids in enumerate(documents)
             ),
-            "suffix": whole_numbers(self.suffix, "the suffix", TOKEN_IDS),
+            "suffix": as_ints(self.suffix, "the suffix", TOKEN_IDS),
         }
         for name, ids in segments.items():
             object.__setattr__(self, name, ids)
@@ -125,16 +125,14 @@ class TokenLayout:
 
         Raises InputError if order is not a permutation of the documents.
         """
-        places = whole_numbers(order, "the order", PLACES)
+        places = as_ints(order, "the order", PLACES)
         if sorted(places) != list(range(self.num_documents)):
             raise InputError(f"order {list(places)} is not a permutation of {self.num_documents} documents")
         return dataclasses.replace(self, documents=tuple(self.documents[d] for d in places))
 
     def extend(self, ids: Sequence[int]) -> "TokenLayout":
         """The layout after more tokens were appended to the suffix."""
-        return dataclasses.replace(
-            self, suffix=self.suffix + whole_numbers(ids, "what is appended", TOKEN_IDS)
-        )
+        return dataclasses.replace(self, suffix=self.suffix + as_ints(ids, "what is appended", TOKEN_IDS))
 
     def check_vocabulary(self, size: int) -> None:
         """Raises InputError that names the first id outside 0 .. size - 1, and where it stands."""

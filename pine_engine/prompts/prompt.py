@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from pine_engine.errors import InputError, ModelError
-from pine_engine.given import as_text, in_words, one_or_more
+from pine_engine.input_validation import as_str, as_tuple_of, describe
 from pine_engine.prompts.chat_template import render_chat_template
-from pine_engine.shown import short_repr
+from pine_engine.reprs import short_repr
 
 # Private-use characters that stand for the user's text while the chat template is rendered.
 _SYSTEM_SLOT = "\ue000"
@@ -33,7 +33,7 @@ class Piece:
 
 Segment = tuple[Piece, ...]
 
-HOW_TO_PROMPT = (
+PROMPT_HINT = (
     "documents must be told apart from what stands around them: give engine.run question and documents, each "
     "by its name, make a prompt of text with "
     'TASKS["retrieval_qa"].prompt(engine.tokenizer, documents=["...", "..."], question="..."), or one of '
@@ -58,9 +58,9 @@ class Prompt:
         """Raises InputError for no document, and for what is no text or not made of characters."""
         given = (self.documents,) if isinstance(self.documents, str) else self.documents
         if not isinstance(given, list | tuple):
-            raise InputError(f"the documents are {in_words(given)}; {HOW_TO_PROMPT}")
+            raise InputError(f"the documents are {describe(given)}; {PROMPT_HINT}")
         if not given:
-            raise InputError(f"the prompt has no documents; {HOW_TO_PROMPT}")
+            raise InputError(f"the prompt has no documents; {PROMPT_HINT}")
         documents = tuple(_segment(each, f"document {index + 1}") for index, each in enumerate(given))
         object.__setattr__(self, "documents", documents)
         for name in ("prefix", "suffix"):
@@ -80,8 +80,8 @@ class Document:
     def __post_init__(self) -> None:
         """Raises InputError for what is no text."""
         if not isinstance(self.text, str):
-            raise InputError(f"the text of a document is {in_words(self.text)}; give its text")
-        object.__setattr__(self, "title", as_text(self.title, "title of a document"))
+            raise InputError(f"the text of a document is {describe(self.text)}; give its text")
+        object.__setattr__(self, "title", as_str(self.title, "title of a document"))
 
 
 DocumentLike = Document | str | Mapping[str, str]
@@ -91,7 +91,7 @@ DocumentLike = Document | str | Mapping[str, str]
 def as_documents(given: DocumentLike | Iterable[DocumentLike]) -> tuple[Document, ...]:
     """Documents, several or a single one. Raises InputError for anything else."""
     advice = 'give a text, a Document("text", "title"), or several of them'
-    several = one_or_more(given, (Document, str, Mapping), "document", advice, least=0)
+    several = as_tuple_of(given, (Document, str, Mapping), "document", advice, least=0)
     return tuple(_as_document(each, f"document {place + 1}") for place, each in enumerate(several))
 
 
@@ -107,7 +107,7 @@ def _as_document(document: DocumentLike, label: str) -> Document:
         )
     if not isinstance(fields["text"], str):
         raise InputError(
-            f"{label} has no text: got {in_words(fields['text'])}, expected a string. Fill in its text or "
+            f"{label} has no text: got {describe(fields['text'])}, expected a string. Fill in its text or "
             "remove the document."
         )
     return Document(**fields)
@@ -118,7 +118,7 @@ def _segment(given: Any, what: str) -> Segment:
     pieces = given if isinstance(given, list | tuple) else (given,)
     for piece in pieces:
         if not isinstance(piece, Piece | str):
-            raise InputError(f"{what} holds {in_words(piece)}, which is no text; {HOW_TO_PROMPT}")
+            raise InputError(f"{what} holds {describe(piece)}, which is no text; {PROMPT_HINT}")
     segment = tuple(Piece(piece) if isinstance(piece, str) else piece for piece in pieces)
     _check_characters(segment_text(segment), what)
     return segment
@@ -154,7 +154,7 @@ def build_prompt(
             raise InputError(f"document {index + 1} is empty; write some text or remove it")
     tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
     if isinstance(tokenizer, str):
-        raise InputError(f"the tokenizer is {in_words(tokenizer)}; give the engine's own, engine.tokenizer")
+        raise InputError(f"the tokenizer is {describe(tokenizer)}; give the engine's own, engine.tokenizer")
     before, after = _template_around(tokenizer, system, prefix, cue)
     return Prompt(
         prefix=before,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from pine_engine.errors import InputError
-from pine_engine.given import Table, as_text
+from pine_engine.input_validation import Registry, as_str
 from pine_engine.prompts.prompt import CUE, Document, DocumentLike, Prompt, as_documents, build_prompt
 from pine_engine.prompts.scoring import (
     best_subspan_em,
@@ -121,7 +121,7 @@ class Task:
         """
         documents = as_documents(documents)
         question, instruction, system = (
-            as_text(given, what)
+            as_str(given, what)
             for given, what in ((question, "question"), (instruction, "instruction"), (system, "system text"))
         )
         if not question.strip() and self.needs_question:
@@ -300,7 +300,7 @@ _ROWS = (
     ),
 )
 
-TASKS: dict[str, Task] = Table("task", _ROWS)
+TASKS: dict[str, Task] = Registry("task", _ROWS)
 
 USUAL_TASK = "retrieval_qa"
 """Of what is asked without naming one."""

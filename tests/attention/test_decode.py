@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from transformers import LlamaForCausalLM
 
-from pine_engine.attention.decode import put_together
-from pine_engine.attention.state import Row
+from pine_engine.attention.decode import batch_caches
+from pine_engine.attention.state import SequenceState
 from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.methods.table import METHODS
@@ -24,23 +24,25 @@ def engine(tiny_llama: Callable[..., LlamaForCausalLM]) -> Engine:
     return Engine(tiny_llama())
 
 
-def read(engine: Engine, method: str, orders: Sequence[Sequence[int]] = ORDERS) -> list[Row]:
+def read(engine: Engine, method: str, orders: Sequence[Sequence[int]] = ORDERS) -> list[SequenceState]:
     with torch.inference_mode():
         return [
-            passes.prefill(engine.wirings, LAYOUT.reorder(order), METHODS[method], room=6, rows_kept=1)[0]
+            passes.prefill(
+                engine.patched_models, LAYOUT.reorder(order), METHODS[method], room=6, logits_to_keep=1
+            )[0]
             for order in orders
         ]
 
 
 @torch.inference_mode()
-def extend(rows: Sequence[Row | None], step: int) -> Tensor:
+def extend(rows: Sequence[SequenceState | None], step: int) -> Tensor:
     return passes.extend(rows, [tokens[step : step + 1] for tokens in TOKENS[: len(rows)]])
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_rows_together_get_the_bits_of_each_alone(engine: Engine, method: str) -> None:
     alone, together = read(engine, method), read(engine, method)
-    put_together(together)
+    batch_caches(together)
     assert len({id(row.cache.stack) for row in together}) == 1 and together[0].cache.stack
     for step in range(2):
         assert torch.equal(extend(together, step), extend(alone, step))
@@ -50,7 +52,7 @@ def test_rows_together_get_the_bits_of_each_alone(engine: Engine, method: str) -
 @pytest.mark.parametrize("method", ["vanilla", "pcw", "pine", "pine_input_order"])
 def test_a_row_that_has_ended_changes_nothing(engine: Engine, method: str) -> None:
     alone, together = read(engine, method), read(engine, method)
-    put_together(together)
+    batch_caches(together)
     steps: list[list[Tensor]] = [[], []]
     for found, rows in zip(steps, (alone, together), strict=True):
         extend(rows, 0)
@@ -62,7 +64,7 @@ def test_a_row_that_has_ended_changes_nothing(engine: Engine, method: str) -> No
 
 def test_methods_that_store_documents_alike_share_a_step(engine: Engine) -> None:
     rows = [read(engine, method, ORDERS[:1])[0] for method in METHODS]
-    put_together(rows)
+    batch_caches(rows)
     stacked = {row.state.plan.method.name: row.cache.stack for row in rows}
     assert stacked["vanilla"] is stacked["nia"] is stacked["pcw"] is not None
     assert stacked["pine"] is None
@@ -71,7 +73,7 @@ def test_methods_that_store_documents_alike_share_a_step(engine: Engine) -> None
 def test_a_row_that_has_read_more_is_not_written_over(engine: Engine) -> None:
     """Where two of three rows go back, what they write would stand in the rows of the third."""
     alone, together = (read(engine, "pine", ORDERS[:3]) for _ in range(2))
-    put_together(together)
+    batch_caches(together)
     for rows in (alone, together):
         extend(rows, 0)
         for row in rows[:2]:
@@ -85,7 +87,7 @@ def test_prompts_of_other_shapes_are_not_put_together(engine: Engine) -> None:
     first, second = read(engine, "pine", ORDERS[:2])
     other = TokenLayout((5, 9, 3), ((11, 12, 13, 14), (21,), (31, 32, 33, 34)), (51, 52))
     with torch.inference_mode():
-        third = passes.prefill(engine.wirings, other, METHODS["pine"], room=6, rows_kept=1)[0]
+        third = passes.prefill(engine.patched_models, other, METHODS["pine"], room=6, logits_to_keep=1)[0]
     rows = [first, third, second]
-    put_together(rows)
+    batch_caches(rows)
     assert first.cache.stack is second.cache.stack is not None and third.cache.stack is None

@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from pine_engine.attention.trace import TokenRange, Trace, TraceRequest
+from pine_engine.attention.trace import TokenRange, Trace, TraceConfig
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
@@ -26,11 +26,9 @@ def engine(tiny_llama: Callable[..., LlamaForCausalLM]) -> Engine:
     return Engine(exact_llama(tiny_llama))
 
 
-def traced(
-    engine: Engine, method: str, request: TraceRequest | bool
-) -> tuple[Trace, TokenLayout, np.ndarray]:
+def traced(engine: Engine, method: str, request: TraceConfig | bool) -> tuple[Trace, TokenLayout, np.ndarray]:
     """The trace, the prompt with the tokens fed back, and the weights the definition gives (A, H, n, n)."""
-    result = engine.run(LAYOUT, methods=[method], max_new_tokens=NEW_TOKENS, stop_at_end=False, trace=request)
+    result = engine.run(LAYOUT, methods=[method], max_new_tokens=NEW_TOKENS, stop_at_eos=False, trace=request)
     longer = LAYOUT.extend(result.answers[method].token_ids[:-1])
     with torch.inference_mode():
         assert isinstance(engine.model, LlamaForCausalLM)
@@ -42,7 +40,7 @@ def traced(
 def test_weights_of_every_token_are_those_of_the_definition(engine: Engine, method: str) -> None:
     total = LAYOUT.num_tokens + NEW_TOKENS - 1
     ranges = (TokenRange(1, 2, 0, total), TokenRange(0, 3, 5, 9))
-    trace, _, expected = traced(engine, method, TraceRequest(ranges))
+    trace, _, expected = traced(engine, method, TraceConfig(ranges))
     for kept, asked in zip(trace.token_weights, ranges, strict=True):
         assert kept.asked == asked
         rows = expected[asked.layer, asked.head, asked.first : asked.stop]
@@ -66,9 +64,9 @@ def test_alternatives_are_the_most_likely_tokens_and_begin_with_the_one_taken(en
         LAYOUT,
         methods=["pine"],
         max_new_tokens=NEW_TOKENS,
-        stop_at_end=False,
-        keep_logits=True,
-        trace=TraceRequest(alternatives=4),
+        stop_at_eos=False,
+        return_logits=True,
+        trace=TraceConfig(alternatives=4),
     )
     logprobs = result.logits["pine"][LAYOUT.suffix_length - 1 :].log_softmax(-1).numpy()
     alternatives = result.traces["pine"].alternatives
@@ -80,7 +78,7 @@ def test_alternatives_are_the_most_likely_tokens_and_begin_with_the_one_taken(en
 
 def test_queries_that_never_came_are_blank(engine: Engine) -> None:
     last = LAYOUT.num_tokens + NEW_TOKENS - 1
-    trace, _, _ = traced(engine, "pine", TraceRequest((TokenRange(0, 0, last - 1, last + 1),)))
+    trace, _, _ = traced(engine, "pine", TraceConfig((TokenRange(0, 0, last - 1, last + 1),)))
     weights = trace.token_weights[0].weights
     assert np.isnan(weights[1]).all() and np.nansum(weights[0]) == pytest.approx(1)
 
@@ -96,6 +94,6 @@ def test_queries_that_never_came_are_blank(engine: Engine) -> None:
 )
 def test_what_lies_outside_is_refused(engine: Engine, asked: TokenRange, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
-        engine.generate(LAYOUT, max_new_tokens=NEW_TOKENS, trace=TraceRequest((asked,)))
+        engine.generate(LAYOUT, max_new_tokens=NEW_TOKENS, trace=TraceConfig((asked,)))
     with pytest.raises(InputError, match="-1 alternatives were asked for; give 0 or more"):
-        engine.generate(LAYOUT, trace=TraceRequest(alternatives=-1))
+        engine.generate(LAYOUT, trace=TraceConfig(alternatives=-1))

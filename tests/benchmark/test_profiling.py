@@ -37,11 +37,17 @@ LINEAR = Event("nn.Module: Linear_17", cpu_parent=ATTENTION)
         (OURS, "attention.causal_tail"),
         (LOOP, "attention.causal_tail"),
         (LINEAR, "linear layers"),
-        (Event("/somewhere/pine_engine/network/rowwise.py(140): linear", cpu_parent=LINEAR), "linear layers"),
-        (Event("pine_engine/network/rowwise.py(99): elementwise", cpu_parent=MODEL), "rest of the model"),
+        (
+            Event("/somewhere/pine_engine/network/batch_invariant_ops.py(140): linear", cpu_parent=LINEAR),
+            "linear layers",
+        ),
+        (
+            Event("pine_engine/network/batch_invariant_ops.py(99): elementwise", cpu_parent=MODEL),
+            "rest of the model",
+        ),
         (Event("nn.Module: Linear8bitLt_2", cpu_parent=MODEL), "linear layers"),
         (None, "rest of the model"),
-        (Event("pine_engine/engine/model_thread.py(31): run"), None),
+        (Event("pine_engine/engine/model_worker.py(31): run"), None),
     ],
 )
 def test_an_operation_belongs_to_the_innermost_place(around: Event | None, place: str | None) -> None:
@@ -54,7 +60,7 @@ def test_shares_add_up_and_the_largest_comes_first() -> None:
         Event("aten::mm", 1e6, 5e6, LINEAR),
         Event("aten::sdpa", 5e6, 2e6, OURS),
         Event("aten::mul", 2e6, 0.0, MODEL),
-        Event("get of SimpleQueue", 9e6, 9e6, Event("pine_engine/engine/model_thread.py(31): run")),
+        Event("get of SimpleQueue", 9e6, 9e6, Event("pine_engine/engine/model_worker.py(31): run")),
     ]
     on_cpu = [(share.where, share.seconds, share.share) for share in sum_up(events)]
     assert on_cpu == [

@@ -30,7 +30,7 @@ def test_the_large_shape_has_eight_billion_weights() -> None:
 def test_the_engine_of_such_a_model_has_its_name_and_no_tokenizer() -> None:
     engine = load_engine("random:tiny")
     assert (engine.model_name, engine.tokenizer) == ("random:tiny", None)
-    assert engine.max_context == SHAPES["tiny"]["max_position_embeddings"]
+    assert engine.max_context_length == SHAPES["tiny"]["max_position_embeddings"]
 
 
 def test_other_names_are_not_such_models() -> None:

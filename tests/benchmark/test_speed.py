@@ -235,7 +235,7 @@ def test_stock_model_and_engine_make_as_many_steps(
     engine: Engine, work: Workload, steps: Callable[[Any], list[int]]
 ) -> None:
     layout = work.layout_for(engine)
-    stock, ours = steps(engine.model), steps(engine.wirings[0].network)
+    stock, ours = steps(engine.model), steps(engine.patched_models[0].network)
     timings = [time_stock(engine.model, layout, 4), time_methods(engine, layout, ["pine"], 4)]
     assert stock == ours == [layout.num_tokens, 1, 1, 1]
     for timing in timings:
@@ -265,14 +265,16 @@ def test_the_stock_model_runs_its_own_fused_attention_and_gives_ours_back(
 
 def prefill(engine: Engine, layout: TokenLayout) -> tuple[Any, torch.Tensor]:
     with torch.inference_mode():
-        row, logits = passes.prefill(engine.wirings, layout, METHODS["vanilla"], room=0, rows_kept=1)
+        row, logits = passes.prefill(
+            engine.patched_models, layout, METHODS["vanilla"], room=0, logits_to_keep=1
+        )
     return row, logits[-1]
 
 
 def test_prefill_of_several_methods_is_their_sum(
     engine: Engine, work: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    result = engine.run(work.layout(97), methods=["vanilla", "pine"], max_new_tokens=3, stop_at_end=False)
+    result = engine.run(work.layout(97), methods=["vanilla", "pine"], max_new_tokens=3, stop_at_eos=False)
     monkeypatch.setattr(engine, "run", lambda *_, **__: result)
     timing = time_methods(engine, work.layout(97), ["vanilla", "pine"], 3)
     vanilla, pine = result.answers.values()

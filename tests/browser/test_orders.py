@@ -58,7 +58,7 @@ def test_a_shuffle_is_certified(drawn: Page, tmp_path: Path) -> None:
     certificate = json.loads(path.read_text())
     assert certificate["orders"] == [[0, 1], [1, 0]]
     by_method = {result["method"]: result for result in certificate["results"]}
-    assert by_method["pine"]["bitwise_equal"] and not by_method["vanilla"]["bitwise_equal"]
+    assert by_method["pine"]["bitwise_identical"] and not by_method["vanilla"]["bitwise_identical"]
     page = save(drawn, drawn.locator("#certificate-page"), tmp_path).read_text()
     assert by_method["pine"]["logits_sha256"] in page
 

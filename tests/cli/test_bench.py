@@ -123,7 +123,7 @@ def test_jobs_are_those_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
     work = Workload(None, "float32", "cpu", 3, 1, 7)
     report = measure_live(cast(Engine, engine), work, layout, 2, lambda _: None)
     assert report["stock_s"] == 3.0  # the first round does not count
-    assert asked["run"] == asked["generate"] == {"max_new_tokens": 7, "stop_at_end": False, "trace": True}
+    assert asked["run"] == asked["generate"] == {"max_new_tokens": 7, "stop_at_eos": False, "trace": True}
     shuffled = set(asked["shuffle"].pop("methods"))
     assert shuffled == {row.name for row in METHODS.values() if row.is_default or row.role == "control"}
     assert asked["shuffle"] == {**asked["run"], "count": 6}

@@ -145,7 +145,7 @@ def test_the_table_has_no_accuracy_where_no_verdict_can_be_read(
         "generate",
     )
     table = case.run(*options, "--max-new-tokens", 3).stdout
-    assert "none read" in table and "unread" in table and "0.5" not in table
+    assert "none read" in table and "unparsed" in table and "0.5" not in table
 
 
 def test_one_run_has_all_that_the_tables_of_judges_need(case: Case) -> None:
@@ -174,10 +174,10 @@ def test_one_run_has_all_that_the_tables_of_judges_need(case: Case) -> None:
     )
     report = case.run(*options, "--json").json
     assert (report["records"], report["missing"]) == (3 * 3 * 2, 0)
-    assert {record.arrangement for record in read_records(case.out)} == {
+    assert {record.order_name for record in read_records(case.out)} == {
         "gold-first", "gold-last", "shuffled:0"
     }  # fmt: skip
-    assert read_run(case.out).arrangements == ("judge",)
+    assert read_run(case.out).order_names == ("judge",)
     measures = report["summary"]["tasks"][0]["methods"][0]["measures"]
     scenarios = {one["name"]: one for one in measures[1]["scenarios"]}
     assert len(scenarios) == 5 and {one["value"]["n"] for one in scenarios.values()} == {3}

@@ -257,15 +257,15 @@ def test_verify_finds_promises_kept_and_vanilla_changed(pine: Run, data: Path, t
             "id",
             "method",
             "orders",
-            "distinct_texts",
+            "num_distinct_answers",
             "max_abs_logit_diff",
-            "bitwise_equal",
+            "bitwise_identical",
         ]
         assert row["orders"] == {"a-1": 4, "a-2": 2}[row["id"]]
-        promises = METHODS[row["method"]].promises_invariance
-        assert row["bitwise_equal"] == promises == (row["max_abs_logit_diff"] == 0)
+        promises = METHODS[row["method"]].is_order_invariant
+        assert row["bitwise_identical"] == promises == (row["max_abs_logit_diff"] == 0)
         if promises:
-            assert row["distinct_texts"] == 1
+            assert row["num_distinct_answers"] == 1
     summary = printed["summary"]
     assert list(summary) == list(METHODS)
     for name, values in summary.items():
@@ -273,10 +273,10 @@ def test_verify_finds_promises_kept_and_vanilla_changed(pine: Run, data: Path, t
         assert values == {
             "rows": 2,
             "orders": 6,
-            "rows_with_one_text": sum(row["distinct_texts"] == 1 for row in rows),
+            "rows_with_one_text": sum(row["num_distinct_answers"] == 1 for row in rows),
             "max_abs_logit_diff": max(row["max_abs_logit_diff"] for row in rows),
-            "bitwise_equal": METHODS[name].promises_invariance,
-            "kept_promise": True if METHODS[name].promises_invariance else None,
+            "bitwise_identical": METHODS[name].is_order_invariant,
+            "invariance_held": True if METHODS[name].is_order_invariant else None,
         }
 
 
@@ -306,7 +306,7 @@ def test_verify_exits_with_1_if_a_promise_is_broken(
     assert outcome.status == 1
     assert outcome.stderr == "the order of the documents changed the output of: vanilla\n"
     summary = outcome.json["summary"]
-    assert (summary["vanilla"]["kept_promise"], summary["pcw"]["kept_promise"]) == (False, True)
+    assert (summary["vanilla"]["invariance_held"], summary["pcw"]["invariance_held"]) == (False, True)
 
 
 def test_self_test_needs_no_data_and_prints_every_check(pine: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -512,7 +512,7 @@ def test_loading_shows_how_far_unpacking_is(monkeypatch: pytest.MonkeyPatch) -> 
 
     def unpack(name: str, *, dtype: str, device: str, progress: Callable[[float, str], None]) -> Any:
         progress(0.25, f"unpacking {name}")
-        return SimpleNamespace(given=(name, dtype, device), caveat=None)
+        return SimpleNamespace(given=(name, dtype, device), invariance_warning=None)
 
     monkeypatch.setattr(random_models, "load_engine", unpack)
     loaded: Any = terminal.load("tiny", "float32", "cpu")

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from pine_engine.console import method_tables as catalog
 from pine_engine.console import terminal
-from pine_engine.debias.table import WRAPPERS, Wrapper
+from pine_engine.debias.table import DEBIASERS, Wrapper
 from pine_engine.methods.table import METHODS, Method
 from pine_engine.models import listing
 from pine_engine.models.listing import LoadableModel
@@ -19,7 +19,7 @@ def test_methods_prints_every_row_of_both_tables(pine: Run) -> None:
     printed = pine("methods", "--json").json
     assert list(printed) == ["methods", "wrappers"]
     assert [row["name"] for row in printed["methods"]] == list(METHODS)
-    assert [row["name"] for row in printed["wrappers"]] == list(WRAPPERS)
+    assert [row["name"] for row in printed["wrappers"]] == list(DEBIASERS)
     by_name = {row["name"]: row for row in printed["methods"]}
     assert by_name["sp"] == {
         "name": "sp",
@@ -27,13 +27,16 @@ def test_methods_prints_every_row_of_both_tables(pine: Run) -> None:
         "sees": "none",
         "positions": "all start together",
         "weight": "1/k for documents",
-        "promise": "yes",
+        "invariance": "yes",
         "cost": METHODS["sp"].cost,
         "source": METHODS["sp"].source,
-        "meaning": METHODS["sp"].meaning,
+        "description": METHODS["sp"].description,
     }
     assert (by_name["vanilla"]["sees"], by_name["pine"]["sees"]) == ("earlier ones", "all")
-    assert (by_name["pine"]["positions"], by_name["vanilla"]["promise"]) == ("important ones closest", "no")
+    assert (by_name["pine"]["positions"], by_name["vanilla"]["invariance"]) == (
+        "important ones closest",
+        "no",
+    )
 
 
 def test_methods_without_json_names_and_explains_every_row(
@@ -41,10 +44,10 @@ def test_methods_without_json_names_and_explains_every_row(
 ) -> None:
     monkeypatch.setattr(terminal, "stdout", Console(width=80))
     shown = pine("methods").stdout
-    rows: list[Method | Wrapper] = [*METHODS.values(), *WRAPPERS.values()]
+    rows: list[Method | Wrapper] = [*METHODS.values(), *DEBIASERS.values()]
     for row in rows:
         assert f"\n{row.name}\n" in f"\n{shown}"
-        assert row.meaning in " ".join(shown.split())
+        assert row.description in " ".join(shown.split())
     assert "permutation_full:pine is permutation_full around PINE, and permutation_full alone" in shown
 
 
@@ -53,8 +56,8 @@ def test_methods_writes_the_tables_between_the_markers_of_a_file(pine: Run, tmp_
     assert (pine("methods", "--into", file).status, pine("methods", "--into", file).stdout) == (0, "")
     markdown = pine("methods", "--markdown").stdout
     assert file.read_text() == f"# Before\n\n{catalog.BEGIN}\n\n{markdown}\n{catalog.END}\n\nAfter.\n"
-    assert f"| PINE | `pine` | {METHODS['pine'].meaning} | yes |" in markdown
-    assert f"| PriDe | `pride` | {WRAPPERS['pride'].meaning} | no: " in markdown
+    assert f"| PINE | `pine` | {METHODS['pine'].description} | yes |" in markdown
+    assert f"| PriDe | `pride` | {DEBIASERS['pride'].description} | no: " in markdown
 
 
 @pytest.mark.parametrize(

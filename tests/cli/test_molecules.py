@@ -15,7 +15,7 @@ def test_molecules_reports_metrics_per_method(tmp_path: Path, pine: Run) -> None
     assert (report["requests"], report["orders"], report["dtype"]) == (3, 2, "float32")
     assert [(one["method"], one["written"]) for one in report["methods"]] == [("vanilla", 6), ("pine", 6)]
     assert report["methods"][1]["changed"] == 0
-    assert set(report["references"]) == {"predictor", "strangers"}
+    assert set(report["references"]) == {"predictor", "mismatched_baseline"}
     outcome = pine(*command, "--limit", 1)
     assert outcome.status == 0 and {"valid", "predictor"} <= set(outcome.stdout.split())
 

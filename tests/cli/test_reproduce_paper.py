@@ -59,7 +59,7 @@ def test_it_measures_set_by_set_goes_on_where_it_stopped_and_reports(data: Path,
         evaluated = ("--methods", study.methods, "--orders", study.orders, "--output-dir", alone, *options)
         assert pine("evaluate", data / f"{name}.jsonl", *evaluated).status == 0
         both = (read_run(run), read_run(alone))
-        assert both[0].methods == both[1].methods and both[0].arrangements == both[1].arrangements
+        assert both[0].methods == both[1].methods and both[0].order_names == both[1].order_names
         assert {one.key for one in read_records(run)} == {one.key for one in read_records(alone)}
     page = (data / "runs" / "report" / "report.html").read_text(encoding="utf-8")
     assert "Permutation" in page and "PINE, input order" in page and "slot" in page

@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from pine_engine.attention.state import Row
+from pine_engine.attention.state import SequenceState
 from pine_engine.debias.calibration import (
     CalibratedLabels,
     calibrate_labels,
@@ -20,8 +20,15 @@ from pine_engine.debias.calibration import (
 from pine_engine.debias.table import CONTENT_FREE, Steps
 from pine_engine.engine import generation, passes
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.events import Answer, AnswerDone, PrefillDone, PrefillProgress, RunDone, TokenDecoded
-from pine_engine.engine.generation import AnswerInProgress, decode_answers
+from pine_engine.engine.events import (
+    Answer,
+    GenerationFinished,
+    PrefillDone,
+    PrefillProgress,
+    RunFinished,
+    TokenGenerated,
+)
+from pine_engine.engine.generation import ActiveGeneration, decode_answers
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import TokenLayout
@@ -110,11 +117,13 @@ class Scripted:
     """An engine that looks up the next token's probabilities by the first document and the answer so far."""
 
     num_layers = 0
-    wirings = ()
+    patched_models = ()
 
-    def __init__(self, tables: dict[tuple[int, ...], list[float]], stop_ids: Sequence[int] = ()) -> None:
+    def __init__(
+        self, tables: dict[tuple[int, ...], list[float]], stop_token_ids: Sequence[int] = ()
+    ) -> None:
         self.tables = tables
-        self.stop_ids = frozenset(stop_ids)
+        self.stop_token_ids = frozenset(stop_token_ids)
         self.fed: list[int] = []
 
     def tokenize(self, prompt: Any) -> TokenLayout:
@@ -155,7 +164,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
         engine = Scripted(*script, **options)
         monkeypatch.setattr(passes, "prefill", engine.prefill)
         monkeypatch.setattr(passes, "extend", engine.extend)
-        monkeypatch.setattr(generation, "put_together", lambda rows: None)
+        monkeypatch.setattr(generation, "batch_caches", lambda rows: None)
         return engine
 
     return make
@@ -167,7 +176,7 @@ def prompts(count: int) -> list[TokenLayout]:
 
 def generated(engine: Any, layouts: list[TokenLayout], **options: Any) -> Answer:
     events = list(generate_calibrated(engine, layouts[0], content_free=layouts[1:], **options))
-    assert isinstance(events[-1], RunDone)
+    assert isinstance(events[-1], RunFinished)
     answer: Answer = events[-1].result.answers["vanilla"]
     return answer
 
@@ -239,14 +248,14 @@ def test_after_a_calibrated_first_token_the_answer_is_greedy_and_content_free_pr
     scripted: Callable[..., Any],
 ) -> None:
     tables = TABLES | {(10, 1): [0.8, 0.18, 0.02], (10, 1, 0): [0.1, 0.2, 0.7]}
-    engine = scripted(tables, stop_ids=[2])
+    engine = scripted(tables, stop_token_ids=[2])
     answer = generated(engine, prompts(2), steps="first", max_new_tokens=5)
     assert (answer.token_ids, answer.finish_reason) == ((1, 0), "stop")
     assert engine.fed == [1, 1]
 
 
 def test_no_token_is_an_answer_of_no_token(scripted: Callable[..., Any]) -> None:
-    engine = scripted(TABLES, stop_ids=[1])
+    engine = scripted(TABLES, stop_token_ids=[1])
     assert generated(engine, prompts(3), max_new_tokens=0).token_ids == ()
     stopped = generated(engine, prompts(3), max_new_tokens=3)
     assert (stopped.token_ids, stopped.finish_reason) == ((), "stop")
@@ -296,9 +305,9 @@ def test_answers_are_those_of_reading_everything_again(
         engine, layouts[0], content_free=layouts[1:], base=base, steps=steps, max_new_tokens=3
     )
     done = list(events)[-1]
-    assert isinstance(done, RunDone)
+    assert isinstance(done, RunFinished)
     assert done.result.answers[base].token_ids == tuple(ids)
-    plain = engine.run(layouts[0], methods=[base], max_new_tokens=3, stop_at_end=False).answers[base]
+    plain = engine.run(layouts[0], methods=[base], max_new_tokens=3, stop_at_eos=False).answers[base]
     assert plain.token_ids != tuple(ids)
 
 
@@ -311,17 +320,19 @@ def test_an_answer_is_the_same_whatever_is_written_beside_it(
     layouts = layouts_of(engine)
     kinds: list[Steps | None] = [None, "first", "every", "every", None]
 
-    def asked(index: int, order: tuple[int, ...], steps: Steps | None) -> AnswerInProgress:
+    def asked(index: int, order: tuple[int, ...], steps: Steps | None) -> ActiveGeneration:
         with torch.inference_mode():
             read = [
-                passes.prefill(engine.wirings, layout.reorder(order), METHODS["nia"], room=9, rows_kept=1)
+                passes.prefill(
+                    engine.patched_models, layout.reorder(order), METHODS["nia"], room=9, logits_to_keep=1
+                )
                 for layout in layouts
             ]
         if steps is None:
-            return AnswerInProgress("nia", (read[0][0],), read[0][1], 1.0, index)
+            return ActiveGeneration("nia", (read[0][0],), read[0][1], 1.0, index)
         return calibrated_prompt(index, "nia", read, steps, 1.0)
 
-    def write(*numbers: int) -> dict[int, AnswerInProgress]:
+    def write(*numbers: int) -> dict[int, ActiveGeneration]:
         orders = list(itertools.permutations(range(3)))
         prompts = (asked(number, orders[number], kinds[number]) for number in numbers)
         answers = decode_answers(engine, prompts, max_new_tokens=9, batch_size=8)
@@ -344,13 +355,15 @@ def test_the_time_of_a_step_is_shared_by_rows(monkeypatch: pytest.MonkeyPatch, e
     monkeypatch.setattr("pine_engine.engine.generation.time.perf_counter", lambda: float(next(clock)))
     with torch.inference_mode():
         read = [
-            passes.prefill(engine.wirings, layout, METHODS["vanilla"], room=3, rows_kept=1)
+            passes.prefill(engine.patched_models, layout, METHODS["vanilla"], room=3, logits_to_keep=1)
             for layout in layouts_of(engine)
         ]
-        plain = passes.prefill(engine.wirings, layouts_of(engine)[0], METHODS["vanilla"], room=3, rows_kept=1)
+        plain = passes.prefill(
+            engine.patched_models, layouts_of(engine)[0], METHODS["vanilla"], room=3, logits_to_keep=1
+        )
     prompts = [
         calibrated_prompt(0, "vanilla", read, "every", 4.0),
-        AnswerInProgress("vanilla", (plain[0],), plain[1], 1.0, 1),
+        ActiveGeneration("vanilla", (plain[0],), plain[1], 1.0, 1),
     ]
     answers = decode_answers(engine, iter(prompts), max_new_tokens=3, batch_size=8)
     written = {one.index: one for one in answers}
@@ -362,12 +375,12 @@ def test_a_copied_cache_is_continued_on_its_own(engine: Engine) -> None:
     layout = layouts_of(engine)[0]
     for base in ("vanilla", "pine", "pcw"):
         with torch.inference_mode():
-            row, _ = passes.prefill(engine.wirings, layout, METHODS[base], room=3, rows_kept=1)
-            other = Row(row.state, row.cache.copy())
+            row, _ = passes.prefill(engine.patched_models, layout, METHODS[base], room=3, logits_to_keep=1)
+            other = SequenceState(row.state, row.cache.copy())
             first = passes.extend([row], [[7, 8]])
             assert (row.num_read(), other.num_read()) == (layout.num_tokens + 2, layout.num_tokens)
             passes.extend([other], [[9, 9, 9]])
-            again = Row(row.state, row.cache.copy())
+            again = SequenceState(row.state, row.cache.copy())
             again.cache.truncate(row.cache.length - 2)
             assert torch.equal(passes.extend([again], [[7, 8]]), first)
 
@@ -392,14 +405,16 @@ def test_events_are_those_of_a_run_and_closing_stops(engine: Engine) -> None:
     events = list(generate_calibrated(engine, own, content_free=free, max_new_tokens=2))
     kinds = [type(event) for event in events]
     assert kinds == [PrefillProgress, PrefillProgress, PrefillDone] * 4 + [
-        TokenDecoded, TokenDecoded, AnswerDone, RunDone
+        TokenGenerated, TokenGenerated, GenerationFinished, RunFinished
     ]  # fmt: skip
-    texts = [event.text for event in events if isinstance(event, TokenDecoded)]
-    assert isinstance(events[-1], RunDone)
+    texts = [event.text for event in events if isinstance(event, TokenGenerated)]
+    assert isinstance(events[-1], RunFinished)
     assert texts[-1] == events[-1].result.answers["vanilla"].text
 
     layers: list[None] = []
-    hook = engine.wirings[0].network.model.layers[0].register_forward_hook(lambda *_: layers.append(None))
+    hook = (
+        engine.patched_models[0].network.model.layers[0].register_forward_hook(lambda *_: layers.append(None))
+    )
     stream = generate_calibrated(engine, own, content_free=free * 40, max_new_tokens=2)
     next(event for event in stream if isinstance(event, PrefillDone))
     stream.close()

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from pine_engine.debias.measured import NUM_MEASURED, find_measured, measured_method, measured_methods
-from pine_engine.debias.table import WRAPPERS
+from pine_engine.debias.table import DEBIASERS
 from pine_engine.errors import InputError
 from pine_engine.evaluation.summary.grid import make_grid
 from pine_engine.evaluation.summary.method_names import method_label, method_mark
@@ -14,7 +14,7 @@ from pine_engine.evaluation.summary.summarize import summarize
 from pine_engine.methods.table import METHODS, get_methods
 from tests.support.records import swept
 
-ALL_NAMES = [*METHODS, *(f"{wrapper}:{base}" for wrapper, base in product(WRAPPERS, METHODS))]
+ALL_NAMES = [*METHODS, *(f"{wrapper}:{base}" for wrapper, base in product(DEBIASERS, METHODS))]
 
 
 def test_every_wrapper_goes_around_every_method() -> None:
@@ -27,7 +27,7 @@ def test_every_wrapper_goes_around_every_method() -> None:
 
 def test_a_name_says_what_is_around_what() -> None:
     around_pine = measured_method("calibration_every:pine")
-    assert (around_pine.wrapper, around_pine.base) == (WRAPPERS["calibration_every"], METHODS["pine"])
+    assert (around_pine.wrapper, around_pine.base) == (DEBIASERS["calibration_every"], METHODS["pine"])
     assert around_pine.label == "Calibration, every token (PINE)"
     alone = measured_method("permutation_full")
     assert (alone.name, alone.label) == ("permutation_full:vanilla", "Permutation, full (Vanilla)")
@@ -51,16 +51,16 @@ def test_a_name_says_what_is_around_what() -> None:
     ],
 )
 def test_a_wrapper_promises_of_itself_or_what_its_method_does(name: str, promised: bool) -> None:
-    assert measured_method(name).promises_invariance == promised
+    assert measured_method(name).is_order_invariant == promised
 
 
 def test_the_promise_is_the_one_in_words() -> None:
     words = {"always": "yes", "of base": "no, unless the base method is"}
-    for row in WRAPPERS.values():
-        if row.invariance in words:
-            assert row.promise == words[row.invariance]
+    for row in DEBIASERS.values():
+        if row.invariance_kind in words:
+            assert row.invariance == words[row.invariance_kind]
         else:
-            assert row.promise.startswith(("no:", "only if"))
+            assert row.invariance.startswith(("no:", "only if"))
 
 
 def test_the_usual_ones_and_all_are_methods_alone() -> None:

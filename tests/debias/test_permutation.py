@@ -30,9 +30,9 @@ from pine_engine.debias.permutation import (
     pride_prior,
     softmax,
 )
-from pine_engine.debias.table import WRAPPERS, get_wrapper
+from pine_engine.debias.table import DEBIASERS, get_wrapper
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.events import Answer, PrefillDone, PrefillProgress, RunDone, RunResult
+from pine_engine.engine.events import Answer, PrefillDone, PrefillProgress, RunFinished, RunResult
 from pine_engine.engine.likelihood import Label, label_ids
 from pine_engine.errors import InputError
 from pine_engine.prompts.layout import TokenLayout
@@ -245,7 +245,9 @@ def test_every_prompt_read_is_told_and_closing_stops(engine: Engine) -> None:
     assert [event.order for event in events if isinstance(event, OptionRun)] == orders
 
     layers: list[None] = []
-    hook = engine.wirings[0].network.model.layers[0].register_forward_hook(lambda *_: layers.append(None))
+    hook = (
+        engine.patched_models[0].network.model.layers[0].register_forward_hook(lambda *_: layers.append(None))
+    )
     stream = permute_options(engine, LAYOUT, ["A", "B", "C"], orders=document_orders(3, "full") * 50)
     next(event for event in stream if isinstance(event, OptionRun))
     stream.close()
@@ -367,10 +369,10 @@ class Scripted:
 
     def generate(
         self, layout: TokenLayout, *, methods: Sequence[str], max_new_tokens: int
-    ) -> Generator[RunDone, None, None]:
+    ) -> Generator[RunFinished, None, None]:
         text = self.answers[tuple(ids[0] for ids in layout.documents)]
         answer = Answer(methods[0], text, (), (), 0.0, 0.0, "length")
-        yield RunDone(RunResult(layout, {methods[0]: answer}, {}))
+        yield RunFinished(RunResult(layout, {methods[0]: answer}, {}))
 
 
 def vote(answers: dict[tuple[int, ...], str]) -> VoteResult:
@@ -434,7 +436,7 @@ def test_a_vote_needs_an_order_and_a_method(engine: Engine) -> None:
 
 
 def test_an_unknown_wrapper_is_refused() -> None:
-    assert get_wrapper("pride") is WRAPPERS["pride"]
+    assert get_wrapper("pride") is DEBIASERS["pride"]
     with pytest.raises(InputError) as raised:
         get_wrapper("magic")
     assert str(raised.value) == (
@@ -443,10 +445,10 @@ def test_an_unknown_wrapper_is_refused() -> None:
     )
 
 
-@pytest.mark.parametrize("wrapper", WRAPPERS.values(), ids=lambda wrapper: wrapper.name)
+@pytest.mark.parametrize("wrapper", DEBIASERS.values(), ids=lambda wrapper: wrapper.name)
 def test_every_row_says_what_it_does_promises_costs_and_where_it_comes_from(wrapper: Any) -> None:
-    assert wrapper.meaning.endswith(".") and wrapper.meaning[0].isupper()
-    assert wrapper.promise.startswith(("yes", "no", "only"))
+    assert wrapper.description.endswith(".") and wrapper.description[0].isupper()
+    assert wrapper.invariance.startswith(("yes", "no", "only"))
     assert "base method" in wrapper.cost
     assert len(wrapper.source) > 10
     # Either the order of the documents changes or their content does.

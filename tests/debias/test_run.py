@@ -17,16 +17,16 @@ from pine_engine.debias.permutation import (
     permute_options,
 )
 from pine_engine.debias.plan import plan_debias
-from pine_engine.debias.run import Debiased, debias_report, debias_rows, named_label, run_debias
-from pine_engine.debias.table import WRAPPERS
+from pine_engine.debias.run import DebiasResult, debias_report, debias_rows, named_label, run_debias
+from pine_engine.debias.table import DEBIASERS
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.events import PrefillDone, RunDone
+from pine_engine.engine.events import PrefillDone, RunFinished
 from pine_engine.errors import InputError
-from pine_engine.prompts.inputs import DocumentInput, LabelledComparison
+from pine_engine.prompts.inputs import DocumentInput, LabeledRequest
 from pine_engine.prompts.prompt import Prompt
 from tests.support.tokenizers import letter_tokenizer
 
-COMPARISON = LabelledComparison(
+COMPARISON = LabeledRequest(
     question="Why?",
     documents=[
         DocumentInput(text="Moon."),
@@ -43,16 +43,16 @@ COMPARISON = LabelledComparison(
 
 @pytest.fixture(scope="module")
 def engine(tiny_llama: Callable[..., LlamaForCausalLM]) -> Engine:
-    return Engine(tiny_llama(max_context=900, head_dim=32), letter_tokenizer())
+    return Engine(tiny_llama(max_context_length=900, head_dim=32), letter_tokenizer())
 
 
-def changed(**fields: Any) -> LabelledComparison:
-    return LabelledComparison.model_validate({**dict(COMPARISON), **fields})
+def changed(**fields: Any) -> LabeledRequest:
+    return LabeledRequest.model_validate({**dict(COMPARISON), **fields})
 
 
-def answers(engine: Engine, *comparisons: LabelledComparison, **options: Any) -> list[Debiased]:
+def answers(engine: Engine, *comparisons: LabeledRequest, **options: Any) -> list[DebiasResult]:
     plan = plan_debias(comparisons or [COMPARISON], **options)
-    return [event for event in run_debias(engine, plan) if isinstance(event, Debiased)]
+    return [event for event in run_debias(engine, plan) if isinstance(event, DebiasResult)]
 
 
 # plans
@@ -69,18 +69,18 @@ def test_the_prompts_that_will_be_read_are_counted(engine: Engine) -> None:
         "calibration_first": 3 * 4,
         "calibration_every": 3 * 4,
     }
-    assert list(expected) == list(WRAPPERS)
+    assert list(expected) == list(DEBIASERS)
     for wrapper, count in expected.items():
         plan = plan_debias(comparisons, wrapper=wrapper, samples=4, max_new_tokens=1)
         events = list(run_debias(engine, plan))
         assert plan.num_prompts == sum(isinstance(event, PrefillDone) for event in events) == count
-        assert sum(isinstance(event, Debiased) for event in events) == 3
+        assert sum(isinstance(event, DebiasResult) for event in events) == 3
 
 
 @pytest.mark.parametrize(
     ("fields", "options", "sentence"),
     [
-        ({}, {"wrapper": "magic"}, "unknown wrapper 'magic'; choose from: " + ", ".join(WRAPPERS)),
+        ({}, {"wrapper": "magic"}, "unknown wrapper 'magic'; choose from: " + ", ".join(DEBIASERS)),
         ({"labels": []}, {"wrapper": "permutation_full"},
          "permutation_full needs the labels that the model may answer; give some, such as A and B"),
         ({"labels": []}, {"wrapper": "calibration_labels"},
@@ -127,7 +127,7 @@ def test_a_prompt_that_does_not_fit_is_refused_before_another_is_read(engine: En
     events = run_debias(engine, plan_debias(comparisons, wrapper="permutation_cyclic"))
     with pytest.raises(InputError, match="^the prompt has .* and the answer may take 0, but the model reads"):
         next(events)
-    room = engine.max_context - COMPARISON.tokenize(engine).num_tokens
+    room = engine.max_context_length - COMPARISON.tokenize(engine).num_tokens
     options: dict[str, Any] = {"wrapper": "permutation_cyclic", "max_new_tokens": room + 1}
     assert len(answers(engine, **options)) == 1
     with pytest.raises(InputError, match=f"and the answer may take {room + 1}, but"):
@@ -253,8 +253,8 @@ def test_calibrated_text_needs_no_labels(engine: Engine) -> None:
         options: dict[str, Any] = {"base": "pcw", "max_new_tokens": 4}
         (answer,) = answers(engine, changed(labels=[]), wrapper=f"calibration_{steps}", **options)
         *_, done = generate_calibrated(engine, prompt, content_free=free, steps=steps, **options)
-        assert isinstance(done, RunDone)
-        assert answer == Debiased(done.result.answers["pcw"].text, {}, {})
+        assert isinstance(done, RunFinished)
+        assert answer == DebiasResult(done.result.answers["pcw"].text, {}, {})
         texts.append(answer.answer)
     assert texts[0] != texts[1] != ""
 
@@ -276,7 +276,7 @@ def test_an_answer_names_a_label_in_brackets_or_by_opening_with_it(text: str, pl
 
 def test_the_report_is_plain_and_its_rows_are_for_people(engine: Engine) -> None:
     plan = plan_debias([COMPARISON] * 2, wrapper="permutation_cyclic", base="pine")
-    results = [Debiased("A", {"A": 0.98765, "B": 0.01}, {"A": 2, "": 1}), Debiased("", {}, {})]
+    results = [DebiasResult("A", {"A": 0.98765, "B": 0.01}, {"A": 2, "": 1}), DebiasResult("", {}, {})]
     report = debias_report(engine, plan, ["a.json", "b.json"], results)
     assert report == {
         "model": "model",

@@ -9,7 +9,7 @@ from torch import Tensor
 from transformers import LlamaForCausalLM
 
 from pine_engine.engine import passes
-from pine_engine.engine.batch import answer_batch
+from pine_engine.engine.batch import generate_batch
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Answer
 from pine_engine.errors import InputError
@@ -39,7 +39,7 @@ KEPT_AS_FLOAT32 = 1e-5
 @pytest.fixture
 def engine(tiny_llama: TinyLlama) -> Engine:
     """Its answers end at different lengths."""
-    return Engine(tiny_llama(dtype=torch.float64), stop_ids=frozenset(range(60, 75)))
+    return Engine(tiny_llama(dtype=torch.float64), stop_token_ids=frozenset(range(60, 75)))
 
 
 def in_order(answers: dict[int, Answer]) -> list[Answer]:
@@ -57,7 +57,7 @@ def test_every_prompt_gets_the_answer_it_gets_alone(
     engine: Engine, method: str | list[str], batch_size: int
 ) -> None:
     options: dict[str, Any] = {"method": method, "max_new_tokens": 9, "batch_size": batch_size}
-    answers = in_order(dict(answer_batch(engine, LAYOUTS, **options)))
+    answers = in_order(dict(generate_batch(engine, LAYOUTS, **options)))
     names = [method] * len(LAYOUTS) if isinstance(method, str) else method
     assert len({len(answer.token_ids) for answer in answers}) > 2
     for answer, layout, name in zip(answers, LAYOUTS, names, strict=True):
@@ -70,17 +70,17 @@ def test_every_prompt_gets_the_answer_it_gets_alone(
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_neighbours_and_batch_size_change_no_bit(tiny_llama: TinyLlama, dtype: torch.dtype) -> None:
-    engine = Engine(tiny_llama(dtype=dtype, head_dim=32), stop_ids=frozenset(range(60, 75)))
+    engine = Engine(tiny_llama(dtype=dtype, head_dim=32), stop_token_ids=frozenset(range(60, 75)))
     options: dict[str, Any] = {"method": "pine", "max_new_tokens": 12}
-    expected = [facts(answer) for answer in in_order(dict(answer_batch(engine, LAYOUTS, **options)))]
+    expected = [facts(answer) for answer in in_order(dict(generate_batch(engine, LAYOUTS, **options)))]
     assert len({len(ids) for _, ids, _, _ in expected}) > 2
     for batch_size in (2, 3, 16):
-        answers = in_order(dict(answer_batch(engine, LAYOUTS, **options, batch_size=batch_size)))
+        answers = in_order(dict(generate_batch(engine, LAYOUTS, **options, batch_size=batch_size)))
         assert [facts(answer) for answer in answers] == expected
-    backwards = in_order(dict(answer_batch(engine, LAYOUTS[::-1], **options)))
+    backwards = in_order(dict(generate_batch(engine, LAYOUTS[::-1], **options)))
     assert [facts(answer) for answer in backwards[::-1]] == expected
     for layout, one in zip(LAYOUTS, expected, strict=True):
-        assert [facts(alone) for _, alone in answer_batch(engine, [layout], **options)] == [one]
+        assert [facts(alone) for _, alone in generate_batch(engine, [layout], **options)] == [one]
 
 
 class Calls:
@@ -107,11 +107,13 @@ def test_a_place_that_is_free_is_taken_by_the_next_prompt_and_kept_when_there_is
     tiny_llama: TinyLlama, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = Engine(tiny_llama())
-    ids = [answer.token_ids for answer in in_order(dict(answer_batch(engine, LAYOUTS[:3], max_new_tokens=4)))]
-    engine.stop_ids = frozenset([ids[1][1]])
+    ids = [
+        answer.token_ids for answer in in_order(dict(generate_batch(engine, LAYOUTS[:3], max_new_tokens=4)))
+    ]
+    engine.stop_token_ids = frozenset([ids[1][1]])
     assert ids[1][1] not in (ids[1][0], *ids[0], *ids[2])
     calls = Calls(engine, monkeypatch)
-    indices = [index for index, _ in answer_batch(engine, LAYOUTS[:3], max_new_tokens=4, batch_size=2)]
+    indices = [index for index, _ in generate_batch(engine, LAYOUTS[:3], max_new_tokens=4, batch_size=2)]
     assert indices == [1, 0, 2]
     assert calls.made == ["read", "read", (2, 2), "read", (2, 2), (2, 2), (2, 1)]
 
@@ -121,7 +123,7 @@ def test_nothing_is_read_before_it_is_asked_for_or_after_closing(
 ) -> None:
     engine = Engine(tiny_llama())
     calls = Calls(engine, monkeypatch)
-    answers = answer_batch(engine, LAYOUTS, max_new_tokens=3, batch_size=2)
+    answers = generate_batch(engine, LAYOUTS, max_new_tokens=3, batch_size=2)
     assert calls.made == []
     index, answer = next(answers)
     assert (index, len(answer.token_ids)) == (0, 3)
@@ -138,32 +140,32 @@ def test_an_answer_of_one_token_or_none_needs_no_step(
 ) -> None:
     engine = Engine(tiny_llama())
     calls = Calls(engine, monkeypatch)
-    answers = dict(answer_batch(engine, LAYOUTS, max_new_tokens=1, batch_size=2))
+    answers = dict(generate_batch(engine, LAYOUTS, max_new_tokens=1, batch_size=2))
     assert [len(answer.token_ids) for answer in answers.values()] == [1] * 5
     assert {(answer.finish_reason, answer.decode_s_per_token) for answer in answers.values()} == {
         ("length", 0)
     }
     assert calls.made == ["read"] * 5
 
-    engine.stop_ids = frozenset(range(97))
-    answers = dict(answer_batch(engine, LAYOUTS, max_new_tokens=4, batch_size=2))
+    engine.stop_token_ids = frozenset(range(97))
+    answers = dict(generate_batch(engine, LAYOUTS, max_new_tokens=4, batch_size=2))
     assert {(answer.token_ids, answer.finish_reason) for answer in answers.values()} == {((), "stop")}
     assert calls.made == ["read"] * 10
-    assert dict(answer_batch(engine, [])) == {}
+    assert dict(generate_batch(engine, [])) == {}
 
 
 def test_seconds_are_those_of_reading_alone_and_of_a_step(engine: Engine) -> None:
     clock = iter(range(100))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pine_engine.engine.generation.time.perf_counter", lambda: float(next(clock)))
-        answers = dict(answer_batch(Engine(engine.model), LAYOUTS, max_new_tokens=3))
+        answers = dict(generate_batch(Engine(engine.model), LAYOUTS, max_new_tokens=3))
     assert {(answer.prefill_s, answer.decode_s_per_token) for answer in answers.values()} == {(1.0, 1.0)}
 
 
 def test_prompts_of_text_are_answered_with_text(tiny_llama: TinyLlama) -> None:
     engine = Engine(tiny_llama(), letter_tokenizer())
     prompt = Prompt((Piece("hi"),), ((Piece("abc"),), (Piece("de"),)), (Piece("who"),))
-    ((_, answer),) = answer_batch(engine, [prompt], max_new_tokens=4)
+    ((_, answer),) = generate_batch(engine, [prompt], max_new_tokens=4)
     assert answer.text == engine.run(prompt, methods=["pine"], max_new_tokens=4).answers["pine"].text != ""
 
 
@@ -181,7 +183,7 @@ def test_what_cannot_be_answered_is_refused_before_anything_is_read(
     engine: Engine, options: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(InputError, match=sentence):
-        answer_batch(engine, LAYOUTS, **options)
+        generate_batch(engine, LAYOUTS, **options)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
@@ -193,7 +195,9 @@ def test_a_row_goes_on_alike_wherever_neighbours_have_ended(
     for before in range(4):
         for after in range(1 if before == 0 else 0, 4):
             with torch.inference_mode():
-                row, _ = passes.prefill(engine.wirings, LAYOUTS[0], get_method("pine"), room=1, rows_kept=1)
+                row, _ = passes.prefill(
+                    engine.patched_models, LAYOUTS[0], get_method("pine"), room=1, logits_to_keep=1
+                )
                 logits = passes.extend([*[None] * before, row, *[None] * after], [[9]] * (before + 1 + after))
             found.append(logits[before])
     assert all(torch.equal(one, found[0]) for one in found) and found[0].any()

@@ -9,11 +9,11 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from pine_engine.attention.trace import TokenRange, TraceRequest
+from pine_engine.attention.trace import TokenRange, TraceConfig
 from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.prefix_cache import Memory
-from pine_engine.engine.transformers_generate import answering
+from pine_engine.engine.prefix_cache import PrefixCache
+from pine_engine.engine.transformers_generate import patch_generate
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import TokenLayout
 from tests.support.families import FAMILIES, by_tier, defined_logits, make
@@ -21,7 +21,7 @@ from tests.support.reference import exact_llama, reference_pass
 
 LAYOUT = TokenLayout((), ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35)), (51, 52, 53))
 ORDERS = list(itertools.permutations(range(3)))
-PROMISING = [name for name, method in METHODS.items() if method.promises_invariance]
+PROMISING = [name for name, method in METHODS.items() if method.is_order_invariant]
 NEW_TOKENS = 3
 
 SHAPES = (
@@ -50,7 +50,7 @@ def test_every_method_reads_it_as_defined_in_every_kind_of_family(name: str) -> 
     engine = Engine(model)
     with torch.inference_mode():
         for method, row in METHODS.items():
-            logits = passes.prefill(engine.wirings, LAYOUT, row, room=0, rows_kept=0)[1]
+            logits = passes.prefill(engine.patched_models, LAYOUT, row, room=0, logits_to_keep=0)[1]
             deviation = (logits - expected[method]).abs().max() / expected[method].abs().max()
             assert deviation <= FAMILY_ROUNDING, method
 
@@ -59,8 +59,8 @@ def test_every_method_reads_it_as_defined_in_every_kind_of_family(name: str) -> 
 def test_answers_and_traces_are_those_of_the_definition(engine: Engine, method: str) -> None:
     total = LAYOUT.num_tokens + NEW_TOKENS - 1
     ranges = (TokenRange(1, 2, 0, total), TokenRange(0, 3, 0, 3))
-    options: dict[str, Any] = {"methods": [method], "max_new_tokens": NEW_TOKENS, "stop_at_end": False}
-    result = engine.run(LAYOUT, **options, keep_logits=True, trace=TraceRequest(ranges))
+    options: dict[str, Any] = {"methods": [method], "max_new_tokens": NEW_TOKENS, "stop_at_eos": False}
+    result = engine.run(LAYOUT, **options, return_logits=True, trace=TraceConfig(ranges))
     ids = result.answers[method].token_ids
     with torch.inference_mode():
         assert isinstance(engine.model, LlamaForCausalLM)
@@ -84,7 +84,7 @@ def test_answers_and_traces_are_those_of_the_definition(engine: Engine, method: 
 def test_the_order_changes_no_bit_of_methods_that_promise_it(name: str, dtype: torch.dtype) -> None:
     family = FAMILIES[name]
     engine = Engine(make(family.kind, dtype, **family.options))
-    options: dict[str, Any] = {"max_new_tokens": NEW_TOKENS, "keep_logits": True, "stop_at_end": False}
+    options: dict[str, Any] = {"max_new_tokens": NEW_TOKENS, "return_logits": True, "stop_at_eos": False}
     runs = [engine.run(LAYOUT.reorder(order), methods=["all"], **options).logits for order in ORDERS]
     for method in PROMISING:
         assert all(torch.equal(run[method], runs[0][method]) for run in runs), method
@@ -92,14 +92,19 @@ def test_the_order_changes_no_bit_of_methods_that_promise_it(name: str, dtype: t
 
 
 def test_it_is_read_again_and_by_generate_as_at_first(engine: Engine) -> None:
-    options: dict[str, Any] = {"max_new_tokens": NEW_TOKENS, "keep_logits": True, "stop_at_end": False}
+    options: dict[str, Any] = {"max_new_tokens": NEW_TOKENS, "return_logits": True, "stop_at_eos": False}
     first = engine.run(LAYOUT, methods=["all"], **options)
-    memory = Memory()
-    engine.run(TokenLayout((), LAYOUT.documents, (61, 62)), methods=["all"], max_new_tokens=1, memory=memory)
-    again = engine.run(LAYOUT, methods=["all"], **options, memory=memory)
+    prefix_cache = PrefixCache()
+    engine.run(
+        TokenLayout((), LAYOUT.documents, (61, 62)),
+        methods=["all"],
+        max_new_tokens=1,
+        prefix_cache=prefix_cache,
+    )
+    again = engine.run(LAYOUT, methods=["all"], **options, prefix_cache=prefix_cache)
     for method in METHODS:
         torch.testing.assert_close(again.logits[method], first.logits[method], rtol=0, atol=1e-5)
-        with answering(engine, [LAYOUT], method=method) as inputs:
+        with patch_generate(engine, [LAYOUT], method=method) as inputs:
             model: Any = engine.model
             written = model.generate(**inputs, max_new_tokens=NEW_TOKENS, do_sample=False)
         ids = tuple(written[0, LAYOUT.num_tokens :].tolist())

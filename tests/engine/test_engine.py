@@ -15,10 +15,16 @@ from transformers import LlamaForCausalLM
 
 from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.events import AnswerDone, PrefillDone, PrefillProgress, RunDone, TokenDecoded
+from pine_engine.engine.events import (
+    GenerationFinished,
+    PrefillDone,
+    PrefillProgress,
+    RunFinished,
+    TokenGenerated,
+)
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
-from pine_engine.network.threads import with_threads
+from pine_engine.network.threads import torch_num_threads
 from pine_engine.prompts.layout import TokenLayout
 from tests.support.reference import exact_llama, reference_logits
 from tests.support.tokenizers import letter_tokenizer
@@ -31,7 +37,7 @@ ROUNDING = 1e-10
 """Float64: sums of some hundred terms in another order."""
 
 
-PROMISING = [name for name, method in METHODS.items() if method.promises_invariance]
+PROMISING = [name for name, method in METHODS.items() if method.is_order_invariant]
 
 KEPT_AS_FLOAT32 = 1e-6
 """Logits that a result keeps are float32: half a unit in the last place of numbers up to about 10."""
@@ -44,7 +50,7 @@ def engine(tiny_llama: TinyLlama) -> Engine:
 
 @torch.inference_mode()
 def all_logits(engine: Engine, layout: TokenLayout, method: str) -> Tensor:
-    return passes.prefill(engine.wirings, layout, METHODS[method], room=0, rows_kept=0)[1]
+    return passes.prefill(engine.patched_models, layout, METHODS[method], room=0, logits_to_keep=0)[1]
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -80,7 +86,7 @@ def test_vanilla_is_the_models_own_attention(tiny_llama: TinyLlama, engine: Engi
 
 @pytest.mark.parametrize("method", METHODS)
 def test_decoding_equals_reading_everything_again(engine: Engine, method: str) -> None:
-    result = engine.run(LAYOUT, methods=[method], max_new_tokens=5, keep_logits=True, stop_at_end=False)
+    result = engine.run(LAYOUT, methods=[method], max_new_tokens=5, return_logits=True, stop_at_eos=False)
     ids = result.answers[method].token_ids
     longer = LAYOUT.extend(ids[:-1])
     expected = all_logits(engine, longer, method)[longer.documents_end :]
@@ -89,10 +95,10 @@ def test_decoding_equals_reading_everything_again(engine: Engine, method: str) -
 
 
 def test_methods_answer_together_as_they_do_alone(engine: Engine) -> None:
-    together = engine.run(LAYOUT, methods=["all"], max_new_tokens=6, stop_at_end=False)
+    together = engine.run(LAYOUT, methods=["all"], max_new_tokens=6, stop_at_eos=False)
     assert list(together.answers) == list(METHODS)
     for method in METHODS:
-        alone = engine.run(LAYOUT, methods=[method], max_new_tokens=6, stop_at_end=False)
+        alone = engine.run(LAYOUT, methods=[method], max_new_tokens=6, stop_at_eos=False)
         assert together.answers[method].token_ids == alone.answers[method].token_ids
         assert together.answers[method].logprobs == pytest.approx(alone.answers[method].logprobs, abs=1e-5)
 
@@ -122,7 +128,7 @@ def test_order_changes_no_bit_of_methods_that_promise_it(
     @given(case=layouts_with_order())
     def check(case: tuple[TokenLayout, list[int]]) -> None:
         layout, order = case
-        options: dict[str, Any] = {"max_new_tokens": 3, "keep_logits": True, "stop_at_end": False}
+        options: dict[str, Any] = {"max_new_tokens": 3, "return_logits": True, "stop_at_eos": False}
         one = engine.run(layout, methods=PROMISING, **options)
         other = engine.run(layout.reorder(order), methods=PROMISING, **options)
         for method, logits in one.logits.items():
@@ -137,7 +143,7 @@ def test_order_changes_no_bit_whatever_the_number_of_threads(tiny_llama: TinyLla
     engine = Engine(tiny_llama(head_dim=96, layers=1))
     generator = torch.Generator().manual_seed(threads)
     documents = [tuple(torch.randint(3, 97, (n,), generator=generator).tolist()) for n in (61, 40, 33, 52)]
-    with with_threads(threads):
+    with torch_num_threads(threads):
         for suffix, method in itertools.product([(51, 52), (51, 52, 53)], ["pcw", "pine"]):
             layout = TokenLayout((5, 9, 60), tuple(documents), suffix)
             moved = layout.reorder([2, 0, 3, 1])
@@ -152,7 +158,7 @@ def test_documents_with_the_same_text_do_not_break_invariance(tiny_llama: TinyLl
     twin, other, third = (11, 12, 13), (21, 22), (31, 32, 33)
     layout = TokenLayout((5,), (twin, other, twin, third), (51, 52))
     logits = [
-        engine.run(layout.reorder(order), methods=PROMISING, max_new_tokens=3, keep_logits=True).logits
+        engine.run(layout.reorder(order), methods=PROMISING, max_new_tokens=3, return_logits=True).logits
         for order in itertools.permutations(range(4))
     ]
     for method in PROMISING:
@@ -209,22 +215,22 @@ def test_score_is_the_log_probability_of_reading_the_answer_along(engine: Engine
 
 
 def test_events_come_in_order_and_end_with_the_result(engine: Engine) -> None:
-    events = list(engine.generate(LAYOUT, methods=["vanilla", "pine"], max_new_tokens=3, stop_at_end=False))
+    events = list(engine.generate(LAYOUT, methods=["vanilla", "pine"], max_new_tokens=3, stop_at_eos=False))
     progress = [event for event in events if isinstance(event, PrefillProgress)]
     assert [(event.method, event.layers_done) for event in progress] == [
         ("vanilla", 0), ("vanilla", 1), ("pine", 0), ("pine", 1)
     ]  # fmt: skip
     assert [event.method for event in events if isinstance(event, PrefillDone)] == ["vanilla", "pine"]
-    assert len([event for event in events if isinstance(event, TokenDecoded)]) == 6
-    assert isinstance(events[-1], RunDone)
-    answers = [event.answer for event in events if isinstance(event, AnswerDone)]
+    assert len([event for event in events if isinstance(event, TokenGenerated)]) == 6
+    assert isinstance(events[-1], RunFinished)
+    answers = [event.answer for event in events if isinstance(event, GenerationFinished)]
     assert {answer.method: answer for answer in answers} == events[-1].result.answers
 
 
 def test_an_answer_ends_at_the_end_of_the_turn(engine: Engine) -> None:
-    ids = engine.run(LAYOUT, methods=["pine"], max_new_tokens=4, stop_at_end=False).answers["pine"].token_ids
+    ids = engine.run(LAYOUT, methods=["pine"], max_new_tokens=4, stop_at_eos=False).answers["pine"].token_ids
     stop = next(token for index, token in enumerate(ids) if token not in ids[:index] and index)
-    stopping = Engine(engine.model, stop_ids=frozenset([stop]))
+    stopping = Engine(engine.model, stop_token_ids=frozenset([stop]))
     answer = stopping.run(LAYOUT, methods=["pine", "vanilla"], max_new_tokens=4).answers["pine"]
     assert answer.token_ids == ids[: ids.index(stop)]
     assert answer.finish_reason == "stop"
@@ -239,22 +245,22 @@ def test_engine_default_stop_ids_are_the_models_own(
 ) -> None:
     model = tiny_llama(layers=1)
     model.config.eos_token_id, model.generation_config.eos_token_id = fallback, stated
-    assert Engine(model).stop_ids == expected
-    assert Engine(model, stop_ids=()).stop_ids == set()
+    assert Engine(model).stop_token_ids == expected
+    assert Engine(model, stop_token_ids=()).stop_token_ids == set()
     tokenizer = letter_tokenizer()
     model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
-    loaded = Engine.load(tmp_path).stop_ids
-    assert loaded == Engine(model, tokenizer).stop_ids == expected | {tokenizer.eos_token_id}
+    loaded = Engine.load(tmp_path).stop_token_ids
+    assert loaded == Engine(model, tokenizer).stop_token_ids == expected | {tokenizer.eos_token_id}
 
 
 def test_other_answers_go_on_unchanged_when_one_has_ended(engine: Engine) -> None:
     """Bits of a row may depend on the batch's shape, so a row that ends must keep its place."""
-    options: dict[str, Any] = {"methods": ["vanilla", "pine"], "max_new_tokens": 6, "keep_logits": True}
-    full = engine.run(LAYOUT, **options, stop_at_end=False)
+    options: dict[str, Any] = {"methods": ["vanilla", "pine"], "max_new_tokens": 6, "return_logits": True}
+    full = engine.run(LAYOUT, **options, stop_at_eos=False)
     vanilla, pine = (full.answers[name].token_ids for name in ("vanilla", "pine"))
     stop = next(token for token in vanilla if token not in pine)
-    result = Engine(engine.model, stop_ids=frozenset([stop])).run(LAYOUT, **options)
+    result = Engine(engine.model, stop_token_ids=frozenset([stop])).run(LAYOUT, **options)
     assert len(result.answers["vanilla"].token_ids) < 6
     assert torch.equal(result.logits["pine"], full.logits["pine"])
 
@@ -263,13 +269,13 @@ def test_closing_the_generator_stops_the_model_within_a_layer(tiny_llama: TinyLl
     engine = Engine(tiny_llama(layers=8))
     calls = []
     mlp = (
-        engine.wirings[0]
+        engine.patched_models[0]
         .network.model.layers[0]
         .mlp.register_forward_hook(lambda *_: calls.append(time.monotonic()))
     )
-    run = engine.generate(LAYOUT, methods=["vanilla"], max_new_tokens=400, stop_at_end=False)
+    run = engine.generate(LAYOUT, methods=["vanilla"], max_new_tokens=400, stop_at_eos=False)
     for event in run:
-        if isinstance(event, TokenDecoded):
+        if isinstance(event, TokenGenerated):
             break
     run.close()
     made = len(calls)
@@ -284,15 +290,15 @@ def test_an_error_in_the_model_reaches_the_caller(tiny_llama: TinyLlama) -> None
     def fail(*_: Any) -> None:
         raise RuntimeError("out of memory")
 
-    engine.wirings[0].network.model.layers[1].register_forward_hook(fail)
+    engine.patched_models[0].network.model.layers[1].register_forward_hook(fail)
     with pytest.raises(RuntimeError, match="out of memory"):
         engine.run(LAYOUT)
 
 
 def test_trace_costs_nothing_in_the_result_and_says_where_documents_stand(engine: Engine) -> None:
-    plain = engine.run(LAYOUT, max_new_tokens=3, stop_at_end=False)
+    plain = engine.run(LAYOUT, max_new_tokens=3, stop_at_eos=False)
     assert plain.traces == {}
-    traced = engine.run(LAYOUT, max_new_tokens=3, stop_at_end=False, trace=True)
+    traced = engine.run(LAYOUT, max_new_tokens=3, stop_at_eos=False, trace=True)
     assert {name: a.token_ids for name, a in traced.answers.items()} == {
         name: a.token_ids for name, a in plain.answers.items()
     }
@@ -315,13 +321,13 @@ def test_trace_costs_nothing_in_the_result_and_says_where_documents_stand(engine
 
 
 def test_prompts_that_do_not_fit_are_refused(tiny_llama: TinyLlama) -> None:
-    engine = Engine(tiny_llama(max_context=20))
+    engine = Engine(tiny_llama(max_context_length=20))
     sentence = "the prompt has 18 tokens and the answer may take 3, but the model reads 20 in all"
     with pytest.raises(InputError, match=sentence):
         engine.generate(LAYOUT, max_new_tokens=3)
     with pytest.raises(InputError, match="the answer length is -1"):
         engine.generate(LAYOUT, max_new_tokens=-1)
-    assert engine.run(LAYOUT, max_new_tokens=2, methods=["pine"], stop_at_end=False).answers["pine"].token_ids
+    assert engine.run(LAYOUT, max_new_tokens=2, methods=["pine"], stop_at_eos=False).answers["pine"].token_ids
     assert engine.run(LAYOUT, max_new_tokens=0).answers["pine"].token_ids == ()
 
 
@@ -335,4 +341,4 @@ def test_interleaved_rotation_is_recognised_and_gives_the_same_as_one_document()
         num_key_value_heads=2, initializer_range=0.2, **eager,
     )  # fmt: skip
     engine = Engine(CohereForCausalLM(config).eval())
-    assert engine.wirings[0].ropes[0].pairing == "interleaved"
+    assert engine.patched_models[0].ropes[0].pairing == "interleaved"

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.orders import orders_to_try
+from pine_engine.engine.orders import sample_orders
 from pine_engine.methods.table import METHODS
 from pine_engine.models.load import load
 from pine_engine.prompts.layout import TokenLayout
@@ -17,9 +17,9 @@ from pine_engine.prompts.tasks import get_task
 
 NEW_TOKENS = 3
 
-PROMISING = [method.name for method in METHODS.values() if method.promises_invariance]
+PROMISING = [method.name for method in METHODS.values() if method.is_order_invariant]
 PUBLISHED = [name for name in PROMISING if METHODS[name].role == "method"]
-CONTROLS = [method.name for method in METHODS.values() if not method.promises_invariance]
+CONTROLS = [method.name for method in METHODS.values() if not method.is_order_invariant]
 
 FACTS = [
     "The lighthouse at Cape Marrow was built in 1871 after three grain ships were lost on its shoals, "
@@ -69,7 +69,7 @@ def logits_in(
 ) -> dict[str, torch.Tensor]:
     """All logits of the suffix, and those of decoding that many tokens, by method."""
     result = engine.run(
-        layout, methods=methods, max_new_tokens=new_tokens + 1, keep_logits=True, stop_at_end=False
+        layout, methods=methods, max_new_tokens=new_tokens + 1, return_logits=True, stop_at_eos=False
     )
     for logits in result.logits.values():
         assert len(logits) == layout.suffix_length + new_tokens
@@ -79,7 +79,7 @@ def logits_in(
 def assert_no_bit_changes(
     engine: Engine, layout: TokenLayout, methods: list[str], shuffles: int, new_tokens: int
 ) -> None:
-    first, *others = orders_to_try(layout.num_documents, shuffles, seed=layout.num_documents)
+    first, *others = sample_orders(layout.num_documents, shuffles, seed=layout.num_documents)
     expected = logits_in(engine, layout.reorder(first), methods, new_tokens)
     assert len(others) == shuffles
     for order in others:
@@ -97,7 +97,7 @@ def without_keys(engine: Engine) -> Iterator[None]:
 
     hooks = [
         module.register_forward_hook(zero)
-        for name, module in engine.wirings[0].network.named_modules()
+        for name, module in engine.patched_models[0].network.named_modules()
         if name.endswith("k_proj")
     ]
     assert len(hooks) == engine.num_layers
@@ -159,7 +159,7 @@ def test_exact_ties_of_importance_do_not_change_one_bit(shallow: Engine) -> None
 def test_controls_change(shallow: Engine) -> None:
     count = 5
     layout = layout_of(shallow, FACTS[:count])
-    first, second = orders_to_try(count, 1, seed=1)
+    first, second = sample_orders(count, 1, seed=1)
     before = logits_in(shallow, layout.reorder(first), CONTROLS, 0)
     after = logits_in(shallow, layout.reorder(second), CONTROLS, 0)
     for method in CONTROLS:

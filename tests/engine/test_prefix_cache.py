@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 from transformers import LlamaForCausalLM
 
-from pine_engine.attention.state import Row
+from pine_engine.attention.state import SequenceState
 from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.prefix_cache import Memory
+from pine_engine.engine.prefix_cache import PrefixCache
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import TokenLayout
 
@@ -30,15 +30,20 @@ def engine(tiny_llama: Callable[..., LlamaForCausalLM]) -> Engine:
 
 @torch.inference_mode()
 def read(
-    engine: Engine, layout: TokenLayout, method: str, donors: list[Row] | None = None
-) -> tuple[Row, Tensor, int]:
+    engine: Engine, layout: TokenLayout, method: str, cached_sequences: list[SequenceState] | None = None
+) -> tuple[SequenceState, Tensor, int]:
     """The row, the logits of the suffix, and how many tokens went through the model."""
     fed = []
-    count = engine.wirings[0].network.model.embed_tokens.register_forward_hook(
+    count = engine.patched_models[0].network.model.embed_tokens.register_forward_hook(
         lambda _, ids, __: fed.append(ids[0].numel())
     )
     row, logits = passes.prefill(
-        engine.wirings, layout, METHODS[method], room=4, rows_kept=layout.suffix_length, donors=donors or []
+        engine.patched_models,
+        layout,
+        METHODS[method],
+        room=4,
+        logits_to_keep=layout.suffix_length,
+        cached_sequences=cached_sequences or [],
     )
     count.remove()
     return row, logits, sum(fed)
@@ -75,7 +80,7 @@ def test_another_order_starts_behind_the_documents_where_order_does_not_matter(
     given, _, _ = read(engine, LAYOUT, method)
     _, expected, _ = read(engine, moved, method)
     _, logits, tokens = read(engine, moved, method, [given])
-    assert (tokens == LAYOUT.suffix_length) == METHODS[method].promises_invariance
+    assert (tokens == LAYOUT.suffix_length) == METHODS[method].is_order_invariant
     torch.testing.assert_close(logits, expected, rtol=0, atol=ROTATED_ELSEWHERE)
 
 
@@ -106,16 +111,18 @@ def test_other_documents_or_another_prefix_are_read_anew(engine: Engine) -> None
 
 
 def test_a_memory_answers_the_next_question_without_reading_the_documents_again(engine: Engine) -> None:
-    memory = Memory()
+    prefix_cache = PrefixCache()
     methods = ["vanilla", "pcw", "sp", "pine"]
-    engine.run(LAYOUT, methods=methods, max_new_tokens=3, stop_at_end=False, memory=memory)
-    assert [row.state.plan.method.name for row in memory.rows] == methods
-    expected = engine.run(OTHER_QUESTION, methods=methods, max_new_tokens=3, stop_at_end=False)
+    engine.run(LAYOUT, methods=methods, max_new_tokens=3, stop_at_eos=False, prefix_cache=prefix_cache)
+    assert [row.state.plan.method.name for row in prefix_cache.rows] == methods
+    expected = engine.run(OTHER_QUESTION, methods=methods, max_new_tokens=3, stop_at_eos=False)
     fed: list[int] = []
-    count = engine.wirings[0].network.model.embed_tokens.register_forward_hook(
+    count = engine.patched_models[0].network.model.embed_tokens.register_forward_hook(
         lambda _, ids, __: fed.append(ids[0].shape[1])
     )
-    again = engine.run(OTHER_QUESTION, methods=methods, max_new_tokens=3, stop_at_end=False, memory=memory)
+    again = engine.run(
+        OTHER_QUESTION, methods=methods, max_new_tokens=3, stop_at_eos=False, prefix_cache=prefix_cache
+    )
     count.remove()
     assert fed[: len(methods)] == [OTHER_QUESTION.suffix_length] * len(methods)
     for method in methods:
@@ -123,8 +130,8 @@ def test_a_memory_answers_the_next_question_without_reading_the_documents_again(
 
 
 def test_a_trace_is_of_documents_that_were_read(engine: Engine) -> None:
-    memory = Memory()
-    engine.run(LAYOUT, methods=["pine"], max_new_tokens=1, memory=memory)
-    traced = engine.run(LAYOUT, methods=["pine"], max_new_tokens=1, memory=memory, trace=True)
+    prefix_cache = PrefixCache()
+    engine.run(LAYOUT, methods=["pine"], max_new_tokens=1, prefix_cache=prefix_cache)
+    traced = engine.run(LAYOUT, methods=["pine"], max_new_tokens=1, prefix_cache=prefix_cache, trace=True)
     alone = engine.run(LAYOUT, methods=["pine"], max_new_tokens=1, trace=True)
     assert (traced.traces["pine"].document_starts == alone.traces["pine"].document_starts).all()

@@ -10,7 +10,7 @@ from transformers import LlamaForCausalLM
 
 from pine_engine.benchmark.random_models import synthetic_model
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.prefix_cache import Memory
+from pine_engine.engine.prefix_cache import PrefixCache
 from pine_engine.errors import ModelError
 from pine_engine.prompts.layout import TokenLayout
 
@@ -22,7 +22,9 @@ LAYOUT = TokenLayout((1, 2, 3), ((4, 5, 6, 7), (8, 9), (10, 11, 12)), (13, 14, 1
 
 def logits(engine: Engine, **options: Any) -> Tensor:
     """Those of the prompt's suffix and of three decoding steps."""
-    run = engine.run(LAYOUT, methods="pine", max_new_tokens=4, keep_logits=True, stop_at_end=False, **options)
+    run = engine.run(
+        LAYOUT, methods="pine", max_new_tokens=4, return_logits=True, stop_at_eos=False, **options
+    )
     return run.logits["pine"]
 
 
@@ -81,11 +83,11 @@ STRUCTURE: dict[str, Change] = {
 @pytest.mark.parametrize("change", VALUES.values(), ids=VALUES)
 def test_engine_4bit_after_weight_change_decodes_with_new_weights(change: Change) -> None:
     model = synthetic_model("random:tiny", dtype="4bit", device="cpu")
-    engine = Engine(model, four_bit=True)
+    engine = Engine(model, decode_in_4bit=True)
     before = logits(engine)
     change(model)
     after = logits(engine)
-    assert torch.equal(after, logits(Engine(model, four_bit=True)))
+    assert torch.equal(after, logits(Engine(model, decode_in_4bit=True)))
     assert not torch.equal(after[-1], before[-1])
 
 
@@ -93,28 +95,28 @@ def test_engine_4bit_of_inference_tensors_decodes_with_new_weights() -> None:
     with torch.inference_mode():
         model = synthetic_model("random:tiny", dtype="4bit", device="cpu")
     assert all(weight.is_inference() for weight in model.parameters())
-    engine = Engine(model, four_bit=True)
+    engine = Engine(model, decode_in_4bit=True)
     before = logits(engine)
     assert torch.equal(logits(engine), before)
     _in_inference_mode(model)
-    assert torch.equal(logits(engine), logits(Engine(model, four_bit=True)))
+    assert torch.equal(logits(engine), logits(Engine(model, decode_in_4bit=True)))
     assert not torch.equal(logits(engine), before)
 
 
 @pytest.mark.parametrize("change", (VALUES | STRUCTURE).values(), ids=VALUES | STRUCTURE)
 def test_engine_after_change_reuses_no_cached_prompt(tiny_llama: TinyLlama, change: Change) -> None:
     model = tiny_llama()
-    engine, memory = Engine(model), Memory()
-    before = logits(engine, memory=memory)
+    engine, prefix_cache = Engine(model), PrefixCache()
+    before = logits(engine, prefix_cache=prefix_cache)
     change(model)
-    after = logits(engine, memory=memory)
+    after = logits(engine, prefix_cache=prefix_cache)
     assert torch.equal(after, logits(Engine(model)))
     assert not torch.equal(after, before)
 
 
 def test_engine_4bit_after_change_of_dtype_raises() -> None:
     model: Any = synthetic_model("random:tiny", dtype="4bit", device="cpu")
-    engine = Engine(model, four_bit=True)
+    engine = Engine(model, decode_in_4bit=True)
     model.to(torch.bfloat16)
     with pytest.raises(ModelError):
         logits(engine)
@@ -123,8 +125,8 @@ def test_engine_4bit_after_change_of_dtype_raises() -> None:
 def test_engine_of_unchanged_model_keeps_its_networks(tiny_llama: TinyLlama) -> None:
     model: Any = tiny_llama()
     engine = Engine(model)
-    wirings = engine.wirings
+    patched_models = engine.patched_models
     model.train()
     model.generate(torch.tensor([LAYOUT.ids]), max_new_tokens=2)
     logits(engine)
-    assert engine.wirings is wirings
+    assert engine.patched_models is patched_models

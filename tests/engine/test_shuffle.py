@@ -11,17 +11,17 @@ from transformers import LlamaForCausalLM
 from pine_engine import (
     Engine,
     InputError,
-    OrderRow,
+    OrderResult,
     ShuffleResult,
     TokenLayout,
     compare_orders,
-    orders_to_try,
-    summarize,
+    sample_orders,
+    summarize_orders,
 )
 from pine_engine.engine import run as run_file
 
 LAYOUT = TokenLayout((5, 9), ((11, 12, 13), (21, 22), (31, 32, 33, 34)), (51, 52))
-OPTIONS: dict[str, Any] = {"methods": ["vanilla", "pine"], "max_new_tokens": 4, "stop_at_end": False}
+OPTIONS: dict[str, Any] = {"methods": ["vanilla", "pine"], "max_new_tokens": 4, "stop_at_eos": False}
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def shuffled(engine: Engine) -> ShuffleResult:
     return engine.shuffle(LAYOUT, **OPTIONS)
 
 
-def measured(row: OrderRow) -> dict[str, Any]:
+def measured(row: OrderResult) -> dict[str, Any]:
     """All of a row's cells but the seconds."""
     return {
         method: (
@@ -43,7 +43,7 @@ def measured(row: OrderRow) -> dict[str, Any]:
             cell.same_text,
             cell.first_difference,
             cell.max_abs_logit_diff,
-            cell.bitwise_equal,
+            cell.bitwise_identical,
             cell.reference_logprob,
         )
         for method, cell in row.cells.items()
@@ -51,19 +51,19 @@ def measured(row: OrderRow) -> dict[str, Any]:
 
 
 def test_it_holds_what_compare_orders_tells(engine: Engine, shuffled: ShuffleResult) -> None:
-    told = compare_orders(engine, LAYOUT, orders=orders_to_try(3), **OPTIONS)
-    rows = [event for event in told if isinstance(event, OrderRow)]
-    assert shuffled.orders == tuple(row.order for row in rows) == tuple(orders_to_try(3))
+    told = compare_orders(engine, LAYOUT, orders=sample_orders(3), **OPTIONS)
+    rows = [event for event in told if isinstance(event, OrderResult)]
+    assert shuffled.orders == tuple(row.order for row in rows) == tuple(sample_orders(3))
     assert list(map(measured, shuffled.rows)) == list(map(measured, rows))
-    assert shuffled.summary == summarize(shuffled.cells)
+    assert shuffled.summary == summarize_orders(shuffled.cells)
     assert shuffled.answers["pine"] == [row.cells["pine"].answer.text for row in rows]
-    assert shuffled.kept_promise == {"vanilla": None, "pine": True}
-    assert not shuffled.summary["vanilla"].bitwise_equal  # the control: a change would be seen
+    assert shuffled.invariance_held == {"vanilla": None, "pine": True}
+    assert not shuffled.summary["vanilla"].bitwise_identical  # the control: a change would be seen
 
 
 def test_logits_are_kept_only_where_they_are_asked_for(engine: Engine, shuffled: ShuffleResult) -> None:
     assert all(row.result.logits == {} for row in shuffled.rows)
-    kept = engine.shuffle(LAYOUT, **OPTIONS, orders=[[2, 0, 1], [0, 1, 2]], keep_logits=True)
+    kept = engine.shuffle(LAYOUT, **OPTIONS, orders=[[2, 0, 1], [0, 1, 2]], return_logits=True)
     one, other = (row.result.logits["pine"] for row in kept.rows)
     assert torch.equal(one, other) and one.shape == (5, 97)
     assert kept.first.layout == LAYOUT.reorder([2, 0, 1])
@@ -80,7 +80,7 @@ def test_a_broken_promise_is_told(engine: Engine, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(run_file.Run, "result", nudged)
     found = engine.shuffle(LAYOUT, **OPTIONS, count=2)
-    assert found.kept_promise == {"vanilla": None, "pine": False}
+    assert found.invariance_held == {"vanilla": None, "pine": False}
     assert "broken" in found._repr_html_()
 
 
@@ -95,7 +95,7 @@ def test_as_many_orders_are_tried_as_were_asked_for_and_progress_is_told(engine:
         seed=3,
         progress=lambda *done: told.append(done),
     )
-    assert list(found.orders) == orders_to_try(6, 3, seed=3)
+    assert list(found.orders) == sample_orders(6, 3, seed=3)
     assert told == [(part / 4, f"order {part} of 4") for part in (1, 2, 3, 4)]
 
 
@@ -106,7 +106,7 @@ def test_as_many_orders_are_tried_as_were_asked_for_and_progress_is_told(engine:
         ({"count": "two"}, "the number of orders is the text 'two'; give a whole number, 1 or more"),
         ({"count": 2, "orders": [[0, 1, 2]]}, "orders were given, and a count of them; give one of the two"),
         ({"orders": [[0, 0, 2]]}, "order [0, 0, 2] is not a permutation of 3 documents"),
-        ({"orders": []}, "the orders are list []; give at least one, as orders_to_try(num_documents) does: "),
+        ({"orders": []}, "the orders are list []; give at least one, as sample_orders(num_documents) does: "),
     ],
 )
 def test_what_are_no_orders_is_said(engine: Engine, options: dict[str, Any], sentence: str) -> None:

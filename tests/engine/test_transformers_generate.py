@@ -23,7 +23,7 @@ from transformers.generation.streamers import BaseStreamer
 from pine_engine.engine import passes
 from pine_engine.engine import transformers_generate as stock
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.transformers_generate import answering
+from pine_engine.engine.transformers_generate import patch_generate
 from pine_engine.errors import InputError, ModelError
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import TokenLayout
@@ -91,7 +91,7 @@ def test_prompts_are_padded_on_the_left(model: Model, padding: int | None, token
     model.generation_config.pad_token_id = padding
     expected = padded(LAYOUTS)
     expected["input_ids"][expected["attention_mask"] == 0] = token
-    with answering(model, LAYOUTS) as inputs:
+    with patch_generate(model, LAYOUTS) as inputs:
         assert {name: values.tolist() for name, values in inputs.items()} == {
             name: values.tolist() for name, values in expected.items()
         }
@@ -99,9 +99,9 @@ def test_prompts_are_padded_on_the_left(model: Model, padding: int | None, token
 
 @pytest.mark.parametrize("method", METHODS)
 def test_greedy_answers_of_several_prompts_are_the_engines(model: Model, method: str) -> None:
-    with answering(model, LAYOUTS, method=method) as inputs:
+    with patch_generate(model, LAYOUTS, method=method) as inputs:
         output = model.generate(**inputs, max_new_tokens=8, do_sample=False)
-    engine = Engine(model, stop_ids=frozenset([END]))
+    engine = Engine(model, stop_token_ids=frozenset([END]))
     alone = [engine.run(layout, methods=[method], max_new_tokens=8).answers[method] for layout in LAYOUTS]
     assert written(output, inputs) == [answer.token_ids for answer in alone]
 
@@ -126,7 +126,7 @@ def test_vanilla_and_any_method_with_one_document_are_transformers_own(
     options |= {"max_new_tokens": 7, "output_scores": True, "return_dict_in_generate": True}
     torch.manual_seed(3)
     expected = model.generate(**padded(layouts), **options)
-    with answering(model, layouts, method=method) as inputs:
+    with patch_generate(model, layouts, method=method) as inputs:
         torch.manual_seed(3)
         output = model.generate(**inputs, **options)
     assert output.sequences.tolist() == expected.sequences.tolist()
@@ -138,7 +138,7 @@ def test_vanilla_and_any_method_with_one_document_are_transformers_own(
 
 def test_beams_of_pine_have_the_scores_of_the_definition(model: Model) -> None:
     options = {"max_new_tokens": 6, "min_new_tokens": 6, "length_penalty": 0.0, "num_beams": 4}
-    with answering(model, LAYOUTS) as inputs:
+    with patch_generate(model, LAYOUTS) as inputs:
         output = model.generate(
             **inputs, **options, num_return_sequences=4, return_dict_in_generate=True, output_scores=True
         )
@@ -153,7 +153,7 @@ def test_beams_of_pine_have_the_scores_of_the_definition(model: Model) -> None:
 
 
 def test_samples_are_drawn_from_the_methods_distribution(model: Model) -> None:
-    with answering(model, [LAYOUT]) as inputs:
+    with patch_generate(model, [LAYOUT]) as inputs:
         torch.manual_seed(5)
         output = model.generate(**inputs, max_new_tokens=5, do_sample=True, top_k=0, num_return_sequences=3)
     torch.manual_seed(5)
@@ -175,7 +175,7 @@ def test_order_changes_no_bit(tiny_llama: TinyLlama, method: str, options: dict[
     orders = [layouts, [layout.reorder(range(layout.num_documents)[::-1]) for layout in layouts]]
 
     def logits(layouts: list[TokenLayout], method: str) -> Any:
-        with answering(model, layouts, method=method) as inputs:
+        with patch_generate(model, layouts, method=method) as inputs:
             output = model.generate(
                 **inputs, **options, max_new_tokens=5, return_dict_in_generate=True, output_logits=True
             )
@@ -213,11 +213,11 @@ def test_the_model_is_as_before_also_after_an_error(
     model = tiny_llama(attn_implementation=implementation)
     given: Any = Engine(model) if wrapped else model
     before = everything_about(model)
-    with answering(given, LAYOUTS) as inputs:
+    with patch_generate(given, LAYOUTS) as inputs:
         model.generate(**inputs, max_new_tokens=2, num_beams=2)
         assert model.config._attn_implementation == implementation
     assert everything_about(model) == before
-    with pytest.raises(UsersError), answering(given, LAYOUTS) as inputs:
+    with pytest.raises(UsersError), patch_generate(given, LAYOUTS) as inputs:
         model.generate(**inputs, max_new_tokens=2)
         raise UsersError
     assert everything_about(model) == before
@@ -230,12 +230,12 @@ def test_a_refused_model_and_one_with_a_forward_of_its_own_are_as_before(
     plain = model.forward
     model.forward = functools.wraps(plain)(lambda *args, **options: plain(*args, **options))  # as accelerate
     before = everything_about(model)
-    with answering(model, LAYOUTS) as inputs:
+    with patch_generate(model, LAYOUTS) as inputs:
         model.generate(**inputs, max_new_tokens=2)
     assert everything_about(model) == before
     model.config.attn_logit_softcapping = 0.02
-    monkeypatch.setattr("pine_engine.attention.probe.TOLERANCE", {torch.float32: -1.0})
-    with pytest.raises(ModelError), answering(model, LAYOUTS):
+    monkeypatch.setattr("pine_engine.attention.model_validation.TOLERANCE", {torch.float32: -1.0})
+    with pytest.raises(ModelError), patch_generate(model, LAYOUTS):
         pass
     del model.config.attn_logit_softcapping
     assert everything_about(model) == before
@@ -243,12 +243,12 @@ def test_a_refused_model_and_one_with_a_forward_of_its_own_are_as_before(
 
 def test_a_model_answers_in_one_place_at_a_time(model: Model, tiny_llama: TinyLlama) -> None:
     other = tiny_llama(seed=1)
-    with answering(model, LAYOUTS) as inputs:
+    with patch_generate(model, LAYOUTS) as inputs:
         expected = model.generate(**inputs, max_new_tokens=4)
-        sentence = "inside another `with answering.*already; leave that one first"
-        with pytest.raises(InputError, match=sentence), answering(model, [LAYOUT]):
+        sentence = "inside another `with patch_generate.*already; leave that one first"
+        with pytest.raises(InputError, match=sentence), patch_generate(model, [LAYOUT]):
             pass
-        with answering(other, [LAYOUT]) as theirs:
+        with patch_generate(other, [LAYOUT]) as theirs:
             other.generate(**theirs, max_new_tokens=4)
         assert model.generate(**inputs, max_new_tokens=4).tolist() == expected.tolist()
 
@@ -267,7 +267,7 @@ def test_a_model_that_is_partly_on_disk_answers_alike(model: Model, tmp_path: Pa
     models: tuple[Model, ...] = (model, parts)
     for each in models:
         forward = each.forward
-        with answering(each, LAYOUTS) as inputs:
+        with patch_generate(each, LAYOUTS) as inputs:
             answers.append(each.generate(**inputs, max_new_tokens=5, num_beams=3).tolist())
         assert each.forward == forward
     assert answers[0] == answers[1]
@@ -276,10 +276,10 @@ def test_a_model_that_is_partly_on_disk_answers_alike(model: Model, tmp_path: Pa
 def test_an_engine_is_entered_without_a_proof_and_goes_on_working(
     model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = Engine(model, stop_ids=frozenset([END]))
+    engine = Engine(model, stop_token_ids=frozenset([END]))
     before = engine.run(LAYOUT, max_new_tokens=4)
-    monkeypatch.delattr("pine_engine.engine.prepared_model.prove")
-    with answering(engine, [LAYOUT]) as inputs:
+    monkeypatch.delattr("pine_engine.engine.prepared_model.validate_model")
+    with patch_generate(engine, [LAYOUT]) as inputs:
         output = model.generate(**inputs, max_new_tokens=4)
         inside = engine.run(LAYOUT, max_new_tokens=4)
     assert written(output, inputs) == [before.answers["pine"].token_ids]
@@ -304,7 +304,7 @@ def test_parts_of_a_model_get_their_own_attention_back() -> None:
     torch.manual_seed(0)
     model = LlavaForConditionalGeneration(config).eval()
     expected = model.generate(**padded([LAYOUT]), max_new_tokens=5)
-    with answering(model, [LAYOUT], method="vanilla") as inputs:
+    with patch_generate(model, [LAYOUT], method="vanilla") as inputs:
         assert model.generate(**inputs, max_new_tokens=5).tolist() == expected.tolist()
     assert model.config.text_config._attn_implementation == "sdpa"
     assert model.config.vision_config._attn_implementation == "eager"
@@ -335,7 +335,7 @@ class After(StoppingCriteria):
 
 def test_streamers_and_stopping_criteria_are_transformers_own(model: Model) -> None:
     streamer = Collected()
-    with answering(model, [LAYOUT]) as inputs:
+    with patch_generate(model, [LAYOUT]) as inputs:
         output = model.generate(
             **inputs, max_new_tokens=9, streamer=streamer, stopping_criteria=[After(LAYOUT.num_tokens + 4)]
         )
@@ -355,7 +355,7 @@ def test_a_prompt_is_read_once_however_often_generate_is_called(
         return prefill(*args, **options)
 
     monkeypatch.setattr(passes, "prefill", counted)
-    with answering(engine, LAYOUTS) as inputs:
+    with patch_generate(engine, LAYOUTS) as inputs:
         first = model.generate(**inputs, max_new_tokens=6)
         beams = model.generate(**inputs, max_new_tokens=6, num_beams=3)
         again = model.generate(**inputs, max_new_tokens=6)
@@ -369,7 +369,7 @@ def test_long_answers_find_room(
     model: Model, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
 ) -> None:
     def answers() -> Any:
-        with answering(model, LAYOUTS) as inputs:
+        with patch_generate(model, LAYOUTS) as inputs:
             return model.generate(**inputs, max_new_tokens=20, **options).tolist()
 
     expected = answers()
@@ -387,7 +387,7 @@ def test_prompt_lookup_writes_the_greedy_answer(model: Model) -> None:
 
     # The suffix is part of a document, so candidates come with the prompt already.
     layout = TokenLayout(LAYOUT.prefix, LAYOUT.documents, LAYOUT.documents[2][:3])
-    with answering(model, [layout]) as inputs:
+    with patch_generate(model, [layout]) as inputs:
         expected = model.generate(**inputs, max_new_tokens=30, min_new_tokens=30)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(passes, "extend", counted)
@@ -401,7 +401,7 @@ def test_prompt_lookup_writes_the_greedy_answer(model: Model) -> None:
 def test_a_cache_that_is_returned_can_be_repeated_and_selected(model: Model) -> None:
     options = {"max_new_tokens": 3, "return_dict_in_generate": True, "min_new_tokens": 3}
     model.requires_grad_(True)  # calls that generate does not make keep no graph either
-    with answering(model, LAYOUTS) as inputs:
+    with patch_generate(model, LAYOUTS) as inputs:
         output = model.generate(**inputs, **options)
         cache = output.past_key_values
         last = output.sequences[:, -1:]
@@ -441,13 +441,16 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 def test_what_cannot_be_served_is_refused(
     tiny_llama: TinyLlama, options: dict[str, Any], sentence: str
 ) -> None:
-    model = tiny_llama(max_context=32)
-    with answering(model, LAYOUTS) as inputs, pytest.raises(InputError, match=sentence):
+    model = tiny_llama(max_context_length=32)
+    with patch_generate(model, LAYOUTS) as inputs, pytest.raises(InputError, match=sentence):
         model.generate(**{**inputs, "max_new_tokens": 3, **options})
 
 
 def test_a_loss_is_refused(model: Model) -> None:
-    with answering(model, LAYOUTS) as inputs, pytest.raises(InputError, match="called with labels, which"):
+    with (
+        patch_generate(model, LAYOUTS) as inputs,
+        pytest.raises(InputError, match="called with labels, which"),
+    ):
         model(**inputs, labels=inputs["input_ids"])
 
 
@@ -459,6 +462,6 @@ def test_no_prompt_a_long_one_and_an_unknown_method_are_refused(model: Model) ->
         ([LAYOUT, too_long], "pine", "the prompt has 562 tokens"),
     ):
         before = everything_about(model)
-        with pytest.raises(InputError, match=sentence), answering(model, layouts, method=method):
+        with pytest.raises(InputError, match=sentence), patch_generate(model, layouts, method=method):
             pass
         assert everything_about(model) == before

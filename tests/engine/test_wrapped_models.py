@@ -1,4 +1,4 @@
-"""Models inside wrappers: `answering` and engines follow PeftModel and torch.compile, or refuse."""
+"""Models inside wrappers: `patch_generate` and engines follow PeftModel and torch.compile, or refuse."""
 
 import copy
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from peft import (
 from torch import nn
 
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.transformers_generate import answering
+from pine_engine.engine.transformers_generate import patch_generate
 from pine_engine.errors import ModelError
 from pine_engine.prompts.layout import TokenLayout
 
@@ -54,7 +54,7 @@ def compiled_in_place(model: Model) -> Model:
     return model
 
 
-WRAPPERS: dict[str, Callable[[Model], Model]] = {
+DEBIASERS: dict[str, Callable[[Model], Model]] = {
     "peft": lora,
     "compiled": compiled,
     "compiled peft": lambda model: compiled(lora(model)),
@@ -80,17 +80,17 @@ def generated(model: Model, inputs: dict[str, Any]) -> tuple[int, ...]:
 
 
 def answered(model: Model, layout: TokenLayout = LAYOUT, method: str = "pine") -> tuple[int, ...]:
-    """Return the output of `generate` under `answering`."""
-    with answering(model, layout, method=method) as inputs:
+    """Return the output of `generate` under `patch_generate`."""
+    with patch_generate(model, layout, method=method) as inputs:
         return generated(model, inputs)
 
 
 def run(engine: Engine, layout: TokenLayout = LAYOUT, method: str = "pine") -> tuple[int, ...]:
-    options: dict[str, Any] = {"methods": method, "max_new_tokens": TOKENS, "stop_at_end": False}
+    options: dict[str, Any] = {"methods": method, "max_new_tokens": TOKENS, "stop_at_eos": False}
     return engine.run(layout, **options).answers[method].token_ids
 
 
-@pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
+@pytest.mark.parametrize("wrap", DEBIASERS.values(), ids=DEBIASERS)
 def test_answering_wrapped_model_ignores_document_order(model: Model, wrap: Callable[[Model], Model]) -> None:
     wrapped = wrap(model)
     assert {answered(wrapped, layout) for layout in LAYOUTS} == {run(Engine(wrapped))}
@@ -99,7 +99,7 @@ def test_answering_wrapped_model_ignores_document_order(model: Model, wrap: Call
 @pytest.mark.parametrize("name", ["peft", "compiled peft", "peft of compiled"])
 def test_answering_vanilla_with_adapter_is_stock_generate(model: Model, name: str) -> None:
     base = copy.deepcopy(model)
-    wrapped = WRAPPERS[name](model)
+    wrapped = DEBIASERS[name](model)
     expected = [stock(wrapped, layout) for layout in LAYOUTS]
     assert [answered(wrapped, layout, "vanilla") for layout in LAYOUTS] == expected
     assert len(set(expected)) > 1 and stock(base) != expected[0]
@@ -167,7 +167,7 @@ def test_engine_follows_changed_adapter(model: Model, change: Callable[[Model], 
 
 def test_answering_follows_adapter_disabled_inside(model: Model) -> None:
     wrapped = lora(model)
-    with answering(wrapped, LAYOUT, method="vanilla") as inputs:
+    with patch_generate(wrapped, LAYOUT, method="vanilla") as inputs:
         enabled = generated(wrapped, inputs)
         with wrapped.disable_adapter():
             disabled = generated(wrapped, inputs)
@@ -183,7 +183,7 @@ def test_answering_follows_adapter_names(model: Model, names: list[str]) -> None
     ids = torch.tensor([LAYOUT.ids])
     plain: dict[str, Any] = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "adapter_names": names}
     expected = generated(wrapped, plain)
-    with answering(wrapped, LAYOUT, method="vanilla") as inputs:
+    with patch_generate(wrapped, LAYOUT, method="vanilla") as inputs:
         assert generated(wrapped, {**inputs, "adapter_names": names}) == expected
 
 

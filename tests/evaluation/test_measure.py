@@ -12,7 +12,7 @@ from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import PrefillProgress
 from pine_engine.errors import Cancelled, InputError
-from pine_engine.evaluation.arrangements import arrange
+from pine_engine.evaluation.document_orders import arrange
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.measure import Measurement, measure
 from pine_engine.evaluation.records import Key, Record
@@ -30,7 +30,7 @@ METHOD_NAMES = ["vanilla", "nia", "pcw", "sp", "pine", "pine_input_order"]
 
 @pytest.fixture(scope="module")
 def engine(tiny_llama: Callable[..., LlamaForCausalLM]) -> Engine:
-    return Engine(tiny_llama(max_context=900, head_dim=32), letter_tokenizer(), stop_ids=())
+    return Engine(tiny_llama(max_context_length=900, head_dim=32), letter_tokenizer(), stop_token_ids=())
 
 
 def records(engine: Engine, examples: Sequence[Example], **options: Any) -> dict[Key, Record]:
@@ -51,13 +51,13 @@ def prefills(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str,
     made: list[tuple[str, int]] = []
     prefill = passes.prefill
 
-    def read(wirings: Any, layout: Any, method: Any, **options: Any) -> Any:
+    def read(patched_models: Any, layout: Any, method: Any, **options: Any) -> Any:
         fed: list[int] = []
-        hook = engine.wirings[0].network.model.embed_tokens.register_forward_hook(
+        hook = engine.patched_models[0].network.model.embed_tokens.register_forward_hook(
             lambda _, ids, __: fed.append(ids[0].numel())
         )
         try:
-            return prefill(wirings, layout, method, **options)
+            return prefill(patched_models, layout, method, **options)
         finally:
             hook.remove()
             made.append((method.name, sum(fed)))
@@ -68,7 +68,7 @@ def prefills(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str,
 
 @pytest.fixture(scope="module")
 def everything(engine: Engine) -> dict[Key, Record]:
-    return records(engine, [QUESTION], methods=METHOD_NAMES, arrangements=["as-is", "gold-all", "shuffled:3"])
+    return records(engine, [QUESTION], methods=METHOD_NAMES, order_names=["as-is", "gold-all", "shuffled:3"])
 
 
 def test_a_record_says_what_the_engine_says(engine: Engine, everything: dict[Key, Record]) -> None:
@@ -76,15 +76,15 @@ def test_a_record_says_what_the_engine_says(engine: Engine, everything: dict[Key
     for method in METHOD_NAMES:
         for name in ("as-is", "gold-at:3", "shuffled:3"):
             record = everything["q", method, name]
-            arrangement = arrange(QUESTION, name)
-            layout = QUESTION.comparison().tokenize(engine).reorder(arrangement.order)
+            order_name = arrange(QUESTION, name)
+            layout = QUESTION.comparison().tokenize(engine).reorder(order_name.order)
             answer = engine.run(layout, methods=[method], max_new_tokens=6).answers[method]
             (score,) = engine.score(layout, ["It shines"], methods=[method])[method]
             assert record.text == answer.text
             assert record.answer_tokens == len(answer.token_ids)
             assert record.answer_logprob == pytest.approx(score.total, abs=ROUNDING)
             assert record.prompt_tokens == layout.num_tokens
-            assert record.gold_slot == arrangement.slots.index(1)
+            assert record.gold_slot == order_name.slots.index(1)
             assert record.answers == ("It shines", "shines")
             texts.add(record.text)
     assert len(texts) > 3
@@ -100,7 +100,7 @@ def test_what_promises_invariance_is_computed_once_and_other_methods_in_every_or
     for method, found in by_method.items():
         assert len(found) == 6
         # gold-at:1 is as stored.
-        expected = 1 if METHODS[method].promises_invariance else 5
+        expected = 1 if METHODS[method].is_order_invariant else 5
         assert sum(record.computed for record in found) == expected
         assert len({record.answer_logprob for record in found}) == expected
         assert all((record.seconds > 0) == record.computed for record in found)
@@ -108,8 +108,8 @@ def test_what_promises_invariance_is_computed_once_and_other_methods_in_every_or
 
 def test_computing_again_changes_no_bit(engine: Engine) -> None:
     options: dict[str, Any] = {
-        "methods": ["vanilla", *(name for name, row in METHODS.items() if row.promises_invariance)],
-        "arrangements": ["as-is", "reversed", "shuffled:3"],
+        "methods": ["vanilla", *(name for name, row in METHODS.items() if row.is_order_invariant)],
+        "order_names": ["as-is", "reversed", "shuffled:3"],
     }
     reused = records(engine, [QUESTION], **options)
     again = records(engine, [QUESTION], **options, recompute=True)
@@ -117,17 +117,17 @@ def test_computing_again_changes_no_bit(engine: Engine) -> None:
     assert {key: outcome(record, "computed") for key, record in again.items()} == {
         key: outcome(record, "computed") for key, record in reused.items()
     }
-    assert len({again["q", "vanilla", name].answer_logprob for name in options["arrangements"]}) == 3
+    assert len({again["q", "vanilla", name].answer_logprob for name in options["order_names"]}) == 3
 
 
 def test_two_answers_of_the_same_words_are_written_as_if_each_order_were_alone(engine: Engine) -> None:
     """Swapped they are the same tokens, while the accepted letter is another."""
     twins = PAIR.model_copy(update={"documents": [PAIR.documents[0], PAIR.documents[0]]})
     methods = ["vanilla", "pine", "permutation_full"]
-    together = records(engine, [twins, QUESTION], methods=methods, arrangements=["as-is", "swapped"])
+    together = records(engine, [twins, QUESTION], methods=methods, order_names=["as-is", "swapped"])
     for method in methods:
         for name in ("as-is", "swapped"):
-            (alone,) = records(engine, [twins], methods=[method], arrangements=[name]).values()
+            (alone,) = records(engine, [twins], methods=[method], order_names=[name]).values()
             assert alone.error is None
             assert outcome(together[alone.key], "computed") == outcome(alone, "computed")
     said = [together["p", "vanilla", name] for name in ("as-is", "swapped")]
@@ -137,7 +137,7 @@ def test_two_answers_of_the_same_words_are_written_as_if_each_order_were_alone(e
 
 def test_what_writes_nothing_needs_no_room_for_an_answer(engine: Engine) -> None:
     """Whatever is measured beside it."""
-    options = {"arrangements": ["as-is"], "max_new_tokens": engine.max_context - 5}
+    options = {"order_names": ["as-is"], "max_new_tokens": engine.max_context_length - 5}
     alone = records(engine, [PAIR], methods=["calibration_labels"], **options)
     beside = records(engine, [PAIR], methods=["calibration_labels", "vanilla"], **options)
     (key,) = alone
@@ -148,9 +148,9 @@ def test_what_writes_nothing_needs_no_room_for_an_answer(engine: Engine) -> None
 def test_where_equal_bits_are_not_promised_every_order_is_computed(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = {"methods": ["pine"], "arrangements": ["as-is", "reversed"], "generate": False}
+    options = {"methods": ["pine"], "order_names": ["as-is", "reversed"], "generate": False}
     assert [record.computed for record in records(engine, [QUESTION], **options).values()] == [True, False]
-    monkeypatch.setattr(Engine, "caveat", "Equal bits are not promised.")
+    monkeypatch.setattr(Engine, "invariance_warning", "Equal bits are not promised.")
     assert all(record.computed for record in records(engine, [QUESTION], **options).values())
 
 
@@ -158,12 +158,12 @@ def test_where_equal_bits_are_not_promised_every_order_is_computed(
 def test_a_record_does_not_depend_on_what_is_measured_beside_it(
     tiny_llama: Callable[..., LlamaForCausalLM], dtype: torch.dtype
 ) -> None:
-    engine = Engine(tiny_llama(max_context=900, head_dim=32, dtype=dtype), letter_tokenizer())
+    engine = Engine(tiny_llama(max_context_length=900, head_dim=32, dtype=dtype), letter_tokenizer())
     all_of_it = records(
-        engine, [QUESTION], methods=METHOD_NAMES, arrangements=["as-is", "gold-all", "reversed"]
+        engine, [QUESTION], methods=METHOD_NAMES, order_names=["as-is", "gold-all", "reversed"]
     )
     for method in METHOD_NAMES:
-        alone = records(engine, [QUESTION], methods=[method], arrangements=["reversed"])
+        alone = records(engine, [QUESTION], methods=[method], order_names=["reversed"])
         (record,) = alone.values()
         assert outcome(record, "computed") == outcome(all_of_it[record.key], "computed")
 
@@ -176,7 +176,7 @@ def test_what_is_done_is_not_done_again_and_the_rest_comes_out_the_same(
         engine,
         [QUESTION],
         methods=METHOD_NAMES,
-        arrangements=["as-is", "gold-all", "shuffled:3"],
+        order_names=["as-is", "gold-all", "shuffled:3"],
         done=done,
     )
     assert rest.keys() == everything.keys() - done
@@ -188,7 +188,7 @@ def test_prompts_are_read_once_for_answers_and_scores_and_prefixes_once_for_all(
     engine: Engine, prefills: list[tuple[str, int]]
 ) -> None:
     layout = QUESTION.comparison().tokenize(engine)
-    records(engine, [QUESTION], methods=["vanilla", "pine"], arrangements=["gold-all"])
+    records(engine, [QUESTION], methods=["vanilla", "pine"], order_names=["gold-all"])
     assert [name for name, _ in prefills] == ["vanilla", "vanilla", "pine", *["vanilla"] * 3]
     prefix, *rest = (tokens for _, tokens in prefills)
     assert prefix - layout.prefix_length < 12
@@ -199,7 +199,7 @@ def test_methods_that_read_documents_alike_read_them_once(
     engine: Engine, prefills: list[tuple[str, int]]
 ) -> None:
     suffix = QUESTION.comparison().tokenize(engine).suffix_length
-    records(engine, [QUESTION], methods=["sp", "pcw", "pcw_right"], arrangements=["as-is", "reversed"])
+    records(engine, [QUESTION], methods=["sp", "pcw", "pcw_right"], order_names=["as-is", "reversed"])
     assert [name for name, _ in prefills] == ["vanilla", "pcw", "sp", "pcw_right"]
     assert [tokens for _, tokens in prefills[2:]] == [suffix, suffix]
 
@@ -230,10 +230,10 @@ def test_the_seconds_of_decoding_are_shared(engine: Engine, monkeypatch: pytest.
 
 
 def test_a_judge_names_the_choice_it_finds_likelier(engine: Engine) -> None:
-    found = records(engine, [PAIR], methods=["vanilla", "pine"], arrangements=["as-is", "swapped"])
+    found = records(engine, [PAIR], methods=["vanilla", "pine"], order_names=["as-is", "swapped"])
     for key, record in found.items():
-        arrangement = arrange(PAIR, key[2])
-        layout = arrangement.comparison(PAIR).tokenize(engine)
+        order_name = arrange(PAIR, key[2])
+        layout = order_name.comparison(PAIR).tokenize(engine)
         scores = engine.score(layout, [*record.answers, "[[A]]", "[[B]]"], methods=[key[1]])[key[1]]
         accepted = "B" if key[2] == "as-is" else "A"
         assert [score.text for score in scores] == [accepted, "[[A]]", "[[B]]"]
@@ -251,7 +251,7 @@ def test_a_judge_names_the_choice_it_finds_likelier(engine: Engine) -> None:
 def test_choices_that_are_equally_likely_share_the_score(
     tiny_llama: Callable[..., LlamaForCausalLM],
 ) -> None:
-    model = tiny_llama(max_context=900)
+    model = tiny_llama(max_context_length=900)
     model.lm_head.weight.zero_()
     (record,) = records(Engine(model, letter_tokenizer()), [PAIR], methods=["pine"], generate=False).values()
     assert record.choice_score == 0.5
@@ -262,7 +262,7 @@ def test_labels_alone_make_other_texts_and_places_alone_do_not(engine: Engine) -
         engine,
         [PAIR],
         methods=["vanilla", "pine"],
-        arrangements=["as-is", "swapped", "segments-swapped", "labels-swapped"],
+        order_names=["as-is", "swapped", "segments-swapped", "labels-swapped"],
     )
     computed = {
         method: {name for _, by, name in found if by == method and found["p", method, name].computed}
@@ -280,7 +280,7 @@ def test_labels_alone_make_other_texts_and_places_alone_do_not(engine: Engine) -
 
 def test_texts_that_are_the_same_are_accepted_by_their_labels(engine: Engine) -> None:
     twins = PAIR.model_copy(update={"documents": [PAIR.documents[0]] * 2})
-    found = records(engine, [twins], methods=["pine"], arrangements=["as-is", "swapped"], generate=False)
+    found = records(engine, [twins], methods=["pine"], order_names=["as-is", "swapped"], generate=False)
     one, other = found.values()
     assert one.choice_logprobs == other.choice_logprobs
     assert {one.choice_score, other.choice_score} == {0, 1}
@@ -311,7 +311,7 @@ def test_what_cannot_be_measured_is_said_and_the_run_goes_on(engine: Engine) -> 
         engine,
         [long, unanswered, silent, QUESTION],
         methods=["vanilla", "pine"],
-        arrangements=["as-is", "gold-last"],
+        order_names=["as-is", "gold-last"],
     )
     assert len(found) == 16
     errors = {key: record.error for key, record in found.items() if record.error}
@@ -327,10 +327,10 @@ def test_what_cannot_be_measured_is_said_and_the_run_goes_on(engine: Engine) -> 
 def test_a_device_without_memory_costs_one_example(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     prefill = passes.prefill
 
-    def read(wirings: Any, layout: Any, method: Any, **options: Any) -> Any:
+    def read(patched_models: Any, layout: Any, method: Any, **options: Any) -> Any:
         if method.name == "pine":
             raise torch.OutOfMemoryError
-        return prefill(wirings, layout, method, **options)
+        return prefill(patched_models, layout, method, **options)
 
     monkeypatch.setattr(passes, "prefill", read)
     found = records(engine, [QUESTION, PAIR], methods=["vanilla", "pine", "nia"], generate=False)
@@ -375,7 +375,7 @@ def test_reading_is_told_by_the_method_that_asked(engine: Engine) -> None:
         ({"generate": False, "logprobs": False}, "nothing is to be measured; ask for generated answers"),
         ({"max_new_tokens": 0}, "the answer length is 0; give 1 or more tokens"),
         ({"methods": ["pines"]}, "unknown method 'pines'"),
-        ({"arrangements": ["sideways"]}, "unknown order 'sideways'"),
+        ({"order_names": ["sideways"]}, "unknown order 'sideways'"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_anything_is_read(
@@ -414,5 +414,5 @@ def test_batches_are_as_wide_whatever_is_measured(engine: Engine, monkeypatch: p
 
     monkeypatch.setattr(passes, "extend", watched)
     for names, orders in ((["pine"], ["as-is"]), (METHOD_NAMES, ["gold-all"])):
-        records(engine, [QUESTION], methods=names, arrangements=orders, logprobs=False)
+        records(engine, [QUESTION], methods=names, order_names=orders, logprobs=False)
     assert len(widths - {1}) == 1  # suffixes that follow documents read before are fed one by one

@@ -28,7 +28,7 @@ INFO = RunInfo(
     data_sha256="0" * 64,
     task="retrieval_qa",
     methods=("vanilla", "pine"),
-    arrangements=("as-is", "gold-all"),
+    order_names=("as-is", "gold-all"),
     generate=True,
     logprobs=True,
     max_new_tokens=None,
@@ -37,9 +37,9 @@ INFO = RunInfo(
 )
 
 
-def record(example: str = "q1", method: str = "pine", arrangement: str = "as-is", **fields: Any) -> Record:
+def record(example: str = "q1", method: str = "pine", order_name: str = "as-is", **fields: Any) -> Record:
     base = {"task": "retrieval_qa", "entered": (0, 1), "order": (0, 1), "num_documents": 2}
-    return Record(example=example, method=method, arrangement=arrangement, **{**base, **fields})
+    return Record(example=example, method=method, order_name=order_name, **{**base, **fields})
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def test_of_two_records_with_one_key_the_first_counts(run: Path) -> None:
             "line 2: nia, as-is is not of the run that run.json describes; keep each run in a folder of its",
         ),
         (
-            record(arrangement="reversed").model_dump_json().encode(),
+            record(order_name="reversed").model_dump_json().encode(),
             "line 2: pine, reversed is not of the run",
         ),
         (
@@ -161,7 +161,7 @@ def test_a_run_goes_on_with_its_own_settings_wherever_it_is_computed(run: Path) 
     ("changed", "words"),
     [
         ({"methods": ("pine",)}, "methods vanilla,pine, not pine"),
-        ({"arrangements": ("as-is",)}, "orders as-is,gold-all, not as-is"),
+        ({"order_names": ("as-is",)}, "orders as-is,gold-all, not as-is"),
         ({"task": "kv_retrieval"}, "task retrieval_qa, not kv_retrieval"),
         ({"logprobs": False}, "measure generate,logprob, not generate"),
         ({"max_new_tokens": 5}, "max-new-tokens of the task, not 5"),

@@ -16,23 +16,23 @@ from pine_engine.debias.calibration import content_free_prompts, generate_calibr
 from pine_engine.debias.measured import measured_method
 from pine_engine.debias.orders import document_orders
 from pine_engine.debias.plan import plan_debias
-from pine_engine.debias.run import Debiased, run_debias
-from pine_engine.debias.table import WRAPPERS
+from pine_engine.debias.run import DebiasResult, run_debias
+from pine_engine.debias.table import DEBIASERS
 from pine_engine.engine import generation, passes
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.events import PrefillProgress, RunDone
+from pine_engine.engine.events import PrefillProgress, RunFinished
 from pine_engine.errors import Cancelled, InputError
 from pine_engine.evaluation import measure as measuring
 from pine_engine.evaluation import prefilling
 from pine_engine.evaluation import priors as learning
-from pine_engine.evaluation.arrangements import Arrangement, arrange
-from pine_engine.evaluation.combining import Said, combine
+from pine_engine.evaluation.combining import MethodOutput, combine
+from pine_engine.evaluation.document_orders import DocumentOrder, arrange
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.measure import Measurement, measure
 from pine_engine.evaluation.priors import is_learnt_from, known_priors
 from pine_engine.evaluation.records import Key, Record
 from pine_engine.evaluation.settings import choose
-from pine_engine.prompts.inputs import DocumentInput, LabelledComparison
+from pine_engine.prompts.inputs import DocumentInput, LabeledRequest
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.scoring import normalize_answer, parse_verdict
 from pine_engine.prompts.tasks import TASKS
@@ -49,7 +49,7 @@ SWAPS = ["as-is", "swapped", "segments-swapped", "labels-swapped"]
 
 @pytest.fixture(scope="module")
 def engine(tiny_llama: Callable[..., LlamaForCausalLM]) -> Engine:
-    return Engine(tiny_llama(max_context=900, head_dim=32), letter_tokenizer())
+    return Engine(tiny_llama(max_context_length=900, head_dim=32), letter_tokenizer())
 
 
 @pytest.fixture
@@ -106,9 +106,9 @@ def prefills(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     made: list[str] = []
     prefill = passes.prefill
 
-    def read(wirings: Any, layout: Any, method: Any, **options: Any) -> Any:
+    def read(patched_models: Any, layout: Any, method: Any, **options: Any) -> Any:
         made.append(method.name)
-        return prefill(wirings, layout, method, **options)
+        return prefill(patched_models, layout, method, **options)
 
     monkeypatch.setattr(passes, "prefill", read)
     return made
@@ -129,9 +129,9 @@ def likely(logprobs: Mapping[str, float] | None) -> list[float]:
 def test_a_permuted_judge_says_what_its_own_records_say_together(engine: Engine, base: str) -> None:
     """Eight pairs: unanimous, split and unreadable verdicts are all among them."""
     examples = pairs(8)
-    alone = records(engine, examples, methods=[base], arrangements=["all"])
+    alone = records(engine, examples, methods=[base], order_names=["all"])
     name = f"permutation_full:{base}"
-    wrapped = records(engine, examples, methods=[name], arrangements=SWAPS)
+    wrapped = records(engine, examples, methods=[name], order_names=SWAPS)
     kinds: Counter[Any] = Counter()
     for example in examples:
         runs = [alone[example.id, base, f"order:{order}"] for order in ("0-1", "1-0")]
@@ -158,7 +158,7 @@ def test_a_permuted_judge_says_what_its_own_records_say_together(engine: Engine,
                 assert (record.parsed, record.score) == (letters[top[0]], float(top[0] == 1))
                 voters = [run for run, document in zip(runs, named, strict=True) if document == top[0]]
                 assert record.text in [run.text for run in voters]
-                if len(voters) == 2:  # one of them calls the winner as this arrangement does
+                if len(voters) == 2:  # one of them calls the winner as this order_name does
                     read = TASKS["judge_pair"].parse
                     assert read(record.text or "") == record.parsed
             else:
@@ -175,16 +175,16 @@ def test_a_permuted_judge_says_what_its_own_records_say_together(engine: Engine,
 def test_permuted_answers_are_the_majority_and_log_probabilities_those_of_the_mean(
     engine: Engine, base: str, kind: Any
 ) -> None:
-    alone = records(engine, [QUESTION], methods=[base], arrangements=["all"])
+    alone = records(engine, [QUESTION], methods=[base], order_names=["all"])
     name = f"permutation_{kind}:{base}"
-    arrangements = ["as-is", "reversed", "order:1-2-0"]
-    wrapped = records(engine, [QUESTION], methods=[name], arrangements=arrangements)
+    order_names = ["as-is", "reversed", "order:1-2-0"]
+    wrapped = records(engine, [QUESTION], methods=[name], order_names=order_names)
     same = TASKS["retrieval_qa"].normalize
-    for arrangement in arrangements:
-        given = arrange(QUESTION, arrangement).slots
+    for order_name in order_names:
+        given = arrange(QUESTION, order_name).slots
         orders = [tuple(given[place] for place in order) for order in document_orders(3, kind)]
         runs = [alone["q", base, "order:" + "-".join(map(str, order))] for order in orders]
-        record = wrapped["q", name, arrangement]
+        record = wrapped["q", name, order_name]
         votes = Counter(same(run.parsed) for run in runs if run.parsed is not None)
         winner = min(answer for answer, count in votes.items() if count == max(votes.values()))
         kept = min(
@@ -198,10 +198,12 @@ def test_permuted_answers_are_the_majority_and_log_probabilities_those_of_the_me
         assert record.gold_slot == given.index(1)
 
 
-def said(text: str, letters: str = "AB") -> Said:
+def said(text: str, letters: str = "AB") -> MethodOutput:
     """A run of a judge in which the stored answers bear these letters."""
     entered = tuple("AB".index(letter) for letter in letters)
-    return Said(Arrangement("", entered, (0, 1)), tuple("B" if letters == "AB" else "A"), text, None, None)
+    return MethodOutput(
+        DocumentOrder("", entered, (0, 1)), tuple("B" if letters == "AB" else "A"), text, None, None
+    )
 
 
 @pytest.mark.parametrize(
@@ -246,7 +248,7 @@ def test_votes_are_counted_as_the_task_counts_answers(
         answers=answers,
     )
     as_is = arrange(example, "as-is")
-    runs = [Said(as_is, tuple(answers), text, None, None) for text in texts]
+    runs = [MethodOutput(as_is, tuple(answers), text, None, None) for text in texts]
     found = combine(measured_method("permutation_cyclic:pine"), example, runs, as_is)
     parsed = TASKS[task].parse(texts[kept])
     assert (found["text"], found["parsed"], found["score"]) == (texts[kept], parsed, score)
@@ -263,14 +265,14 @@ def test_votes_are_counted_as_the_task_counts_answers(
 def test_full_permutation_says_the_same_in_every_arrangement(
     tiny_llama: Callable[..., LlamaForCausalLM], dtype: torch.dtype, base: str
 ) -> None:
-    """To the last bit, and computed again for each arrangement."""
-    engine = Engine(tiny_llama(max_context=900, head_dim=32, dtype=dtype), letter_tokenizer())
+    """To the last bit, and computed again for each order_name."""
+    engine = Engine(tiny_llama(max_context_length=900, head_dim=32, dtype=dtype), letter_tokenizer())
     name = f"permutation_full:{base}"
     options: dict[str, Any] = {"methods": [name], "recompute": True}
-    of_question = records(engine, [QUESTION], **options, arrangements=["all"])
+    of_question = records(engine, [QUESTION], **options, order_names=["all"])
     assert all(record.computed for record in of_question.values()) and len(of_question) == 6
     assert len({(record.text, record.parsed, record.answer_logprob) for record in of_question.values()}) == 1
-    of_pair = records(engine, [PAIR], **options, arrangements=SWAPS)
+    of_pair = records(engine, [PAIR], **options, order_names=SWAPS)
     meant = set()
     for record in of_pair.values():
         by_document = {document: f"[[{'AB'[record.entered.index(document)]}]]" for document in (0, 1)}
@@ -279,7 +281,7 @@ def test_full_permutation_says_the_same_in_every_arrangement(
         verdict = next((d for d in (0, 1) if by_document[d] == f"[[{record.parsed}]]"), record.parsed)
         meant.add((weighed, verdict, record.score, record.choice_score, record.answer_logprob))
     assert len(meant) == 1
-    once = records(engine, [PAIR, QUESTION], methods=[name], arrangements=["as-is", "reversed"])
+    once = records(engine, [PAIR, QUESTION], methods=[name], order_names=["as-is", "reversed"])
     assert [record.computed for record in once.values()] == [True, False] * 2
     for key, record in once.items():
         if record.example == "p" and key[2] == "as-is":
@@ -288,16 +290,16 @@ def test_full_permutation_says_the_same_in_every_arrangement(
 
 def test_what_is_not_promised_is_seen_to_change(engine: Engine) -> None:
     """The controls; rotations of the same order visit the same orders, and need not be computed again."""
-    arrangements = ["order:0-1-2", "order:1-2-0", "order:2-1-0"]
+    order_names = ["order:0-1-2", "order:1-2-0", "order:2-1-0"]
     names = ["permutation_cyclic:nia", "permutation_sampled:nia", "calibration_every:nia"]
-    found = records(engine, [QUESTION], methods=["nia", *names[:1]], arrangements=arrangements)
-    values = [found["q", "permutation_cyclic:nia", name].answer_logprob for name in arrangements]
+    found = records(engine, [QUESTION], methods=["nia", *names[:1]], order_names=order_names)
+    values = [found["q", "permutation_cyclic:nia", name].answer_logprob for name in order_names]
     assert values[0] == values[1] != values[2]
-    assert [found["q", "permutation_cyclic:nia", name].computed for name in arrangements] == [
+    assert [found["q", "permutation_cyclic:nia", name].computed for name in order_names] == [
         True, False, True
     ]  # fmt: skip
     several = QUESTION.model_copy(update={"documents": [*QUESTION.documents, PAIR.documents[0]]})
-    found = records(engine, [several], methods=names[1:], arrangements=["as-is", "reversed"])
+    found = records(engine, [several], methods=names[1:], order_names=["as-is", "reversed"])
     by_name = {name: [found["q", name, order] for order in ("as-is", "reversed")] for name in names[1:]}
     sampled, calibrated = by_name.values()
     assert sampled[0].answer_logprob != sampled[1].answer_logprob
@@ -308,7 +310,7 @@ def test_what_is_not_promised_is_seen_to_change(engine: Engine) -> None:
 def test_around_an_invariant_method_all_orders_are_one(engine: Engine, prefills: list[str]) -> None:
     """Its prompts are counted, and its times told, as if each order were read."""
     names = ["pine", "permutation_full:pine", "permutation_cyclic:pine", "calibration_every:pine"]
-    found = records(engine, [QUESTION], methods=names, arrangements=["as-is", "reversed"])
+    found = records(engine, [QUESTION], methods=names, order_names=["as-is", "reversed"])
     assert prefills.count("pine") == 4
     alone = found["q", "pine", "as-is"]
     for name, prompts in (("permutation_full:pine", 6), ("permutation_cyclic:pine", 3)):
@@ -324,9 +326,9 @@ def test_around_an_invariant_method_all_orders_are_one(engine: Engine, prefills:
 
 
 def layouts(engine: Engine, example: Example, name: str) -> list[TokenLayout]:
-    """The prompt of an arrangement, and the same without content."""
-    arrangement = arrange(example, name)
-    comparison = arrangement.comparison(example)
+    """The prompt of an order_name, and the same without content."""
+    order_name = arrange(example, name)
+    comparison = order_name.comparison(example)
 
     def build(texts: Sequence[str]) -> Any:
         documents = [
@@ -336,47 +338,47 @@ def layouts(engine: Engine, example: Example, name: str) -> list[TokenLayout]:
         return comparison.model_copy(update={"documents": documents}).prompt(engine)
 
     prompts = [comparison.prompt(engine), *content_free_prompts(build, len(comparison.documents))]
-    return [engine.tokenize(prompt).reorder(arrangement.order) for prompt in prompts]
+    return [engine.tokenize(prompt).reorder(order_name.order) for prompt in prompts]
 
 
 @pytest.mark.parametrize("example", [QUESTION, PAIR], ids=["question", "pair"])
 def test_calibrated_answers_are_those_of_the_library(engine: Engine, example: Example) -> None:
-    bases, arrangements = ["vanilla", "pine", "nia"], ["as-is", "reversed"]
+    bases, order_names = ["vanilla", "pine", "nia"], ["as-is", "reversed"]
     names = [f"calibration_{steps}:{base}" for steps in ("first", "every") for base in bases]
-    found = records(engine, [example], methods=[*bases, *names], arrangements=arrangements)
+    found = records(engine, [example], methods=[*bases, *names], order_names=order_names)
     task, texts = TASKS[example.task], set()
-    for name, arrangement in product(names, arrangements):
-        record = found[example.id, name, arrangement]
+    for name, order_name in product(names, order_names):
+        record = found[example.id, name, order_name]
         method = measured_method(name)
         assert method.wrapper is not None and method.wrapper.steps is not None
         base = method.base.name
-        own, *free = layouts(engine, example, arrangement)
+        own, *free = layouts(engine, example, order_name)
         *_, done = generate_calibrated(
             engine, own, content_free=free, base=base, steps=method.wrapper.steps, max_new_tokens=6
         )
-        assert isinstance(done, RunDone)
+        assert isinstance(done, RunFinished)
         assert record.text == done.result.answers[base].text
         assert record.parsed == task.parse(record.text)
         assert record.score == task.score(record.text, record.answers)
         assert (record.prompts, record.answer_logprob, record.choice_logprobs) == (4, None, None)
         assert record.prompt_tokens == sum(layout.num_tokens for layout in (own, *free))
-        texts |= {record.text, found[example.id, base, arrangement].text}
+        texts |= {record.text, found[example.id, base, order_name].text}
     assert len(texts) > 6
 
 
 @pytest.mark.parametrize("base", ["vanilla", "pine"])
 def test_calibrated_choices_are_divided_by_those_without_content(engine: Engine, base: str) -> None:
     name = f"calibration_labels:{base}"
-    found = records(engine, [PAIR], methods=[base, name], arrangements=SWAPS)
-    for arrangement in SWAPS:
+    found = records(engine, [PAIR], methods=[base, name], order_names=SWAPS)
+    for order_name in SWAPS:
         scores = [
             [score.total for score in engine.score(layout, ["[[A]]", "[[B]]"], methods=[base])[base]]
-            for layout in layouts(engine, PAIR, arrangement)
+            for layout in layouts(engine, PAIR, order_name)
         ]
         own, *free = np.exp(scores)
         mean = np.mean(free, axis=0)
         corrected = (own / own.sum()) / (mean / mean.sum())
-        record = found["p", name, arrangement]
+        record = found["p", name, order_name]
         assert likely(record.choice_logprobs) == pytest.approx(corrected / corrected.sum(), rel=1e-4)
         assert sum(np.exp(list((record.choice_logprobs or {}).values()))) == pytest.approx(1)
         accepted = "AB".index(record.answers[0])
@@ -395,8 +397,8 @@ def test_a_prior_is_learnt_from_the_first_row_and_those_that_are_drawn(
     """Worked from the records of vanilla: rows 0, 3 and 4 are learnt from, all others divided."""
     monkeypatch.setattr(learning, "is_learnt_from", {"p3", "p4"}.__contains__)
     rows = pairs(7)
-    alone = records(engine, rows, methods=["vanilla"], arrangements=["as-is", "swapped"], generate=False)
-    options: dict[str, Any] = {"methods": ["pride"], "arrangements": ["as-is", "swapped"], "generate": False}
+    alone = records(engine, rows, methods=["vanilla"], order_names=["as-is", "swapped"], generate=False)
+    options: dict[str, Any] = {"methods": ["pride"], "order_names": ["as-is", "swapped"], "generate": False}
     found = records(engine, rows, **options)
     learnt: list[np.ndarray] = []
     for index, row in enumerate(rows):
@@ -436,7 +438,7 @@ def test_a_prior_is_the_same_however_the_run_is_cut(
     """Grown by a larger limit, dealt out to three processes, and killed after any record."""
     monkeypatch.setattr(learning, "is_learnt_from", {"p2", "p5"}.__contains__)
     rows = pairs(7)
-    settings = choose(rows, methods=["pride:pine"], arrangements=["as-is", "swapped"], generate=False)
+    settings = choose(rows, methods=["pride:pine"], order_names=["as-is", "swapped"], generate=False)
 
     def work(
         own: Sequence[Example], found: Sequence[Record] = (), of: Sequence[Example] = rows
@@ -489,7 +491,7 @@ def test_nothing_is_learnt_from_a_row_that_cannot_be_read(
 
 def test_orders_that_are_measured_anyway_are_lent(engine: Engine, prefills: list[str]) -> None:
     """So are prompts without content, which are the same in both orders, and are continued twice."""
-    options: dict[str, Any] = {"arrangements": ["as-is", "swapped"]}
+    options: dict[str, Any] = {"order_names": ["as-is", "swapped"]}
     records(engine, [PAIR], methods=["vanilla"], **options)
     assert len(prefills) == 1 + 2
     prefills.clear()
@@ -505,19 +507,19 @@ def test_orders_that_are_measured_anyway_are_lent(engine: Engine, prefills: list
 
 CALIBRATED = ["calibration_labels", "calibration_first", "calibration_every"]
 
-EVERYTHING = ["vanilla", "pine", *WRAPPERS, *(f"{name}:pine" for name in WRAPPERS), "permutation_full:pcw"]
+EVERYTHING = ["vanilla", "pine", *DEBIASERS, *(f"{name}:pine" for name in DEBIASERS), "permutation_full:pcw"]
 
 
 @pytest.fixture(scope="module")
 def everything(engine: Engine) -> dict[Key, Record]:
-    return records(engine, pairs(2), methods=EVERYTHING, arrangements=SWAPS)
+    return records(engine, pairs(2), methods=EVERYTHING, order_names=SWAPS)
 
 
 def test_a_wrapped_record_does_not_depend_on_what_is_measured_beside_it(
     engine: Engine, everything: dict[Key, Record]
 ) -> None:
     for name in EVERYTHING[2:]:
-        alone = records(engine, pairs(2), methods=[name], arrangements=["swapped"])
+        alone = records(engine, pairs(2), methods=[name], order_names=["swapped"])
         for key, record in alone.items():
             assert outcome(record, "computed") == outcome(everything[key], "computed")
 
@@ -525,14 +527,14 @@ def test_a_wrapped_record_does_not_depend_on_what_is_measured_beside_it(
 def test_what_is_done_is_not_done_again(engine: Engine, everything: dict[Key, Record]) -> None:
     for modulo in (2, 3, 5):
         done = {key for index, key in enumerate(everything) if index % modulo}
-        rest = records(engine, pairs(2), methods=EVERYTHING, arrangements=SWAPS, done=done)
+        rest = records(engine, pairs(2), methods=EVERYTHING, order_names=SWAPS, done=done)
         assert rest.keys() == everything.keys() - done
         for key, record in rest.items():
             assert outcome(record, "computed") == outcome(everything[key], "computed")
 
 
 def test_computing_again_changes_no_bit(engine: Engine, everything: dict[Key, Record]) -> None:
-    again = records(engine, pairs(2), methods=EVERYTHING, arrangements=SWAPS, recompute=True)
+    again = records(engine, pairs(2), methods=EVERYTHING, order_names=SWAPS, recompute=True)
     assert all(record.computed for record in again.values())
     for key, record in again.items():
         assert outcome(record, "computed") == outcome(everything[key], "computed")
@@ -667,8 +669,8 @@ def test_reading_is_told_by_the_method_that_reads(engine: Engine) -> None:
 
 def test_one_file_and_a_data_set_say_the_same(engine: Engine) -> None:
     """Labels of one token here and verdicts of five there, so that answers by majority are compared."""
-    comparison = LabelledComparison(**PAIR.comparison().model_dump(), labels=["A", "B"])
+    comparison = LabeledRequest(**PAIR.comparison().model_dump(), labels=["A", "B"])
     plan = plan_debias([comparison], wrapper="calibration_every", base="nia", max_new_tokens=6)
-    (debiased,) = [event for event in run_debias(engine, plan) if isinstance(event, Debiased)]
+    (debiased,) = [event for event in run_debias(engine, plan) if isinstance(event, DebiasResult)]
     (record,) = records(engine, [PAIR], methods=["calibration_every:nia"]).values()
     assert record.text == debiased.answer

@@ -41,8 +41,8 @@ def test_both_orders_of_a_pair_are_averaged(engine: Engine) -> None:
     example = short("judge_pair", 2)
     orders = ["as-is", "swapped", "segments-swapped"]
     names = ["vanilla", "permutation_full", "pride", "calibration_labels"]
-    alone = records(engine, example, methods=names[:1], arrangements=orders, max_new_tokens=4)
-    found = records(engine, example, methods=names[1:], arrangements=orders, max_new_tokens=4)
+    alone = records(engine, example, methods=names[:1], order_names=orders, max_new_tokens=4)
+    found = records(engine, example, methods=names[1:], order_names=orders, max_new_tokens=4)
     as_is, swapped = (alone[example.id, "vanilla", order] for order in orders[:2])
     likely = []
     for record in (as_is, swapped):
@@ -56,9 +56,7 @@ def test_both_orders_of_a_pair_are_averaged(engine: Engine) -> None:
         assert record.answer_logprob == pytest.approx(np.log(np.exp(accepted).mean()), abs=ROUNDING)
         assert record.text in (as_is.text, swapped.text)
     assert as_is.choice_logprobs != swapped.choice_logprobs
-    again = records(
-        engine, example, methods=names[1:2], arrangements=orders, recompute=True, max_new_tokens=4
-    )
+    again = records(engine, example, methods=names[1:2], order_names=orders, recompute=True, max_new_tokens=4)
     values = {tuple(sorted((record.choice_logprobs or {}).values())) for record in again.values()}
     assert len(values) == 1 and all(record.computed for record in again.values())
     # The row is learnt from: both orders are averaged, and its prior is what they have in common.
@@ -71,7 +69,7 @@ def test_both_orders_of_a_pair_are_averaged(engine: Engine) -> None:
 def test_all_orders_of_three_documents_say_one_thing(engine: Engine) -> None:
     example = short("retrieval_qa", 3)
     orders = ["order:" + "-".join(map(str, order)) for order in permutations(range(3))]
-    options: dict[str, Any] = {"arrangements": orders, "max_new_tokens": 3}
+    options: dict[str, Any] = {"order_names": orders, "max_new_tokens": 3}
     alone = records(engine, example, methods=["vanilla"], **options)
     wrapped = records(engine, example, methods=["permutation_full", "permutation_cyclic:pine"], **options)
     mean = np.log(np.exp([record.answer_logprob or 0.0 for record in alone.values()]).mean())

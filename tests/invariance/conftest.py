@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.orders import OrderRow, compare_orders, orders_to_try
-from pine_engine.invariance.certificate import Certificate, certify, logits_sha256
-from pine_engine.prompts.inputs import Comparison, DocumentInput
+from pine_engine.engine.orders import OrderResult, compare_orders, sample_orders
+from pine_engine.invariance.certificate import Certificate, create_certificate, hash_logits
+from pine_engine.prompts.inputs import DocumentInput, Request
 
-COMPARISON = Comparison(
+COMPARISON = Request(
     question="Which is green?",
     documents=[
         DocumentInput(text="red", title="Varo"),
@@ -21,7 +21,7 @@ COMPARISON = Comparison(
     instruction="Answer.",
 )
 METHODS = ["vanilla", "sp", "pine", "pcw"]
-ORDERS = orders_to_try(3)
+ORDERS = sample_orders(3)
 MAX_NEW_TOKENS = 4
 
 VANILLA, PINE = ("results", 0), ("results", 2)
@@ -37,22 +37,22 @@ def engine(tiny: Path) -> Engine:
 
 
 @pytest.fixture(scope="session")
-def rows(engine: Engine) -> list[OrderRow]:
+def rows(engine: Engine) -> list[OrderResult]:
     layout = COMPARISON.tokenize(engine)
     events = compare_orders(
         engine, layout, methods=METHODS, orders=ORDERS, max_new_tokens=MAX_NEW_TOKENS, trace=True
     )
-    return [event for event in events if isinstance(event, OrderRow)]
+    return [event for event in events if isinstance(event, OrderResult)]
 
 
 @pytest.fixture(scope="session")
-def certified(engine: Engine, rows: list[OrderRow]) -> Certificate:
-    return certify(
+def certified(engine: Engine, rows: list[OrderResult]) -> Certificate:
+    return create_certificate(
         engine,
         COMPARISON,
         orders=ORDERS,
         cells=[row.cells for row in rows],
-        hashes=logits_sha256(rows[0].result),
+        hashes=hash_logits(rows[0].result),
         seed=None,
         max_new_tokens=MAX_NEW_TOKENS,
         traced=True,

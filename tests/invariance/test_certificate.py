@@ -11,20 +11,20 @@ import torch
 
 from pine_engine.cli import main as cli
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.orders import OrderRow
+from pine_engine.engine.orders import OrderResult
 from pine_engine.errors import InputError
 from pine_engine.invariance.certificate import (
     Certificate,
     hardware_of,
+    hash_logits,
     installed_version,
-    logits_sha256,
     read_certificate,
 )
 from pine_engine.models.load import ModelSource
 from tests.invariance.conftest import COMPARISON, METHODS, PINE, VANILLA, write_changes
 
 
-def test_certificate_has_results_of_orders(certified: Certificate, rows: list[OrderRow]) -> None:
+def test_certificate_has_results_of_orders(certified: Certificate, rows: list[OrderResult]) -> None:
     assert certified.methods == METHODS
     for result in certified.results:
         cells = [row.cells[result.method] for row in rows]
@@ -33,13 +33,17 @@ def test_certificate_has_results_of_orders(certified: Certificate, rows: list[Or
         assert result.same_answers == sum(cell.answer.token_ids == first.token_ids for cell in cells)
         assert result.distinct_answers == len({cell.answer.token_ids for cell in cells})
         assert result.max_abs_logit_diff == max(cell.max_abs_logit_diff for cell in cells)
-        assert result.bitwise_equal == all(cell.bitwise_equal for cell in cells)
+        assert result.bitwise_identical == all(cell.bitwise_identical for cell in cells)
         assert result.logprobs == [cell.reference_logprob for cell in cells]
         assert result.logprob_spread == max(result.logprobs) - min(result.logprobs)
     vanilla, *invariant = certified.results
     for result in invariant:
-        assert (result.max_abs_logit_diff, result.bitwise_equal, result.logprob_spread) == (0.0, True, 0.0)
-    assert vanilla.max_abs_logit_diff > 0.1 and not vanilla.bitwise_equal and vanilla.logprob_spread > 0
+        assert (result.max_abs_logit_diff, result.bitwise_identical, result.logprob_spread) == (
+            0.0,
+            True,
+            0.0,
+        )
+    assert vanilla.max_abs_logit_diff > 0.1 and not vanilla.bitwise_identical and vanilla.logprob_spread > 0
 
 
 def test_certificate_names_platform_and_command(certified: Certificate, engine: Engine) -> None:
@@ -53,15 +57,15 @@ def test_certificate_names_platform_and_command(certified: Certificate, engine: 
     assert subcommands & set(certified.command.split()) == {"repeat"}
 
 
-def test_hash_covers_every_bit(rows: list[OrderRow]) -> None:
+def test_hash_covers_every_bit(rows: list[OrderResult]) -> None:
     result = rows[0].result
     for method, logits in result.logits.items():
         flat = np.array([value for row in logits.tolist() for value in row], dtype="<f4")
-        assert logits_sha256(result)[method] == hashlib.sha256(flat.tobytes()).hexdigest()
+        assert hash_logits(result)[method] == hashlib.sha256(flat.tobytes()).hexdigest()
     logits = result.logits["pine"].clone()
     logits[-1, -1] = torch.nextafter(logits[-1, -1], torch.tensor(math.inf))
     changed = type(result)(result.layout, result.answers, {}, {"pine": logits})
-    assert logits_sha256(changed)["pine"] != logits_sha256(result)["pine"]
+    assert hash_logits(changed)["pine"] != hash_logits(result)["pine"]
 
 
 def test_certificate_file_round_trip(certified: Certificate, file: Path) -> None:

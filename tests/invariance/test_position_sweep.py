@@ -43,7 +43,7 @@ def test_sweep_scores_equal_score_of_reordered_prompt(engine: Engine) -> None:
 def test_sweep_only_invariant_methods_have_identical_scores(engine: Engine) -> None:
     slots = sweep(engine, 1)
     identical = {method for method in METHODS if len({item.scores[method].logprobs for item in slots}) == 1}
-    assert identical == {row.name for row in METHODS.values() if row.promises_invariance}
+    assert identical == {row.name for row in METHODS.values() if row.is_order_invariant}
     for method in ("vanilla", "nia"):
         totals = [item.scores[method].total for item in slots]
         assert max(totals) - min(totals) > 1e-3
@@ -70,7 +70,7 @@ def test_sweep_closing_stops_within_one_layer(engine: Engine, last: int) -> None
             reached.set()
             assert released.wait(20)
 
-    hooks = [layer.register_forward_pre_hook(hold) for layer in engine.wirings[0].network.model.layers]
+    hooks = [layer.register_forward_pre_hook(hold) for layer in engine.patched_models[0].network.model.layers]
     events = sweep_document(engine, LAYOUT, document=0, answer=ANSWER, methods=["vanilla", "pine"])
     next(events)
     assert reached.wait(20)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.orders import orders_to_try
+from pine_engine.engine.orders import sample_orders
 from pine_engine.invariance.certificate import ASPECTS, Certificate, read_certificate
 from pine_engine.invariance.reproduction import (
     MODEL_FIELDS,
@@ -73,7 +73,7 @@ def test_repeat_unchanged_certificate_confirms_all(repeat: Run, file: Path, tiny
     assert (outcome.status, report["repeated"], report["tolerance"]) == (0, True, None)
     certificate = ("the model", "the revision", "the dtype", "the orders")
     assert report["checked"] == dict.fromkeys(certificate, "exactly")
-    assert [report[key] for key in ("problems", "elsewhere", "replaced", "not_checked")] == [[]] * 4
+    assert [report[key] for key in ("problems", "elsewhere", "replaced", "unchecked")] == [[]] * 4
     for method in report["methods"]:
         assert method["found"] == method["certified"]
         assert (method["same_bits"], method["problems"]) == (True, [])
@@ -115,8 +115,8 @@ def test_reproduce_changed_request_is_found(
         ((*VANILLA, "first_answer"), "better", "the first answer"),
         ((*VANILLA, "same_answers"), 5, "orders with the first answer"),
         ((*PINE, "distinct_answers"), 2, "distinct answers"),
-        ((*VANILLA, "bitwise_equal"), True, "equality to the last bit"),
-        ((*PINE, "bitwise_equal"), False, "equality to the last bit"),
+        ((*VANILLA, "bitwise_identical"), True, "equality to the last bit"),
+        ((*PINE, "bitwise_identical"), False, "equality to the last bit"),
         ((*VANILLA, "max_abs_logit_diff"), -1.0, "max |Δ logit|"),
         ((*PINE, "max_abs_logit_diff"), 1e-30, "max |Δ logit|"),
         ((*PINE, "max_abs_logit_diff"), math.nan, "max |Δ logit|"),
@@ -164,7 +164,7 @@ def test_numbers_must_be_equal_unless_platform_and_logits_differ(field: str, cer
     diff = certified.results[0].max_abs_logit_diff
     compared = compare_certificates(with_results(there, 0, max_abs_logit_diff=diff + 1e-5), certified)
     assert list(problems(compared)) == ["vanilla"]
-    compared = compare_certificates(with_results(there, logits_sha256="0" * 64), certified)
+    compared = compare_certificates(with_results(there, hash_logits="0" * 64), certified)
     assert compared.holds and unchecked(compared) == {
         "the bits of the logits": METHODS,
         "where it was computed": [None],
@@ -174,7 +174,7 @@ def test_numbers_must_be_equal_unless_platform_and_logits_differ(field: str, cer
 
 @pytest.mark.parametrize("field", MODEL_FIELDS)
 def test_other_model_is_a_problem_without_override(field: str, certified: Certificate) -> None:
-    there = with_results(with_platform(certified, **{field: "other"}), logits_sha256="0" * 64)
+    there = with_results(with_platform(certified, **{field: "other"}), hash_logits="0" * 64)
     here = getattr(certified.platform, field) or "unknown"
     difference = f"{ASPECTS[field]}: got {here}, expected other"
     compared = compare_certificates(there, certified)
@@ -195,11 +195,11 @@ def test_revision_missing_in_certificate_is_unchecked(certified: Certificate) ->
     [
         (None, [(1, 0, 2, 3, 4), (1, 0, 2, 4, 3)], True),
         (None, [(0, 1, 2, 3, 4), (1, 0, 2, 3, 4)], False),
-        (7, orders_to_try(5, 3, 7), True),
-        (7, orders_to_try(5, 9, 7)[:2], True),
-        (7, orders_to_try(5, 120, 7), True),
-        (7, orders_to_try(5, 3, 8), False),
-        (7, orders_to_try(5, 3, 7)[::2], False),
+        (7, sample_orders(5, 3, 7), True),
+        (7, sample_orders(5, 9, 7)[:2], True),
+        (7, sample_orders(5, 120, 7), True),
+        (7, sample_orders(5, 3, 8), False),
+        (7, sample_orders(5, 3, 7)[::2], False),
     ],
 )
 def test_selected_orders_are_found(
@@ -222,7 +222,7 @@ def test_selected_orders_are_found(
 def test_other_platform_has_tolerance_of_coarser_dtype(
     theirs: str, ours: str, tolerance: Tolerance, certified: Certificate
 ) -> None:
-    there = with_results(with_platform(certified, dtype=theirs), logits_sha256="0" * 64)
+    there = with_results(with_platform(certified, dtype=theirs), hash_logits="0" * 64)
     here = with_platform(certified, dtype=ours, torch="9")
     vanilla = certified.results[0]
     for factor, holds in ((0.99, True), (1.01, False), (-0.99, True), (-1.01, False)):
@@ -239,9 +239,9 @@ def test_other_platform_has_tolerance_of_coarser_dtype(
 
 
 def test_lost_invariance_on_other_platform_is_found(certified: Certificate) -> None:
-    lost = with_results(certified, 2, bitwise_equal=False, max_abs_logit_diff=1e-6)
+    lost = with_results(certified, 2, bitwise_identical=False, max_abs_logit_diff=1e-6)
     compared = compare_certificates(
-        with_results(certified, logits_sha256="0" * 64), with_platform(lost, torch="9")
+        with_results(certified, hash_logits="0" * 64), with_platform(lost, torch="9")
     )
     assert problems(compared)["pine"] == ["equality to the last bit"]
 
@@ -258,12 +258,12 @@ def test_repeat_on_other_platform_names_unchecked_comparisons(repeat: Run, file:
     lines = outcome.stderr.splitlines()
     assert all(line.isprintable() for line in lines) and "equal to the certificate" not in lines
     report = repeat(file, "--model", tiny, "--json").json
-    assert [(entry["what"], entry["methods"]) for entry in report["not_checked"]] == [
+    assert [(entry["what"], entry["methods"]) for entry in report["unchecked"]] == [
         ("where it was computed", []),
         ("the weights", []),
         ("the bits of the logits", METHODS),
     ]
-    assert all(entry["why"] for entry in report["not_checked"])
+    assert all(entry["why"] for entry in report["unchecked"])
     for method in report["methods"]:
         assert method["same_bits"] is None and list(method["checked"]) == LABELS[:-1]
         within = [method["checked"][name] for name in ("max |Δ logit|", "the log-probabilities")]
@@ -297,7 +297,7 @@ def test_repeat_other_dtype_is_an_override(repeat: Run, file: Path, tiny: Path) 
     assert report["replaced"] == ["dtype: got bfloat16, expected float32"]
     assert (report["elsewhere"], report["tolerance"]) == ([], {"logit_diff": 1.0, "logprob": 0.3})
     assert all(method["same_bits"] is None for method in report["methods"])
-    assert report["methods"][2]["found"]["bitwise_equal"] is True
+    assert report["methods"][2]["found"]["bitwise_identical"] is True
 
 
 @pytest.mark.parametrize("changes", [{("address",): "my tiny"}, {("platform", "dtype"): "float8"}])

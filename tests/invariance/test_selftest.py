@@ -12,7 +12,7 @@ from pine_engine.attention import decode
 from pine_engine.attention.trace import Trace
 from pine_engine.benchmark.random_models import DEMANDING, load_engine, synthetic_model
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.orders import orders_to_try
+from pine_engine.engine.orders import sample_orders
 from pine_engine.invariance import kernel_checks, selftest
 from pine_engine.invariance.kernel_checks import (
     GEMM_ROWS,
@@ -37,7 +37,7 @@ from pine_engine.invariance.selftest import (
     without_keys,
 )
 from pine_engine.network import rope
-from pine_engine.network.threads import with_threads
+from pine_engine.network.threads import torch_num_threads
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def engine() -> Engine:
 @contextmanager
 def hooked(engine: Engine, hook: Callable[..., Tensor]) -> Iterator[None]:
     """Change the output of an MLP."""
-    with engine.wirings[0].network.model.layers[0].mlp.down_proj.register_forward_hook(hook):
+    with engine.patched_models[0].network.model.layers[0].mlp.down_proj.register_forward_hook(hook):
         yield
 
 
@@ -75,9 +75,9 @@ def test_self_test_passes_and_covers_all_models(
 def test_self_test_checks_packed_weights_in_4bit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selftest, "DEMANDING", {})
     model = synthetic_model("random:tiny", dtype="float32", device="cpu")
-    for four_bit in (True, False):
-        planned: list[Any] = plan_checks(Engine(model, four_bit=four_bit), shuffles=1)
-        assert (check_packed in [check.func for check in planned]) == four_bit
+    for decode_in_4bit in (True, False):
+        planned: list[Any] = plan_checks(Engine(model, decode_in_4bit=decode_in_4bit), shuffles=1)
+        assert (check_packed in [check.func for check in planned]) == decode_in_4bit
 
 
 def test_check_orders_index_dependent_layer_fails(engine: Engine) -> None:
@@ -107,7 +107,7 @@ def test_check_batch_neighbors_batch_dependent_layer_fails(engine: Engine) -> No
 def test_check_stacking_hard_shape_needs_invariant_attention(
     shape: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with with_threads(2):
+    with torch_num_threads(2):
         assert check_stacking(load_engine(f"random:{shape}")).holds
         monkeypatch.setattr(decode, "decode_attention_threads", lambda *_: None)
         monkeypatch.setattr(rope, "ALIGNED_DIMS", 1)
@@ -116,7 +116,7 @@ def test_check_stacking_hard_shape_needs_invariant_attention(
 
 def test_check_control_unchanged_vanilla_fails(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     assert check_control(engine).holds
-    monkeypatch.setattr(selftest, "orders_to_try", lambda count, *_: orders_to_try(count, 0) * 2)
+    monkeypatch.setattr(selftest, "sample_orders", lambda count, *_: sample_orders(count, 0) * 2)
     assert not check_control(engine).holds
 
 
@@ -167,14 +167,14 @@ def test_check_rows_moves_every_row(index: int) -> None:
 
 
 def test_check_packed_batch_dependent_layer_fails(engine: Engine) -> None:
-    assert check_packed(linear_layers(engine.wirings[0].network, is_packed=True)).holds
+    assert check_packed(linear_layers(engine.patched_models[0].network, is_packed=True)).holds
     layer = RowLayer("layer", 8, lambda rows: rows * (1 + 1e-6 * (len(rows) == 36)))
     failed = check_packed([layer])
     assert not failed.holds and "(36 x 8)" in failed.found and "(2 x 8)" not in failed.found
 
 
 def test_layers_cover_shapes_of_model(engine: Engine) -> None:
-    network = engine.wirings[0].network
+    network = engine.patched_models[0].network
     linear = linear_layers(network)
     # q and o, k and v, gate and up, down, lm_head
     shapes = sorted((layer.width, layer.function(torch.ones(1, layer.width)).shape[-1]) for layer in linear)

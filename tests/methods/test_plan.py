@@ -70,7 +70,7 @@ def test_every_query_sees_itself_at_its_own_position(method: str) -> None:
 
 def test_methods_that_promise_invariance() -> None:
     """Specification 2, last column, and 3.8 for the controls."""
-    assert {name for name, method in METHODS.items() if method.promises_invariance} == {
+    assert {name for name, method in METHODS.items() if method.is_order_invariant} == {
         *("pcw", "pcw_right", "sp", "sp_right", "sp_prefix"),
         *("pine", "pine_reversed", "pine_sum", "pine_max"),
     }

@@ -9,7 +9,7 @@ import pytest
 
 from pine_engine.cli.reproduce_paper import STUDIES
 from pine_engine.errors import InputError
-from pine_engine.methods.table import METHODS, TAUGHT, Method, get_methods
+from pine_engine.methods.table import METHODS, TUTORIAL_METHODS, Method, get_methods
 
 SPECIFICATION = Path(__file__).parents[2] / "docs" / "specification.md"
 KNOWN = (
@@ -48,7 +48,7 @@ def test_rows_promise_what_the_summary_of_the_specification_says(name: str, row:
     own_last = cells[3] == "as PINE with input-order shifts"
     assert METHODS[name].positions == ("own_last" if own_last else start[cells[5]])
     assert (METHODS[name].key_weighting == "documents") == ("ln k" in cells[5])
-    assert METHODS[name].promises_invariance == (cells[6] == "yes")
+    assert METHODS[name].is_order_invariant == (cells[6] == "yes")
 
 
 def test_all_methods_in_the_order_of_the_table() -> None:
@@ -77,8 +77,8 @@ def test_wrong_names_are_refused(names: list[str], sentence: str) -> None:
 
 def test_a_promise_needs_both_mask_and_positions() -> None:
     """The control of specification 3.8: ranked positions under a causal mask depend on the order."""
-    assert not dataclasses.replace(METHODS["pine"], mask="causal").promises_invariance
-    assert not dataclasses.replace(METHODS["pine"], positions="input").promises_invariance
+    assert not dataclasses.replace(METHODS["pine"], mask="causal").is_order_invariant
+    assert not dataclasses.replace(METHODS["pine"], positions="input").is_order_invariant
 
 
 def test_a_row_cannot_be_changed() -> None:
@@ -90,10 +90,10 @@ def test_a_row_cannot_be_changed() -> None:
 @pytest.mark.parametrize("method", METHODS.values(), ids=lambda method: method.name)
 def test_every_row_says_what_it_means_in_a_sentence_and_where_it_comes_from(method: Method) -> None:
     row = dataclasses.asdict(method)
-    assert row["meaning"].endswith(".") and row["meaning"][0].isupper()
+    assert row["description"].endswith(".") and row["description"][0].isupper()
     assert len(row["source"]) > 10
     assert len(row["cost"]) > 10
-    assert method.promise == ("yes" if method.promises_invariance else "no")
+    assert method.invariance == ("yes" if method.is_order_invariant else "no")
 
 
 def test_all_stands_for_every_row_and_nothing_for_the_default_ones() -> None:
@@ -103,12 +103,16 @@ def test_all_stands_for_every_row_and_nothing_for_the_default_ones() -> None:
 
 def test_what_is_taught_and_what_the_paper_measures() -> None:
     taught = ["vanilla", "nia", "pcw", "sp", "pine"]
-    assert [method.name for method in TAUGHT] == taught
+    assert [method.name for method in TUTORIAL_METHODS] == taught
     assert STUDIES["gsm8k"].methods.split(",") == [*taught, "pine_input_order", "pine_reversed"]
 
 
 def test_methods_that_read_documents_alike() -> None:
-    alike = {name for name, method in METHODS.items() if method.encoding == METHODS["pcw"].encoding}
+    alike = {
+        name
+        for name, method in METHODS.items()
+        if method.document_encoding == METHODS["pcw"].document_encoding
+    }
     assert alike == {"pcw", "pcw_right", "sp", "sp_right", "sp_prefix"}
-    others = [method.encoding for name, method in METHODS.items() if name not in alike]
+    others = [method.document_encoding for name, method in METHODS.items() if name not in alike]
     assert len(set(others)) == len(others)

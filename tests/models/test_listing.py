@@ -20,7 +20,7 @@ def test_a_folder_is_described_as_it_is_loaded(tiny: Path) -> None:
     found, loaded = describe(str(tiny)), load(str(tiny))
     assert (found.name, found.origin, found.family, found.reason) == (str(tiny), "folder", "llama", "")
     assert found.supported and found.missing_bytes == 0
-    assert found.context == loaded.max_context == 700
+    assert found.context == loaded.max_context_length == 700
     assert found.parameters == loaded.model.num_parameters()
     assert found.size_bytes == (tiny / "model.safetensors").stat().st_size
 

@@ -50,7 +50,7 @@ ROOT = Path(models.__file__).parents[2]
 def tiny_folder(tmp_path: Path, tiny_llama: Callable[..., LlamaForCausalLM]) -> Path:
     """A tiny model with its tokenizer, as transformers saves them; it ends turns with 5 and texts with 2."""
     folder = tmp_path / "tiny"
-    model = tiny_llama(max_context=321)
+    model = tiny_llama(max_context_length=321)
     model.generation_config.eos_token_id = [5, 7]
     model.save_pretrained(folder)
     save_tokenizer(folder)
@@ -193,14 +193,14 @@ def test_a_loaded_model_is_ready_for_inference(tiny_folder: Path, dtype: str) ->
     assert not any(module.training for module in loaded.model.modules())
     assert not any(parameter.requires_grad for parameter in loaded.model.parameters())
     assert loaded.source == resolve(str(tiny_folder))
-    assert loaded.max_context == 321
-    assert loaded.stop_ids == {2, 5, 7}
+    assert loaded.max_context_length == 321
+    assert loaded.stop_token_ids == {2, 5, 7}
     assert loaded.tokenizer("hello").input_ids == [3]
 
 
 def test_weights_arrive_unchanged(tiny_folder: Path, tiny_llama: Callable[..., LlamaForCausalLM]) -> None:
     loaded = load(str(tiny_folder), attn_implementation="eager")
-    saved = tiny_llama(max_context=321)
+    saved = tiny_llama(max_context_length=321)
     ids = torch.arange(50)[None]
     assert torch.equal(loaded.model(ids).logits, saved(ids).logits)
     assert loaded.model.config._attn_implementation == "eager"
@@ -212,7 +212,7 @@ def test_a_family_without_fused_attention_is_loaded_too(tmp_path: Path, tiny_fol
     capped, plain = load(str(tmp_path / "capped")), load(str(tiny_folder))
     assert capped.model.config._attn_implementation == "eager"
     assert plain.model.config._attn_implementation == "sdpa"
-    assert Engine(capped.model).run(LAYOUT, methods=["pine"], max_new_tokens=2, stop_at_end=False)
+    assert Engine(capped.model).run(LAYOUT, methods=["pine"], max_new_tokens=2, stop_at_eos=False)
 
 
 def test_an_unknown_dtype_is_refused() -> None:
@@ -429,9 +429,9 @@ def test_the_text_side_of_a_model_that_sees_is_loaded_and_answers(name: str, tmp
     save_tokenizer(tmp_path)
     engine = Engine.load(tmp_path)
     assert engine.num_layers == family.options["text_config"]["num_hidden_layers"]
-    assert engine.max_context == (64 if "sliding_window" in family.options["text_config"] else 512)
+    assert engine.max_context_length == (64 if "sliding_window" in family.options["text_config"] else 512)
     pine, moved = (
-        engine.run(order, methods="pine", max_new_tokens=3, keep_logits=True).logits["pine"]
+        engine.run(order, methods="pine", max_new_tokens=3, return_logits=True).logits["pine"]
         for order in (LAYOUT, LAYOUT.reorder([2, 0, 1]))
     )
     assert torch.equal(pine, moved)
@@ -466,10 +466,12 @@ def test_quantised_weights_are_loaded_and_answer(
     orders = [LAYOUT, LAYOUT.reorder([2, 0, 1])]
     with torch.inference_mode():
         pine, shuffled = (
-            passes.prefill(engine.wirings, one, METHODS["pine"], room=0, rows_kept=1)[1] for one in orders
+            passes.prefill(engine.patched_models, one, METHODS["pine"], room=0, logits_to_keep=1)[1]
+            for one in orders
         )
         vanilla, moved = (
-            passes.prefill(engine.wirings, one, METHODS["vanilla"], room=0, rows_kept=1)[1] for one in orders
+            passes.prefill(engine.patched_models, one, METHODS["vanilla"], room=0, logits_to_keep=1)[1]
+            for one in orders
         )
     assert torch.equal(pine, shuffled)
     assert not torch.equal(vanilla, moved)
@@ -583,7 +585,7 @@ def test_a_cached_model_loads_without_the_hub_and_says_its_commit(
     loaded = load("org/tiny")
     assert [options["local_files_only"] for options in asked] == [True]
     assert loaded.source == ModelSource("tiny", "org/tiny", COMMIT, "hub")
-    assert loaded.max_context == 321
+    assert loaded.max_context_length == 321
     assert f"the hub cannot be reached; using org/tiny at commit {COMMIT} from the cache" in caplog.text
 
 
@@ -627,7 +629,7 @@ def test_the_list_knows_the_embedded_model_without_reading_it(embedded_folder: P
             name=loaded.source.name,
             origin="embedded",
             size_bytes=gguf.stat().st_size,
-            context=loaded.max_context,
+            context=loaded.max_context_length,
             family=loaded.model.config.model_type,
             supported=True,
             reason="",
@@ -647,7 +649,7 @@ def test_a_cached_model_is_listed_with_what_its_config_says(cached_on_hub: None,
     state = state_values(loaded)
     parameters = loaded.model.num_parameters()
     assert listed == [LoadableModel("org/tiny", "hub", size, 321, "llama", True, "", parameters, state)]
-    assert loaded.max_context == listed[0].context
+    assert loaded.max_context_length == listed[0].context
 
 
 def test_the_list_takes_the_main_branch_of_a_cached_model(cached_on_hub: None, hub_cache: Path) -> None:
@@ -762,8 +764,8 @@ def test_the_converted_copy_is_the_gguf_model_bit_by_bit(
     assert without_notes(copy.model.config.to_dict()) == without_notes(original.model.config.to_dict())
     assert copy.model.generation_config.to_dict() == original.model.generation_config.to_dict()
     assert (
-        (copy.max_context, copy.stop_ids)
-        == (original.max_context, original.stop_ids)
+        (copy.max_context_length, copy.stop_token_ids)
+        == (original.max_context_length, original.stop_token_ids)
         == (8192, frozenset({2}))
     )
 

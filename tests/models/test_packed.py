@@ -9,7 +9,7 @@ from pine_engine.benchmark.random_models import synthetic_model
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import ModelError
 from pine_engine.models.packed import GROUP, PackedWeight, is_packable, pack, stored_in_4_bits
-from pine_engine.network.threads import with_threads
+from pine_engine.network.threads import torch_num_threads
 from pine_engine.prompts.layout import TokenLayout
 
 LAYOUT = TokenLayout((1, 2, 3), ((4, 5, 6, 7), (8, 9), (10, 11, 12)), (13, 14, 15))
@@ -61,9 +61,9 @@ def test_a_group_of_equal_weights_keeps_its_value() -> None:
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_a_row_has_the_same_bits_alone_and_among_any_others(inputs: int, outputs: int, threads: int) -> None:
     packed, rows = PackedWeight.of(normal(outputs, inputs)), normal(72, inputs, seed=1)
-    with with_threads(1):
+    with torch_num_threads(1):
         alone = torch.cat([packed.multiply(row) for row in rows.split(1)])
-    with with_threads(threads):
+    with torch_num_threads(threads):
         for count in (2, 3, 4, 5, 8, 16, 36, 72):
             assert torch.equal(packed.multiply(rows[:count]), alone[:count])
             assert torch.equal(packed.multiply(rows[:count].flip(0)), alone[:count].flip(0))
@@ -87,7 +87,7 @@ def test_a_model_in_another_dtype_is_refused() -> None:
     with pytest.raises(
         ModelError, match=r"4bit is for models in float32 on the cpu, .* in bfloat16 on cpu; load"
     ):
-        Engine(model, four_bit=True)
+        Engine(model, decode_in_4bit=True)
 
 
 def test_a_model_without_a_layer_to_pack_is_refused() -> None:
@@ -113,10 +113,12 @@ def test_whether_a_model_was_stored_in_4_bits_is_seen_by_each_of_its_layers() ->
 
 def test_prompts_are_read_and_answers_scored_in_float32_and_answers_written_in_4_bits() -> None:
     model = synthetic_model("random:tiny", dtype="float32", device="cpu")
-    whole, packed = Engine(model), Engine(model, four_bit=True)
+    whole, packed = Engine(model), Engine(model, decode_in_4bit=True)
     assert (whole.dtype, packed.dtype) == ("float32", "4bit")
     runs = [
-        engine.run(LAYOUT, methods=("vanilla", "pine"), max_new_tokens=4, keep_logits=True, stop_at_end=False)
+        engine.run(
+            LAYOUT, methods=("vanilla", "pine"), max_new_tokens=4, return_logits=True, stop_at_eos=False
+        )
         for engine in (whole, packed)
     ]
     suffix = LAYOUT.suffix_length
@@ -129,6 +131,6 @@ def test_prompts_are_read_and_answers_scored_in_float32_and_answers_written_in_4
 
 @pytest.mark.parametrize("methods", [("pine",), ("pcw", "sp", "pine")])
 def test_answers_written_in_4_bits_are_the_same_in_every_order(methods: tuple[str, ...]) -> None:
-    engine = Engine(synthetic_model("random:tiny", dtype="4bit", device="cpu"), four_bit=True)
-    result = engine.shuffle(LAYOUT, methods=methods, max_new_tokens=5, stop_at_end=False)
-    assert all(cell.bitwise_equal for row in result.rows for cell in row.cells.values())
+    engine = Engine(synthetic_model("random:tiny", dtype="4bit", device="cpu"), decode_in_4bit=True)
+    result = engine.shuffle(LAYOUT, methods=methods, max_new_tokens=5, stop_at_eos=False)
+    assert all(cell.bitwise_identical for row in result.rows for cell in row.cells.values())

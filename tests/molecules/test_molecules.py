@@ -179,7 +179,9 @@ def test_interval_resamples_requests() -> None:
 def test_compute_references_pairs_each_request_with_another() -> None:
     found = compute_references([request(size) for size in (2, 5, 9)], PREDICTOR)
     assert {error.mean for error in found.predictor.values()} == {0}
-    assert found.strangers["alpha"].mean == pytest.approx((3 + 4 + 7) / 3)  # the same for both cycles
+    assert found.mismatched_baseline["alpha"].mean == pytest.approx(
+        (3 + 4 + 7) / 3
+    )  # the same for both cycles
 
 
 # Predictor

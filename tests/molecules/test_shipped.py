@@ -58,7 +58,9 @@ def test_pine_molecule_is_invariant_to_order(engine: Engine) -> None:
     assert len(ALL_ORDERS) == 720
     with torch.inference_mode():
         read = [
-            passes.prefill(engine.wirings, layout.reorder(order), get_method("pine"), room=1, rows_kept=1)[1]
+            passes.prefill(
+                engine.patched_models, layout.reorder(order), get_method("pine"), room=1, logits_to_keep=1
+            )[1]
             for order in ALL_ORDERS[::6]
         ]
     assert all(torch.equal(read[0], logits) for logits in read)

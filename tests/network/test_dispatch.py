@@ -50,10 +50,12 @@ def logits_and_answers(engine: Engine) -> tuple[dict[str, Tensor], dict[str, Any
     """Of every method compared, prompt logits and generated tokens; and PINE's importances."""
     with torch.inference_mode():
         read = {
-            name: passes.prefill(engine.wirings, LAYOUT, METHODS[name], room=0, rows_kept=0)[1].cpu()
+            name: passes.prefill(engine.patched_models, LAYOUT, METHODS[name], room=0, logits_to_keep=0)[
+                1
+            ].cpu()
             for name in COMPARED
         }
-    result = engine.run(LAYOUT, methods=COMPARED, max_new_tokens=5, stop_at_end=False, trace=True)
+    result = engine.run(LAYOUT, methods=COMPARED, max_new_tokens=5, stop_at_eos=False, trace=True)
     written = {name: answer.token_ids for name, answer in result.answers.items()}
     return read, written, result.traces["pine"].suffix_importance
 
@@ -87,7 +89,9 @@ def test_a_model_spread_over_cpu_and_disk_answers_as_it_does_in_one_place(
     assert actual[1] == expected[1]
     assert (actual[2] == expected[2]).all()
     with torch.inference_mode():
-        shuffled = passes.prefill(engine.wirings, REORDERED, METHODS["pine"], room=0, rows_kept=0)[1][-1]
+        shuffled = passes.prefill(
+            engine.patched_models, REORDERED, METHODS["pine"], room=0, logits_to_keep=0
+        )[1][-1]
     assert torch.equal(shuffled, actual[0]["pine"][-1])
 
 
@@ -109,8 +113,8 @@ def tensors_of(value: Any) -> list[Tensor]:
 
 @pytest.mark.parametrize("method", ["vanilla", "pcw_right", "sp", "pine"])
 def test_what_layers_share_is_copied_once_to_each_device_they_compute_on(method: str) -> None:
-    (wiring,) = Engine(make("llama")).wirings
-    state = new_state(build_plan(METHODS[method], LAYOUT), wiring=wiring, room=2, recorder=None)
+    (patched_model,) = Engine(make("llama")).patched_models
+    state = new_state(build_plan(METHODS[method], LAYOUT), patched_model=patched_model, room=2, recorder=None)
     here, there = state.strategy(torch.device("cpu")), state.strategy(torch.device("meta"))
     assert {tensor.device.type for tensor in tensors_of(there)} == {"meta"}
     assert len(tensors_of(there)) == len(tensors_of(here))

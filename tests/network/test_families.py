@@ -35,7 +35,7 @@ DEFINED = (
 def read(engine: Engine, layout: TokenLayout, method: str) -> Tensor:
     """Logits (n, V) of a prompt under a method."""
     with torch.inference_mode():
-        return passes.prefill(engine.wirings, layout, METHODS[method], room=0, rows_kept=0)[1]
+        return passes.prefill(engine.patched_models, layout, METHODS[method], room=0, logits_to_keep=0)[1]
 
 
 def difference(one: Tensor, other: Tensor) -> float:
@@ -50,7 +50,7 @@ def test_a_family_is_read_as_its_own_attention_reads_it(name: str) -> None:
     with torch.inference_mode():
         own = model(torch.tensor(LAYOUT.ids)[None]).logits[0]
     engine = Engine(model)
-    assert {rope.pairing for rope in engine.wirings[0].ropes.kinds} == {family.pairing}
+    assert {rope.pairing for rope in engine.patched_models[0].ropes.kinds} == {family.pairing}
     tolerance = TOLERANCE[torch.float64]
     assert difference(read(engine, LAYOUT, "vanilla"), own) <= tolerance
 

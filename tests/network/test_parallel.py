@@ -115,7 +115,7 @@ def test_the_promise_is_kept_to_the_last_bit(halves: list[dict[str, Any]], name:
     for half in halves:
         assert {kept for kept in half[name]["kept"].values() if kept is not None} == {True}
         assert half[name]["vanilla_is_equal"] is False
-        assert half[name]["caveat"] is None
+        assert half[name]["invariance_warning"] is None
         assert torch.equal(half[name]["beside_one"], half[name]["logits"][0]["pine"])
 
 
@@ -124,7 +124,7 @@ def test_of_three_processes_nothing_is_promised(folder: Path) -> None:
     alone = find(Engine.load(folder / "thirds"))
     for third in found_by(3, folder, "thirds"):
         assert third["thirds"]["tokens"] == alone["tokens"]
-        assert "split among 3 processes" in third["thirds"]["caveat"]
+        assert "split among 3 processes" in third["thirds"]["invariance_warning"]
 
 
 @pytest.mark.parametrize(

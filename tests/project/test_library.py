@@ -22,7 +22,7 @@ def test_its_blocks_run_in_order(
     tiny_llama: Callable[..., LlamaForCausalLM], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a tiny model, which is loaded in place of the embedded one."""
-    engine = Engine(tiny_llama(max_context=4096), letter_tokenizer())
+    engine = Engine(tiny_llama(max_context_length=4096), letter_tokenizer())
     monkeypatch.setattr(Engine, "load", lambda: engine)
     names: dict[str, Any] = {}
     printed = io.StringIO()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pine_engine.console.method_tables import write_into
-from pine_engine.debias.table import WRAPPERS, Wrapper
+from pine_engine.debias.table import DEBIASERS, Wrapper
 from pine_engine.methods.table import METHODS, Method
 
 ROOT = Path(__file__).parents[2]
@@ -20,11 +20,11 @@ def test_tables_of_methods_are_the_tables(tmp_path: Path) -> None:
     copy.write_text(page, encoding="utf-8")
     write_into(copy)
     assert copy.read_text(encoding="utf-8") == page
-    rows: list[Method | Wrapper] = [*METHODS.values(), *WRAPPERS.values()]
+    rows: list[Method | Wrapper] = [*METHODS.values(), *DEBIASERS.values()]
     for row in rows:
         assert (
-            f"| {row.label} | `{row.name}` | {row.meaning} | {row.promise} | {row.cost} | {row.source} |"
-            in page
+            f"| {row.label} | `{row.name}` | {row.description} | {row.invariance} | {row.cost} | "
+            f"{row.source} |" in page
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pine_engine
-from pine_engine.debias.table import WRAPPERS
+from pine_engine.debias.table import DEBIASERS
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.tasks import TASKS
 
@@ -45,5 +45,5 @@ def test_every_name_is_one_of_the_project() -> None:
         "calibration_first",
     } <= names
     for name in names - OF_OTHERS:
-        known = name in METHODS or name in TASKS or name in WRAPPERS
+        known = name in METHODS or name in TASKS or name in DEBIASERS
         assert known or re.search(rf"\bdef {name}\b|^    {name}: ", SOURCES, re.MULTILINE), name

@@ -10,7 +10,7 @@ from transformers import LlamaForCausalLM
 
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
-from pine_engine.prompts.inputs import Comparison, DataRow, DocumentInput, read_comparison, read_rows
+from pine_engine.prompts.inputs import DataRow, DocumentInput, Request, read_comparison, read_rows
 from pine_engine.prompts.tasks import TASKS
 from tests.support.tokenizers import letter_tokenizer
 
@@ -49,7 +49,7 @@ def sentence(read: Callable[[Path], Any], path: Path) -> str:
 
 def test_a_comparison_is_read_as_it_is_written(file: Path) -> None:
     given = {**COMPARISON, "instruction": "In a word.", "system": "Be kind.", "task": "math_reasoning"}
-    assert read_comparison(write(file, given)) == Comparison(
+    assert read_comparison(write(file, given)) == Request(
         question="Why?",
         documents=[DocumentInput(text="one"), DocumentInput(title="Two", text="two")],
         instruction="In a word.",
@@ -59,7 +59,7 @@ def test_a_comparison_is_read_as_it_is_written(file: Path) -> None:
 
 
 def test_only_documents_are_required_and_questions_over_documents_are_the_task(file: Path) -> None:
-    comparison = Comparison.model_validate({"documents": ["one"]})
+    comparison = Request.model_validate({"documents": ["one"]})
     assert comparison.model_dump() == {
         "question": "",
         "documents": [{"text": "one", "title": ""}],
@@ -71,7 +71,7 @@ def test_only_documents_are_required_and_questions_over_documents_are_the_task(f
 
 def test_a_plain_list_of_texts_is_the_documents(file: Path) -> None:
     given = ["one", {"title": "Two", "text": "two"}]
-    assert Comparison.model_validate(given) == Comparison(documents=COMPARISON["documents"])
+    assert Request.model_validate(given) == Request(documents=COMPARISON["documents"])
     assert sentence(read_comparison, write(file, given)) == f"{file}: there is no question; write one"
 
 
@@ -236,7 +236,7 @@ def read_back(engine: Engine, ids: tuple[int, ...]) -> str:
 
 
 def test_a_comparison_becomes_the_tokens_of_its_task(engine: Engine) -> None:
-    comparison = Comparison(**{**COMPARISON, "instruction": "Go.", "system": "Be kind."})
+    comparison = Request(**{**COMPARISON, "instruction": "Go.", "system": "Be kind."})
     layout = comparison.tokenize(engine)
     assert read_back(engine, layout.prefix) == "Be kind.\n\nGo.\n\n"
     assert [read_back(engine, ids) for ids in layout.documents] == [
@@ -262,7 +262,7 @@ def test_what_no_prompt_can_be_made_of_is_refused(
     engine: Engine, change: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(InputError, match=f"^{problem}$"):
-        Comparison(**{**COMPARISON, **change}).tokenize(engine)
+        Request(**{**COMPARISON, **change}).tokenize(engine)
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_what_no_prompt_can_be_made_of_is_refused(
 def test_a_rows_texts_stand_where_its_task_has_them(task: str, instruction: str, system: str) -> None:
     """Judges are instructed in the system message; elsewhere the instruction opens the user's."""
     row = DataRow(**{**ROW, "task": task, "system": "Be kind.", "prefix": "In a word."})
-    assert row.comparison() == Comparison(
+    assert row.comparison() == Request(
         question="Why?",
         documents=[DocumentInput(text="one"), DocumentInput(text="two")],
         instruction=instruction,

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.orders import OrderRow, compare_orders
+from pine_engine.engine.orders import OrderResult, compare_orders
 from pine_engine.evaluation.records import Writer, open_run
-from pine_engine.invariance.certificate import certify, logits_sha256
-from pine_engine.prompts.inputs import Comparison, DocumentInput
+from pine_engine.invariance.certificate import create_certificate, hash_logits
+from pine_engine.prompts.inputs import DocumentInput, Request
 from tests.support.commands import write
 from tests.support.measured_rows import QUESTION, pairs
 from tests.support.molecule_rows import SMILES, row
@@ -162,20 +162,18 @@ def write_lines(path: Path, rows: list[dict[str, Any]]) -> None:
 
 def write_certificate(path: Path, model: Path) -> None:
     engine = Engine.load(str(model))
-    comparison = Comparison(
-        question="Who?", documents=[DocumentInput(text="Ann."), DocumentInput(text="Ben.")]
-    )
+    comparison = Request(question="Who?", documents=[DocumentInput(text="Ann."), DocumentInput(text="Ben.")])
     orders = [[0, 1], [1, 0]]
     events = compare_orders(
         engine, comparison.tokenize(engine), methods=["pine"], orders=orders, max_new_tokens=2
     )
-    rows = [event for event in events if isinstance(event, OrderRow)]
-    certificate = certify(
+    rows = [event for event in events if isinstance(event, OrderResult)]
+    certificate = create_certificate(
         engine,
         comparison,
         orders=orders,
         cells=[one.cells for one in rows],
-        hashes=logits_sha256(rows[0].result),
+        hashes=hash_logits(rows[0].result),
         seed=None,
         max_new_tokens=2,
         traced=False,

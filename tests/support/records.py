@@ -18,7 +18,7 @@ SWAPS = {
 def judged(
     example: str,
     method: str,
-    arrangement: str,
+    order_name: str,
     verdict: str | None,
     *,
     better: int = 0,
@@ -30,13 +30,13 @@ def judged(
     computed: bool = True,
 ) -> Record:
     """A pair that was judged. better: the stored answer that is the better one, whatever its letter."""
-    entered, order = SWAPS[arrangement]
+    entered, order = SWAPS[order_name]
     right = "AB"[entered.index(better)]
     return Record(
         example=example,
         task="judge_pair",
         method=method,
-        arrangement=arrangement,
+        order_name=order_name,
         entered=entered,
         order=order,
         gold_slot=[entered[place] for place in order].index(better),
@@ -68,7 +68,7 @@ def swept(
     score: float | None = None,
     logprob: float | None = None,
     text: str = "Paris",
-    arrangement: str | None = None,
+    order_name: str | None = None,
     seconds: float = 1.0,
     computed: bool = True,
     error: str | None = None,
@@ -80,7 +80,7 @@ def swept(
         example=example,
         task="retrieval_qa",
         method=method,
-        arrangement=arrangement or f"gold-at:{slot}",
+        order_name=order_name or f"gold-at:{slot}",
         entered=tuple(range(k)),
         order=order,
         gold_slot=slot,
@@ -133,7 +133,7 @@ def run_info(**changes: object) -> RunInfo:
         "data_sha256": "0123456789abcdef" * 4,
         "task": "judge_pair",
         "methods": ("vanilla", "pine"),
-        "arrangements": ("as-is", "swapped"),
+        "order_names": ("as-is", "swapped"),
         "generate": True,
         "logprobs": True,
         "max_new_tokens": None,

@@ -23,18 +23,18 @@ LAYOUT = TokenLayout(
 
 def find(engine: Engine) -> dict[str, Any]:
     """All that a test compares: in one process, and in each of several."""
-    written: dict[str, Any] = {"max_new_tokens": 5, "stop_at_end": False, "keep_logits": True}
+    written: dict[str, Any] = {"max_new_tokens": 5, "stop_at_eos": False, "return_logits": True}
     shuffled = engine.shuffle(LAYOUT, methods="all", **written)
     few = engine.run(LAYOUT, methods=["vanilla", "pine"], trace=True, **written)
     traced: Any = few.traces["pine"].suffix_importance
     return {
         "tokens": [{name: cell.answer.token_ids for name, cell in row.items()} for row in shuffled.cells],
         "logits": [row.result.logits for row in shuffled.rows],
-        "kept": shuffled.kept_promise,
-        "vanilla_is_equal": shuffled.summary["vanilla"].bitwise_equal,
+        "kept": shuffled.invariance_held,
+        "vanilla_is_equal": shuffled.summary["vanilla"].bitwise_identical,
         "beside_one": few.logits["pine"],
         "heads": (engine.num_heads, traced.shape[1]),
-        "caveat": engine.caveat,
+        "invariance_warning": engine.invariance_warning,
     }
 
 

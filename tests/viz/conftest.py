@@ -20,5 +20,5 @@ def tiny_shuffle(tiny_llama: "Callable[..., LlamaForCausalLM]") -> "ShuffleResul
 
     layout = TokenLayout((5, 9, 60), ((11, 12, 13, 14), (21, 22), (31, 32, 33)), (51, 52, 53))
     return Engine(exact_llama(tiny_llama)).shuffle(
-        layout, methods=["vanilla", "pcw", "pine"], max_new_tokens=3, stop_at_end=False, trace=True
+        layout, methods=["vanilla", "pcw", "pine"], max_new_tokens=3, stop_at_eos=False, trace=True
     )

@@ -36,31 +36,33 @@ def draw_all(shuffled: ShuffleResult, text: str) -> dict[str, Draw]:
     rows = [Row((0,), {"pine": Cell(text)})]
     answer = told(text, [text], others=[[(text, 0.5), ("a " + text, 0.25)]])
     return {
-        "plot_answer_position": lambda: viz.plot_answer_position(STEPS, labels=labels),
-        "plot_answer_shares": lambda: viz.plot_answer_shares([answer, answer]),
+        "plot_position_sweep": lambda: viz.plot_position_sweep(STEPS, labels=labels),
+        "plot_answer_attention": lambda: viz.plot_answer_attention([answer, answer]),
         "plot_attention": lambda: viz.plot_attention({"a": weights}, layout, labels=labels),
         "plot_attention_shares": lambda: viz.plot_attention_shares(pine, steps=2),
         "plot_bias_curve": lambda: viz.plot_bias_curve(CURVE),
-        "plot_head_spread": lambda: viz.plot_head_spread(pine),
+        "plot_head_decisiveness": lambda: viz.plot_head_decisiveness(pine),
         "plot_importance": lambda: viz.plot_importance(pine),
-        "plot_likely_tokens": lambda: viz.plot_likely_tokens(answer, told("PINE", ["x"])),
+        "plot_next_token_candidates": lambda: viz.plot_next_token_candidates(answer, told("PINE", ["x"])),
         "plot_masks": lambda: viz.plot_masks([build_plan(METHODS["pine"], layout)]),
         "plot_method_positions": lambda: viz.plot_method_positions(
             run.traces, layer=0, head=0, labels=labels
         ),
         "plot_order_effects": lambda: viz.plot_order_effects(order_effects([-1, -2], [-1, -3])),
-        "plot_order_spread": lambda: viz.plot_order_spread(rows, labels=labels),
+        "plot_logprob_by_order": lambda: viz.plot_logprob_by_order(rows, labels=labels),
         "plot_position_map": lambda: viz.plot_position_map(pine, layer=0, head=0),
         "plot_positions": lambda: viz.plot_positions(pine),
-        "plot_read": lambda: viz.plot_read({"a": weights}, 3, tokens=[text] * len(weights), labels=labels),
+        "plot_query_attention": lambda: viz.plot_query_attention(
+            {"a": weights}, 3, tokens=[text] * len(weights), labels=labels
+        ),
         "plot_shuffle": lambda: viz.plot_shuffle(rows, labels=labels),
-        "plot_shuffle_positions": lambda: viz.plot_shuffle_positions(shuffled.rows, labels=labels),
-        "plot_written": lambda: viz.plot_written(pine, [text, text]),
+        "plot_positions_by_order": lambda: viz.plot_positions_by_order(shuffled.rows, labels=labels),
+        "plot_answer_importance": lambda: viz.plot_answer_importance(pine, [text, text]),
     }
 
 
 def test_every_function_is_drawn_here(tiny_shuffle: ShuffleResult) -> None:
-    assert sorted(draw_all(tiny_shuffle, "x")) == viz.__all__ == sorted(viz._HOMES)
+    assert sorted(draw_all(tiny_shuffle, "x")) == viz.__all__ == sorted(viz._LAZY_IMPORTS)
 
 
 @pytest.mark.parametrize("name", viz.__all__)

@@ -53,7 +53,7 @@ class AnswerCard:
     method: str
     label: str
     meaning: str
-    promises_invariance: bool
+    is_order_invariant: bool
     state: AnswerState = "waiting"
     text: str = ""
     layers_done: int = 0

@@ -23,13 +23,13 @@ class CertifiedMethod:
     """
 
     label: str
-    promises_invariance: bool
+    is_order_invariant: bool
     answer: str
     token_ids: tuple[int, ...]
     same: int
     distinct: int
     max_abs_logit_diff: float
-    bitwise_equal: bool
+    bitwise_identical: bool
     logprobs: tuple[float, ...]
     logprob_spread: float
     sha256: str
@@ -47,9 +47,9 @@ class CertifiedMethod:
     @property
     def verdict(self) -> str:
         """Conclusion from the numbers, in a few words."""
-        if self.promises_invariance:
-            return "does not depend on the order ✓" if self.bitwise_equal else "broke its promise ✗"
-        return "may depend on the order, did not here" if self.bitwise_equal else "depends on the order"
+        if self.is_order_invariant:
+            return "does not depend on the order ✓" if self.bitwise_identical else "broke its promise ✗"
+        return "may depend on the order, did not here" if self.bitwise_identical else "depends on the order"
 
 
 @dataclass(frozen=True)

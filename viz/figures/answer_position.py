@@ -17,7 +17,7 @@ _FILLS = ("", "-open", "-open-dot")
 _NUM_SYMBOLS = len(SYMBOLS) * len(_FILLS)
 
 
-def plot_answer_position(
+def plot_position_sweep(
     steps: "Sequence[SlotScored]",
     *,
     slots: int | None = None,

@@ -89,7 +89,7 @@ def answer_tokens(
         label: Name of the answer in figures.
 
     Returns:
-        The answer as `plot_likely_tokens` and `plot_answer_shares` take it.
+        The answer as `plot_next_token_candidates` and `plot_answer_attention` take it.
     """
     answer, trace = result.answers[method], result.traces[method]
     assert trace.suffix_attention is not None

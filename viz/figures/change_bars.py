@@ -42,7 +42,7 @@ _EQUAL = "Every difference is 0 exactly."
 NOTHING_READ = "No token was written, so no document carried an answer."
 
 
-def plot_likely_tokens(left: AnswerTokens, right: AnswerTokens) -> go.Figure:
+def plot_next_token_candidates(left: AnswerTokens, right: AnswerTokens) -> go.Figure:
     """Bars side by side: what could have come at the first token in which two answers differ.
 
     Of equal answers it is the token whose probability differs most. A row is a token that was among the most
@@ -76,7 +76,7 @@ def plot_likely_tokens(left: AnswerTokens, right: AnswerTokens) -> go.Figure:
     return figure
 
 
-def plot_answer_shares(
+def plot_answer_attention(
     answers: Sequence[AnswerTokens], *, step: int | None = None, with_prefix: bool = True
 ) -> go.Figure:
     """Bars side by side: the share of attention that each part of the prompt got from one or two answers.

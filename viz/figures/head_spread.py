@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pine_engine.attention.trace import Trace
 
 
-def plot_head_spread(trace: "Trace", *, layer: int | None = None, head: int | None = None) -> go.Figure:
+def plot_head_decisiveness(trace: "Trace", *, layer: int | None = None, head: int | None = None) -> go.Figure:
     """Heatmap of how much each layer (across) and head (down) prefers one document to another.
 
     trace: of a method that ranks. layer, head: the chosen cell, which is outlined; of one alone, all of its

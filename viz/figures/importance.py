@@ -24,13 +24,13 @@ def select_importance(importance: FloatArray, layer: int | None, head: int | Non
     return np.asarray(heads.mean(axis=(0, 1), dtype=np.float64), dtype=np.float32)
 
 
-def normalise(importance: FloatArray, normalisation: Normalisation) -> FloatArray:
+def normalise(importance: FloatArray, normalization: Normalisation) -> FloatArray:
     """Importance divided by the sum of its row ("share"), or as it is ("raw", and "log", which is a scale).
 
     importance: float32 (..., D), NaN where there is none. Returns the same shape, float32; NaN stays
     NaN, and a row that sums to zero stays zero.
     """
-    if normalisation != "share":
+    if normalization != "share":
         return np.asarray(importance, dtype=np.float32)
     sums = np.nansum(importance, axis=-1, keepdims=True, dtype=np.float64)
     return np.asarray(importance / np.where(sums == 0, 1, sums), dtype=np.float32)
@@ -83,13 +83,13 @@ def place_name(layer: int | None, head: int | None) -> str:
 
 
 def importance_caption(
-    *, method: str, layer: int | None, head: int | None, normalisation: Normalisation, dtype: str
+    *, method: str, layer: int | None, head: int | None, normalization: Normalisation, dtype: str
 ) -> str:
-    """What is drawn: layer, head, aggregation, normalisation and dtype.
+    """What is drawn: layer, head, aggregation, normalization and dtype.
 
     layer, head: from 0; None means the mean over layers or heads.
     """
-    measure = f"attention mass per key-document token{_NORMALISED[normalisation]}"
+    measure = f"attention mass per key-document token{_NORMALISED[normalization]}"
     return (
         f"{method}, {place_name(layer, head)}: {measure}, summed over the query document\u2019s tokens, "
         f"positions ignored, computed in {dtype}. Attention weights are not a full explanation of the answer."

@@ -28,13 +28,13 @@ def plot_importance(
     *,
     layer: int | None = None,
     head: int | None = None,
-    normalisation: Normalisation = "share",
+    normalization: Normalisation = "share",
     order: Sequence[int] | None = None,
     chosen: int | None = None,
 ) -> go.Figure:
     """Heatmap of how important a document (down) finds another (across).
 
-    trace: of a method that ranks. layer, head: from 0; None for the mean over all. normalisation: "raw" for
+    trace: of a method that ranks. layer, head: from 0; None for the mean over all. normalization: "raw" for
     sums of softmax weights divided by the length of the document that is read, in tokens; "share" for that as
     a part of its row; "log" for its log10. order: which document, as entered, stands in each slot. chosen:
     a slot whose row is outlined.
@@ -42,21 +42,21 @@ def plot_importance(
     z is float32 (D, D), NaN on the diagonal: no document ranks itself.
     """
     assert trace.document_importance is not None, "a method that does not rank"
-    values = scaled(select_importance(trace.document_importance, layer, head), normalisation)
+    values = scaled(select_importance(trace.document_importance, layer, head), normalization)
     names = [segment.label for segment in documents_of(len(values), order)]
     figure = new_figure(
         name="importance",
         title=f"Which document finds which important, {place_name(layer, head)}",
         caption="A row reads, a column is read; PINE places the most important document closest.",
         height=160 + 32 * len(values),
-        coloraxis=color_axis(values, normalisation, MEASURES[normalisation]),
+        coloraxis=color_axis(values, normalization, MEASURES[normalization]),
     )
     figure.add_heatmap(
         z=values,
         x=names,
         y=names,
         **heat(values),
-        hovertemplate=f"document %{{y}} reads %{{x}}<br>{MEASURES[normalisation]} %{{z:.3g}}<extra></extra>",
+        hovertemplate=f"document %{{y}} reads %{{x}}<br>{MEASURES[normalization]} %{{z:.3g}}<extra></extra>",
         meta={"y": [{"query": f"document {slot}"} for slot in range(len(values))]},
     )
     figure.update_xaxes(title="document that is read", side="top", type="category")
@@ -66,18 +66,18 @@ def plot_importance(
     return figure
 
 
-def scaled(values: NDArray[np.float32], normalisation: Normalisation) -> NDArray[np.float32]:
+def scaled(values: NDArray[np.float32], normalization: Normalisation) -> NDArray[np.float32]:
     """Importances (..., D) as they are drawn; NaN stays NaN, and 0 has no log10."""
-    if normalisation != "log":
-        return normalise(values, normalisation)
+    if normalization != "log":
+        return normalise(values, normalization)
     return np.log10(np.where(values > 0, values, np.nan)).astype(np.float32)
 
 
-def color_axis(values: NDArray[np.float32], normalisation: Normalisation, measure: str) -> dict[str, Any]:
+def color_axis(values: NDArray[np.float32], normalization: Normalisation, measure: str) -> dict[str, Any]:
     """The colour scale of what is drawn: from zero, but of log10."""
     known = values[~np.isnan(values)]
     low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
-    low = low if normalisation == "log" else 0.0
+    low = low if normalization == "log" else 0.0
     return {"cmin": low, "cmax": high, "colorbar": {"title": {"text": measure}}}
 
 

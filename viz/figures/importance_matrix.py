@@ -37,7 +37,7 @@ def importance_picture(
     *,
     queries: Sequence[str],
     caption: str,
-    normalisation: Normalisation,
+    normalization: Normalisation,
     selected: int | None,
 ) -> str:
     """Picture: how important query document a (down) finds key document b (across); a row picks its query.
@@ -49,8 +49,8 @@ def importance_picture(
         return empty_panel("There is one document, so there is nothing to rank.")
     assert importance.shape == (len(documents), len(documents))
     title = "Which document finds which important"
-    shown = normalise(importance, normalisation)
-    scale = Scale.of(shown, is_log=normalisation == "log")
+    shown = normalise(importance, normalization)
+    scale = Scale.of(shown, is_log=normalization == "log")
     is_narrow = len(documents) > NUMBERED_COLUMNS
     rows = [
         _row(who, query, documents, values, levels, is_narrow=is_narrow)
@@ -66,7 +66,7 @@ def importance_picture(
             is_narrow=is_narrow,
             selected=selected,
             focus=selected or 0,
-            measure=_MEASURES[normalisation],
+            measure=_MEASURES[normalization],
             scale=scale,
             top=TOP_LEVEL,
             title=title,

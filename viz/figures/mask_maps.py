@@ -92,7 +92,7 @@ def _plans(
     """Return the attention plans of a run result, a token layout, or plans."""
     from pine_engine.engine.events import RunResult
     from pine_engine.errors import InputError
-    from pine_engine.given import one_or_more
+    from pine_engine.input_validation import as_tuple_of
     from pine_engine.methods.plan import AttentionPlan, build_plan
     from pine_engine.methods.table import METHODS
     from pine_engine.prompts.layout import TokenLayout
@@ -102,7 +102,7 @@ def _plans(
     if isinstance(source, TokenLayout):
         return tuple(build_plan(method, source) for method in METHODS.values())
     advice = "pass a RunResult, a TokenLayout, or one or more AttentionPlans"
-    plans: tuple[AttentionPlan, ...] = one_or_more(source, AttentionPlan, "plan", advice)
+    plans: tuple[AttentionPlan, ...] = as_tuple_of(source, AttentionPlan, "plan", advice)
     if any(plan.layout != plans[0].layout for plan in plans):
         raise InputError(
             "plans have different token layouts: expected one prompt. Plot each prompt by itself"

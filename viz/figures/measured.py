@@ -21,13 +21,13 @@ class MeasuredRow:
     """
 
     label: str
-    promises_invariance: bool
+    is_order_invariant: bool
     values: tuple[float | None, ...]
     mean: float | None
     interval: tuple[float, float] | None = None
     changed: int | None = None
     compared: int = 0
-    unread: int = 0
+    unparsed: int = 0
     answered: int = 0
 
 
@@ -85,7 +85,7 @@ class MeasuredTable:
     @property
     def has_unread(self) -> bool:
         """True if some answer cannot be read."""
-        return any(row.unread for row in self.rows)
+        return any(row.unparsed for row in self.rows)
 
 
 def measured_tables(tables: Sequence[MeasuredTable], *, done: int, planned: int, note: str = "") -> str:
@@ -93,6 +93,6 @@ def measured_tables(tables: Sequence[MeasuredTable], *, done: int, planned: int,
     return render("measured.html", tables=tables, done=done, planned=planned, note=note)
 
 
-def in_short(sentences: Sequence[str]) -> str:
+def shorten(sentences: Sequence[str]) -> str:
     """HTML: what the numbers say, in sentences; "" if there are none."""
     return render("measured_findings.html", sentences=sentences) if sentences else ""

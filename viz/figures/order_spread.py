@@ -11,7 +11,9 @@ from viz.figures.shuffle_matrix import OrderTried
 from viz.theme import LINES, SYMBOLS
 
 
-def plot_order_spread(rows: Sequence[OrderTried], *, labels: Mapping[str, str] | None = None) -> go.Figure:
+def plot_logprob_by_order(
+    rows: Sequence[OrderTried], *, labels: Mapping[str, str] | None = None
+) -> go.Figure:
     """Dots: the log-probability of each method's own answer of the first order, in every order.
 
     rows: as plot_shuffle takes them. labels: of the methods.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pine_engine.prompts.layout import TokenLayout
 
 
-def plot_read(
+def plot_query_attention(
     weights: NDArray[np.float32] | Mapping[str, NDArray[np.float32]],
     query: int,
     *,

@@ -29,7 +29,7 @@ class ShuffleCell:
 
     same: the answers have the same tokens. first_difference: None if they do.
     max_abs_logit_diff: largest |difference| to the first row, up to the first token that differs.
-    bitwise_equal: those logits are equal to the last bit.
+    bitwise_identical: those logits are equal to the last bit.
     reference_logprob: log-probability, in nats, of the first row's answer in this order.
     """
 
@@ -37,7 +37,7 @@ class ShuffleCell:
     same: bool
     first_difference: FirstDifference | None
     max_abs_logit_diff: float
-    bitwise_equal: bool
+    bitwise_identical: bool
     reference_logprob: float
 
     def __post_init__(self) -> None:
@@ -94,7 +94,7 @@ class ShuffleColumn:
 
     method: str
     label: str
-    promises_invariance: bool
+    is_order_invariant: bool
 
 
 def answer_numbers(texts: Iterable[str]) -> dict[str, int]:
@@ -141,7 +141,7 @@ def answers_line(
         texts = [row.cells[column.method].text for row in rows if column.method in row.cells]
         right = sum(map(is_right, texts)) if is_right else 0
         if texts:
-            given.append((not column.promises_invariance, -right, column.label, texts))
+            given.append((not column.is_order_invariant, -right, column.label, texts))
     parts: list[str] = []
     for _, right, label, texts in sorted(given, key=lambda each: each[:2]):
         kinds, tried = len(set(texts)), len(texts)
@@ -183,8 +183,8 @@ def verdict_line(columns: Sequence[ShuffleColumn], rows: Sequence[ShuffleRow]) -
         others = [row.cells[column.method] for row in rows[1:] if column.method in row.cells]
         if not others:
             continue
-        is_equal = all(cell.bitwise_equal for cell in others)
-        if column.promises_invariance:
+        is_equal = all(cell.bitwise_identical for cell in others)
+        if column.is_order_invariant:
             (kept if is_equal else broken).append(column.label)
         else:
             (still if is_equal else moved).append(column.label)

@@ -18,7 +18,7 @@ _LINE = 45
 
 
 class AnsweredOnce(Protocol):
-    """What is drawn of one answer: `OrderCell` of the engine has it, and what the page keeps."""
+    """What is drawn of one answer: `OrderComparison` of the engine has it, and what the page keeps."""
 
     @property
     def text(self) -> str:
@@ -29,7 +29,7 @@ class AnsweredOnce(Protocol):
         """The largest difference to the first order's logits."""
 
     @property
-    def bitwise_equal(self) -> bool:
+    def bitwise_identical(self) -> bool:
         """Whether no bit of them differs."""
 
     @property
@@ -38,7 +38,7 @@ class AnsweredOnce(Protocol):
 
 
 class OrderTried(Protocol):
-    """The answers in one order: `OrderRow` of the engine, or what the page keeps.
+    """The answers in one order: `OrderResult` of the engine, or what the page keeps.
 
     order: which document, as entered, stands in each slot. cells: by method.
     """
@@ -142,5 +142,5 @@ def _told(cell: AnsweredOnce | None) -> str:
     text = " ".join(cell.text.split()) or "(empty answer)"
     text = text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
     lines = [plain(text[start : start + _LINE]) for start in range(0, len(text), _LINE)]
-    equal = "equal to the last bit" if cell.bitwise_equal else format_difference(cell.max_abs_logit_diff)
+    equal = "equal to the last bit" if cell.bitwise_identical else format_difference(cell.max_abs_logit_diff)
     return "<br>".join([*lines, f"largest logit difference: {equal}"])

@@ -15,7 +15,7 @@ from viz.figures.position_bars import document_bar, stacked
 
 if TYPE_CHECKING:
     from pine_engine.attention.trace import Trace
-    from pine_engine.engine.orders import OrderRow
+    from pine_engine.engine.orders import OrderResult
 
 _MOVE = {
     "frame": {"duration": 700, "redraw": False},
@@ -38,8 +38,8 @@ class PlacedDocuments:
     starts: dict[str, NDArray[np.integer[Any]]]
 
 
-def plot_shuffle_positions(
-    rows: "Sequence[OrderRow]",
+def plot_positions_by_order(
+    rows: "Sequence[OrderResult]",
     *,
     layer: int | None = None,
     head: int | None = None,
@@ -84,7 +84,7 @@ def place_documents(
 
 
 def plot_placed(rows: Sequence[PlacedDocuments], *, labels: Mapping[str, str] | None = None) -> go.Figure:
-    """What plot_shuffle_positions draws, of what was kept of each order."""
+    """What plot_positions_by_order draws, of what was kept of each order."""
     methods = list(rows[0].starts)
     names = named(methods, labels)
     end = max(int((starts + row.lengths).max()) for row in rows for starts in row.starts.values())

@@ -17,20 +17,20 @@ LONGEST = 16
 """Characters of a token that are written beside its row."""
 
 
-def plot_written(
+def plot_answer_importance(
     trace: "Trace",
     tokens: Sequence[str],
     *,
     layer: int | None = None,
     head: int | None = None,
-    normalisation: Normalisation = "share",
+    normalization: Normalisation = "share",
     order: Sequence[int] | None = None,
     chosen: int | None = None,
 ) -> go.Figure:
     """Heatmap of how important each document (across) was when a token of the answer (down) was written.
 
     trace: of any method; of one that does not rank, its attention on the documents is drawn. tokens: texts of
-    the answer's tokens. layer, head, normalisation, order: as in plot_importance. chosen: a token whose row
+    the answer's tokens. layer, head, normalization, order: as in plot_importance. chosen: a token whose row
     is marked.
 
     z is float32 (T, D), T being the tokens whose writing the trace has seen; NaN only for log10 of 0.
@@ -42,8 +42,8 @@ def plot_written(
     values = select_importance(recorded[:, :, first : first + len(tokens)], layer, head)
     if not ranks:
         values = attention_shares(values, with_rest=True)[:, 1:-1]
-    values = scaled(values, normalisation)
-    measure = MEASURES[normalisation].replace("importance", "importance" if ranks else "attention")
+    values = scaled(values, normalization)
+    measure = MEASURES[normalization].replace("importance", "importance" if ranks else "attention")
     names = [segment.label for segment in documents_of(values.shape[1], order)]
     figure = new_figure(
         name="answer-importance",
@@ -51,7 +51,7 @@ def plot_written(
         caption="A row is a token of the answer, a column a document that was read for it."
         + ("" if ranks else " This method does not rank: drawn is its attention."),
         height=160 + max(16 * len(values), 120),
-        coloraxis=color_axis(values, normalisation, measure),
+        coloraxis=color_axis(values, normalization, measure),
     )
     figure.add_heatmap(
         z=values,

@@ -26,8 +26,10 @@ if TYPE_CHECKING:  # imports torch, which would keep the page waiting
 def total_html(count: TokenCount, max_new_tokens: int, settings: HostSettings = DEFAULTS) -> str:
     """HTML: the prompt's length against the model's context, in tokens. settings: what the host allows."""
     needed = count.total + max_new_tokens
-    sentence = f"{count.total:,} prompt tokens + {max_new_tokens} for the answer, of {count.max_context:,}"
-    if needed > count.max_context:
+    sentence = (
+        f"{count.total:,} prompt tokens + {max_new_tokens} for the answer, of {count.max_context_length:,}"
+    )
+    if needed > count.max_context_length:
         return notice(f"{sentence}: too long, shorten or remove documents", kind="error")
     if why := too_long(count.total, settings):
         return notice(why, kind="error")

@@ -52,10 +52,12 @@ def _of_kind(summary: TaskSummary, kind: Kind) -> Iterator[str]:
     for name in (BASELINE, SUBJECT):
         if name in measures:
             yield from _unread(name, measures[name], get_task(summary.task))
-            if measures[name].is_legible:
+            if measures[name].is_mostly_parsed:
                 yield _over_orders(name, measures[name])
     every = differences_of(summary, kind, SUBJECT)
-    others = [one for one in every if measures[SUBJECT].is_legible and measures[one.than].is_legible]
+    others = [
+        one for one in every if measures[SUBJECT].is_mostly_parsed and measures[one.than].is_mostly_parsed
+    ]
     yield from (
         f"{subject} less {method_label(BASELINE)}: {_in_words(one)}."
         for one in others
@@ -72,8 +74,8 @@ def _of_kind(summary: TaskSummary, kind: Kind) -> Iterator[str]:
 
 def _unread(name: str, measure: Measure, task: Task) -> Iterator[str]:
     """How many of its answers cannot be read, if any, and how they are scored."""
-    unread = measure.unread
-    if unread is None or not unread.mean:
+    unparsed = measure.unparsed
+    if unparsed is None or not unparsed.mean:
         return
     whose = f"{method_label(name)}’s answers"
     scored = task.score("", ("any",))
@@ -81,8 +83,8 @@ def _unread(name: str, measure: Measure, task: Task) -> Iterator[str]:
     if not measure.is_read:
         yield f"None of {whose} can be read, so nothing is known of its accuracy (each counts {counts})."
         return
-    said = f"{estimated(unread)} % of {whose} cannot be read and count {counts}"
-    if not measure.is_legible:
+    said = f"{estimated(unparsed)} % of {whose} cannot be read and count {counts}"
+    if not measure.is_mostly_parsed:
         said += f", too many to speak of its accuracy; of the others {estimated(measure.read)} % are right"
     yield f"{said}."
 
@@ -90,14 +92,14 @@ def _unread(name: str, measure: Measure, task: Task) -> Iterator[str]:
 def _over_orders(name: str, measure: Measure) -> str:
     """Its mean over orders, how far they lie apart, and how often they change the answer."""
     said = f"{method_label(name)} has {estimated(measure.mean, measure.kind)} as the mean over orders"
-    values = {one.name: quantity(one.value.mean, measure.kind) for one in measure.arrangements}
+    values = {one.name: quantity(one.value.mean, measure.kind) for one in measure.order_names}
     low, high = values[measure.worst], values[measure.best]
     if low != high:
         said += f", from {low} ({measure.worst}) to {high} ({measure.best})"
-    unread = [one.name for one in measure.arrangements if not one.value.is_read]
-    if unread:
-        said += f"; none can be read in {', '.join(unread)}"
-    swapped = {one.name: one.changed for one in measure.arrangements if one.name in SWAPS}
+    unparsed = [one.name for one in measure.order_names if not one.value.is_read]
+    if unparsed:
+        said += f"; none can be read in {', '.join(unparsed)}"
+    swapped = {one.name: one.changed for one in measure.order_names if one.name in SWAPS}
     changes = [
         f"{quantity(changed.mean, measure.kind)} % when {SWAPS[swap]} are swapped"
         for swap, changed in swapped.items()

@@ -146,7 +146,7 @@ def _weighs_otherwise(row: ScenarioRow, name: str) -> bool:
 
 
 def position_bias(task: str, runs: Sequence[MeasuredRun]) -> Table | None:
-    """What each arrangement does to a judge's verdicts; None for a task without letters."""
+    """What each order_name does to a judge's verdicts; None for a task without letters."""
     if not get_task(task).has_letters:
         return None
     rows = [
@@ -158,11 +158,11 @@ def position_bias(task: str, runs: Sequence[MeasuredRun]) -> Table | None:
             estimated(one.changed),
             estimated(one.says_a),
             estimated(one.says_first),
-            estimated(one.unread),
+            estimated(one.unparsed),
         )
         for row in method_rows(task, runs)
         if row.measure.kind != "logprob"
-        for one in row.measure.arrangements
+        for one in row.measure.order_names
     ]
     return Table(
         title="Position bias",

@@ -32,9 +32,9 @@ class MethodRow:
         """An estimate in the unit of the measure."""
         return estimated(estimate, self.measure.kind)
 
-    def arrangement(self, name: str) -> Estimate | None:
-        """The value in that arrangement, None if it was not measured."""
-        return next((one.value for one in self.measure.arrangements if one.name == name), None)
+    def order_name(self, name: str) -> Estimate | None:
+        """The value in that order_name, None if it was not measured."""
+        return next((one.value for one in self.measure.order_names if one.name == name), None)
 
 
 def method_rows(task: str, runs: Sequence[MeasuredRun]) -> Iterator[MethodRow]:
@@ -50,8 +50,8 @@ def method_rows(task: str, runs: Sequence[MeasuredRun]) -> Iterator[MethodRow]:
 def not_drawn(rows: Sequence[MethodRow]) -> list[str]:
     """A sentence that names the methods of which a figure has nothing; with runs if there are several."""
     has_runs = len({row.run.label for row in rows}) > 1
-    unread = [(method_label(row.method.method), row.run.label) for row in rows if not row.measure.is_read]
-    names = [f"{method} ({run})" if has_runs else method for method, run in unread]
+    unparsed = [(method_label(row.method.method), row.run.label) for row in rows if not row.measure.is_read]
+    names = [f"{method} ({run})" if has_runs else method for method, run in unparsed]
     return [f"No answer can be read, and none is drawn, of: {'; '.join(names)}."] if names else []
 
 

@@ -85,7 +85,13 @@ def _rows(report: MoleculeReport) -> Iterator[tuple[str, ...]]:
             name = f"{method_label(one.method)} less {first}"
             yield label, name, *counts, *nothing, *_errors(one.more_error, sign="+")
     yield label, "the predictor's own", *counts, *nothing, *_errors(report.references.predictor)
-    yield label, "molecules of other requests", *counts, *nothing, *_errors(report.references.strangers)
+    yield (
+        label,
+        "molecules of other requests",
+        *counts,
+        *nothing,
+        *_errors(report.references.mismatched_baseline),
+    )
 
 
 def _findings(report: MoleculeReport) -> Iterator[str]:

@@ -31,9 +31,9 @@ def report_parts(runs: Sequence[MeasuredRun], *, molecules: Sequence[MoleculeRep
     """All parts of a report of at least one run, or one report of molecules."""
     found = {summary.task for run in runs for summary in run.summary.tasks}
     tasks = [name for name in TASKS if name in found]
-    in_short = Part("In short", tuple(said for task in tasks for run in runs for said in findings(task, run)))
+    shorten = Part("In short", tuple(said for task in tasks for run in runs for said in findings(task, run)))
     return [
-        *([measured_part(runs), in_short, reading_part(runs)] if runs else []),
+        *([measured_part(runs), shorten, reading_part(runs)] if runs else []),
         *(task_part(task, runs) for task in tasks),
         *([molecule_part(molecules)] if molecules else []),
         *([overhead_part(tasks, runs)] if runs else []),
@@ -135,7 +135,7 @@ def _facts(run: MeasuredRun) -> dict[str, str]:
         "documents": ", ".join(from_to(one.num_documents) for one in counts),
         "left out": ", ".join(f"{one.left_out} examples, {one.failed} failed records" for one in counts),
         "methods": ", ".join(info.methods),
-        "orders": ", ".join(info.arrangements),
+        "orders": ", ".join(info.order_names),
         "longest answer": f"{longest} tokens" if info.generate else NONE,
         "started": info.started,
         "versions": (

@@ -63,7 +63,7 @@ def repeat_command(run: MeasuredRun) -> str:
         "sample-seed": info.sample,
         "limit": sum(task.examples + task.left_out for task in run.summary.tasks),
         "methods": ",".join(info.methods),
-        "orders": ",".join(info.arrangements),
+        "orders": ",".join(info.order_names),
         "metrics": ",".join(measured),
         "max-new-tokens": info.max_new_tokens,
         "model": info.address,

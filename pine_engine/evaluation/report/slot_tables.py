@@ -23,7 +23,7 @@ from pine_engine.evaluation.report.tables import (
 from pine_engine.evaluation.summary.intervals import Estimate
 from pine_engine.evaluation.summary.method_names import method_label, method_mark
 from pine_engine.evaluation.summary.results import Measure, SlotValue
-from pine_engine.evaluation.summary.slots import is_alike
+from pine_engine.evaluation.summary.slots import is_flat
 from pine_engine.evaluation.summary.summarize import BASELINE
 from pine_engine.evaluation.summary.verdicts import KINDS, Kind
 
@@ -158,7 +158,7 @@ def _level(row: MethodRow, size: int) -> Level | None:
     in_slots = (one.value for one in row.measure.slots if one.num_documents == size)
     if shuffled is None or not shuffled.is_read:
         return None
-    if is_alike((value.mean for value in in_slots if value.is_read), shuffled.mean):
+    if is_flat((value.mean for value in in_slots if value.is_read), shuffled.mean):
         return None
     return Level(
         label=f"{method_label(row.method.method)}, shuffled",

@@ -26,18 +26,18 @@ from pine_engine.evaluation.summary.method_names import method_label, method_mar
 from pine_engine.evaluation.summary.summarize import BASELINE
 
 BY_SLOT = "gold-at:"
-"""How the names of arrangements begin that the table of slots has."""
+"""How the names of order_names begin that the table of slots has."""
 
 
 def main_results(task: str, runs: Sequence[MeasuredRun]) -> Table:
     """Every method over all orders, the worst and the best order, and how often the order decides."""
     found = list(method_rows(task, runs))
-    has_unread = any(row.measure.unread is not None and row.measure.unread.mean for row in found)
+    has_unread = any(row.measure.unparsed is not None and row.measure.unparsed.mean for row in found)
     rows = [
         (
             *row.heads,
             str(row.measure.mean.n),
-            *([estimated(row.measure.unread)] if has_unread else []),
+            *([estimated(row.measure.unparsed)] if has_unread else []),
             row.written(row.measure.mean),
             _gain(row),
             _at(row, row.measure.worst),
@@ -67,9 +67,9 @@ def main_results(task: str, runs: Sequence[MeasuredRun]) -> Table:
 
 
 def order_results(task: str, runs: Sequence[MeasuredRun]) -> Table | None:
-    """Every method in each arrangement, beside the mean over orders; None if slots tell them apart."""
+    """Every method in each order_name, beside the mean over orders; None if slots tell them apart."""
     found = list(method_rows(task, runs))
-    names = list(dict.fromkeys(one.name for row in found for one in row.measure.arrangements))
+    names = list(dict.fromkeys(one.name for row in found for one in row.measure.order_names))
     names = [name for name in names if not name.startswith(BY_SLOT)]
     if not names:
         return None
@@ -81,7 +81,7 @@ def order_results(task: str, runs: Sequence[MeasuredRun]) -> Table | None:
                 *row.heads,
                 str(row.measure.mean.n),
                 row.written(row.measure.mean),
-                *(row.written(row.arrangement(name)) for name in names),
+                *(row.written(row.order_name(name)) for name in names),
             )
             for row in found
         ),
@@ -180,16 +180,16 @@ def accuracy_bars(task: str, runs: Sequence[MeasuredRun]) -> tuple[Curve, ...]:
     return (curve,)
 
 
-def _at(method_row: MethodRow, arrangement: str) -> str:
-    """The value in one arrangement, with its name if there are others."""
-    value = method_row.arrangement(arrangement)
+def _at(method_row: MethodRow, order_name: str) -> str:
+    """The value in one order_name, with its name if there are others."""
+    value = method_row.order_name(order_name)
     if value is None or not value.is_read:
         return method_row.written(value)
     compared = [
-        found for name in method_row.task.averaged if (found := method_row.arrangement(name)) is not None
+        found for name in method_row.task.averaged if (found := method_row.order_name(name)) is not None
     ]
     is_one = len({(one.mean, one.is_read) for one in compared}) == 1
-    return f"{'all alike' if is_one else arrangement}: {method_row.written(value)}"
+    return f"{'all alike' if is_one else order_name}: {method_row.written(value)}"
 
 
 def _gain(method_row: MethodRow) -> str:

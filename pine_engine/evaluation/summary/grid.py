@@ -1,6 +1,6 @@
-"""Records of one task as a grid of examples and arrangements, the same examples for every method.
+"""Records of one task as a grid of examples and order_names, the same examples for every method.
 
-An example is used if it has every arrangement under every method; what a killed run has not finished, and
+An example is used if it has every order_name under every method; what a killed run has not finished, and
 what could not be measured, is left out for all methods alike.
 """
 
@@ -11,7 +11,7 @@ from statistics import fmean
 
 import numpy as np
 
-from pine_engine.evaluation.arrangements import is_drawn
+from pine_engine.evaluation.document_orders import is_drawn
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.rewardbench import SUBSETS, find_subset
 from pine_engine.evaluation.summary import bootstrap, intervals
@@ -21,7 +21,7 @@ from pine_engine.evaluation.summary.method_names import method_place
 from pine_engine.evaluation.summary.verdicts import Kind, is_read, number
 
 Column = dict[str, Record]
-"""The records of one example under one method, by arrangement."""
+"""The records of one example under one method, by order_name."""
 
 Weights = dict[tuple[str, str], float]
 """How much each subset of a judge's data weighs in its section, by the names of both."""
@@ -31,7 +31,7 @@ Weights = dict[tuple[str, str], float]
 class Grid:
     """The examples of one task that can be compared.
 
-    methods: in the order of the method table, those that are not in it last. arrangements: by name, in the
+    methods: in the order of the method table, those that are not in it last. order_names: by name, in the
     order in which they were measured; an example may lack some that need more documents than it has.
     left_out: examples that are not complete. failed: records with an error. columns[method][i]: the records
     of examples[i].
@@ -40,23 +40,23 @@ class Grid:
     task: str
     examples: tuple[str, ...]
     methods: tuple[str, ...]
-    arrangements: tuple[str, ...]
+    order_names: tuple[str, ...]
     left_out: int
     failed: int
     columns: dict[str, tuple[Column, ...]]
 
     def values(self, method: str, value: Callable[[Record], float | None]) -> Floats:
         """(n, a): a number from each record, NaN where there is no record or the number is None."""
-        values = np.full((len(self.examples), len(self.arrangements)), np.nan)
+        values = np.full((len(self.examples), len(self.order_names)), np.nan)
         for row, column in enumerate(self.columns[method]):
-            for place, name in enumerate(self.arrangements):
+            for place, name in enumerate(self.order_names):
                 found = value(column[name]) if name in column else None
                 values[row, place] = np.nan if found is None else found
         return values
 
     @cached_property
     def distinct(self) -> tuple[list[str], ...]:
-        """Names of each example's arrangements, each order of the same texts once.
+        """Names of each example's order_names, each order of the same texts once.
 
         One that a shuffle has drawn goes by its other name, if it has one.
         """
@@ -69,7 +69,7 @@ class Grid:
 
     def _distinct(self, column: Column) -> list[str]:
         first: dict[tuple[tuple[int, ...], tuple[int, ...]], str] = {}
-        for name in sorted(filter(column.__contains__, self.arrangements), key=is_drawn):
+        for name in sorted(filter(column.__contains__, self.order_names), key=is_drawn):
             first.setdefault((column[name].entered, column[name].order), name)
         return list(first.values())
 
@@ -98,7 +98,7 @@ class Grid:
         return {} if old == self.weights else old
 
     def some_records(self) -> list[Record]:
-        """One record of each example, for what depends on neither method nor arrangement."""
+        """One record of each example, for what depends on neither method nor order_name."""
         return [next(iter(column.values())) for column in self.columns[self.methods[0]]]
 
 
@@ -113,22 +113,22 @@ class Scores:
 
     @cached_property
     def values(self) -> Floats:
-        """(examples, arrangements), NaN where nothing was measured."""
+        """(examples, order_names), NaN where nothing was measured."""
         return self.grid.values(self.method, self.number)
 
     @cached_property
     def read(self) -> Flags:
-        """(examples, arrangements): whether there is a number, and it is of an answer that can be read."""
+        """(examples, order_names): whether there is a number, and it is of an answer that can be read."""
         return np.isfinite(self.grid.values(self.method, lambda record: self.reads(record) or None))
 
     @cached_property
     def averaged(self) -> Flags:
-        """(examples, arrangements): whether it is one of those that the example is averaged over."""
-        return np.array([[name in names for name in self.grid.arrangements] for names in self.grid.averaged])
+        """(examples, order_names): whether it is one of those that the example is averaged over."""
+        return np.array([[name in names for name in self.grid.order_names] for names in self.grid.averaged])
 
     @cached_property
     def in_orders(self) -> list[list[float]]:
-        """Of each example, the numbers in the arrangements that it is averaged over."""
+        """Of each example, the numbers in the order_names that it is averaged over."""
         return [
             [float(value) for value in row if np.isfinite(value)]
             for row in np.where(self.averaged, self.values, np.nan)
@@ -136,12 +136,12 @@ class Scores:
 
     @cached_property
     def over_orders(self) -> Floats:
-        """(examples,): each one's mean over its arrangements, NaN for one without a number."""
+        """(examples,): each one's mean over its order_names, NaN for one without a number."""
         return np.array([fmean(row) if row else np.nan for row in self.in_orders])
 
     @cached_property
     def read_in_orders(self) -> Flags:
-        """(examples,): whether an answer can be read in any of the same arrangements."""
+        """(examples,): whether an answer can be read in any of the same order_names."""
         return np.asarray((self.read & self.averaged).any(axis=1))
 
     def number(self, record: Record) -> float | None:
@@ -154,7 +154,7 @@ class Scores:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The records of each example, by arrangement."""
+        """The records of each example, by order_name."""
         return self.grid.columns[self.method]
 
     def mean(
@@ -179,9 +179,9 @@ class Scores:
             return bootstrap.mean(difference, self.drawn)
         return intervals.share(difference, least=-1.0)
 
-    def share(self, holds: Callable[[Record], bool], arrangement: str) -> Estimate | None:
-        """The share of the examples for which it holds in that arrangement."""
-        records = [column.get(arrangement) for column in self.columns]
+    def share(self, holds: Callable[[Record], bool], order_name: str) -> Estimate | None:
+        """The share of the examples for which it holds in that order_name."""
+        records = [column.get(order_name) for column in self.columns]
         return self.mean(None if record is None else float(holds(record)) for record in records)
 
 
@@ -195,14 +195,14 @@ def make_grid(records: Sequence[Record]) -> Grid:
     """The grid of records of one task. Of two records with one key the first counts."""
     (task,) = {record.task for record in records}
     methods = sorted({record.method for record in records}, key=lambda name: (method_place(name), name))
-    arrangements = tuple(dict.fromkeys(record.arrangement for record in records))
+    order_names = tuple(dict.fromkeys(record.order_name for record in records))
     found: dict[str, dict[str, Column]] = {}
     expected: dict[tuple[int, bool], set[str]] = {}
     for record in records:
         if record.error is None:
-            expected.setdefault(_size(record), set()).add(record.arrangement)
+            expected.setdefault(_size(record), set()).add(record.order_name)
             column = found.setdefault(record.example, {}).setdefault(record.method, {})
-            column.setdefault(record.arrangement, record)
+            column.setdefault(record.order_name, record)
 
     def is_complete(by_method: dict[str, Column]) -> bool:
         (size,) = {_size(record) for column in by_method.values() for record in column.values()}
@@ -213,7 +213,7 @@ def make_grid(records: Sequence[Record]) -> Grid:
         task=task,
         examples=tuple(complete),
         methods=tuple(methods),
-        arrangements=arrangements,
+        order_names=order_names,
         left_out=len({record.example for record in records}) - len(complete),
         failed=sum(record.error is not None for record in records),
         columns={method: tuple(found[example][method] for example in complete) for method in methods},
@@ -221,5 +221,5 @@ def make_grid(records: Sequence[Record]) -> Grid:
 
 
 def _size(record: Record) -> tuple[int, bool]:
-    """What decides which arrangements an example can have: its documents, and whether one is the gold one."""
+    """What decides which order_names an example can have: its documents, and whether one is the gold one."""
     return record.num_documents, record.gold_slot is not None

@@ -21,7 +21,7 @@ def method_mark(name: str) -> int:
     return found.mark if found else NUM_MEASURED
 
 
-def promises_invariance(name: str) -> bool:
+def is_order_invariant(name: str) -> bool:
     """Whether no order of the documents changes what it says; False for one that is in no table."""
     found = find_measured(name)
-    return found is not None and found.promises_invariance
+    return found is not None and found.is_order_invariant

@@ -13,7 +13,7 @@ class Frozen(BaseModel):
 
 
 class ArrangementValue(Frozen):
-    """A method in one arrangement.
+    """A method in one order_name.
 
     value: mean score, 0 to 1, or mean log-probability in nats. changed: share of examples with another answer
     than as stored, of those that stand otherwise here and where both can be read; None if none does,
@@ -25,7 +25,7 @@ class ArrangementValue(Frozen):
     name: str
     value: Estimate
     changed: Estimate | None = None
-    unread: Estimate | None = None
+    unparsed: Estimate | None = None
     says_a: Estimate | None = None
     says_first: Estimate | None = None
 
@@ -78,12 +78,12 @@ class Scenario(Frozen):
 class Measure(Frozen):
     """A method by one kind of number: a share of 0 to 1, or nats for log-probabilities.
 
-    mean: over the arrangements of each example, each order of the same texts once; those drawn at random only
-    if there are no others. worst, best: of those arrangements, by name, where any answer can be read.
-    worst_case, best_case: the mean of each example's own worst and best arrangement. changed: share of
-    examples whose answer is not the same in all arrangements, of those with two answers or more that can be
+    mean: over the order_names of each example, each order of the same texts once; those drawn at random only
+    if there are no others. worst, best: of those order_names, by name, where any answer can be read.
+    worst_case, best_case: the mean of each example's own worst and best order_name. changed: share of
+    examples whose answer is not the same in all order_names, of those with two answers or more that can be
     read, which alone are compared; None if there are none. unread: share of answers in which the task reads
-    nothing, over the same arrangements as mean; read: the mean of the others
+    nothing, over the same order_names as mean; read: the mean of the others
     alone, None if there are none; both None for log-probabilities. total: the plain mean of the sections.
     sections_v0_1_1, total_v0_1_1: the same with the weights of RewardBench 0.1.1, which the paper used; empty
     and None if those are no others. scenarios: of a judge of pairs, those that were measured.
@@ -91,13 +91,13 @@ class Measure(Frozen):
 
     kind: Kind
     mean: Estimate
-    arrangements: tuple[ArrangementValue, ...]
+    order_names: tuple[ArrangementValue, ...]
     worst: str
     best: str
     worst_case: Estimate
     best_case: Estimate
     changed: Estimate | None
-    unread: Estimate | None
+    unparsed: Estimate | None
     read: Estimate | None
     slots: tuple[SlotValue, ...]
     shuffles: tuple[ShuffleValue, ...]
@@ -113,16 +113,16 @@ class Measure(Frozen):
         return self.mean.is_read
 
     @property
-    def is_legible(self) -> bool:
+    def is_mostly_parsed(self) -> bool:
         """Whether most of them can."""
-        return self.unread is None or self.unread.mean < 0.5
+        return self.unparsed is None or self.unparsed.mean < 0.5
 
 
 class Cost(Frozen):
-    """What a method took, over the records that were computed and not taken from another arrangement.
+    """What a method took, over the records that were computed and not taken from another order_name.
 
     seconds, prefill_s, decode_s: per record. ratio, prefill_ratio: of reading and writing, and of reading, as
-    if nothing had been lent, to the baseline, in the arrangements where both were computed; None for the
+    if nothing had been lent, to the baseline, in the order_names where both were computed; None for the
     baseline and without it, and of writing if only one of both writes answers. prompts, prompt_tokens,
     answer_tokens: per record.
     """

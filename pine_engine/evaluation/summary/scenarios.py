@@ -9,7 +9,7 @@ from statistics import fmean
 
 import numpy as np
 
-from pine_engine.evaluation.arrangements import is_drawn
+from pine_engine.evaluation.document_orders import is_drawn
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.summary.grid import Column, Scores
 from pine_engine.evaluation.summary.intervals import Flags

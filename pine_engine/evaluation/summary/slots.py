@@ -13,7 +13,7 @@ from statistics import fmean
 
 import numpy as np
 
-from pine_engine.evaluation.arrangements import Places, is_drawn, labels_go_with_places
+from pine_engine.evaluation.document_orders import Places, is_drawn, labels_go_with_places
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.summary.grid import Column
 from pine_engine.evaluation.summary.intervals import Flags, Floats
@@ -43,7 +43,7 @@ class BySlot:
     shuffles_read: Flags
 
 
-def by_slot(columns: Sequence[Column], kind: Kind) -> list[BySlot]:
+def group_by_slot(columns: Sequence[Column], kind: Kind) -> list[BySlot]:
     """For each number of documents of which slots can be compared, ascending. columns: of one method."""
     of_size: dict[int, dict[int, Others]] = {}
     for row, column in enumerate(columns):
@@ -68,7 +68,7 @@ def by_slot(columns: Sequence[Column], kind: Kind) -> list[BySlot]:
     return tables
 
 
-def is_alike(in_slots: Iterable[float], shuffled: float) -> bool:
+def is_flat(in_slots: Iterable[float], shuffled: float) -> bool:
     """Whether a method has the same in every slot and on shuffled documents, but for rounding."""
     return all(math.isclose(value, shuffled, rel_tol=1e-9, abs_tol=1e-12) for value in in_slots)
 

@@ -1,7 +1,7 @@
 """The summary of a run: what each method scores, and what the order of the documents changes in it.
 
 All numbers of a task are over the same examples, with 95 % intervals, see intervals.py. Every method is
-reported in each arrangement, and as the mean over them.
+reported in each order_name, and as the mean over them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +28,7 @@ from pine_engine.evaluation.summary.results import (
 )
 from pine_engine.evaluation.summary.scenarios import scenario_values
 from pine_engine.evaluation.summary.sections import section_values
-from pine_engine.evaluation.summary.slots import by_slot
+from pine_engine.evaluation.summary.slots import group_by_slot
 from pine_engine.evaluation.summary.verdicts import (
     KINDS,
     differ,
@@ -51,7 +51,7 @@ class TaskSummary(Frozen):
     left_out: int
     failed: int
     num_documents: tuple[int, ...]
-    arrangements: tuple[str, ...]
+    order_names: tuple[str, ...]
     averaged: tuple[str, ...]
     methods: tuple[MethodSummary, ...]
     differences: tuple[Difference, ...]
@@ -69,7 +69,7 @@ class Summary(Frozen):
 def summarize(records: Sequence[Record], *, resamples: int = RESAMPLES, seed: int = SEED) -> Summary:
     """The summary of records, task by task.
 
-    Raises InputError if no example has been measured with all methods in all arrangements.
+    Raises InputError if no example has been measured with all methods in all order_names.
     """
     by_task: dict[str, list[Record]] = {}
     for record in records:
@@ -84,7 +84,7 @@ def _summarize_task(records: Sequence[Record], resamples: int, seed: int) -> Tas
     grid = make_grid(records)
     if not grid.examples:
         raise InputError(
-            f"no example of {grid.task} has been measured with every method in every arrangement; go on with "
+            f"no example of {grid.task} has been measured with every method in every order_name; go on with "
             "`evaluate`, or look at the errors in its records"
         )
     some = grid.some_records()
@@ -103,8 +103,8 @@ def _summarize_task(records: Sequence[Record], resamples: int, seed: int) -> Tas
         left_out=grid.left_out,
         failed=grid.failed,
         num_documents=tuple(sorted({record.num_documents for record in some})),
-        arrangements=grid.arrangements,
-        averaged=tuple(name for name in grid.arrangements if name in averaged),
+        order_names=grid.order_names,
+        averaged=tuple(name for name in grid.order_names if name in averaged),
         methods=tuple(
             MethodSummary(
                 method=name,
@@ -122,22 +122,22 @@ def _measure(scores: Scores) -> Measure:
     grid, values = scores.grid, scores.values
     found = {
         name: value
-        for place, name in enumerate(grid.arrangements)
+        for place, name in enumerate(grid.order_names)
         if (value := scores.mean(values[:, place], read=scores.read[:, place])) is not None
     }
     # Those that the mean is over; of the others, an order in which none can be read has no accuracy.
     averaged = [
         name
-        for place, name in enumerate(grid.arrangements)
+        for place, name in enumerate(grid.order_names)
         if name in found and scores.averaged[:, place].any()
     ]
     compared = [name for name in averaged if found[name].is_read] or averaged
     over_orders = partial(scores.mean, read=scores.read_in_orders)
-    slots = by_slot(scores.columns, scores.kind)
+    slots = group_by_slot(scores.columns, scores.kind)
     return Measure(
         kind=scores.kind,
         mean=sure(over_orders(scores.over_orders)),
-        arrangements=tuple(
+        order_names=tuple(
             ArrangementValue(name=name, value=value, **_answers(scores, name))
             for name, value in found.items()
         ),
@@ -146,7 +146,7 @@ def _measure(scores: Scores) -> Measure:
         worst_case=sure(over_orders(min(row, default=None) for row in scores.in_orders)),
         best_case=sure(over_orders(max(row, default=None) for row in scores.in_orders)),
         changed=_changed(scores),
-        unread=None if scores.kind == "logprob" else scores.mean(_over_averaged(scores, _is_unread)),
+        unparsed=None if scores.kind == "logprob" else scores.mean(_over_averaged(scores, _is_unread)),
         read=None if scores.kind == "logprob" else scores.mean(_over_averaged(scores, _number_if_read)),
         slots=tuple(
             SlotValue(
@@ -178,7 +178,7 @@ def _changed(scores: Scores) -> Estimate | None:
 
 
 def _over_averaged(scores: Scores, value: Callable[[Scores, Record], float | None]) -> Iterator[float | None]:
-    """Of each example, the mean of that value over the arrangements that it is averaged over."""
+    """Of each example, the mean of that value over the order_names that it is averaged over."""
     for column, names in zip(scores.columns, scores.grid.averaged, strict=True):
         values = [found for name in names if (found := value(scores, column[name])) is not None]
         yield fmean(values) if values else None
@@ -193,13 +193,13 @@ def _number_if_read(scores: Scores, record: Record) -> float | None:
 
 
 def _answers(scores: Scores, name: str) -> dict[str, Estimate | None]:
-    """What the answers in one arrangement say, apart from being right."""
+    """What the answers in one order_name say, apart from being right."""
     kind = scores.kind
     if kind == "logprob":
         return {}
     shares = {
         "changed": scores.mean(_changed_from_stored(scores, column, name) for column in scores.columns),
-        "unread": scores.share(lambda record: said(record, kind) is None, name),
+        "unparsed": scores.share(lambda record: said(record, kind) is None, name),
     }
     if get_task(scores.grid.task).has_letters:
         shares["says_a"] = scores.share(lambda record: said(record, kind) == "A", name)
@@ -235,14 +235,14 @@ def _cost(grid: Grid, method: str, drawn: Resamples) -> Cost:
     def writes(name: str) -> bool:
         return bool(np.isfinite(grid.values(name, lambda record: record.answer_tokens)).any())
 
-    is_alike = BASELINE in grid.methods and writes(method) == writes(BASELINE)
+    is_flat = BASELINE in grid.methods and writes(method) == writes(BASELINE)
     every = np.ones_like(computed)
     return Cost(
         computed=int(np.isfinite(computed).sum()),
         seconds=per_record(lambda record: record.seconds, computed),
         prefill_s=per_record(lambda record: record.prefill_s, computed),
         decode_s=per_record(lambda record: record.decode_s, computed),
-        ratio=to_baseline(lambda record: record.prefill_s + record.decode_s) if is_alike else None,
+        ratio=to_baseline(lambda record: record.prefill_s + record.decode_s) if is_flat else None,
         prefill_ratio=to_baseline(lambda record: record.prefill_s),
         prompts=per_record(lambda record: record.prompts, every),
         prompt_tokens=per_record(lambda record: record.prompt_tokens, every),
@@ -251,7 +251,7 @@ def _cost(grid: Grid, method: str, drawn: Resamples) -> Cost:
 
 
 def _totals(values: Floats) -> Floats:
-    """(n,): of each example, over its arrangements."""
+    """(n,): of each example, over its order_names."""
     totals: Floats = np.nansum(values, axis=1)
     return totals
 

@@ -43,7 +43,7 @@ def is_read(record: Record, kind: Kind) -> bool:
 
 
 def meant(record: Record, kind: Kind) -> str | None:
-    """The answer in words that are the same in all arrangements; None if it cannot be read.
+    """The answer in words that are the same in all order_names; None if it cannot be read.
 
     With letters: the stored document that the letter stands for, or NEITHER. Without: what the task reads.
     """
@@ -53,7 +53,7 @@ def meant(record: Record, kind: Kind) -> str | None:
 
 
 def differ(records: Sequence[Record], kind: Kind) -> bool | None:
-    """Whether an example's answers in several arrangements are not all the same.
+    """Whether an example's answers in several order_names are not all the same.
 
     Those that can be read are compared; None if these are fewer than two.
     """
@@ -62,7 +62,7 @@ def differ(records: Sequence[Record], kind: Kind) -> bool | None:
 
 
 def named_document(record: Record, answer: str | None) -> int | None:
-    """The stored document that bears this letter in the record's arrangement; None if none does."""
+    """The stored document that bears this letter in the record's order_name; None if none does."""
     if answer is None or len(answer) != 1:
         return None
     place = ord(answer) - ord("A")
@@ -75,6 +75,6 @@ def first_document(record: Record) -> int:
 
 
 def is_as_stored(record: Record) -> bool:
-    """Whether its documents stand in the order of the data, whatever that arrangement is called."""
+    """Whether its documents stand in the order of the data, whatever that order_name is called."""
     stored = tuple(range(record.num_documents))
     return record.entered == record.order == stored

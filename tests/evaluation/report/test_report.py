@@ -106,10 +106,10 @@ def judge_records() -> Iterator[Record]:
         )
 
 
-QA = run_info(task="retrieval_qa", data="questions.jsonl", methods=QA_METHODS, arrangements=("gold-all",))
-JUDGE = run_info(arrangements=tuple(SWAPS))
+QA = run_info(task="retrieval_qa", data="questions.jsonl", methods=QA_METHODS, order_names=("gold-all",))
+JUDGE = run_info(order_names=tuple(SWAPS))
 LLAMA = run_info(
-    arrangements=tuple(SWAPS),
+    order_names=tuple(SWAPS),
     address="meta-llama/Meta-Llama-3-8B-Instruct",
     platform=JUDGE.platform.model_copy(update={"model": "meta-llama/Meta-Llama-3-8B-Instruct"}),
 )
@@ -275,7 +275,7 @@ def test_curves_are_drawn_from_the_slots_of_the_summary(runs: list[MeasuredRun],
 def test_a_shuffle_is_a_level_of_its_own_and_not_drawn_where_it_lies_on_the_line() -> None:
     records = [*qa_records()]
     records += [
-        record.model_copy(update={"arrangement": "shuffled:1", "order": (2, 0, 1), "gold_slot": 1})
+        record.model_copy(update={"order_name": "shuffled:1", "order": (2, 0, 1), "gold_slot": 1})
         for record in records
         if record.gold_slot == 2
     ]
@@ -340,15 +340,15 @@ def test_an_order_in_which_nothing_is_read_has_no_accuracy_in_any_table() -> Non
     assert "; none can be read in gold-at:2" in said and "(gold-at:2)" not in said
 
 
-@pytest.mark.parametrize("unread", ["vanilla", "nia", "pine"])
-def test_the_score_of_answers_that_cannot_be_read_is_not_drawn(unread: str) -> None:
+@pytest.mark.parametrize("unparsed", ["vanilla", "nia", "pine"])
+def test_the_score_of_answers_that_cannot_be_read_is_not_drawn(unparsed: str) -> None:
     """No line, no level and no area; the log-probabilities of the same records say something."""
     records = [
-        record.model_copy(update={"parsed": None} if record.method == unread else {})
+        record.model_copy(update={"parsed": None} if record.method == unparsed else {})
         for record in qa_records()
     ]
     records += [
-        record.model_copy(update={"arrangement": "shuffled:1", "order": (2, 0, 1), "gold_slot": 1})
+        record.model_copy(update={"order_name": "shuffled:1", "order": (2, 0, 1), "gold_slot": 1})
         for record in records
         if record.gold_slot == 2
     ]
@@ -356,12 +356,12 @@ def test_the_score_of_answers_that_cannot_be_read_is_not_drawn(unread: str) -> N
                if part.heading == "Question over documents"]  # fmt: skip
     curves = {curve.name.removeprefix("retrieval_qa-1-3-"): curve for curve in part.curves}
     labels = {"vanilla": "Vanilla", "nia": "NIA", "pine": "PINE"}
-    left = [label for name, label in labels.items() if name != unread]
+    left = [label for name, label in labels.items() if name != unparsed]
     generated = curves["generated"]
     assert [line.label for line in generated.lines] == left
-    assert not [level for level in generated.levels if level.label.startswith(labels[unread])]
-    assert f"No answer can be read, and none is drawn, of: {labels[unread]}." in generated.note
-    assert ("generated-areas" in curves) == (unread == "pine")
+    assert not [level for level in generated.levels if level.label.startswith(labels[unparsed])]
+    assert f"No answer can be read, and none is drawn, of: {labels[unparsed]}." in generated.note
+    assert ("generated-areas" in curves) == (unparsed == "pine")
     assert [line.label for line in curves["logprob"].lines] == [*labels.values()]
     assert "none is drawn" not in curves["logprob"].note and "logprob-areas" in curves
 
@@ -399,7 +399,7 @@ def test_math_has_bars_by_model_and_method() -> None:
     def solved(model: str, methods: Sequence[str]) -> MeasuredRun:
         records = [
             swept(f"m-{index}", method, 0, score=float(index % 4 < (2 if method == "pine" else 1)), text="7")
-            .model_copy(update={"task": "math_reasoning", "gold_slot": None, "arrangement": name,
+            .model_copy(update={"task": "math_reasoning", "gold_slot": None, "order_name": name,
                                 "order": order, "parsed": None if method == "nia" else "7"})
             for index in range(8)
             for method in methods
@@ -407,9 +407,9 @@ def test_math_has_bars_by_model_and_method() -> None:
         ]  # fmt: skip
         return MeasuredRun(model, run_info(task="math_reasoning"), summarize(records, resamples=20))
 
-    unread = solved("small", ("nia",))
+    unparsed = solved("small", ("nia",))
     assert [
-        part.curves for part in report_parts([unread]) if part.heading == "Conditions of a math problem"
+        part.curves for part in report_parts([unparsed]) if part.heading == "Conditions of a math problem"
     ] == [()]
     parts = report_parts([solved("small", ("vanilla", "nia", "pine")), solved("large", ("vanilla", "pine"))])
     (part,) = [part for part in parts if part.heading == "Conditions of a math problem"]
@@ -644,7 +644,7 @@ def molecule_report(folder: Path, **changes: object) -> Path:
             {"method": "pine", **shares, "changed": 0.0, "errors": errors(1.5, 1.05),
              "more_error": errors(-0.5, 0.05, 80)},
         ],
-        "references": {"predictor": errors(0.5, 0.5), "strangers": errors(9.0, 9.0)},
+        "references": {"predictor": errors(0.5, 0.5), "mismatched_baseline": errors(9.0, 9.0)},
         **changes,
     }  # fmt: skip
     path = folder / "molecules.json"

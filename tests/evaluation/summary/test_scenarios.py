@@ -44,7 +44,7 @@ def rewardbench(pairs_each: int = 3) -> Iterator[Record]:
                         subset=subset.name,
                         weight=subset.weight,
                     )
-                    yield record.model_copy(update={"arrangement": name})
+                    yield record.model_copy(update={"order_name": name})
 
 
 def measure_of(records: Sequence[Record], method: str, kind: Kind = "generated") -> Measure:
@@ -64,7 +64,7 @@ def by_specification(records: Sequence[Record], method: str, name: str) -> dict[
     of_subset: dict[str, list[float]] = {}
     for example in sorted({record.example for record in records}):
         first, last, shuffled = (
-            next(r for r in records if (r.example, r.method, r.arrangement) == (example, method, order))
+            next(r for r in records if (r.example, r.method, r.order_name) == (example, method, order))
             for order in ("gold-first", "gold-last", "shuffled:0")
         )
 
@@ -123,8 +123,8 @@ def test_pairs_that_were_judged_in_one_order_alone_count_in_no_scenario() -> Non
     ]
     found = {one.name: (one.value.mean, one.value.n) for one in measure_of(swaps, "vanilla").scenarios}
     assert found == {FIRST: (1.0, 4), SECOND: (0.0, 4), BOTH: (0.5, 4), CHANGED: (1.0, 4)}
-    assert {record.arrangement for record in by_gold_slot(
-        {record.arrangement: record for record in swaps if record.example == "p-1"}
+    assert {record.order_name for record in by_gold_slot(
+        {record.order_name: record for record in swaps if record.example == "p-1"}
     ).values()} == {"as-is", "swapped"}, "letters go with the places"  # fmt: skip
 
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pine_engine.evaluation.arrangements import arrange, arrangements
+from pine_engine.evaluation.document_orders import arrange, order_names
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.summary.grid import make_grid
 from pine_engine.evaluation.summary.results import Measure
-from pine_engine.evaluation.summary.slots import BySlot, by_slot, is_alike
+from pine_engine.evaluation.summary.slots import BySlot, group_by_slot, is_flat
 from pine_engine.evaluation.summary.summarize import summarize
 from pine_engine.prompts.inputs import DocumentInput
 
@@ -33,7 +33,7 @@ def record(one: Example, name: str, method: str, score: float | None) -> Record:
         example=one.id,
         task=one.task,
         method=method,
-        arrangement=name,
+        order_name=name,
         entered=found.entered,
         order=found.order,
         gold_slot=found.gold_slot(one),
@@ -46,7 +46,7 @@ def record(one: Example, name: str, method: str, score: float | None) -> Record:
 
 
 def slots_of(records: Sequence[Record], method: str = "pine") -> list[BySlot]:
-    return by_slot(make_grid(records).columns[method], "generated")
+    return group_by_slot(make_grid(records).columns[method], "generated")
 
 
 def measure_of(records: Sequence[Record], method: str) -> Measure:
@@ -91,12 +91,12 @@ def test_what_no_order_changes_is_the_same_in_every_slot(case: tuple[list[Exampl
     """Whatever is measured: each slot is over the same examples, so what is flat for each is flat."""
     examples, spec = case
     records = [record(one, arranged.name, "pine", index / 7)
-               for index, one in enumerate(examples) for arranged in arrangements(one, spec)]  # fmt: skip
+               for index, one in enumerate(examples) for arranged in order_names(one, spec)]  # fmt: skip
     mean = fmean(index / 7 for index in range(len(examples)))
     for table in slots_of(records):
         assert np.isfinite(table.values).all()
         assert np.nanmean(table.values, axis=0) == pytest.approx(mean)
-        assert is_alike(np.nanmean(table.values, axis=0), mean)
+        assert is_flat(np.nanmean(table.values, axis=0), mean)
 
 
 @given(measured())
@@ -109,7 +109,7 @@ def test_the_order_of_the_others_moves_no_slot(case: tuple[list[Example], list[s
         return random.Random(f"{one.id}{others}").random()
 
     records = [record(one, arranged.name, "pine", score(one, arranged.name))
-               for one in examples for arranged in arrangements(one, spec)]  # fmt: skip
+               for one in examples for arranged in order_names(one, spec)]  # fmt: skip
     for table in slots_of(records):
         assert np.ptp(table.values, axis=1) == pytest.approx(0)
 
@@ -137,7 +137,7 @@ def test_only_orders_that_can_be_compared_make_a_slot(
     records = []
     for index, gold in enumerate(golds):
         one = example(index, gold, 4)
-        names = ["as-is"] if gold is None else [arranged.name for arranged in arrangements(one, spec)]
+        names = ["as-is"] if gold is None else [arranged.name for arranged in order_names(one, spec)]
         records += [record(one, name, "pine", 1.0) for name in names]
     found = slots_of(records)
     assert [one.slots for one in found] == ([] if slots is None else [slots])
@@ -149,7 +149,7 @@ def test_only_orders_that_can_be_compared_make_a_slot(
 def test_all_orders_count_alike_in_each_slot() -> None:
     """Three documents: each slot has two orders of the others, and their mean."""
     one = example(0, 1, 3)
-    scores = {arranged.name: index / 10 for index, arranged in enumerate(arrangements(one, ["all"]))}
+    scores = {arranged.name: index / 10 for index, arranged in enumerate(order_names(one, ["all"]))}
     (table,) = slots_of([record(one, name, "pine", score) for name, score in scores.items()])
     for slot in range(3):
         expected = fmean(score for name, score in scores.items() if arrange(one, name).slots[slot] == 1)

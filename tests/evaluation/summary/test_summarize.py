@@ -45,7 +45,7 @@ def measure_of(task: TaskSummary, method: str, kind: Kind = "generated") -> Meas
 
 
 def arrangement_of(measure: Measure, name: str) -> ArrangementValue:
-    (found,) = [one for one in measure.arrangements if one.name == name]
+    (found,) = [one for one in measure.order_names if one.name == name]
     return found
 
 
@@ -57,7 +57,7 @@ def mean(estimate: Estimate | None) -> float:
     return estimate.mean
 
 
-# arrangements
+# order_names
 
 
 def test_every_method_is_reported_in_each_order_and_as_their_mean() -> None:
@@ -74,7 +74,7 @@ def test_every_method_is_reported_in_each_order_and_as_their_mean() -> None:
     ]
     task = task_of(records)
     vanilla, pine = measure_of(task, "vanilla"), measure_of(task, "pine")
-    assert [(one.name, mean(one.value)) for one in vanilla.arrangements] == [
+    assert [(one.name, mean(one.value)) for one in vanilla.order_names] == [
         ("as-is", 0.75),
         ("swapped", 0.25),
     ]
@@ -82,14 +82,14 @@ def test_every_method_is_reported_in_each_order_and_as_their_mean() -> None:
     assert mean(vanilla.mean) == 0.5
     assert (mean(vanilla.worst_case), mean(vanilla.best_case)) == (0, 1)
     assert mean(vanilla.changed) == 1 and mean(pine.changed) == 0
-    assert [mean(one.value) for one in pine.arrangements] == [0.5, 0.5] and mean(pine.mean) == 0.5
+    assert [mean(one.value) for one in pine.order_names] == [0.5, 0.5] and mean(pine.mean) == 0.5
     assert task.examples == 4 and vanilla.mean.n == 4 and task.averaged == ("as-is", "swapped")
     assert [(one.slot, mean(one.value)) for one in vanilla.slots] == [(0, 0.75), (1, 0.25)]
 
 
 def test_a_single_shuffle_is_no_part_of_the_mean_over_orders() -> None:
     swept_slots = [swept("q", "vanilla", slot, logprob=-1.0 - slot) for slot in range(3)]
-    shuffled = swept("q", "vanilla", 2, logprob=-9.0, arrangement="shuffled:7").model_copy(
+    shuffled = swept("q", "vanilla", 2, logprob=-9.0, order_name="shuffled:7").model_copy(
         update={"order": (2, 1, 0)}
     )
     task = task_of([*swept_slots, shuffled])
@@ -105,7 +105,7 @@ def test_a_single_shuffle_is_no_part_of_the_mean_over_orders() -> None:
 def test_two_names_for_one_order_count_once() -> None:
     """As stored the gold is first, so gold-at:0 is the same order again."""
     records = [
-        swept("q", "vanilla", 0, k=2, logprob=-1.0, score=1.0, arrangement="as-is"),
+        swept("q", "vanilla", 0, k=2, logprob=-1.0, score=1.0, order_name="as-is"),
         swept("q", "vanilla", 0, k=2, logprob=-1.0, score=1.0),
         swept("q", "vanilla", 1, k=2, logprob=-4.0, score=0.0),
     ]
@@ -167,31 +167,31 @@ def test_letters_and_places_are_told_apart() -> None:
     assert [mean(one) for one in changed["segments-swapped"]] == [0, 1, 0]
     assert [mean(one) for one in changed["labels-swapped"]] == [1, 0, 0]
     assert [mean(one) for one in changed["swapped"]] == [1, 1, 0]
-    assert [mean(one.says_a) for one in letter.arrangements] == [1, 1, 1, 1]
-    assert [mean(one.says_first) for one in place.arrangements] == [1, 1, 1, 1]
-    assert [mean(one.says_first) for one in letter.arrangements] == [1, 0, 0, 1]
-    assert [mean(one.says_a) for one in place.arrangements] == [1, 0, 0, 1]
+    assert [mean(one.says_a) for one in letter.order_names] == [1, 1, 1, 1]
+    assert [mean(one.says_first) for one in place.order_names] == [1, 1, 1, 1]
+    assert [mean(one.says_first) for one in letter.order_names] == [1, 0, 0, 1]
+    assert [mean(one.says_a) for one in place.order_names] == [1, 0, 0, 1]
     assert [mean(one.changed) for one in (letter, place, sure)] == [1, 1, 0]
 
 
 def test_a_swap_is_compared_with_the_stored_order_whatever_that_is_called() -> None:
     """This judge says A. Gold first is how the first pair is stored, and the second one swapped."""
     records = [
-        judged(f"p-{better}", "vanilla", swap, "A", better=better).model_copy(update={"arrangement": name})
+        judged(f"p-{better}", "vanilla", swap, "A", better=better).model_copy(update={"order_name": name})
         for better, swaps in ((0, ("as-is", "swapped")), (1, ("swapped", "as-is")))
         for swap, name in zip(
             (*swaps, "segments-swapped"), ("gold-first", "gold-last", "places"), strict=True
         )
     ]
     measure = measure_of(task_of(records), "vanilla")
-    changed = {one.name: one.changed for one in measure.arrangements}
+    changed = {one.name: one.changed for one in measure.order_names}
     assert {name: (one.mean, one.n) for name, one in changed.items() if one is not None} == {
         "gold-first": (1, 1),
         "gold-last": (1, 1),
         "places": (0, 2),
     }
-    alone = measure_of(task_of([record for record in records if record.arrangement == "places"]), "vanilla")
-    assert alone.arrangements[0].changed is None, "the stored order was not measured"
+    alone = measure_of(task_of([record for record in records if record.order_name == "places"]), "vanilla")
+    assert alone.order_names[0].changed is None, "the stored order was not measured"
 
 
 def test_a_verdict_that_cannot_be_read_counts_half_and_is_no_other_verdict() -> None:
@@ -207,10 +207,10 @@ def test_a_verdict_that_cannot_be_read_counts_half_and_is_no_other_verdict() -> 
         assert changed is not None and (changed.mean, changed.n) == (0, 1), "one pair has two verdicts"
     assert scenario.name == CHANGED
     assert measure.read is not None
-    assert (mean(measure.unread), mean(measure.read), measure.read.n) == (1 / 2, 0, 2)
-    assert [mean(one.unread) for one in measure.arrangements] == pytest.approx([2 / 3, 1 / 3])
-    assert [mean(one.value) for one in measure.arrangements] == pytest.approx([1 / 3, 1 / 6])
-    assert [mean(one.says_a) for one in measure.arrangements] == pytest.approx([0, 2 / 3])
+    assert (mean(measure.unparsed), mean(measure.read), measure.read.n) == (1 / 2, 0, 2)
+    assert [mean(one.unparsed) for one in measure.order_names] == pytest.approx([2 / 3, 1 / 3])
+    assert [mean(one.value) for one in measure.order_names] == pytest.approx([1 / 3, 1 / 6])
+    assert [mean(one.says_a) for one in measure.order_names] == pytest.approx([0, 2 / 3])
 
 
 def test_where_nothing_can_be_read_there_is_no_best_and_no_worst() -> None:
@@ -222,7 +222,7 @@ def test_where_nothing_can_be_read_there_is_no_best_and_no_worst() -> None:
     ]
     measure = measure_of(task_of(pairs), "vanilla")
     assert (measure.worst, measure.best) == ("as-is", "as-is") and measure.changed is None
-    named: list[ArrangementValue | Scenario] = [*measure.arrangements, *measure.scenarios]
+    named: list[ArrangementValue | Scenario] = [*measure.order_names, *measure.scenarios]
     found = {one.name: one.value.is_read for one in named}
     assert found == {"as-is": True, "swapped": False, FIRST: True, SECOND: False, BOTH: True}
     (section,) = measure.scenarios[1].sections
@@ -232,33 +232,33 @@ def test_where_nothing_can_be_read_there_is_no_best_and_no_worst() -> None:
         one.model_copy(update={"parsed": "" if one.gold_slot else None})
         for one in sweep(3, ["nia"], lambda *_: -1.0)
     ]
-    asked += [one.model_copy(update={"arrangement": "shuffled:1", "order": (2, 0, 1)})
+    asked += [one.model_copy(update={"order_name": "shuffled:1", "order": (2, 0, 1)})
               for one in asked if one.gold_slot == 0]  # fmt: skip
     generated, nats = (measure_of(task_of(asked), "nia", kind) for kind in ("generated", "logprob"))
     assert [one.value.is_read for one in generated.slots] == [False, True, True]
     assert [one.value.is_read for one in generated.shuffles] == [False]
-    unread: list[SlotValue | ArrangementValue] = [*nats.slots, *nats.arrangements]
-    assert all(one.value.is_read for one in unread), "these need no reading"
+    unparsed: list[SlotValue | ArrangementValue] = [*nats.slots, *nats.order_names]
+    assert all(one.value.is_read for one in unparsed), "these need no reading"
 
 
 def test_where_nothing_can_be_read_nothing_changes_and_nothing_is_right() -> None:
     records = [judged(f"p-{index}", "vanilla", name, None) for index in range(4) for name in SWAPS]
     measure = measure_of(task_of(records), "vanilla")
     assert measure.changed is None and measure.read is None
-    assert not [one.changed for one in measure.arrangements if one.changed is not None]
-    assert mean(measure.unread) == 1 and mean(measure.mean) == 0.5
-    assert not measure.is_read and not measure.is_legible
+    assert not [one.changed for one in measure.order_names if one.changed is not None]
+    assert mean(measure.unparsed) == 1 and mean(measure.mean) == 0.5
+    assert not measure.is_read and not measure.is_mostly_parsed
     chosen = [judged("p", "vanilla", name, None, logprobs=(-1.0, -2.0)) for name in SWAPS]
-    assert measure_of(task_of(chosen), "vanilla", "chosen").is_legible
+    assert measure_of(task_of(chosen), "vanilla", "chosen").is_mostly_parsed
 
 
 def test_the_most_likely_choice_is_a_verdict_too() -> None:
     logprobs = {"as-is": (-1.0, -2.0), "swapped": (-1.0, -3.0)}
     records = [judged("p", "pine", name, None, logprobs=pair, better=1) for name, pair in logprobs.items()]
     chosen = measure_of(task_of(records), "pine", "chosen")
-    assert [mean(one.value) for one in chosen.arrangements] == [0, 1]
+    assert [mean(one.value) for one in chosen.order_names] == [0, 1]
     assert mean(chosen.changed) == 1
-    assert [mean(one.says_a) for one in chosen.arrangements] == [1, 1]
+    assert [mean(one.says_a) for one in chosen.order_names] == [1, 1]
 
 
 def test_choices_that_are_equally_likely_are_the_same_verdict_in_each_order() -> None:
@@ -266,9 +266,9 @@ def test_choices_that_are_equally_likely_are_the_same_verdict_in_each_order() ->
     equal = {"as-is": (-1.0, -1.0), "swapped": (-1.0, -1.0), "segments-swapped": (-2.0, -2.0)}
     ties = [judged("p", "pine", name, None, logprobs=pair) for name, pair in equal.items()]
     chosen = measure_of(task_of(ties), "pine", "chosen")
-    assert mean(chosen.changed) == 0 and mean(chosen.unread) == 0
-    assert {mean(one.says_a) for one in chosen.arrangements} == {0}
-    assert {mean(one.says_first) for one in chosen.arrangements} == {0}
+    assert mean(chosen.changed) == 0 and mean(chosen.unparsed) == 0
+    assert {mean(one.says_a) for one in chosen.order_names} == {0}
+    assert {mean(one.says_first) for one in chosen.order_names} == {0}
     told = [*ties[:1], judged("p", "pine", "swapped", None, logprobs=(-1.0, -1.5))]
     assert mean(measure_of(task_of(told), "pine", "chosen").changed) == 1
 
@@ -388,8 +388,8 @@ def test_the_summary_does_not_depend_on_the_order_of_examples_or_methods(order: 
     for name in ("vanilla", "pine"):
         one, other = measure_of(expected, name, "logprob"), measure_of(found, name, "logprob")
         assert other.mean.mean == pytest.approx(one.mean.mean)
-        assert {a.name: a.value.mean for a in one.arrangements} == pytest.approx(
-            {a.name: a.value.mean for a in other.arrangements}
+        assert {a.name: a.value.mean for a in one.order_names} == pytest.approx(
+            {a.name: a.value.mean for a in other.order_names}
         )
 
 

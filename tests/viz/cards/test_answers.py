@@ -9,7 +9,7 @@ from viz.cards.answers import AnswerCard, AnswerState, Reading, answer_card, ans
 
 
 def card(state: AnswerState = "waiting", **changes: Any) -> AnswerCard:
-    values: dict[str, Any] = {"promises_invariance": True, "state": state, **changes}
+    values: dict[str, Any] = {"is_order_invariant": True, "state": state, **changes}
     return AnswerCard("pine", "PINE", "Documents see each other.", **values)
 
 
@@ -52,7 +52,7 @@ def test_measured_numbers_have_units() -> None:
 
 def test_the_promise_is_in_words() -> None:
     assert "order-invariant" in answer_card(card())
-    assert "depends on the order" in answer_card(card(promises_invariance=False))
+    assert "depends on the order" in answer_card(card(is_order_invariant=False))
 
 
 def test_a_failure_shows_its_sentence_and_a_recording_says_so() -> None:

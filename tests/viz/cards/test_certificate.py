@@ -73,11 +73,11 @@ def test_it_says_what_was_asked_where_and_how_to_repeat_it() -> None:
     ],
 )
 def test_the_verdict_follows_the_last_bit(promises: bool, equal: bool, verdict: str) -> None:
-    assert replace(PINE, promises_invariance=promises, bitwise_equal=equal).verdict == verdict
+    assert replace(PINE, is_order_invariant=promises, bitwise_identical=equal).verdict == verdict
 
 
 def test_zero_is_said_only_where_it_is() -> None:
-    almost = replace(PINE, max_abs_logit_diff=2e-7, logprob_spread=3e-8, bitwise_equal=False)
+    almost = replace(PINE, max_abs_logit_diff=2e-7, logprob_spread=3e-8, bitwise_identical=False)
     cells = [
         cell.text
         for cell in table_cells(read_html(page(replace(SHEET, methods=(almost,)))).all("table")[0])[0]

@@ -54,13 +54,13 @@ def test_hostile_text_stays_text_in_captions_numbers_and_switches() -> None:
 
 def test_a_switch_has_one_button_pressed_and_each_picks_its_own() -> None:
     html = switch(
-        "Values", [("raw", {"normalisation": "raw"}), ("share", {"normalisation": "share"})], "share"
+        "Values", [("raw", {"normalization": "raw"}), ("share", {"normalization": "share"})], "share"
     )
     buttons = read_html(html).all("button")
     assert [button.attributes["aria-pressed"] for button in buttons] == ["false", "true"]
     assert [json.loads(button.attributes["data-pick"]) for button in buttons] == [
-        {"normalisation": "raw"},
-        {"normalisation": "share"},
+        {"normalization": "raw"},
+        {"normalization": "share"},
     ]
     assert json.loads(pick(layer=None, head=3)) == {"layer": None, "head": 3}
 

@@ -20,7 +20,7 @@ def test_a_matrix_has_its_rows_and_none_where_it_is_masked(tiny_shuffle: Shuffle
 
 
 def test_rows_are_named_as_the_axis_names_them(tiny_shuffle: ShuffleResult) -> None:
-    figure = viz.plot_written(tiny_shuffle.first.traces["pine"], ["<b>", "&amp;"])
+    figure = viz.plot_answer_importance(tiny_shuffle.first.traces["pine"], ["<b>", "&amp;"])
     assert [row[1] for row in figure_numbers(figure).numbers.rows] == ["1 <b>", "2 &amp;"]
 
 

@@ -75,9 +75,11 @@ def test_panels_zoom_together() -> None:
 
 def test_what_a_query_reads_is_its_row() -> None:
     weights = causal(COUNT)
-    (bars,) = viz.plot_read(weights, 5, tokens=list("abcdefghi"), with_sink=True, layout=LAYOUT).data
+    (bars,) = viz.plot_query_attention(
+        weights, 5, tokens=list("abcdefghi"), with_sink=True, layout=LAYOUT
+    ).data
     np.testing.assert_array_equal(bars.y, weights[5])
-    (rest,) = viz.plot_read(weights, 5).data
+    (rest,) = viz.plot_query_attention(weights, 5).data
     np.testing.assert_array_equal(rest.y, weights[5, 1:])
     assert rest.x[0] == 1
 

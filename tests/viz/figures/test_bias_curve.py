@@ -30,7 +30,7 @@ CURVE = Curve(
 
 
 def test_a_line_is_the_log_probability_in_each_slot() -> None:
-    figure = viz.plot_answer_position(STEPS, slots=5, labels={"pine": "PINE"})
+    figure = viz.plot_position_sweep(STEPS, slots=5, labels={"pine": "PINE"})
     vanilla, pine = figure.data
     assert (list(vanilla.x), vanilla.y.tolist()) == ([1, 2], [-1.5, -3.5])
     assert (pine.name, pine.y.tolist()) == ("PINE", [-2.5, -2.5])

@@ -227,7 +227,7 @@ def test_long_answers_are_drawn_around_the_difference_and_all_are_in_the_table()
 
 
 def test_likely_tokens_of_both_answers_are_rows_with_their_probabilities() -> None:
-    figure = viz.plot_likely_tokens(LEFT, RIGHT)
+    figure = viz.plot_next_token_candidates(LEFT, RIGHT)
     assert figure.layout.title.text == "What could have come at token 3"
     assert rows_of(figure) == ["␣red", "␣green", "␣white", "␣blue"]
     left, right = figure.data
@@ -241,40 +241,40 @@ def test_likely_tokens_of_both_answers_are_rows_with_their_probabilities() -> No
 
 
 def test_what_was_written_is_told_with_its_probability_under_each_answer() -> None:
-    said = caption_of(viz.plot_likely_tokens(LEFT, RIGHT))
+    said = caption_of(viz.plot_next_token_candidates(LEFT, RIGHT))
     assert said == (
         "The first token in which the answers differ. “␣red”: 60.0 % under Vanilla, 37.5 % under PINE. "
         "“␣green”: 25.0 % under Vanilla, 50.0 % under PINE."
     )
     other = told("SP", ["It", " is", " white"])
     assert "“␣white”: below 5.00 % under Vanilla, 50.0 % under SP." in caption_of(
-        viz.plot_likely_tokens(LEFT, other)
+        viz.plot_next_token_candidates(LEFT, other)
     )
 
 
 def test_of_equal_answers_it_is_the_token_whose_probability_differs_most() -> None:
     assert telling_step(LEFT, SAME) == 2
-    figure = viz.plot_likely_tokens(LEFT, SAME)
+    figure = viz.plot_next_token_candidates(LEFT, SAME)
     assert caption_of(figure) == (
         "The answers are the same; it is the token whose probability differs most. "
         "“␣red”: 60.0 % under Vanilla, 70.0 % under NIA."
     )
-    again = caption_of(viz.plot_likely_tokens(LEFT, replace(LEFT, label="again")))
+    again = caption_of(viz.plot_next_token_candidates(LEFT, replace(LEFT, label="again")))
     assert "so is the probability of every token. Every difference is 0 exactly." in again
     # Of the same tokens one that was not written is less likely.
     less = replace(LEFT, alternatives=(*LEFT.alternatives[:3], ((".", LEFT.logprobs[3]), ("!", -9.0))))
-    assert "0 exactly" not in caption_of(viz.plot_likely_tokens(LEFT, less))
+    assert "0 exactly" not in caption_of(viz.plot_next_token_candidates(LEFT, less))
 
 
 def test_a_difference_too_small_for_float32_is_none_of_zero() -> None:
     near = replace(LEFT, label="near", logprobs=tuple(value - 1e-12 for value in LEFT.logprobs))
-    figure = viz.plot_likely_tokens(LEFT, near)
+    figure = viz.plot_next_token_candidates(LEFT, near)
     assert "e-11 percentage points less than under Vanilla" in figure.data[1].customdata[0]
     assert "0 exactly" not in caption_of(figure)
 
 
 def test_where_a_token_is_not_among_the_likely_its_bound_stands_in_place_of_its_bar() -> None:
-    figure = viz.plot_likely_tokens(LEFT, RIGHT)
+    figure = viz.plot_next_token_candidates(LEFT, RIGHT)
     (first, second), (left, right) = figure.layout.annotations, figure.data
     assert (first.text, first.x) == ("below 5.00 %", 0) and (second.text, second.x) == ("below 6.25 %", 0)
     for note, bars, row in ((first, left, 2), (second, right, 3)):
@@ -283,11 +283,11 @@ def test_where_a_token_is_not_among_the_likely_its_bound_stands_in_place_of_its_
 
 def test_an_answer_that_has_ended_says_so() -> None:
     shorter = told("SP", LEFT.tokens[:3])
-    figure = viz.plot_likely_tokens(LEFT, shorter)
+    figure = viz.plot_next_token_candidates(LEFT, shorter)
     assert "“.”: 99.0 % under Vanilla, SP had ended." in caption_of(figure)
     assert list(figure.data[1].text) == ["ended"] and np.isnan(figure.data[1].x).all()
     for first, second in ((LEFT, shorter), (shorter, LEFT)):
-        shares_then = viz.plot_answer_shares([first, second], step=3)
+        shares_then = viz.plot_answer_attention([first, second], step=3)
         ended = shares_then.data[(first, second).index(shorter)]
         assert list(ended.text) == ["ended"] * 4 and np.isnan(ended.x).all()
         assert [note.text for note in shares_then.layout.annotations] == ["ended"] * 4
@@ -302,7 +302,7 @@ def test_tokens_of_one_text_count_as_the_likelier() -> None:
 def test_long_tokens_that_begin_alike_have_a_row_each() -> None:
     dashes = ["-" * count for count in (30, 40, 50)]
     answer = told("PINE", dashes[:1], others=[[(text, 0.5 / (n + 1)) for n, text in enumerate(dashes)]])
-    figure = viz.plot_likely_tokens(answer, told("SP", ["x"]))
+    figure = viz.plot_next_token_candidates(answer, told("SP", ["x"]))
     assert len(set(figure.data[0].y)) == len(rows_of(figure)) == 4
     assert rows_of(figure)[0] == "-" * 23 + "…"
     assert [row[2] for row in figure_numbers(figure).numbers.rows] == rows_of(figure) * 2
@@ -312,7 +312,7 @@ def test_long_tokens_that_begin_alike_have_a_row_each() -> None:
 
 
 def test_what_was_read_at_a_token_is_the_attention_of_its_query() -> None:
-    figure = viz.plot_answer_shares([LEFT, RIGHT], step=2)
+    figure = viz.plot_answer_attention([LEFT, RIGHT], step=2)
     assert figure.layout.title.text == "What was read to write token 3"
     assert rows_of(figure) == ["SYS", "A", "B", "SUF"]
     for bars, answer in zip(figure.data, (LEFT, RIGHT), strict=True):
@@ -320,13 +320,13 @@ def test_what_was_read_at_a_token_is_the_attention_of_its_query() -> None:
 
 
 def test_what_carried_an_answer_is_the_mean_over_its_tokens() -> None:
-    figure = viz.plot_answer_shares([LEFT, RIGHT])
+    figure = viz.plot_answer_attention([LEFT, RIGHT])
     assert figure.layout.title.text == "Which documents carried the answer"
     assert figure.data[0].x.tolist() == [0.5625, 0.25, 0.09375, 0.09375]
     assert "The document read most is A (25.0 %) under Vanilla and B (33.3 %) under PINE." in caption_of(
         figure
     )
-    (rest,) = viz.plot_answer_shares([LEFT], with_prefix=False).data
+    (rest,) = viz.plot_answer_attention([LEFT], with_prefix=False).data
     # The last token reads nothing but the prefix.
     assert rest.x.tolist() == pytest.approx(
         [(0.5 + 0.5 + 2 / 3) / 4, (0.25 + 0.25 + 1 / 6) / 4, (0.25 + 0.25 + 1 / 6) / 4]
@@ -334,16 +334,16 @@ def test_what_carried_an_answer_is_the_mean_over_its_tokens() -> None:
 
 
 def test_without_the_prefix_shares_are_of_what_remains() -> None:
-    figure = viz.plot_answer_shares([LEFT, RIGHT], step=2, with_prefix=False)
+    figure = viz.plot_answer_attention([LEFT, RIGHT], step=2, with_prefix=False)
     assert rows_of(figure) == ["A", "B", "SUF"]
     assert list(figure.data[0].text) == ["66.7 %, +50.0", "16.7 %", "16.7 %"]
     assert shares(LEFT.attention[3], with_prefix=False).tolist() == [0, 0, 0]
     assert "the prefix left out" in caption_of(figure)
-    assert "the prefix left out" not in caption_of(viz.plot_answer_shares([LEFT, RIGHT], step=2))
+    assert "the prefix left out" not in caption_of(viz.plot_answer_attention([LEFT, RIGHT], step=2))
 
 
 def test_a_difference_is_said_behind_the_longer_bar_and_in_words() -> None:
-    figure = viz.plot_answer_shares([LEFT, RIGHT], step=2)
+    figure = viz.plot_answer_attention([LEFT, RIGHT], step=2)
     left, right = figure.data
     assert list(left.text) == ["25.0 %", "50.0 %, +37.5", "12.5 %", "12.5 %"]
     assert list(right.text) == ["25.0 %", "12.5 %", "50.0 %, +37.5", "12.5 %"]
@@ -353,7 +353,7 @@ def test_a_difference_is_said_behind_the_longer_bar_and_in_words() -> None:
     assert "The largest difference: document A, 37.5 percentage points more under Vanilla." in caption_of(
         figure
     )
-    turned = viz.plot_answer_shares([RIGHT, LEFT], step=2)
+    turned = viz.plot_answer_attention([RIGHT, LEFT], step=2)
     assert "document A, 37.5 percentage points more under Vanilla." in caption_of(turned)
 
 
@@ -368,7 +368,7 @@ def test_what_is_drawn_and_said_of_any_two_answers_agrees(
 ) -> None:
     left = told("left", ["x"] * len(ours), attention=ours, order=range(3))
     right = told("right", ["x"] * len(theirs), attention=theirs, order=order)
-    figure = viz.plot_answer_shares([left, right])
+    figure = viz.plot_answer_attention([left, right])
     first, second = (np.asarray(bars.x, dtype=np.float64) for bars in figure.data)
     np.testing.assert_allclose(first, np.mean(ours, axis=0), rtol=1e-6)
     columns = [0, *(1 + order.index(document) for document in range(3)), 4]
@@ -391,13 +391,13 @@ def test_what_is_drawn_and_said_of_any_two_answers_agrees(
 
 def test_a_document_is_compared_with_itself_wherever_it_stands() -> None:
     moved = told("Vanilla, order 1: B A", ["x"], attention=[[0.25, 0.5, 0.125, 0.125]], order=(1, 0))
-    figure = viz.plot_answer_shares([LEFT, moved])
+    figure = viz.plot_answer_attention([LEFT, moved])
     assert rows_of(figure) == ["SYS", "A, slot 1 → 2", "B, slot 2 → 1", "SUF"]
     assert figure.data[1].x.tolist() == [0.25, 0.125, 0.5, 0.125]
     assert [row[2] for row in figure_numbers(figure).numbers.rows] == rows_of(figure) * 2
     fixed = told("other", ["x"], attention=[[0.2] * 5], order=(0, 2, 1))
     three = told("three", ["x"], attention=[[0.2] * 5], order=range(3))
-    assert rows_of(viz.plot_answer_shares([three, fixed]))[1:3] == ["A, slot 1", "B, slot 2 → 3"]
+    assert rows_of(viz.plot_answer_attention([three, fixed]))[1:3] == ["A, slot 1", "B, slot 2 → 3"]
     orders = read_html(answers(LEFT, moved)).with_class("pine-order")
     assert [[badge.text for badge in order.with_class("pine-badge")] for order in orders] == [
         ["A", "B"], ["B", "A"],
@@ -406,7 +406,7 @@ def test_a_document_is_compared_with_itself_wherever_it_stands() -> None:
 
 
 def test_a_single_answer_is_compared_with_none() -> None:
-    figure = viz.plot_answer_shares([LEFT])
+    figure = viz.plot_answer_attention([LEFT])
     (bars,) = figure.data
     assert list(bars.text) == ["56.2 %", "25.0 %", "9.38 %", "9.38 %"]
     assert list(bars.customdata) == ["SYS: 56.2 %", "A: 25.0 %", "B: 9.38 %", "SUF: 9.38 %"]
@@ -414,12 +414,12 @@ def test_a_single_answer_is_compared_with_none() -> None:
 
 
 def test_an_empty_answer_was_carried_by_none() -> None:
-    beside = viz.plot_answer_shares([EMPTY, LEFT])
+    beside = viz.plot_answer_attention([EMPTY, LEFT])
     assert list(beside.data[0].text) == ["no token"] * 4 and np.isnan(beside.data[0].x).all()
     assert "read most is A (25.0 %) under Vanilla." in caption_of(beside)
-    alone = caption_of(viz.plot_answer_shares([EMPTY, EMPTY]))
+    alone = caption_of(viz.plot_answer_attention([EMPTY, EMPTY]))
     assert "No token was written, so no document carried an answer." in alone and "exactly" not in alone
-    nothing = viz.plot_likely_tokens(EMPTY, replace(EMPTY, label="SP"))
+    nothing = viz.plot_next_token_candidates(EMPTY, replace(EMPTY, label="SP"))
     assert caption_of(nothing) == "Both answers are empty." and rows_of(nothing) == []
     root = read_html(answers(EMPTY, EMPTY, queries=()))
     assert root.with_class("pine-score")[0].text == "Both answers are empty."
@@ -427,12 +427,12 @@ def test_an_empty_answer_was_carried_by_none() -> None:
 
 
 def test_the_room_behind_a_bar_of_nearly_all_is_no_share() -> None:
-    axis = viz.plot_likely_tokens(LEFT, LEFT).layout.xaxis
+    axis = viz.plot_next_token_candidates(LEFT, LEFT).layout.xaxis
     assert axis.range[1] > 1.5 and axis.labelalias == {"150%": ""} and axis.tickformat == ".0%"
 
 
 def test_bars_are_told_without_colour_and_stay_when_the_other_answer_is_hidden() -> None:
-    left, right = viz.plot_answer_shares([LEFT, RIGHT]).data
+    left, right = viz.plot_answer_attention([LEFT, RIGHT]).data
     assert left.marker.pattern.shape != right.marker.pattern.shape
     assert left.offset + left.width == right.offset == 0
     assert right.width == pytest.approx(left.width)
@@ -465,6 +465,6 @@ def test_256_tokens_and_50_documents_are_drawn_fast_and_small() -> None:
     ]
     began = time.process_time()
     html = answers(*sides, queries=[f"suffix {n}" for n in range(256)])
-    figures = [viz.plot_likely_tokens(*sides), viz.plot_answer_shares(sides)]
+    figures = [viz.plot_next_token_candidates(*sides), viz.plot_answer_attention(sides)]
     assert time.process_time() - began < 0.3
     assert len(html.encode()) < 1_000_000 and sum(len(packed_json(figure)) for figure in figures) < 40_000

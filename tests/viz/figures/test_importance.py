@@ -35,10 +35,10 @@ QUERIES = ["document 0", "document 1", "document 2"]
 
 
 def documents_html(
-    *, normalisation: Normalisation = "raw", selected: int | None = None, caption: str = "c"
+    *, normalization: Normalisation = "raw", selected: int | None = None, caption: str = "c"
 ) -> str:
     return importance_picture(
-        MATRIX, DOCUMENTS, queries=QUERIES, caption=caption, normalisation=normalisation, selected=selected
+        MATRIX, DOCUMENTS, queries=QUERIES, caption=caption, normalization=normalization, selected=selected
     )
 
 
@@ -148,18 +148,18 @@ def test_the_table_shows_every_number_and_hatches_the_diagonal() -> None:
     assert "not ranked against itself" in rows[0][0].attributes["title"]
 
 
-@pytest.mark.parametrize("normalisation", ["raw", "share", "log"])
-def test_the_saved_numbers_are_those_drawn_unrounded(normalisation: Normalisation) -> None:
-    saved = numbers(documents_html(normalisation=normalisation))
+@pytest.mark.parametrize("normalization", ["raw", "share", "log"])
+def test_the_saved_numbers_are_those_drawn_unrounded(normalization: Normalisation) -> None:
+    saved = numbers(documents_html(normalization=normalization))
     assert saved["columns"] == ["query", "C", "A", "B"]
     assert [row[0] for row in saved["rows"]] == ["C", "A", "B"]
     values = np.array([row[1:] for row in saved["rows"]], dtype=np.float32)
-    np.testing.assert_array_equal(values, normalise(MATRIX, normalisation))
+    np.testing.assert_array_equal(values, normalise(MATRIX, normalization))
 
 
 def test_the_scale_says_its_ends_and_its_kind() -> None:
-    def scale(normalisation: Normalisation) -> list[str]:
-        spans = read_html(documents_html(normalisation=normalisation)).with_class("pine-scale")[0].all("span")
+    def scale(normalization: Normalisation) -> list[str]:
+        spans = read_html(documents_html(normalization=normalization)).with_class("pine-scale")[0].all("span")
         return [span.text for span in spans if span.text]
 
     assert scale("raw") == ["0", "3.00", "importance"]
@@ -189,7 +189,7 @@ def test_one_document_is_said_to_have_nothing_to_rank() -> None:
         DOCUMENTS[:1],
         queries=QUERIES[:1],
         caption="c",
-        normalisation="raw",
+        normalization="raw",
         selected=None,
     )
     assert "one document" in html and "<table" not in html
@@ -204,7 +204,7 @@ def test_many_documents_have_colours_alone_and_their_numbers_are_saved() -> None
         [document_segment(i) for i in range(count)],
         queries=[f"document {i}" for i in range(count)],
         caption="c",
-        normalisation="raw",
+        normalization="raw",
         selected=None,
     )
     rows = table_cells(table(html))
@@ -218,13 +218,13 @@ def test_many_documents_have_colours_alone_and_their_numbers_are_saved() -> None
 
 
 def test_captions_name_layer_head_aggregation_and_dtype() -> None:
-    caption = importance_caption(method="PINE", layer=3, head=None, normalisation="share", dtype="float32")
+    caption = importance_caption(method="PINE", layer=3, head=None, normalization="share", dtype="float32")
     for part in ("PINE", "layer 3, mean over heads", "share of its row", "float32", "not a full explanation"):
         assert part in caption
-    other = importance_caption(method="PINE", layer=None, head=5, normalisation="raw", dtype="bfloat16")
+    other = importance_caption(method="PINE", layer=None, head=5, normalization="raw", dtype="bfloat16")
     assert "mean over layers, head 5" in other and "share" not in other
     assert "logarithmic" in importance_caption(
-        method="PINE", layer=0, head=0, normalisation="log", dtype="float32"
+        method="PINE", layer=0, head=0, normalization="log", dtype="float32"
     )
     assert place_name(None, None) == "mean over layers and heads"
 

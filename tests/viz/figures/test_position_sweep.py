@@ -11,7 +11,7 @@ from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from tests.support.runs import swapped
 from tests.support.tokenizers import letter_tokenizer
-from viz.figures.answer_position import plot_answer_position
+from viz.figures.answer_position import plot_position_sweep
 from viz.figures.position_sweep import (
     Standing,
     Sweep,
@@ -74,7 +74,7 @@ THREE = entries_from([("Varo", "red"), ("Senna", "green"), ("Orm", "white")])
 
 @pytest.fixture(scope="module")
 def engine(tiny_llama: Callable[..., Any]) -> Engine:
-    return Engine(tiny_llama(max_context=1024, layers=1), letter_tokenizer(), name="tiny")
+    return Engine(tiny_llama(max_context_length=1024, layers=1), letter_tokenizer(), name="tiny")
 
 
 def form(*methods: str) -> Form:
@@ -86,7 +86,7 @@ def test_a_letter_is_followed_and_every_value_is_the_engines(engine: Engine) -> 
     views = list(stand(engine, asked, document=0, answer=" so "))
     assert [len(view.steps) for view in views if view.steps] == [1, 2, 3, 3]
     last, layout = views[-1], form_layout(asked, engine)  # B, A, C: the letters in the slots
-    figure = plot_answer_position(last.steps, slots=last.slots)
+    figure = plot_position_sweep(last.steps, slots=last.slots)
     for slot, order in enumerate([(1, 0, 2), (0, 1, 2), (0, 2, 1)]):
         expected = engine.score(layout.reorder(order), ["so"], methods=asked.methods)
         for line in figure.data:
@@ -113,7 +113,7 @@ def test_what_cannot_be_moved_is_said(engine: Engine) -> None:
         next(stand(engine, alone, document=0, answer="so"))
     with pytest.raises(InputError, match="There is no document D any more; choose another"):
         next(stand(engine, form("vanilla", "nia"), document=3, answer="so"))
-    silent = Engine(engine.model, engine.tokenizer, stop_ids=frozenset(range(97)))
+    silent = Engine(engine.model, engine.tokenizer, stop_token_ids=frozenset(range(97)))
     with pytest.raises(InputError, match="PINE answers with nothing; write a reference answer"):
         list(stand(silent, form("vanilla", "nia"), document=0, answer=""))
 

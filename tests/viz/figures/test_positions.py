@@ -233,8 +233,8 @@ def test_a_sentence_lists_only_the_nearest_of_many() -> None:
     )  # fmt: skip
     assert "nearest first: document H at 8, document I at 8, document G at 7" in text
     assert text.endswith("document D at 4, and 3 more. Documents H and I share positions.")
-    unread = view(documents=many, lengths=np.full(9, 1), starts=np.full(9, MASKED), importance=None)
-    assert view_text(unread).endswith("sees no document. It may not read 9 documents.")
+    unparsed = view(documents=many, lengths=np.full(9, 1), starts=np.full(9, MASKED), importance=None)
+    assert view_text(unparsed).endswith("sees no document. It may not read 9 documents.")
 
 
 def test_masked_documents_are_not_on_the_axis_but_named() -> None:

@@ -56,7 +56,7 @@ def test_the_verdict_says_who_kept_the_promise_and_whether_the_check_can_fail(
     verdict = verdict_line(columns, [first, ShuffleRow((1, 0), cells)])
     sentences = (said,) if isinstance(said, str) else said
     assert all(sentence in verdict for sentence in sentences), verdict
-    assert ("equal to the last bit" in verdict) == pine.bitwise_equal
+    assert ("equal to the last bit" in verdict) == pine.bitwise_identical
 
 
 def test_one_row_proves_nothing() -> None:

@@ -16,7 +16,7 @@ from viz.figures.shuffle_positions import place_documents
 class Cell:
     text: str
     max_abs_logit_diff: float = 0.0
-    bitwise_equal: bool = True
+    bitwise_identical: bool = True
     reference_logprob: float = -1.0
 
 
@@ -71,15 +71,15 @@ def test_a_cell_picks_its_order_and_its_method_and_tells_its_answer() -> None:
 
 
 def test_dots_are_log_probabilities_and_none_of_an_empty_answer() -> None:
-    vanilla, _ = viz.plot_order_spread(ROWS).data
+    vanilla, _ = viz.plot_logprob_by_order(ROWS).data
     np.testing.assert_array_equal(vanilla.x, np.array([-1, -3.5], np.float32))
     assert vanilla.meta["x"][1] == {"tried": 1, "method": "vanilla"}
     empty = [Row((0,), {"pine": Cell("")}), Row((1,), {"pine": Cell("x")})]
-    assert np.isnan(viz.plot_order_spread(empty).data[0].x).all()
+    assert np.isnan(viz.plot_logprob_by_order(empty).data[0].x).all()
 
 
 def test_pine_moves_no_document_and_vanilla_does(tiny_shuffle: ShuffleResult) -> None:
-    figure = viz.plot_shuffle_positions(tiny_shuffle.rows, layer=1, head=2)
+    figure = viz.plot_positions_by_order(tiny_shuffle.rows, layer=1, head=2)
     methods = list(figure.data[0].y)
     bases = {
         method: np.array([[bar.base[place] for bar in frame.data] for frame in figure.frames])
@@ -93,7 +93,7 @@ def test_pine_moves_no_document_and_vanilla_does(tiny_shuffle: ShuffleResult) ->
 
 
 def test_documents_that_share_positions_are_drawn_above_each_other(tiny_shuffle: ShuffleResult) -> None:
-    figure = viz.plot_shuffle_positions(tiny_shuffle.rows, layer=1, head=2)
+    figure = viz.plot_positions_by_order(tiny_shuffle.rows, layer=1, head=2)
     for frame in figure.frames:
         lanes = {
             method: sorted((bar.offset[place], bar.width[place]) for bar in frame.data)

@@ -33,7 +33,7 @@ TEXTS = ["red cat", "green", "white hats", "x", "y"]
 
 @pytest.fixture(scope="module")
 def engine(tiny_llama: Callable[..., Any]) -> Engine:
-    return Engine(tiny_llama(max_context=2048), letter_tokenizer(), name="tiny")
+    return Engine(tiny_llama(max_context_length=2048), letter_tokenizer(), name="tiny")
 
 
 def form(count: int = 3, methods: tuple[str, ...] = ("vanilla", "nia", "pine")) -> Form:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.events import TokenDecoded
+from pine_engine.engine.events import TokenGenerated
 from pine_engine.errors import InputError, ModelError, PineError
 from pine_engine.methods.table import METHODS
 from tests.support.running import one_run, told
@@ -51,7 +51,7 @@ def form(
 
 @pytest.fixture(scope="module")
 def engine(tiny_llama: Callable[..., Any]) -> Engine:
-    return Engine(tiny_llama(max_context=1024), letter_tokenizer(), name="tiny")
+    return Engine(tiny_llama(max_context_length=1024), letter_tokenizer(), name="tiny")
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +166,7 @@ def test_tokens_are_counted_while_the_form_is_unfinished(engine: Engine) -> None
 
 def test_a_prompt_beyond_the_context_is_flagged(engine: Engine) -> None:
     counted = count_tokens(form(), engine)
-    room = counted.max_context - counted.total
+    room = counted.max_context_length - counted.total
     assert "too long" not in total_html(counted, room)
     assert "too long" in total_html(counted, room + 1)
 
@@ -310,7 +310,7 @@ class _EndlessEngine:
         try:
             step = 0
             while True:
-                yield TokenDecoded("pine", step, 0, "a" * step)
+                yield TokenGenerated("pine", step, 0, "a" * step)
                 step += 1
         finally:
             self.closed = True

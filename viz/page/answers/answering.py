@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pine_engine.engine.events import (
-    AnswerDone,
     Event,
+    GenerationFinished,
     PrefillDone,
     PrefillProgress,
-    RunDone,
+    RunFinished,
     RunResult,
-    TokenDecoded,
+    TokenGenerated,
 )
 from pine_engine.methods.table import METHODS
 from viz.cards.answers import AnswerCard
@@ -106,9 +106,9 @@ def advance(card: AnswerCard, event: Event) -> AnswerCard:
         case PrefillDone(seconds=seconds):
             # It waits for the others: all answers are written together.
             return replace(card, state="waiting", prefill_s=seconds)
-        case TokenDecoded(step=step, text=text):
+        case TokenGenerated(step=step, text=text):
             return replace(card, state="writing", num_tokens=step + 1, text=text)
-        case AnswerDone(answer=answer):
+        case GenerationFinished(answer=answer):
             return replace(
                 card,
                 state="finished",
@@ -118,21 +118,21 @@ def advance(card: AnswerCard, event: Event) -> AnswerCard:
                 decode_s_per_token=answer.decode_s_per_token,
                 finish_reason=answer.finish_reason,
             )
-        case RunDone():
+        case RunFinished():
             return card
 
 
 def finished_cards(run: FinishedRun) -> tuple[AnswerCard, ...]:
     """The cards of a run that is over."""
     cards = waiting_cards(tuple(run.result.answers))
-    return tuple(advance(card, AnswerDone(run.result.answers[card.method])) for card in cards)
+    return tuple(advance(card, GenerationFinished(run.result.answers[card.method])) for card in cards)
 
 
 def method_of(event: Event) -> str | None:
     """The method an event is about; None for the end of the run."""
-    if isinstance(event, RunDone):
+    if isinstance(event, RunFinished):
         return None
-    return event.answer.method if isinstance(event, AnswerDone) else event.method
+    return event.answer.method if isinstance(event, GenerationFinished) else event.method
 
 
 def progress_sentence(event: Event) -> str:
@@ -166,7 +166,7 @@ def answer(engine: "Engine", form: Form, settings: HostSettings = DEFAULTS) -> G
             if time.monotonic() - drawn >= REDRAW_S:
                 drawn = time.monotonic()
                 yield RunView(tuple(cards.values()), progress_sentence(event), done=meter.work)
-    assert isinstance(event, RunDone)
+    assert isinstance(event, RunFinished)
     meter.finish(event.result)
     seconds = time.monotonic() - began
     sentence = f"Done: {layout.num_tokens:,} prompt tokens, {seconds:.1f} s in all, by {engine.model_name}."
@@ -187,7 +187,7 @@ def finish_run(engine: "Engine", form: Form, result: RunResult) -> FinishedRun:
         model=engine.model_name,
         dtype=engine.dtype,
         form=form,
-        address=engine.address,
+        address=engine.model_ref,
     )
 
 

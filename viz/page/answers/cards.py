@@ -27,7 +27,7 @@ class Shown:
 def waiting_cards(methods: Sequence[str]) -> tuple[AnswerCard, ...]:
     """Cards of methods that have not begun."""
     rows = [METHODS[name] for name in methods]
-    return tuple(AnswerCard(row.name, row.label, row.meaning, row.promises_invariance) for row in rows)
+    return tuple(AnswerCard(row.name, row.label, row.description, row.is_order_invariant) for row in rows)
 
 
 def stopped_cards(cards: Sequence[AnswerCard]) -> tuple[AnswerCard, ...]:

@@ -20,7 +20,7 @@ from viz.page.api.results import (
 )
 
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
-    from pine_engine.engine.orders import OrderCell, OrderRow
+    from pine_engine.engine.orders import OrderComparison, OrderResult
 
 
 def as_json(result: Result) -> dict[str, Any]:
@@ -33,35 +33,37 @@ def is_right(text: str, accepted: Sequence[str]) -> bool | None:
     return get_task(USUAL_TASK).score(text, accepted) == 1 if accepted else None
 
 
-def shuffled_result(model: str, dtype: str, rows: "Sequence[OrderRow]", accepted: Sequence[str]) -> Shuffled:
+def shuffled_result(
+    model: str, dtype: str, rows: "Sequence[OrderResult]", accepted: Sequence[str]
+) -> Shuffled:
     """What the orders tried so far show."""
-    from pine_engine.engine.orders import summarize
+    from pine_engine.engine.orders import summarize_orders
 
-    def answer(method: str, cell: "OrderCell") -> OrderAnswer:
+    def answer(method: str, cell: "OrderComparison") -> OrderAnswer:
         return OrderAnswer(
             method=method,
             text=cell.answer.text,
             right=is_right(cell.answer.text, accepted),
             same_as_first=cell.same_text,
             max_abs_logit_diff=_number(cell.max_abs_logit_diff),
-            bitwise_equal=cell.bitwise_equal,
+            bitwise_identical=cell.bitwise_identical,
         )
 
     orders = [
         TriedOrder(order=list(row.order), answers=[answer(*one) for one in row.cells.items()]) for row in rows
     ]
     methods = []
-    for place, (method, summary) in enumerate(summarize([row.cells for row in rows]).items()):
+    for place, (method, summary) in enumerate(summarize_orders([row.cells for row in rows]).items()):
         right = [bool(order.answers[place].right) for order in orders]
         methods.append(
             MethodOrders(
                 method=method,
                 orders=summary.orders,
-                distinct_texts=summary.distinct_texts,
+                num_distinct_answers=summary.num_distinct_answers,
                 right=sum(right) if accepted else None,
                 max_abs_logit_diff=_number(summary.max_abs_logit_diff),
-                bitwise_equal=summary.bitwise_equal,
-                kept_promise=summary.bitwise_equal if METHODS[method].promises_invariance else None,
+                bitwise_identical=summary.bitwise_identical,
+                invariance_held=summary.bitwise_identical if METHODS[method].is_order_invariant else None,
             )
         )
     return Shuffled(model=model, dtype=dtype, methods=methods, orders=orders)

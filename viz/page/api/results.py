@@ -53,7 +53,7 @@ class OrderAnswer(BaseModel):
     max_abs_logit_diff: float | None = Field(
         description="Largest difference of a logit from the first order; null if logits are no numbers."
     )
-    bitwise_equal: bool = Field(description="Whether all logits and tokens are equal to the last bit.")
+    bitwise_identical: bool = Field(description="Whether all logits and tokens are equal to the last bit.")
 
 
 class TriedOrder(BaseModel):
@@ -70,13 +70,13 @@ class MethodOrders(BaseModel):
 
     method: MethodName
     orders: int = Field(description="How many were tried, the documents as sent among them.")
-    distinct_texts: int = Field(description="Different answers; 1 if the order changes nothing.")
+    num_distinct_answers: int = Field(description="Different answers; 1 if the order changes nothing.")
     right: int | None = Field(description="Orders with a right answer; null where none was given.")
     max_abs_logit_diff: float | None = Field(
         description="Largest difference of a logit from the first order; null if logits are no numbers."
     )
-    bitwise_equal: bool = Field(description="Whether all orders are equal to the last bit.")
-    kept_promise: bool | None = Field(
+    bitwise_identical: bool = Field(description="Whether all orders are equal to the last bit.")
+    invariance_held: bool | None = Field(
         description="Whether a method that promises equal bits kept it; null for one that promises nothing."
     )
 

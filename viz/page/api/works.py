@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pine_engine.engine.events import PrefillDone, RunDone, RunResult, answers_report, trace_report
+from pine_engine.engine.events import PrefillDone, RunFinished, RunResult, answers_report, trace_report
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.summary.summarize import summarize
 from pine_engine.methods.table import METHODS
@@ -89,7 +89,7 @@ def _answers(
     with closing(events):
         for event in events:
             meter.see(event)
-            if isinstance(event, RunDone):
+            if isinstance(event, RunFinished):
                 meter.finish(event.result)
                 yield CallView(meter.work, partial(as_json, report(event.result)), is_last=True)
             elif isinstance(event, PrefillDone):
@@ -104,20 +104,20 @@ def shuffle(
     engine: "Engine", form: Form, count: int, seed: int, accepted: Sequence[str], settings: HostSettings
 ) -> Generator[CallView, None, None]:
     """The same question under several orders; a report after each."""
-    from pine_engine.engine.orders import OrderRow, compare_orders
+    from pine_engine.engine.orders import OrderResult, compare_orders
     from viz.page.shuffle.shuffling import orders_for
 
     layout = form_layout(form, engine, settings)
     orders = orders_for(layout.num_documents, count, seed, settings)
     meter = Meter(layout.num_tokens)
-    rows: list[OrderRow] = []
+    rows: list[OrderResult] = []
     events = compare_orders(
         engine, layout, methods=form.methods, orders=orders, max_new_tokens=form.max_new_tokens
     )
     read = 0
     with closing(events):
         for event in events:
-            if isinstance(event, OrderRow):
+            if isinstance(event, OrderResult):
                 meter.finish(event.result)
                 rows.append(event.without_logits())
                 report = shuffled_result(engine.model_name, engine.dtype, rows, accepted)

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from pine_engine.debias.measured import MeasuredMethod
 from pine_engine.errors import InputError
-from pine_engine.evaluation.arrangements import check_arrangements
+from pine_engine.evaluation.document_orders import check_arrangements
 from pine_engine.evaluation.examples import Example, read_examples
 from pine_engine.evaluation.order_names import ORDERS
 from pine_engine.evaluation.settings import choose, most_visited

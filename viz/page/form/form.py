@@ -109,7 +109,7 @@ class TokenCount:
     total: int
     """The whole prompt."""
 
-    max_context: int
+    max_context_length: int
 
 
 def count_tokens(form: Form, engine: "Engine") -> TokenCount:
@@ -126,7 +126,7 @@ def count_tokens(form: Form, engine: "Engine") -> TokenCount:
     lengths = iter(layout.lengths.tolist())
     documents = tuple(next(lengths) if entry.text.strip() else None for entry in form.entries)
     total = layout.num_tokens - (0 if filled else int(layout.lengths.sum()))
-    return TokenCount(documents, total, engine.max_context)
+    return TokenCount(documents, total, engine.max_context_length)
 
 
 def form_prompt(form: Form, entries: Sequence[Entry], tokenizer: Any) -> Prompt:

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import gradio as gr
 
 from pine_engine.debias.measured import MeasuredMethod
-from pine_engine.debias.table import WRAPPERS
+from pine_engine.debias.table import DEBIASERS
 from pine_engine.methods.table import METHODS, get_methods
 
 DEFAULT_METHODS = [row.name for row in get_methods()]
 OFFERED = {row.name: row.label for row in METHODS.values() if row.role != "variant"}
-WRAPPED = tuple(MeasuredMethod(METHODS[base], wrapper) for base in OFFERED for wrapper in WRAPPERS.values())
+WRAPPED = tuple(MeasuredMethod(METHODS[base], wrapper) for base in OFFERED for wrapper in DEBIASERS.values())
 """Every wrapper around each of them."""
 
 

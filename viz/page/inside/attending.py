@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from pine_engine.attention.trace import TokenRange, TraceRequest
-from pine_engine.engine.events import RunDone
+from pine_engine.attention.trace import TokenRange, TraceConfig
+from pine_engine.engine.events import RunFinished
 from pine_engine.errors import InputError
 from pine_engine.prompts.layout import TokenLayout
 from viz.page.answers.answering import REDRAW_S, progress_sentence
@@ -73,17 +73,17 @@ def attend(engine: "Engine", asked: Asked) -> Generator[AttendedView, None, None
             f"This run is of {asked.model}, and the model is {engine.model_name} now; press Run, or choose "
             "that model again."
         )
-    request = TraceRequest((TokenRange(asked.layer, asked.head, 0, total),))
+    request = TraceConfig((TokenRange(asked.layer, asked.head, 0, total),))
     meter = Meter(total)
     events = engine.generate(asked.layout, methods=asked.methods, max_new_tokens=0, trace=request)
     began = drawn = time.monotonic()
     with closing(events):
         for event in events:
             meter.see(event)
-            if not isinstance(event, RunDone) and time.monotonic() - drawn >= REDRAW_S:
+            if not isinstance(event, RunFinished) and time.monotonic() - drawn >= REDRAW_S:
                 drawn = time.monotonic()
                 yield AttendedView(progress_sentence(event), done=meter.work)
-    assert isinstance(event, RunDone)
+    assert isinstance(event, RunFinished)
     weights = {
         method: trace.token_weights[0].weights[:, :total].astype(np.float16)
         for method, trace in event.result.traces.items()

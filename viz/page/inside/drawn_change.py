@@ -9,7 +9,7 @@ from viz.drawing.markup import empty_panel
 from viz.drawing.picture import switch
 from viz.drawing.tokens import shorten
 from viz.figures.change import AnswerTokens, telling_step
-from viz.figures.change_bars import NOTHING_READ, plot_answer_shares, plot_likely_tokens
+from viz.figures.change_bars import NOTHING_READ, plot_answer_attention, plot_next_token_candidates
 from viz.page.answers.answering import FinishedRun
 from viz.page.common.failures import notice
 from viz.page.inside.drawn import Drawn
@@ -98,11 +98,11 @@ def chosen_other(run: FinishedRun, selection: Selection) -> Other | None:
 
 def _figures(answers: list[AnswerTokens], with_prefix: bool) -> "dict[str, Figure]":
     """Of one answer what it read; of two also the token in which they differ. One of them is not empty."""
-    figures = {"answer-shares": plot_answer_shares(answers, with_prefix=with_prefix)}
+    figures = {"answer-shares": plot_answer_attention(answers, with_prefix=with_prefix)}
     if len(answers) == 2:
         step = telling_step(*answers)
-        figures["likely-tokens"] = plot_likely_tokens(*answers)
-        figures["token-shares"] = plot_answer_shares(answers, step=step, with_prefix=with_prefix)
+        figures["likely-tokens"] = plot_next_token_candidates(*answers)
+        figures["token-shares"] = plot_answer_attention(answers, step=step, with_prefix=with_prefix)
     return figures
 
 

@@ -7,10 +7,10 @@ from pine_engine.methods.table import METHODS
 from viz.drawing.markup import empty_panel
 from viz.drawing.picture import switch
 from viz.figures.attention_shares import plot_attention_shares
-from viz.figures.head_spread import plot_head_spread
+from viz.figures.head_spread import plot_head_decisiveness
 from viz.figures.importance import decisiveness, most_decisive
 from viz.figures.importance_map import plot_importance
-from viz.figures.written_map import plot_written
+from viz.figures.written_map import plot_answer_importance
 from viz.page.answers.answering import FinishedRun
 from viz.page.inside.drawn import Drawn, of_method
 from viz.page.inside.reading import ranked_trace, step_of
@@ -20,9 +20,9 @@ NOT_RANKED = "No method of this run ranks the documents; tick PINE and run again
 ALONE = "There is one document, so there is nothing to rank."
 NOT_WRITTEN = "No token of the answer was written."
 NORMALISATIONS = (
-    ("raw", {"normalisation": "raw"}),
-    ("share of the row", {"normalisation": "share"}),
-    ("log scale", {"normalisation": "log"}),
+    ("raw", {"normalization": "raw"}),
+    ("share of the row", {"normalization": "share"}),
+    ("log scale", {"normalization": "log"}),
 )
 
 
@@ -31,20 +31,20 @@ def draw_importance(run: FinishedRun, selection: Selection) -> Drawn:
     ranked = ranked_trace(run, selection.method)
     trace, label = run.result.traces[selection.method], METHODS[selection.method].label
     place: dict[str, Any] = {"layer": selection.layer, "head": selection.head}
-    scale: dict[str, Any] = {"normalisation": selection.normalisation, "order": run.order}
+    scale: dict[str, Any] = {"normalization": selection.normalization, "order": run.order}
     texts = _answer(run, trace)
     step = step_of(run, selection.query)
     step = step if step is not None and step < len(texts) else None
     figures = {}
     if ranked is not None:
         ranking = METHODS[ranked.method].label
-        figures["decisive-heads"] = of_method(plot_head_spread(ranked, **place), ranking)
+        figures["decisive-heads"] = of_method(plot_head_decisiveness(ranked, **place), ranking)
         if len(run.order) > 1:
             chosen = selection.query.index if selection.query.kind == "document" else None
             drawn = plot_importance(ranked, **place, **scale, chosen=chosen)
             figures["importance"] = of_method(drawn, ranking)
     if texts:
-        written = plot_written(trace, texts, **place, **scale, chosen=step)
+        written = plot_answer_importance(trace, texts, **place, **scale, chosen=step)
         shares = plot_attention_shares(
             trace,
             step=step,
@@ -62,7 +62,7 @@ def draw_importance(run: FinishedRun, selection: Selection) -> Drawn:
 
 def _switches(selection: Selection, ranked: Trace | None) -> str:
     """The rows of buttons above the figures."""
-    chosen = next(label for label, what in NORMALISATIONS if what["normalisation"] == selection.normalisation)
+    chosen = next(label for label, what in NORMALISATIONS if what["normalization"] == selection.normalization)
     options: list[tuple[str, dict[str, Any]]] = []
     if ranked is not None:
         layer, head = most_decisive(decisiveness(ranked))

@@ -20,7 +20,7 @@ _SCALED: dict[KeyWeighting, tuple[Role, ...]] = {
 def draw_masks(run: FinishedRun, selection: Selection) -> Drawn:
     """A document-level mask for each method, and under them the prompt token by token."""
     # What is taught, run or not, so that every class sees the same: masks need no model.
-    shown = [name for name, row in METHODS.items() if row.is_taught or name in run.result.traces]
+    shown = [name for name, row in METHODS.items() if row.in_tutorial or name in run.result.traces]
     masks = {name: segment_mask(run, name) for name in shown}
     cards = mask_picture(
         list(masks.values()),

@@ -52,7 +52,7 @@ class Selection:
     """What is shown. Everything is a plain value, so that it can travel in a link.
 
     method: the one that pictures of a single method show. query: whose view. layer, head: from 0; None is
-    the mean over all. normalisation: of importance. with_prefix: whether attention on the prefix (the
+    the mean over all. normalization: of importance. with_prefix: whether attention on the prefix (the
     sink) is shown. other: what the answer is compared with; None for the default. rows: of positions.
     with_sink: whether attention on the first token is drawn.
     """
@@ -61,7 +61,7 @@ class Selection:
     query: Query
     layer: int | None = None
     head: int | None = None
-    normalisation: Normalisation = "share"
+    normalization: Normalisation = "share"
     with_prefix: bool = True
     other: str | None = None
     rows: Rows = "layer"
@@ -83,8 +83,8 @@ class Selection:
                     chosen["layer"] = value
                 case "head", None | int() if _inside(value, bounds.num_heads):
                     chosen["head"] = value
-                case "normalisation", str() if value in get_args(Normalisation):
-                    chosen["normalisation"] = value
+                case "normalization", str() if value in get_args(Normalisation):
+                    chosen["normalization"] = value
                 case (("with_prefix" | "with_sink"), bool()):
                     chosen[field] = value
                 case "other", str() if len(value) <= 64:

@@ -107,11 +107,12 @@ class EngineSource:
             engine = self._load()
             # Now, because on ZeroGPU other threads do not see that it is on a GPU.
             self._described = (
-                f"{engine.model_name} · {engine.dtype} · {engine.device} · {engine.max_context:,} tokens"
-                + (" · the order can change last bits" if engine.caveat else "")
+                f"{engine.model_name} · {engine.dtype} · {engine.device} · "
+                f"{engine.max_context_length:,} tokens"
+                + (" · the order can change last bits" if engine.invariance_warning else "")
             )
-            if engine.caveat:
-                log.warning(engine.caveat)
+            if engine.invariance_warning:
+                log.warning(engine.invariance_warning)
             self._engine = engine
         except PineError as error:
             self._failure = str(error)

@@ -1,6 +1,6 @@
 """The work of a run, added up from what the engine tells while it goes on."""
 
-from pine_engine.engine.events import Event, PrefillDone, RunResult, TokenDecoded
+from pine_engine.engine.events import Event, PrefillDone, RunResult, TokenGenerated
 from viz.page.jobs.cost import Work
 
 
@@ -16,7 +16,7 @@ class Meter:
         match event:
             case PrefillDone(seconds=seconds):
                 self.work += Work(prompts=1, prompt_tokens=self._prompt_tokens, read_s=seconds)
-            case TokenDecoded():
+            case TokenGenerated():
                 self.work += Work(new_tokens=1)
 
     def finish(self, result: RunResult) -> None:

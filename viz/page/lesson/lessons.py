@@ -525,10 +525,10 @@ def _importances(run: FinishedRun, chosen_in: FinishedRun) -> str:
                 method=METHODS["pine"].label,
                 layer=place.layer,
                 head=place.head,
-                normalisation="share",
+                normalization="share",
                 dtype=run.dtype,
             ),
-            normalisation="share",
+            normalization="share",
             selected=None,
         )
     )

@@ -11,7 +11,7 @@ import numpy as np
 
 from pine_engine.methods.plan import AttentionPlan, build_plan
 from pine_engine.methods.positions import position_matrix, starts_from_ranking
-from pine_engine.methods.table import TAUGHT, Method
+from pine_engine.methods.table import TUTORIAL_METHODS, Method
 from pine_engine.prompts.layout import IntArray, TokenLayout
 from viz.drawing.identity import DECODED, PREFIX, Segment, document_segment
 from viz.drawing.markup import render
@@ -90,9 +90,9 @@ def running_example_html() -> str:
     tokens = example_tokens()
     return render(
         "running_example.html",
-        masks=_masks_picture(TAUGHT),
-        positions=_positions_picture(TAUGHT, tokens),
-        rulers=[(token, _ruler_picture(TAUGHT, query)) for query, token in enumerate(tokens)],
+        masks=_masks_picture(TUTORIAL_METHODS),
+        positions=_positions_picture(TUTORIAL_METHODS, tokens),
+        rulers=[(token, _ruler_picture(TUTORIAL_METHODS, query)) for query, token in enumerate(tokens)],
     )
 
 
@@ -115,7 +115,7 @@ def _positions_picture(methods: Sequence[Method], tokens: list[Token]) -> str:
     for method in methods:
         positions, places = example_positions(method)
         tables.append(
-            position_table(positions, places, tokens, tokens, title=method.label, label=method.meaning)
+            position_table(positions, places, tokens, tokens, title=method.label, label=method.description)
         )
         rows += [
             (method.label, token.text, int(place), *(None if k == MASKED else int(k) for k in row))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event
-from pine_engine.engine.model_thread import in_thread
+from pine_engine.engine.model_worker import stream_from_worker
 from pine_engine.errors import InputError
 from pine_engine.evaluation.example_plan import plan_example, planned_keys
 from pine_engine.evaluation.examples import Example
@@ -25,7 +25,7 @@ from pine_engine.evaluation.settings import Settings, choose, most_visited
 from pine_engine.evaluation.summary.intervals import FEWEST
 from pine_engine.evaluation.summary.summarize import summarize
 from pine_engine.prompts.tasks import get_task
-from viz.figures.measured import in_short, measured_tables
+from viz.figures.measured import measured_tables, shorten
 from viz.page.answers.answering import progress_sentence
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.files.data_sets import DataSet
@@ -44,7 +44,7 @@ SAMPLED = 4
 
 
 @dataclass(frozen=True)
-class Beat:
+class Heartbeat:
     """Time has passed."""
 
 
@@ -82,12 +82,12 @@ class Asked:
         chosen = choose(
             self.examples,
             methods=self.methods,
-            arrangements=self.orders,
+            order_names=self.orders,
             generate=self.generate,
             logprobs=self.logprobs,
             max_new_tokens=self.max_new_tokens,
         )
-        keys = planned_keys(self.examples, chosen.methods[:1], chosen.arrangements)
+        keys = planned_keys(self.examples, chosen.methods[:1], chosen.order_names)
         check_orders(max(Counter(example for example, _, _ in keys).values(), default=0), host)
         for method in chosen.methods:
             check_orders(most_visited(method, self.examples), host)
@@ -96,7 +96,7 @@ class Asked:
     def num_records(self, host: HostSettings) -> int:
         """How many records there will be. Raises InputError as settings does."""
         settings = self.settings(host)
-        return len(planned_keys(self.examples, settings.methods, settings.arrangements))
+        return len(planned_keys(self.examples, settings.methods, settings.order_names))
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class MeasureView:
 def work_sentence(asked: Asked, host: HostSettings = DEFAULTS) -> str:
     """What will be computed, in words. Raises InputError as Asked.settings does."""
     settings = asked.settings(host)
-    planned = planned_keys(asked.examples, settings.methods, settings.arrangements)
+    planned = planned_keys(asked.examples, settings.methods, settings.order_names)
     count = len(asked.examples)
     orders = {name for _, _, name in planned}
     parts = ((count, "row"), (len(settings.methods), "method"), (len(orders), "order"))
@@ -164,7 +164,7 @@ def measure_rows(
     settings = asked.settings(host)
     rows = asked.rows
     info = settings.run_info(engine, task=rows.task.name, data=rows.name, data_sha256=rows.sha256)
-    planned = planned_keys(asked.examples, settings.methods, settings.arrangements)
+    planned = planned_keys(asked.examples, settings.methods, settings.order_names)
     setting = f"{engine.model_name}, {engine.dtype}, {asked.rows.name}"
     records: list[Record] = []
     began = heard = time.monotonic()
@@ -184,12 +184,12 @@ def measure_rows(
                     measured=Measured(info, tuple(records), frozenset(planned)),
                     done=work_of(records),
                 )
-            elif isinstance(event, Beat):
+            elif isinstance(event, Heartbeat):
                 yield MeasureView(f"{counted} · writing the answers" if now - heard > 2 * BEAT_S else counted)
             elif now - drawn >= BEAT_S:
                 drawn = now
                 yield MeasureView(f"{counted} · {progress_sentence(event)}")
-            if not isinstance(event, Beat):
+            if not isinstance(event, Heartbeat):
                 heard = now
     run = Measured(info, tuple(records), frozenset(planned)).run
     note = " ".join(filter(None, (_INTERVALS if run else "", _errors(records))))
@@ -197,7 +197,7 @@ def measure_rows(
     yield MeasureView(
         f"Done: {len(records)} records in {time.monotonic() - began:.1f} s.",
         measured_tables(tables, done=len(records), planned=len(planned), note=note),
-        in_short(findings(info.task, run) if run else []),
+        shorten(findings(info.task, run) if run else []),
         tuple(slot_curves(records, planned, setting)),
     )
 
@@ -210,7 +210,7 @@ _INTERVALS = (
 
 def measured_events(
     engine: Engine, asked: Asked, host: HostSettings
-) -> Generator[Event | Record | Beat, None, None]:
+) -> Generator[Event | Record | Heartbeat, None, None]:
     """Every record as soon as it is there, and what is told meanwhile; closing it stops the model.
 
     Raises InputError if what is asked cannot be measured, or not here.
@@ -236,7 +236,7 @@ def work_of(records: Sequence[Record]) -> Work:
         prompts=len(computed),
         prompt_tokens=round(sum(part * record.prompt_tokens for record, part in computed)),
         new_tokens=round(sum(part * (record.answer_tokens or 0) for record, part in computed)),
-        orders=len({record.arrangement for record in records}),
+        orders=len({record.order_name for record in records}),
         read_s=sum(part * record.prefill_s for record, part in computed),
         write_s=sum(part * record.decode_s for record, part in computed),
     )
@@ -262,14 +262,14 @@ def _errors(records: list[Record]) -> str:
     return f"{len(errors)} records could not be measured: {errors[0]}." if errors else ""
 
 
-def _events(measurement: Measurement) -> Generator[Event | Record | Beat, None, None]:
+def _events(measurement: Measurement) -> Generator[Event | Record | Heartbeat, None, None]:
     """What the measurement emits, and a beat every BEAT_S seconds."""
 
-    def work(emit: Callable[[Event | Record | Beat], None], cancelled: threading.Event) -> None:
-        with _beating(lambda: emit(Beat())):
+    def work(emit: Callable[[Event | Record | Heartbeat], None], cancelled: threading.Event) -> None:
+        with _beating(lambda: emit(Heartbeat())):
             measurement.work(emit, cancelled)
 
-    return in_thread(work)
+    return stream_from_worker(work)
 
 
 @contextmanager

@@ -9,8 +9,8 @@ from pine_engine.debias.measured import measured_method
 from pine_engine.evaluation.records import Key, Record
 from pine_engine.evaluation.report.tables import Curve, CurveLine, Level, scale
 from pine_engine.evaluation.summary.grid import make_grid
-from pine_engine.evaluation.summary.method_names import method_label, method_mark, promises_invariance
-from pine_engine.evaluation.summary.slots import BySlot, by_slot, is_alike
+from pine_engine.evaluation.summary.method_names import is_order_invariant, method_label, method_mark
+from pine_engine.evaluation.summary.slots import BySlot, group_by_slot, is_flat
 from pine_engine.evaluation.summary.summarize import Summary
 from pine_engine.evaluation.summary.verdicts import KINDS, Kind, differ, is_read, number
 from viz.figures.frame import plain
@@ -75,7 +75,7 @@ def slot_curves(records: Sequence[Record], planned: Collection[Key], setting: st
     if kind is None:
         return []
     found = {
-        method: {table.num_documents: table for table in by_slot(columns, kind)}
+        method: {table.num_documents: table for table in group_by_slot(columns, kind)}
         for method, columns in make_grid(whole).columns.items()
         if _says(method, kind)
     }
@@ -121,7 +121,7 @@ def _level(method: str, table: BySlot, kind: Kind) -> Level | None:
     if not table.shuffles_read.any():
         return None
     shuffled = float(np.nanmean(table.shuffled))
-    if is_alike(_means(table).values(), shuffled):
+    if is_flat(_means(table).values(), shuffled):
         return None
     label = f"{method_label(method)}, shuffled"
     return Level(label, method_mark(method), scale(kind) * shuffled, interval=None)
@@ -159,15 +159,15 @@ def _row(
     answered = [record for record in own if kind != "logprob" and _has(record, kind)]
     return MeasuredRow(
         label=method_label(method),
-        promises_invariance=promises_invariance(method),
+        is_order_invariant=is_order_invariant(method),
         values=tuple(
-            _mean((record for record in own if record.arrangement == order), kind) for order in orders
+            _mean((record for record in own if record.order_name == order), kind) for order in orders
         ),
         mean=estimate.mean if estimate else _mean(own, kind),
         interval=estimate.interval if estimate else None,
         changed=None if kind == "logprob" else changed,
         compared=compared,
-        unread=sum(not is_read(record, kind) for record in answered),
+        unparsed=sum(not is_read(record, kind) for record in answered),
         answered=len(answered),
     )
 

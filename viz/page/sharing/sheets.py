@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pine_engine.invariance.certificate import ASPECTS, FILE_NAME, Certificate
 from pine_engine.methods.table import METHODS
-from pine_engine.prompts.inputs import Comparison, DocumentInput
+from pine_engine.prompts.inputs import DocumentInput, Request
 from viz.cards.certificate import CertifiedMethod, Sheet, certificate_page
 from viz.drawing.styles import figure_styles
 from viz.page.common.private_folder import remove_folder
@@ -31,10 +31,10 @@ class Files:
         return self.folder / PAGE_NAME
 
 
-def form_comparison(form: Form) -> Comparison:
+def form_comparison(form: Form) -> Request:
     """What the form asks, with the documents in the order of their letters."""
     lettered = sorted(form.entries, key=lambda entry: entry.identity)
-    return Comparison(
+    return Request(
         question=form.question,
         documents=[DocumentInput(text=entry.text, title=form.title(entry)) for entry in lettered],
         instruction=form.instruction,
@@ -58,13 +58,13 @@ def sheet_of(certificate: Certificate) -> Sheet:
         methods=tuple(
             CertifiedMethod(
                 label=METHODS[result.method].label,
-                promises_invariance=METHODS[result.method].promises_invariance,
+                is_order_invariant=METHODS[result.method].is_order_invariant,
                 answer=result.first_answer,
                 token_ids=tuple(result.first_token_ids),
                 same=result.same_answers,
                 distinct=result.distinct_answers,
                 max_abs_logit_diff=result.max_abs_logit_diff,
-                bitwise_equal=result.bitwise_equal,
+                bitwise_identical=result.bitwise_identical,
                 logprobs=tuple(result.logprobs),
                 logprob_spread=result.logprob_spread,
                 sha256=result.logits_sha256,

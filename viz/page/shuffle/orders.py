@@ -46,6 +46,6 @@ def with_controls(methods: Sequence[str]) -> tuple[str, ...]:
     controls = [
         row.name
         for row in METHODS.values()
-        if not row.promises_invariance and (row.is_default or row.role == "control")
+        if not row.is_order_invariant and (row.is_default or row.role == "control")
     ]
     return (*methods, *(name for name in controls if name not in methods))

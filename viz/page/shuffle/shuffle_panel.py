@@ -10,7 +10,7 @@ import gradio as gr
 from pine_engine.prompts.tasks import Nouns, get_task
 from viz.cards.shuffle_answer import shuffle_answer
 from viz.drawing.markup import empty_panel
-from viz.figures.order_spread import plot_order_spread
+from viz.figures.order_spread import plot_logprob_by_order
 from viz.figures.shuffle import verdict_html
 from viz.figures.shuffle_matrix import plot_shuffle
 from viz.figures.shuffle_positions import plot_placed
@@ -211,7 +211,9 @@ def wire_shuffle(
                 plot_shuffle(tried.rows, labels=labels, is_right=is_right) if tried.rows else None
             ),
             panel.played: figure_value(plot_placed(tried.placed, labels=labels) if tried.placed else None),
-            panel.spread: figure_value(plot_order_spread(tried.rows, labels=labels) if tried.rows else None),
+            panel.spread: figure_value(
+                plot_logprob_by_order(tried.rows, labels=labels) if tried.rows else None
+            ),
         }
 
     # gradio reads the hints of functions that take an event, so these name no type that is not imported.

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event, PrefillDone, PrefillProgress, RunResult
-from pine_engine.engine.orders import OrderCell, OrderRow, compare_orders, orders_to_try
-from pine_engine.invariance.certificate import Certificate, certify, logits_sha256
+from pine_engine.engine.orders import OrderComparison, OrderResult, compare_orders, sample_orders
+from pine_engine.invariance.certificate import Certificate, create_certificate, hash_logits
 from pine_engine.methods.table import METHODS, get_methods
 from viz.drawing.identity import document_letter
 from viz.figures.change import answer_tokens
@@ -71,9 +71,9 @@ def orders_for(
     Raises InputError if count is less than 1, or more than the host allows.
     """
     if tries_all(num_documents, settings.most_orders):
-        return orders_to_try(num_documents)
+        return sample_orders(num_documents)
     check_orders(count, settings)
-    return orders_to_try(num_documents, count - 1, seed)
+    return sample_orders(num_documents, count - 1, seed)
 
 
 def shuffle(
@@ -98,7 +98,7 @@ def shuffle(
     meter = Meter(layout.num_tokens)
     identities = [_identities(form, order) for order in orders]
     shown = Tried(columns_of(form), caption_of(engine, form))
-    cells: list[dict[str, OrderCell]] = []
+    cells: list[dict[str, OrderComparison]] = []
     tried: list[TriedOrder] = []
     began = drawn = time.monotonic()
     results = compare_orders(
@@ -112,10 +112,10 @@ def shuffle(
     yield ShuffleView(f"Order 1 of {len(orders)}", shown)
     with closing(results):
         for item in results:
-            if isinstance(item, OrderRow):
+            if isinstance(item, OrderResult):
                 meter.finish(item.result)
                 if not cells:
-                    hashes = logits_sha256(item.result)
+                    hashes = hash_logits(item.result)
                     # Logits of a long answer take more memory than all the rest.
                     finished = finish_run(engine, form, replace(item.result, logits={}))
                     head = shown_head(item.result.traces.values())
@@ -128,7 +128,7 @@ def shuffle(
                     rows=(*shown.rows, _row(engine, form, item, cells[0])),
                     placed=(*shown.placed, placed),
                 )
-                certificate = certify(
+                certificate = create_certificate(
                     engine,
                     form_comparison(form),
                     orders=identities[: len(cells)],
@@ -164,15 +164,16 @@ def _sentence(event: Event, done: int, read: int, count: int) -> str:
 def columns_of(form: Form) -> tuple[ShuffleColumn, ...]:
     """A column for each of the form's methods."""
     return tuple(
-        ShuffleColumn(row.name, row.label, row.promises_invariance) for row in get_methods(form.methods)
+        ShuffleColumn(row.name, row.label, row.is_order_invariant) for row in get_methods(form.methods)
     )
 
 
 def caption_of(engine: Engine, form: Form) -> str:
     """What a table of orders compares, in words."""
-    caveat = f"{engine.caveat} " if engine.caveat else ""
+    invariance_warning = f"{engine.invariance_warning} " if engine.invariance_warning else ""
     return (
-        f"{caveat}{engine.model_name}, {engine.dtype} on {engine.device}, greedy decoding, at most "
+        f"{invariance_warning}{engine.model_name}, {engine.dtype} on {engine.device}, greedy decoding, "
+        f"at most "
         f"{form.max_new_tokens} tokens. Every row is computed anew and compared with the first; Δ logit is "
         "the largest over the question and the answer up to the first token that differs; the "
         "log-probability is that of the method's own answer in the first row."
@@ -195,7 +196,7 @@ def _tried(engine: Engine, result: RunResult, order: tuple[int, ...]) -> TriedOr
     )
 
 
-def _row(engine: Engine, form: Form, row: OrderRow, reference: dict[str, OrderCell]) -> ShuffleRow:
+def _row(engine: Engine, form: Form, row: OrderResult, reference: dict[str, OrderComparison]) -> ShuffleRow:
     return ShuffleRow(
         order=_identities(form, row.order),
         cells={
@@ -204,7 +205,7 @@ def _row(engine: Engine, form: Form, row: OrderRow, reference: dict[str, OrderCe
                 same=cell.first_difference is None,
                 first_difference=_first_difference(engine, cell, reference[method]),
                 max_abs_logit_diff=cell.max_abs_logit_diff,
-                bitwise_equal=cell.bitwise_equal,
+                bitwise_identical=cell.bitwise_identical,
                 reference_logprob=cell.reference_logprob,
             )
             for method, cell in row.cells.items()
@@ -212,7 +213,9 @@ def _row(engine: Engine, form: Form, row: OrderRow, reference: dict[str, OrderCe
     )
 
 
-def _first_difference(engine: Engine, cell: OrderCell, reference: OrderCell) -> FirstDifference | None:
+def _first_difference(
+    engine: Engine, cell: OrderComparison, reference: OrderComparison
+) -> FirstDifference | None:
     index = cell.first_difference
     if index is None:
         return None

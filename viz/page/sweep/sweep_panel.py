@@ -11,7 +11,7 @@ from pine_engine.methods.table import METHODS
 from pine_engine.prompts.tasks import Nouns, get_task
 from viz.drawing.identity import document_letter
 from viz.drawing.markup import empty_panel, render
-from viz.figures.answer_position import plot_answer_position
+from viz.figures.answer_position import plot_position_sweep
 from viz.figures.order_effects import plot_order_effects
 from viz.page.answers.outdated import Origin, Results, build_results, no_results
 from viz.page.answers.workspace import Workspace
@@ -178,7 +178,7 @@ def wire_standing(
         def show_view(view: "StandingView") -> Updates:
             shown: Updates = {panel.results.origin: origin}
             if view.steps:
-                lines = plot_answer_position(view.steps, slots=view.slots, labels=LABELS)
+                lines = plot_position_sweep(view.steps, slots=view.slots, labels=LABELS)
                 shown |= {panel.said: notice(view.said, kind="note"), panel.lines: figure_value(lines)}
             if view.effects is not None:
                 shown[panel.effects] = figure_value(plot_order_effects(view.effects))

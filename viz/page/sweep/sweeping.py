@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.events import RunDone
+from pine_engine.engine.events import RunFinished
 from pine_engine.errors import InputError
 from pine_engine.invariance.position_sweep import OrderEffects, SlotScored, order_effects, sweep_document
 from pine_engine.methods.table import METHODS, get_methods
@@ -74,7 +74,7 @@ def stand(
         with closing(events):
             for event in events:
                 meter.see(event)
-                if isinstance(event, RunDone):
+                if isinstance(event, RunFinished):
                     meter.finish(event.result)
                     answer = event.result.answers[REFERENCE_METHOD].text.strip()
                 elif time.monotonic() - drawn >= REDRAW_S:

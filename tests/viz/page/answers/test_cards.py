@@ -191,7 +191,9 @@ def test_a_model_of_a_task_is_loaded_when_it_is_first_asked_and_once() -> None:
     def source(name: str) -> EngineSource:
         def load() -> Any:
             loaded.append(name)
-            return SimpleNamespace(model_name=name, dtype="float32", device="cpu", max_context=9, caveat=None)
+            return SimpleNamespace(
+                model_name=name, dtype="float32", device="cpu", max_context_length=9, invariance_warning=None
+            )
 
         return EngineSource(load, name)
 

@@ -37,7 +37,7 @@ def test_the_pictures_are_of_the_answers_on_the_cards() -> None:
 
 
 def test_what_is_recorded_is_read_back(tiny_llama: Callable[..., Any], tmp_path: Path) -> None:
-    engine = Engine(tiny_llama(max_context=2048), letter_tokenizer(), name="tiny", revision="r7")
+    engine = Engine(tiny_llama(max_context_length=2048), letter_tokenizer(), name="tiny", revision="r7")
     recorded = record_answers(engine, EXAMPLES[0], date=DATE)
     assert recorded.recorded == (
         "Recorded on 1 March 2026 with tiny (revision r7), float32, with at most 24 tokens each"

@@ -36,7 +36,7 @@ HALF_PRECISION: dict[str, Any] = {"rtol": 2.0**-11, "atol": 2.0**-24}
 
 @pytest.fixture(scope="module")
 def engine(tiny_llama: Callable[..., Any]) -> Engine:
-    return Engine(tiny_llama(max_context=1024), letter_tokenizer(), name="tiny", revision="r7")
+    return Engine(tiny_llama(max_context_length=1024), letter_tokenizer(), name="tiny", revision="r7")
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def test_in_the_recording_vanilla_moves_and_pine_stays() -> None:
     assert tried is not None and list(tried.orders) == list(permutations(range(3)))
     texts = {method: set(answers) for method, answers in tried.answers.items()}
     assert len(texts["vanilla"]) > 1 and len(texts["nia"]) > 1
-    assert all(len(texts[name]) == 1 for name in texts if METHODS[name].promises_invariance)
+    assert all(len(texts[name]) == 1 for name in texts if METHODS[name].is_order_invariant)
 
 
 def test_the_recording_brings_the_attention_that_is_shown_first() -> None:

@@ -93,14 +93,16 @@ def test_shuffle_gives_every_order_with_its_answers_and_pine_keeps_its_promise(c
     by_method = {row["method"]: row for row in report["methods"]}
     vanilla, pine = by_method["vanilla"], by_method["pine"]
     assert pine["orders"] == vanilla["orders"] == len(report["orders"]) == 6
-    assert pine["bitwise_equal"] and pine["max_abs_logit_diff"] == 0.0 and pine["distinct_texts"] == 1
+    assert (
+        pine["bitwise_identical"] and pine["max_abs_logit_diff"] == 0.0 and pine["num_distinct_answers"] == 1
+    )
     assert vanilla["max_abs_logit_diff"] > 0.1
-    assert (pine["kept_promise"], vanilla["kept_promise"]) == (True, None)
+    assert (pine["invariance_held"], vanilla["invariance_held"]) == (True, None)
     assert report["orders"][0]["order"] == [0, 1, 2]
     assert sorted(order["order"] for order in report["orders"]) == sorted(map(list, permutations(range(3))))
     for place, row in enumerate(report["methods"]):
         answers = [order["answers"][place] for order in report["orders"]]
-        assert len({answer["text"] for answer in answers}) == row["distinct_texts"]
+        assert len({answer["text"] for answer in answers}) == row["num_distinct_answers"]
         assert [answer["right"] for answer in answers] == ["Clara" in answer["text"] for answer in answers]
         assert row["right"] == sum(answer["right"] for answer in answers)
         assert answers[0]["same_as_first"] and answers[0]["max_abs_logit_diff"] == 0.0
@@ -137,7 +139,7 @@ def test_measure_scores_every_row_in_every_order(client: Client) -> None:
     )
     (task,) = report["summary"]["tasks"]
     assert (task["task"], task["examples"]) == ("retrieval_qa", 2)
-    keys = {(record["example"], record["method"], record["arrangement"]) for record in report["records"]}
+    keys = {(record["example"], record["method"], record["order_name"]) for record in report["records"]}
     assert len(keys) == len(report["records"]) == 2 * 2 * 2
     pine = [record["text"] for record in report["records"] if record["method"] == "pine"]
     assert pine[0] == pine[1] and pine[2] == pine[3]

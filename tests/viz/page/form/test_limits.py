@@ -32,7 +32,7 @@ LIMITED = HostSettings(
 
 @pytest.fixture(scope="module")
 def engine(tiny_llama: Callable[..., Any]) -> Engine:
-    return Engine(tiny_llama(max_context=2048), letter_tokenizer(), name="tiny")
+    return Engine(tiny_llama(max_context_length=2048), letter_tokenizer(), name="tiny")
 
 
 def form(texts: list[str] = TEXTS, *, question: str = "Which is green?", max_new_tokens: int = 3) -> Form:

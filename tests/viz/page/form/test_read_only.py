@@ -44,7 +44,7 @@ def form(example: FormExample = SHORT, **changes: Any) -> Form:
 
 @pytest.fixture(scope="module")
 def engine(tiny_llama: Callable[..., Any]) -> Engine:
-    return Engine(tiny_llama(max_context=4096), letter_tokenizer(), name="tiny")
+    return Engine(tiny_llama(max_context_length=4096), letter_tokenizer(), name="tiny")
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ STEPS = 4
 
 @pytest.fixture(scope="module")
 def engine(tiny_llama: Callable[..., Any]) -> Engine:
-    return Engine(tiny_llama(max_context=1024), letter_tokenizer(), name="tiny")
+    return Engine(tiny_llama(max_context_length=1024), letter_tokenizer(), name="tiny")
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def run(engine: Engine) -> FinishedRun:
 
 @pytest.fixture
 def selection(run: FinishedRun) -> Selection:
-    return replace(first_selection(run), method="pine", layer=1, head=2, normalisation="raw")
+    return replace(first_selection(run), method="pine", layer=1, head=2, normalization="raw")
 
 
 def suffix_importance(run: FinishedRun) -> np.ndarray:
@@ -97,7 +97,7 @@ def test_documents_are_drawn_as_the_trace_has_them(run: FinishedRun, selection: 
     np.testing.assert_array_equal(drawn().data[0].z, importance[1, 2])
     assert list(drawn().data[0].y) == ["B", "A", "C"]
     np.testing.assert_array_equal(
-        drawn(normalisation="share").data[0].z, normalise(importance[1, 2], "share")
+        drawn(normalization="share").data[0].z, normalise(importance[1, 2], "share")
     )
     mean = drawn(layer=None, head=None)
     np.testing.assert_allclose(mean.data[0].z, importance.mean(axis=(0, 1)), rtol=1e-6)
@@ -170,9 +170,9 @@ def test_a_prompt_without_a_prefix_has_no_bar_for_it(run: FinishedRun, selection
 @pytest.mark.parametrize(
     ("changes", "buttons"),
     [
-        ({"normalisation": "log", "with_prefix": False}, ["log scale", "documents only"]),
+        ({"normalization": "log", "with_prefix": False}, ["log scale", "documents only"]),
         ({"head": None}, ["mean over heads", "raw", "everything"]),
-        ({"layer": None, "head": None, "normalisation": "share"}, ["mean over all", "share of the row"]),
+        ({"layer": None, "head": None, "normalization": "share"}, ["mean over all", "share of the row"]),
     ],
 )
 def test_the_switches_show_what_is_selected(
@@ -192,9 +192,9 @@ def test_the_buttons_lead_back_to_what_they_say(run: FinishedRun, selection: Sel
         f"most decisive: layer {layer}, head {head}": {"layer": layer, "head": head},
         "mean over heads": {"head": None},
         "mean over all": {"layer": None, "head": None},
-        "raw": {"normalisation": "raw"},
-        "share of the row": {"normalisation": "share"},
-        "log scale": {"normalisation": "log"},
+        "raw": {"normalization": "raw"},
+        "share of the row": {"normalization": "share"},
+        "log scale": {"normalization": "log"},
         "everything": {"with_prefix": True},
         "documents only": {"with_prefix": False},
     }

@@ -11,7 +11,7 @@ import pytest
 from pine_engine.engine.engine import Engine
 from pine_engine.methods.plan import build_plan
 from pine_engine.methods.positions import MASKED, who_sees_whom
-from pine_engine.methods.table import METHODS, TAUGHT
+from pine_engine.methods.table import METHODS, TUTORIAL_METHODS
 from tests.support.runs import THREE, finish, swapped, telling_queries
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import HOSTILE, Element, assert_harmless, read_html, table_cells
@@ -27,7 +27,7 @@ from viz.page.inside.selection import Query, Selection
 
 @pytest.fixture(scope="module")
 def engine(tiny_llama: Callable[..., Any]) -> Engine:
-    return Engine(tiny_llama(max_context=1024), letter_tokenizer(), name="tiny")
+    return Engine(tiny_llama(max_context_length=1024), letter_tokenizer(), name="tiny")
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_the_five_masks_of_the_paper_come_first_and_are_always_drawn(
     assert shown == ["Vanilla not run", "NIA not run", "PCW not run", "SP not run", "PINE", "PINE, reversed"]
     every = [card.all("caption")[0].text for card in cards(draw_masks(run, first_selection(run)).html)]
     assert every == [method.label for method in METHODS.values()]
-    assert tuple(METHODS.values())[: len(TAUGHT)] == TAUGHT
+    assert tuple(METHODS.values())[: len(TUTORIAL_METHODS)] == TUTORIAL_METHODS
 
 
 def test_the_numbers_are_those_of_the_plans(run: FinishedRun) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from pine_engine.engine.engine import Engine
 from pine_engine.methods.positions import MASKED
-from pine_engine.methods.table import METHODS, TAUGHT
+from pine_engine.methods.table import METHODS, TUTORIAL_METHODS
 from tests.support.runs import THREE, finish, swapped
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import Element, assert_harmless, read_html
@@ -36,7 +36,7 @@ from viz.page.lesson.running_example import (
 
 @pytest.fixture(scope="module")
 def engine(tiny_llama: Callable[..., Any]) -> Engine:
-    return Engine(tiny_llama(max_context=1024), letter_tokenizer(), name="tiny")
+    return Engine(tiny_llama(max_context_length=1024), letter_tokenizer(), name="tiny")
 
 
 @pytest.fixture(scope="module")
@@ -217,7 +217,7 @@ def test_the_running_example_is_the_papers(method: str, title: str) -> None:
     assert np.array_equal(queries, expected_queries + 1)
 
 
-@pytest.mark.parametrize("method", [row.name for row in TAUGHT])
+@pytest.mark.parametrize("method", [row.name for row in TUTORIAL_METHODS])
 def test_a_ruler_of_the_example_has_the_numbers_of_its_row(method: str) -> None:
     positions, queries = example_positions(METHODS[method])
     for query in range(8):
@@ -233,9 +233,9 @@ def test_a_ruler_of_the_example_has_the_numbers_of_its_row(method: str) -> None:
 
 def test_the_running_example_shows_all_methods_and_a_ruler_for_every_token() -> None:
     root = read_html(running_example_html())
-    assert len(root.with_class("pine-mask")) == len(TAUGHT) == 5
+    assert len(root.with_class("pine-mask")) == len(TUTORIAL_METHODS) == 5
     figure = picture(running_example_html(), "example-positions")
-    assert len(figure.with_class("pine-matrix")) == len(TAUGHT)
+    assert len(figure.with_class("pine-matrix")) == len(TUTORIAL_METHODS)
     numbers = numbers_of(figure)
     pine = [row[2:] for row in numbers["rows"] if row[0] == "PINE"]
     # Specification 6.1, rows D1a and X: the query's position, then its keys.

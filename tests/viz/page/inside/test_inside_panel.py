@@ -58,7 +58,7 @@ def finish(engine: Engine, form: Form) -> FinishedRun:
 
 @pytest.fixture(scope="module")
 def engine(tiny_llama: Callable[..., Any]) -> Engine:
-    return Engine(tiny_llama(max_context=1024), letter_tokenizer(), name="tiny")
+    return Engine(tiny_llama(max_context_length=1024), letter_tokenizer(), name="tiny")
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +153,7 @@ def test_what_the_widgets_show_is_what_is_selected(run: FinishedRun) -> None:
             selection.layer,
             selection.head,
         )
-        assert shown.normalisation == other.normalisation
+        assert shown.normalization == other.normalization
 
 
 def test_functions_that_take_an_event_get_it(engine: Engine) -> None:

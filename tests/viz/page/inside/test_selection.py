@@ -24,7 +24,7 @@ START = Selection("pine", Query("suffix", 5), layer=1, head=0)
         ({"layer": 2, "head": 1}, {"layer": 2, "head": 1}),
         ({"layer": None}, {"layer": None}),
         ({"head": None}, {"head": None}),
-        ({"normalisation": "log"}, {"normalisation": "log"}),
+        ({"normalization": "log"}, {"normalization": "log"}),
         ({"with_prefix": False}, {"with_prefix": False}),
         ({"other": "method:pcw"}, {"other": "method:pcw"}),
         ({"rows": "head"}, {"rows": "head"}),
@@ -53,7 +53,7 @@ def test_a_pick_changes_what_it_names_and_nothing_else(
         {"layer": True},
         {"layer": 1.0},
         {"head": "0"},
-        {"normalisation": "sum"},
+        {"normalization": "sum"},
         {"with_prefix": 1},
         {"with_sink": 1},
         {"other": "x" * 65},
@@ -80,7 +80,7 @@ def test_any_pick_leaves_a_selection_of_the_run(what: dict[str, Any]) -> None:
     assert after.method in BOUNDS.methods
     assert BOUNDS.has(after.query)
     assert after.layer in (None, 0, 1, 2) and after.head in (None, 0, 1)
-    assert after.normalisation in ("raw", "share", "log")
+    assert after.normalization in ("raw", "share", "log")
     assert isinstance(after.with_prefix, bool)
     assert after.picked({}, BOUNDS) == after
 

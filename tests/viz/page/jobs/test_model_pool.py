@@ -56,7 +56,7 @@ class Machine:
 
 def engine(choice: Choice) -> Any:
     """Stands in for an Engine."""
-    facts = {"dtype": choice.dtype, "device": "cpu", "max_context": 512, "caveat": None}
+    facts = {"dtype": choice.dtype, "device": "cpu", "max_context_length": 512, "invariance_warning": None}
     return SimpleNamespace(model_name=choice.name, **facts)
 
 

@@ -48,7 +48,7 @@ PATIENCE_S = 60.0
 def model(tiny_llama: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny model that reads the page's examples, of which each letter is a token."""
     folder = tmp_path_factory.mktemp("models") / "letters"
-    tiny_llama(max_context=16_384, head_dim=32, layers=4).save_pretrained(folder)
+    tiny_llama(max_context_length=16_384, head_dim=32, layers=4).save_pretrained(folder)
     letter_tokenizer().save_pretrained(folder)
     return folder
 

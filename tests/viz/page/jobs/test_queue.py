@@ -20,7 +20,7 @@ from viz.page.jobs.run_log import StopFlag
 
 @pytest.fixture(scope="module")
 def source(tiny_llama: Callable[..., Any]) -> EngineSource:
-    engine = Engine(tiny_llama(max_context=64), letter_tokenizer(), name="tiny")
+    engine = Engine(tiny_llama(max_context_length=64), letter_tokenizer(), name="tiny")
     source = EngineSource(lambda: engine, "tiny")
     source.start()
     assert source.wait(60) is engine

@@ -40,7 +40,7 @@ FORM = Form(
 
 @pytest.fixture(scope="module")
 def engine(tiny_llama: Callable[..., Any]) -> Engine:
-    return Engine(tiny_llama(max_context=1024), letter_tokenizer(), name="tiny")
+    return Engine(tiny_llama(max_context_length=1024), letter_tokenizer(), name="tiny")
 
 
 @pytest.fixture(scope="module")

@@ -40,7 +40,7 @@ FORM = Form(
 
 @pytest.fixture(scope="module")
 def engine(tiny_llama: Callable[..., Any]) -> Engine:
-    return Engine(tiny_llama(max_context=1024), letter_tokenizer(), name="tiny")
+    return Engine(tiny_llama(max_context_length=1024), letter_tokenizer(), name="tiny")
 
 
 def test_a_folder_that_happens_to_be_called_spaces_is_not_taken_for_the_package(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_records_that_are_computed_once_count_once(engine: Engine) -> None:
         settings = choose(
             [example],
             methods=methods,
-            arrangements=["as-is", "reversed"],
+            order_names=["as-is", "reversed"],
             max_new_tokens=8,
             generate=generate,
         )

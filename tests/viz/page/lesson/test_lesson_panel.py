@@ -45,7 +45,7 @@ def recording() -> Recording:
 
 @pytest.fixture(scope="module")
 def engine(tiny_llama: Callable[..., Any]) -> Engine:
-    return Engine(tiny_llama(max_context=1024), letter_tokenizer(), name="tiny <b>")
+    return Engine(tiny_llama(max_context_length=1024), letter_tokenizer(), name="tiny <b>")
 
 
 def run_of(engine: Engine, methods: tuple[str, ...] = ("vanilla", "pine")) -> FinishedRun:

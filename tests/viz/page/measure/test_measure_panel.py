@@ -25,7 +25,7 @@ from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import HOSTILE, assert_harmless, read_html, table_cells
 from tests.support.widgets import built
 from viz.figures.bias_curve import plot_bias_curve
-from viz.figures.measured import MeasuredRow, MeasuredTable, in_short, measured_tables
+from viz.figures.measured import MeasuredRow, MeasuredTable, measured_tables, shorten
 from viz.page.common.bounds import MOST_ROWS
 from viz.page.common.disk import Disk
 from viz.page.common.host_settings import DEFAULTS, HostSettings
@@ -64,7 +64,7 @@ SETS = [name for _, name in built_in_choices()]
 
 @pytest.fixture(scope="module")
 def engine(tiny_llama: Callable[..., LlamaForCausalLM]) -> Engine:
-    return Engine(tiny_llama(max_context=2048), letter_tokenizer(), name="tiny")
+    return Engine(tiny_llama(max_context_length=2048), letter_tokenizer(), name="tiny")
 
 
 def asked(name: str = "retrieval_qa", **changes: Any) -> Asked:
@@ -259,7 +259,7 @@ def test_work_that_was_lent_is_counted_once() -> None:
     halves = [record.model_copy(update={"decode_s": 2.0, "seconds": 3.0}) for record in alone]
     both = {"prompts": 2, "prompt_tokens": 120, "answer_tokens": 8, "prefill_s": 8.0, "decode_s": 4.0}
     wrapped = halves[0].model_copy(update={"method": "permutation_full:vanilla", "seconds": 6.0, **both})
-    taken = wrapped.model_copy(update={"arrangement": "gold-at:1", "computed": False, "seconds": 0.0})
+    taken = wrapped.model_copy(update={"order_name": "gold-at:1", "computed": False, "seconds": 0.0})
     work = work_of([*halves, wrapped, taken])
     assert (work.prompt_tokens, work.new_tokens, work.orders) == (120, 8, 2)
     assert (work.read_s, work.write_s) == (8.0, 4.0)
@@ -314,7 +314,7 @@ def test_the_records_are_those_that_measuring_makes(records: tuple[Record, ...],
     times = {"prefill_s", "decode_s", "seconds"}
     orders = ("gold-first", "gold-last")
     made = measure(
-        engine, asked().examples, methods=["vanilla", "pine"], arrangements=orders, max_new_tokens=3
+        engine, asked().examples, methods=["vanilla", "pine"], order_names=orders, max_new_tokens=3
     )
     expected = [item.model_dump(exclude=times) for item in made if isinstance(item, Record)]
     assert [record.model_dump(exclude=times) for record in records] == expected
@@ -374,7 +374,7 @@ def test_pine_changes_no_answer_and_its_line_is_flat(records: tuple[Record, ...]
 def test_means_by_hand() -> None:
     def record(example: str, slot: int, text: str, score: float, logprob: float) -> Record:
         found = swept(example, "pine", slot, k=2, score=score, logprob=logprob, text=text)
-        return found.model_copy(update={"arrangement": ("as-is", "reversed")[slot]})
+        return found.model_copy(update={"order_name": ("as-is", "reversed")[slot]})
 
     found = [
         record("a", 0, "x", 1.0, -1.0),
@@ -404,11 +404,11 @@ def test_the_curve_of_the_page_is_that_of_the_report() -> None:
     records += [one.model_copy(update={"example": f"{one.example} of 4"}) for one in larger]
     planned = {one.key for one in records}
     shuffled = [
-        one.model_copy(update={"arrangement": "shuffled:1", "answer_logprob": one.answer_logprob - 0.25})
+        one.model_copy(update={"order_name": "shuffled:1", "answer_logprob": one.answer_logprob - 0.25})
         for one in records
         if one.gold_slot == 2 and one.answer_logprob is not None and one.method == "vanilla"
     ]
-    flat = [one.model_copy(update={"arrangement": "shuffled:1"}) for one in records
+    flat = [one.model_copy(update={"order_name": "shuffled:1"}) for one in records
             if one.gold_slot == 2 and one.method == "pine"]  # fmt: skip
     planned |= {one.key for one in (*shuffled, *flat)}
     missing = {("q-4", "pine", "gold-at:1"), ("q-1 of 4", "vanilla", "shuffled:1")}
@@ -431,16 +431,16 @@ def test_the_curve_of_the_page_is_that_of_the_report() -> None:
 def test_what_cannot_be_read_has_no_line_and_no_level() -> None:
     """Of vanilla nothing, of PINE nothing in the last slot: no value is drawn for it."""
     records = [*sweep(3, ["vanilla", "nia", "pine"], lambda index, _, slot: -index - slot)]
-    records += [one.model_copy(update={"arrangement": "shuffled:1", "order": (2, 1, 0)})
+    records += [one.model_copy(update={"order_name": "shuffled:1", "order": (2, 1, 0)})
                 for one in records if one.gold_slot == 2]  # fmt: skip
-    unread = [
+    unparsed = [
         one.model_copy(update={"answer_logprob": None})
         if one.method == "nia" or (one.method == "pine" and one.gold_slot != 2)
         else one.model_copy(update={"answer_logprob": None, "parsed": None})
         for one in records
     ]
     planned = {one.key for one in records}
-    (curve,) = slot_curves(unread, planned, "")
+    (curve,) = slot_curves(unparsed, planned, "")
     assert [(line.label, [value is None for value in line.values]) for line in curve.lines] == [
         ("NIA", [False] * 3),
         ("PINE", [False, False, True]),
@@ -465,9 +465,9 @@ def test_verdicts_that_cannot_be_read_have_no_score() -> None:
         (table,) = tabulate(records, planned, summary)
         vanilla, pine = sorted(table.rows, key=lambda row: row.label != "Vanilla")
         assert (vanilla.values, vanilla.mean, vanilla.interval) == ((None, None), None, None)
-        assert (vanilla.unread, vanilla.answered, vanilla.compared) == (4, 4, 0)
+        assert (vanilla.unparsed, vanilla.answered, vanilla.compared) == (4, 4, 0)
         assert dict(zip(table.orders, pine.values, strict=True)) == {"as-is": 0.75, "swapped": None}
-        assert (pine.unread, pine.compared, pine.changed) == (3, 0, 0)
+        assert (pine.unparsed, pine.compared, pine.changed) == (3, 0, 0)
         html = measured_tables([table], done=8, planned=8)
         assert "cannot be read" in read_html(html).text and "4 of 4" in read_html(html).text
         assert "50 %" not in html
@@ -593,7 +593,7 @@ def test_nats_have_no_percent_and_no_answers() -> None:
 
 def test_the_curve_has_a_point_for_every_slot_and_says_whose_it_is() -> None:
     records = [*sweep(3, ["nia", "pine"], lambda index, _, slot: -index - slot)]
-    records += [one.model_copy(update={"arrangement": "shuffled:1", "order": (2, 1, 0)})
+    records += [one.model_copy(update={"order_name": "shuffled:1", "order": (2, 1, 0)})
                 for one in records if one.gold_slot == 2]  # fmt: skip
     curves = slot_curves(records, {one.key for one in records}, "a <b> & c")
     figure = plot_bias_curve(curves)
@@ -609,14 +609,14 @@ def test_the_curve_has_a_point_for_every_slot_and_says_whose_it_is() -> None:
 
 
 def test_no_finding_is_no_heading() -> None:
-    assert in_short([]) == "" and "In short" in in_short(["PINE wins."])
+    assert shorten([]) == "" and "In short" in shorten(["PINE wins."])
 
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_names_are_shown_as_text(text: str) -> None:
     shown = replace(table(), title=text, orders=(text, "b"), rows=(replace(table().rows[0], label=text),))
     assert_harmless(measured_tables([shown], done=1, planned=1, note=text))
-    assert_harmless(in_short([text]))
+    assert_harmless(shorten([text]))
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def folders(tiny_llama: Callable[..., Any], tmp_path_factory: pytest.TempPathFac
     """Two models that read the page's examples, and answer otherwise than each other."""
     where = tmp_path_factory.mktemp("models")
     for seed, name in enumerate(("first", "second")):
-        tiny_llama(max_context=4096, head_dim=32, seed=seed).save_pretrained(where / name)
+        tiny_llama(max_context_length=4096, head_dim=32, seed=seed).save_pretrained(where / name)
         letter_tokenizer().save_pretrained(where / name)
     return {name: where / name for name in ("first", "second")}
 

@@ -142,7 +142,7 @@ def test_health_tells_what_the_process_does() -> None:
     gate = threading.Event()
 
     class Loaded:
-        model_name, dtype, device, max_context, caveat = "tiny", "float32", "cpu", 10, None
+        model_name, dtype, device, max_context_length, invariance_warning = "tiny", "float32", "cpu", 10, None
 
     def load() -> Loaded:
         gate.wait(5)
@@ -285,7 +285,7 @@ DOCUMENTS = ["red cat", "green hat", "white mat", "black bat"]
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Callable[..., Any]) -> Iterator[ServedApp]:
     folder = tmp_path_factory.mktemp("hosted")
-    tiny_llama(max_context=4096).save_pretrained(folder / "tiny")
+    tiny_llama(max_context_length=4096).save_pretrained(folder / "tiny")
     letter_tokenizer().save_pretrained(folder / "tiny")
     image = folder / "image"
     for source, target in copied():

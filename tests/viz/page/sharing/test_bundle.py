@@ -33,7 +33,7 @@ MOVED = (THREE[2], THREE[0], THREE[1])
 
 @pytest.fixture(scope="module")
 def engine(tiny_llama: Callable[..., Any]) -> Engine:
-    return Engine(tiny_llama(max_context=1024), letter_tokenizer(), name="tiny model")
+    return Engine(tiny_llama(max_context_length=1024), letter_tokenizer(), name="tiny model")
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.orders import ALL_ORDERS_UP_TO, OrderRow, compare_orders
+from pine_engine.engine.orders import ALL_ORDERS_UP_TO, OrderResult, compare_orders
 from pine_engine.invariance.certificate import read_certificate
 from pine_engine.methods.table import METHODS
 from tests.support.runs import swapped
@@ -53,7 +53,7 @@ def form(
 
 @pytest.fixture(scope="module")
 def engine(tiny_llama: Callable[..., Any]) -> Engine:
-    return Engine(tiny_llama(max_context=1024, head_dim=32), letter_tokenizer(), name="tiny")
+    return Engine(tiny_llama(max_context_length=1024, head_dim=32), letter_tokenizer(), name="tiny")
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def test_the_page_and_the_engine_agree_on_which_orders_are_tried() -> None:
 def test_controls_follow_what_was_chosen_and_promise_nothing() -> None:
     assert with_controls(["pine"]) == ("pine", "vanilla", "nia", "mask_only", "reassignment_only")
     assert with_controls(["mask_only", "vanilla"]) == ("mask_only", "vanilla", "nia", "reassignment_only")
-    assert not any(METHODS[name].promises_invariance for name in with_controls([]))
+    assert not any(METHODS[name].is_order_invariant for name in with_controls([]))
 
 
 def test_without_controls_only_what_was_chosen_runs(engine: Engine) -> None:
@@ -102,8 +102,8 @@ def test_rows_and_places_grow_by_an_order_and_letters_follow_their_documents(
     last = shown[-1]
     assert [row.order for row in last.rows] == [placed.order for placed in last.placed]
     assert last.rows[0].order == (1, 0, 2)
-    assert all(row.cells["pine"].bitwise_equal for row in last.rows)
-    assert not all(row.cells["vanilla"].bitwise_equal for row in last.rows)
+    assert all(row.cells["pine"].bitwise_identical for row in last.rows)
+    assert not all(row.cells["vanilla"].bitwise_identical for row in last.rows)
     assert [column.label for column in last.columns] == [
         "Vanilla", "PINE", "NIA", "Mask only", "Re-assignment only"
     ]  # fmt: skip
@@ -164,7 +164,7 @@ def test_every_printed_number_is_that_of_the_comparison(
             max_new_tokens=3,
             trace=True,
         )
-        if isinstance(event, OrderRow)
+        if isinstance(event, OrderResult)
     ]
     for row, drawn in zip(rows, tried_in(views)[-1].rows, strict=True):
         assert drawn.order == tuple((1, 0, 2)[place] for place in row.order)

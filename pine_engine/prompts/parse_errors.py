@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from pine_engine.errors import InputError
-from pine_engine.given import in_words
+from pine_engine.input_validation import describe
 
 MOST_SHOWN = 20
 """Mistakes of a file that are told; of the others only how many they are."""
@@ -17,7 +17,7 @@ Raw = TypeVar("Raw")
 Row = TypeVar("Row")
 
 
-class MistakesError(InputError):
+class ValidationErrors(InputError):  # noqa: N818
     """What is wrong with one value, such as a line of a file; several mistakes are told at once."""
 
     def __init__(self, *sentences: str) -> None:
@@ -56,13 +56,13 @@ def told(where: str, joint: str, mistakes: Sequence[str]) -> str:
     return f"{where} has {len(mistakes)} mistakes:\n" + ";\n".join(shown)
 
 
-def mistakes_in(error: ValidationError) -> list[str]:
+def format_validation_errors(error: ValidationError) -> list[str]:
     """Each of its problems as "field: what was got, what is expected"."""
     return [_sentence(problem) for problem in error.errors()]
 
 
 def _sentences(error: InputError) -> Sequence[str]:
-    return error.sentences if isinstance(error, MistakesError) else (str(error),)
+    return error.sentences if isinstance(error, ValidationErrors) else (str(error),)
 
 
 def _sentence(problem: ErrorDetails) -> str:
@@ -72,7 +72,7 @@ def _sentence(problem: ErrorDetails) -> str:
 
 
 def _words(problem: ErrorDetails) -> str:
-    kind, message, got = problem["type"], problem["msg"], in_words(problem["input"])
+    kind, message, got = problem["type"], problem["msg"], describe(problem["input"])
     if kind == "missing":
         return "it is missing; give it"
     if kind == "extra_forbidden":

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from transformers import T5Config, T5ForConditionalGeneration
 
-from pine_engine.attention import probe
-from pine_engine.attention.probe import prove
+from pine_engine.attention import model_validation
+from pine_engine.attention.model_validation import validate_model
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError, ModelError
 from pine_engine.models.support import context_in_words, stated_context
@@ -22,18 +22,18 @@ MODEL_OF_ADVICE = "use a plain RoPE model such as Llama"
 
 def test_a_model_may_be_wrapped_twice() -> None:
     model = make("llama")
-    one, other = (Engine(model).wirings[0].ropes[0].inverse_frequencies for _ in range(2))
+    one, other = (Engine(model).patched_models[0].ropes[0].inverse_frequencies for _ in range(2))
     assert torch.equal(one, other)
-    assert Engine(model).run(LAYOUT, methods=["pine"], max_new_tokens=2, stop_at_end=False)
+    assert Engine(model).run(LAYOUT, methods=["pine"], max_new_tokens=2, stop_at_eos=False)
 
 
 def test_importance_does_not_know_yarns_factor() -> None:
     """Importance is taken from queries and keys as they are before the rotation and its factor."""
     plain = Engine(make("llama", num_hidden_layers=1))
     scaled = Engine(make("llama", num_hidden_layers=1, **rope("yarn")))
-    assert scaled.wirings[0].ropes[0].scale > 1.1
+    assert scaled.patched_models[0].ropes[0].scale > 1.1
     ours, theirs = (
-        engine.run(LAYOUT, methods=["pine"], max_new_tokens=1, trace=True, stop_at_end=False).traces["pine"]
+        engine.run(LAYOUT, methods=["pine"], max_new_tokens=1, trace=True, stop_at_eos=False).traces["pine"]
         for engine in (plain, scaled)
     )
     assert ours.suffix_importance is not None and theirs.suffix_importance is not None
@@ -46,7 +46,7 @@ def test_importance_does_not_know_yarns_factor() -> None:
 @pytest.mark.parametrize("family", ["mistral", "phi3"])
 def test_a_window_shorter_than_the_probe_is_refused(family: str, dtype: torch.dtype) -> None:
     with pytest.raises(ModelError) as raised:
-        prove(make(family, dtype, sliding_window=8))
+        validate_model(make(family, dtype, sliding_window=8))
     name = {"mistral": "Mistral", "phi3": "Phi3"}[family]
     assert str(raised.value) == (
         f"{name}ForCausalLM: its sliding window is 8 tokens, which would cut even a prompt of 35; use a "
@@ -56,12 +56,12 @@ def test_a_window_shorter_than_the_probe_is_refused(family: str, dtype: torch.dt
 
 def test_attention_that_deviates_from_the_models_own_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A window that the config does not tell about stands for anything that only the logits show."""
-    monkeypatch.setattr(probe, "sliding_window", lambda _: None)
+    monkeypatch.setattr(model_validation, "sliding_window", lambda _: None)
     with pytest.raises(
         ModelError,
         match=r"PINE's function \(vanilla, one document\) deviates from .* is not supported; use a",
     ):
-        prove(make("mistral", sliding_window=8))
+        validate_model(make("mistral", sliding_window=8))
 
 
 READS, WINDOW, SCALES = "the model reads", "the model's sliding window is", "beyond"
@@ -114,7 +114,7 @@ def test_a_limit_on_scores_that_is_not_handed_to_attention_is_refused(dtype: tor
     model = make("llama", dtype)
     model.config.attn_logit_softcapping = 50.0
     with pytest.raises(ModelError) as raised:
-        prove(model)
+        validate_model(model)
     assert str(raised.value) == (
         "LlamaForCausalLM: its config limits attention scores (soft-capping) to 50.0, but its layers ask for "
         "None; use a plain RoPE model such as Llama, Qwen2 or Mistral"
@@ -155,7 +155,7 @@ LATENT_MOE = LATENT | {"n_routed_experts": 2, "num_experts_per_tok": 1, "n_group
 )
 def test_what_the_config_tells_is_refused_by_name(family: str, options: dict[str, Any], found: str) -> None:
     with pytest.raises(ModelError, match=f"^{found}.*; {MODEL_OF_ADVICE}, Qwen2 or Mistral$"):
-        prove(make(family, **options))
+        validate_model(make(family, **options))
 
 
 def test_an_encoder_decoder_model_is_refused() -> None:
@@ -164,7 +164,7 @@ def test_an_encoder_decoder_model_is_refused() -> None:
         ModelError,
         match="^T5ForConditionalGeneration: it is an encoder-decoder model, and PINE.*; use a plain",
     ):
-        prove(T5ForConditionalGeneration(config))
+        validate_model(T5ForConditionalGeneration(config))
 
 
 def test_frequencies_that_change_with_every_length_are_refused_by_name() -> None:
@@ -173,7 +173,7 @@ def test_frequencies_that_change_with_every_length_are_refused_by_name() -> None
         match="^LlamaForCausalLM: its rope type 'dynamic' .dynamic RoPE. changes the frequencies .*; "
         "use a model with rope type 'default', 'linear', 'llama3', 'yarn' or 'longrope'$",
     ):
-        prove(make("llama", **rope("dynamic")))
+        validate_model(make("llama", **rope("dynamic")))
 
 
 def test_a_rotary_module_that_goes_on_changing_its_rotation_is_refused() -> None:
@@ -182,7 +182,7 @@ def test_a_rotary_module_that_goes_on_changing_its_rotation_is_refused() -> None
     with pytest.raises(
         ModelError, match=r"^PhimoeRotaryEmbedding changes its rotation with the prompt's len"
     ):
-        prove(make("phimoe", num_local_experts=4, **changing))
+        validate_model(make("phimoe", num_local_experts=4, **changing))
 
 
 def test_layers_that_do_not_ask_our_function_are_refused() -> None:
@@ -193,7 +193,7 @@ def test_layers_that_do_not_ask_our_function_are_refused() -> None:
     model = make("llama")
     model.model.layers[1].self_attn = Silent()
     with pytest.raises(ModelError, match=": 1 of 2 layers call an attention function that can be replaced"):
-        prove(model)
+        validate_model(model)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -203,14 +203,14 @@ def test_a_neighbour_that_is_mixed_in_is_seen(dtype: torch.dtype) -> None:
     with pytest.raises(
         ModelError, match="^LlamaForCausalLM: its tokens meet outside attention too, such as in a convolution"
     ):
-        prove(model)
+        validate_model(model)
 
 
 def test_weights_that_are_no_numbers_are_named() -> None:
     model = make("llama")
     model.model.layers[1].mlp.down_proj.weight.data[0, 3] = math.nan
     with pytest.raises(ModelError) as raised:
-        prove(model)
+        validate_model(model)
     assert str(raised.value) == (
         "LlamaForCausalLM: its own logits are not all numbers; 1 of its weights hold NaN or infinity, the "
         "first is model.layers.1.mlp.down_proj.weight; load whole ones"
@@ -222,7 +222,7 @@ def test_numbers_that_are_too_large_for_the_dtype_are_told_apart_from_broken_wei
     model.model.embed_tokens.weight.data.mul_(6e4).clamp_(-6e4, 6e4)
     model.model.norm.weight.data.fill_(6e4)
     with pytest.raises(ModelError, match="are not all numbers; load it in bfloat16 or float32$"):
-        prove(model)
+        validate_model(model)
 
 
 def test_a_mask_or_bias_that_a_family_makes_itself_is_refused() -> None:
@@ -231,7 +231,7 @@ def test_a_mask_or_bias_that_a_family_makes_itself_is_refused() -> None:
         ModelError,
         match=f"^DogeForCausalLM: its attention masks or biases keys in a way of .*; {MODEL_OF_ADVICE}",
     ):
-        prove(make("doge"))
+        validate_model(make("doge"))
 
 
 def test_a_models_own_fault_is_not_taken_for_one_of_its_kind() -> None:
@@ -242,4 +242,4 @@ def test_a_models_own_fault_is_not_taken_for_one_of_its_kind() -> None:
 
     model.model.layers[0].register_forward_hook(fail)
     with pytest.raises(RuntimeError, match="out of memory"):
-        prove(model)
+        validate_model(model)

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 
 from pine_engine import METHODS, Answer, Document, Engine, Prompt, RunResult, TokenLayout, Trace
-from pine_engine.engine.orders import OrderCell, OrderRow
+from pine_engine.engine.orders import OrderComparison, OrderResult
 from pine_engine.prompts.prompt import Piece
-from pine_engine.shown import html_table, in_short
+from pine_engine.reprs import html_table, shorten
 
 LONG = "very " * 999
 LAYOUT = TokenLayout(tuple(range(999)), tuple(tuple(range(500)) for _ in range(99)), (7,))
@@ -21,7 +21,7 @@ TRACE = Trace(
     np.zeros((30, 9, 99, 99), np.float32),
 )
 RESULT = RunResult(LAYOUT, dict.fromkeys(METHODS, ANSWER), {"pine": TRACE}, {"pine": torch.zeros(99, 97)})
-CELL = OrderCell(ANSWER, True, None, 0.0, True, -1.0)
+CELL = OrderComparison(ANSWER, True, None, 0.0, True, -1.0)
 
 
 def test_what_is_short_is_shown_whole() -> None:
@@ -34,14 +34,25 @@ def test_what_is_short_is_shown_whole() -> None:
 def test_what_is_long_is_one_line() -> None:
     parts: Any = (LONG, [LONG] * 99, (Piece(LONG),))
     prompt = Prompt(*parts)
-    for record in (LAYOUT, ANSWER, TRACE, RESULT, CELL, prompt, Document(LONG), OrderRow((1, 0), {}, RESULT)):
+    for record in (
+        LAYOUT,
+        ANSWER,
+        TRACE,
+        RESULT,
+        CELL,
+        prompt,
+        Document(LONG),
+        OrderResult((1, 0), {}, RESULT),
+    ):
         shown = repr(record)
         assert shown.startswith(f"{type(record).__name__}(") and "\n" not in shown
         assert len(shown) < 1500, shown
     assert "document_starts=int32 (30, 9, 99, 99)" in repr(TRACE)
     assert "... 999 in all" in repr(LAYOUT)
-    assert in_short(torch.zeros(2, 3)) == "float32 (2, 3)"
-    assert repr(OrderRow((1, 0), {"pine": CELL}, RESULT)).startswith("OrderRow((1, 0), pine='<b>very very")
+    assert shorten(torch.zeros(2, 3)) == "float32 (2, 3)"
+    assert repr(OrderResult((1, 0), {"pine": CELL}, RESULT)).startswith(
+        "OrderResult((1, 0), pine='<b>very very"
+    )
 
 
 def test_a_run_is_a_table_of_answers_in_which_text_is_text() -> None:
@@ -58,10 +69,10 @@ def test_a_run_is_a_table_of_answers_in_which_text_is_text() -> None:
 
 def test_an_engine_is_its_model() -> None:
     engine = object.__new__(Engine)
-    engine.model_name, engine.four_bit = "tiny", False
+    engine.model_name, engine.decode_in_4bit = "tiny", False
     model: Any = torch.nn.Linear(1, 1)
     model.dtype, model.device = torch.float32, torch.device("cpu")
     engine.model = model
     assert repr(engine) == "Engine(tiny, float32 on cpu)"
-    engine.four_bit = True
+    engine.decode_in_4bit = True
     assert repr(engine) == "Engine(tiny, 4bit on cpu)"

@@ -8,8 +8,8 @@ import pytest
 from transformers import LlamaForCausalLM
 
 from pine_engine import TASKS, Document, Engine, InputError, TokenLayout, compare_orders
-from pine_engine.engine.asking import RunOptions
-from pine_engine.engine.events import RunDone
+from pine_engine.engine.events import RunFinished
+from pine_engine.engine.request_arguments import RunOptions
 from tests.support.tokenizers import letter_tokenizer
 
 DOCUMENTS = ["red", {"title": "G", "text": "green"}, Document("blue", "B")]
@@ -35,7 +35,7 @@ def test_the_parts_are_asked_as_the_prompt_of_their_task(engine: Engine) -> None
     layout = engine.tokenize(prompt)
     assert engine.run(**PARTS, **OPTIONS).layout == layout
     *_, done = engine.generate(**PARTS, **OPTIONS)
-    assert isinstance(done, RunDone) and done.result.layout == layout
+    assert isinstance(done, RunFinished) and done.result.layout == layout
     assert engine.shuffle(**PARTS, **OPTIONS, count=1).first.layout == layout
     assert engine.score(**PARTS, continuations="a", methods="pine") == engine.score(
         prompt, "a", methods="pine"

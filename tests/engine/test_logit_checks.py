@@ -11,12 +11,12 @@ from transformers import LlamaForCausalLM
 
 from pine_engine.debias.calibration import calibrate_labels, generate_calibrated
 from pine_engine.debias.permutation import permute_options
-from pine_engine.engine.batch import answer_batch
+from pine_engine.engine.batch import generate_batch
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.events import AnswerDone
+from pine_engine.engine.events import GenerationFinished
 from pine_engine.engine.generation import check_finite
 from pine_engine.engine.orders import compare_orders
-from pine_engine.engine.transformers_generate import answering
+from pine_engine.engine.transformers_generate import patch_generate
 from pine_engine.errors import ModelError
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.measure import measure
@@ -69,16 +69,16 @@ def test_a_run_ends_with_a_sentence(engine: Engine, method: str, value: float) -
             list(engine.generate(LAYOUT, methods=[method], max_new_tokens=3))
         with pytest.raises(ModelError, match=f"^under {method} "):
             engine.score(LAYOUT, ["ab"], methods=[method])
-    assert engine.run(LAYOUT, methods=[method], max_new_tokens=3, stop_at_end=False).answers[method].token_ids
+    assert engine.run(LAYOUT, methods=[method], max_new_tokens=3, stop_at_eos=False).answers[method].token_ids
 
 
 def test_a_run_that_only_reads_ends_with_it_too(engine: Engine) -> None:
     with broken(engine, 51), pytest.raises(ModelError, match="^under pine " + FIRST.format("")):
-        engine.run(LAYOUT, methods="pine", max_new_tokens=0, keep_logits=True)
+        engine.run(LAYOUT, methods="pine", max_new_tokens=0, return_logits=True)
 
 
 def test_the_step_is_named_when_it_comes_later(engine: Engine) -> None:
-    options: dict[str, Any] = {"methods": ["pine"], "max_new_tokens": 5, "stop_at_end": False}
+    options: dict[str, Any] = {"methods": ["pine"], "max_new_tokens": 5, "stop_at_eos": False}
     ids = engine.run(LAYOUT, **options).answers["pine"].token_ids
     second = next(step for step in range(1, 5) if ids[step] not in (*LAYOUT.ids, *ids[:step]))
     with broken(engine, ids[second]):
@@ -108,7 +108,7 @@ def test_the_other_prompts_of_a_batch_are_answered_first(engine: Engine) -> None
                 for index in (0, 2)]  # fmt: skip
     answers = {}
     with broken(engine, 90), pytest.raises(ModelError) as raised:
-        for index, answer in answer_batch(engine, prompts, max_new_tokens=4, batch_size=2):
+        for index, answer in generate_batch(engine, prompts, max_new_tokens=4, batch_size=2):
             answers[index] = answer.token_ids
     assert answers == {0: expected[0], 2: expected[1]}
     assert str(raised.value).startswith(
@@ -120,11 +120,11 @@ def test_generate_of_transformers_ends_with_a_sentence_too(engine: Engine) -> No
     layouts = [OTHERS[1], LAYOUT]
     model: Any = engine.model
     for method in ("vanilla", "pine"):
-        with broken(engine, 52), answering(engine, layouts, method=method) as inputs:
+        with broken(engine, 52), patch_generate(engine, layouts, method=method) as inputs:
             with pytest.raises(ModelError) as raised:
                 model.generate(**inputs, max_new_tokens=3)
             assert str(raised.value).startswith(f"under {method} {FIRST.format(' of sequence 1')}")
-    with answering(engine, layouts[0]) as inputs:  # its prompt does not hold the token that it answers
+    with patch_generate(engine, layouts[0]) as inputs:  # its prompt does not hold the token that it answers
         ids = model.generate(**inputs, max_new_tokens=1, do_sample=False)[:, -1].tolist()
         with broken(engine, ids[0]), pytest.raises(ModelError, match="after 1 tokens of the answer"):
             model.generate(**inputs, max_new_tokens=3, do_sample=False, eos_token_id=None)
@@ -143,9 +143,9 @@ def test_wrappers_and_comparisons_end_with_a_sentence(engine: Engine) -> None:
     for attempt in tries:
         with broken(engine, 52), pytest.raises(ModelError, match=r"^under \w+ the model's logits"):
             list(attempt())
-    ids = engine.run(LAYOUT, methods=["vanilla"], max_new_tokens=1, stop_at_end=False).answers["vanilla"]
+    ids = engine.run(LAYOUT, methods=["vanilla"], max_new_tokens=1, stop_at_eos=False).answers["vanilla"]
     steps = generate_calibrated(engine, LAYOUT, content_free=[LAYOUT], steps="first", max_new_tokens=3)
-    first = next(event for event in steps if isinstance(event, AnswerDone)).answer.token_ids[0]
+    first = next(event for event in steps if isinstance(event, GenerationFinished)).answer.token_ids[0]
     assert ids.token_ids and first not in LAYOUT.ids
     with broken(engine, first), pytest.raises(ModelError, match="after 1 tokens of the answer"):
         list(generate_calibrated(engine, LAYOUT, content_free=[LAYOUT], steps="first", max_new_tokens=3))
@@ -209,7 +209,7 @@ def test_a_model_that_overflows_in_float16_is_said(tiny_llama: Callable[..., Lla
     model = tiny_llama(dtype=torch.float32)
     engine = Engine(model)
     model.lm_head.weight *= 3e5
-    expected = engine.run(LAYOUT, methods=["pine"], max_new_tokens=2, stop_at_end=False).answers["pine"]
+    expected = engine.run(LAYOUT, methods=["pine"], max_new_tokens=2, stop_at_eos=False).answers["pine"]
     half = Engine(tiny_llama(dtype=torch.float16))
     half.model.lm_head.weight *= 2e4
     with pytest.raises(ModelError, match="in float16; load it in bfloat16 or float32"):
@@ -218,7 +218,7 @@ def test_a_model_that_overflows_in_float16_is_said(tiny_llama: Callable[..., Lla
 
 
 def test_the_page_shows_the_sentence(tiny_llama: Callable[..., LlamaForCausalLM]) -> None:
-    engine = Engine(tiny_llama(max_context=1024), letter_tokenizer())
+    engine = Engine(tiny_llama(max_context_length=1024), letter_tokenizer())
     asked = Form("retrieval_qa", "Z?", "", ("vanilla", "pine"), 3, entries_from([("", "red"), ("", "green")]))
     source = EngineSource(lambda: engine, "tiny")
     source.start()

@@ -10,17 +10,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pine_engine.network import rowwise
-from pine_engine.network.rowwise import (
-    IS_ONE_ROW,
-    Callers,
-    RowByRow,
+from pine_engine.network import batch_invariant_ops
+from pine_engine.network.batch_invariant_ops import (
+    SINGLE_ROW_PASS,
+    BatchInvariantMode,
+    OpCallerRecorder,
     decode_attention_threads,
-    elementwise,
+    invariant_elementwise,
     linear,
-    replace_callers,
+    patch_op_callers,
 )
-from pine_engine.network.threads import with_threads
+from pine_engine.network.threads import torch_num_threads
 
 THREADS = (1, 2, 3, 4, 6, 12)
 
@@ -29,7 +29,7 @@ HALF = (torch.bfloat16, torch.float16)
 
 @pytest.fixture(params=THREADS)
 def threads(request: pytest.FixtureRequest) -> Iterator[int]:
-    with with_threads(request.param):
+    with torch_num_threads(request.param):
         yield request.param
 
 
@@ -60,7 +60,7 @@ def test_torchs_own_products_do_know_their_row() -> None:
     shuffled = torch.randperm(64, generator=torch.Generator().manual_seed(0))
     uneven = []
     for count in THREADS:
-        with with_threads(count):
+        with torch_num_threads(count):
             moved = functional.linear(rows[shuffled], weight)
             uneven.append(not torch.equal(moved, functional.linear(rows, weight)[shuffled]))
     if not any(uneven):
@@ -73,18 +73,18 @@ def test_one_row_is_computed_as_among_others_unless_it_is_all_there_is(
     weight, rows = normal(97, 203), normal(5, 203)
     assert torch.equal(linear(rows[3:4], weight), linear(rows, weight)[3:4])
     given: list[int] = []
-    product = rowwise._onednn
+    product = batch_invariant_ops._onednn
 
     def counted(rows: Tensor, *rest: Any) -> Tensor:
         given.append(len(rows))
         return product(rows, *rest)
 
-    monkeypatch.setattr(rowwise, "_onednn", counted)
-    token = IS_ONE_ROW.set(True)
+    monkeypatch.setattr(batch_invariant_ops, "_onednn", counted)
+    token = SINGLE_ROW_PASS.set(True)
     try:
         torch.testing.assert_close(linear(rows[3:4], weight), functional.linear(rows[3:4], weight))
     finally:
-        IS_ONE_ROW.reset(token)
+        SINGLE_ROW_PASS.reset(token)
     assert given == [1]
 
 
@@ -98,12 +98,12 @@ def test_products_have_the_shape_of_torchs_own() -> None:
 def test_half_precision_is_rounded_once_however_the_weights_are_cut(
     dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rowwise, "multiplies_in", lambda _: False)
+    monkeypatch.setattr(batch_invariant_ops, "multiplies_in", lambda _: False)
     rows, weight, bias = (normal(*shape, dtype=dtype) for shape in ((9, 64), (50, 64), (50,)))
     exact = functional.linear(rows.double(), weight.double(), bias.double()).to(dtype)
     whole = linear(rows, weight, bias)
     torch.testing.assert_close(whole, exact, rtol=1e-2 if dtype == torch.bfloat16 else 2e-3, atol=1e-3)
-    monkeypatch.setattr(rowwise, "WEIGHTS_AT_ONCE", 64 * 16)
+    monkeypatch.setattr(batch_invariant_ops, "UPCAST_CHUNK_NUMEL", 64 * 16)
     assert torch.equal(linear(rows, weight, bias), whole)
 
 
@@ -119,7 +119,7 @@ def test_own_products_are_even_where_no_row_tells_how_many_there_are(monkeypatch
 
     def tried(product: Callable[[Tensor, Tensor], Tensor]) -> bool:
         monkeypatch.setattr(functional, "linear", product)
-        return rowwise.own_products_are_even.__wrapped__(torch.bfloat16, 2)
+        return batch_invariant_ops.native_gemm_is_batch_invariant.__wrapped__(torch.bfloat16, 2)
 
     assert tried(even) and not tried(in_tiles) and not tried(by_threads)
 
@@ -141,9 +141,9 @@ def test_a_function_of_elements_does_not_know_their_place(name: str) -> None:
     for rows, width in ((1, 24), (8, 203), (37, 203), (101, 1536), (300, 2048), (13, 16384)):
         values = normal(rows, 2 * width)[:, :width]
         order = torch.randperm(rows, generator=torch.Generator().manual_seed(rows))
-        result = elementwise(function, values)
-        assert torch.equal(elementwise(function, values[order]), result[order])
-        assert torch.equal(elementwise(function, values.clone()), result)
+        result = invariant_elementwise(function, values)
+        assert torch.equal(invariant_elementwise(function, values[order]), result[order])
+        assert torch.equal(invariant_elementwise(function, values.clone()), result)
         torch.testing.assert_close(result, function(values))
 
 
@@ -156,7 +156,7 @@ def test_nothing_is_cut_where_all_is_whole(monkeypatch: pytest.MonkeyPatch) -> N
         given.append(part)
         return part
 
-    elementwise(same, values)
+    invariant_elementwise(same, values)
     assert len(given) == 1 and given[0] is values
 
 
@@ -177,17 +177,17 @@ def test_modules_that_call_torch_themselves_are_found_and_computed_row_by_row(
 ) -> None:
     gate, calls = Gate(), []
     model = nn.Sequential(gate, nn.LayerNorm(3))
-    with Callers() as callers:
+    with OpCallerRecorder() as callers:
         expected = model(normal(5, 8))
     assert list(callers.modules) == [gate.inner[0], gate]
-    replace_callers(model, callers.modules)
-    own = rowwise._REPLACED[functional.linear]
+    patch_op_callers(model, callers.modules)
+    own = batch_invariant_ops._REPLACED[functional.linear]
 
     def counted(*args: Any) -> Any:
         calls.append(len(args))
         return own(*args)
 
-    monkeypatch.setitem(rowwise._REPLACED, functional.linear, counted)
+    monkeypatch.setitem(batch_invariant_ops._REPLACED, functional.linear, counted)
     torch.testing.assert_close(model(normal(5, 8)), expected)
     assert calls == [2]  # not that of the layer inside, which is a module of its own
 
@@ -209,9 +209,9 @@ def test_what_a_short_prompt_does_not_reach_is_computed_row_by_row_too(
 ) -> None:
     """And so is a module that calls torch inside of another one that does."""
     model = Experts()
-    with Callers() as callers:
+    with OpCallerRecorder() as callers:
         model(normal(5, 8))
-    replace_callers(model, callers.modules)
+    patch_op_callers(model, callers.modules)
     calls: list[str] = []
 
     def told(name: str, own: Callable[..., Any], *args: Any, **options: Any) -> Any:
@@ -219,23 +219,23 @@ def test_what_a_short_prompt_does_not_reach_is_computed_row_by_row_too(
         return own(*args, **options)
 
     for function in (torch.sigmoid, functional.gelu, functional.silu):
-        own = rowwise._REPLACED[function]
-        monkeypatch.setitem(rowwise._REPLACED, function, partial(told, function.__name__, own))
+        own = batch_invariant_ops._REPLACED[function]
+        monkeypatch.setitem(batch_invariant_ops._REPLACED, function, partial(told, function.__name__, own))
     model(normal(5, 8), expert=1)
     assert calls == ["sigmoid", "gelu", "silu"]
 
 
 def test_inside_a_row_by_row_module_stacked_products_are_stacks_of_linear_layers() -> None:
     rows, stacked = normal(4, 5, 8), normal(4, 8, 3)
-    with RowByRow():
+    with BatchInvariantMode():
         product = torch.bmm(rows, stacked)
     assert torch.equal(product, torch.stack([linear(*pair) for pair in zip(rows, stacked.mT, strict=True)]))
 
 
 def test_a_function_that_writes_in_place_still_does() -> None:
     values = normal(3, 5)
-    expected = elementwise(functional.silu, values)
-    with RowByRow():
+    expected = invariant_elementwise(functional.silu, values)
+    with BatchInvariantMode():
         result = functional.silu(values, inplace=True)
     assert result is values and torch.equal(values, expected)
 
@@ -244,16 +244,16 @@ def test_a_function_that_writes_in_place_still_does() -> None:
 def test_decode_attention_threads_keep_bitwise_identity(threads: int) -> None:
     for num_kv_heads, group, head_dim in ((1, 4, 16), (1, 7, 64), (2, 5, 20), (3, 3, 64)):
         query, key = normal(4 * num_kv_heads, group, head_dim), normal(4 * num_kv_heads, 333, head_dim)
-        with with_threads(1):
+        with torch_num_threads(1):
             expected = query @ key.mT
-        with with_threads(threads):
+        with torch_num_threads(threads):
             shape = (1, num_kv_heads * group, 1, head_dim)
             used = decode_attention_threads(torch.empty(shape), torch.empty(1, num_kv_heads, 1, head_dim))
             for heads in range(num_kv_heads, 4 * num_kv_heads + 1, num_kv_heads):
-                with with_threads(used):
+                with torch_num_threads(used):
                     assert torch.equal(query[:heads] @ key[:heads].mT, expected[:heads])
 
 
 def test_decode_attention_threads_of_a_prefill_are_kept() -> None:
-    with with_threads(2):
+    with torch_num_threads(2):
         assert decode_attention_threads(torch.empty(1, 7, 5, 64), torch.empty(1, 1, 5, 64)) is None

@@ -18,18 +18,18 @@ from transformers import GenerationMixin, PreTrainedConfig, PreTrainedModel
 from pine_engine.errors import ModelError, one_line
 from pine_engine.models.packed import PackedWeight
 from pine_engine.models.support import ADVICE, CHANGING_ROPE_TYPE
-from pine_engine.network.pace import Pace
-from pine_engine.network.parallel import hook_again
+from pine_engine.network.batch_invariant_ops import patch_linear_layers
+from pine_engine.network.parallel import reattach_hooks
 from pine_engine.network.registration import NAME, run_fused_calls
 from pine_engine.network.rope import FREQUENCIES, LayerRopes, rotary_modules
-from pine_engine.network.rowwise import replace_linear_layers
+from pine_engine.network.thread_tuner import ThreadTuner
 
 FAR = 2**20
 """A position beyond every length at which frequencies change."""
 
 
 @dataclass(frozen=True, eq=False)
-class Wiring:
+class PatchedModel:
     """A network of ours, and how its layers rotate.
 
     longest: of the prompts, in tokens, for which these frequencies hold; None for any. pace: of its steps.
@@ -38,11 +38,11 @@ class Wiring:
     network: PreTrainedModel
     ropes: LayerRopes
     longest: int | None
-    pace: Pace = field(default_factory=Pace, repr=False, compare=False)
+    pace: ThreadTuner = field(default_factory=ThreadTuner, repr=False, compare=False)
 
 
 @torch.inference_mode(False)
-def over_the_same_weights(model: PreTrainedModel) -> PreTrainedModel:
+def clone_with_shared_weights(model: PreTrainedModel) -> PreTrainedModel:
     """A copy of the modules and configurations in eval mode; weights, and accelerate's hooks, are shared.
 
     Frequencies, which some rotary modules write anew while they run, are copied. Raises ModelError if the
@@ -66,7 +66,7 @@ def over_the_same_weights(model: PreTrainedModel) -> PreTrainedModel:
     network.eval()
     if not hasattr(network, "_hf_hook"):
         vars(network).pop("forward", None)  # somebody's own, which leads back to their model
-    hook_again(network, model)
+    reattach_hooks(network, model)
     return network
 
 
@@ -95,7 +95,7 @@ def generating_module(model: nn.Module) -> PreTrainedModel:
     )
 
 
-def hold_frequencies(network: PreTrainedModel, length: int) -> None:
+def freeze_rope_frequencies(network: PreTrainedModel, length: int) -> None:
     """Frequencies that change with the length (longrope) are from now on those for `length` tokens.
 
     Raises ModelError if a rotary module goes on changing them.
@@ -126,7 +126,7 @@ def _hold(module: Any, length: int, options: dict[str, Any]) -> None:
         )
 
 
-def wire(network: PreTrainedModel, packed: Mapping[nn.Parameter, PackedWeight]) -> None:
+def patch_attention(network: PreTrainedModel, packed: Mapping[nn.Parameter, PackedWeight]) -> None:
     """Has a copy compute with our attention function, and its linear layers row by row.
 
     packed: weights in 4 bits for decoding steps, by those they are made of.
@@ -142,7 +142,7 @@ def wire(network: PreTrainedModel, packed: Mapping[nn.Parameter, PackedWeight]) 
             module.config = copy.copy(module.config)
             module.config._attn_implementation_internal = "sdpa"
             module.forward = partial(run_fused_calls, module, module.forward)
-    replace_linear_layers(network, packed)
+    patch_linear_layers(network, packed)
 
 
 def _calls_fused_attention(module: Any) -> bool:

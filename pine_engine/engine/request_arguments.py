@@ -4,23 +4,23 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
-from pine_engine.attention.trace import TraceRequest
-from pine_engine.engine.prefix_cache import Memory
+from pine_engine.attention.trace import TraceConfig
+from pine_engine.engine.prefix_cache import PrefixCache
 from pine_engine.engine.prepared_model import PreparedModel
 from pine_engine.errors import InputError
-from pine_engine.given import in_words, whole_number
+from pine_engine.input_validation import as_int, describe
 from pine_engine.methods.table import Method, get_methods
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.prompt import DocumentLike, Prompt
 from pine_engine.prompts.tasks import USUAL_TASK, get_task
 
-PromptGiven = Prompt | TokenLayout | None
+PromptLike = Prompt | TokenLayout | None
 """A prompt. None if question and documents are passed instead."""
 
-DocumentsGiven = DocumentLike | Iterable[DocumentLike] | None
+DocumentsLike = DocumentLike | Iterable[DocumentLike] | None
 """One or more documents. None if a prompt is passed instead."""
 
-MethodsGiven = str | Method | Iterable[str | Method] | None
+MethodsLike = str | Method | Iterable[str | Method] | None
 """Methods, see get_methods."""
 
 MAX_NEW_TOKENS = 64
@@ -31,7 +31,7 @@ class RequestParts(TypedDict, total=False):
     """Keyword arguments that replace the prompt of `Engine.run`."""
 
     question: str
-    documents: DocumentsGiven
+    documents: DocumentsLike
     task: str
     instruction: str
     system: str
@@ -40,12 +40,12 @@ class RequestParts(TypedDict, total=False):
 class RunOptions(RequestParts, total=False):
     """Keyword arguments of `Engine.run`."""
 
-    methods: MethodsGiven
+    methods: MethodsLike
     max_new_tokens: int
-    trace: bool | TraceRequest
-    keep_logits: bool
-    stop_at_end: bool
-    memory: Memory | None
+    trace: bool | TraceConfig
+    return_logits: bool
+    stop_at_eos: bool
+    prefix_cache: PrefixCache | None
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,10 @@ class RunSettings:
 
     methods: tuple[Method, ...]
     max_new_tokens: int
-    trace: TraceRequest | None
-    keep_logits: bool
-    stop_at_end: bool
-    memory: Memory
+    trace: TraceConfig | None
+    return_logits: bool
+    stop_at_eos: bool
+    prefix_cache: PrefixCache
 
 
 def split_options(options: RunOptions) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -77,34 +77,34 @@ def check_names(options: Mapping[str, Any], expected: type) -> None:
 
 def check_options(
     *,
-    methods: MethodsGiven = None,
+    methods: MethodsLike = None,
     max_new_tokens: int = MAX_NEW_TOKENS,
-    trace: bool | TraceRequest = False,
-    keep_logits: bool = False,
-    stop_at_end: bool = True,
-    memory: Memory | None = None,
+    trace: bool | TraceConfig = False,
+    return_logits: bool = False,
+    stop_at_eos: bool = True,
+    prefix_cache: PrefixCache | None = None,
 ) -> RunSettings:
     """Return validated options. Raises InputError for an invalid method, limit, trace or memory."""
-    if trace is not None and not isinstance(trace, bool | TraceRequest):
-        raise InputError(f"the trace is {in_words(trace)}; give True, False or a TraceRequest(...)")
-    if memory is not None and not isinstance(memory, Memory):
-        raise InputError(f"the memory is {in_words(memory)}; give a Memory(), or leave it out")
+    if trace is not None and not isinstance(trace, bool | TraceConfig):
+        raise InputError(f"the trace is {describe(trace)}; give True, False or a TraceConfig(...)")
+    if prefix_cache is not None and not isinstance(prefix_cache, PrefixCache):
+        raise InputError(f"prefix_cache is {describe(prefix_cache)}; give a PrefixCache(), or leave it out")
     return RunSettings(
         methods=get_methods(methods),
-        max_new_tokens=whole_number(max_new_tokens, "answer length", least=0, unit=" tokens"),
-        trace=TraceRequest() if trace is True else trace or None,
-        keep_logits=keep_logits,
-        stop_at_end=stop_at_end,
-        memory=Memory() if memory is None else memory,
+        max_new_tokens=as_int(max_new_tokens, "answer length", least=0, unit=" tokens"),
+        trace=TraceConfig() if trace is True else trace or None,
+        return_logits=return_logits,
+        stop_at_eos=stop_at_eos,
+        prefix_cache=PrefixCache() if prefix_cache is None else prefix_cache,
     )
 
 
 def tokenize_request(
     model: PreparedModel,
-    prompt: PromptGiven,
+    prompt: PromptLike,
     *,
     question: str = "",
-    documents: DocumentsGiven = None,
+    documents: DocumentsLike = None,
     task: str = USUAL_TASK,
     instruction: str = "",
     system: str = "",

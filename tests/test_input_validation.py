@@ -20,34 +20,34 @@ from pine_engine import (
     Document,
     Engine,
     InputError,
-    Memory,
     ModelError,
     PineError,
+    PrefixCache,
     Prompt,
     TokenLayout,
     TokenRange,
-    TraceRequest,
-    answer_batch,
-    answering,
+    TraceConfig,
     compare_orders,
+    generate_batch,
+    patch_generate,
 )
 from pine_engine.debias.calibration import calibrate_labels
 from pine_engine.debias.permutation import permute_answers, permute_options
 from pine_engine.debias.plan import plan_debias
-from pine_engine.engine.events import RunDone
-from pine_engine.engine.orders import OrderRow
+from pine_engine.engine.events import RunFinished
+from pine_engine.engine.orders import OrderResult
 from pine_engine.models.dtypes import known_dtype
 from pine_engine.models.load import resolve
-from pine_engine.prompts.inputs import DocumentInput, LabelledComparison
+from pine_engine.prompts.inputs import DocumentInput, LabeledRequest
 from pine_engine.prompts.prompt import Piece, segment_text
 from tests.support.tokenizers import letter_tokenizer
 
 LAYOUT = TokenLayout((5, 9), ((11, 12), (21,)), (51,))
 TASK = TASKS["retrieval_qa"]
 TOKENIZER = letter_tokenizer()
-SHORT: dict[str, Any] = {"max_new_tokens": 2, "stop_at_end": False}
+SHORT: dict[str, Any] = {"max_new_tokens": 2, "stop_at_eos": False}
 
-HOW_TO_PROMPT = (
+PROMPT_HINT = (
     "; documents must be told apart from what stands around them: give engine.run question and documents, "
     "each by its name, make a prompt of text with "
     'TASKS["retrieval_qa"].prompt(engine.tokenizer, documents=["...", "..."], question="..."), or one of '
@@ -79,7 +79,7 @@ def exhausted(given: Any) -> Any:
 # methods
 
 
-def in_short(given: object) -> str:
+def shorten(given: object) -> str:
     """A name for a test's case, the same in every process."""
     text = str(given)
     return type(given).__name__ if " at 0x" in text else text
@@ -88,7 +88,7 @@ def in_short(given: object) -> str:
 @pytest.mark.parametrize(
     "given",
     ["pine", METHODS["pine"], [METHODS["pine"]], ("pine",), {"pine"}, np.array(["pine"]), iter(["pine"])],
-    ids=in_short,
+    ids=shorten,
 )
 def test_a_method_may_be_a_name_or_its_row_alone_or_among_several(engine: Engine, given: Any) -> None:
     assert list(answers(engine, methods=given)) == ["pine"]
@@ -102,13 +102,13 @@ def test_all_methods_may_be_named_as_they_come(engine: Engine, given: Any) -> No
 def test_a_single_method_is_taken_everywhere(engine: Engine) -> None:
     assert list(engine.score(LAYOUT, ["A"], methods="pine")) == ["pine"]
     *_, last = engine.generate(LAYOUT, methods="pine", **SHORT)
-    assert isinstance(last, RunDone) and list(last.result.answers) == ["pine"]
+    assert isinstance(last, RunFinished) and list(last.result.answers) == ["pine"]
     *_, row = compare_orders(engine, LAYOUT, methods="pine", orders=[[1, 0]], max_new_tokens=1)
-    assert isinstance(row, OrderRow) and list(row.cells) == ["pine"]
+    assert isinstance(row, OrderResult) and list(row.cells) == ["pine"]
     for method in ("pine", METHODS["pine"], ["pine"], [METHODS["pine"]]):
-        ((_, answer),) = answer_batch(engine, [LAYOUT], method=method, max_new_tokens=1)
+        ((_, answer),) = generate_batch(engine, [LAYOUT], method=method, max_new_tokens=1)
         assert answer.method == "pine"
-    with answering(engine, LAYOUT, method=METHODS["pine"]) as inputs:
+    with patch_generate(engine, LAYOUT, method=METHODS["pine"]) as inputs:
         model: Any = engine.model
         assert model.generate(**inputs, max_new_tokens=1, do_sample=False).shape == (1, 7)
 
@@ -144,13 +144,13 @@ def test_a_table_says_which_rows_it_has(table: dict[str, Any], kind: str) -> Non
 def test_one_method_is_one(engine: Engine, given: Any) -> None:
     """`all` is a word for several: as the base of a wrapper it unpacked to a traceback."""
     documents = [DocumentInput(text="a"), DocumentInput(text="b")]
-    asked = LabelledComparison(documents=documents, question="Who?", labels=["A", "B"])
+    asked = LabeledRequest(documents=documents, question="Who?", labels=["A", "B"])
     tries: list[Callable[[], Any]] = [
         lambda: calibrate_labels(engine, LAYOUT, ["A", "B"], content_free=[LAYOUT], base=given),
         lambda: permute_options(engine, LAYOUT, ["A", "B"], orders=[(0, 1)], base=given),
         lambda: list(permute_answers(engine, LAYOUT, len, orders=[(0, 1)], base=given)),
         lambda: plan_debias([asked], wrapper="permutation_full", base=given),
-        lambda: answering(engine, [LAYOUT], method=given).__enter__(),
+        lambda: patch_generate(engine, [LAYOUT], method=given).__enter__(),
     ]
     for attempt in tries:
         with pytest.raises(
@@ -182,12 +182,12 @@ def test_what_is_no_prompt_is_said_with_how_to_make_one(engine: Engine, given: A
         lambda: engine.tokenize(given),
         lambda: engine.score(given, "Anna"),
         lambda: compare_orders(engine, given, orders=[[0, 1]]),
-        lambda: answer_batch(engine, [given]),
+        lambda: generate_batch(engine, [given]),
     ]
     for attempt in tries:
         with pytest.raises(InputError) as raised:
             exhausted(attempt())
-        assert str(raised.value) == f"the prompt is {words}{HOW_TO_PROMPT}"
+        assert str(raised.value) == f"the prompt is {words}{PROMPT_HINT}"
 
 
 def prompt_of(*parts: Any) -> Prompt:
@@ -212,22 +212,22 @@ def test_the_segments_of_a_prompt_may_be_texts(engine: Engine) -> None:
 @pytest.mark.parametrize(
     ("parts", "sentence"),
     [
-        (("Who has the key?",), f"the prompt has no documents{HOW_TO_PROMPT}"),
-        (("Read.", [], "Who?"), f"the prompt has no documents{HOW_TO_PROMPT}"),
-        (("Read.", None, "Who?"), f"the documents are None{HOW_TO_PROMPT}"),
-        (("Read.", {"a": "b"}, "Who?"), f"the documents are dict {{'a': 'b'}}{HOW_TO_PROMPT}"),
-        (("Read.", [1], "Who?"), f"document 1 holds int 1, which is no text{HOW_TO_PROMPT}"),
+        (("Who has the key?",), f"the prompt has no documents{PROMPT_HINT}"),
+        (("Read.", [], "Who?"), f"the prompt has no documents{PROMPT_HINT}"),
+        (("Read.", None, "Who?"), f"the documents are None{PROMPT_HINT}"),
+        (("Read.", {"a": "b"}, "Who?"), f"the documents are dict {{'a': 'b'}}{PROMPT_HINT}"),
+        (("Read.", [1], "Who?"), f"document 1 holds int 1, which is no text{PROMPT_HINT}"),
         (
             ("Read.", ["a", Document("b")], "Who?"),
-            f"document 2 holds Document(text='b', title=''), which is no text{HOW_TO_PROMPT}",
+            f"document 2 holds Document(text='b', title=''), which is no text{PROMPT_HINT}",
         ),
-        ((None, ["a"], "Who?"), f"the text around the documents holds None, which is no text{HOW_TO_PROMPT}"),
+        ((None, ["a"], "Who?"), f"the text around the documents holds None, which is no text{PROMPT_HINT}"),
         (
             ("a", ["\ud800"], "b"),
             "document 1 holds half of a surrogate pair ('\\ud800'), which is no character; remove it",
         ),
     ],
-    ids=in_short,
+    ids=shorten,
 )
 def test_what_is_no_segment_is_said(parts: tuple[Any, ...], sentence: str) -> None:
     with pytest.raises(InputError) as raised:
@@ -259,7 +259,7 @@ def documents_of(given: Any, **options: Any) -> list[str]:
         ),
         ({"text": "red"}, ["Document: red\n"]),
     ],
-    ids=in_short,
+    ids=shorten,
 )
 def test_documents_may_be_texts(given: Any, expected: list[str]) -> None:
     assert documents_of(given) == expected
@@ -329,7 +329,7 @@ ADVICE = '; give a text, a Document("text", "title"), or several of them'
         ([Path("a.txt")], f"document 1 is PosixPath('a.txt'){ADVICE}"),
         (["a", " "], "document 2 is empty; write some text or remove it"),
     ],
-    ids=in_short,
+    ids=shorten,
 )
 def test_what_are_no_documents_is_said(given: Any, sentence: str) -> None:
     with pytest.raises(InputError) as raised:
@@ -372,9 +372,9 @@ def test_ids_of_another_vocabulary_are_refused_wherever_tokens_come_in(engine: E
         lambda: engine.run(layout),
         lambda: engine.score(layout, "A"),
         lambda: compare_orders(engine, layout, orders=[[0, 1]]),
-        lambda: answer_batch(engine, [LAYOUT, layout]),
-        lambda: answering(engine, [layout]).__enter__(),
-        lambda: answering(engine.model, [layout]).__enter__(),
+        lambda: generate_batch(engine, [LAYOUT, layout]),
+        lambda: patch_generate(engine, [layout]).__enter__(),
+        lambda: patch_generate(engine.model, [layout]).__enter__(),
     ]
     for attempt in tries:
         with pytest.raises(InputError, match=f"^{sentence}"):
@@ -393,13 +393,13 @@ def test_ids_of_another_vocabulary_are_refused_wherever_tokens_come_in(engine: E
         (nn.Linear(2, 2), "the model is Linear(in_features=2, "),
         (TOKENIZER, "the model is "),
     ],
-    ids=in_short,
+    ids=shorten,
 )
 def test_what_is_no_model_is_said(given: Any, words: str) -> None:
     tries: list[Callable[[], Any]] = [
         lambda: Engine(given),
         lambda: Engine(given, TOKENIZER),
-        lambda: answering(given, [LAYOUT]).__enter__(),
+        lambda: patch_generate(given, [LAYOUT]).__enter__(),
     ]
     for attempt in tries:
         with pytest.raises(ModelError) as raised:
@@ -421,12 +421,12 @@ def test_a_model_without_a_head_is_said(engine: Engine) -> None:
     [
         ({"tokenizer": "gpt2"}, "the tokenizer is the text 'gpt2'; give one that transformers has loaded"),
         (
-            {"max_context": "512"},
+            {"max_context_length": "512"},
             "the longest context is the text '512'; give a whole number, 1 or more tokens",
         ),
-        ({"max_context": 0}, "the longest context is 0; give 1 or more tokens"),
-        ({"stop_ids": "</s>"}, "stop ids were given as the text '</s>'; give token ids"),
-        ({"stop_ids": ["</s>"]}, "stop id 1 is the text '</s>'; give token ids"),
+        ({"max_context_length": 0}, "the longest context is 0; give 1 or more tokens"),
+        ({"stop_token_ids": "</s>"}, "stop ids were given as the text '</s>'; give token ids"),
+        ({"stop_token_ids": ["</s>"]}, "stop id 1 is the text '</s>'; give token ids"),
     ],
 )
 def test_what_an_engine_cannot_be_made_of_is_said(engine: Engine, options: Any, sentence: str) -> None:
@@ -441,7 +441,7 @@ def test_what_an_engine_cannot_be_made_of_is_said(engine: Engine, options: Any, 
     ids=repr,
 )
 def test_stop_ids_may_come_in_any_form(engine: Engine, given: Any) -> None:
-    assert Engine(engine.model, stop_ids=given).stop_ids == {7}
+    assert Engine(engine.model, stop_token_ids=given).stop_token_ids == {7}
 
 
 def test_an_engine_without_a_tokenizer_says_what_it_needs_one_for(bare: Engine) -> None:
@@ -449,8 +449,8 @@ def test_an_engine_without_a_tokenizer_says_what_it_needs_one_for(bare: Engine) 
     tries: list[tuple[Callable[[], Any], str]] = [
         (lambda: bare.run(prompt), "read a prompt of text"),
         (lambda: bare.tokenize(prompt), "read a prompt of text"),
-        (lambda: answer_batch(bare, [prompt]), "read a prompt of text"),
-        (lambda: answering(bare.model, [prompt]).__enter__(), "read a prompt of text"),
+        (lambda: generate_batch(bare, [prompt]), "read a prompt of text"),
+        (lambda: patch_generate(bare.model, [prompt]).__enter__(), "read a prompt of text"),
         (lambda: bare.score(LAYOUT, ["A"]), "score text"),
         (lambda: bare.tokenize_answer("A"), "score text"),
         (lambda: bare.decode_tokens([5]), "tell the text of tokens"),
@@ -487,7 +487,7 @@ def test_a_model_may_be_named_by_a_path_and_a_dtype_as_torch_does(tiny: Path) ->
 def test_a_model_in_place_of_an_engine_is_said(engine: Engine) -> None:
     model: Any = engine.model
     tries: list[Callable[[], Any]] = [
-        lambda: answer_batch(model, [LAYOUT]),
+        lambda: generate_batch(model, [LAYOUT]),
         lambda: compare_orders(model, LAYOUT, orders=[[0, 1]]),
     ]
     for attempt in tries:
@@ -505,7 +505,7 @@ def test_a_model_in_place_of_an_engine_is_said(engine: Engine) -> None:
 def test_numbers_may_be_numpy_s_and_tensors(engine: Engine, given: Any) -> None:
     assert answers(engine, max_new_tokens=given) == answers(engine, max_new_tokens=2)
     one, two = (
-        dict(answer_batch(engine, LAYOUT, max_new_tokens=number, batch_size=number))[0].token_ids
+        dict(generate_batch(engine, LAYOUT, max_new_tokens=number, batch_size=number))[0].token_ids
         for number in (given, 2)
     )
     assert one == two
@@ -515,7 +515,7 @@ def test_numbers_may_be_numpy_s_and_tensors(engine: Engine, given: Any) -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [(2.0, "float 2.0"), ("2", "the text '2'"), (None, "None"), (True, "True"), (float("inf"), "float inf")],
-    ids=in_short,
+    ids=shorten,
 )
 def test_what_is_no_number_is_said(engine: Engine, given: Any, words: str) -> None:
     length = f"the answer length is {words}; give a whole number, "
@@ -526,13 +526,13 @@ def test_what_is_no_number_is_said(engine: Engine, given: Any, words: str) -> No
             lambda: compare_orders(engine, LAYOUT, orders=[[0, 1]], max_new_tokens=given),
             f"{length}0 or more tokens",
         ),
-        (lambda: answer_batch(engine, LAYOUT, max_new_tokens=given), f"{length}1 or more"),
+        (lambda: generate_batch(engine, LAYOUT, max_new_tokens=given), f"{length}1 or more"),
         (
-            lambda: answer_batch(engine, LAYOUT, batch_size=given),
+            lambda: generate_batch(engine, LAYOUT, batch_size=given),
             f"the batch size is {words}; give a whole number, 1 or more",
         ),
         (
-            lambda: TraceRequest(alternatives=given),
+            lambda: TraceConfig(alternatives=given),
             f"the number of alternatives is {words}; give a whole number",
         ),
         (lambda: TokenRange(0, given, 0, 1), f"the head of a token range is {words}; give a whole number"),
@@ -543,23 +543,23 @@ def test_what_is_no_number_is_said(engine: Engine, given: Any, words: str) -> No
         assert str(raised.value) == sentence
 
 
-def request(ranges: Any) -> TraceRequest:
-    return TraceRequest(ranges)
+def request(ranges: Any) -> TraceConfig:
+    return TraceConfig(ranges)
 
 
 def test_token_ranges_may_come_alone_and_in_a_list(engine: Engine) -> None:
     asked = TokenRange(0, 1, 0, 3)
     alone, several = request(asked), request([asked])
-    assert alone == several == TraceRequest((asked,))
+    assert alone == several == TraceConfig((asked,))
     trace = engine.run(LAYOUT, methods="pine", trace=alone, **SHORT).traces["pine"]
     assert [kept.asked for kept in trace.token_weights] == [asked]
     with pytest.raises(InputError, match=r"^token range 1 is tuple \(0, 0, 0, 1\); give TokenRange\(layer, "):
         request(((0, 0, 0, 1),))
 
 
-@pytest.mark.parametrize("given", [1, "yes", TokenRange(0, 0, 0, 1), [], {}, TraceRequest])
+@pytest.mark.parametrize("given", [1, "yes", TokenRange(0, 0, 0, 1), [], {}, TraceConfig])
 def test_what_is_no_trace_is_said(engine: Engine, given: Any) -> None:
-    with pytest.raises(InputError, match=r"^the trace is .*; give True, False or a TraceRequest\(\.\.\.\)$"):
+    with pytest.raises(InputError, match=r"^the trace is .*; give True, False or a TraceConfig\(\.\.\.\)$"):
         engine.run(LAYOUT, trace=given)
 
 
@@ -568,7 +568,7 @@ def test_what_is_no_trace_is_said(engine: Engine, given: Any) -> None:
 )
 def test_orders_may_come_in_any_form(engine: Engine, orders: Any) -> None:
     events = compare_orders(engine, LAYOUT, orders=orders, **SHORT)
-    rows = [event for event in events if isinstance(event, OrderRow)]
+    rows = [event for event in events if isinstance(event, OrderResult)]
     assert [row.order for row in rows] == [(0, 1), (1, 0)]
 
 
@@ -582,7 +582,7 @@ def test_orders_may_come_in_any_form(engine: Engine, orders: Any) -> None:
         ([["0", "1"]], "an order holds the text '0' at place 0; expected the documents' places"),
         ([[0, 1], [0, 0]], "order [0, 0] is not a permutation of 2 documents"),
     ],
-    ids=in_short,
+    ids=shorten,
 )
 def test_what_are_no_orders_is_said_before_anything_is_read(
     engine: Engine, orders: Any, sentence: str
@@ -635,12 +635,12 @@ def test_what_cannot_be_decoded_is_said(engine: Engine, given: Any) -> None:
 
 
 def test_prompts_of_a_batch_may_come_alone_and_one_by_one(engine: Engine) -> None:
-    alone = dict(answer_batch(engine, LAYOUT, max_new_tokens=2))
-    lazily = dict(answer_batch(engine, (prompt for prompt in [LAYOUT]), max_new_tokens=2))
+    alone = dict(generate_batch(engine, LAYOUT, max_new_tokens=2))
+    lazily = dict(generate_batch(engine, (prompt for prompt in [LAYOUT]), max_new_tokens=2))
     assert alone[0].token_ids == lazily[0].token_ids == answers(engine, methods="pine")["pine"]
     nothing: Any = None
     with pytest.raises(InputError, match="^the prompt is None; documents must be"):
-        answer_batch(engine, nothing)
+        generate_batch(engine, nothing)
 
 
 def test_prompts_of_generate_may_be_text_and_come_alone(engine: Engine) -> None:
@@ -657,27 +657,31 @@ def test_prompts_of_generate_may_be_text_and_come_alone(engine: Engine) -> None:
 
 
 def answering_ids(engine: Engine, prompts: Any) -> list[int]:
-    with answering(engine, prompts) as inputs:
+    with patch_generate(engine, prompts) as inputs:
         model: Any = engine.model
         output: list[int] = model.generate(**inputs, max_new_tokens=2, do_sample=False)[0].tolist()
     return output
 
 
 def test_a_memory_serves_one_model(engine: Engine, tiny_llama: Callable[..., LlamaForCausalLM]) -> None:
-    memory = Memory()
-    expected = answers(engine, methods="pine", memory=memory)
-    assert answers(Engine(engine.model), methods="pine", memory=memory) == expected
+    prefix_cache = PrefixCache()
+    expected = answers(engine, methods="pine", prefix_cache=prefix_cache)
+    assert answers(Engine(engine.model), methods="pine", prefix_cache=prefix_cache) == expected
     other = Engine(tiny_llama(seed=1))
     with pytest.raises(
         InputError, match="^this memory holds what another model has read; give each engine a mem"
     ):
-        other.run(LAYOUT, memory=memory)
-    memory.rows.clear()
-    assert answers(other, methods="pine", memory=memory) == answers(other, methods="pine") != expected
-    refused: tuple[Any, ...] = (5, [], Memory)
+        other.run(LAYOUT, prefix_cache=prefix_cache)
+    prefix_cache.rows.clear()
+    assert (
+        answers(other, methods="pine", prefix_cache=prefix_cache)
+        == answers(other, methods="pine")
+        != expected
+    )
+    refused: tuple[Any, ...] = (5, [], PrefixCache)
     for given in refused:
-        with pytest.raises(InputError, match=r"^the memory is .*; give a Memory\(\), or leave it out$"):
-            engine.run(LAYOUT, memory=given)
+        with pytest.raises(InputError, match=r"^prefix_cache is "):
+            engine.run(LAYOUT, prefix_cache=given)
 
 
 def test_every_refusal_is_one_line() -> None:

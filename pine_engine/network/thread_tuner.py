@@ -50,7 +50,7 @@ NEWEST_SHARE = 0.1
 
 
 @dataclass
-class Crowd:
+class ContentionMonitor:
     """Whether somebody else is busy, as any kind of layer notices.
 
     until: by the clock, in seconds, before which one thread computes. noticed: how often somebody was.
@@ -60,19 +60,19 @@ class Crowd:
     noticed: int = 0
     pause: float = FIRST_PAUSE
 
-    def came(self, now: float, lost: float) -> None:
+    def report_slowdown(self, now: float, lost: float) -> None:
         """Somebody was in the way, which has cost so many seconds."""
         self.until = now + lost * self.pause
         self.pause = min(2 * self.pause, MOST_PAUSE)
         self.noticed += 1
 
-    def went(self) -> None:
+    def reset(self) -> None:
         """All threads were seen to gain something."""
         self.pause = FIRST_PAUSE
 
 
 @dataclass
-class Choice:
+class ThreadPolicy:
     """Whether layers of one kind are computed with all threads.
 
     usual: seconds of a layer with one thread, None before the first. waits: layers with one thread that are
@@ -80,10 +80,10 @@ class Choice:
     TRIAL of them once it is over. lost: seconds that all threads have lost against one, none where they gain.
     """
 
-    crowd: Crowd
+    crowd: ContentionMonitor
     usual: float | None = None
     waits: int = SETTLED
-    patience: int = FIRST_PATIENCE
+    retry_interval: int = FIRST_PATIENCE
     tried: int = 0
     spent: float = 0.0
     lost: float = 0.0
@@ -107,7 +107,7 @@ class Choice:
             return
         self.lost = max(0.0, self.lost + seconds - self.usual)
         if self.lost > max(MOST_LOST_S, MOST_LOST_LAYERS * self.usual):
-            self.crowd.came(now, self.lost)
+            self.crowd.report_slowdown(now, self.lost)
         elif self.tried < TRIAL:
             self.tried += 1
             self.spent += seconds
@@ -119,11 +119,11 @@ class Choice:
 
     def _judge(self, usual: float) -> None:
         if self.spent <= WORTH_IT * TRIAL * usual:
-            self.patience = FIRST_PATIENCE
-            self.crowd.went()
+            self.retry_interval = FIRST_PATIENCE
+            self.crowd.reset()
         else:
             self._begin_trial()
-            self.waits, self.patience = self.patience, min(2 * self.patience, MOST_PATIENCE)
+            self.waits, self.retry_interval = self.retry_interval, min(2 * self.retry_interval, MOST_PATIENCE)
 
 
 def attention_threads(num_tokens: int) -> int:
@@ -131,13 +131,13 @@ def attention_threads(num_tokens: int) -> int:
     return 1 if num_tokens <= SHORT_PROMPT else torch.get_num_threads()
 
 
-class Pace:
+class ThreadTuner:
     """The choices of one model's passes, by what is computed in them."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
-        self._crowd = Crowd()
-        self._choices: dict[Hashable, Choice] = {}
+        self._crowd = ContentionMonitor()
+        self._choices: dict[Hashable, ThreadPolicy] = {}
 
     def step(self, rows: int) -> AbstractContextManager[Callable[[], None]]:
         """Computes a step of so many rows; what it gives is called at the start of each layer.
@@ -157,7 +157,7 @@ class Pace:
     @contextmanager
     def _paced(self, what: Hashable, waits: int) -> Iterator[Callable[[], None]]:
         threads = torch.get_num_threads()
-        choice = self._choices.setdefault(what, Choice(self._crowd, waits=waits))
+        choice = self._choices.setdefault(what, ThreadPolicy(self._crowd, waits=waits))
         began: float | None = None
         with_all = True
 

@@ -14,7 +14,7 @@ from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import ModelError
 from pine_engine.methods.table import get_method
-from pine_engine.network.wiring import hold_frequencies, over_the_same_weights
+from pine_engine.network.model_patching import clone_with_shared_weights, freeze_rope_frequencies
 from tests.support.families import FAMILIES, LAYOUT, longrope, make
 
 IDS = torch.tensor([LAYOUT.ids])
@@ -54,7 +54,7 @@ def test_a_wrapped_model_answers_as_before(name: str, implementation: str) -> No
     engine = Engine(model)
     assert state_of(model) == before
     assert_answers(model, expected)
-    run = engine.generate(LAYOUT, methods=["vanilla", "pine"], max_new_tokens=3, stop_at_end=False)
+    run = engine.generate(LAYOUT, methods=["vanilla", "pine"], max_new_tokens=3, stop_at_eos=False)
     for number, _ in enumerate(run):
         if number in (1, 5):  # while the run reads, and while it writes
             assert_answers(model, expected)
@@ -65,7 +65,7 @@ def test_a_wrapped_model_answers_as_before(name: str, implementation: str) -> No
 def test_another_attention_on_the_model_is_none_on_the_engine() -> None:
     model = make("llama")
     engine = Engine(model)
-    options: dict[str, Any] = {"methods": ["pine"], "max_new_tokens": 4, "stop_at_end": False}
+    options: dict[str, Any] = {"methods": ["pine"], "max_new_tokens": 4, "stop_at_eos": False}
     expected = engine.run(LAYOUT, **options).answers["pine"].logprobs
     for implementation in IMPLEMENTATIONS:
         model.set_attn_implementation(implementation)
@@ -89,7 +89,7 @@ def test_a_refused_model_is_untouched(options: dict[str, Any]) -> None:
 def test_a_model_and_its_engine_run_at_the_same_time() -> None:
     model = make("llama")
     engine, expected = Engine(model), answers(model)
-    pine = engine.run(LAYOUT, methods=["pine"], max_new_tokens=8, stop_at_end=False).answers["pine"]
+    pine = engine.run(LAYOUT, methods=["pine"], max_new_tokens=8, stop_at_eos=False).answers["pine"]
     faults: list[BaseException] = []
 
     def ask() -> None:
@@ -102,7 +102,7 @@ def test_a_model_and_its_engine_run_at_the_same_time() -> None:
     asking = threading.Thread(target=ask)
     asking.start()
     while asking.is_alive():
-        again = engine.run(LAYOUT, methods=["pine"], max_new_tokens=8, stop_at_end=False).answers["pine"]
+        again = engine.run(LAYOUT, methods=["pine"], max_new_tokens=8, stop_at_eos=False).answers["pine"]
         assert (again.token_ids, again.logprobs) == (pine.token_ids, pine.logprobs)
     asking.join()
     assert faults == []
@@ -114,20 +114,20 @@ def test_weights_are_shared_and_a_model_in_training_is_read_without_dropout() ->
     engine = Engine(model)
     assert model.training
     theirs = dict(model.named_parameters())
-    for name, weight in engine.wirings[0].network.named_parameters():
+    for name, weight in engine.patched_models[0].network.named_parameters():
         assert weight is theirs[name]
-    assert not engine.wirings[0].network.training
+    assert not engine.patched_models[0].network.training
 
 
 def test_hooks_of_accelerate_are_shared_and_still_called() -> None:
     model = make("llama", torch.float64)
-    expected = Engine(model).run(LAYOUT, methods=["pine"], max_new_tokens=2, stop_at_end=False)
+    expected = Engine(model).run(LAYOUT, methods=["pine"], max_new_tokens=2, stop_at_eos=False)
     for layer in model.model.layers:
         add_hook_to_module(layer, AlignDevicesHook(execution_device="cpu", io_same_device=True))
     hook = add_hook_to_module(model.lm_head, AlignDevicesHook(execution_device="cpu"))._hf_hook
     engine = Engine(model)
-    assert engine.wirings[0].network.lm_head._hf_hook is hook
-    actual = engine.run(LAYOUT, methods=["pine"], max_new_tokens=2, stop_at_end=False)
+    assert engine.patched_models[0].network.lm_head._hf_hook is hook
+    actual = engine.run(LAYOUT, methods=["pine"], max_new_tokens=2, stop_at_eos=False)
     assert actual.answers["pine"].logprobs == expected.answers["pine"].logprobs
 
 
@@ -137,8 +137,8 @@ def test_frequencies_are_held_for_a_length_whatever_is_read() -> None:
     theirs = own.inv_freq.clone()
     held = {}
     for length in (12, 13):
-        network = over_the_same_weights(model)
-        hold_frequencies(network, length)
+        network = clone_with_shared_weights(model)
+        freeze_rope_frequencies(network, length)
         rotary = network.model.rotary_emb
         tables = [rotary(torch.zeros(1), torch.arange(count)[None])[0][:, :5] for count in (5, 40)]
         assert torch.equal(*tables)
@@ -182,7 +182,9 @@ def test_what_users_do_to_a_model_is_no_obstacle(change: Any) -> None:
     model = change(make("llama"))
     with torch.inference_mode():
         expected = model(IDS).logits
-        vanilla = passes.prefill(Engine(model).wirings, LAYOUT, get_method("vanilla"), room=0, rows_kept=0)[1]
+        vanilla = passes.prefill(
+            Engine(model).patched_models, LAYOUT, get_method("vanilla"), room=0, logits_to_keep=0
+        )[1]
         torch.testing.assert_close(vanilla, expected[0, -len(vanilla) :], rtol=1e-4, atol=1e-4)
         assert torch.equal(model(IDS).logits, expected)
 

@@ -17,23 +17,23 @@ def short_repr(record: Any) -> str:
 
     Long texts and lists are cut, arrays and tensors are told by dtype and shape; what is short is whole.
     """
-    shown = (f"{each.name}={in_short(getattr(record, each.name))}" for each in fields(record) if each.repr)
+    shown = (f"{each.name}={shorten(getattr(record, each.name))}" for each in fields(record) if each.repr)
     return f"{type(record).__name__}({', '.join(shown)})"
 
 
-def in_short(value: Any, most: int = MOST_ITEMS) -> str:
+def shorten(value: Any, most: int = MOST_ITEMS) -> str:
     """A value in one line, see short_repr."""
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return f"{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"
     if isinstance(value, str):
         return repr(value if len(value) <= LONGEST_TEXT else f"{value[: LONGEST_TEXT - 4]} ...")
     if isinstance(value, tuple | list):
-        items = [in_short(item, max(most // 2, 1)) for item in value[:most]]
+        items = [shorten(item, max(most // 2, 1)) for item in value[:most]]
         items += [f"... {len(value)} in all"] * (len(value) > most)
         opening, closing = "[]" if isinstance(value, list) else "()"
         return f"{opening}{', '.join(items)}{',' * (isinstance(value, tuple) and len(value) == 1)}{closing}"
     if isinstance(value, Mapping):
-        pairs = [f"{in_short(key)}: {in_short(item)}" for key, item in list(value.items())[:most]]
+        pairs = [f"{shorten(key)}: {shorten(item)}" for key, item in list(value.items())[:most]]
         pairs += [f"... {len(value)} in all"] * (len(value) > most)
         return f"{{{', '.join(pairs)}}}"
     return repr(value)

@@ -88,7 +88,7 @@ def begin(job: Callable[[], None]) -> threading.Event:
     return _threads.begin(job)
 
 
-def compute(work: Callable[[threading.Event], Result]) -> Result:
+def run_in_worker(work: Callable[[threading.Event], Result]) -> Result:
     """Run work in a worker and return its result; in the calling thread if this is a worker.
 
     Args:
@@ -117,17 +117,19 @@ def compute_on(device: object, work: Callable[[], Result]) -> Result:
 
     ZeroGPU hosts show the GPU only to the calling thread.
     """
-    return compute(lambda _: work()) if str(device) == "cpu" else work()
+    return run_in_worker(lambda _: work()) if str(device) == "cpu" else work()
 
 
-def computed(items: Generator[Item, None, None]) -> Generator[Item, None, None]:
+def iterate_in_worker(items: Generator[Item, None, None]) -> Generator[Item, None, None]:
     """Yield the items of a generator, each computed in a worker when it is requested."""
     with closing(items):
-        while (item := compute(lambda _: next(items, None))) is not None:
+        while (item := run_in_worker(lambda _: next(items, None))) is not None:
             yield item
 
 
-def in_thread(work: Callable[[Callable[[Item], None], threading.Event], None]) -> Generator[Item, None, None]:
+def stream_from_worker(
+    work: Callable[[Callable[[Item], None], threading.Event], None],
+) -> Generator[Item, None, None]:
     """Yield the items that work emits in a worker; closing the generator sets its cancel flag and waits."""
     cancelled = threading.Event()
     channel: queue.SimpleQueue[Item | BaseException | None] = queue.SimpleQueue()
@@ -151,19 +153,19 @@ def in_thread(work: Callable[[Callable[[Item], None], threading.Event], None]) -
         finished.wait()
 
 
-def stop_if(cancelled: threading.Event) -> None:
+def raise_if_cancelled(cancelled: threading.Event) -> None:
     """Raise Cancelled if the flag is set."""
     if cancelled.is_set():
         raise Cancelled("the run was stopped")
 
 
-def layer_reports(
+def layer_progress_callback(
     method: str, num_layers: int, emit: Emit | None, cancelled: threading.Event
 ) -> Callable[[int], None]:
     """Return a callback for the start of each layer, which emits PrefillProgress or raises Cancelled."""
 
     def on_layer(layer: int) -> None:
-        stop_if(cancelled)
+        raise_if_cancelled(cancelled)
         if emit:
             emit(PrefillProgress(method, layer, num_layers))
 

@@ -11,16 +11,21 @@ from transformers import PreTrainedModel
 
 from pine_engine.attention.kv_cache import KVCache
 from pine_engine.attention.prefill import PrefillPass
-from pine_engine.attention.state import Row, input_device, new_state
+from pine_engine.attention.state import SequenceState, input_device, new_state
 from pine_engine.errors import ModelError, one_line
 from pine_engine.methods.plan import build_plan
 from pine_engine.methods.table import METHODS
 from pine_engine.models.packed import PackedWeight
 from pine_engine.models.support import ADVICE, lengths_of_change, refusal, sliding_window
-from pine_engine.network.registration import Pass, Scoring, run_pass
+from pine_engine.network.batch_invariant_ops import OpCallerRecorder, patch_op_callers
+from pine_engine.network.model_patching import (
+    PatchedModel,
+    clone_with_shared_weights,
+    freeze_rope_frequencies,
+    patch_attention,
+)
+from pine_engine.network.registration import AttentionParams, ForwardPass, run_pass
 from pine_engine.network.rope import LayerRopes, Rope, from_pairs, possible_ropes
-from pine_engine.network.rowwise import Callers, replace_callers
-from pine_engine.network.wiring import Wiring, hold_frequencies, over_the_same_weights, wire
 from pine_engine.prompts.layout import TokenLayout
 
 PREFIX_TOKENS, DOCUMENT_TOKENS, SUFFIX_TOKENS = 5, 23, 7
@@ -42,16 +47,18 @@ class _CapturePass:
     seen: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     softcaps: set[float | None] = field(default_factory=set)
 
-    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scoring: Scoring) -> Tensor:
+    def attend(
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, scoring: AttentionParams
+    ) -> Tensor:
         """See forward.Pass."""
         self.seen.append((query[0], key[0]))
         self.softcaps.add(scoring.softcap)
         return torch.zeros_like(query)
 
 
-def prove(
+def validate_model(
     model: PreTrainedModel, packed: Mapping[nn.Parameter, PackedWeight] = NOTHING_PACKED
-) -> tuple[Wiring, ...]:
+) -> tuple[PatchedModel, ...]:
     """Networks over the model's weights that compute with our attention, after showing that this is the
     model's own: one, or one for each range of prompt lengths where the model's frequencies change (longrope),
     the shortest first. The model itself is neither run nor changed.
@@ -79,33 +86,33 @@ def prove(
 @torch.no_grad()
 def _prove_range(
     model: PreTrainedModel, packed: Mapping[nn.Parameter, PackedWeight], longest: int | None
-) -> Wiring:
+) -> PatchedModel:
     """The network for prompts of up to `longest` tokens; for longer ones if None."""
     vocabulary: int = model.config.get_text_config().vocab_size
     ids = torch.randint(vocabulary, (PROBE_TOKENS,), generator=torch.Generator().manual_seed(0))
-    network = over_the_same_weights(model)
-    hold_frequencies(network, longest or max(lengths_of_change(model.config), default=0) + 1)
+    network = clone_with_shared_weights(model)
+    freeze_rope_frequencies(network, longest or max(lengths_of_change(model.config), default=0) + 1)
     own = network(input_ids=ids[None].to(input_device(network)), use_cache=False).logits[0]
     _refuse_numbers(network, own)
 
-    wire(network, packed)
-    callers = Callers()
+    patch_attention(network, packed)
+    callers = OpCallerRecorder()
     with callers:
         _capture(network, ids, torch.arange(len(ids), device=input_device(network)))
-    replace_callers(network, callers.modules)
-    wiring = Wiring(network, _find_rotation(network, ids), longest)
+    patch_op_callers(network, callers.modules)
+    patched_model = PatchedModel(network, _find_rotation(network, ids), longest)
     parts = ids.split([PREFIX_TOKENS, DOCUMENT_TOKENS, SUFFIX_TOKENS])
     prefix, document, suffix = (tuple(part.tolist()) for part in parts)
     layout = TokenLayout(prefix, (document,), suffix)
     for name in ("vanilla", "pine"):
-        deviation = _logit_deviation(_run(wiring, layout, name), own)
+        deviation = _logit_deviation(_run(patched_model, layout, name), own)
         if not deviation <= TOLERANCE[own.dtype]:
             raise ModelError(
                 f"{type(model).__name__}: attention through PINE's function ({name}, one document) deviates "
                 f"from the model's own by {deviation:.1e}, more than {TOLERANCE[own.dtype]:.0e}; the model "
                 f"does something in its attention that is not supported; {ADVICE}"
             )
-    return wiring
+    return patched_model
 
 
 def _refuse_adapters(model: nn.Module) -> None:
@@ -233,14 +240,14 @@ def _logit_deviation(ours: Tensor, own: Tensor) -> float:
     return (deviation / own.double().abs().max().clamp_min(1e-30)).item()
 
 
-def _run(wiring: Wiring, layout: TokenLayout, name: str) -> Tensor:
-    state = new_state(build_plan(METHODS[name], layout), wiring=wiring, room=0, recorder=None)
-    prefill = PrefillPass(Row(state, KVCache([])), room=0, on_layer=lambda _: None)
+def _run(patched_model: PatchedModel, layout: TokenLayout, name: str) -> Tensor:
+    state = new_state(build_plan(METHODS[name], layout), patched_model=patched_model, room=0, recorder=None)
+    prefill = PrefillPass(SequenceState(state, KVCache([])), room=0, on_layer=lambda _: None)
     ids, position_ids = torch.tensor(layout.ids), state.position_ids(0, layout.num_tokens)[0]
-    return _forward(wiring.network, ids, position_ids, prefill)
+    return _forward(patched_model.network, ids, position_ids, prefill)
 
 
-def _forward(model: PreTrainedModel, ids: Tensor, positions: Tensor, attend: Pass) -> Tensor:
+def _forward(model: PreTrainedModel, ids: Tensor, positions: Tensor, attend: ForwardPass) -> Tensor:
     """Logits (n, V) of one pass through our attention function."""
     try:
         return run_pass(model, attend, ids[None].to(input_device(model)), positions[None])[0]

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from pine_engine.benchmark import random_models
 from pine_engine.console import terminal
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.promise import LENGTHS, TRIED, changes_by_order
+from pine_engine.engine.invariance_check import LENGTHS, TRIED, changes_by_order
 from tests.support.families import FAMILIES, make
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
@@ -29,23 +29,26 @@ class KnowsItsPlace(nn.Module):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_of_models_that_compute_row_by_row_equal_bits_are_promised(name: str, dtype: torch.dtype) -> None:
     family = FAMILIES[name]
-    assert Engine(make(family.kind, dtype, **family.options)).caveat is None
+    assert Engine(make(family.kind, dtype, **family.options)).invariance_warning is None
 
 
 def test_of_a_model_whose_rows_know_their_place_they_are_not(capsys: pytest.CaptureFixture[str]) -> None:
     model = make("llama")
     model.model.layers[0].mlp = nn.Sequential(model.model.layers[0].mlp, KnowsItsPlace())
     engine = Engine(model, name="uneven")
-    assert engine.caveat is not None
-    assert "uneven" in engine.caveat and "(float32, cpu, " in engine.caveat
-    assert "changed logits of PCW (up to" in engine.caveat and "PINE (up to" in engine.caveat
+    assert engine.invariance_warning is not None
+    assert "uneven" in engine.invariance_warning and "(float32, cpu, " in engine.invariance_warning
+    assert (
+        "changed logits of PCW (up to" in engine.invariance_warning
+        and "PINE (up to" in engine.invariance_warning
+    )
 
 
 def test_the_command_line_says_so_at_loading(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def load(*_: Any, **__: Any) -> Engine:
-        monkeypatch.setattr(Engine, "caveat", "Equal bits are not promised.")
+        monkeypatch.setattr(Engine, "invariance_warning", "Equal bits are not promised.")
         return Engine(make("llama"))
 
     monkeypatch.setattr(random_models, "load_engine", load)
@@ -60,7 +63,7 @@ def test_the_page_says_so_beside_the_model_in_the_log_and_over_its_orders(
     form = Form("retrieval_qa", "Which?", "Answer.", ("pine",), 3, entries_from([("Varo", "red")]))
     told = [(_status(engine), caption_of(engine, form))]
     assert caplog.messages == []
-    monkeypatch.setattr(Engine, "caveat", "Equal bits are not promised.")
+    monkeypatch.setattr(Engine, "invariance_warning", "Equal bits are not promised.")
     told.append((_status(engine), caption_of(engine, form)))
     status, caption = zip(*told, strict=True)
     assert status[1] == status[0] + " · the order can change last bits"

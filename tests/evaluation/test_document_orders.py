@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pine_engine.errors import InputError
-from pine_engine.evaluation.arrangements import arrange, arrangements, check_arrangements, expand
+from pine_engine.evaluation.document_orders import arrange, check_arrangements, expand, order_names
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.order_names import ORDERS
 from pine_engine.prompts.inputs import DocumentInput
@@ -67,14 +67,14 @@ def test_each_example_and_each_seed_is_shuffled_otherwise() -> None:
 
 def test_names_stand_for_several_arrangements() -> None:
     one = example(3, gold=1)
-    assert {(a.name, a.slots) for a in arrangements(one, ["gold-all"])} == {
+    assert {(a.name, a.slots) for a in order_names(one, ["gold-all"])} == {
         ("gold-at:0", (1, 0, 2)), ("gold-at:1", (0, 1, 2)), ("gold-at:2", (0, 2, 1))
     }  # fmt: skip
-    assert [a.slots for a in arrangements(one, ["all"])] == list(permutations(range(3)))
-    assert [a.name for a in arrangements(one, ["order:2-0-1", "all"])].count("order:2-0-1") == 1
+    assert [a.slots for a in order_names(one, ["all"])] == list(permutations(range(3)))
+    assert [a.name for a in order_names(one, ["order:2-0-1", "all"])].count("order:2-0-1") == 1
     assert slots(one, "reversed") == (2, 1, 0)
     assert slots(one, "order:2-0-1") == (2, 0, 1)
-    assert [a.slots for a in arrangements(one)] == [(0, 1, 2)]
+    assert [a.slots for a in order_names(one)] == [(0, 1, 2)]
 
 
 def test_tokens_are_reordered_where_documents_bear_no_label() -> None:
@@ -137,7 +137,7 @@ def test_without_a_gold_document_there_is_no_gold_slot() -> None:
 )
 def test_what_an_example_cannot_be_brought_into_is_said(name: str, one: Example, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
-        arrangements(one, [name])
+        order_names(one, [name])
 
 
 def test_orders_are_checked_against_all_examples_before_anything_is_loaded() -> None:

@@ -32,25 +32,25 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode, _pop_
 from pine_engine.models.dtypes import multiplies_in
 from pine_engine.models.packed import PackedWeight
 from pine_engine.network.parallel import is_split
-from pine_engine.network.threads import with_threads
+from pine_engine.network.threads import torch_num_threads
 
-VECTORS = 64
+SIMD_BLOCK = 64
 """Elements of which torch's vectorised loops take a whole number of steps: two registers of AVX-512 in the
 narrowest dtype, and a multiple of every other step."""
 
-ELEMENTS_OF_ONE_THREAD = 16_384
+SINGLE_THREAD_MAX_NUMEL = 16_384
 """Up to how many elements no elementwise function starts a second thread; for most it is twice as many."""
 
-ELEMENTS_FOR_EVERY_THREAD = 32_768
+PARALLEL_MIN_NUMEL_PER_THREAD = 32_768
 """From how many elements for each thread on every elementwise function uses all threads, in equal parts."""
 
-WEIGHTS_AT_ONCE = 2**21
+UPCAST_CHUNK_NUMEL = 2**21
 """Half-precision weights that are widened to float32 at a time, so that 8 MB are enough."""
 
 HALF = (torch.bfloat16, torch.float16)
 
-TRIED_WEIGHTS = ((576, 1536), (1536, 576), (333, 100))
-TRIED_ROWS = (*range(2, 18), 36, 64, 109, 160)
+PROBE_WEIGHT_SHAPES = ((576, 1536), (1536, 576), (333, 100))
+PROBE_BATCH_SIZES = (*range(2, 18), 36, 64, 109, 160)
 """Products of which it is tried whether a row has the same bits in all: weights (out, in), and rows."""
 
 PROBE_KEYS = (17, 100, 700)
@@ -62,52 +62,52 @@ HAS_ONEDNN: bool = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mk
 
 Forward = Callable[..., Any]
 
-IS_ONE_ROW: ContextVar[bool] = ContextVar("is_one_row", default=False)
+SINGLE_ROW_PASS: ContextVar[bool] = ContextVar("is_one_row", default=False)
 """Whether the pass that is running has one row in all, which then needs to be equal to no other."""
 
-IS_STEP: ContextVar[bool] = ContextVar("is_step", default=False)
+IN_DECODE_STEP: ContextVar[bool] = ContextVar("is_step", default=False)
 """Whether the pass that is running is a decoding step, for which packed weights are used if there are any."""
 
 
 def linear(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """The product (..., in) by (out, in) to (..., out), plus bias (out,), row by row."""
-    is_ours = HAS_ONEDNN and rows.device.type == weight.device.type == "cpu" and rows.dtype == weight.dtype
-    if not is_ours or not rows.numel():
+    use_onednn = HAS_ONEDNN and rows.device.type == weight.device.type == "cpu" and rows.dtype == weight.dtype
+    if not use_onednn or not rows.numel():
         return functional.linear(rows, weight, bias)
-    is_one = rows.numel() == rows.shape[-1]
-    if is_one and not IS_ONE_ROW.get():
+    is_single_row = rows.numel() == rows.shape[-1]
+    if is_single_row and not SINGLE_ROW_PASS.get():
         return linear(torch.cat((rows, rows)), weight, bias)[: len(rows)]
     if rows.dtype == torch.float32:
         return _onednn(rows, weight, bias)
-    if rows.dtype in HALF and not is_one and not multiplies_in(rows.dtype):
-        return _widened(rows, weight, bias)
+    if rows.dtype in HALF and not is_single_row and not multiplies_in(rows.dtype):
+        return _fp32_gemm(rows, weight, bias)
     return functional.linear(rows, weight, bias)
 
 
-def knows_no_number(dtype: torch.dtype, device: torch.device) -> bool:
+def is_batch_invariant(dtype: torch.dtype, device: torch.device) -> bool:
     """Whether a row has the same bits among any number of 2 or more rows, and with any number of threads, so
     that both may change."""
     if not HAS_ONEDNN or device.type != "cpu":
         return False
     if dtype in HALF and multiplies_in(dtype):
-        return own_products_are_even(dtype, torch.get_num_threads())
+        return native_gemm_is_batch_invariant(dtype, torch.get_num_threads())
     return dtype in (torch.float32, *HALF)
 
 
 @cache
-def own_products_are_even(dtype: torch.dtype, threads: int) -> bool:
+def native_gemm_is_batch_invariant(dtype: torch.dtype, threads: int) -> bool:
     """Whether that is true of torch's own products on the CPU with one thread or so many, as far as a trial
     tells; tried once.
 
     A processor that multiplies in a half precision may do it in tiles of rows, and each has its own.
     """
     generator = torch.Generator().manual_seed(0)
-    for outputs, inputs in TRIED_WEIGHTS:
+    for outputs, inputs in PROBE_WEIGHT_SHAPES:
         weight = torch.randn(outputs, inputs, generator=generator).to(dtype)
-        rows = torch.randn(max(TRIED_ROWS), inputs, generator=generator).to(dtype)
+        rows = torch.randn(max(PROBE_BATCH_SIZES), inputs, generator=generator).to(dtype)
         whole = functional.linear(rows, weight)
-        for count, number in itertools.product(TRIED_ROWS, {1, threads}):
-            with with_threads(number):
+        for count, number in itertools.product(PROBE_BATCH_SIZES, {1, threads}):
+            with torch_num_threads(number):
                 last = functional.linear(rows[-count:].clone(), weight)
             if not torch.equal(last, whole[-count:]):
                 return False
@@ -161,11 +161,11 @@ def _batched_gemm_is_invariant(
         return scores, weighted, torch.baddbmm(weighted, scores, keys)
 
     for num_keys in PROBE_KEYS:
-        with with_threads(1):
+        with torch_num_threads(1):
             expected = attend(num_keys, num_heads)
         for sequences in PROBE_SEQUENCES:
             heads = num_kv_heads * sequences
-            with with_threads(threads):
+            with torch_num_threads(threads):
                 found = attend(num_keys, heads)
             if not all(torch.equal(one, whole[:heads]) for one, whole in zip(found, expected, strict=True)):
                 return False
@@ -177,9 +177,9 @@ def _onednn(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return product
 
 
-def _widened(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def _fp32_gemm(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     wide, product = rows.float(), rows.new_empty(*rows.shape[:-1], len(weight))
-    outputs = max(1, WEIGHTS_AT_ONCE // weight.shape[1])
+    outputs = max(1, UPCAST_CHUNK_NUMEL // weight.shape[1])
     for first in range(0, len(weight), outputs):
         part = slice(first, first + outputs)
         own_bias = None if bias is None else bias[part].float()
@@ -187,7 +187,7 @@ def _widened(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return product
 
 
-def elementwise(function: Callable[[Tensor], Tensor], values: Tensor) -> Tensor:
+def invariant_elementwise(function: Callable[[Tensor], Tensor], values: Tensor) -> Tensor:
     """function(values), each element's bits depending on that element alone.
 
     function: of each element on its own, to the same shape and dtype.
@@ -195,12 +195,12 @@ def elementwise(function: Callable[[Tensor], Tensor], values: Tensor) -> Tensor:
     if values.device.type != "cpu" or not values.is_floating_point():
         return function(values)
     count, threads = values.numel(), torch.get_num_threads()
-    step = VECTORS * threads if count >= ELEMENTS_FOR_EVERY_THREAD * threads else VECTORS
-    at_once = count if step > VECTORS or threads == 1 else ELEMENTS_OF_ONE_THREAD
+    step = SIMD_BLOCK * threads if count >= PARALLEL_MIN_NUMEL_PER_THREAD * threads else SIMD_BLOCK
+    at_once = count if step > SIMD_BLOCK or threads == 1 else SINGLE_THREAD_MAX_NUMEL
     if count % step == 0 and count <= at_once and values.is_contiguous():
         return function(values)
     flat, whole = values.contiguous().view(-1), count - count % step
-    rest = functional.pad(flat[whole:], (0, -count % VECTORS))  # shorter than a step, hence of one thread
+    rest = functional.pad(flat[whole:], (0, -count % SIMD_BLOCK))  # shorter than a step, hence of one thread
     parts = [part for part in (*flat[:whole].split(at_once), rest) if len(part)]
     return torch.cat([function(part) for part in parts])[:count].view(values.shape)
 
@@ -218,7 +218,7 @@ def _element_by_element(
     function: Callable[..., Tensor], values: Tensor, *args: Any, **options: Any
 ) -> Tensor:
     in_place = options.pop("inplace", False)
-    result = elementwise(lambda part: function(part, *args, **options), values)
+    result = invariant_elementwise(lambda part: function(part, *args, **options), values)
     return values.copy_(result) if in_place else result
 
 
@@ -244,10 +244,10 @@ _REPLACED: dict[Callable[..., Any], Callable[..., Any]] = {
     ),
     **{function: partial(_element_by_element, function) for function in _ELEMENTWISE},
 }
-"""What stands for each of torch's functions while a module runs under RowByRow."""
+"""What stands for each of torch's functions while a module runs under BatchInvariantMode."""
 
 
-class RowByRow(TorchFunctionMode):
+class BatchInvariantMode(TorchFunctionMode):
     """Inside, torch's functions are done row by row, whoever calls them in this thread."""
 
     def __torch_function__(
@@ -257,7 +257,7 @@ class RowByRow(TorchFunctionMode):
         return _REPLACED.get(func, func)(*args, **(kwargs or {}))
 
 
-class Callers(TorchFunctionMode):
+class OpCallerRecorder(TorchFunctionMode):
     """Inside, collects the modules that call a function which has to be done row by row."""
 
     def __init__(self) -> None:
@@ -282,7 +282,7 @@ def _calling_module(frame: FrameType | None) -> nn.Module | None:
     return None
 
 
-def replace_linear_layers(model: nn.Module, packed: Mapping[nn.Parameter, PackedWeight]) -> None:
+def patch_linear_layers(model: nn.Module, packed: Mapping[nn.Parameter, PackedWeight]) -> None:
     """Has all plain linear layers of a model of our own computed row by row; packed: of some weights."""
     for module in model.modules():
         if type(module) is nn.Linear and is_split(module):
@@ -292,8 +292,9 @@ def replace_linear_layers(model: nn.Module, packed: Mapping[nn.Parameter, Packed
             setattr(module, _forward_name(module), forward)
 
 
-def replace_callers(model: nn.Module, callers: Iterable[nn.Module]) -> None:
-    """Has the modules of a model of our own computed row by row that are of a kind with those that Callers
+def patch_op_callers(model: nn.Module, callers: Iterable[nn.Module]) -> None:
+    """Has the modules of a model of our own computed row by row that are of a kind with those that "
+    "OpCallerRecorder
     has found: a short prompt does not reach every expert of a mixture."""
     kinds = {type(module) for module in callers} - {nn.Linear}
     modules = [module for module in model.modules() if type(module) in kinds]
@@ -301,7 +302,7 @@ def replace_callers(model: nn.Module, callers: Iterable[nn.Module]) -> None:
         _wrap_forward(module, _row_by_row)
     # Around all others, because a child may be such a module itself, also of several.
     for child in dict.fromkeys(child for module in modules for child in _called_by(module)):
-        _wrap_forward(child, _by_itself)
+        _wrap_forward(child, _without_invariant_mode)
 
 
 def _called_by(module: nn.Module) -> Iterator[nn.Module]:
@@ -323,22 +324,22 @@ def _forward_name(module: nn.Module) -> str:
 
 
 def _linear_layer(module: nn.Linear, packed: PackedWeight | None, rows: Tensor) -> Tensor:
-    if packed is None or not IS_STEP.get():
+    if packed is None or not IN_DECODE_STEP.get():
         return linear(rows, module.weight, module.bias)
     product = packed.multiply(rows)
     return product if module.bias is None else product + module.bias
 
 
 def _row_by_row(forward: Forward, *args: Any, **options: Any) -> Any:
-    if IS_ONE_ROW.get():
+    if SINGLE_ROW_PASS.get():
         return forward(*args, **options)
-    with RowByRow():
+    with BatchInvariantMode():
         return forward(*args, **options)
 
 
-def _by_itself(forward: Forward, *args: Any, **options: Any) -> Any:
+def _without_invariant_mode(forward: Forward, *args: Any, **options: Any) -> Any:
     """A module inside such a one, which need not be computed row by row, or says so itself."""
-    if not isinstance(_get_current_function_mode(), RowByRow):
+    if not isinstance(_get_current_function_mode(), BatchInvariantMode):
         return forward(*args, **options)
     with _pop_mode_temporarily():
         return forward(*args, **options)

@@ -20,7 +20,7 @@ SHOWN = 40
 """Characters of a wrong value that a sentence shows."""
 
 
-def in_words(given: Any) -> str:
+def describe(given: Any) -> str:
     """A wrong value in a sentence: its kind, and how it begins."""
     if given is None or isinstance(given, bool):
         return str(given)
@@ -41,7 +41,7 @@ def sequence(given: Any) -> tuple[Any, ...] | None:
     return tuple(listed)
 
 
-def one_or_more(
+def as_tuple_of(
     given: Any, kind: type | tuple[type, ...], what: str, advice: str, *, least: int = 1
 ) -> tuple[Any, ...]:
     """A single value of a kind, or all of them that something holds, as a tuple.
@@ -54,44 +54,44 @@ def one_or_more(
     found = tuple(given) if isinstance(given, Set) else sequence(given)
     items = None if found is None else tuple(map(_plain, found))
     if items is None:
-        raise InputError(f"{what}s were given as {in_words(given)}; {advice}")
+        raise InputError(f"{what}s were given as {describe(given)}; {advice}")
     for place, item in enumerate(items):
         if not isinstance(item, kind):
-            raise InputError(f"{what} {place + 1} is {in_words(item)}; {advice}")
+            raise InputError(f"{what} {place + 1} is {describe(item)}; {advice}")
     if len(items) < least:
         raise InputError(f"no {what}s were given; {advice}")
     return items
 
 
-def as_text(given: Any, what: str) -> str:
+def as_str(given: Any, what: str) -> str:
     """A text; None is the empty one. Raises InputError for anything else."""
     if given is None or isinstance(given, str):
         return given or ""
-    raise InputError(f"the {what} is {in_words(given)}; give text")
+    raise InputError(f"the {what} is {describe(given)}; give text")
 
 
-def whole_number(given: Any, what: str, *, least: int | None = None, unit: str = "") -> int:
+def as_int(given: Any, what: str, *, least: int | None = None, unit: str = "") -> int:
     """An int, also one of numpy's or a tensor's. Raises InputError for anything else, and below least."""
     number = _as_int(given)
     if number is None or (least is not None and number < least):
-        shown = in_words(given) if number is None else number
+        shown = describe(given) if number is None else number
         wanted = ["a whole number"] * (number is None) + [f"{least} or more"] * (least is not None)
         raise InputError(f"the {what} is {shown}; give {', '.join(wanted)}{unit}")
     return number
 
 
-def whole_numbers(given: Any, what: str, expected: str) -> tuple[int, ...]:
+def as_ints(given: Any, what: str, expected: str) -> tuple[int, ...]:
     """The ints of any sequence of whole numbers. Raises InputError that names the first item that is none."""
     if type(given) is tuple and all(type(number) is int for number in given):
         return given
     items = sequence(given)
     if items is None:
-        raise InputError(f"{what} is {in_words(given)}; expected {expected}")
+        raise InputError(f"{what} is {describe(given)}; expected {expected}")
     numbers = []
     for place, item in enumerate(items):
         number = _as_int(item)
         if number is None:
-            raise InputError(f"{what} holds {in_words(item)} at place {place}; expected {expected}")
+            raise InputError(f"{what} holds {describe(item)} at place {place}; expected {expected}")
         numbers.append(number)
     return tuple(numbers)
 
@@ -115,7 +115,7 @@ def _as_int(given: Any) -> int | None:
     return plain if isinstance(plain, int) and not isinstance(plain, bool) else None
 
 
-class Table(dict[str, Row]):
+class Registry(dict[str, Row]):
     """Rows by name; asking for a name that is not there raises UnknownNameError with those that are.
 
     kind: what a row is.

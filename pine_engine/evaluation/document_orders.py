@@ -2,7 +2,7 @@
 
 Documents of some tasks bear a label, the letter or number of the place where they were entered. There a user
 who changes the order enters the documents elsewhere, and their labels change; what comes of the order alone
-and what of the labels alone is told apart by two arrangements of their own.
+and what of the labels alone is told apart by two order_names of their own.
 """
 
 import random
@@ -15,7 +15,7 @@ from itertools import permutations
 from pine_engine.errors import InputError
 from pine_engine.evaluation.examples import Example, check_some
 from pine_engine.evaluation.order_names import AS_IS, MOST_FOR_ALL, ORDERS
-from pine_engine.prompts.inputs import Comparison
+from pine_engine.prompts.inputs import Request
 from pine_engine.prompts.layout import moved_order
 from pine_engine.prompts.tasks import Task, document_letter, get_task
 
@@ -23,7 +23,7 @@ Places = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Arrangement:
+class DocumentOrder:
     """How the documents of an example stand in a prompt.
 
     entered: entered[i] is the stored document that is entered i-th, and bears letter i. order: the entered
@@ -43,7 +43,7 @@ class Arrangement:
         """The slot of the document that holds the answer."""
         return None if example.gold_index is None else self.slots.index(example.gold_index)
 
-    def comparison(self, example: Example) -> Comparison:
+    def comparison(self, example: Example) -> Request:
         """The example with its documents as they are entered, still to be reordered."""
         whole = example.comparison()
         return whole.model_copy(update={"documents": [whole.documents[index] for index in self.entered]})
@@ -60,8 +60,8 @@ class Arrangement:
         return {document_letter(stored): document_letter(place) for place, stored in enumerate(self.entered)}
 
 
-def arrangements(example: Example, spec: Sequence[str] = (AS_IS,)) -> list[Arrangement]:
-    """The arrangements that were asked for, each name once.
+def order_names(example: Example, spec: Sequence[str] = (AS_IS,)) -> list[DocumentOrder]:
+    """The order_names that were asked for, each name once.
 
     Raises InputError for an unknown name, and for one that this example cannot be brought into.
     """
@@ -70,7 +70,7 @@ def arrangements(example: Example, spec: Sequence[str] = (AS_IS,)) -> list[Arran
 
 
 def expand(name: str, num_documents: int) -> list[str]:
-    """The names of single arrangements that a name stands for; all others stand for themselves."""
+    """The names of single order_names that a name stands for; all others stand for themselves."""
     if name == "gold-all":
         return [f"gold-at:{slot}" for slot in range(num_documents)]
     if name == "judge":
@@ -81,8 +81,8 @@ def expand(name: str, num_documents: int) -> list[str]:
     return [name]
 
 
-def arrange(example: Example, name: str) -> Arrangement:
-    """The arrangement of that name. Raises InputError as arrangements does."""
+def arrange(example: Example, name: str) -> DocumentOrder:
+    """The order_name of that name. Raises InputError as order_names does."""
     task, count = get_task(example.task), len(example.documents)
     kind, colon, value = name.partition(":")
     as_stored = tuple(range(count))
@@ -93,7 +93,7 @@ def arrange(example: Example, name: str) -> Arrangement:
             )
         if count != 2:
             raise InputError(f"{name} needs 2 documents, and {example.id} has {count}; use reversed")
-        return Arrangement(name, *_SWAPS[name])
+        return DocumentOrder(name, *_SWAPS[name])
     if name == "all":
         raise InputError(
             f"{example.id} has {count} documents, and all orders are tried of at most {MOST_FOR_ALL}; "
@@ -108,13 +108,13 @@ def arrange(example: Example, name: str) -> Arrangement:
     return in_slots(example, name, slots)
 
 
-def in_slots(example: Example, name: str, slots: Places) -> Arrangement:
-    """The arrangement in which these stored documents stand in the slots, as when a user enters them there:
+def in_slots(example: Example, name: str, slots: Places) -> DocumentOrder:
+    """The order_name in which these stored documents stand in the slots, as when a user enters them there:
     where documents bear labels, those of their slots."""
     as_stored = tuple(range(len(slots)))
     if _bears_labels(get_task(example.task)):
-        return Arrangement(name, slots, as_stored)
-    return Arrangement(name, as_stored, slots)
+        return DocumentOrder(name, slots, as_stored)
+    return DocumentOrder(name, as_stored, slots)
 
 
 def check_arrangements(spec: Sequence[str], examples: Sequence[Example]) -> None:
@@ -124,16 +124,16 @@ def check_arrangements(spec: Sequence[str], examples: Sequence[Example]) -> None
     if len(set(spec)) < len(spec):
         raise InputError(f"an order was named twice in {','.join(spec)}; name each order once")
     for name in spec:
-        check_some(examples, partial(arrangements, spec=[name]))
+        check_some(examples, partial(order_names, spec=[name]))
 
 
 def is_drawn(name: str) -> bool:
-    """Whether the arrangement of that name is drawn at random, for each example anew."""
+    """Whether the order_name of that name is drawn at random, for each example anew."""
     return name.startswith("shuffled:")
 
 
 def labels_go_with_places(task: str, order: Places) -> bool:
-    """Whether documents in this order, as in Arrangement, bear the labels of their places, or none at all."""
+    """Whether documents in this order bear the labels of their places, or none at all."""
     return not _bears_labels(get_task(task)) or list(order) == sorted(order)
 
 

@@ -12,8 +12,8 @@ from torch import Tensor
 from pine_engine.attention.state import input_device
 from pine_engine.engine import passes
 from pine_engine.methods.table import METHODS, Method
+from pine_engine.network.model_patching import PatchedModel
 from pine_engine.network.parallel import num_processes
-from pine_engine.network.wiring import Wiring
 from pine_engine.prompts.layout import TokenLayout
 
 TRIED = ("pcw", "pine")
@@ -26,9 +26,9 @@ SAFE_PROCESSES = 2
 """Largest number of processes of a split model: a sum of two is equal in either order, one of more is not."""
 
 
-def find_caveat(wirings: Sequence[Wiring], name: str, vocabulary: int) -> str | None:
+def check_invariance(patched_models: Sequence[PatchedModel], name: str, vocabulary: int) -> str | None:
     """Return why a model is not bitwise order-invariant here, in a sentence; None if no reason was found."""
-    network = wirings[0].network
+    network = patched_models[0].network
     processes = num_processes(network)
     if processes > SAFE_PROCESSES:
         return (
@@ -37,7 +37,7 @@ def find_caveat(wirings: Sequence[Wiring], name: str, vocabulary: int) -> str | 
         )
 
     def prefill(layout: TokenLayout, method: Method) -> Tensor:
-        return passes.prefill(wirings, layout, method, room=0, rows_kept=layout.suffix_length)[1]
+        return passes.prefill(patched_models, layout, method, room=0, logits_to_keep=layout.suffix_length)[1]
 
     changes = changes_by_order(prefill, vocabulary)
     if not changes:

@@ -7,8 +7,14 @@ from collections.abc import Generator, Iterable
 import pytest
 import torch
 
-from pine_engine.engine.model_thread import begin, compute, compute_on, computed, in_thread
-from pine_engine.network.threads import with_threads
+from pine_engine.engine.model_worker import (
+    begin,
+    compute_on,
+    iterate_in_worker,
+    run_in_worker,
+    stream_from_worker,
+)
+from pine_engine.network.threads import torch_num_threads
 
 
 def here(_: threading.Event | None = None) -> threading.Thread:
@@ -16,10 +22,10 @@ def here(_: threading.Event | None = None) -> threading.Thread:
 
 
 def test_one_thread_does_every_job_in_turn() -> None:
-    first = compute(here)
+    first = run_in_worker(here)
     assert first is not threading.current_thread()
-    told: Iterable[threading.Thread] = in_thread(lambda emit, _: emit(here()))
-    assert {compute(here), compute_on("cpu", here), *told} == {first}
+    told: Iterable[threading.Thread] = stream_from_worker(lambda emit, _: emit(here()))
+    assert {run_in_worker(here), compute_on("cpu", here), *told} == {first}
 
 
 def test_elsewhere_than_on_the_cpu_the_caller_computes() -> None:
@@ -27,21 +33,21 @@ def test_elsewhere_than_on_the_cpu_the_caller_computes() -> None:
 
 
 def test_a_job_of_a_model_thread_is_done_there() -> None:
-    assert len(set(compute(lambda _: [here(), compute(here), compute_on("cpu", here)]))) == 1
+    assert len(set(run_in_worker(lambda _: [here(), run_in_worker(here), compute_on("cpu", here)]))) == 1
 
 
 def test_a_second_thread_is_there_only_while_the_first_is_busy() -> None:
-    usual, goes_on = compute(here), threading.Event()
+    usual, goes_on = run_in_worker(here), threading.Event()
 
     def wait() -> None:
         goes_on.wait(10)
 
     over = begin(wait)
-    other = compute(here)
+    other = run_in_worker(here)
     assert other is not usual
     goes_on.set()
     assert over.wait(10)
-    one_ends = [thread for thread in (usual, other) if thread is not compute(here)]
+    one_ends = [thread for thread in (usual, other) if thread is not run_in_worker(here)]
     one_ends[0].join(10)
     assert [thread.is_alive() for thread in (usual, other)].count(True) == 1
 
@@ -50,10 +56,10 @@ def test_what_is_raised_reaches_the_caller_and_the_thread_lives_on() -> None:
     def fail(_: threading.Event) -> None:
         raise LookupError("no such thing")
 
-    before = compute(here)
+    before = run_in_worker(here)
     with pytest.raises(LookupError, match="no such thing"):
-        compute(fail)
-    assert compute(here) is before
+        run_in_worker(fail)
+    assert run_in_worker(here) is before
 
 
 def test_who_is_interrupted_stops_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,17 +72,17 @@ def test_who_is_interrupted_stops_the_work(monkeypatch: pytest.MonkeyPatch) -> N
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pine_engine.engine.model_thread.Future.result", interrupt)
+    monkeypatch.setattr("pine_engine.engine.model_worker.Future.result", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        compute(work)
+        run_in_worker(work)
     assert stopped.wait(10)
 
 
 def test_torch_has_as_many_threads_there_as_in_the_main_thread() -> None:
     for count in (1, 3, 2):
-        with with_threads(count):
-            assert compute(lambda _: torch.get_num_threads()) == count
-            told: Iterable[int] = in_thread(lambda emit, _: emit(torch.get_num_threads()))
+        with torch_num_threads(count):
+            assert run_in_worker(lambda _: torch.get_num_threads()) == count
+            told: Iterable[int] = stream_from_worker(lambda emit, _: emit(torch.get_num_threads()))
             assert list(told) == [count]
 
 
@@ -88,17 +94,17 @@ def test_items_are_computed_there_when_they_are_asked_for() -> None:
             made.append(here())
             yield number
 
-    items = computed(make())
+    items = iterate_in_worker(make())
     assert not made
     assert next(items) == 1
     items.close()
-    assert made == [compute(here)]
+    assert made == [run_in_worker(here)]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks are for POSIX systems")
 def test_a_fork_has_a_thread_of_its_own() -> None:
-    compute(here)
+    run_in_worker(here)
     child = os.fork()
     if not child:
-        os._exit(0 if compute(lambda _: 7) == 7 else 1)
+        os._exit(0 if run_in_worker(lambda _: 7) == 7 else 1)
     assert os.waitpid(child, 0)[1] == 0

@@ -8,14 +8,21 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from pine_engine.attention.ranked import Ranked
+from pine_engine.attention.ranked import RankedAttention
 from pine_engine.attention.strategy import LayerInput
 from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.methods.table import METHODS
-from pine_engine.network.pace import SETTLED, SHORT_PROMPT, TRIAL, Choice, Crowd, Pace
-from pine_engine.network.rowwise import knows_no_number
-from pine_engine.network.threads import with_threads
+from pine_engine.network.batch_invariant_ops import is_batch_invariant
+from pine_engine.network.thread_tuner import (
+    SETTLED,
+    SHORT_PROMPT,
+    TRIAL,
+    ContentionMonitor,
+    ThreadPolicy,
+    ThreadTuner,
+)
+from pine_engine.network.threads import torch_num_threads
 from pine_engine.prompts.layout import TokenLayout
 from tests.support.families import FAMILIES, make
 
@@ -32,7 +39,7 @@ LONGER = TokenLayout(
 
 @pytest.fixture
 def two_threads() -> Iterator[None]:
-    with with_threads(2):
+    with torch_num_threads(2):
         yield
 
 
@@ -41,9 +48,9 @@ class Machine:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.crowd = Crowd()
+        self.crowd = ContentionMonitor()
 
-    def compute(self, choice: Choice, layers: int, seconds: Iterable[dict[bool, float]]) -> list[bool]:
+    def compute(self, choice: ThreadPolicy, layers: int, seconds: Iterable[dict[bool, float]]) -> list[bool]:
         """What was chosen for each of so many layers."""
         chosen = []
         for times in itertools.islice(itertools.cycle(seconds), layers):
@@ -55,7 +62,7 @@ class Machine:
 
 def test_free_cores_are_all_used() -> None:
     machine = Machine()
-    chosen = machine.compute(Choice(machine.crowd), 3000, [FREE])
+    chosen = machine.compute(ThreadPolicy(machine.crowd), 3000, [FREE])
     assert chosen == [False] * SETTLED + [True] * (3000 - SETTLED)
 
 
@@ -64,7 +71,7 @@ def test_one_thread_is_enough_while_others_are_busy_and_all_are_back_when_they_h
     busy: list[dict[bool, float]],
 ) -> None:
     machine = Machine()
-    choice = Choice(machine.crowd)
+    choice = ThreadPolicy(machine.crowd)
     machine.compute(choice, 1000, [FREE])
     began = machine.now
     machine.compute(choice, 1000, busy)
@@ -76,7 +83,7 @@ def test_one_thread_is_enough_while_others_are_busy_and_all_are_back_when_they_h
 
 def test_a_neighbour_noticed_by_one_kind_of_layer_is_known_to_all() -> None:
     machine = Machine()
-    known, other = Choice(machine.crowd), Choice(machine.crowd)
+    known, other = ThreadPolicy(machine.crowd), ThreadPolicy(machine.crowd)
     for choice in (known, other):
         machine.compute(choice, 100, [FREE])
     machine.compute(known, 1, [BUSY])
@@ -85,7 +92,7 @@ def test_a_neighbour_noticed_by_one_kind_of_layer_is_known_to_all() -> None:
 
 def test_what_gains_nothing_is_computed_with_one_thread_but_for_a_trial_now_and_then() -> None:
     machine = Machine()
-    chosen = machine.compute(Choice(machine.crowd), 10_000, [{True: 0.0062, False: 0.006}])
+    chosen = machine.compute(ThreadPolicy(machine.crowd), 10_000, [{True: 0.0062, False: 0.006}])
     # As soon as one thread is known; after 200, 400, 800, 1600, and from then on 3200 layers.
     assert sum(chosen) == 7 * TRIAL
 
@@ -93,14 +100,14 @@ def test_what_gains_nothing_is_computed_with_one_thread_but_for_a_trial_now_and_
 def test_a_layer_that_was_interrupted_costs_some_layers_with_one_thread_and_no_more() -> None:
     machine = Machine()
     interrupted = {with_all: 5 * seconds for with_all, seconds in FREE.items()}
-    chosen = machine.compute(Choice(machine.crowd), 5000, [*[FREE] * 499, interrupted])
+    chosen = machine.compute(ThreadPolicy(machine.crowd), 5000, [*[FREE] * 499, interrupted])
     assert sum(chosen) >= 0.9 * len(chosen)
 
 
 def test_a_layer_is_what_lies_between_two_and_the_caller_has_his_threads_back(two_threads: None) -> None:
     """Where every layer takes a second with one thread and half of it with two."""
     now = 0.0
-    paced = Pace(lambda: now)
+    paced = ThreadTuner(lambda: now)
     seen: list[list[int]] = []
     for _ in range(2):
         with paced.step(4) as begin_layer:
@@ -124,7 +131,7 @@ def test_a_long_prompt_begins_with_all_threads_and_a_short_one_learns_how_long_o
 
     seen: dict[int, list[int]] = {SHORT_PROMPT: [], SHORT_PROMPT + 1: []}
     for num_tokens, threads in seen.items():
-        with Pace(clock).prompt("pine", num_tokens) as begin_layer:
+        with ThreadTuner(clock).prompt("pine", num_tokens) as begin_layer:
             for _ in range(30):
                 begin_layer()
                 threads.append(torch.get_num_threads())
@@ -134,7 +141,7 @@ def test_a_long_prompt_begins_with_all_threads_and_a_short_one_learns_how_long_o
 
 
 def test_a_step_that_is_stopped_gives_the_threads_back(two_threads: None) -> None:
-    paced = Pace()
+    paced = ThreadTuner()
     with pytest.raises(KeyboardInterrupt), paced.step(2):
         torch.set_num_threads(1)
         raise KeyboardInterrupt
@@ -142,7 +149,7 @@ def test_a_step_that_is_stopped_gives_the_threads_back(two_threads: None) -> Non
 
 
 def test_one_thread_has_no_choice() -> None:
-    with with_threads(1), Pace().step(4) as begin_layer:
+    with torch_num_threads(1), ThreadTuner().step(4) as begin_layer:
         begin_layer()
         assert torch.get_num_threads() == 1
 
@@ -154,7 +161,7 @@ def test_the_number_of_threads_changes_no_bit(
     two_threads: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if not knows_no_number(dtype, torch.device("cpu")):
+    if not is_batch_invariant(dtype, torch.device("cpu")):
         pytest.skip("products of this processor's own tell the number of rows, so that nothing is paced")
     model: Any = tiny_llama(layers=4, heads=8, kv_heads=4, head_dim=64)
     engine = Engine(model.to(dtype))
@@ -162,9 +169,9 @@ def test_the_number_of_threads_changes_no_bit(
     chosen: list[bool] = []
 
     def run(choose: Callable[..., bool]) -> dict[str, torch.Tensor]:
-        monkeypatch.setattr(Choice, "next", choose)
+        monkeypatch.setattr(ThreadPolicy, "next", choose)
         return engine.run(
-            LAYOUT, methods=list(METHODS), max_new_tokens=8, stop_at_end=False, keep_logits=True
+            LAYOUT, methods=list(METHODS), max_new_tokens=8, stop_at_eos=False, return_logits=True
         ).logits
 
     def in_turns(*_: object) -> bool:
@@ -185,9 +192,9 @@ def test_no_bit_of_a_prompt_depends_on_how_many_threads_read_its_layers(
     engine = Engine(make(family.kind, **family.options))
 
     def read(choose: Callable[..., bool]) -> torch.Tensor:
-        monkeypatch.setattr(Choice, "next", choose)
+        monkeypatch.setattr(ThreadPolicy, "next", choose)
         logits = [
-            passes.prefill(engine.wirings, LONGER, METHODS[method], room=0, rows_kept=0)[1]
+            passes.prefill(engine.patched_models, LONGER, METHODS[method], room=0, logits_to_keep=0)[1]
             for method in ("vanilla", "pcw", "pine")
         ]
         return torch.cat(logits)
@@ -204,17 +211,17 @@ def test_attention_of_a_prompt_is_computed_with_the_same_number_whatever_the_pac
     engine = Engine(tiny_llama(layers=4, heads=8, kv_heads=4, head_dim=64))
     long = TokenLayout((5,) * SHORT_PROMPT, ((1, 2), (3, 4)), (7,))
     seen: dict[bool, set[tuple[int, int]]] = {}
-    attend = Ranked.prefill
+    attend = RankedAttention.prefill
 
-    def look(self: Ranked, given: LayerInput, *rest: Any) -> Any:
+    def look(self: RankedAttention, given: LayerInput, *rest: Any) -> Any:
         seen[with_all].add((given.query.shape[1], torch.get_num_threads()))
         return attend(self, given, *rest)
 
-    monkeypatch.setattr(Ranked, "prefill", look)
+    monkeypatch.setattr(RankedAttention, "prefill", look)
     for with_all in (True, False):
         seen[with_all] = set()
-        monkeypatch.setattr(Choice, "next", lambda *_, chosen=with_all: chosen)
+        monkeypatch.setattr(ThreadPolicy, "next", lambda *_, chosen=with_all: chosen)
         for layout in (LAYOUT, long):
             with torch.inference_mode():
-                passes.prefill(engine.wirings, layout, METHODS["pine"], room=0, rows_kept=1)
+                passes.prefill(engine.patched_models, layout, METHODS["pine"], room=0, logits_to_keep=1)
     assert seen[True] == seen[False] == {(LAYOUT.num_tokens, 1), (long.num_tokens, 2)}
