@@ -4,10 +4,10 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 from uuid import uuid4
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from pine_engine.errors import InputError, WriteError
 from pine_engine.evaluation.document_orders import expand
@@ -17,6 +17,7 @@ from pine_engine.prompts.inputs import parse_json, read_text
 RUN_FILE = "run.json"
 FORMAT: Final = "pine-explorer evaluation"
 VERSION: Final = 1
+KEYS_OF_VERSION_1 = {"arrangement": "order_name", "arrangements": "order_names"}
 
 Key = tuple[str, str, str]
 """Example, method, order_name: what a run measures at most once."""
@@ -24,7 +25,16 @@ Key = tuple[str, str, str]
 Seconds = Annotated[float, Field(ge=0)]
 
 
-class Record(BaseModel):
+class _Versioned(BaseModel):
+    """Base of the lines of a run, which renames the keys of version 1."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rename_keys(cls, fields: Any) -> Any:
+        return {KEYS_OF_VERSION_1.get(key, key): value for key, value in fields.items()}
+
+
+class Record(_Versioned):
     """One example under one method in one order_name.
 
     entered, order: see DocumentOrder. gold_slot: where the document with the answer stands. answers: those
@@ -75,7 +85,7 @@ class Record(BaseModel):
         return self.example, self.method, self.order_name
 
 
-class RunInfo(BaseModel):
+class RunInfo(_Versioned):
     """What a run measures, and with what: the settings that all its records share.
 
     data: name of the file; data_sha256: of its bytes. sample: the seed with which its rows were drawn, None

@@ -76,6 +76,12 @@ class MethodResult(BaseModel):
     first_token_ids: list[NonNegativeInt]
     logits_sha256: str = Field(pattern="^[0-9a-f]{64}$")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _rename_keys(cls, fields: Any) -> Any:
+        """Rename the keys of version 1."""
+        return {"bitwise_identical" if key == "bitwise_equal" else key: fields[key] for key in fields}
+
 
 class Certificate(BaseModel):
     """Request, document orders and platform of a shuffle test, and its results.

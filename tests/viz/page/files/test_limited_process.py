@@ -25,19 +25,19 @@ def go_on() -> None:
     """Never ends the process."""
 
 
-def iterate_in_worker(function: Callable[..., Any], *arguments: Any, **limits: Any) -> Any:
+def computed(function: Callable[..., Any], *arguments: Any, **limits: Any) -> Any:
     return compute_apart(function, *arguments, limits=Limits(**limits), look=go_on)
 
 
 def test_it_answers_as_the_function_does() -> None:
-    assert iterate_in_worker(apart.double, 21) == 42
+    assert computed(apart.double, 21) == 42
     with pytest.raises(InputError, match=r"^line 3 is empty$"):
-        iterate_in_worker(apart.refuse, "line 3 is empty")
+        computed(apart.refuse, "line 3 is empty")
 
 
 def test_a_mistake_of_ours_is_told_without_its_words() -> None:
     with pytest.raises(RuntimeError, match=r"(?s)computes fail: KeyError\n.*in fail") as raised:
-        iterate_in_worker(apart.fail, "a word of the file")
+        computed(apart.fail, "a word of the file")
     assert "a word of the file" not in str(raised.value)
 
 
@@ -57,14 +57,14 @@ def test_each_limit_is_said(
 ) -> None:
     before = psutil.Process().children()
     with pytest.raises(LimitError) as raised:
-        iterate_in_worker(function, *arguments, **limits)
+        computed(function, *arguments, **limits)
     assert raised.value.which == which
     assert psutil.Process().children() == before
 
 
 @ON_LINUX
 def test_memory_below_the_limit_is_given() -> None:
-    assert iterate_in_worker(apart.hold, 80, memory=100 * MB) == 80 * MB
+    assert computed(apart.hold, 80, memory=100 * MB) == 80 * MB
 
 
 def test_it_ends_with_who_asked(tmp_path: Path) -> None:
@@ -83,9 +83,9 @@ def test_reading_files_needs_nothing_that_takes_seconds_to_import() -> None:
     heavy = ("torch", "transformers", "gradio", "numpy", "plotly")
     for reader in (read_documents, read_examples):
         assert reader.__module__.startswith("pine_engine")
-        assert iterate_in_worker(apart.imported_for, reader.__module__, heavy) == []
+        assert computed(apart.imported_for, reader.__module__, heavy) == []
     control = "pine_engine.attention.state"
-    assert "torch" in iterate_in_worker(apart.imported_for, control, heavy, memory=10**12)
+    assert "torch" in computed(apart.imported_for, control, heavy, memory=10**12)
 
 
 def test_a_program_in_the_folder_is_not_taken_for_a_module(
@@ -93,5 +93,5 @@ def test_a_program_in_the_folder_is_not_taken_for_a_module(
 ) -> None:
     (tmp_path / "pickle.py").write_text("raise SystemExit(3)")
     monkeypatch.chdir(tmp_path)
-    assert iterate_in_worker(apart.double, 4) == 8
+    assert computed(apart.double, 4) == 8
     assert os.getcwd() == str(tmp_path)
