@@ -41,7 +41,7 @@ def selection() -> Selection:
     return Selection("pine", Query("document", 1), 1, 2)
 
 
-def iterate_in_worker(engine: Engine, asked: Asked) -> Attended:
+def computed(engine: Engine, asked: Asked) -> Attended:
     *_, last = attend(engine, asked)
     assert last.attended is not None and last.done is not None
     # What is said before it costs is what it costs.
@@ -52,7 +52,7 @@ def iterate_in_worker(engine: Engine, asked: Asked) -> Attended:
 
 @pytest.fixture(scope="module")
 def attended(engine: Engine, run: FinishedRun) -> Attended:
-    return iterate_in_worker(engine, asked_attention(run, Selection("pine", Query("document", 1), 1, 2)))
+    return computed(engine, asked_attention(run, Selection("pine", Query("document", 1), 1, 2)))
 
 
 def test_weights_are_those_of_the_definition(engine: Engine, run: FinishedRun, attended: Attended) -> None:
