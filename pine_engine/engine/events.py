@@ -44,26 +44,15 @@ class TokenGenerated:
 
 @dataclass(frozen=True)
 class Answer:
-    """Finished answer of one method.
-
-    Attributes:
-        method: Name of the method.
-        text: Text of the answer.
-        token_ids: Tokens, without the end-of-sequence token.
-        logprobs: Log-probability of each token, in nats.
-        prefill_s: Seconds of the prefill.
-        decode_s_per_token: Seconds per decoding step, which all methods of a run share. In a shuffle, the
-            share of one order. 0 without steps.
-        finish_reason: "stop" at the end-of-sequence token, "length" at the limit of tokens.
-    """
+    """Finished answer of one method."""
 
     method: str
     text: str
-    token_ids: tuple[int, ...]
-    logprobs: tuple[float, ...]
+    token_ids: tuple[int, ...]  # without the end-of-sequence token
+    logprobs: tuple[float, ...]  # in nats
     prefill_s: float
-    decode_s_per_token: float
-    finish_reason: str
+    decode_s_per_token: float  # of a step, which all methods of a run share; in a shuffle, of one order
+    finish_reason: str  # "stop" at the end-of-sequence token, "length" at the limit of tokens
 
     __repr__ = short_repr
 
@@ -80,19 +69,12 @@ class GenerationFinished:
 
 @dataclass(frozen=True)
 class RunResult:
-    """Result of a run.
-
-    Attributes:
-        layout: Token ids of the prompt.
-        answers: Answers by method.
-        traces: Traces by method, if recorded.
-        logits: By method, if they are kept: float32 on the CPU, (T + steps, V), of the suffix and of the
-            decoding steps.
-    """
+    """Result of a run: answers, and traces and logits if requested, by method."""
 
     layout: TokenLayout
     answers: dict[str, Answer]
     traces: dict[str, Trace]
+    # Float32 on the CPU, (T + steps, V), of the suffix and of the decoding steps.
     logits: "dict[str, Tensor]" = field(default_factory=dict)
 
     def __repr__(self) -> str:

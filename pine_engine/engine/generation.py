@@ -48,34 +48,27 @@ def most_likely(logits: Tensor) -> tuple[int, float]:
 
 @dataclass(eq=False)
 class ActiveGeneration:
-    """Answer to one prompt under one method, from the end of its prefill.
-
-    Attributes:
-        rows: State of the prompt, then of prompts that are continued with the same answer.
-        logits: Of the next token, (n, V). After prefill, n may be larger than the number of rows.
-        kept_logits: Logits of suffix and decoding steps, float32 on the CPU. Empty if they are not kept.
-        index: Number of the prompt.
-        error: Why there is no answer.
-        seconds: Share of the time of the decoding steps, which several answers use together.
-    """
+    """Answer to one prompt under one method, from the end of its prefill."""
 
     method: str
-    rows: tuple[SequenceState, ...]
-    logits: Tensor
+    rows: tuple[
+        SequenceState, ...
+    ]  # state of the prompt, then of prompts that are continued with the same answer
+    logits: Tensor  # of the next token, (n, V); after prefill, n may be larger than the number of rows
     prefill_s: float
-    index: int = 0
+    index: int = 0  # of the prompt
     choose: Choose = most_likely
     recorder: TraceRecorder | None = None
-    kept_logits: list[Tensor] = field(default_factory=list)
+    kept_logits: list[Tensor] = field(default_factory=list)  # of suffix and steps, float32; may be empty
     slots: list[int] = field(default_factory=list)  # of the rows in the batch
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     text: str = ""
     finish_reason: str = ""
-    error: ModelError | None = None
+    error: ModelError | None = None  # why there is no answer
     num_steps: int = 0
     decode_s: float = 0.0
-    seconds: float = 0.0
+    seconds: float = 0.0  # share of the steps' time, which several answers use together
 
     @property
     def answer(self) -> Answer:

@@ -32,19 +32,12 @@ LabelIds = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True)
 class Score:
-    """Log-probability of an answer under one method.
-
-    Attributes:
-        method: Name of the method.
-        text: Text of the answer.
-        token_ids: Its tokens.
-        logprobs: Log-probability of each token, in nats.
-    """
+    """Log-probability of an answer under one method."""
 
     method: str
     text: str
     token_ids: tuple[int, ...]
-    logprobs: tuple[float, ...]
+    logprobs: tuple[float, ...]  # of each token, in nats
 
     __repr__ = short_repr
 

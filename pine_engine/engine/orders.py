@@ -13,7 +13,6 @@ import torch
 
 from pine_engine.attention.state import SequenceState, input_device
 from pine_engine.engine.events import Answer, Event, RunResult
-from pine_engine.engine.generation import ActiveGeneration
 from pine_engine.engine.likelihood import score_answer
 from pine_engine.engine.model_worker import NEVER, stream_from_worker
 from pine_engine.engine.prefix_cache import PrefixCache
@@ -41,28 +40,16 @@ FIRST_ORDERS = 2
 
 @dataclass(frozen=True)
 class OrderComparison:
-    """Answer of one method in one order, compared with its answer in the first order.
-
-    Attributes:
-        answer: The answer in this order.
-        same_text: True if the tokens are equal.
-        first_difference: Index of the first different token. None if the answers are equal.
-        max_abs_logit_diff: Largest difference of a logit, of the suffix and of the steps up to this token.
-        bitwise_identical: True if all of these logits and all tokens are bitwise identical.
-        reference_logprob: Log-probability of the answer of the first order in this order, in nats, without
-            its end-of-sequence token; 0 if it is empty.
-        token_text: Text of the first different token in this order. None if the answer ended before it.
-        reference_token_text: Text of this token in the first order.
-    """
+    """Answer of one method in one order, compared with its answer in the first order."""
 
     answer: Answer
-    same_text: bool
-    first_difference: int | None
-    max_abs_logit_diff: float
-    bitwise_identical: bool
-    reference_logprob: float
-    token_text: str | None = None
-    reference_token_text: str | None = None
+    same_text: bool  # True if the tokens are equal
+    first_difference: int | None  # index of the first different token, None if the answers are equal
+    max_abs_logit_diff: float  # of the suffix, and of the steps up to this token
+    bitwise_identical: bool  # True if all of these logits and all tokens are bitwise identical
+    reference_logprob: float  # of the answer of the first order, in nats, without its end; 0 if it is empty
+    token_text: str | None = None  # of the first different token, None if the answer ended before it
+    reference_token_text: str | None = None  # of the token of the first order at this index
 
     __repr__ = short_repr
 
@@ -74,16 +61,10 @@ class OrderComparison:
 
 @dataclass(frozen=True)
 class OrderResult:
-    """Answers of all methods in one order.
+    """Answers of all methods in one order, compared with the first order."""
 
-    Attributes:
-        order: Document in each slot.
-        cells: Request with the first order, by method.
-        result: Result of the run in this order.
-    """
-
-    order: tuple[int, ...]
-    cells: dict[str, OrderComparison]
+    order: tuple[int, ...]  # document in each slot
+    cells: dict[str, OrderComparison]  # by method
     result: RunResult
 
     def without_logits(self) -> "OrderResult":
@@ -97,23 +78,14 @@ class OrderResult:
 
 @dataclass(frozen=True)
 class OrderStats:
-    """One method in all orders.
-
-    Attributes:
-        orders: Number of orders.
-        num_matching_answers: Number of answers equal to that of the first order.
-        num_distinct_answers: Number of different answers.
-        max_abs_logit_diff: Largest of all orders, NaN if one is NaN.
-        bitwise_identical: True if all orders are bitwise identical.
-        logprob_spread: Largest minus smallest log-probability of the answer of the first order, in nats.
-    """
+    """One method in all orders."""
 
     orders: int
-    num_matching_answers: int
+    num_matching_answers: int  # answers equal to that of the first order
     num_distinct_answers: int
-    max_abs_logit_diff: float
+    max_abs_logit_diff: float  # NaN if that of an order is NaN
     bitwise_identical: bool
-    logprob_spread: float
+    logprob_spread: float  # largest minus smallest log-probability of the answer of the first order, in nats
 
 
 def summarize_orders(rows: Sequence[Mapping[str, OrderComparison]]) -> dict[str, OrderStats]:
@@ -144,11 +116,7 @@ INVARIANCE = {True: "kept", False: "broken", None: "none"}
 
 @dataclass(frozen=True)
 class ShuffleResult:
-    """Answers to one prompt in several document orders, each compared with the first.
-
-    Attributes:
-        rows: One for each order.
-    """
+    """Answers to one prompt in several document orders, each compared with the first."""
 
     rows: tuple[OrderResult, ...]
 
@@ -298,43 +266,31 @@ def run_orders(
     cancelled: threading.Event = NEVER,
 ) -> None:
     """Run a prompt, whose run keeps its logits, in several orders; see compare_orders."""
-    remaining = iter(orders)
-    batch = [_prefill(run, next(remaining), emit, cancelled)]
-    num_bytes = sum(answer.num_bytes(run.settings.max_new_tokens) for answer in batch[0].answers)
+    runs = [
+        replace(
+            run, layout=run.layout.reorder(order), settings=replace(run.settings, prefix_cache=PrefixCache())
+        )
+        for order in orders
+    ]
+    batch = [runs[0].prefill(emit, cancelled)]
+    num_bytes = sum(answer.num_bytes(run.settings.max_new_tokens) for answer in batch[0])
     sizes = _batch_sizes(len(orders), max(1, BYTES_AT_ONCE // num_bytes))
     # A batch of one uses a different GEMM kernel, and without oneDNN every batch size may.
-    batch_size = max(2, max(sizes) * len(batch[0].answers))
+    batch_size = max(2, max(sizes) * len(batch[0]))
     reference: RunResult | None = None
+    finished = 0
     for size in sizes:
-        batch += [_prefill(run, next(remaining), emit, cancelled) for _ in range(size - len(batch))]
-        waiting = list(batch)
-        answers = [answer for one in batch for answer in one.answers]
+        batch += [one.prefill(emit, cancelled) for one in runs[finished + len(batch) : finished + size]]
+        answers = list(itertools.chain(*batch))
         for _ in run.decode(answers, emit, cancelled, batch_size=batch_size, num_requests=size):
-            while waiting and all(answer.finish_reason for answer in waiting[0].answers):
-                one = waiting.pop(0)
-                result = one.run.result(one.answers)
+            while batch and all(answer.finish_reason for answer in batch[0]):
+                answers_of_order = batch.pop(0)
+                result = runs[finished].result(answers_of_order)
                 reference = reference or result
-                rows = {answer.method: answer.rows[0] for answer in one.answers}
-                emit(OrderResult(one.order, compare(run.model, reference, result, rows), result))
-        batch = []
-
-
-@dataclass(frozen=True)
-class _OrderRun:
-    """One order after its prefill."""
-
-    order: tuple[int, ...]
-    run: Run
-    answers: list[ActiveGeneration]
-
-
-def _prefill(
-    run: Run, order: tuple[int, ...], emit: Callable[[Event], None], cancelled: threading.Event
-) -> _OrderRun:
-    reordered = replace(
-        run, layout=run.layout.reorder(order), settings=replace(run.settings, prefix_cache=PrefixCache())
-    )
-    return _OrderRun(order, reordered, reordered.prefill(emit, cancelled))
+                rows = {answer.method: answer.rows[0] for answer in answers_of_order}
+                cells = compare(run.model, reference, result, rows)
+                emit(OrderResult(orders[finished], cells, result))
+                finished += 1
 
 
 def _batch_sizes(num_orders: int, max_size: int) -> list[int]:

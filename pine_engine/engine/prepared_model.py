@@ -28,13 +28,10 @@ from pine_engine.prompts.prompt import PROMPT_HINT, Prompt
 
 
 class PreparedModel:
-    """A model, its tokenizer, and networks over its weights that have been validated against the model.
+    """A model, which is not changed, its tokenizer, and validated networks over its weights.
 
     The networks share the parameters of the model. Modules and adapter state are copies, and 4-bit weights
     are packed once, so both are updated when the user changes the model.
-
-    Attributes:
-        model: The model as the user passed it. It is not changed.
     """
 
     _caveat: str | None

@@ -1,12 +1,8 @@
-"""A stock transformers model whose own `generate` answers under one of our methods, for a while.
+"""Context manager that makes `generate` of a transformers model run under a method.
 
-    with patch_generate(model, layouts, method="pine") as inputs:
-        output = model.generate(**inputs, max_new_tokens=32, num_beams=3)
-
-`model` may also be a wrapper around such a model: a PeftModel, what torch.compile returns, or both.
-generate calls the model once with the prompts and then once for each further token, and hands on whatever
-cache the last call returned. So one object in the place of `model.forward` is enough: it reads every prompt
-on its own, and returns logits and a cache that holds one of our rows for each sequence.
+`generate` calls the model once with the prompts and once for each further token, and passes the cache that
+the last call returned. So it is enough to replace `model.forward` by an object that computes the prefill of
+each prompt separately, and returns logits and a cache with one state per sequence.
 """
 
 import copy
@@ -34,10 +30,10 @@ from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.prompt import Prompt
 
 ROOM = 64
-"""Tokens for which a sequence has room at first; doubled whenever it is used up."""
+"""Space for new tokens of a sequence at first. It is doubled when it is used up."""
 
 UNDERSTOOD = {"attention_mask", "position_ids", "logits_to_keep", "return_dict", "use_cache"}
-"""Options of forward that generate may pass and that need no answer: the layouts say what they would."""
+"""Arguments of forward that are ignored, because the layouts define their values."""
 
 
 @contextmanager
@@ -47,26 +43,32 @@ def patch_generate(
     *,
     method: str | Method = "pine",
 ) -> Generator[dict[str, Tensor], None, None]:
-    """Inside the `with`, model.generate(**inputs, ...) answers these prompts under the method.
+    """Make model.generate answer prompts under a method, inside a `with` statement.
 
-    Yields the inputs for generate: input_ids and attention_mask, int64 (prompts, tokens), padded on the
-    left. Greedy decoding, sampling, beam search, num_return_sequences, prompt lookup, logits processors,
-    stopping criteria and streamers are transformers' own and work as usual. Each prompt is read once, alone,
-    at the first call, and again only if the model has changed since; the sequences decode in one batch, and
-    those of one prompt share its documents. What stands beside a sequence does not change it: batch.py says
-    to which bit.
+    Example::
 
-    layouts: several prompts or a single one; of text only for an Engine with a tokenizer.
-    model: with any attention implementation; it proves itself at each entry (some passes over 35 tokens).
-        An Engine has done so, and is entered at once.
-    The model is as before afterwards, also after an error: inside, `forward` and `generate` are shadowed on
-    the instance.
-    Until then it answers nothing but these prompts, so two threads cannot both use it here; runs of an Engine
-    on the same model are not disturbed.
-    Raises InputError for no prompt, an unknown method, a prompt or an answer beyond the model's context, a
-    model that is inside such a `with` already, and calls that generate makes with other inputs or for
-    options we cannot serve; ModelError if the model's attention is not supported, and from generate where
-    logits are not finite or `generate` runs another model than the one that answers here.
+        with patch_generate(model, layouts, method="pine") as inputs:
+            output = model.generate(**inputs, max_new_tokens=32, num_beams=3)
+
+    Decoding strategies, logits processors, stopping criteria and streamers of transformers work as usual.
+    Each prompt has one prefill, at the first call and after a change of the model. All sequences are decoded
+    in one batch; generation.py documents its rounding. Inside, the model answers these prompts only, in one
+    thread; an Engine on the same model may run. Afterwards, the model is as before, also after an error.
+
+    Args:
+        model: Model with any attention implementation, or a PeftModel or torch.compile wrapper around one. It
+            is validated at each entry, an Engine is not.
+        layouts: One or more prompts; of text only for an Engine with a tokenizer.
+        method: Method of all prompts.
+
+    Yields:
+        input_ids and attention_mask, int64 (prompts, tokens), padded on the left.
+
+    Raises:
+        InputError: For no prompt, an unknown method, a prompt or answer that exceeds the context, a model
+            that is inside such a `with` already, and options of generate that are not supported.
+        ModelError: If the attention of the model is not supported; from generate, for logits that are not
+            finite, and if it runs another model than the one found here.
     """
     row = get_method(method)
     stock = model.model if isinstance(model, Engine) else check_model(model)
@@ -125,7 +127,7 @@ def _checked(model: Any, forward: "_AnsweringForward") -> Callable[..., Any]:
 
 
 class _AnsweringForward:
-    """Stands in for model.forward and answers generate; the engine's own passes run elsewhere."""
+    """Replacement of model.forward."""
 
     def __init__(
         self,
@@ -153,17 +155,14 @@ class _AnsweringForward:
             self.attention_mask[index, longest - layout.num_tokens :] = 1
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Callable[..., Any]:
-        """Return the forward that a copy of the model has: its own. An engine copies a model to update."""
+        """Return the forward of a copy of the model, which an engine makes for an update."""
         return copy.deepcopy(self._own_forward, memo)
 
     @torch.no_grad()
     def __call__(
         self, input_ids: Tensor, past_key_values: Cache | None = None, **options: Any
     ) -> CausalLMOutputWithPast:
-        """What forward returns: the logits (sequences, tokens, V) that follow, and what has read them.
-
-        At a first call with the prompts: those of each prompt's last token and of any tokens behind it.
-        """
+        """Return logits (sequences, tokens, V) and cache; of prompts, from their last token on."""
         self.num_calls += 1
         given = [name for name, value in options.items() if value is not None and value is not False]
         unknown = [name for name in given if name not in UNDERSTOOD]
@@ -192,13 +191,12 @@ class _AnsweringForward:
         return self._output(logits, cache)
 
     def _output(self, logits: Tensor, cache: "_AnswerCache") -> CausalLMOutputWithPast:
-        """What forward returns; raises ModelError for logits that generate would take for token 0."""
         for index, sequence in enumerate(logits):
             check_finite(sequence, self._method.name, cache.num_fed_tokens, index)
         return CausalLMOutputWithPast(logits=logits, past_key_values=cache)
 
     def _sequences_per_prompt(self, input_ids: Tensor) -> int:
-        """How many sequences each prompt was expanded to; raises InputError for other tokens than ours."""
+        """Return the number of sequences per prompt. Raises InputError for tokens of other prompts."""
         count, length = self.input_ids.shape
         repeats, rest = divmod(len(input_ids), count)
         expected = self.input_ids.repeat_interleave(repeats, dim=0)
@@ -212,7 +210,7 @@ class _AnsweringForward:
         return repeats
 
     def _start(self, repeats: int) -> tuple[Tensor, "_AnswerCache"]:
-        """The logits (prompts * repeats, 1, V) that follow the prompts, and a cache for each sequence."""
+        """Return the logits (prompts * repeats, 1, V) after the prompts, and a cache for each sequence."""
         patched_models = self._engine.patched_models
         if patched_models is not self._patched_models:  # at first, and after a change of the model
             self._read = [
@@ -226,7 +224,7 @@ class _AnsweringForward:
 
 
 class _AnswerCache(Cache):
-    """What generate carries from step to step: one row per sequence, all equally far behind their prompts."""
+    """One state per sequence, all with the same number of new tokens."""
 
     def __init__(self, rows: list[SequenceState], prompt_length: int) -> None:
         super().__init__(layers=[])
@@ -236,7 +234,7 @@ class _AnswerCache(Cache):
         self._room = ROOM
 
     def feed(self, engine: Engine, input_ids: Tensor) -> Tensor:
-        """Reads tokens (sequences, n) behind those read before: their logits (sequences, n, V)."""
+        """Append tokens (sequences, n) and return their logits (sequences, n, V)."""
         num_fed_tokens = self.num_fed_tokens + input_ids.shape[1]
         for row in self._rows:
             engine.check_length(row.state.plan.layout, num_fed_tokens)
@@ -257,7 +255,7 @@ class _AnswerCache(Cache):
         self._room = room
 
     def _take(self, indices: Sequence[int]) -> None:
-        """Sequence indices[0] becomes the first, indices[1] the second; one taken twice is copied."""
+        """Select sequences. One that is selected twice is copied."""
         rows: list[SequenceState] = []
         for place, index in enumerate(indices):
             row = self._rows[index]
@@ -267,23 +265,23 @@ class _AnswerCache(Cache):
         self._rows = rows
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Tokens read, left padding included."""
+        """Return the number of tokens, including the padding."""
         return self._prompt_length + self.num_fed_tokens
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
-        """Goes on with the sequences beam_idx, int64 (sequences,)."""
+        """Select sequences, int64 (sequences,)."""
         self._take(beam_idx.tolist())
 
     def batch_select_indices(self, indices: Tensor) -> None:
-        """Keeps the sequences at these indices."""
+        """Select sequences, int64 (n,)."""
         self._take(indices.tolist())
 
     def batch_repeat_interleave(self, repeats: int) -> None:
-        """Repeats each sequence."""
+        """Repeat each sequence."""
         self._take([index for index in range(len(self._rows)) for _ in range(repeats)])
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Forgets the last tokens; their number is given negative, as transformers does."""
+        """Remove the last tokens; their number is negative, as in transformers."""
         assert 0 <= -tokens_to_remove <= self.num_fed_tokens
         for row in self._rows:
             row.cache.truncate(row.cache.length + tokens_to_remove)
@@ -291,10 +289,7 @@ class _AnswerCache(Cache):
 
 
 def _branch(row: SequenceState, state: PromptState, room: int) -> SequenceState:
-    """A row that has read the same and goes on by itself, under an equal state with room for more tokens.
-
-    Documents are shared, the tokens around them copied.
-    """
+    """Return a copy of a row under an equal state, with space for more tokens. Document blocks are shared."""
     layers = []
     for layer in row.cache.layers:
         branch = empty_like(layer, layer.length + room)

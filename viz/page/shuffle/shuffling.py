@@ -125,7 +125,7 @@ def shuffle(
                 placed = place_documents(identities[len(cells) - 1], item.result.traces, *head)
                 shown = replace(
                     shown,
-                    rows=(*shown.rows, _row(engine, form, item, cells[0])),
+                    rows=(*shown.rows, _row(form, item)),
                     placed=(*shown.placed, placed),
                 )
                 certificate = create_certificate(
@@ -196,14 +196,14 @@ def _tried(engine: Engine, result: RunResult, order: tuple[int, ...]) -> TriedOr
     )
 
 
-def _row(engine: Engine, form: Form, row: OrderResult, reference: dict[str, OrderComparison]) -> ShuffleRow:
+def _row(form: Form, row: OrderResult) -> ShuffleRow:
     return ShuffleRow(
         order=_identities(form, row.order),
         cells={
             method: ShuffleCell(
                 text=cell.answer.text,
                 same=cell.first_difference is None,
-                first_difference=_first_difference(engine, cell, reference[method]),
+                first_difference=_first_difference(cell),
                 max_abs_logit_diff=cell.max_abs_logit_diff,
                 bitwise_identical=cell.bitwise_identical,
                 reference_logprob=cell.reference_logprob,
@@ -213,17 +213,10 @@ def _row(engine: Engine, form: Form, row: OrderResult, reference: dict[str, Orde
     )
 
 
-def _first_difference(
-    engine: Engine, cell: OrderComparison, reference: OrderComparison
-) -> FirstDifference | None:
-    index = cell.first_difference
-    if index is None:
+def _first_difference(cell: OrderComparison) -> FirstDifference | None:
+    if cell.first_difference is None:
         return None
-
-    def token_at(ids: tuple[int, ...]) -> str | None:
-        return engine.decode_tokens([ids[index]])[0] if index < len(ids) else None
-
-    return FirstDifference(index, token_at(cell.answer.token_ids), token_at(reference.answer.token_ids))
+    return FirstDifference(cell.first_difference, cell.token_text, cell.reference_token_text)
 
 
 def plan_shuffle(
