@@ -1,7 +1,7 @@
-"""The attention arithmetic of all methods, for one layer and one prompt.
+"""Attention arithmetic of all methods, for one layer and one prompt.
 
-Shapes: H query heads, G key/value heads, Q queries, K keys, D documents in block order, P document
-slots, d head dimension. Query head h reads key head h // (H / G).
+Shapes: H query heads, G key/value heads, Q queries, K keys, D documents in block order, P document slots, d
+head dimension. Query head h uses key head h // (H / G).
 """
 
 from dataclasses import dataclass
@@ -17,36 +17,42 @@ from pine_engine.network.registration import AttentionParams
 from pine_engine.network.rope import from_pairs
 
 QUERY_CHUNK = 256
-"""Queries per fused call where a mask is needed, so that masks grow with the prompt, not its square."""
+"""Queries per fused call with a mask, so that the memory of masks is linear in the prompt length."""
 
 SCORE_BLOCK = 400_000
-"""Scores per block of the importance computation; a block of float32 then stays in a core's cache."""
+"""Scores per block of the importance computation; a float32 block fits in the cache of a core."""
 
 NEGATIVE_INFINITY = float("-inf")
 
 
 def copied(rows: Tensor) -> Tensor:
-    """The same rows (heads, n, d) at a place of their own in memory, where kernels treat them alike wherever
-    they stood; a slice of one row, or of one head, counts as contiguous where it stands."""
+    """Copy queries (heads, n, d) to new memory, because a kernel's result can depend on the address.
+
+    `contiguous` does not copy slices of a single token or head.
+    """
     return rows.clone(memory_format=torch.contiguous_format)
 
 
 def causal_tail(
     query: Tensor, key: Tensor, value: Tensor, scoring: AttentionParams, bias: Tensor | None = None
 ) -> Tensor:
-    """Attention of queries that are the last of the keys: each sees all keys up to itself.
+    """Return causal attention of queries that are the last tokens of the keys.
 
-    query: (H, Q, d). key, value: (G, K, d) or (H, K, d) with K >= Q. bias: (K,), added to the scores of
-    each key. Returns (H, Q, d). Fused, but for capped scores, which fused attention does not offer, and for a
-    single query on the CPU: there its bits depend on the number of threads, and a half precision takes five
-    times as long.
+    It is fused, with two exceptions: softcap, which fused attention does not support, and a single query on
+    the CPU, where fused attention depends on the number of threads and takes five times as long in half
+    precision.
+
+    Shape:
+        query: (H, Q, d). key, value: (G, K, d) or (H, K, d) with K >= Q.
+        bias: (K,), added to the scores of each key.
+        Returns: (H, Q, d).
     """
     num_queries, num_keys = query.shape[1], key.shape[1]
-    if num_queries == 0:  # of an empty prefix
+    if num_queries == 0:  # empty prefix
         return torch.empty_like(query)
-    is_plain = scoring.softcap is None and (num_queries > 1 or query.device.type != "cpu")
-    attend = _fused if is_plain else _weighted
-    if num_queries == num_keys and is_plain and bias is None:
+    can_fuse = scoring.softcap is None and (num_queries > 1 or query.device.type != "cpu")
+    attend = _fused if can_fuse else _weighted
+    if num_queries == num_keys and can_fuse and bias is None:
         return _fused(query, key, value, None, scoring, is_causal=True)
     outputs = []
     for first in range(0, num_queries, QUERY_CHUNK):
@@ -86,9 +92,11 @@ def _weighted(
 
 
 def attention_weights(query: Tensor, key: Tensor, scoring: AttentionParams, mask: Tensor | None) -> Tensor:
-    """The softmax weights themselves, at least float32: (H, Q, K) for arguments as in causal_tail.
+    """Return softmax weights in float32 or more; `mask` is added to the scores.
 
-    mask: added to the scores, (Q, K) or (1, K).
+    Shape:
+        query: (H, Q, d). key: (G, K, d) or (H, K, d). mask: (Q, K) or (1, K).
+        Returns: (H, Q, K).
     """
     dtype = torch.promote_types(query.dtype, torch.float32)
     rows = query.reshape(key.shape[0], -1, query.shape[-1]).to(dtype)
@@ -98,8 +106,12 @@ def attention_weights(query: Tensor, key: Tensor, scoring: AttentionParams, mask
 
 
 def tail_mask(query: Tensor, num_keys: int, bias: Tensor | None = None) -> Tensor | None:
-    """What to add to the scores of queries (H, Q, d) that are the last of num_keys keys: (Q, num_keys) or
-    (1, num_keys), None if nothing. bias: (num_keys or more,), of each key."""
+    """Return the additive causal mask of queries (H, Q, d) that are the last of `num_keys` tokens.
+
+    Shape:
+        bias: (num_keys or more,), added to the scores of each key.
+        Returns: (Q, num_keys) or (1, num_keys); None if nothing is added.
+    """
     num_queries = query.shape[1]
     mask = None if bias is None else bias[None, :num_keys]
     if num_queries == 1:
@@ -109,46 +121,54 @@ def tail_mask(query: Tensor, num_keys: int, bias: Tensor | None = None) -> Tenso
 
 
 def cap(scores: Tensor, softcap: float | None) -> Tensor:
-    """Scores limited to -softcap .. softcap; unchanged for None."""
+    """Limit scores to -softcap .. softcap in place; None keeps them."""
     return scores if softcap is None else scores.div_(softcap).tanh_().mul_(softcap)
 
 
 def document_importance(
     query: Tensor, keys: Tensor, document: int, blocks: BlockLayout, kind: ImportanceKind
 ) -> Tensor:
-    """How important one document's tokens together find each other document, positions ignored.
+    """Return the importance of each other document for the tokens of one document, without positions.
 
-    query: (G, H/G * Q, d), that document's queries before rotation, scaled, Q per query head in turn.
-    keys: (G, P, d), document keys before rotation. document: index in block order.
-    Returns (H, D), sums over the queries of what `kind` takes of softmax weights over all other documents'
-    tokens; the own document's entry is 0.
     Source: specification 3.5, I(a, b), and 3.9.
+
+    Shape:
+        query: (G, H/G * Q, d), the document's queries before RoPE, scaled; per query head Q in a row.
+        keys: (G, P, d), document keys before RoPE.
+        Returns: (H, D), the reductions `kind` of softmax weights over all other documents, summed over the
+            queries; 0 for the document itself.
     """
     num_queries = int(blocks.lengths[document])
     num_kv_heads, rows, _ = query.shape
     bias = keys.new_zeros(keys.shape[1])
     bias.masked_fill_(blocks.is_padding | (blocks.document == document), NEGATIVE_INFINITY)
     chunk = max(1, SCORE_BLOCK // keys.shape[1])
-    taken = keys.new_empty(num_kv_heads, rows, len(blocks.lengths))
+    reduced = keys.new_empty(num_kv_heads, rows, len(blocks.lengths))
     for head in range(num_kv_heads):
         for first in range(0, rows, chunk):
             weights = linear(query[head, first : first + chunk], keys[head], bias).softmax(-1)
-            found = blocks.max_by_document(weights) if kind == "max" else blocks.sum_by_document(weights)
-            taken[head, first : first + chunk] = found
-    per_head = taken.view(num_kv_heads, -1, num_queries, taken.shape[-1]).sum(2).flatten(0, 1)
+            reduced[head, first : first + chunk] = reduce_by_document(weights, blocks, kind)
+    per_head = reduced.view(num_kv_heads, -1, num_queries, reduced.shape[-1]).sum(2).flatten(0, 1)
     return per_length(per_head, blocks, kind)
 
 
-def per_length(taken: Tensor, blocks: BlockLayout, kind: ImportanceKind) -> Tensor:
-    """An importance (..., D) from what was taken of each document's tokens."""
-    return taken / blocks.lengths if kind == "mean" else taken
+def reduce_by_document(weights: Tensor, blocks: BlockLayout, kind: ImportanceKind) -> Tensor:
+    """Return the maximum or the sum of each document's weights: (..., P) to (..., D)."""
+    return blocks.max_by_document(weights) if kind == "max" else blocks.sum_by_document(weights)
+
+
+def per_length(reduced: Tensor, blocks: BlockLayout, kind: ImportanceKind) -> Tensor:
+    """Convert sums over documents (..., D) to means, if `kind` is the mean."""
+    return reduced / blocks.lengths if kind == "mean" else reduced
 
 
 def rank_documents(importance: Tensor, own: int | None = None, *, reverse: bool = False) -> Tensor:
-    """Documents from the closest to the farthest, (..., D): by falling importance, or rising for reverse;
-    the own one always first.
+    """Return the documents from the closest to the farthest: by decreasing importance, or increasing.
 
-    importance: (..., D) in block order, which breaks exact ties.
+    The document `own` is always first. Block order resolves exact ties.
+
+    Shape:
+        importance: (..., D). Returns: int64 (..., D).
     """
     closeness = -importance if reverse else importance
     if own is not None:
@@ -158,17 +178,20 @@ def rank_documents(importance: Tensor, own: int | None = None, *, reverse: bool 
 
 
 def starts_from_ranking(ranking: Tensor, lengths: Tensor, end: int) -> Tensor:
-    """The same as of arrays in methods/positions.py, on the device on which attention ranks."""
+    """Return the start of each document, as in methods/positions.py but for tensors."""
     ranked_starts = end - lengths[ranking].cumsum(-1)
     return torch.empty_like(ranked_starts).scatter_(-1, ranking, ranked_starts)
 
 
 @dataclass(frozen=True)
-class RankedDocuments:
-    """How the documents of one layer see each other under importance ranking, in block order.
+class Ranking:
+    """Importance of the documents for queries, and the start positions that follow from it.
 
-    importance: (D, H, D). starts: int64 (D, H, D), start of document b as seen from document a's head h, or
-    (D, 1, D) if no head can differ.
+    Documents are in block order. For document queries, Q is the query document and precedes H.
+
+    Attributes:
+        importance: (D, H, D) for documents, (H, Q, D) for the suffix.
+        starts: int64 of the same shape; (D, 1, D) if no head can differ.
     """
 
     importance: Tensor
@@ -183,12 +206,14 @@ def rank_for_documents(
     *,
     kind: ImportanceKind,
     reverse: bool,
-) -> RankedDocuments:
-    """Ranks the documents for every document and head.
+) -> Ranking:
+    """Rank the documents for every document and head.
 
-    queries: for each document (G, H/G * Q, d), unrotated and scaled. keys: (G, P, d), unrotated.
-    With one or two documents there is nothing to rank, in any head, and where their importance is known too,
-    the scores are not computed: the softmax weights on the only other document sum to 1 for each query.
+    One or two documents need no ranking. Their importance is known without scores, except for the maximum,
+    because the softmax weights on the only other document sum to 1 for each query.
+
+    Shape:
+        queries: (G, H/G * Q, d) per document, before RoPE, scaled. keys: (G, P, d), before RoPE.
     """
     count = len(queries)
     is_certain = count == 1 or (count == 2 and kind != "max")
@@ -204,19 +229,22 @@ def rank_for_documents(
     starts = torch.stack(
         [
             starts_from_ranking(
-                rank_documents(row, own=index, reverse=reverse), blocks.lengths, documents_end
+                rank_documents(of_document, own=index, reverse=reverse), blocks.lengths, documents_end
             )
-            for index, row in enumerate(importance[:, :1] if is_certain else importance)
+            for index, of_document in enumerate(importance[:, :1] if is_certain else importance)
         ]
     )
-    return RankedDocuments(importance, starts)
+    return Ranking(importance, starts)
 
 
 def lay_out(starts: Tensor, own: int, visible: Tensor, blocks: BlockLayout) -> Tensor:
-    """Which slots a document sees, from the farthest to the closest: int64 (H, K).
+    """Return the slots that a document attends to, from the farthest to the closest.
 
-    starts: (H, D), where each document stands for it. own: its index, always the closest. visible: (D,),
-    which ones it sees, K tokens in all.
+    The document `own` is always the closest.
+
+    Shape:
+        starts: (H, D), start of each document. visible: bool (D,), documents to attend to, K tokens in all.
+        Returns: int64 (H, K).
     """
     far_to_close = starts.clone()
     far_to_close[:, own] = torch.iinfo(starts.dtype).max
@@ -228,21 +256,13 @@ def lay_out(starts: Tensor, own: int, visible: Tensor, blocks: BlockLayout) -> T
     total = int(lengths.sum())
     places.masked_fill_(blocks.is_padding | ~visible[blocks.document], total)
     slots = torch.arange(places.shape[1], device=starts.device).expand_as(places)
-    laid = torch.empty(starts.shape[0], total + 1, dtype=torch.int64, device=starts.device)
-    return laid.scatter_(1, places, slots)[:, :-1]
+    arranged = torch.empty(starts.shape[0], total + 1, dtype=torch.int64, device=starts.device)
+    return arranged.scatter_(1, places, slots)[:, :-1]
 
 
 def positions_of(slots: Tensor, starts: Tensor, blocks: BlockLayout) -> Tensor:
-    """Where the slots (H, K) stand if each document starts at starts (H, D): int64 (H, K)."""
+    """Return the positions of slots (H, K), if documents start at `starts` (H, D): int64 (H, K)."""
     return starts.gather(1, blocks.document[slots]) + blocks.offset[slots]
-
-
-@dataclass(frozen=True)
-class SuffixRanking:
-    """importance: (H, Q, D) I(x, b) of specification 3.5; starts: int64 (H, Q, D); both in block order."""
-
-    importance: Tensor
-    starts: Tensor
 
 
 def rank_for_suffix(
@@ -254,26 +274,30 @@ def rank_for_suffix(
     *,
     kind: ImportanceKind,
     reverse: bool,
-) -> SuffixRanking:
-    """Ranks the documents for every suffix token and head.
+) -> Ranking:
+    """Rank the documents for every suffix token and head.
 
-    query: (H, Q, d), unrotated and scaled. unrotated_keys: (G, P, d), by slot. padding: (P,), 0 for tokens
-    and -inf for padding, None without any.
+    Shape:
+        query: (H, Q, d), before RoPE, scaled. unrotated_keys: (G, P, d), by slot.
+        padding: (P,), 0 for tokens and -inf for padding; None without padding.
     """
     rows = query.reshape(unrotated_keys.shape[0], -1, query.shape[-1])
     scores = rows @ unrotated_keys.mT
     weights = (scores if padding is None else scores.add_(padding)).softmax(-1)
-    taken = blocks.max_by_document(weights) if kind == "max" else blocks.sum_by_document(weights)
-    importance = per_length(taken, blocks, kind).view(*query.shape[:2], -1)
+    importance = per_length(reduce_by_document(weights, blocks, kind), blocks, kind)
+    importance = importance.view(*query.shape[:2], -1)
     starts = starts_from_ranking(rank_documents(importance, reverse=reverse), blocks.lengths, documents_end)
-    return SuffixRanking(importance, starts)
+    return Ranking(importance, starts)
 
 
 def document_queries(query_pairs: Tensor, positions: Tensor, starts: Tensor, table: Tensor) -> Tensor:
-    """Suffix queries, rotated for each document by their distance to its start: (H, Q, D, d).
+    """Rotate suffix queries for each document by their distance to its start.
 
-    query_pairs: complex (H, Q, d/2), unrotated. positions: (Q,). starts: (H, Q, D). table: see Rope.
-    Source: specification 4: keys rotated by their offset, queries by position - start.
+    Source: specification 4: keys are rotated by their offset, queries by position - start.
+
+    Shape:
+        query_pairs: complex (H, Q, d/2), unrotated. positions: (Q,). starts: (H, Q, D). table: see Rope.
+        Returns: (H, Q, D, d).
     """
     return from_pairs(query_pairs[:, :, None] * table[positions[:, None] - starts])
 
@@ -286,11 +310,15 @@ def suffix_weights(
     tail_keys: Tensor,
     softcap: float | None,
 ) -> Tensor:
-    """Softmax weights of suffix tokens on the slots of all documents, then on prefix and suffix.
+    """Return softmax weights of suffix tokens on the slots of all documents, then on prefix and suffix.
 
-    document_query: (H, Q, D, d). query: (H, Q, d), for the tail. document_keys: (G, documents, length, d) per
-    length class. padding: as in rank_for_suffix. tail_keys: (G, K, d) of prefix and suffix, the queries being
-    its last rows. All rotated, queries scaled, one dtype. Returns (H, Q, P + K), slots in block order.
+    Queries and keys are rotated, queries scaled, all of one dtype.
+
+    Shape:
+        document_query: (H, Q, D, d). query: (H, Q, d), for prefix and suffix.
+        document_keys: (G, documents, length, d) per length class. padding: as in rank_for_suffix.
+        tail_keys: (G, K, d) of prefix and suffix; the queries are the last tokens.
+        Returns: (H, Q, P + K), slots in block order.
     """
     num_heads, num_queries, _, head_dim = document_query.shape
     num_kv_heads, num_tail, _ = tail_keys.shape
@@ -314,9 +342,11 @@ def suffix_weights(
 
 
 def apply_weights(weights: Tensor, document_values: Tensor, tail_values: Tensor) -> Tensor:
-    """Values summed by suffix_weights (H, Q, P + K), slots in block order: (H, Q, d).
+    """Return the sum of values, weighted as in suffix_weights.
 
-    document_values: (G, P, d). tail_values: (G, K, d).
+    Shape:
+        weights: (H, Q, P + K). document_values: (G, P, d). tail_values: (G, K, d).
+        Returns: (H, Q, d).
     """
     num_kv_heads, num_slots, head_dim = document_values.shape
     rows = weights.view(num_kv_heads, -1, weights.shape[-1])

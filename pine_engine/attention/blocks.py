@@ -1,13 +1,13 @@
-"""Documents in blocks: the storage in which no sum knows the input order.
+"""Block order: storage of documents in which all sums are independent of the input order.
 
-Inside the attention of order-invariant methods, keys and values of documents are kept document by
-document, documents sorted by length class and token ids ("block order"). Everything summed or sorted
-over documents runs in this order, so floating-point results are equal to the last bit whatever order
-the documents were given in, and exact ties are broken by token ids. What is computed stays a function
-of the method alone: hidden states stay in input order, and block order enters no position and no mask.
+Order-invariant methods store keys and values document by document, sorted by length class and token ids. All
+sums and sorts over documents run in this order, so floating-point results are bitwise identical in every
+input order, and exact ties are resolved by token ids. Block order affects neither positions nor masks, and
+hidden states stay in input order.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -16,12 +16,12 @@ from torch import Tensor
 from pine_engine.prompts.layout import TokenLayout
 
 SHORTEST_IN_CLASS = 0.7
-"""Documents share a length class, hence one padded block, if the shortest has this share of the longest."""
+"""Smallest ratio of document lengths in a length class, which is stored as one padded block."""
 
 
 @dataclass(frozen=True)
 class LengthClass:
-    """Documents first .. last - 1 of the block order, each padded to `length` tokens."""
+    """Documents first .. last - 1 in block order, each padded to `length` tokens."""
 
     first: int
     last: int
@@ -35,12 +35,18 @@ class LengthClass:
 
 @dataclass(frozen=True)
 class BlockLayout:
-    """Where each document's tokens are stored. D documents in block order, P slots, padding included.
+    """Storage of D documents in P slots, padding included. Documents are numbered in block order.
 
-    order: (D,), block order: input index of each document. lengths: (D,) in tokens.
-    token_index: (P,), physical index of the token in each slot; padding repeats a real token.
-    document: (P,), the slot's document. offset: (P,), the slot's offset in its document.
-    is_padding: bool (P,). rows: slots of each document's tokens, without padding.
+    Attributes:
+        classes: Length classes.
+        order: (D,), index of each document in the input.
+        lengths: (D,), lengths in tokens.
+        token_index: (P,), physical index of the token in each slot; padding repeats the document's first
+        token.
+        document: (P,), document of each slot.
+        offset: (P,), offset of each slot in its document.
+        is_padding: bool (P,).
+        rows: Slots of each document without padding.
     """
 
     classes: tuple[LengthClass, ...]
@@ -53,42 +59,35 @@ class BlockLayout:
     rows: tuple[slice, ...]
 
     def padding_bias(self, dtype: torch.dtype) -> Tensor | None:
-        """What to add to scores of slots: (P,), 0 for tokens and -inf for padding; None without any."""
+        """Return the bias of scores, (P,): 0 for tokens and -inf for padding; None without padding."""
         if sum(rows.stop - rows.start for rows in self.rows) == len(self.is_padding):
             return None
         bias = torch.zeros(self.is_padding.shape, dtype=dtype, device=self.is_padding.device)
         return bias.masked_fill_(self.is_padding, -math.inf)
 
     def split(self, slots: Tensor) -> list[Tensor]:
-        """(..., P, d) as one contiguous (..., documents, length, d) per length class."""
-        parts = slots.split([group.size for group in self.classes], dim=-2)
-        return [
-            part.unflatten(-2, (-1, group.length)).contiguous()
-            for part, group in zip(parts, self.classes, strict=True)
-        ]
+        """Split (..., P, d) into one contiguous (..., documents, length, d) per length class."""
+        return [part.contiguous() for part in self._by_class(slots, dim=-2)]
 
     def sum_by_document(self, slots: Tensor) -> Tensor:
-        """Sums over each document's slots: (..., P) to (..., D). Padding must hold zeros."""
-        parts = slots.split([group.size for group in self.classes], dim=-1)
-        sums = [
-            part.unflatten(-1, (-1, group.length)).sum(-1)
-            for part, group in zip(parts, self.classes, strict=True)
-        ]
+        """Sum over each document's slots: (..., P) to (..., D). Padding must be 0."""
+        sums = [part.sum(-1) for part in self._by_class(slots, dim=-1)]
         return sums[0] if len(sums) == 1 else torch.cat(sums, dim=-1)
 
     def max_by_document(self, slots: Tensor) -> Tensor:
-        """The largest of each document's slots: (..., P) to (..., D). Padding must hold no larger number."""
-        parts = slots.split([group.size for group in self.classes], dim=-1)
-        largest = [
-            part.unflatten(-1, (-1, group.length)).amax(-1)
-            for part, group in zip(parts, self.classes, strict=True)
-        ]
-        return torch.cat(largest, dim=-1)
+        """Return the maximum of each document's slots: (..., P) to (..., D). Padding must not exceed it."""
+        return torch.cat([part.amax(-1) for part in self._by_class(slots, dim=-1)], dim=-1)
+
+    def _by_class(self, slots: Tensor, dim: int) -> Iterator[Tensor]:
+        """Yield for each length class its slots, with dimension P split into documents and length."""
+        parts = slots.split([group.size for group in self.classes], dim=dim)
+        for part, group in zip(parts, self.classes, strict=True):
+            yield part.unflatten(dim, (-1, group.length))
 
     def to_input_order(self, values: Tensor, *dims: int, first: int = 0) -> Tensor:
-        """The same values with the documents of the given dims in input order.
+        """Permute the documents of some dimensions from block order to input order.
 
-        first: how many other entries stand before the documents; whatever stands behind them stays too.
+        The first `first` entries of these dimensions, and those after the documents, keep their places.
         """
         count = values.shape[dims[0]]
         inverse = torch.arange(count, device=values.device)
@@ -99,12 +98,12 @@ class BlockLayout:
 
 
 def build_blocks(layout: TokenLayout, device: torch.device) -> BlockLayout:
-    """The storage layout of a prompt's documents."""
+    """Return the block layout of a prompt's documents."""
     lengths = layout.lengths.tolist()
     class_of: dict[int, int] = {}
     for length in sorted(set(lengths), reverse=True):
-        longest = min(class_of.values(), default=0)
-        class_of[length] = longest if length >= SHORTEST_IN_CLASS * longest and longest else length
+        max_length = min(class_of.values(), default=0)
+        class_of[length] = max_length if length >= SHORTEST_IN_CLASS * max_length and max_length else length
     order = sorted(range(len(lengths)), key=lambda d: (class_of[lengths[d]], layout.documents[d]))
 
     padded = [class_of[lengths[d]] for d in order]

@@ -1,4 +1,4 @@
-"""Everything is causal and the model rotates: vanilla, and what follows the documents of other methods."""
+"""Causal attention with rotation by the model: vanilla, and the suffix of other methods."""
 
 import math
 from collections.abc import Hashable, Sequence
@@ -10,16 +10,20 @@ from torch import Tensor
 
 from pine_engine.attention.arithmetic import causal_tail
 from pine_engine.attention.kv_cache import LayerCache, new_layer
-from pine_engine.attention.recorder import StoredKeys, TraceRecorder
-from pine_engine.attention.strategy import KeysValues, LayerInput, Strategy, StrategyContext
+from pine_engine.attention.recorder import BatchMember, StoredKeys, TraceRecorder
+from pine_engine.attention.strategy import KeysValues, Strategy, StrategyContext
+from pine_engine.network.registration import LayerInput
 
 
 @dataclass(frozen=True)
 class CausalAttention(Strategy):
-    """Every token reads all tokens that are stored before it.
+    """Every token attends to all tokens stored before it.
 
-    key_bias: (n + room,), logarithm of every key's weight; None if all weigh the same. alike: see
-    DecodeStrategy.
+    Attributes:
+        stored: Token of each stored key.
+        key_bias: (n + room,), logarithm of the weight of each key; None if all weights are 1.
+        alike: See DecodeStrategy.
+        recorder: Recorder of the trace; None without a trace.
     """
 
     stored: StoredKeys
@@ -28,63 +32,56 @@ class CausalAttention(Strategy):
     recorder: TraceRecorder | None
 
     @classmethod
-    def of(cls, reading: StrategyContext) -> Self:
-        """All tokens stored in physical order."""
-        return cls.over(reading, torch.arange(reading.length, device=reading.device))
+    def of(cls, context: StrategyContext) -> Self:
+        """Store all tokens in physical order."""
+        return cls.over(context, torch.arange(context.length, device=context.device))
 
     @classmethod
-    def over(cls, reading: StrategyContext, index: Tensor) -> Self:
-        """index: physical index of each key in the order in which it is stored, (n + room,)."""
-        plan, layout, bias = reading.plan, reading.plan.layout, _key_bias(reading)
+    def over(cls, context: StrategyContext, index: Tensor) -> Self:
+        """Store the tokens with these physical indices, (n + room,), in this order."""
+        plan, layout, bias = context.plan, context.plan.layout, _key_bias(context)
         weighting = bias is not None and (
             plan.method.key_weighting,
             layout.prefix_length,
             layout.documents_end,
             layout.num_documents,
         )
-        return cls(StoredKeys(plan, index), bias, ("causal", weighting), reading.recorder)
+        return cls(StoredKeys(plan, index), bias, ("causal", weighting), context.recorder)
 
     @property
     def continuing(self) -> Self:
         """See Strategy."""
         return self
 
-    def prefill(self, given: LayerInput, prefix: KeysValues | None, room: int) -> tuple[Tensor, LayerCache]:
+    def prefill(self, inputs: LayerInput, prefix: KeysValues | None, room: int) -> tuple[Tensor, LayerCache]:
         """See Strategy."""
-        cache = new_layer(given.key, self.stored.plan.layout.num_tokens + room)
+        cache = new_layer(inputs.key, self.stored.plan.layout.num_tokens + room)
         if prefix:
             cache.append(*prefix)
-        return self.extend(given, cache), cache
+        return self.extend(inputs, cache), cache
 
     def extend(
-        self, given: LayerInput, cache: LayerCache, rows: Sequence["CausalAttention | None"] = ()
+        self, inputs: LayerInput, cache: LayerCache, members: Sequence["CausalAttention | None"] = ()
     ) -> Tensor:
         """See DecodeStrategy."""
         first = cache.length
-        cache.append(given.key, given.value)
+        cache.append(inputs.key, inputs.value)
         keys, values = cache.keys[:, : cache.length], cache.values[:, : cache.length]
         bias = None if self.key_bias is None else self.key_bias[: cache.length]
-        rows = rows or (self,)
-        for number, row in enumerate(rows):
-            if row and row.recorder:
-                row.recorder.record_continuation(
-                    given.layer,
-                    first,
-                    given.query,
-                    keys,
-                    given.scoring,
-                    stored=row.stored,
-                    bias=row.key_bias,
-                    part=(number, len(rows)),
+        members = members or (self,)
+        for index, member in enumerate(members):
+            if member and member.recorder:
+                member.recorder.record_continuation(
+                    inputs, first, keys, member.stored, member.key_bias, BatchMember(index, len(members))
                 )
-        return causal_tail(given.query, keys, values, given.scoring, bias)
+        return causal_tail(inputs.query, keys, values, inputs.scoring, bias)
 
 
-def _key_bias(reading: StrategyContext) -> Tensor | None:
-    weighting, layout = reading.plan.method.key_weighting, reading.plan.layout
+def _key_bias(context: StrategyContext) -> Tensor | None:
+    weighting, layout = context.plan.method.key_weighting, context.plan.layout
     if weighting == "nothing":
         return None
-    bias = torch.zeros(reading.length, dtype=reading.compute_dtype, device=reading.device)
+    bias = torch.zeros(context.length, dtype=context.compute_dtype, device=context.device)
     first = 0 if weighting == "documents_and_prefix" else layout.prefix_length
     bias[first : layout.documents_end] = -math.log(layout.num_documents)
     return bias

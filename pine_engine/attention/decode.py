@@ -1,4 +1,4 @@
-"""Tokens that follow what prompts have read: suffixes, decoded tokens, given answers."""
+"""Decode: forward passes over tokens that follow a prompt (suffixes, decoded tokens, candidate answers)."""
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -10,28 +10,27 @@ from torch import Tensor
 
 from pine_engine.attention.kv_cache import BatchedKVCache, LayerCache
 from pine_engine.attention.state import SequenceState
-from pine_engine.attention.strategy import LayerInput
 from pine_engine.network.batch_invariant_ops import decode_attention_threads
-from pine_engine.network.registration import AttentionParams
-from pine_engine.network.threads import torch_num_threads
+from pine_engine.network.registration import AttentionParams, LayerInput
+from pine_engine.network.thread_tuner import torch_num_threads
 
 Index = slice | Tensor
 
 
 def batch_caches(rows: Sequence[SequenceState]) -> None:
-    """Stacks the caches of rows that can be extended as one; what is stacked already stays as it is.
+    """Batch the KV caches of sequences whose attention can be computed in one call.
 
-    A decoding step takes as long as its small operations are many, and rows together need no more of them
-    than one.
+    The time of a decode step depends on the number of small operations, and a batch needs no more of them
+    than one sequence. Caches that are in a batch already stay there.
     """
-    alike: dict[Hashable, list[SequenceState]] = {}
+    groups: dict[Hashable, list[SequenceState]] = {}
     for row in rows:
         if row.cache.stack is None:
             shapes = tuple(_shape(layer) for layer in row.cache.layers)
             devices = dict.fromkeys(layer.keys.device for layer in row.cache.layers)
-            kinds = tuple(row.state.strategy(device).continuing.alike for device in devices)
-            alike.setdefault((id(row.state.patched_model), kinds, shapes), []).append(row)
-    for group in alike.values():
+            keys = tuple(row.state.strategy(device).continuing.alike for device in devices)
+            groups.setdefault((id(row.state.patched_model), keys, shapes), []).append(row)
+    for group in groups.values():
         if len(group) > 1:
             BatchedKVCache.of([row.cache for row in group])
 
@@ -42,10 +41,15 @@ def _shape(layer: LayerCache) -> Hashable:
 
 @dataclass(frozen=True)
 class SequenceGroup:
-    """Rows that are extended as one, or a single one.
+    """Sequences whose attention is computed in one call, or a single sequence.
 
-    places: of them in the batch. numbers: of them among all whose heads `layers` hold. slots: these, None for
-    one that has ended: it computes zeros into room of its own.
+    Attributes:
+        rows: The sequences.
+        places: Their indices in the batch of the model.
+        numbers: Their indices in the batch of caches.
+        slots: All sequences of the batch of caches. None for a finished one, which computes zeros into its
+            own part.
+        layers: Layers of the batch of caches.
     """
 
     rows: tuple[SequenceState, ...]
@@ -58,52 +62,53 @@ class SequenceGroup:
     def of_stack(
         cls, stack: BatchedKVCache, members: Sequence[tuple[int, SequenceState]]
     ) -> "list[SequenceGroup]":
-        """Rows of a stack that have read as much, with their places in the batch.
+        """Group sequences of equal length of a batch of caches, with their indices in the batch of the model.
 
-        Each on its own where another of the stack has read more, since zeros would be written over that.
+        If another sequence of the batch of caches is longer, each is computed alone, because zeros would be
+        written over the tokens of the longer one.
         """
         by_cache = {id(row.cache): (place, row) for place, row in members}
         found = [by_cache.get(id(cache)) for cache in stack.caches]
         length = members[0][1].cache.length
         if len(members) == 1 or any(cache.length > length for cache in stack.caches):
             return [cls.alone(place, row) for place, row in members]
-        here = [(number, *one) for number, one in enumerate(found) if one]
-        numbers, places, rows = zip(*here, strict=True)
-        slots = tuple(one and one[1] for one in found)
+        active = [(number, *member) for number, member in enumerate(found) if member]
+        numbers, places, rows = zip(*active, strict=True)
+        slots = tuple(member and member[1] for member in found)
         return [cls(rows, _index(places), _index(numbers), slots, stack.layers)]
 
     @classmethod
     def alone(cls, place: int, row: SequenceState) -> "SequenceGroup":
-        """One row."""
+        """Return a single sequence."""
         return cls((row,), _index([place]), slice(0, 1), (row,), row.cache.layers)
 
     def extend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scoring: AttentionParams, output: Tensor
     ) -> None:
-        """Writes the attention of these rows into output (B, H, n, d); the rest as in Pass.attend."""
-        query, key, value = (self._beside(vectors) for vectors in (query, key, value))
+        """Write the attention of these sequences into `output` (B, H, n, head_dim); inputs as in ForwardPass."""
+        query, key, value = (self._concatenate_heads(vectors) for vectors in (query, key, value))
         strategies: list[Any] = [row and row.state.strategy(query.device).continuing for row in self.slots]
-        continuing = next(filter(None, strategies))
+        strategy = next(filter(None, strategies))
         cache = self.layers[layer]
-        own = [row.cache.layers[layer] for row in self.rows]
-        cache.length = own[0].length
-        attended = continuing.extend(LayerInput(layer, query, key, value, scoring), cache, strategies)
-        output[self.places] = attended.unflatten(0, (len(self.slots), -1))[self.numbers]
-        for one in own:
-            one.length = cache.length
+        local_caches = [row.cache.layers[layer] for row in self.rows]
+        cache.length = local_caches[0].length
+        result = strategy.extend(LayerInput(layer, query, key, value, scoring), cache, strategies)
+        output[self.places] = result.unflatten(0, (len(self.slots), -1))[self.numbers]
+        for local_cache in local_caches:
+            local_cache.length = cache.length
 
-    def _beside(self, vectors: Tensor) -> Tensor:
-        """(B, heads, n, d) with the heads of each row beside those of the next: (slots * heads, n, d)."""
-        here = vectors[self.places]
+    def _concatenate_heads(self, vectors: Tensor) -> Tensor:
+        """Convert (B, heads, n, head_dim) to (len(slots) * heads, n, head_dim), zeros for finished ones."""
+        active = vectors[self.places]
         if len(self.rows) < len(self.slots):
-            wide = here.new_zeros(len(self.slots), *here.shape[1:])
-            wide[self.numbers] = here
-            here = wide
-        return here.flatten(0, 1)
+            padded = active.new_zeros(len(self.slots), *active.shape[1:])
+            padded[self.numbers] = active
+            active = padded
+        return active.flatten(0, 1)
 
 
 def _index(places: Sequence[int]) -> Index:
-    """Several places, as a slice where they follow each other: what it takes is then not copied."""
+    """Return consecutive places as a slice, so that indexing does not copy."""
     first, count = places[0], len(places)
     if list(places) == list(range(first, first + count)):
         return slice(first, first + count)
@@ -112,9 +117,11 @@ def _index(places: Sequence[int]) -> Index:
 
 @dataclass(frozen=True)
 class DecodePass:
-    """Tokens that follow prompts already read: one row per prompt, None for a row that has ended.
+    """Forward pass over tokens that follow prefilled prompts.
 
-    The batch may have more rows than there are prompts; they count as ended.
+    Attributes:
+        rows: One sequence per element of the batch; None for a finished one. Missing ones count as finished.
+        on_layer: Called with the index of each layer when it begins.
     """
 
     rows: Sequence[SequenceState | None]
@@ -123,24 +130,24 @@ class DecodePass:
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scoring: AttentionParams
     ) -> Tensor:
-        """See Pass."""
+        """Return the attention output of one layer, zero for finished sequences."""
         self.on_layer(layer)
         output = torch.zeros_like(query)
         with torch_num_threads(decode_attention_threads(query, key)):
-            for together in self._parts:
-                together.extend(layer, query, key, value, scoring, output)
+            for group in self._groups:
+                group.extend(layer, query, key, value, scoring, output)
         return output
 
     @cached_property
-    def _parts(self) -> list[SequenceGroup]:
-        """Rows of one stack that have read as much are extended as one."""
-        parts: list[SequenceGroup] = []
+    def _groups(self) -> list[SequenceGroup]:
+        """Sequences of equal length in the same batch of caches, and single sequences."""
+        groups: list[SequenceGroup] = []
         stacked: dict[tuple[BatchedKVCache, int], list[tuple[int, SequenceState]]] = {}
         for place, row in enumerate(self.rows):
             if row and row.cache.stack:
                 stacked.setdefault((row.cache.stack, row.cache.length), []).append((place, row))
             elif row:
-                parts.append(SequenceGroup.alone(place, row))
+                groups.append(SequenceGroup.alone(place, row))
         for (stack, _), members in stacked.items():
-            parts += SequenceGroup.of_stack(stack, members)
-        return parts
+            groups += SequenceGroup.of_stack(stack, members)
+        return groups

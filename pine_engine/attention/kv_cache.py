@@ -1,4 +1,4 @@
-"""What prefill keeps for decode: keys and values of one prompt under one method."""
+"""KV cache of one prompt under one method, and batches of caches."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,11 +10,13 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class DocumentBlocks:
-    """One layer's documents where every query places them on its own, in block order.
+    """Documents of one layer for queries that place them individually, in block order.
 
-    keys: (G, documents, length, d) per length class, rotated by their offset. values: (G, P, d), by slot.
-    unrotated_keys: (G, P, d), needed to rank. All float32, since importance and attention to documents are
-        float32 in every model dtype.
+    All tensors are float32, because importance and attention to documents are float32 in every model dtype.
+
+    Shape:
+        keys: per length class (G, documents, length, head_dim), rotated by their offset in the document.
+        values: (G, P, head_dim), by slot. unrotated_keys: (G, P, head_dim), for ranking.
     """
 
     keys: list[Tensor]
@@ -23,25 +25,25 @@ class DocumentBlocks:
 
     @property
     def num_bytes(self) -> int:
-        """Memory of all parts."""
+        """Memory in bytes."""
         return sum(part.nbytes for part in (*self.keys, self.values, self.unrotated_keys))
 
     def of_heads(self, heads: slice) -> "DocumentBlocks":
-        """Views of these heads alone."""
+        """Return views of some heads."""
         return DocumentBlocks(
             [keys[heads] for keys in self.keys], self.values[heads], self.unrotated_keys[heads]
         )
 
 
 NO_DOCUMENTS = DocumentBlocks([], torch.empty(0), torch.empty(0))
-"""Of a layer whose rows hold the documents too."""
+"""Blocks of a layer that stores documents like other tokens."""
 
 
 @dataclass
 class LayerCache:
-    """One layer: rotated keys and values (G, capacity, d), of which `length` rows are filled.
+    """Rotated keys and values (G, capacity, head_dim) of one layer; the first `length` tokens are filled.
 
-    With documents in blocks, the rows are prefix and suffix only; else the whole prompt, as it is stored.
+    With documents in blocks, these are the tokens of prefix and suffix; else those of the whole prompt.
     """
 
     keys: Tensor
@@ -50,7 +52,7 @@ class LayerCache:
     length: int = 0
 
     def append(self, keys: Tensor, values: Tensor) -> None:
-        """Adds rows (G, n, d)."""
+        """Append tokens (G, n, head_dim)."""
         end = self.length + keys.shape[1]
         self.keys[:, self.length : end] = keys
         self.values[:, self.length : end] = values
@@ -59,9 +61,11 @@ class LayerCache:
 
 @dataclass
 class KVCache:
-    """All layers of one prompt; prefill appends one after the other.
+    """KV cache of all layers; prefill appends one layer after the other.
 
-    stack: what holds these layers beside those of others, None where they are alone.
+    Attributes:
+        layers: Cache of each layer.
+        stack: Batch that contains these layers; None outside a batch.
     """
 
     layers: list[LayerCache]
@@ -69,35 +73,35 @@ class KVCache:
 
     @property
     def length(self) -> int:
-        """Rows filled in each layer, in tokens."""
+        """Tokens filled in each layer."""
         return self.layers[0].length
 
     @property
     def num_bytes(self) -> int:
-        """Memory of all layers, with the room that is not filled yet."""
+        """Memory of all layers in bytes, reserved tokens included."""
         return sum(layer.keys.nbytes + layer.values.nbytes + layer.blocks.num_bytes for layer in self.layers)
 
     def copy(self) -> "KVCache":
-        """Another cache with the same rows and as much room, for another continuation; blocks are shared."""
+        """Return a copy of equal capacity for another continuation; it shares the blocks."""
         layers = []
         for layer in self.layers:
-            other = empty_like(layer, layer.keys.shape[1])
-            other.append(layer.keys[:, : layer.length], layer.values[:, : layer.length])
-            layers.append(other)
+            copied = empty_like(layer, layer.keys.shape[1])
+            copied.append(layer.keys[:, : layer.length], layer.values[:, : layer.length])
+            layers.append(copied)
         return KVCache(layers)
 
     def truncate(self, length: int) -> None:
-        """Forgets the rows behind `length`, so that another continuation can follow the prompt."""
+        """Remove all tokens after the first `length` ones."""
         for layer in self.layers:
             layer.length = length
 
 
 @dataclass(frozen=True, eq=False)
 class BatchedKVCache:
-    """Caches of one shape and length, the heads of one beside those of the next: (all of them * G, ...).
+    """Batch of caches of equal shape and length, concatenated by heads: (batch size * G, ...).
 
-    Attention reads each head on its own, so one call over all heads does what a call for each cache would.
-    layers: of which the layers of `caches` are views from now on. Their lengths stay their own.
+    Attention treats each head on its own, so one call for all heads gives the same result as one call per
+    cache. The layers of `caches` are views of `layers`; each cache keeps its own length.
     """
 
     caches: tuple[KVCache, ...]
@@ -105,7 +109,7 @@ class BatchedKVCache:
 
     @classmethod
     def of(cls, caches: Sequence[KVCache]) -> "BatchedKVCache":
-        """Moves the caches into one."""
+        """Move caches into one batch."""
         stack = cls(tuple(caches), [])
         for layers in zip(*(cache.layers for cache in caches), strict=True):
             blocks = DocumentBlocks(
@@ -113,21 +117,20 @@ class BatchedKVCache:
                 torch.cat([layer.blocks.values for layer in layers]),
                 torch.cat([layer.blocks.unrotated_keys for layer in layers]),
             )
-            keys, values = (
-                torch.cat([getattr(layer, name) for layer in layers]) for name in ("keys", "values")
-            )
+            keys = torch.cat([layer.keys for layer in layers])
+            values = torch.cat([layer.values for layer in layers])
             stack.layers.append(LayerCache(keys, values, blocks))
-            for number, layer in enumerate(layers):
-                heads = heads_of(number, len(layer.keys))
+            for index, layer in enumerate(layers):
+                heads = heads_of(index, len(layer.keys))
                 layer.keys, layer.values, layer.blocks = keys[heads], values[heads], blocks.of_heads(heads)
         for cache in caches:
             cache.stack = stack
         return stack
 
 
-def heads_of(number: int, count: int) -> slice:
-    """Where the heads of one of several stand that have so many each."""
-    return slice(number * count, (number + 1) * count)
+def heads_of(index: int, num_heads: int) -> slice:
+    """Return the heads of one sequence of a batch, if each sequence has `num_heads`."""
+    return slice(index * num_heads, (index + 1) * num_heads)
 
 
 def new_layer(
@@ -137,14 +140,11 @@ def new_layer(
     dtype: torch.dtype | None = None,
     blocks: DocumentBlocks = NO_DOCUMENTS,
 ) -> LayerCache:
-    """A layer without rows yet, with room for `capacity`.
-
-    like: keys (G, n, d), of whose heads, head dimension and device it is. dtype: theirs if None.
-    """
+    """Return an empty layer for `capacity` tokens with heads, device and dtype of `like` (G, n, head_dim)."""
     keys = like.new_empty(like.shape[0], capacity, like.shape[-1], dtype=dtype)
     return LayerCache(keys, torch.empty_like(keys), blocks)
 
 
 def empty_like(layer: LayerCache, capacity: int) -> LayerCache:
-    """Another layer of the same shape and documents, without rows yet, with room for `capacity`."""
+    """Return an empty layer for `capacity` tokens with the documents of another layer."""
     return new_layer(layer.keys, capacity, blocks=layer.blocks)

@@ -1,4 +1,4 @@
-"""A model proves itself when it is loaded: its rotation and its attention, against ours."""
+"""Validation of a loaded model: PINE's rotation and attention must agree with the model's own."""
 
 import math
 from collections.abc import Mapping
@@ -34,24 +34,26 @@ PROBE_TOKENS = PREFIX_TOKENS + DOCUMENT_TOKENS + SUFFIX_TOKENS
 NOTHING_PACKED: Mapping[nn.Parameter, PackedWeight] = MappingProxyType({})
 
 TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
-"""Largest relative deviation allowed of our arithmetic from the model's own, by dtype. Rounding stays
-well below; a wrong rotation, mask or scale is above it by orders of magnitude. Transformers' own attention
-takes its softmax in float32 for float64 models too."""
+"""Maximum relative deviation from the model's own results, by dtype. Rounding errors are well below, and
+errors of rotation, mask or scale orders of magnitude above. For float64 models, the softmax of transformers
+is float32."""
 
 
 @dataclass
 class _CapturePass:
-    """Records queries and keys of every layer, and how it scores; the attention output is zero, so that no
-    layer's input depends on positions."""
+    """Forward pass that records queries, keys and softcap of every layer.
 
-    seen: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    The attention output is zero, so that no layer's input depends on positions.
+    """
+
+    layers: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     softcaps: set[float | None] = field(default_factory=set)
 
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scoring: AttentionParams
     ) -> Tensor:
-        """See forward.Pass."""
-        self.seen.append((query[0], key[0]))
+        """See ForwardPass."""
+        self.layers.append((query[0], key[0]))
         self.softcaps.add(scoring.softcap)
         return torch.zeros_like(query)
 
@@ -59,41 +61,52 @@ class _CapturePass:
 def validate_model(
     model: PreTrainedModel, packed: Mapping[nn.Parameter, PackedWeight] = NOTHING_PACKED
 ) -> tuple[PatchedModel, ...]:
-    """Networks over the model's weights that compute with our attention, after showing that this is the
-    model's own: one, or one for each range of prompt lengths where the model's frequencies change (longrope),
-    the shortest first. The model itself is neither run nor changed.
+    """Validate a model, and return patched copies of it that share its weights.
 
-    packed: weights in 4 bits for decoding steps, by those they are made of.
+    There is one copy, or one per range of prompt lengths if the frequencies change with the length
+    (longrope), the shortest first. The model itself is neither run nor changed. The steps are:
 
-    Asks the config first; checks that tokens meet in attention only; compares the rotation in every layer;
-    then compares the logits of a short prompt, vanilla through our function, and PINE with one document,
-    which is vanilla (specification 3.5), with the model's own attention.
-    Raises ModelError with what differed.
+    1. Check the configuration.
+    2. Check that tokens interact in attention only.
+    3. Compare the rotation in every layer.
+    4. Compare the logits of a short prompt with those of the model's own attention: vanilla, and PINE with
+       one document, which equals vanilla (specification 3.5).
+
+    Args:
+        model: Causal language model of transformers.
+        packed: 4-bit weights for decode steps, by the weights that they replace.
+
+    Raises:
+        ModelError: The model is not supported; the message names the difference.
     """
     reason = refusal(model.config)
     if reason:
         raise ModelError(f"{type(model).__name__}: {reason}")
     window = sliding_window(model.config) or PROBE_TOKENS
     if window < PROBE_TOKENS:
-        raise ModelError(
-            f"{type(model).__name__}: its sliding window is {window} tokens, which would cut even a prompt "
-            f"of {PROBE_TOKENS}; {ADVICE}"
+        raise _unsupported(
+            model, f"its sliding window is {window} tokens, which would cut even a prompt of {PROBE_TOKENS}"
         )
-    _refuse_adapters(model)
+    _check_adapters(model)
     return tuple(_prove_range(model, packed, longest) for longest in (*lengths_of_change(model.config), None))
+
+
+def _unsupported(model: nn.Module, reason: str) -> ModelError:
+    """Return the error for a model that PINE cannot patch."""
+    return ModelError(f"{type(model).__name__}: {reason}; {ADVICE}")
 
 
 @torch.no_grad()
 def _prove_range(
     model: PreTrainedModel, packed: Mapping[nn.Parameter, PackedWeight], longest: int | None
 ) -> PatchedModel:
-    """The network for prompts of up to `longest` tokens; for longer ones if None."""
-    vocabulary: int = model.config.get_text_config().vocab_size
-    ids = torch.randint(vocabulary, (PROBE_TOKENS,), generator=torch.Generator().manual_seed(0))
+    """Return the patched model for prompts of up to `longest` tokens; for longer ones if None."""
+    vocab_size: int = model.config.get_text_config().vocab_size
+    ids = torch.randint(vocab_size, (PROBE_TOKENS,), generator=torch.Generator().manual_seed(0))
     network = clone_with_shared_weights(model)
     freeze_rope_frequencies(network, longest or max(lengths_of_change(model.config), default=0) + 1)
-    own = network(input_ids=ids[None].to(input_device(network)), use_cache=False).logits[0]
-    _refuse_numbers(network, own)
+    expected = network(input_ids=ids[None].to(input_device(network)), use_cache=False).logits[0]
+    _check_finite(network, expected)
 
     patch_attention(network, packed)
     callers = OpCallerRecorder()
@@ -105,17 +118,18 @@ def _prove_range(
     prefix, document, suffix = (tuple(part.tolist()) for part in parts)
     layout = TokenLayout(prefix, (document,), suffix)
     for name in ("vanilla", "pine"):
-        deviation = _logit_deviation(_run(patched_model, layout, name), own)
-        if not deviation <= TOLERANCE[own.dtype]:
-            raise ModelError(
-                f"{type(model).__name__}: attention through PINE's function ({name}, one document) deviates "
-                f"from the model's own by {deviation:.1e}, more than {TOLERANCE[own.dtype]:.0e}; the model "
-                f"does something in its attention that is not supported; {ADVICE}"
+        deviation = _logit_deviation(_run(patched_model, layout, name), expected)
+        if not deviation <= TOLERANCE[expected.dtype]:
+            raise _unsupported(
+                model,
+                f"attention through PINE's function ({name}, one document) deviates from the model's own by "
+                f"{deviation:.1e}, more than {TOLERANCE[expected.dtype]:.0e}; the model does something in "
+                "its attention that is not supported",
             )
     return patched_model
 
 
-def _refuse_adapters(model: nn.Module) -> None:
+def _check_adapters(model: nn.Module) -> None:
     """Raise ModelError for an adapter of PEFT whose effect on a token depends on other tokens."""
     for module in model.modules():
         configs = getattr(module, "peft_config", None)
@@ -135,109 +149,116 @@ def _refuse_adapters(model: nn.Module) -> None:
                 )
 
 
-def _refuse_numbers(network: PreTrainedModel, logits: Tensor) -> None:
-    """Raises ModelError if the logits (n, V) of the model's own attention are not all numbers."""
+def _check_finite(network: PreTrainedModel, logits: Tensor) -> None:
+    """Raise ModelError if the logits (n, V) of the model's own attention are not finite."""
     if logits.isfinite().all():
         return
     broken = [name for name, weight in network.named_parameters() if not weight.isfinite().all()]
-    found = "load it in bfloat16 or float32"
+    cause = "load it in bfloat16 or float32"
     if broken:
-        found = (
-            f"{len(broken)} of its weights hold NaN or infinity, the first is {broken[0]}; load whole ones"
-        )
-    raise ModelError(f"{type(network).__name__}: its own logits are not all numbers; {found}")
+        cause = f"{len(broken)} of its weights contain NaN or infinity, the first is {broken[0]}; load others"
+    raise ModelError(f"{type(network).__name__}: its own logits are not finite; {cause}")
 
 
 def _find_rotation(network: PreTrainedModel, ids: Tensor) -> LayerRopes:
+    """Return the rotation of each layer that reproduces the model's own."""
     candidates = possible_ropes(network)
     positions = torch.arange(len(ids), device=input_device(network))
     rotated, logits = _capture(network, ids, positions)
     unrotated, _ = _capture(network, ids, torch.zeros_like(positions))
-    _refuse_other_mixing(network, ids, logits)
-    _refuse_hidden_softcap(network, rotated.softcaps)
-    found: list[int] = []
-    for layers in zip(unrotated.seen, rotated.seen, strict=True):
-        worst = [_rotation_deviation(rope, layers) for rope in candidates]
-        best = min(worst)
-        if not best <= TOLERANCE[logits.dtype]:
-            raise ModelError(
-                f"{type(network).__name__}: its rotation by position deviates from plain RoPE by {best:.1e} "
-                f"in layer {len(found)}, so PINE cannot place documents in it; {ADVICE}"
+    _check_mixing(network, ids, logits)
+    _check_softcap(network, rotated.softcaps)
+    selected: list[int] = []
+    for layers in zip(unrotated.layers, rotated.layers, strict=True):
+        deviations = [_rotation_deviation(rope, layers) for rope in candidates]
+        smallest = min(deviations)
+        if not smallest <= TOLERANCE[logits.dtype]:
+            raise _unsupported(
+                network,
+                f"its rotation by position deviates from plain RoPE by {smallest:.1e} in layer "
+                f"{len(selected)}, so PINE cannot place documents in it",
             )
-        found.append(worst.index(best))
-    kinds = list(dict.fromkeys(found))
-    return LayerRopes(tuple(candidates[kind] for kind in kinds), tuple(map(kinds.index, found)))
+        selected.append(deviations.index(smallest))
+    kinds = list(dict.fromkeys(selected))
+    return LayerRopes(tuple(candidates[kind] for kind in kinds), tuple(map(kinds.index, selected)))
 
 
 def _capture(model: PreTrainedModel, ids: Tensor, positions: Tensor) -> tuple[_CapturePass, Tensor]:
-    """Queries and keys of every layer, and the logits (n, V), with attention outputs of zero."""
+    """Return queries and keys of every layer, and the logits (n, V), with attention outputs of zero."""
     capture = _CapturePass()
     logits = _forward(model, ids, positions, capture)
     num_layers: int = model.config.get_text_config().num_hidden_layers
-    if len(capture.seen) != num_layers:
-        raise ModelError(
-            f"{type(model).__name__}: {len(capture.seen)} of {num_layers} layers call an attention function "
-            f"that can be replaced, and PINE needs all; {ADVICE}"
+    if len(capture.layers) != num_layers:
+        raise _unsupported(
+            model,
+            f"{len(capture.layers)} of {num_layers} layers call an attention function that can be replaced, "
+            "and PINE needs all",
         )
     return capture, logits
 
 
-def _refuse_hidden_softcap(model: PreTrainedModel, softcaps: set[float | None]) -> None:
-    """Raises ModelError if the config limits attention scores, but our function was not told.
+def _check_softcap(model: PreTrainedModel, softcaps: set[float | None]) -> None:
+    """Raise ModelError if the configuration has a softcap that layers do not pass to the attention function.
 
-    The probe's scores hardly reach a limit, so that logits would not show it in bfloat16.
+    The logits do not show it in bfloat16, because the scores of the short prompt are far below the softcap.
     """
-    stated = getattr(model.config.get_text_config(), "attn_logit_softcapping", None)
-    if softcaps != {stated}:
-        told = ", ".join(map(str, softcaps))
-        raise ModelError(
-            f"{type(model).__name__}: its config limits attention scores (soft-capping) to {stated}, but its "
-            f"layers ask for {told}; {ADVICE}"
+    expected = getattr(model.config.get_text_config(), "attn_logit_softcapping", None)
+    if softcaps != {expected}:
+        passed = ", ".join(map(str, softcaps))
+        raise _unsupported(
+            model,
+            f"its config limits attention scores (soft-capping) to {expected}, but its layers pass {passed}",
         )
 
 
-def _refuse_other_mixing(model: PreTrainedModel, ids: Tensor, logits: Tensor) -> None:
-    """Raises ModelError if tokens meet outside attention: with attention outputs of zero, every second token
-    is changed, and the logits of those between must stay."""
+def _check_mixing(model: PreTrainedModel, ids: Tensor, logits: Tensor) -> None:
+    """Raise ModelError if tokens interact outside attention.
+
+    With attention outputs of zero, every second token changes, and the logits of the others must not.
+    """
     changed = ids.clone()
     changed[::2] = (changed[::2] + 1) % model.config.get_text_config().vocab_size
-    _, others = _capture(model, changed, torch.arange(len(ids), device=input_device(model)))
-    if not _logit_deviation(others[1::2], logits[1::2]) <= TOLERANCE[logits.dtype]:
-        raise ModelError(
-            f"{type(model).__name__}: its tokens meet outside attention too, such as in a convolution or a "
-            f"recurrent layer, where documents cannot be kept apart; {ADVICE}"
+    _, changed_logits = _capture(model, changed, torch.arange(len(ids), device=input_device(model)))
+    if not _logit_deviation(changed_logits[1::2], logits[1::2]) <= TOLERANCE[logits.dtype]:
+        raise _unsupported(
+            model,
+            "its tokens interact outside attention too, such as in a convolution or a recurrent layer, where "
+            "documents cannot be kept apart",
         )
 
 
 def _rotation_deviation(rope: Rope, layers: tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]) -> float:
-    """Largest deviation of our rotation of a layer's queries and keys from the model's own.
+    """Return the largest deviation of queries and keys rotated by PINE from those rotated by the model.
 
-    layers: both unrotated, then both as the model rotates them, each (heads, n, d).
+    `layers` has the unrotated pair, then the pair rotated by the model, each tensor (heads, n, d).
     """
     unrotated, rotated = layers
     return max(_deviation_of(rope, *pair) for pair in zip(unrotated, rotated, strict=True))
 
 
-def _deviation_of(rope: Rope, before: Tensor, after: Tensor) -> float:
-    if 2 * rope.inverse_frequencies.shape[-1] > before.shape[-1]:  # of other heads, such as those that see
+def _deviation_of(rope: Rope, unrotated: Tensor, expected: Tensor) -> float:
+    if 2 * rope.inverse_frequencies.shape[-1] > unrotated.shape[-1]:  # of other heads, such as vision heads
         return math.inf
-    dtype = torch.promote_types(before.dtype, torch.float32)
-    table = rope.table(before.shape[1], before.shape[2], dtype)
-    before, after = (vectors.to(table.device, dtype) for vectors in (before, after))
-    ours = rope.to_pairs(before) * table
-    return _relative_deviation(from_pairs(ours), from_pairs(rope.to_pairs(after)))
+    dtype = torch.promote_types(unrotated.dtype, torch.float32)
+    table = rope.table(unrotated.shape[1], unrotated.shape[2], dtype)
+    unrotated, expected = (vectors.to(table.device, dtype) for vectors in (unrotated, expected))
+    result, expected = from_pairs(rope.to_pairs(unrotated) * table), from_pairs(rope.to_pairs(expected))
+    return _relative_to_largest((result.double() - expected.double()).abs().max(), expected)
 
 
-def _relative_deviation(ours: Tensor, own: Tensor) -> float:
-    return ((ours.double() - own.double()).abs().max() / own.double().abs().max().clamp_min(1e-30)).item()
+def _logit_deviation(result: Tensor, expected: Tensor) -> float:
+    """Return the deviation of logits (n, V) of the worst token, relative to the largest logit.
+
+    In half precision it is that of the median token, because rounding may route single tokens of a mixture of
+    experts to other experts.
+    """
+    by_token = (result.double() - expected.double()).abs().amax(-1)
+    is_half = expected.dtype.itemsize == 2
+    return _relative_to_largest(by_token.median() if is_half else by_token.max(), expected)
 
 
-def _logit_deviation(ours: Tensor, own: Tensor) -> float:
-    """Deviation of logits (n, V), relative to the largest: that of the worst token, in half precision of the
-    median one, because there rounding may send single tokens of a mixture of experts to other experts."""
-    by_token = (ours.double() - own.double()).abs().amax(-1)
-    deviation = by_token.median() if own.dtype.itemsize == 2 else by_token.max()
-    return (deviation / own.double().abs().max().clamp_min(1e-30)).item()
+def _relative_to_largest(deviation: Tensor, expected: Tensor) -> float:
+    return (deviation / expected.double().abs().max().clamp_min(1e-30)).item()
 
 
 def _run(patched_model: PatchedModel, layout: TokenLayout, name: str) -> Tensor:
@@ -248,13 +269,12 @@ def _run(patched_model: PatchedModel, layout: TokenLayout, name: str) -> Tensor:
 
 
 def _forward(model: PreTrainedModel, ids: Tensor, positions: Tensor, attend: ForwardPass) -> Tensor:
-    """Logits (n, V) of one pass through our attention function."""
+    """Return the logits (n, V) of one forward pass through PINE's attention function."""
     try:
         return run_pass(model, attend, ids[None].to(input_device(model)), positions[None])[0]
-    except ModelError as error:  # what our function says that a layer asked of it
-        raise ModelError(f"{type(model).__name__}: {error}; {ADVICE}") from error
-    except Exception as error:  # what a family's own code raises when it gives or expects something else
-        raise ModelError(
-            f"{type(model).__name__} cannot be run with PINE's attention function ({one_line(error)}); "
-            f"{ADVICE}"
+    except ModelError as error:  # raised by the attention function
+        raise _unsupported(model, str(error)) from error
+    except Exception as error:  # raised by the model's code for an unexpected attention function
+        raise _unsupported(
+            model, f"it cannot be run with PINE's attention function ({one_line(error)})"
         ) from error

@@ -1,7 +1,7 @@
-"""Documents see others at places that the plan knows, and we rotate. Source: specification 3.6 to 3.8."""
+"""Documents at positions that the plan fixes, with rotation by PINE. Source: specification 3.6 to 3.8."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -11,17 +11,21 @@ from torch import Tensor
 from pine_engine.attention.causal import CausalAttention
 from pine_engine.attention.kv_cache import LayerCache, new_layer
 from pine_engine.attention.placement import Placement
-from pine_engine.attention.strategy import KeysValues, LayerInput, Strategy, StrategyContext
+from pine_engine.attention.strategy import KeysValues, Strategy, StrategyContext
+from pine_engine.network.registration import LayerInput
 from pine_engine.prompts.layout import IntArray
 
 
 @dataclass(frozen=True)
 class PlacedAttention(Strategy):
-    """Every document sees the others where the plan puts them, whatever stands in them.
+    """Each document attends to others at the positions of the plan, independent of their content.
 
-    starts: int64 (D, 1, D), where document b starts as seen from document a, in block order.
-    seen_at: int64 (documents' tokens,), position at which the suffix sees each of them, in input order.
-    suffix: how whatever follows the documents reads, once it is rotated.
+    Attributes:
+        placement: Attention of prefix and documents.
+        starts: int64 (D, 1, D), start of document b as seen from document a, in block order.
+        seen_at: int64 (document tokens,), position of each token as seen from the suffix, in input order.
+        suffix: Strategy for the tokens after the documents, once they are rotated.
+        alike: See DecodeStrategy.
     """
 
     placement: Placement
@@ -32,55 +36,47 @@ class PlacedAttention(Strategy):
 
     @classmethod
     def of(
-        cls, reading: StrategyContext, document_starts: IntArray, suffix_document_starts: IntArray
+        cls, context: StrategyContext, document_starts: IntArray, suffix_document_starts: IntArray
     ) -> Self:
-        """document_starts, suffix_document_starts: as the plan has them."""
-        placement, layout = Placement.of(reading), reading.plan.layout
+        """Create the strategy of a prompt; the starts are those of the plan."""
+        placement, layout = Placement.of(context), context.plan.layout
         order = placement.blocks.order
-        starts = torch.tensor(document_starts).to(reading.device)[order][:, order][:, None]
+        starts = torch.tensor(document_starts).to(context.device)[order][:, order][:, None]
         moved = np.repeat(suffix_document_starts - layout.document_starts, layout.lengths)
         seen_at = torch.from_numpy(moved + np.arange(layout.prefix_length, layout.documents_end))
-        suffix = CausalAttention.of(reading)
-        places = (layout.prefix_length, layout.documents_end, reading.plan.suffix_start)
-        alike = ("placed", reading.plan.method, places, suffix.alike)
-        return cls(placement, starts, seen_at.to(reading.device), suffix, alike)
+        suffix = CausalAttention.of(context)
+        positions = (layout.prefix_length, layout.documents_end, context.plan.suffix_start)
+        alike = ("placed", context.plan.method, positions, suffix.alike)
+        return cls(placement, starts, seen_at.to(context.device), suffix, alike)
 
     @property
     def continuing(self) -> Self:
         """See Strategy."""
         return self
 
-    def prefill(self, given: LayerInput, prefix: KeysValues | None, room: int) -> tuple[Tensor, LayerCache]:
+    def prefill(self, inputs: LayerInput, prefix: KeysValues | None, room: int) -> tuple[Tensor, LayerCache]:
         """See Strategy."""
-        layer, layout, outputs = given.layer, self.placement.layout, []
-        if prefix is None:
-            front, given = given.rows(0, layout.prefix_length), given.rows(layout.prefix_length)
-            output, prefix = self.placement.read_prefix(front)
-            outputs.append(output)
-        else:
-            prefix = self.placement.take_prefix(layer, prefix)
-        count = len(self.seen_at)
-        documents, suffix = given.rows(0, count), given.rows(count)
+        outputs, prefix, documents, suffix = self.placement.prefill_prefix(inputs, prefix)
         slots = self.placement.to_slots(documents)
-        outputs += self.placement.read_documents(documents, slots, prefix, self.starts)
+        outputs += self.placement.prefill_documents(documents, slots, prefix, self.starts)
 
-        cache = new_layer(given.key, layout.num_tokens + room)
+        cache = new_layer(inputs.key, self.placement.layout.num_tokens + room)
         cache.append(*prefix)
-        keys = self.placement.rotations[layer].rotate(documents.key, self.seen_at)
+        keys = self.placement.rotations[inputs.layer].rotate(documents.key, self.seen_at)
         cache.append(keys, documents.value)
         outputs.append(self.extend(suffix, cache))
         return torch.cat(outputs, dim=1), cache
 
     def extend(
-        self, given: LayerInput, cache: LayerCache, rows: Sequence["PlacedAttention | None"] = ()
+        self, inputs: LayerInput, cache: LayerCache, members: Sequence["PlacedAttention | None"] = ()
     ) -> Tensor:
         """See DecodeStrategy."""
-        rotation = self.placement.rotations[given.layer]
-        positions = self.placement.positions[cache.length : cache.length + given.query.shape[1]]
-        query, key = (rotation.rotate(part, positions).to(part.dtype) for part in (given.query, given.key))
-        turned = LayerInput(given.layer, query, key, given.value, given.scoring)
-        return self.suffix.extend(turned, cache, [row.suffix if row else None for row in rows])
+        rotation = self.placement.rotations[inputs.layer]
+        positions = self.placement.positions[cache.length : cache.length + inputs.query.shape[1]]
+        query, key = (rotation.rotate(part, positions).to(part.dtype) for part in (inputs.query, inputs.key))
+        suffixes = [member.suffix if member else None for member in members]
+        return self.suffix.extend(replace(inputs, query=query, key=key), cache, suffixes)
 
     def prefix(self, layer: int, cache: LayerCache, length: int) -> KeysValues:
         """See Strategy."""
-        return self.placement.give_prefix(layer, cache, length)
+        return self.placement.export_prefix(layer, cache, length)

@@ -1,4 +1,4 @@
-"""A whole prompt in one pass: the prefix, the documents as the method has them see each other, the suffix."""
+"""Prefill: one forward pass over prefix, documents and suffix."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,18 +7,20 @@ from torch import Tensor
 from torch.nn import functional
 
 from pine_engine.attention.state import SequenceState
-from pine_engine.attention.strategy import LayerInput
-from pine_engine.network.registration import AttentionParams
-from pine_engine.network.threads import torch_num_threads
+from pine_engine.network.registration import AttentionParams, LayerInput
+from pine_engine.network.thread_tuner import torch_num_threads
 
 
 @dataclass(frozen=True)
 class PrefillPass:
-    """A whole prompt under one method; fills the row's cache.
+    """Prefill of one prompt under one method; fills the cache of `row`.
 
-    prefix_of: a row that has read the same prefix, whose keys and values are used again: the pass then
-    begins with the documents. threads: of torch, with which attention is computed; None for as many as there
-    are. Rows of the batch behind the prompt are padding and get zeros.
+    Attributes:
+        row: State and empty cache of the prompt.
+        room: Number of tokens that may follow the prompt.
+        on_layer: Called with the index of each layer when it begins.
+        prefix_of: Prefilled sequence with the same prefix; the pass then begins with the documents.
+        threads: Number of torch threads for attention; None keeps it.
     """
 
     row: SequenceState
@@ -30,16 +32,16 @@ class PrefillPass:
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scoring: AttentionParams
     ) -> Tensor:
-        """See Pass; the batch has one row."""
+        """Return the attention output of one layer, zero for padding; the batch size is 1."""
         self.on_layer(layer)
         layout, strategy = self.row.state.plan.layout, self.row.state.strategy(query.device)
         count, prefix = layout.num_tokens, None
         if self.prefix_of:
             count -= layout.prefix_length
-            theirs = self.prefix_of.state.strategy(query.device)
-            prefix = theirs.prefix(layer, self.prefix_of.cache.layers[layer], layout.prefix_length)
-        given = LayerInput(layer, query[0], key[0], value[0], scoring).rows(0, count)
+            source = self.prefix_of.state.strategy(query.device)
+            prefix = source.prefix(layer, self.prefix_of.cache.layers[layer], layout.prefix_length)
+        inputs = LayerInput(layer, query[0], key[0], value[0], scoring).tokens(0, count)
         with torch_num_threads(self.threads):
-            output, cache = strategy.prefill(given, prefix, self.room)
+            output, cache = strategy.prefill(inputs, prefix, self.room)
         self.row.cache.layers.append(cache)
         return functional.pad(output, (0, 0, 0, query.shape[2] - count))[None]

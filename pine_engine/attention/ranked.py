@@ -1,4 +1,4 @@
-"""Every query places the documents by how important it finds them, and we rotate: PINE.
+"""PINE: every query places the documents by their importance, with rotation by PINE.
 
 Source: specification 3.5.
 """
@@ -20,24 +20,30 @@ from pine_engine.attention.arithmetic import (
 )
 from pine_engine.attention.kv_cache import DocumentBlocks, LayerCache, heads_of, new_layer
 from pine_engine.attention.placement import Placement, Slots
-from pine_engine.attention.recorder import SuffixFound, TraceRecorder
-from pine_engine.attention.strategy import KeysValues, LayerInput, Strategy, StrategyContext
+from pine_engine.attention.recorder import SuffixRanking, TraceRecorder
+from pine_engine.attention.strategy import KeysValues, Strategy, StrategyContext
 from pine_engine.methods.table import ImportanceKind
-from pine_engine.network.registration import AttentionParams
+from pine_engine.network.registration import AttentionParams, LayerInput
 from pine_engine.network.rope import from_pairs
 
-SUFFIX_SCORES = 4_000_000
-"""Scores per chunk of suffix queries, so that a long suffix needs no more memory than this at once."""
+MAX_CHUNK_SCORES = 4_000_000
+"""Scores per chunk of suffix queries, which limits the memory of a long suffix."""
 
 
 @dataclass(frozen=True)
 class RankedAttention(Strategy):
-    """Documents rank the others, and every token of the suffix ranks all, in every head.
+    """Every head ranks the other documents for each document, and all documents for each suffix token.
 
-    padding: (P,), 0 for slots with tokens and -inf for padding; None without any. key_index: physical index
-    of each key that the suffix reads: those of the slots, of the prefix, of the suffix with room. segments:
-    (K, 1 + D + 1), one for the segment of each of them, documents in block order, else zero. kind,
-    is_reversed: of the ranking, see Method.
+    Attributes:
+        placement: Attention of prefix and documents.
+        padding: (P,), 0 for tokens and -inf for padding; None without padding.
+        key_index: Physical index of each key that the suffix attends to: slots, prefix, then suffix with
+            reserved tokens.
+        segments: One-hot segment (K, 1 + D + 1) of each of these keys, documents in block order.
+        kind: Reduction of attention to importance.
+        is_reversed: True if more important documents are farther.
+        alike: See DecodeStrategy.
+        recorder: Recorder of the trace; None without a trace.
     """
 
     placement: Placement
@@ -50,12 +56,12 @@ class RankedAttention(Strategy):
     recorder: TraceRecorder | None
 
     @classmethod
-    def of(cls, reading: StrategyContext) -> Self:
-        """The strategy with all that it needs for one prompt."""
-        plan, layout = reading.plan, reading.plan.layout
-        placement = Placement.of(reading)
+    def of(cls, context: StrategyContext) -> Self:
+        """Create the strategy of a prompt."""
+        plan, layout = context.plan, context.plan.layout
+        placement = Placement.of(context)
         blocks = placement.blocks
-        index = torch.arange(reading.length, device=reading.device)
+        index = torch.arange(context.length, device=context.device)
         key_index = (blocks.token_index, index[: layout.prefix_length], index[layout.documents_end :])
         segments = (
             blocks.document + 1,
@@ -63,16 +69,16 @@ class RankedAttention(Strategy):
             torch.full_like(key_index[2], layout.num_documents + 1),
         )
         lengths = tuple(rows.stop - rows.start for rows in blocks.rows)
-        places = (layout.prefix_length, lengths, plan.suffix_start)
+        positions = (layout.prefix_length, lengths, plan.suffix_start)
         return cls(
             placement=placement,
-            padding=blocks.padding_bias(reading.compute_dtype),
+            padding=blocks.padding_bias(context.compute_dtype),
             key_index=torch.cat(key_index),
-            segments=one_hot(torch.cat(segments), layout.num_documents + 2).to(reading.compute_dtype),
+            segments=one_hot(torch.cat(segments), layout.num_documents + 2).to(context.compute_dtype),
             kind=plan.method.importance,
             is_reversed=plan.is_reversed,
-            alike=("ranked", plan.method, places),
-            recorder=reading.recorder,
+            alike=("ranked", plan.method, positions),
+            recorder=context.recorder,
         )
 
     @property
@@ -80,52 +86,45 @@ class RankedAttention(Strategy):
         """See Strategy."""
         return self
 
-    def prefill(self, given: LayerInput, prefix: KeysValues | None, room: int) -> tuple[Tensor, LayerCache]:
+    def prefill(self, inputs: LayerInput, prefix: KeysValues | None, room: int) -> tuple[Tensor, LayerCache]:
         """See Strategy."""
-        layer, layout, outputs = given.layer, self.placement.layout, []
-        if prefix is None:
-            front, given = given.rows(0, layout.prefix_length), given.rows(layout.prefix_length)
-            output, prefix = self.placement.read_prefix(front)
-            outputs.append(output)
-        else:
-            prefix = self.placement.take_prefix(layer, prefix)
-        count = layout.documents_end - layout.prefix_length
-        documents, suffix = given.rows(0, count), given.rows(count)
+        layer, layout = inputs.layer, self.placement.layout
+        outputs, prefix, documents, suffix = self.placement.prefill_prefix(inputs, prefix)
         slots = self.placement.to_slots(documents)
-        starts = self._rank_documents(layer, slots, given.scoring)
-        outputs += self.placement.read_documents(documents, slots, prefix, starts)
+        starts = self._rank_documents(layer, slots, inputs.scoring)
+        outputs += self.placement.prefill_documents(documents, slots, prefix, starts)
 
         cache = new_layer(
-            given.key,
-            layout.num_tokens - count + room,
+            inputs.key,
+            layout.prefix_length + layout.suffix_length + room,
             dtype=self.placement.compute_dtype,
-            blocks=self._keep(layer, slots),
+            blocks=self._store(layer, slots),
         )
         cache.append(*prefix)
         outputs.append(self.extend(suffix, cache))
         return torch.cat(outputs, dim=1), cache
 
     def extend(
-        self, given: LayerInput, cache: LayerCache, rows: Sequence["RankedAttention | None"] = ()
+        self, inputs: LayerInput, cache: LayerCache, members: Sequence["RankedAttention | None"] = ()
     ) -> Tensor:
         """See DecodeStrategy."""
         layout, blocks = self.placement.layout, self.placement.blocks
-        rotation, dtype = self.placement.rotations[given.layer], cache.keys.dtype
-        num_heads, count, _ = given.query.shape
-        seen_before = cache.length
-        first = seen_before + layout.documents_end - layout.prefix_length
-        # Once for both: decoding takes as long as its small operations are many.
-        both = torch.cat((given.query.to(dtype) * given.scoring.scale, given.key.to(dtype)))
-        pairs = rotation.rope.to_pairs(both)
+        rotation, dtype = self.placement.rotations[inputs.layer], cache.keys.dtype
+        num_heads, count, _ = inputs.query.shape
+        num_cached = cache.length
+        first = num_cached + layout.documents_end - layout.prefix_length
+        # SequenceGroup, because the time of a decode step depends on the number of small operations.
+        vectors = torch.cat((inputs.query.to(dtype) * inputs.scoring.scale, inputs.key.to(dtype)))
+        pairs = rotation.rope.to_pairs(vectors)
         positions = self.placement.positions[first : first + count]
-        turned = from_pairs(pairs * rotation.table[positions])
-        cache.append(turned[num_heads:], given.value.to(dtype))
-        pairs, rotated = pairs[:num_heads], turned[:num_heads]
-        own, outputs = rows or (self,), []
-        chunk = max(1, SUFFIX_SCORES // (num_heads * len(blocks.document)))
+        rotated = from_pairs(pairs * rotation.table[positions])
+        cache.append(rotated[num_heads:], inputs.value.to(dtype))
+        pairs, rotated = pairs[:num_heads], rotated[:num_heads]
+        members, outputs = members or (self,), []
+        chunk = max(1, MAX_CHUNK_SCORES // (num_heads * len(blocks.document)))
         for start in range(0, count, chunk):
             stop = min(start + chunk, count)
-            visible = seen_before + stop
+            visible = num_cached + stop
             ranking = rank_for_suffix(
                 from_pairs(rotation.rope.unscaled(pairs[:, start:stop])),
                 cache.blocks.unrotated_keys,
@@ -141,29 +140,30 @@ class RankedAttention(Strategy):
                 cache.blocks.keys,
                 self.padding,
                 cache.keys[:, :visible],
-                given.scoring.softcap,
+                inputs.scoring.softcap,
             )
             outputs.append(apply_weights(weights, cache.blocks.values, cache.values[:, :visible]))
-            if any(row and row.recorder for row in own):
+            if any(member and member.recorder for member in members):
                 shares = weights @ self.segments[: weights.shape[-1]]
-            for number, row in enumerate(own):
-                if row and row.recorder:
-                    heads, blocks_of_row = heads_of(number, num_heads // len(own)), row.placement.blocks
-                    found = SuffixFound(blocks_of_row, heads, ranking.importance, ranking.starts, shares)
-                    row.recorder.record_suffix(given.layer, found)
-                    row.recorder.record_weights(given.layer, first + start, weights, heads, row.key_index)
-        return (outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)).to(given.query.dtype)
+            for index, member in enumerate(members):
+                if member and member.recorder:
+                    heads = heads_of(index, num_heads // len(members))
+                    found = SuffixRanking(member.placement.blocks, heads, ranking, shares)
+                    member.recorder.record_suffix(inputs.layer, found)
+                    member.recorder.record_weights(
+                        inputs.layer, first + start, weights, heads, member.key_index
+                    )
+        return (outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)).to(inputs.query.dtype)
 
     def prefix(self, layer: int, cache: LayerCache, length: int) -> KeysValues:
         """See Strategy."""
-        return self.placement.give_prefix(layer, cache, length)
+        return self.placement.export_prefix(layer, cache, length)
 
     def _rank_documents(self, layer: int, slots: Slots, scoring: AttentionParams) -> Tensor:
-        """Start of document b as seen from document a, int64 (D, H, D), or (D, 1, D) if all heads agree; both
-        in block order."""
+        """Return the start of document b as seen from document a, in block order, as `Ranking.starts`."""
         blocks, rope = self.placement.blocks, self.placement.rotations[layer].rope
         query = from_pairs(rope.unscaled(slots.queries)) * scoring.scale
-        ranked = rank_for_documents(
+        ranking = rank_for_documents(
             [query[:, part].reshape(slots.keys.shape[0], -1, query.shape[-1]) for part in blocks.rows],
             from_pairs(slots.keys),
             blocks,
@@ -172,12 +172,11 @@ class RankedAttention(Strategy):
             reverse=self.is_reversed,
         )
         if self.recorder:
-            starts = ranked.starts.expand_as(ranked.importance)
-            self.recorder.record_documents(layer, blocks, ranked.importance, starts)
-        return ranked.starts
+            self.recorder.record_documents(layer, blocks, ranking)
+        return ranking.starts
 
-    def _keep(self, layer: int, slots: Slots) -> DocumentBlocks:
-        """Keys and values of the documents for the suffix, which ranks: by document and offset."""
+    def _store(self, layer: int, slots: Slots) -> DocumentBlocks:
+        """Return keys and values of the documents for the suffix."""
         blocks, table = self.placement.blocks, self.placement.rotations[layer].table
         return DocumentBlocks(
             keys=blocks.split(from_pairs(slots.keys * table[blocks.offset])),

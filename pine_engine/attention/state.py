@@ -1,4 +1,4 @@
-"""What the layers of one prompt under one method share, and the row that carries it with its cache."""
+"""State of one prompt under one method, and selection of its attention strategy."""
 
 from dataclasses import dataclass, field
 
@@ -19,11 +19,15 @@ from pine_engine.network.model_patching import PatchedModel
 
 @dataclass(frozen=True)
 class PromptState:
-    """What all layers of one prompt under one method share.
+    """State that all layers of one prompt under one method share.
 
-    wiring: the network that reads it. positions: int64 (n + room,), the position of every token as a query.
-    room: how many tokens may follow the prompt. strategies: how layers attend, by the device on which they
-    compute: a model may be spread over several.
+    Attributes:
+        plan: Attention plan.
+        wiring: Patched model.
+        recorder: Recorder of the trace; None without a trace.
+        room: Number of tokens that may follow the prompt.
+        positions: int64 (n + room,), position of every token as a query.
+        strategies: Attention strategy for each device of the model.
     """
 
     plan: AttentionPlan
@@ -34,28 +38,28 @@ class PromptState:
     strategies: dict[torch.device, Strategy] = field(default_factory=dict, repr=False, compare=False)
 
     def strategy(self, device: torch.device) -> Strategy:
-        """How layers on a device attend; made once for each."""
+        """Return the strategy of the layers on a device, created once per device."""
         if device not in self.strategies:
-            reading = StrategyContext(self.plan, self.patched_model, self.room, self.recorder, device)
-            self.strategies[device] = choose_strategy(reading)
+            context = StrategyContext(self.plan, self.patched_model, self.room, self.recorder, device)
+            self.strategies[device] = choose_strategy(context)
         return self.strategies[device]
 
     def position_ids(self, first: int, count: int) -> Tensor:
-        """Position ids for the model, (1, count), of tokens first .. first + count - 1."""
+        """Return the position ids (1, count) of tokens first .. first + count - 1 for the model."""
         ids = self.positions[None, first : first + count]
         return ids if self.plan.model_rotates else torch.zeros_like(ids)
 
 
-def choose_strategy(reading: StrategyContext) -> Strategy:
-    """How a prompt is read under its plan."""
-    plan = reading.plan
+def choose_strategy(context: StrategyContext) -> Strategy:
+    """Select the attention strategy from the plan."""
+    plan = context.plan
     if plan.document_starts is None or plan.suffix_document_starts is None:
-        return RankedAttention.of(reading)
+        return RankedAttention.of(context)
     if not plan.model_rotates:
-        return PlacedAttention.of(reading, plan.document_starts, plan.suffix_document_starts)
+        return PlacedAttention.of(context, plan.document_starts, plan.suffix_document_starts)
     if plan.method.mask == "causal":
-        return CausalAttention.of(reading)
-    return IsolatedAttention.of(reading, plan.suffix_document_starts)
+        return CausalAttention.of(context)
+    return IsolatedAttention.of(context, plan.suffix_document_starts)
 
 
 def new_state(
@@ -65,20 +69,20 @@ def new_state(
     room: int,
     recorder: TraceRecorder | None,
 ) -> PromptState:
-    """The shared state of one prompt; room is how many tokens may follow it.
-
-    Raises ModelError if the model's layers differ in the dimension of their heads, where we rotate.
-    """
+    """Return the state of a prompt; raise ModelError if PINE must rotate and head dimensions differ."""
     device = input_device(patched_model.network)
     positions = torch.from_numpy(plan.query_positions(room)).to(device)
     state = PromptState(plan, patched_model, recorder, room, positions)
-    state.strategy(device)  # for most models the only one, and what cannot be read is said before it is
+    state.strategy(device)  # raises before the forward pass begins
     return state
 
 
 def input_device(model: PreTrainedModel) -> torch.device:
-    """Where a model takes its tokens. If its embedding is offloaded to disk, that is the first device it
-    computes on: accelerate carries tokens there, but not away from `meta`, where the embedding says it is."""
+    """Return the device of the model's input tokens.
+
+    An embedding offloaded to disk is on `meta`. Its input belongs on the first device that computes:
+    accelerate moves tokens to that device, but not away from `meta`.
+    """
     if model.device.type != "meta":
         return model.device
     places = getattr(model, "hf_device_map", {}).values()
@@ -87,13 +91,13 @@ def input_device(model: PreTrainedModel) -> torch.device:
 
 @dataclass(frozen=True)
 class SequenceState:
-    """One prompt under one method, on its way: the state and the cache that prefill fills."""
+    """One prompt under one method with its KV cache, which prefill fills."""
 
     state: PromptState
     cache: KVCache
 
     def num_read(self) -> int:
-        """How many tokens of the prompt and its continuation have been read."""
+        """Return the number of tokens of prompt and continuation in the cache."""
         layout = self.state.plan.layout
         in_blocks = layout.documents_end - layout.prefix_length if self.state.plan.is_ranked else 0
         return self.cache.length + in_blocks

@@ -1,7 +1,7 @@
-"""What a strategy is: how one layer attends to one prompt, from its first token to the last of its answer.
+"""Interface of the attention strategies: attention of one layer for one prompt, from prefill to decode.
 
-There are few, chosen from the columns of the plan (`state.py`), each whole in a file of its own: `causal.py`,
-`isolated.py`, `placed.py` and `ranked.py`.
+There are four strategies, selected from the columns of the plan (`state.py`): `causal.py`, `isolated.py`,
+`placed.py` and `ranked.py`.
 """
 
 from collections.abc import Hashable, Sequence
@@ -17,49 +17,35 @@ from pine_engine.attention.recorder import TraceRecorder
 from pine_engine.errors import ModelError
 from pine_engine.methods.plan import AttentionPlan
 from pine_engine.network.model_patching import PatchedModel
-from pine_engine.network.registration import AttentionParams
+from pine_engine.network.registration import LayerInput
 from pine_engine.network.rope import Rope, aligned_head_dim, from_pairs
 
 KeysValues = tuple[Tensor, Tensor]
-"""Keys and values (G, n, d) of the same tokens."""
-
-
-@dataclass(frozen=True)
-class LayerInput:
-    """What the model gives one layer's attention: query (H, n, d), key and value (G, n, d)."""
-
-    layer: int
-    query: Tensor
-    key: Tensor
-    value: Tensor
-    scoring: AttentionParams
-
-    def rows(self, start: int, stop: int | None = None) -> "LayerInput":
-        """The same of tokens start .. stop - 1."""
-        part = slice(start, stop)
-        return LayerInput(
-            self.layer, self.query[:, part], self.key[:, part], self.value[:, part], self.scoring
-        )
+"""Keys and values (G, n, head_dim) of the same tokens."""
 
 
 @dataclass(frozen=True)
 class Rotation:
-    """How one layer rotates, where we do; table: complex (positions, d/2), see Rope."""
+    """Rotary embedding of one layer with its table, complex (positions, head_dim / 2)."""
 
     rope: Rope
     table: Tensor
 
     def rotate(self, vectors: Tensor, positions: Tensor) -> Tensor:
-        """Unrotated vectors (heads, n, d) rotated to positions (n,), in pair layout and the table's dtype."""
+        """Rotate vectors (heads, n, head_dim) to positions (n,); return pair layout in the table's dtype."""
         return from_pairs(self.rope.to_pairs(vectors.to(self.table.real.dtype)) * self.table[positions])
 
 
 @dataclass(frozen=True)
 class StrategyContext:
-    """One prompt under one plan on one device: what a strategy is made from.
+    """Data from which a strategy is created: a prompt, its plan, and the device of the layers.
 
-    wiring: the network that reads it. room: how many tokens may follow the prompt. recorder: None if no trace
-    is asked for.
+    Attributes:
+        plan: Attention plan of the prompt.
+        wiring: Patched model.
+        room: Number of tokens that may follow the prompt.
+        recorder: Recorder of the trace; None without a trace.
+        device: Device of the layers.
     """
 
     plan: AttentionPlan
@@ -70,20 +56,20 @@ class StrategyContext:
 
     @property
     def length(self) -> int:
-        """Of the prompt with all that may follow it, in tokens."""
+        """Maximum number of tokens of prompt and answer."""
         return self.plan.layout.num_tokens + self.room
 
     @property
     def compute_dtype(self) -> torch.dtype:
-        """float32, or float64 for a float64 model: ranking and merging are never done in less."""
+        """Dtype of ranking and merging: float32, or float64 for a float64 model."""
         return torch.promote_types(self.patched_model.network.dtype, torch.float32)
 
     def positions(self) -> Tensor:
-        """Position of every token as a query, int64 (n + room,)."""
+        """Return the position of every token as a query, int64 (length,)."""
         return torch.from_numpy(self.plan.query_positions(self.room)).to(self.device)
 
     def rotations(self) -> tuple[Rotation, ...]:
-        """How each layer rotates, to any of the positions. Raises ModelError as head_dim_of does."""
+        """Return the rotation of each layer; raise ModelError as head_dim_of does."""
         ropes, head_dim = self.patched_model.ropes, aligned_head_dim(head_dim_of(self.patched_model.network))
         kinds = [
             Rotation(rope, rope.table(self.length, head_dim, self.compute_dtype).to(self.device))
@@ -93,11 +79,11 @@ class StrategyContext:
 
 
 def head_dim_of(model: PreTrainedModel) -> int:
-    """Dimension of one attention head. Raises ModelError if layers differ in it."""
+    """Return the dimension of an attention head; raise ModelError if layers differ in it."""
     config = model.config.get_text_config()
     try:
         head_dim: int | None = getattr(config, "head_dim", None)
-    except Exception as error:  # transformers' own, for what is not the same in all layers
+    except Exception as error:  # raised by transformers for values that differ between layers
         raise ModelError(
             f"{type(model).__name__}: the heads of its layers differ in their dimensions, which is not "
             "supported"
@@ -106,39 +92,46 @@ def head_dim_of(model: PreTrainedModel) -> int:
 
 
 class DecodeStrategy(Protocol):
-    """How tokens attend that follow what has been read: the suffix, decoded tokens, given answers."""
+    """Attention of tokens after the documents: the suffix, decoded tokens, and candidate answers."""
 
     @property
     def alike(self) -> Hashable:
-        """Equal for rows of which any may stand for all, so that they can be extended as one."""
+        """Key of sequences that can be batched: equal keys mean equal computation."""
 
-    def extend(self, given: LayerInput, cache: LayerCache, rows: Sequence[Any] = ()) -> Tensor:
-        """Attention (H, Q, d) of tokens that follow all that the cache holds, to which they are added.
+    def extend(self, inputs: LayerInput, cache: LayerCache, members: Sequence[Any] = ()) -> Tensor:
+        """Append tokens to the cache, and return their attention output (H, Q, head_dim).
 
-        rows: what continues each of several rows, all alike, whose heads stand beside each other in `given`
-        and cache, None for one that has ended: each tells its own trace. This one alone if there are none.
+        Args:
+            inputs: Input of the new tokens.
+            cache: Keys and values of all earlier tokens.
+            members: Strategies of batched sequences, whose heads are concatenated in inputs and cache; each
+                records its own trace. None for a finished sequence, empty for this sequence alone.
         """
 
 
 class Strategy(Protocol):
-    """How the layers attend to one prompt under one plan, on one device."""
+    """Attention of all layers of one device for one prompt and plan."""
 
     @property
     def continuing(self) -> DecodeStrategy:
-        """How whatever follows the documents attends."""
+        """Strategy for the tokens after the documents."""
 
-    def prefill(self, given: LayerInput, prefix: KeysValues | None, room: int) -> tuple[Tensor, LayerCache]:
-        """Attention of a whole prompt, (H, n, d), and the layer's cache with room for what follows.
+    def prefill(self, inputs: LayerInput, prefix: KeysValues | None, room: int) -> tuple[Tensor, LayerCache]:
+        """Return the attention output (H, n, head_dim) of a prompt, and its cache.
 
-        prefix: keys, rotated and as the model lays vectors out, and values of a prefix that has been read:
-        `given` then begins with the documents. None if it begins with the prefix.
+        Args:
+            inputs: Input of the prompt, without the prefix if `prefix` is present.
+            prefix: Rotated keys, in the layout of the model, and values of a prefilled prefix.
+            room: Number of tokens that may follow the prompt.
         """
 
     def prefix(self, layer: int, cache: LayerCache, length: int) -> KeysValues:
-        """The prefix of that length in a cache that prefill has filled, as prefill takes it."""
+        """Return the first `length` tokens of a prefilled cache in the form that `prefill` expects."""
         return cache.keys[:, :length], cache.values[:, :length]
 
     def adopt(self, layer: int, keys: Tensor, source: AttentionPlan) -> Tensor:
-        """Keys (G, n, d) of prefix and documents, from a cache that was filled under a plan that reads
-        documents alike, as this strategy keeps them."""
+        """Convert cached keys (G, n, head_dim) of prefix and documents to those of this strategy.
+
+        `source` is the plan of the cache. It encodes documents in the same way.
+        """
         return keys

@@ -1,6 +1,6 @@
-"""What a run leaves for the pictures: document-level summaries, and tokens where they were asked for.
+"""Trace of a run: document-level summaries, and token-level attention weights on request.
 
-The records alone, of numpy arrays; `recorder.py` fills them.
+The records contain numpy arrays and need no torch. `recorder.py` fills them.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,14 @@ from pine_engine.reprs import short_repr
 
 @dataclass(frozen=True)
 class TokenRange:
-    """Queries first .. stop - 1 of one layer and query head, counted from the start of the prompt."""
+    """Queries first .. stop - 1 of one layer and query head.
+
+    Attributes:
+        layer: Layer, counted from 0.
+        head: Query head, counted from 0.
+        first: First query, counted from the start of the prompt.
+        stop: Query after the last one.
+    """
 
     layer: int
     head: int
@@ -24,52 +31,72 @@ class TokenRange:
     stop: int
 
     def __post_init__(self) -> None:
-        """Raises InputError for what is no whole number."""
+        """Convert integers of other libraries; raise InputError for other values."""
         for name in ("layer", "head", "first", "stop"):
             number = as_int(getattr(self, name), f"{name} of a token range")
             object.__setattr__(self, name, number)
 
+    def overlap(self, first: int, stop: int) -> slice | None:
+        """Return the part of queries first .. stop - 1 in this range, counted from `first`; None if empty.
+
+        Args:
+            first: First query.
+            stop: Query after the last one.
+        """
+        start, end = max(self.first, first), min(self.stop, stop)
+        return slice(start - first, end - first) if start < end else None
+
 
 @dataclass(frozen=True)
 class TraceConfig:
-    """What a trace holds beside its document-level summaries.
+    """Configuration of a trace.
 
-    token_ranges: where attention weights are kept token by token. alternatives: how many of the most
-    likely tokens are kept for each generated one.
+    Attributes:
+        token_ranges: Queries whose attention weights are recorded token by token.
+        alternatives: Number of next token candidates recorded for each generated token.
     """
 
     token_ranges: tuple[TokenRange, ...] = ()
     alternatives: int = 5
 
     def __post_init__(self) -> None:
-        """A single range is made a tuple. Raises InputError for what are no ranges or is no number."""
+        """Convert a single range to a tuple; raise InputError for other values."""
         advice = "give TokenRange(layer, head, first, stop), one or several"
         ranges = as_tuple_of(self.token_ranges, TokenRange, "token range", advice, least=0)
         object.__setattr__(self, "token_ranges", ranges)
         object.__setattr__(self, "alternatives", as_int(self.alternatives, "number of alternatives"))
 
     def check(self, num_layers: int, num_heads: int, num_tokens: int) -> None:
-        """Raises InputError if a range lies outside the model or the prompt with its answer."""
-        for asked in self.token_ranges:
-            if not 0 <= asked.layer < num_layers or not 0 <= asked.head < num_heads:
+        """Raise InputError if a range is outside the model or the tokens.
+
+        Args:
+            num_layers: Layers of the model.
+            num_heads: Query heads of a layer.
+            num_tokens: Maximum length of prompt and answer.
+        """
+        for one in self.token_ranges:
+            if not 0 <= one.layer < num_layers or not 0 <= one.head < num_heads:
                 raise InputError(
-                    f"weights were asked for layer {asked.layer}, head {asked.head}, but the model has "
-                    f"{num_layers} layers and {num_heads} heads, counted from 0"
+                    f"Token range is outside the model: got layer {one.layer}, head {one.head}, expected "
+                    f"layers 0 to {num_layers - 1} and heads 0 to {num_heads - 1}."
                 )
-            if not 0 <= asked.first < asked.stop <= num_tokens:
+            if not 0 <= one.first < one.stop <= num_tokens:
                 raise InputError(
-                    f"weights were asked for queries {asked.first} to {asked.stop - 1}, but prompt and "
-                    f"answer have {num_tokens} tokens, counted from 0; give a range inside them"
+                    f"Token range is empty or too long: got queries {one.first} to {one.stop - 1}, expected "
+                    f"a range inside 0 to {num_tokens - 1} (prompt and answer)."
                 )
         if self.alternatives < 0:
-            raise InputError(f"{self.alternatives} alternatives were asked for; give 0 or more")
+            raise InputError(f"Invalid number of alternatives: got {self.alternatives}, expected 0 or more.")
 
 
 @dataclass(frozen=True)
 class TokenWeights:
-    """Attention weights of the queries asked for: float32 (Q, K), keys in physical order, NaN where masked.
+    """Attention weights of a token range.
 
-    Queries that were never fed to the model, such as those behind the end of an answer, are NaN rows.
+    Attributes:
+        asked: Range of the queries.
+        weights: float32 (Q, K), keys in physical order, NaN where masked. Queries that were not fed to the
+            model, such as tokens after the end of an answer, have NaN only.
     """
 
     asked: TokenRange
@@ -80,7 +107,7 @@ class TokenWeights:
 
 @dataclass(frozen=True)
 class Alternative:
-    """A token that could have come next: its log-probability in nats."""
+    """Candidate for the next token, with its log-probability in nats."""
 
     token_id: int
     logprob: float
@@ -88,22 +115,24 @@ class Alternative:
 
 @dataclass(frozen=True)
 class Trace:
-    """Where every query of one run saw every document, how important it found it, and what it read.
+    """Positions, importance and attention of the documents in one run.
 
-    Axes: A layers, H query heads, D documents in input order, Q suffix tokens (the prompt's, then
-    the decoded ones that were fed back). Methods whose starts do not depend on the layer or head
-    have length 1 there.
+    Axes: A layers, H query heads, D documents in input order, Q suffix tokens (those of the prompt, then the
+    decoded tokens fed back to the model). If starts are equal in all layers and heads, A and H are 1.
 
-    document_starts: int32 (A, H, D, D), position of document b's first token as seen from document
-        a's tokens; -1 where document a does not see document b.
-    suffix_starts: int32 (A, H, Q, D), the same as seen from each suffix token.
-    document_importance: float32 (A, H, D, D), sums of softmax weights over a's tokens divided by b's
-        length in tokens, the diagonal NaN; None for methods that do not rank.
-    suffix_importance: float32 (A, H, Q, D), the same for each suffix token; None as above.
-    suffix_attention: float32 (A, H, Q, 1 + D + 1), share of each suffix token's attention that goes to the
-        prefix, to each document, and to the suffix; sums to 1. None if no layer was read.
-    token_weights: what was asked for, in that order.
-    alternatives: for each generated token the most likely ones, the most likely first.
+    Attributes:
+        method: Name of the method.
+        layout: Token layout of the prompt.
+        document_starts: int32 (A, H, D, D), position of document b's first token as seen from document a; -1
+            if a does not attend to b.
+        suffix_starts: int32 (A, H, Q, D), position of each document's first token as seen from suffix tokens.
+        document_importance: float32 (A, H, D, D), sum of softmax weights over a's tokens divided by b's
+            length in tokens, NaN on the diagonal; None for methods without ranking.
+        suffix_importance: float32 (A, H, Q, D), the same for each suffix token; None without ranking.
+        suffix_attention: float32 (A, H, Q, 1 + D + 1), attention of each suffix token to the prefix, each
+            document, and the suffix; sums to 1. None if no layer ran.
+        token_weights: Attention weights of the requested token ranges.
+        alternatives: Candidates for each generated token, the most likely first.
     """
 
     method: str

@@ -11,7 +11,6 @@ import typer
 from pine_engine.console import terminal
 from pine_engine.console.exit_status import FAILED
 from pine_engine.console.options import AsJson
-from pine_engine.network.threads import torch_num_threads
 
 if TYPE_CHECKING:
     from pine_engine.invariance.certificate import Certificate
@@ -32,6 +31,7 @@ def reproduce(
     Comparisons that are not possible on this platform are listed with the reason.
     """
     from pine_engine.invariance.certificate import read_certificate
+    from pine_engine.network.thread_tuner import torch_num_threads
 
     certified = read_certificate(file)
     with torch_num_threads(_num_threads(certified)):

@@ -10,7 +10,6 @@ import typer
 from pine_engine.console import terminal
 from pine_engine.console.options import AsJson
 from pine_engine.errors import InputError
-from pine_engine.network.threads import torch_num_threads
 
 SCRIPT = Path(__file__).parents[2] / "tools" / "train_molecules.py"
 """Training script. An installed package does not contain it."""
@@ -61,6 +60,7 @@ def train_molecules(
         raise InputError(f"epochs is {epochs}; give more than 0")
 
     sys.path.insert(0, str(SCRIPT.parents[1]))  # the console command does not look there
+    from pine_engine.network.thread_tuner import torch_num_threads
     from tools import train_molecules as script
 
     recipe = script.Recipe(

@@ -20,7 +20,6 @@ from pine_engine.console.options import (
 )
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
-from pine_engine.network.threads import torch_num_threads
 
 if TYPE_CHECKING:
     from pine_engine.engine.engine import Engine
@@ -165,6 +164,7 @@ def _self_test(
 ) -> None:
     """Run every check with every number of threads, which the names include if there are several."""
     from pine_engine.invariance.selftest import plan_checks
+    from pine_engine.network.thread_tuner import torch_num_threads
 
     planned = plan_checks(engine, shuffles=shuffles, seed=seed)
     checks = []

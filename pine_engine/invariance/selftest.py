@@ -27,7 +27,7 @@ from pine_engine.invariance.kernel_checks import (
     linear_layers,
 )
 from pine_engine.methods.table import METHODS
-from pine_engine.network.threads import torch_num_threads
+from pine_engine.network.thread_tuner import torch_num_threads
 from pine_engine.prompts.layout import TokenLayout
 
 NEW_TOKENS = 4

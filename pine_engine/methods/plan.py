@@ -1,7 +1,7 @@
-"""From a method and a layout to an attention plan: who sees whom, and where segments start.
+"""Attention plan of a method for a prompt: which documents attend to each other, and where segments start.
 
-One formula serves every method: position(query, key) = start(query, segment of key) + offset(key).
-`positions.py` works it out token by token.
+One formula covers all methods: position(query, key) = start(query, segment of key) + offset(key).
+`positions.py` evaluates it for single tokens.
 """
 
 from dataclasses import dataclass
@@ -16,16 +16,17 @@ from pine_engine.prompts.layout import IntArray, TokenLayout
 
 @dataclass(frozen=True)
 class AttentionPlan:
-    """What a method does with one prompt; int64 arrays, positions in tokens.
+    """Attention of one method for one prompt. Positions are in tokens, arrays int64.
 
-    visible: bool (D, D), may tokens of document a see document b; the diagonal is always True and
-        causal inside.
-    query_starts: (D,), position of each document's first token as a query; as a key its own
-        document sees it there too.
-    suffix_start: position of the first suffix token, as query and as key.
-    document_starts: (D, D), where document b starts as seen from document a, meaningless where it is
-        not visible; None if ranked.
-    suffix_document_starts: (D,), where document b starts as seen from the suffix; None if ranked.
+    Attributes:
+        method: Inference method.
+        layout: Token layout of the prompt.
+        visible: bool (D, D), True if document a attends to document b. Attention inside a document is causal.
+        query_starts: (D,), position of each document's first token as a query. Inside the document, keys are
+            at the same positions.
+        suffix_start: Position of the first suffix token as a query and as a key.
+        document_starts: (D, D), start of document b as seen from document a, where visible; None if ranked.
+        suffix_document_starts: (D,), start of each document as seen from the suffix; None if ranked.
     """
 
     method: Method
@@ -45,25 +46,24 @@ class AttentionPlan:
 
     @property
     def is_ranked(self) -> bool:
-        """True if where a document stands depends on the data: on each query's importances."""
+        """True if each query places the documents by their importance."""
         return self.document_starts is None
 
     @cached_property
     def has_fixed_keys(self) -> bool:
-        """True if inside prefix and documents every key has one position, its own as a query, for all who
-        see it; then the model itself can rotate."""
+        """True if each key of prefix and documents has the same position for all queries but the suffix."""
         if self.document_starts is None:
             return False
         return bool((self.document_starts == self.query_starts)[self.visible].all())
 
     @cached_property
     def model_rotates(self) -> bool:
-        """True if the model is given real positions and rotates; else it is given zeros and we rotate."""
+        """True if the model rotates by position ids; else its position ids are 0, and PINE rotates."""
         return self.has_fixed_keys and self.method.mask != "bidirectional"
 
     @cached_property
     def moves_documents(self) -> bool:
-        """True if the suffix sees a document elsewhere than its own tokens do."""
+        """True if the suffix sees a document at other positions than the document itself."""
         starts = self.suffix_document_starts
         return starts is not None and bool((starts != self.query_starts).any())
 
@@ -74,11 +74,11 @@ class AttentionPlan:
 
     @property
     def contiguous_positions(self) -> bool:
-        """True if for every document query prefix and documents stand at 0 .. E - 1 without gaps."""
+        """True if prefix and documents are at positions 0 .. E - 1 without gaps for every document."""
         return self.method.mask == "bidirectional" and (self.is_ranked or self.method.positions == "own_last")
 
     def query_positions(self, num_decoded: int = 0) -> IntArray:
-        """Position of every token as a query, (n + num_decoded,)."""
+        """Return the position of every token as a query, (n + num_decoded,)."""
         layout = self.layout
         moved = np.repeat(self.query_starts - layout.document_starts, layout.lengths)
         positions = np.arange(layout.num_tokens + num_decoded)
@@ -88,7 +88,14 @@ class AttentionPlan:
 
 
 def build_plan(method: Method, layout: TokenLayout) -> AttentionPlan:
-    """The plan of one method for one prompt. Source: docs/specification.md section 3, worked in section 6."""
+    """Return the plan of a method for a prompt.
+
+    Source: docs/specification.md, section 3; section 6 has worked examples.
+
+    Args:
+        method: Inference method.
+        layout: Token layout of the prompt.
+    """
     count, lengths = layout.num_documents, layout.lengths
     end = layout.documents_end
     shared_end = layout.prefix_length + int(lengths.max())
@@ -96,11 +103,11 @@ def build_plan(method: Method, layout: TokenLayout) -> AttentionPlan:
     shared_starts = np.full(count, layout.prefix_length)
     own_at_end = end - lengths
     is_own = np.eye(count, dtype=bool)
-    every = np.ones((count, count), dtype=bool)
-    # Without a gap: the documents behind the query's own close up (specification 3.6).
-    own_last = np.where(is_own, own_at_end, input_starts - np.triu(lengths[:, None] * every))
+    all_pairs = np.ones((count, count), dtype=bool)
+    # Documents after the query's own move up, so that there is no gap (specification 3.6).
+    own_last = np.where(is_own, own_at_end, input_starts - np.triu(lengths[:, None] * all_pairs))
 
-    # Each row: query_starts, suffix_start, document_starts, suffix_document_starts.
+    # Each entry: query_starts, suffix_start, document_starts, suffix_document_starts.
     query_starts, suffix_start, document_starts, suffix_document_starts = {
         "input": (input_starts, end, input_starts, input_starts),
         "own_last": (own_at_end, end, own_last, input_starts),
@@ -110,13 +117,15 @@ def build_plan(method: Method, layout: TokenLayout) -> AttentionPlan:
         "importance": (own_at_end, end, None, None),
         "importance_reversed": (own_at_end, end, None, None),
     }[method.positions]
-    visible = {"causal": np.tril(every), "none": is_own, "bidirectional": every}
+    visible = {"causal": np.tril(all_pairs), "none": is_own, "bidirectional": all_pairs}
     return AttentionPlan(
         method=method,
         layout=layout,
         visible=visible[method.mask],
         query_starts=query_starts,
         suffix_start=suffix_start,
-        document_starts=None if document_starts is None else np.broadcast_to(document_starts, every.shape),
+        document_starts=None
+        if document_starts is None
+        else np.broadcast_to(document_starts, all_pairs.shape),
         suffix_document_starts=suffix_document_starts,
     )

@@ -1,7 +1,7 @@
-"""The table of inference methods: one frozen row each, with its source.
+"""Table of inference methods: one frozen record per method, with its source.
 
-Methods differ by data, not by branches. Everything the engine does differently for two methods is
-read from the columns of this table.
+Methods differ by data, not by branches. All that the engine does differently for two methods follows from the
+columns of this table.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,49 +12,62 @@ from pine_engine.errors import InputError
 from pine_engine.input_validation import Registry, as_tuple_of, describe
 
 MaskKind = Literal["causal", "none", "bidirectional"]
-"""Which other documents a document's tokens see: the earlier ones, none, or all of them. Inside a document
-attention is always causal, and the suffix always sees every document."""
+"""Other documents that a document attends to: the earlier ones, none, or all. Attention inside a document is
+causal, and the suffix attends to all documents."""
 
 PositionKind = Literal[
     "input", "own_last", "own_at_end", "shared", "shared_right", "importance", "importance_reversed"
 ]
-"""Where each document stands as seen from a query.
+"""Positions of the documents as seen from a query.
 
-input: at its place in the input. own_last: in input order, but the query's own document last, without
-gaps. own_at_end: at its place in the input, but the query's own document at the end, over whatever
-stands there. shared: all documents start at the same position. shared_right: the same, but for the suffix
-all of them end at the same position. importance: ranked, the most important one closest to the query;
-importance_reversed: farthest. A query's own document is always closest to it, except under input."""
+- `input`: positions in the input.
+- `own_last`: input order without gaps, but the query's document is last.
+- `own_at_end`: positions in the input, but the query's document is at the end, where it overlaps others.
+- `shared`: all documents start at the same position.
+- `shared_right`: as `shared`, but for the suffix all documents end at the same position.
+- `importance`: ranked, the most important document closest to the query.
+- `importance_reversed`: ranked, the most important document farthest from the query.
+
+The query's document is the closest one, except under `input`."""
 
 ImportanceKind = Literal["mean", "sum", "max"]
-"""What a ranked document's importance takes of the attention on its tokens: the mean, which does not know how
-many there are, their sum, or the largest."""
+"""Reduction of the attention on a document's tokens to its importance. `mean` is independent of the
+length."""
 
 KeyWeighting = Literal["nothing", "documents", "documents_and_prefix"]
-"""What weighs 1/k as seen from the suffix, k being the number of documents."""
+"""Keys that the suffix weights by 1/k, where k is the number of documents."""
 
 Role = Literal["method", "variant", "control"]
-"""A published method, which the subcommand `reproduce-paper` measures; another reading or option of one; or
-one that isolates half of PINE."""
+"""Published method, which `reproduce-paper` evaluates; variant of one; or one half of PINE as a control."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """One inference method; see the types above for its columns.
+    """Inference method.
 
-    cost: what it computes, in words, compared with vanilla. is_default: compared when nobody chose, on the
-    page too. in_tutorial: drawn by the lesson, in the example of eight tokens and in every run's masks, and
-    recorded for them.
+    Attributes:
+        name: Name in Python, JSON and on the command line.
+        label: Name in figures and on the page.
+        mask: Other documents that a document attends to.
+        positions: Positions of the documents as seen from a query.
+        description: One sentence for users.
+        cost: Computation compared with vanilla, in words.
+        source: Paper and code that define the method.
+        role: Published method, variant or control.
+        key_weighting: Keys that the suffix weights by 1/k.
+        importance: Reduction of attention to importance, for ranked positions.
+        is_default: True if the method is compared by default.
+        in_tutorial: True if the tutorial explains the method.
     """
 
     name: str
     label: str
     mask: MaskKind
     positions: PositionKind
-    role: Role
     description: str
     cost: str
     source: str
+    role: Role = "method"
     key_weighting: KeyWeighting = "nothing"
     importance: ImportanceKind = "mean"
     is_default: bool = False
@@ -62,7 +75,7 @@ class Method:
 
     @property
     def is_order_invariant(self) -> bool:
-        """True if the output must not depend on the order of the documents (specification 2, last column)."""
+        """True if the output is independent of the document order (specification 2, last column)."""
         return self.mask != "causal" and self.positions in (
             "shared",
             "shared_right",
@@ -72,34 +85,33 @@ class Method:
 
     @property
     def document_encoding(self) -> tuple[MaskKind, PositionKind, ImportanceKind]:
-        """What decides how documents are read; methods that agree in it differ for the suffix only."""
+        """Columns that affect the prefill of documents; methods with equal ones differ in the suffix only."""
         positions: PositionKind = "shared" if self.positions == "shared_right" else self.positions
         return self.mask, positions, self.importance
 
     @property
     def invariance(self) -> str:
-        """The promise in a word, for tables."""
+        """`is_order_invariant` as a word, for tables."""
         return "yes" if self.is_order_invariant else "no"
 
 
-_ALONE = "less than vanilla: documents skip each other"
-_ALL_PAIRS = "all pairs of documents, keys laid out anew for each document"
+_ISOLATED = "less than vanilla: documents skip each other"
+_ALL_PAIRS = "all pairs of documents, keys arranged again for each document"
 _RANKED = "all pairs of documents twice: unrotated scores to rank, then attention"
 
 _PINE = "Wang et al. 2025, wzq016/PINE"
 _PCW = "Ratner et al. 2023, AI21Labs/Parallel-Context-Windows"
 _SP = "Hao et al. 2022, microsoft/LMOps structured_prompting"
 
-_ROWS = (
+_METHODS = (
     Method(
         name="vanilla",
         label="Vanilla",
         mask="causal",
         positions="input",
-        role="method",
-        description="The unmodified model: every token sees all earlier tokens, positions count from "
+        description="The unmodified model: tokens attend to all earlier tokens, positions count from "
         "the start.",
-        cost="the measure of all others",
+        cost="the reference",
         source="the model's own attention, documents tokenized separately",
         is_default=True,
         in_tutorial=True,
@@ -109,9 +121,8 @@ _ROWS = (
         label="NIA",
         mask="none",
         positions="input",
-        role="method",
-        description="No inter-document attention: documents do not see each other, positions stay.",
-        cost=_ALONE,
+        description="No inter-document attention: documents do not attend to each other, positions stay.",
+        cost=_ISOLATED,
         source="PINE paper, section 4 (no code released)",
         is_default=True,
         in_tutorial=True,
@@ -121,9 +132,9 @@ _ROWS = (
         label="PCW",
         mask="none",
         positions="shared",
-        role="method",
-        description="Parallel context windows: documents do not see each other and share their positions.",
-        cost=_ALONE,
+        description="Parallel context windows: documents do not attend to each other and share their "
+        "positions.",
+        cost=_ISOLATED,
         source=_PCW,
         is_default=True,
         in_tutorial=True,
@@ -134,9 +145,8 @@ _ROWS = (
         mask="none",
         positions="shared",
         key_weighting="documents",
-        role="method",
-        description="Structured prompting: as PCW, but documents weigh 1/k for the suffix.",
-        cost=_ALONE,
+        description="Structured prompting: as PCW, but the suffix weights documents by 1/k.",
+        cost=_ISOLATED,
         source=f"{_SP}; documents by 1/N as the PINE paper states",
         in_tutorial=True,
     ),
@@ -145,9 +155,7 @@ _ROWS = (
         label="PINE",
         mask="bidirectional",
         positions="importance",
-        role="method",
-        description="Documents see each other in both directions; every query places the important ones "
-        "close.",
+        description="Documents attend to each other both ways; every query places the important ones close.",
         cost=_RANKED,
         source=_PINE,
         is_default=True,
@@ -158,8 +166,8 @@ _ROWS = (
         label="PINE, input order",
         mask="bidirectional",
         positions="own_last",
-        role="method",
-        description="PINE without re-assignment: other documents keep the input order, the query's own goes "
+        description="PINE without re-assignment: other documents keep the input order, the query's "
+        "document is "
         "last.",
         cost=_ALL_PAIRS,
         source="PINE paper, ablations (no code released)",
@@ -169,8 +177,7 @@ _ROWS = (
         label="PINE, reversed",
         mask="bidirectional",
         positions="importance_reversed",
-        role="method",
-        description="PINE the other way round: every query places the important documents far.",
+        description="PINE reversed: every query places the important documents far.",
         cost=_RANKED,
         source="PINE paper, ablations (no code released)",
     ),
@@ -180,7 +187,7 @@ _ROWS = (
         mask="bidirectional",
         positions="input",
         role="control",
-        description="Documents see each other in both directions, at vanilla's positions.",
+        description="Documents attend to each other both ways, at vanilla's positions.",
         cost="all pairs of documents",
         source="specification 3.8",
     ),
@@ -190,7 +197,7 @@ _ROWS = (
         mask="causal",
         positions="importance",
         role="control",
-        description="PINE's positions, but a document sees only the earlier ones.",
+        description="PINE's positions, but a document attends only to the earlier ones.",
         cost="earlier documents once, all pairs once to rank",
         source="specification 3.8",
     ),
@@ -201,7 +208,7 @@ _ROWS = (
         positions="shared_right",
         role="variant",
         description="As PCW, but for the suffix all documents end at the same position.",
-        cost=_ALONE,
+        cost=_ISOLATED,
         source=f"{_PCW}, right_indentation",
     ),
     Method(
@@ -212,7 +219,7 @@ _ROWS = (
         key_weighting="documents",
         role="variant",
         description="As SP, but for the suffix all documents end at the same position.",
-        cost=_ALONE,
+        cost=_ISOLATED,
         source=f"{_SP}, fairseq version",
     ),
     Method(
@@ -222,8 +229,8 @@ _ROWS = (
         positions="shared",
         key_weighting="documents_and_prefix",
         role="variant",
-        description="As SP, but the prefix weighs 1/k too.",
-        cost=_ALONE,
+        description="As SP, but the suffix weights the prefix by 1/k too.",
+        cost=_ISOLATED,
         source=f"{_SP}, as released",
     ),
     Method(
@@ -232,8 +239,7 @@ _ROWS = (
         mask="bidirectional",
         positions="own_at_end",
         role="variant",
-        description="PINE without re-assignment, literally: other documents keep their positions, even "
-        "behind "
+        description="PINE without re-assignment, literally: other documents keep their positions, even after "
         "the query.",
         cost=_ALL_PAIRS,
         source="specification 3.6",
@@ -263,30 +269,33 @@ _ROWS = (
     ),
 )
 
-METHODS: dict[str, Method] = Registry("method", _ROWS)
+METHODS: dict[str, Method] = Registry("method", _METHODS)
 
-TUTORIAL_METHODS = tuple(row for row in _ROWS if row.in_tutorial)
+TUTORIAL_METHODS = tuple(method for method in _METHODS if method.in_tutorial)
 
 ALL = "all"
-"""Stands for every row where names are asked for."""
+"""Name that selects every method."""
 
 
 def get_methods(methods: str | Method | Iterable[str | Method] | None = None) -> tuple[Method, ...]:
-    """The rows named, in the order given; the default ones for None, every row for "all".
+    """Return the named methods in their order.
 
-    methods: names or rows, several or a single one. Raises InputError for an unknown name, for none at all,
-    and for a name given twice.
+    Args:
+        methods: One or more names or methods; "all" for every method, None for the default ones.
+
+    Raises:
+        InputError: A name is unknown or occurs twice, or there is none.
     """
     if methods is None:
-        return tuple(row for row in _ROWS if row.is_default)
+        return tuple(method for method in _METHODS if method.is_default)
     known = ", ".join(METHODS)
     methods = tuple(methods) if isinstance(methods, Mapping) else methods  # METHODS itself
-    given = as_tuple_of(methods, (str, Method), "method", f"choose from: {known}", least=0)
-    if not given:
+    items = as_tuple_of(methods, (str, Method), "method", f"choose from: {known}", least=0)
+    if not items:
         raise InputError(f"no method was chosen; choose at least one of: {known}")
-    names = [row.name if isinstance(row, Method) else row for row in given]
+    names = [item.name if isinstance(item, Method) else item for item in items]
     if names == [ALL]:
-        return _ROWS
+        return _METHODS
     for name in names:
         if name not in METHODS:
             raise InputError(f"unknown method {name!r}; choose from: {known}, or {ALL!r} alone")
@@ -296,7 +305,7 @@ def get_methods(methods: str | Method | Iterable[str | Method] | None = None) ->
 
 
 def get_method(method: str | Method) -> Method:
-    """The row named, or the row itself. Raises InputError for an unknown name, and for several."""
+    """Return one method by its name; raise InputError if the name is unknown, or if there are several."""
     if isinstance(method, str | Method):
         return METHODS[method] if isinstance(method, str) else method
     raise InputError(f"the method is {describe(method)}; choose one of: {', '.join(METHODS)}")

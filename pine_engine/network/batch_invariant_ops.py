@@ -1,19 +1,19 @@
-"""Products and activations of which each row's bits depend on that row alone.
+"""Batch-invariant operations: the result for one token is bitwise identical in every batch.
 
-Whoever promises equal bits must not care where in a prompt a token stands, nor beside which others. On the
-CPU, torch's own operations do: a float32 product takes other kernels for other numbers of rows, and cuts rows
-and sums between threads; an activation computes the last few elements of each thread's part with other
-instructions. Which shapes and thread counts that hits differs between processors and releases, so no rule for
-it is written here. Instead each kind of operation is done in the one way in which it cannot matter, as
+Order invariance needs operations whose result for a token depends neither on its index in the prompt nor on
+the other tokens of the batch. On the CPU, torch's operations are not like that: a float32 GEMM uses other
+kernels for other batch sizes, and splits rows and sums between threads; an activation function computes the
+last elements of each thread's part with other instructions. The affected shapes and numbers of threads differ
+between processors and releases. So each kind of operation runs in the one way that is batch-invariant, as
 docs/exactness.md and `verify --self-test` measure:
 
-- float32 products are oneDNN's, of which a row has the same bits among any 2 or more rows, at any place, with
-  any number of threads;
-- bfloat16 and float16 products are torch's own where the processor multiplies in that dtype; elsewhere their
-  emulation is uneven and slow, and they are the float32 products of the same numbers, rounded once;
-- elementwise functions are cut into parts that hold whole vectors only.
+- float32 GEMMs use oneDNN, whose rows are bitwise identical for every batch size of 2 or more, at every
+  index, with every number of threads;
+- bfloat16 and float16 GEMMs use torch where the processor multiplies in that dtype. Elsewhere torch emulates
+  them, slowly and not batch-invariantly: they are computed in float32 and rounded once;
+- elementwise functions are split into parts of whole SIMD blocks.
 
-Nothing here changes what is computed, but for rounding; on a GPU everything is torch's own.
+All of this changes rounding only. On a GPU, torch's operations are used.
 """
 
 import itertools
@@ -32,45 +32,50 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode, _pop_
 from pine_engine.models.dtypes import multiplies_in
 from pine_engine.models.packed import PackedWeight
 from pine_engine.network.parallel import is_split
-from pine_engine.network.threads import torch_num_threads
+from pine_engine.network.thread_tuner import torch_num_threads
 
 SIMD_BLOCK = 64
-"""Elements of which torch's vectorised loops take a whole number of steps: two registers of AVX-512 in the
-narrowest dtype, and a multiple of every other step."""
+"""Elements of a SIMD block: two AVX-512 registers of the narrowest dtype, a multiple of every loop step of
+torch's vectorized kernels."""
 
 SINGLE_THREAD_MAX_NUMEL = 16_384
-"""Up to how many elements no elementwise function starts a second thread; for most it is twice as many."""
+"""Largest number of elements for which no elementwise function uses a second thread; most need twice as
+many."""
 
 PARALLEL_MIN_NUMEL_PER_THREAD = 32_768
-"""From how many elements for each thread on every elementwise function uses all threads, in equal parts."""
+"""Number of elements per thread from which every elementwise function uses all threads, in equal parts."""
 
 UPCAST_CHUNK_NUMEL = 2**21
-"""Half-precision weights that are widened to float32 at a time, so that 8 MB are enough."""
+"""Half-precision weights converted to float32 at a time, in 8 MB."""
 
-HALF = (torch.bfloat16, torch.float16)
+HALF_PRECISION = (torch.bfloat16, torch.float16)
 
 PROBE_WEIGHT_SHAPES = ((576, 1536), (1536, 576), (333, 100))
 PROBE_BATCH_SIZES = (*range(2, 18), 36, 64, 109, 160)
-"""Products of which it is tried whether a row has the same bits in all: weights (out, in), and rows."""
+"""GEMMs that test whether torch is batch-invariant: shapes (out, in) of weights, and batch sizes."""
 
 PROBE_KEYS = (17, 100, 700)
 PROBE_SEQUENCES = (1, 2, 3, 4)
-"""Batched GEMMs of decode attention of which it is tried whether a head has the same bits in all: keys, and
-sequences in the batch."""
+"""Batched GEMMs of decode attention that test the same: numbers of keys, and of sequences in the batch."""
 
 HAS_ONEDNN: bool = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 Forward = Callable[..., Any]
 
 SINGLE_ROW_PASS: ContextVar[bool] = ContextVar("is_one_row", default=False)
-"""Whether the pass that is running has one row in all, which then needs to be equal to no other."""
+"""True inside a forward pass of a single token, whose result is compared with no other batch size."""
 
 IN_DECODE_STEP: ContextVar[bool] = ContextVar("is_step", default=False)
-"""Whether the pass that is running is a decoding step, for which packed weights are used if there are any."""
+"""True inside a decode step, which uses packed weights where the model has them."""
 
 
 def linear(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """The product (..., in) by (out, in) to (..., out), plus bias (out,), row by row."""
+    """Apply a linear layer, batch-invariantly.
+
+    Shape:
+        rows: (..., in). weight: (out, in). bias: (out,).
+        Returns: (..., out).
+    """
     use_onednn = HAS_ONEDNN and rows.device.type == weight.device.type == "cpu" and rows.dtype == weight.dtype
     if not use_onednn or not rows.numel():
         return functional.linear(rows, weight, bias)
@@ -79,37 +84,38 @@ def linear(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         return linear(torch.cat((rows, rows)), weight, bias)[: len(rows)]
     if rows.dtype == torch.float32:
         return _onednn(rows, weight, bias)
-    if rows.dtype in HALF and not is_single_row and not multiplies_in(rows.dtype):
+    if rows.dtype in HALF_PRECISION and not is_single_row and not multiplies_in(rows.dtype):
         return _fp32_gemm(rows, weight, bias)
     return functional.linear(rows, weight, bias)
 
 
 def is_batch_invariant(dtype: torch.dtype, device: torch.device) -> bool:
-    """Whether a row has the same bits among any number of 2 or more rows, and with any number of threads, so
-    that both may change."""
+    """Check whether linear layers are batch-invariant on a device.
+
+    If so, batch size (2 or more) and number of threads may change between calls.
+    """
     if not HAS_ONEDNN or device.type != "cpu":
         return False
-    if dtype in HALF and multiplies_in(dtype):
+    if dtype in HALF_PRECISION and multiplies_in(dtype):
         return native_gemm_is_batch_invariant(dtype, torch.get_num_threads())
-    return dtype in (torch.float32, *HALF)
+    return dtype in (torch.float32, *HALF_PRECISION)
 
 
 @cache
 def native_gemm_is_batch_invariant(dtype: torch.dtype, threads: int) -> bool:
-    """Whether that is true of torch's own products on the CPU with one thread or so many, as far as a trial
-    tells; tried once.
+    """Check whether torch's GEMM is batch-invariant with one thread and with `threads`, by a few GEMMs.
 
-    A processor that multiplies in a half precision may do it in tiles of rows, and each has its own.
+    A processor that multiplies in half precision may do so in tiles of rows, and each processor has others.
     """
     generator = torch.Generator().manual_seed(0)
-    for outputs, inputs in PROBE_WEIGHT_SHAPES:
-        weight = torch.randn(outputs, inputs, generator=generator).to(dtype)
-        rows = torch.randn(max(PROBE_BATCH_SIZES), inputs, generator=generator).to(dtype)
-        whole = functional.linear(rows, weight)
-        for count, number in itertools.product(PROBE_BATCH_SIZES, {1, threads}):
-            with torch_num_threads(number):
-                last = functional.linear(rows[-count:].clone(), weight)
-            if not torch.equal(last, whole[-count:]):
+    for num_outputs, num_inputs in PROBE_WEIGHT_SHAPES:
+        weight = torch.randn(num_outputs, num_inputs, generator=generator).to(dtype)
+        rows = torch.randn(max(PROBE_BATCH_SIZES), num_inputs, generator=generator).to(dtype)
+        expected = functional.linear(rows, weight)
+        for batch_size, num_threads in itertools.product(PROBE_BATCH_SIZES, {1, threads}):
+            with torch_num_threads(num_threads):
+                result = functional.linear(rows[-batch_size:].clone(), weight)
+            if not torch.equal(result, expected[-batch_size:]):
                 return False
     return True
 
@@ -117,12 +123,10 @@ def native_gemm_is_batch_invariant(dtype: torch.dtype, threads: int) -> bool:
 def decode_attention_threads(query: Tensor, key: Tensor) -> int | None:
     """Return the number of threads for the attention of a decode step; None keeps the current number.
 
-    The same heads are decoded alone and beside those of other sequences, with one thread and with all. Where
-    that changes a bit with all threads, attention is computed with one.
+    Attention uses one thread if all threads would make a sequence depend on the others in the batch.
 
-    Args:
-        query: Queries of the step, (B, H, Q, head_dim); passes of several tokens keep their threads.
-        key: Keys of the step, (B, G, Q, head_dim).
+    Shape:
+        query: (B, H, Q, head_dim). key: (B, G, Q, head_dim). For Q > 1, the number of threads is kept.
     """
     threads = torch.get_num_threads()
     if threads == 1 or query.shape[2] > 1 or query.device.type != "cpu":
@@ -139,15 +143,9 @@ def _batched_gemm_is_invariant(
 ) -> bool:
     """Check whether the batched GEMMs of decode attention are bitwise identical in every batch.
 
-    MKL splits a GEMM between threads where a batch has fewer of them than there are threads, and which
-    shapes that changes differs between processors. Tried once for each shape.
-
-    Args:
-        num_kv_heads: Key heads of one sequence; batches have a multiple of them.
-        num_queries: Queries for each key head.
-        head_dim: Dimension of a head.
-        dtype: Dtype of the GEMMs.
-        threads: Number of threads that is compared with one thread.
+    MKL splits a GEMM between threads if a batch has fewer GEMMs than threads. The affected shapes differ
+    between processors, so each shape is tested once: `num_queries` queries per key head, and `num_kv_heads`
+    key heads per sequence.
     """
     generator = torch.Generator().manual_seed(0)
     num_heads = num_kv_heads * max(PROBE_SEQUENCES)
@@ -163,50 +161,51 @@ def _batched_gemm_is_invariant(
     for num_keys in PROBE_KEYS:
         with torch_num_threads(1):
             expected = attend(num_keys, num_heads)
-        for sequences in PROBE_SEQUENCES:
-            heads = num_kv_heads * sequences
+        for num_sequences in PROBE_SEQUENCES:
+            heads = num_kv_heads * num_sequences
             with torch_num_threads(threads):
-                found = attend(num_keys, heads)
-            if not all(torch.equal(one, whole[:heads]) for one, whole in zip(found, expected, strict=True)):
+                results = attend(num_keys, heads)
+            if not all(torch.equal(one, whole[:heads]) for one, whole in zip(results, expected, strict=True)):
                 return False
     return True
 
 
 def _onednn(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    product: Tensor = torch.ops.mkldnn._linear_pointwise(rows, weight, bias, "none", [], "")
-    return product
+    result: Tensor = torch.ops.mkldnn._linear_pointwise(rows, weight, bias, "none", [], "")
+    return result
 
 
 def _fp32_gemm(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    wide, product = rows.float(), rows.new_empty(*rows.shape[:-1], len(weight))
-    outputs = max(1, UPCAST_CHUNK_NUMEL // weight.shape[1])
-    for first in range(0, len(weight), outputs):
-        part = slice(first, first + outputs)
-        own_bias = None if bias is None else bias[part].float()
-        product[..., part] = _onednn(wide, weight[part].float(), own_bias)
-    return product
+    """Compute a half-precision GEMM in float32 and round once, converting a chunk of weights at a time."""
+    fp32_rows, result = rows.float(), rows.new_empty(*rows.shape[:-1], len(weight))
+    chunk = max(1, UPCAST_CHUNK_NUMEL // weight.shape[1])
+    for first in range(0, len(weight), chunk):
+        part = slice(first, first + chunk)
+        fp32_bias = None if bias is None else bias[part].float()
+        result[..., part] = _onednn(fp32_rows, weight[part].float(), fp32_bias)
+    return result
 
 
 def invariant_elementwise(function: Callable[[Tensor], Tensor], values: Tensor) -> Tensor:
-    """function(values), each element's bits depending on that element alone.
+    """Return function(values), where each element is independent of its index and of the other elements.
 
-    function: of each element on its own, to the same shape and dtype.
+    `function` maps each element on its own, and keeps shape and dtype.
     """
     if values.device.type != "cpu" or not values.is_floating_point():
         return function(values)
     count, threads = values.numel(), torch.get_num_threads()
     step = SIMD_BLOCK * threads if count >= PARALLEL_MIN_NUMEL_PER_THREAD * threads else SIMD_BLOCK
-    at_once = count if step > SIMD_BLOCK or threads == 1 else SINGLE_THREAD_MAX_NUMEL
-    if count % step == 0 and count <= at_once and values.is_contiguous():
+    max_part = count if step > SIMD_BLOCK or threads == 1 else SINGLE_THREAD_MAX_NUMEL
+    if count % step == 0 and count <= max_part and values.is_contiguous():
         return function(values)
-    flat, whole = values.contiguous().view(-1), count - count % step
-    rest = functional.pad(flat[whole:], (0, -count % SIMD_BLOCK))  # shorter than a step, hence of one thread
-    parts = [part for part in (*flat[:whole].split(at_once), rest) if len(part)]
+    flat, end = values.contiguous().view(-1), count - count % step
+    rest = functional.pad(flat[end:], (0, -count % SIMD_BLOCK))  # shorter than a step, so it uses one thread
+    parts = [part for part in (*flat[:end].split(max_part), rest) if len(part)]
     return torch.cat([function(part) for part in parts])[:count].view(values.shape)
 
 
 def _matmul(rows: Tensor, other: Tensor) -> Tensor:
-    """Row by row where one side is a matrix of weights, or a stack of them with rows of its own for each."""
+    """Multiply batch-invariantly by a weight matrix, or by a stack of them with its own rows for each."""
     if other.dim() == 2 and rows.dim() >= 2:
         return linear(rows, other.mT)
     if rows.dim() == other.dim() == 3 and rows.shape[0] == other.shape[0]:
@@ -214,9 +213,7 @@ def _matmul(rows: Tensor, other: Tensor) -> Tensor:
     return torch.matmul(rows, other)
 
 
-def _element_by_element(
-    function: Callable[..., Tensor], values: Tensor, *args: Any, **options: Any
-) -> Tensor:
+def _elementwise_call(function: Callable[..., Tensor], values: Tensor, *args: Any, **options: Any) -> Tensor:
     in_place = options.pop("inplace", False)
     result = invariant_elementwise(lambda part: function(part, *args, **options), values)
     return values.copy_(result) if in_place else result
@@ -231,9 +228,9 @@ _ELEMENTWISE: tuple[Callable[..., Tensor], ...] = (
         for name in ("exp", "expm1", "log", "log1p", "sigmoid", "tanh", "erf", "cos", "sin")
     ),
 )
-"""Functions of which vectors and single elements can be rounded otherwise."""
+"""Functions whose SIMD loop and scalar loop can round differently."""
 
-_REPLACED: dict[Callable[..., Any], Callable[..., Any]] = {
+_REPLACEMENTS: dict[Callable[..., Any], Callable[..., Any]] = {
     functional.linear: linear,
     **dict.fromkeys(
         (
@@ -242,23 +239,23 @@ _REPLACED: dict[Callable[..., Any], Callable[..., Any]] = {
         ),
         _matmul,
     ),
-    **{function: partial(_element_by_element, function) for function in _ELEMENTWISE},
+    **{function: partial(_elementwise_call, function) for function in _ELEMENTWISE},
 }
-"""What stands for each of torch's functions while a module runs under BatchInvariantMode."""
+"""Batch-invariant replacement of each torch function, for modules under BatchInvariantMode."""
 
 
 class BatchInvariantMode(TorchFunctionMode):
-    """Inside, torch's functions are done row by row, whoever calls them in this thread."""
+    """Replace torch functions by batch-invariant ones for all calls in this thread."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Iterable[type], args: Any = (), kwargs: Any = None
     ) -> Any:
         """See TorchFunctionMode."""
-        return _REPLACED.get(func, func)(*args, **(kwargs or {}))
+        return _REPLACEMENTS.get(func, func)(*args, **(kwargs or {}))
 
 
 class OpCallerRecorder(TorchFunctionMode):
-    """Inside, collects the modules that call a function which has to be done row by row."""
+    """Collect the modules that call a torch function which has a batch-invariant replacement."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -268,7 +265,7 @@ class OpCallerRecorder(TorchFunctionMode):
         self, func: Callable[..., Any], types: Iterable[type], args: Any = (), kwargs: Any = None
     ) -> Any:
         """See TorchFunctionMode."""
-        if func in _REPLACED and (module := _calling_module(sys._getframe(1))):
+        if func in _REPLACEMENTS and (module := _calling_module(sys._getframe(1))):
             self.modules[module] = None
         return func(*args, **(kwargs or {}))
 
@@ -283,24 +280,25 @@ def _calling_module(frame: FrameType | None) -> nn.Module | None:
 
 
 def patch_linear_layers(model: nn.Module, packed: Mapping[nn.Parameter, PackedWeight]) -> None:
-    """Has all plain linear layers of a model of our own computed row by row; packed: of some weights."""
+    """Make all linear layers of a patched model batch-invariant; `packed` is for decode steps."""
     for module in model.modules():
         if type(module) is nn.Linear and is_split(module):
-            _wrap_forward(module, _row_by_row)
+            _wrap_forward(module, _with_invariant_mode)
         elif type(module) is nn.Linear:
             forward = partial(_linear_layer, module, packed.get(cast(nn.Parameter, module.weight)))
             setattr(module, _forward_name(module), forward)
 
 
 def patch_op_callers(model: nn.Module, callers: Iterable[nn.Module]) -> None:
-    """Has the modules of a model of our own computed row by row that are of a kind with those that "
-    "OpCallerRecorder
-    has found: a short prompt does not reach every expert of a mixture."""
-    kinds = {type(module) for module in callers} - {nn.Linear}
-    modules = [module for module in model.modules() if type(module) in kinds]
+    """Make the modules that call torch functions themselves batch-invariant.
+
+    All modules of the same types are included, because a short prompt does not reach every expert.
+    """
+    types = {type(module) for module in callers} - {nn.Linear}
+    modules = [module for module in model.modules() if type(module) in types]
     for module in modules:
-        _wrap_forward(module, _row_by_row)
-    # Around all others, because a child may be such a module itself, also of several.
+        _wrap_forward(module, _with_invariant_mode)
+    # Outermost and once per child, because a child may be such a module itself, and belong to several.
     for child in dict.fromkeys(child for module in modules for child in _called_by(module)):
         _wrap_forward(child, _without_invariant_mode)
 
@@ -319,18 +317,18 @@ def _wrap_forward(module: nn.Module, wrapper: Forward) -> None:
 
 
 def _forward_name(module: nn.Module) -> str:
-    """accelerate's hook, if there is one, stays around it: it calls the forward that it has put aside."""
+    """Return the attribute to replace: a hook of accelerate is `forward`, and calls `_old_forward`."""
     return "_old_forward" if hasattr(module, "_hf_hook") else "forward"
 
 
 def _linear_layer(module: nn.Linear, packed: PackedWeight | None, rows: Tensor) -> Tensor:
     if packed is None or not IN_DECODE_STEP.get():
         return linear(rows, module.weight, module.bias)
-    product = packed.multiply(rows)
-    return product if module.bias is None else product + module.bias
+    result = packed.multiply(rows)
+    return result if module.bias is None else result + module.bias
 
 
-def _row_by_row(forward: Forward, *args: Any, **options: Any) -> Any:
+def _with_invariant_mode(forward: Forward, *args: Any, **options: Any) -> Any:
     if SINGLE_ROW_PASS.get():
         return forward(*args, **options)
     with BatchInvariantMode():
@@ -338,7 +336,7 @@ def _row_by_row(forward: Forward, *args: Any, **options: Any) -> Any:
 
 
 def _without_invariant_mode(forward: Forward, *args: Any, **options: Any) -> Any:
-    """A module inside such a one, which need not be computed row by row, or says so itself."""
+    """Run a child outside the mode of its parent: it needs none, or enters the mode itself."""
     if not isinstance(_get_current_function_mode(), BatchInvariantMode):
         return forward(*args, **options)
     with _pop_mode_temporarily():

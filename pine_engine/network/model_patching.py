@@ -1,7 +1,6 @@
-"""A copy of a model over the same weights, wired to our attention and our arithmetic.
+"""Patched copy of a model: the same weights, with PINE's attention and batch-invariant operations.
 
-The model that somebody hands in is theirs: it answers as before with its own attention, whatever we do with
-the copy and whoever is running it.
+The original model is not changed. It answers with its own attention at any time, also while the copy runs.
 """
 
 import copy
@@ -25,14 +24,18 @@ from pine_engine.network.rope import FREQUENCIES, LayerRopes, rotary_modules
 from pine_engine.network.thread_tuner import ThreadTuner
 
 FAR = 2**20
-"""A position beyond every length at which frequencies change."""
+"""Position beyond every length at which frequencies change."""
 
 
 @dataclass(frozen=True, eq=False)
 class PatchedModel:
-    """A network of ours, and how its layers rotate.
+    """Patched model with the rotary embeddings of its layers.
 
-    longest: of the prompts, in tokens, for which these frequencies hold; None for any. pace: of its steps.
+    Attributes:
+        network: Patched copy of the model.
+        ropes: Rotary embeddings.
+        longest: Longest prompt, in tokens, for which the frequencies are valid; None for any.
+        pace: Tuner of the number of threads.
     """
 
     network: PreTrainedModel
@@ -43,29 +46,31 @@ class PatchedModel:
 
 @torch.inference_mode(False)
 def clone_with_shared_weights(model: PreTrainedModel) -> PreTrainedModel:
-    """A copy of the modules and configurations in eval mode; weights, and accelerate's hooks, are shared.
+    """Copy modules and configurations, in eval mode; share weights and hooks of accelerate.
 
-    Frequencies, which some rotary modules write anew while they run, are copied. Raises ModelError if the
-    modules hold something of their user's that cannot be copied.
+    Frequencies are copied, because some rotary modules change them during a forward pass.
+
+    Raises:
+        ModelError: A module has an attribute of the user that cannot be copied.
     """
     shared: list[Any] = [*model.parameters(), getattr(model, "_mesh_manager", None)]
     shared += [buffer for name, buffer in model.named_buffers() if not name.endswith(FREQUENCIES)]
     for module in model.modules():
         shared += [vars(module)[name] for name in ("_hf_hook", "dynamo_ctx") if name in vars(module)]
         shared += [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
-        # What a hook has computed, such as a pruned weight; torch copies leaves alone.
+        # Results of hooks, such as a pruned weight: torch can copy leaf tensors only.
         shared += [one for one in vars(module).values() if isinstance(one, Tensor) and not one.is_leaf]
     try:
         copied = copy.deepcopy(model, {id(one): one for one in shared})
     except Exception as error:
         raise ModelError(
-            f"{type(model).__name__}: its modules cannot be copied ({one_line(error)}); take attributes of "
-            "your own off the modules, and put them back on afterwards"
+            f"{type(model).__name__} has modules that cannot be copied: got {one_line(error)}. Remove your "
+            "attributes from the modules, and restore them afterwards."
         ) from error
     network = cast(PreTrainedModel, _without_compile(copied))
     network.eval()
     if not hasattr(network, "_hf_hook"):
-        vars(network).pop("forward", None)  # somebody's own, which leads back to their model
+        vars(network).pop("forward", None)  # set by the user; calls the original model
     reattach_hooks(network, model)
     return network
 
@@ -96,9 +101,10 @@ def generating_module(model: nn.Module) -> PreTrainedModel:
 
 
 def freeze_rope_frequencies(network: PreTrainedModel, length: int) -> None:
-    """Frequencies that change with the length (longrope) are from now on those for `length` tokens.
+    """Freeze frequencies that change with the prompt length (longrope) to those for `length` tokens.
 
-    Raises ModelError if a rotary module goes on changing them.
+    Raises:
+        ModelError: A rotary module changes its frequencies nevertheless.
     """
     for module in rotary_modules(network):
         kinds: Any = getattr(module, "rope_type", None)
@@ -116,25 +122,27 @@ def _hold(module: Any, length: int, options: dict[str, Any]) -> None:
         return cast(Tensor, module(torch.zeros(1, device=device), ids, **options)[0])
 
     device = next(module.buffers()).device
-    cosines(length - 1)  # writes the frequencies for that length
+    cosines(length - 1)  # sets the frequencies for that length
     layer_type = options.get("layer_type")
     module.rope_type = {**module.rope_type, layer_type: "default"} if layer_type else "default"
     if not torch.equal(cosines(1, FAR)[:, :1], cosines(1)):
         raise ModelError(
-            f"{type(module).__name__} changes its rotation with the prompt's length in a way of its own, "
-            f"which is not supported; {ADVICE}"
+            f"{type(module).__name__} changes its rotation with the prompt length by itself, which is not "
+            f"supported; {ADVICE}"
         )
 
 
 def patch_attention(network: PreTrainedModel, packed: Mapping[nn.Parameter, PackedWeight]) -> None:
-    """Has a copy compute with our attention function, and its linear layers row by row.
+    """Replace the attention of a copied model, and make its linear layers batch-invariant.
 
-    packed: weights in 4 bits for decoding steps, by those they are made of.
+    Args:
+        network: Copy of a model, which is changed.
+        packed: 4-bit weights for decode steps, by the weights that they replace.
     """
     for config in _configs(network):
         config._attn_implementation_internal = NAME
-        if network.device.type in ("cpu", "meta"):  # meta: offloaded to the disk
-            # The loop over experts, in which the tokens of each are one product.
+        if network.device.type in ("cpu", "meta"):  # meta: offloaded to disk
+            # Loop over experts, one GEMM for the tokens of each.
             config._experts_implementation_internal = "eager"
     module: Any
     for module in network.modules():
@@ -146,14 +154,13 @@ def patch_attention(network: PreTrainedModel, packed: Mapping[nn.Parameter, Pack
 
 
 def _calls_fused_attention(module: Any) -> bool:
-    """Whether it is an attention layer that knows nothing of transformers' registry, as Falcon's do; such
-    call torch's fused attention themselves."""
-    named = type(module).__name__.endswith("Attention")
-    is_attention = named and hasattr(module, "layer_idx") and hasattr(module, "config")
+    """Check for an attention layer that calls torch's fused attention directly, as in Falcon."""
+    has_name = type(module).__name__.endswith("Attention")
+    is_attention = has_name and hasattr(module, "layer_idx") and hasattr(module, "config")
     return is_attention and not hasattr(sys.modules[type(module).__module__], "ALL_ATTENTION_FUNCTIONS")
 
 
 def _configs(network: PreTrainedModel) -> list[PreTrainedConfig]:
-    """Every configuration that a module of the network reads, once."""
+    """Return each configuration of the network's modules once."""
     found = (getattr(module, "config", None) for module in network.modules())
     return list({id(one): one for one in found if isinstance(one, PreTrainedConfig)}.values())

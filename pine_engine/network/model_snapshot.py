@@ -1,4 +1,4 @@
-"""A snapshot of a model's modules and weights, which shows whether the model has changed since."""
+"""Snapshot of a model's modules and weights, to detect later changes of the model."""
 
 import operator
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from pine_engine.network.rope import FREQUENCIES
 
 ADAPTER_STATE = ("_active_adapter", "_disable_adapters", "merged_adapters", "scaling")
-"""Attributes in which the layers of PEFT keep which adapters apply and how strongly."""
+"""Attributes of PEFT layers: active adapters and their scaling."""
 
 PLAIN = (Tensor, nn.Parameter)
 """Tensor types that can be indexed; subclasses, such as quantized weights, may refuse."""
@@ -21,15 +21,15 @@ PLAIN = (Tensor, nn.Parameter)
 class ModelSnapshot:
     """Modules, tensors and adapter state of a model at one time.
 
-    Frequencies of rotary modules and tensors with hooks of accelerate are left out: a forward pass replaces
-    them. Of other hooks, those of adapter layers count, with which PEFT chooses adapters for one call.
+    Frequencies of rotary modules and tensors with hooks of accelerate are excluded, because a forward pass
+    replaces them. Hooks of adapter layers are included, because PEFT selects adapters for one call with them.
 
     Attributes:
         parts: Modules, hooks of adapter layers, parameters and buffers.
         settings: Adapter state of each module, dtype and device of each tensor.
         versions: Address and version counter of each tensor.
         sample: Bytes of a few numbers of each tensor on the CPU. A change in place through `.data`, or of an
-            inference tensor, leaves address and version counter as they are.
+            inference tensor, changes neither address nor version counter.
     """
 
     parts: tuple[Any, ...]
@@ -54,8 +54,12 @@ class ModelSnapshot:
         )
 
     def is_same(self, other: "ModelSnapshot") -> bool:
-        """Check whether the model has not changed between two snapshots."""
-        return self.has_same_structure(other) and self.has_same_values(other)
+        """Check whether both snapshots show the same structure and the same values."""
+        return (
+            self.has_same_structure(other)
+            and self.versions == other.versions
+            and torch.equal(self.sample, other.sample)
+        )
 
     def has_same_structure(self, other: "ModelSnapshot") -> bool:
         """Check whether modules, tensors, adapter state, dtypes and devices are the same."""
@@ -64,10 +68,6 @@ class ModelSnapshot:
             and all(map(operator.is_, self.parts, other.parts))
             and self.settings == other.settings
         )
-
-    def has_same_values(self, other: "ModelSnapshot") -> bool:
-        """Check whether no tensor was written to between two snapshots of the same structure."""
-        return self.versions == other.versions and torch.equal(self.sample, other.sample)
 
 
 def _tensors(module: nn.Module) -> Iterator[Tensor]:
@@ -82,7 +82,7 @@ def _tensors(module: nn.Module) -> Iterator[Tensor]:
 def _version(tensor: Tensor) -> tuple[int, int]:
     try:
         address = tensor.data_ptr()
-    except RuntimeError:  # a subclass without storage of its own
+    except RuntimeError:  # a subclass without storage
         address = 0
     return address, 0 if tensor.is_inference() else tensor._version
 

@@ -1,7 +1,7 @@
-"""A model that transformers has split among the processes of `torchrun` (tensor parallel), as one sees it.
+"""Models that transformers has split between the processes of `torchrun` (tensor parallelism).
 
-Each process has some heads of every layer, and ranks and places documents for these alone. What a layer gives
-is the sum, or all parts side by side, of what the processes have: transformers does that, in hooks around the
+Each process has some heads of every layer, and ranks and places documents for these heads only. The output of
+a layer is the sum or the concatenation of all processes' parts. transformers computes it in hooks around the
 modules whose weights it has split.
 """
 
@@ -14,38 +14,41 @@ from pine_engine.errors import ModelError
 
 
 def num_processes(model: PreTrainedModel) -> int:
-    """Among how many processes its layers are split; 1 for a model that is here as a whole."""
+    """Return the number of processes between which the layers are split; 1 for a whole model."""
     return model.tp_size or 1
 
 
 def own_heads(model: PreTrainedModel) -> int:
-    """How many query heads of each layer are this process's own.
+    """Return the number of query heads per layer in this process.
 
-    Raises ModelError if heads cannot be dealt out, or if the model is split in another way than by heads.
+    Raises:
+        ModelError: The heads cannot be divided evenly, or the model is not split by heads.
     """
     config = model.config.get_text_config()
-    heads: int = config.num_attention_heads
+    num_heads: int = config.num_attention_heads
     if not model.is_distributed_loading_by_transformers:
-        return heads
+        return num_heads
     split = model.config.distributed_config
     if split.pp_size * split.dp_size * split.ep_size != 1:
         raise ModelError(
-            f"{type(model).__name__}: it is split by stages, experts or for training (FSDP), and PINE knows "
-            "only layers that are split by heads; load it with DistributedConfig(tp_plan='auto')"
+            f"{type(model).__name__} is split by stages, experts or for training (FSDP): expected a split by "
+            "heads. Load it with DistributedConfig(tp_plan='auto')."
         )
     count = num_processes(model)
-    key_heads: int = getattr(config, "num_key_value_heads", None) or heads
-    own, own_keys = (get_kv_heads_per_rank(model.tp_plan, number, count) for number in (heads, key_heads))
-    if not isinstance(own, int) or own_keys is None:
+    num_kv_heads: int = getattr(config, "num_key_value_heads", None) or num_heads
+    local_heads, local_kv_heads = (
+        get_kv_heads_per_rank(model.tp_plan, number, count) for number in (num_heads, num_kv_heads)
+    )
+    if not isinstance(local_heads, int) or local_kv_heads is None:
         raise ModelError(
-            f"{type(model).__name__}: its {heads} heads and {key_heads} key heads cannot be dealt out evenly "
-            f"to {count} processes; start a number of them that divides both"
+            f"{type(model).__name__} cannot be split evenly: got {num_heads} heads, {num_kv_heads} key heads "
+            f"and {count} processes. Start a number of processes that divides both."
         )
-    return own
+    return local_heads
 
 
 def reattach_hooks(network: PreTrainedModel, model: PreTrainedModel) -> None:
-    """Gives a copy of a split model hooks of its own: those that came along run the modules of the model."""
+    """Attach new hooks to the copy of a split model: the copied ones run the modules of the original."""
     if num_processes(model) == 1:
         return
     modules, split = dict(network.named_modules()), cast(Any, model._mesh_manager)
@@ -58,5 +61,5 @@ def reattach_hooks(network: PreTrainedModel, model: PreTrainedModel) -> None:
 
 
 def is_split(module: Any) -> bool:
-    """Whether a hook of transformers is around the module, which has parts of its weights here."""
+    """Check whether a module has a hook of transformers, so that only a part of its weights is here."""
     return hasattr(module, "_is_hooked")

@@ -1,10 +1,9 @@
-"""One pass of a transformers model through our attention function, registered under one name.
+"""Attention function registered with transformers, and the forward pass that runs through it.
 
-The model is run with position ids of our choice: the real positions for methods whose keys stand at
-one position for all queries, zeros where every query has its own. Rotation by zero is the identity, so
-queries and keys then arrive unrotated and are rotated here. What a pass needs is known to the thread that
-runs it, for as long as it runs: some families do not hand arguments of `forward` on to their attention.
-Nothing is stored on modules.
+The model runs with chosen position ids: real positions for methods in which a key has one position for all
+queries, and zeros where each query has its own. Rotation by zero is the identity, so queries and keys then
+arrive unrotated, and are rotated by PINE. The current pass is a context variable, because some families do
+not pass arguments of `forward` on to their attention. No state is stored on modules.
 """
 
 from collections.abc import Callable
@@ -23,28 +22,55 @@ from pine_engine.network.batch_invariant_ops import IN_DECODE_STEP, SINGLE_ROW_P
 from pine_engine.network.rope import aligned_head_dim
 
 NAME = "pine_engine"
-"""Name of our attention function in transformers' registry."""
+"""Name of the attention function in the registry of transformers."""
 
 
 @dataclass(frozen=True)
 class AttentionParams:
-    """How a layer scores: <query, key> times scale; with softcap c then c tanh(score / c) (Gemma 2)."""
+    """Parameters of attention scores: scale * <query, key>, then softcap * tanh(score / softcap)."""
 
     scale: float
-    softcap: float | None = None
+    softcap: float | None = None  # Gemma 2
+
+
+@dataclass(frozen=True)
+class LayerInput:
+    """Input of one layer's attention for one sequence.
+
+    Shape:
+        query: (H, n, head_dim). key, value: (G, n, head_dim).
+    """
+
+    layer: int
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    scoring: AttentionParams
+
+    def tokens(self, start: int, stop: int | None = None) -> "LayerInput":
+        """Return the input of tokens start .. stop - 1."""
+        part = slice(start, stop)
+        return LayerInput(
+            self.layer, self.query[:, part], self.key[:, part], self.value[:, part], self.scoring
+        )
 
 
 class ForwardPass(Protocol):
-    """What the registered attention function calls in every layer."""
+    """Forward pass whose attention replaces that of every layer."""
 
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scoring: AttentionParams
     ) -> Tensor:
-        """query (B, H, n, d), key and value (B, G, n, d) to the attention output (B, H, n, d)."""
+        """Return the attention output of one layer.
+
+        Shape:
+            query: (B, H, n, head_dim). key, value: (B, G, n, head_dim).
+            Returns: (B, H, n, head_dim).
+        """
 
 
 _RUNNING: ContextVar[ForwardPass] = ContextVar("running_pass")
-"""The pass that this thread is in."""
+"""Current pass of this thread."""
 
 
 def run_pass(
@@ -56,10 +82,19 @@ def run_pass(
     is_step: bool = False,
     **options: Any,
 ) -> Tensor:
-    """Logits (B, n or as options say, V) of tokens ids (B, n) at position_ids (B, n), through our attention.
+    """Run a patched model with the attention of a pass, and return its logits.
 
-    network: a model wired to it, see wiring.py. is_step: packed weights are used where there are any.
-    options: of its forward.
+    Args:
+        network: Patched model.
+        attend: Forward pass whose `attend` is called in each layer.
+        ids: Token ids.
+        position_ids: Positions that the model rotates by.
+        is_step: Use packed weights where the model has them (decode step).
+        **options: Options of the model's `forward`, such as `logits_to_keep`.
+
+    Shape:
+        ids, position_ids: (B, n).
+        Returns: (B, n, V), or (B, logits_to_keep, V).
     """
     running, one_row, step = (
         _RUNNING.set(attend),
@@ -76,13 +111,13 @@ def run_pass(
 
 
 def running_pass() -> ForwardPass:
-    """The pass that this thread is in. Raises ModelError outside of all."""
+    """Return the current pass of this thread; raise ModelError if there is none."""
     try:
         return _RUNNING.get()
     except LookupError:
         raise ModelError(
-            f"attention {NAME!r} works inside an Engine alone; give the model an attention of its own again "
-            "with model.set_attn_implementation('sdpa')"
+            f"Attention {NAME!r} was called outside an Engine: expected a model with its own attention. Call "
+            "model.set_attn_implementation('sdpa')."
         ) from None
 
 
@@ -99,26 +134,26 @@ def _attention_function(
 ) -> tuple[Tensor, None]:
     if s_aux is not None:
         raise ModelError("its attention has sinks (learned scores without a key), which are not supported")
-    if attention_mask is not None:  # not ours, which is None
-        raise ModelError("its attention masks or biases keys in a way of its own, which is not supported")
+    if attention_mask is not None:  # the registered mask function returns None
+        raise ModelError("its attention masks or biases keys by itself, which is not supported")
     head_dim = query.shape[-1]
     if head_dim % 2:
         raise ModelError(f"its heads have {head_dim} dimensions, and PINE rotates pairs of them")
     scoring = AttentionParams(head_dim**-0.5 if scaling is None else scaling, softcap)
-    with torch._C.DisableTorchFunction():  # a module that is computed row by row may hold this one
+    with torch._C.DisableTorchFunction():  # a parent module may be in batch-invariant mode
         layer = cast(int, module.layer_idx)
         output = running_pass().attend(layer, _align(query), _align(key), _align(value), scoring)
         return output[..., : value.shape[-1]].transpose(1, 2).contiguous(), None
 
 
 def _align(vectors: Tensor) -> Tensor:
-    """Pad the last dimension with zeros, which change no score and no sum; see aligned_head_dim."""
+    """Pad the last dimension to aligned_head_dim with zeros, which change neither scores nor sums."""
     missing = aligned_head_dim(vectors.shape[-1]) - vectors.shape[-1]
     return functional.pad(vectors, (0, missing)) if missing else vectors
 
 
 def _no_mask(*_: Any, **__: Any) -> None:
-    """The attention function knows who sees whom; without this transformers would build masks."""
+    """Return no mask, because the attention function masks; without it, transformers builds masks."""
 
 
 AttentionInterface.register(NAME, _attention_function)
@@ -126,7 +161,7 @@ AttentionMaskInterface.register(NAME, _no_mask)
 
 
 def run_fused_calls(module: nn.Module, forward: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """forward of an attention layer that calls torch's fused attention, with ours in its place."""
+    """Run an attention layer that calls torch's fused attention with PINE's attention instead."""
     with _FusedCalls(module):
         return forward(*args, **options)
 

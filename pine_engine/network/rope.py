@@ -1,7 +1,7 @@
-"""Rotation by position: the model's own frequencies, applied as complex numbers.
+"""Rotary position embedding (RoPE) with the model's own frequencies, as multiplication of complex numbers.
 
-A head vector is read as complex pairs, so that a rotation is one product. Queries and keys stay in
-this pair layout through the attention: a scalar product does not depend on the order of dimensions.
+Queries and keys keep the pair layout (real and imaginary parts side by side) through attention, because a dot
+product does not depend on the order of dimensions.
 """
 
 from collections.abc import Iterator
@@ -15,25 +15,26 @@ from pine_engine.errors import ModelError
 from pine_engine.models.support import ADVICE
 
 Pairing = Literal["half", "interleaved"]
-"""Which two dimensions turn together: i and i + d/2, or 2i and 2i + 1. It differs between families."""
-
+"""Pairs of dimensions that rotate together: i and i + d/2 (half), or 2i and 2i + 1. Families differ."""
 
 ALIGNED_DIMS = 4
-"""Heads of a multiple of this many float32 dimensions begin at multiples of 16 bytes. At other addresses, MKL
-computes some GEMMs with other instructions, and a head of a batch would not be bitwise identical to the same
-head alone."""
+"""Head dimensions are padded to multiples of this number, so that float32 heads begin at multiples of 16
+bytes. At other addresses MKL computes some GEMMs with other instructions, and heads are not
+batch-invariant."""
 
 FREQUENCIES = "inv_freq"
-"""How the names of buffers with inverse frequencies end."""
+"""Last part of the names of buffers with inverse frequencies."""
 
 
 @dataclass(frozen=True)
 class Rope:
-    """Rotary embedding of one layer, or of all layers that rotate alike.
+    """Rotary embedding of a layer.
 
-    inverse_frequencies: (rotary_dim / 2,), radians per token, negative where a model turns the other way.
-    pairing: see Pairing. scale: factor that the model multiplies into the dimensions that turn, of both
-    queries and keys, when it rotates (yarn, longrope); 1 for most.
+    Attributes:
+        inverse_frequencies: (rotary_dim / 2,), radians per token; negative if the model rotates backward.
+        pairing: Pairs of dimensions.
+        scale: Factor that the model multiplies into the rotary dimensions of queries and keys (yarn,
+            longrope); mostly 1.
     """
 
     inverse_frequencies: Tensor
@@ -41,10 +42,17 @@ class Rope:
     scale: float
 
     def table(self, length: int, head_dim: int, dtype: torch.dtype) -> Tensor:
-        """Unit complex numbers for positions 0 .. length - 1, (length, head_dim / 2).
+        """Return the rotations to positions 0 .. length - 1 as unit complex numbers.
 
-        dtype: float32, in which transformers computes angles too, or float64; the table is its complex
-        counterpart. Dimensions beyond the rotary ones do not turn.
+        Dimensions beyond the rotary ones are multiplied by 1. transformers computes angles in float32 too.
+
+        Args:
+            length: Number of positions.
+            head_dim: Dimensions of a head.
+            dtype: float32 or float64; the result is its complex counterpart.
+
+        Shape:
+            Returns: (length, head_dim / 2).
         """
         positions = torch.arange(length, device=self.inverse_frequencies.device, dtype=dtype)
         angles = positions[:, None] * self.inverse_frequencies.to(dtype)
@@ -52,34 +60,36 @@ class Rope:
         return torch.complex(angles.cos(), angles.sin())
 
     def to_pairs(self, vectors: Tensor) -> Tensor:
-        """(..., head_dim), float32 or float64, as complex pairs (..., head_dim / 2)."""
+        """Convert vectors (..., head_dim), float32 or float64, to complex pairs (..., head_dim / 2)."""
         half = self.inverse_frequencies.shape[-1]
         if self.pairing == "half":
-            turning = vectors[..., : 2 * half].unflatten(-1, (2, half)).transpose(-1, -2)
+            rotary = vectors[..., : 2 * half].unflatten(-1, (2, half)).transpose(-1, -2)
         else:
-            turning = vectors[..., : 2 * half].unflatten(-1, (half, 2))
+            rotary = vectors[..., : 2 * half].unflatten(-1, (half, 2))
         if vectors.shape[-1] > 2 * half:
-            pairs = torch.cat((turning, vectors[..., 2 * half :].unflatten(-1, (-1, 2))), dim=-2)
-        else:  # a clone: no vectors at all count as contiguous whatever their strides are
-            pairs = turning.clone(memory_format=torch.contiguous_format)
+            pairs = torch.cat((rotary, vectors[..., 2 * half :].unflatten(-1, (-1, 2))), dim=-2)
+        else:  # cloned, because empty tensors count as contiguous with any strides
+            pairs = rotary.clone(memory_format=torch.contiguous_format)
         return torch.view_as_complex(pairs)
 
     def unscaled(self, pairs: Tensor) -> Tensor:
-        """Queries as complex pairs (..., head_dim / 2) such that their products with keys are those before
-        the model multiplied its scale into both: in the dimensions that turn, and in no others."""
+        """Divide queries, complex pairs (..., head_dim / 2), by the scale of queries and keys.
+
+        Dot products with the keys are then those without the scale. Only rotary dimensions are divided.
+        """
         if self.scale == 1:
             return pairs
-        turning = self.inverse_frequencies.shape[-1]
-        return torch.cat((pairs[..., :turning] / self.scale**2, pairs[..., turning:]), dim=-1)
+        half = self.inverse_frequencies.shape[-1]
+        return torch.cat((pairs[..., :half] / self.scale**2, pairs[..., half:]), dim=-1)
 
     def to_vectors(self, pairs: Tensor) -> Tensor:
-        """The inverse of to_pairs: complex pairs (..., head_dim / 2) as the model lays vectors out."""
+        """Convert complex pairs (..., head_dim / 2) to vectors (..., head_dim) in the layout of the model."""
         half = self.inverse_frequencies.shape[-1]
         real = torch.view_as_real(pairs)
-        turning, resting = real[..., :half, :], real[..., half:, :]
+        rotary, rest = real[..., :half, :], real[..., half:, :]
         if self.pairing == "half":
-            turning = turning.transpose(-1, -2)
-        return torch.cat((turning.flatten(-2), resting.flatten(-2)), dim=-1)
+            rotary = rotary.transpose(-1, -2)
+        return torch.cat((rotary.flatten(-2), rest.flatten(-2)), dim=-1)
 
 
 def aligned_head_dim(head_dim: int) -> int:
@@ -88,40 +98,39 @@ def aligned_head_dim(head_dim: int) -> int:
 
 
 def from_pairs(pairs: Tensor) -> Tensor:
-    """Complex pairs (..., head_dim / 2) as real vectors (..., head_dim), without copying."""
+    """View complex pairs (..., head_dim / 2) as vectors (..., head_dim) in pair layout."""
     return torch.view_as_real(pairs).flatten(-2)
 
 
 def as_pairs(vectors: Tensor) -> Tensor:
-    """The inverse of from_pairs: (..., head_dim) in pair layout as complex (..., head_dim / 2)."""
+    """Convert vectors (..., head_dim) in pair layout to complex pairs (..., head_dim / 2)."""
     return torch.view_as_complex(vectors.contiguous().unflatten(-1, (-1, 2)))
 
 
 @dataclass(frozen=True)
 class LayerRopes:
-    """How each layer of a model rotates.
-
-    kinds: the different ropes. of_layer: for each layer, which of them is its own.
-    """
+    """Rotary embeddings of all layers: the distinct ones, and for each layer the index of its own."""
 
     kinds: tuple[Rope, ...]
     of_layer: tuple[int, ...]
 
     def __getitem__(self, layer: int) -> Rope:
-        """The rope of one layer."""
+        """Return the rotary embedding of a layer."""
         return self.kinds[self.of_layer[layer]]
 
 
 def rotary_modules(model: nn.Module) -> list[nn.Module]:
-    """The modules that hold frequencies."""
+    """Return the modules that hold frequencies."""
     return [module for module in model.modules() if any(_own_frequencies(module))]
 
 
 def possible_ropes(model: nn.Module) -> list[Rope]:
-    """Every way in which the model may rotate, by the frequencies in its rotary modules; only the loading
-    probe can tell which of them a layer uses.
+    """Return all rotations that the frequencies of the model's rotary modules allow.
 
-    Raises ModelError if there is none, or one whose frequencies change with every length.
+    Only a forward pass can show which of them a layer uses.
+
+    Raises:
+        ModelError: The model has no rotary module.
     """
     found = []
     for module in rotary_modules(model):
@@ -139,8 +148,7 @@ def possible_ropes(model: nn.Module) -> list[Rope]:
 
 
 def _own_frequencies(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Name and value of each set of frequencies that the module rotates by: one for all, or one for each kind
-    of layer. Those that it could return to are not among them."""
+    """Yield name and value of the module's current frequencies: one set, or one for each type of layer."""
     for name, buffer in module.named_buffers(recurse=False):
         if name.endswith(FREQUENCIES) and "original" not in name:
             yield name, buffer

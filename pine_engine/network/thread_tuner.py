@@ -1,17 +1,18 @@
-"""With how many threads a pass is computed: with all, or with one, whichever is faster just now.
+"""Number of torch threads of a forward pass: all threads or one, whichever is faster at the moment.
 
-A pass is hundreds of small operations, after each of which the threads wait for each other. Where every core
-is free, all threads are a third faster than one. Where another process has one of the cores, the thread that
-shares it keeps all others waiting for as long as the system lets the other go on, and they are ten times as
-slow as one alone; now and then a layer goes through as if nobody were there. Who else is busy, a browser or
-another visitor of the machine, is not known beforehand and changes. So layers are timed. What all threads
-have lost against one is added up, and beyond a few layers' worth there is somebody: then nothing is computed
-with all threads for many times as long as was lost, whatever kind of layer noticed it.
+A forward pass is hundreds of small operations, and after each of them every thread waits for the slowest. On
+free cores all threads are about a third faster than one. If another process occupies one of the cores, they
+are ten times slower than one. Other processes start and end at any time, so the layers are timed:
 
-While a prompt is read, that is true of all but its attention, in which bits may depend on the number: fused
-attention of 100 queries with heads of 128 has others with one thread than with two. The attention of short
-prompts is always computed with one, which is as fast, and that of long ones with all: which it is depends on
-the length of the prompt alone, so that it is the same in every order of its documents.
+- `ThreadPolicy` compares all threads with one thread for one kind of layer, and tries again at growing
+intervals.
+- `ContentionMonitor` detects contention: if all threads lose more than a few layers' time against one
+thread, every kind
+  of layer uses one thread for a multiple of the time lost.
+
+The attention of a prompt is excluded, because fused attention can depend on the number of threads: 100
+queries with heads of 128 dimensions have other bits with one thread than with two. Its number of threads
+depends on the prompt length alone (`attention_threads`), and so does not change with the order of documents.
 """
 
 import time
@@ -21,155 +22,157 @@ from dataclasses import dataclass
 
 import torch
 
-SHORT_PROMPT = 256
-"""Tokens up to which the attention of a prompt gains nothing from a second thread."""
+MAX_SINGLE_THREAD_PROMPT = 256
+"""Prompt length in tokens up to which attention gains nothing from a second thread."""
 
-SETTLED = 6
-"""Layers with one thread after which it is known how long they take."""
+NUM_BASELINE_LAYERS = 6
+"""Layers timed with one thread before all threads are tried."""
 
-TRIAL = 12
-"""Layers with all threads that show whether they gain anything."""
+NUM_TRIAL_LAYERS = 12
+"""Layers timed with all threads before a decision."""
 
-WORTH_IT = 0.9
-"""All threads stay where their layers take at most this share of the time with one."""
+MAX_TIME_RATIO = 0.9
+"""All threads are kept if their layers take at most this share of the time with one thread."""
 
-MOST_LOST_S = 0.01
-MOST_LOST_LAYERS = 2
-"""What all threads may lose against one before somebody else is taken to be busy: the larger of the two."""
+MAX_LOSS_S = 0.01
+MAX_LOSS_LAYERS = 2
+"""Time that all threads may lose against one before contention is reported: the larger of the two."""
 
-FIRST_PAUSE = 10
-MOST_PAUSE = 160
-"""For how many times as long as was lost one thread computes: twice as long each time in turn."""
+MIN_PAUSE, MAX_PAUSE = 10, 160
+"""Pause with one thread after contention, as a multiple of the time lost. It doubles with each report."""
 
-FIRST_PATIENCE = 200
-MOST_PATIENCE = 3200
-"""Layers after which all threads are tried again where they gained nothing: twice as many each time."""
+MIN_RETRY_INTERVAL, MAX_RETRY_INTERVAL = 200, 3200
+"""Layers between two trials of all threads that gain nothing. The interval doubles with each trial."""
 
-NEWEST_SHARE = 0.1
-"""Of the newest layer in the usual time of a layer with one thread."""
+NEWEST_WEIGHT = 0.1
+"""Weight of the newest layer in the moving average of the time with one thread."""
+
+
+@contextmanager
+def torch_num_threads(count: int | None) -> Iterator[None]:
+    """Set the number of torch threads, which may exceed the number of cores; None keeps it."""
+    before = torch.get_num_threads()
+    if count not in (None, before):
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        if torch.get_num_threads() != before:
+            torch.set_num_threads(before)
+
+
+def attention_threads(num_tokens: int) -> int:
+    """Return the number of threads for the attention of a prompt of `num_tokens` tokens."""
+    return 1 if num_tokens <= MAX_SINGLE_THREAD_PROMPT else torch.get_num_threads()
 
 
 @dataclass
 class ContentionMonitor:
-    """Whether somebody else is busy, as any kind of layer notices.
+    """Contention by other processes, shared by all kinds of layers."""
 
-    until: by the clock, in seconds, before which one thread computes. noticed: how often somebody was.
-    """
+    until: float = 0.0  # time in seconds up to which one thread is used
+    num_reports: int = 0
+    pause: float = MIN_PAUSE  # next pause, as a multiple of the time lost
 
-    until: float = 0.0
-    noticed: int = 0
-    pause: float = FIRST_PAUSE
-
-    def report_slowdown(self, now: float, lost: float) -> None:
-        """Somebody was in the way, which has cost so many seconds."""
-        self.until = now + lost * self.pause
-        self.pause = min(2 * self.pause, MOST_PAUSE)
-        self.noticed += 1
+    def report_slowdown(self, now: float, lost_s: float) -> None:
+        """Start a pause, because all threads have lost `lost_s` seconds."""
+        self.until = now + lost_s * self.pause
+        self.pause = min(2 * self.pause, MAX_PAUSE)
+        self.num_reports += 1
 
     def reset(self) -> None:
-        """All threads were seen to gain something."""
-        self.pause = FIRST_PAUSE
+        """Use the shortest pause again, because all threads have gained time."""
+        self.pause = MIN_PAUSE
 
 
 @dataclass
 class ThreadPolicy:
-    """Whether layers of one kind are computed with all threads.
-
-    usual: seconds of a layer with one thread, None before the first. waits: layers with one thread that are
-    still to come before all are tried. tried, spent: layers of the trial that is going on, and their seconds;
-    TRIAL of them once it is over. lost: seconds that all threads have lost against one, none where they gain.
-    """
+    """Decision for one kind of layer: all threads, or one."""
 
     crowd: ContentionMonitor
-    usual: float | None = None
-    waits: int = SETTLED
-    retry_interval: int = FIRST_PATIENCE
-    tried: int = 0
-    spent: float = 0.0
-    lost: float = 0.0
-    noticed: int = 0
+    single_s: float | None = None  # moving average of a layer with one thread
+    num_waiting: int = NUM_BASELINE_LAYERS  # layers with one thread before the next trial
+    retry_interval: int = MIN_RETRY_INTERVAL  # layers until another trial, if the next gains nothing
+    num_tried: int = 0  # layers of the current trial, NUM_TRIAL_LAYERS after it
+    trial_s: float = 0.0  # seconds of these layers
+    lost_s: float = 0.0  # seconds that all threads have lost against one, at least 0
+    num_reports: int = 0  # reports of contention taken into account
 
-    def next(self, now: float) -> bool:
-        """Whether the next layer is computed with all threads."""
-        if self.noticed != self.crowd.noticed:
-            self.noticed = self.crowd.noticed
-            self._begin_trial()
-        return self.waits <= 0 and now >= self.crowd.until
+    def should_use_all(self, now: float) -> bool:
+        """Return True if the next layer is to be computed with all threads."""
+        if self.num_reports != self.crowd.num_reports:
+            self.num_reports = self.crowd.num_reports
+            self._start_trial()
+        return self.num_waiting <= 0 and now >= self.crowd.until
 
-    def took(self, with_all: bool, seconds: float, now: float) -> None:
-        """Learns how long a layer has taken that ended just now."""
-        if not with_all:
-            self.usual = self.usual or seconds
-            self.usual += NEWEST_SHARE * (seconds - self.usual)
-            self.waits -= 1
+    def record(self, used_all: bool, seconds: float, now: float) -> None:
+        """Record the duration of a layer that has just ended."""
+        if not used_all:
+            self.single_s = self.single_s or seconds
+            self.single_s += NEWEST_WEIGHT * (seconds - self.single_s)
+            self.num_waiting -= 1
             return
-        if self.usual is None:
+        if self.single_s is None:
             return
-        self.lost = max(0.0, self.lost + seconds - self.usual)
-        if self.lost > max(MOST_LOST_S, MOST_LOST_LAYERS * self.usual):
-            self.crowd.report_slowdown(now, self.lost)
-        elif self.tried < TRIAL:
-            self.tried += 1
-            self.spent += seconds
-            if self.tried == TRIAL:
-                self._judge(self.usual)
+        self.lost_s = max(0.0, self.lost_s + seconds - self.single_s)
+        if self.lost_s > max(MAX_LOSS_S, MAX_LOSS_LAYERS * self.single_s):
+            self.crowd.report_slowdown(now, self.lost_s)
+        elif self.num_tried < NUM_TRIAL_LAYERS:
+            self.num_tried += 1
+            self.trial_s += seconds
+            if self.num_tried == NUM_TRIAL_LAYERS:
+                self._finish_trial(self.single_s)
 
-    def _begin_trial(self) -> None:
-        self.tried, self.spent, self.lost = 0, 0.0, 0.0
+    def _start_trial(self) -> None:
+        self.num_tried, self.trial_s, self.lost_s = 0, 0.0, 0.0
 
-    def _judge(self, usual: float) -> None:
-        if self.spent <= WORTH_IT * TRIAL * usual:
-            self.retry_interval = FIRST_PATIENCE
+    def _finish_trial(self, single_s: float) -> None:
+        if self.trial_s <= MAX_TIME_RATIO * NUM_TRIAL_LAYERS * single_s:
+            self.retry_interval = MIN_RETRY_INTERVAL
             self.crowd.reset()
         else:
-            self._begin_trial()
-            self.waits, self.retry_interval = self.retry_interval, min(2 * self.retry_interval, MOST_PATIENCE)
-
-
-def attention_threads(num_tokens: int) -> int:
-    """With how many threads the attention of a prompt of so many tokens is computed."""
-    return 1 if num_tokens <= SHORT_PROMPT else torch.get_num_threads()
+            self._start_trial()
+            self.num_waiting = self.retry_interval
+            self.retry_interval = min(2 * self.retry_interval, MAX_RETRY_INTERVAL)
 
 
 class ThreadTuner:
-    """The choices of one model's passes, by what is computed in them."""
+    """Thread counts of one model's forward passes, by kind of layer."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
         self._crowd = ContentionMonitor()
         self._choices: dict[Hashable, ThreadPolicy] = {}
 
-    def step(self, rows: int) -> AbstractContextManager[Callable[[], None]]:
-        """Computes a step of so many rows; what it gives is called at the start of each layer.
-
-        The caller has its own number of threads back at the end.
-        """
-        return self._paced(("step", rows), SETTLED)
+    def step(self, batch_size: int) -> AbstractContextManager[Callable[[], None]]:
+        """Tune a decode step; the context manager returns a function to call when a layer begins."""
+        return self._tuned(("step", batch_size), NUM_BASELINE_LAYERS)
 
     def prompt(self, method: Hashable, num_tokens: int) -> AbstractContextManager[Callable[[], None]]:
-        """Reads a prompt of so many tokens under a method; all else as in step.
+        """Tune the prefill of a prompt, as `step` does.
 
-        Layers of a long one gain by every thread, and one of them may take as long with a single thread as
-        many with all: how long is learnt only when somebody else is noticed to be busy.
+        Layers of a long prompt always gain from more threads, and one of them with one thread may take as
+        long as many with all. So one thread is timed only after contention.
         """
-        return self._paced((method, num_tokens.bit_length()), 0 if num_tokens > SHORT_PROMPT else SETTLED)
+        is_long = num_tokens > MAX_SINGLE_THREAD_PROMPT
+        return self._tuned((method, num_tokens.bit_length()), 0 if is_long else NUM_BASELINE_LAYERS)
 
     @contextmanager
-    def _paced(self, what: Hashable, waits: int) -> Iterator[Callable[[], None]]:
+    def _tuned(self, kind: Hashable, num_waiting: int) -> Iterator[Callable[[], None]]:
         threads = torch.get_num_threads()
-        choice = self._choices.setdefault(what, ThreadPolicy(self._crowd, waits=waits))
-        began: float | None = None
-        with_all = True
+        choice = self._choices.setdefault(kind, ThreadPolicy(self._crowd, num_waiting=num_waiting))
+        started: float | None = None
+        use_all = True
 
         def begin_layer() -> None:
-            nonlocal began, with_all
+            nonlocal started, use_all
             now = self._clock()
-            if began is not None:
-                choice.took(with_all, now - began, now)
-            if with_all != choice.next(now):
-                with_all = not with_all
-                torch.set_num_threads(threads if with_all else 1)
-            began = now
+            if started is not None:
+                choice.record(use_all, now - started, now)
+            if use_all != choice.should_use_all(now):
+                use_all = not use_all
+                torch.set_num_threads(threads if use_all else 1)
+            started = now
 
         try:
             yield begin_layer if threads > 1 else lambda: None

@@ -1,4 +1,4 @@
-"""Rows that are extended as one get the bits that each gets by itself."""
+"""Sequences that are decoded in one batch are bitwise identical to those decoded alone."""
 
 from collections.abc import Callable, Sequence
 
@@ -24,14 +24,22 @@ def engine(tiny_llama: Callable[..., LlamaForCausalLM]) -> Engine:
     return Engine(tiny_llama())
 
 
-def read(engine: Engine, method: str, orders: Sequence[Sequence[int]] = ORDERS) -> list[SequenceState]:
-    with torch.inference_mode():
-        return [
-            passes.prefill(
-                engine.patched_models, LAYOUT.reorder(order), METHODS[method], room=6, logits_to_keep=1
-            )[0]
-            for order in orders
-        ]
+@torch.inference_mode()
+def prefill(engine: Engine, method: str, layouts: Sequence[TokenLayout]) -> list[SequenceState]:
+    return [
+        passes.prefill(engine.patched_models, layout, METHODS[method], room=6, logits_to_keep=1)[0]
+        for layout in layouts
+    ]
+
+
+def prefill_twice(
+    engine: Engine, method: str, count: int = 4
+) -> tuple[list[SequenceState], list[SequenceState]]:
+    """Return sequences with separate caches, and the same sequences with batched caches."""
+    layouts = [LAYOUT.reorder(order) for order in ORDERS[:count]]
+    alone, together = prefill(engine, method, layouts), prefill(engine, method, layouts)
+    batch_caches(together)
+    return alone, together
 
 
 @torch.inference_mode()
@@ -40,9 +48,8 @@ def extend(rows: Sequence[SequenceState | None], step: int) -> Tensor:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_rows_together_get_the_bits_of_each_alone(engine: Engine, method: str) -> None:
-    alone, together = read(engine, method), read(engine, method)
-    batch_caches(together)
+def test_batched_sequences_equal_single_ones(engine: Engine, method: str) -> None:
+    alone, together = prefill_twice(engine, method)
     assert len({id(row.cache.stack) for row in together}) == 1 and together[0].cache.stack
     for step in range(2):
         assert torch.equal(extend(together, step), extend(alone, step))
@@ -50,44 +57,37 @@ def test_rows_together_get_the_bits_of_each_alone(engine: Engine, method: str) -
 
 
 @pytest.mark.parametrize("method", ["vanilla", "pcw", "pine", "pine_input_order"])
-def test_a_row_that_has_ended_changes_nothing(engine: Engine, method: str) -> None:
-    alone, together = read(engine, method), read(engine, method)
-    batch_caches(together)
-    steps: list[list[Tensor]] = [[], []]
-    for found, rows in zip(steps, (alone, together), strict=True):
+def test_finished_sequence_does_not_change_others(engine: Engine, method: str) -> None:
+    steps: list[list[Tensor]] = []
+    for rows in prefill_twice(engine, method):
         extend(rows, 0)
-        found.append(extend([None, rows[1], None, rows[3]], 1)[[1, 3]])
-        found.append(extend([rows[0], None, rows[2], None], 1)[[0, 2]])  # which had not ended after all
-    for expected, found in zip(*steps, strict=True):
-        assert torch.equal(expected, found)
+        # In the second step other sequences are missing, which therefore were not finished.
+        odd = extend([None, rows[1], None, rows[3]], 1)[[1, 3]]
+        steps.append([odd, extend([rows[0], None, rows[2], None], 1)[[0, 2]]])
+    assert all(map(torch.equal, *steps))
 
 
-def test_methods_that_store_documents_alike_share_a_step(engine: Engine) -> None:
-    rows = [read(engine, method, ORDERS[:1])[0] for method in METHODS]
+def test_longer_sequence_is_not_overwritten(engine: Engine) -> None:
+    """The next tokens of two truncated sequences have the indices of the last ones of the third."""
+    results: list[list[Tensor]] = []
+    for rows in prefill_twice(engine, "pine", 3):
+        extend(rows, 0)
+        for row in rows[:2]:
+            row.cache.truncate(row.cache.length - 1)
+        results.append([extend([*rows[:2], None], 1)[:2], extend([None, None, rows[2]], 1)[2]])
+    assert all(map(torch.equal, *results))
+
+
+def test_methods_with_equal_storage_share_a_batch(engine: Engine) -> None:
+    rows = [prefill(engine, method, [LAYOUT])[0] for method in METHODS]
     batch_caches(rows)
     stacked = {row.state.plan.method.name: row.cache.stack for row in rows}
     assert stacked["vanilla"] is stacked["nia"] is stacked["pcw"] is not None
     assert stacked["pine"] is None
 
 
-def test_a_row_that_has_read_more_is_not_written_over(engine: Engine) -> None:
-    """Where two of three rows go back, what they write would stand in the rows of the third."""
-    alone, together = (read(engine, "pine", ORDERS[:3]) for _ in range(2))
-    batch_caches(together)
-    for rows in (alone, together):
-        extend(rows, 0)
-        for row in rows[:2]:
-            row.cache.truncate(row.cache.length - 1)
-    expected, found = (extend([*rows[:2], None], 1)[:2] for rows in (alone, together))
-    assert torch.equal(expected, found)
-    assert torch.equal(*(extend([None, None, rows[2]], 1)[2] for rows in (alone, together)))
-
-
-def test_prompts_of_other_shapes_are_not_put_together(engine: Engine) -> None:
-    first, second = read(engine, "pine", ORDERS[:2])
-    other = TokenLayout((5, 9, 3), ((11, 12, 13, 14), (21,), (31, 32, 33, 34)), (51, 52))
-    with torch.inference_mode():
-        third = passes.prefill(engine.patched_models, other, METHODS["pine"], room=6, logits_to_keep=1)[0]
-    rows = [first, third, second]
-    batch_caches(rows)
-    assert first.cache.stack is second.cache.stack is not None and third.cache.stack is None
+def test_prompts_of_different_lengths_are_not_batched(engine: Engine) -> None:
+    longer = TokenLayout((5, 9, 3), ((11, 12, 13, 14), (21,), (31, 32, 33, 34)), (51, 52))
+    first, other, second = prefill(engine, "pine", [LAYOUT, longer, LAYOUT.reorder((2, 0, 1))])
+    batch_caches([first, other, second])
+    assert first.cache.stack is second.cache.stack is not None and other.cache.stack is None

@@ -24,7 +24,7 @@ from pine_engine.engine.events import (
 )
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
-from pine_engine.network.threads import torch_num_threads
+from pine_engine.network.thread_tuner import torch_num_threads
 from pine_engine.prompts.layout import TokenLayout
 from tests.support.reference import exact_llama, reference_logits
 from tests.support.tokenizers import letter_tokenizer

@@ -14,7 +14,7 @@ from pine_engine.engine.model_worker import (
     run_in_worker,
     stream_from_worker,
 )
-from pine_engine.network.threads import torch_num_threads
+from pine_engine.network.thread_tuner import torch_num_threads
 
 
 def here(_: threading.Event | None = None) -> threading.Thread:

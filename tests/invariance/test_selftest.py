@@ -37,7 +37,7 @@ from pine_engine.invariance.selftest import (
     without_keys,
 )
 from pine_engine.network import rope
-from pine_engine.network.threads import torch_num_threads
+from pine_engine.network.thread_tuner import torch_num_threads
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,14 @@
-"""Plans against matrices worked by hand, and the rules every plan obeys."""
+"""Plans and positions against matrices worked by hand (docs/specification.md, section 6)."""
 
 import numpy as np
 import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pine_engine.methods.plan import build_plan
-from pine_engine.methods.positions import MASKED, position_matrix, starts_from_ranking
+from pine_engine.attention import arithmetic
+from pine_engine.methods.plan import AttentionPlan, build_plan
+from pine_engine.methods.positions import MASKED, position_matrix, starts_from_ranking, who_sees_whom
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import IntArray
 from tests.support.worked_matrices import EXAMPLES, Example, read_matrix
@@ -12,14 +16,10 @@ from tests.support.worked_matrices import EXAMPLES, Example, read_matrix
 TITLES = {
     "vanilla": "Vanilla",
     "nia": "NIA",
-    "pcw": "PCW (and SP)",
-    "sp": "PCW (and SP)",
-    "sp_prefix": "PCW (and SP)",
     "pcw_right": 'PCW, align="right"',
     "sp_right": 'PCW, align="right"',
-    "pine": "PINE",
-    "pine_sum": "PINE",
-    "pine_max": "PINE",
+    **dict.fromkeys(("pcw", "sp", "sp_prefix"), "PCW (and SP)"),
+    **dict.fromkeys(("pine", "pine_sum", "pine_max"), "PINE"),
     "pine_reversed": "PINE, reversed re-assignment",
     "pine_input_order": 'PINE, no re-assignment ("compact")',
     "pine_literal_order": 'PINE, no re-assignment ("literal")',
@@ -27,50 +27,66 @@ TITLES = {
     "reassignment_only": "Re-assignment only",
 }
 
+ATTENDS_TO_LATER_POSITIONS = {"mask_only", "pine_literal_order"}
+"""Methods in which a key can have a later position than its query (specification 3.6, 3.8)."""
 
-def starts_of(method: str, example: Example) -> tuple[IntArray, IntArray]:
-    """Where documents start as seen from documents and suffix, under the example's stated importances."""
+
+def plan_of(method: str, example: Example) -> tuple[AttentionPlan, IntArray, IntArray]:
+    """Return the plan, and the starts for documents and suffix under the importances of the example."""
     plan = build_plan(METHODS[method], example.layout)
     if plan.document_starts is not None and plan.suffix_document_starts is not None:
-        return plan.document_starts, np.tile(plan.suffix_document_starts, (example.layout.suffix_length, 1))
+        suffix = np.tile(plan.suffix_document_starts, (example.layout.suffix_length, 1))
+        return plan, plan.document_starts, suffix
     lengths, end = example.layout.lengths, example.layout.documents_end
-    from_documents, from_suffix = example.document_ranking, example.suffix_ranking
-    if method == "pine_reversed":  # the own document stays first
-        from_documents = np.hstack((from_documents[:, :1], from_documents[:, :0:-1]))
-        from_suffix = from_suffix[:, ::-1]
-    return starts_from_ranking(from_documents, lengths, end), starts_from_ranking(from_suffix, lengths, end)
+    rankings = example.document_ranking, example.suffix_ranking
+    if method == "pine_reversed":  # the query's document stays first
+        rankings = np.hstack((rankings[0][:, :1], rankings[0][:, :0:-1])), rankings[1][:, ::-1]
+    document_starts, suffix_starts = (starts_from_ranking(ranking, lengths, end) for ranking in rankings)
+    return plan, document_starts, suffix_starts
 
 
 @pytest.mark.parametrize("section", EXAMPLES)
 @pytest.mark.parametrize("method", METHODS)
-def test_positions_and_masks_are_those_worked_by_hand(section: str, method: str) -> None:
-    example = EXAMPLES[section]
-    plan = build_plan(METHODS[method], example.layout)
-    # With equal lengths the alignment changes nothing, and the specification has one matrix for both.
+def test_positions_and_masks_equal_worked_example(section: str, method: str) -> None:
+    plan, document_starts, suffix_starts = plan_of(method, EXAMPLES[section])
+    layout = plan.layout
+    # The specification has one matrix for both alignments if all lengths are equal.
     title = "PCW (and SP)" if section == "6.1" and method.endswith("_right") else TITLES[method]
     expected, expected_queries = read_matrix(section, title)
-    assert position_matrix(plan, *starts_of(method, example)).tolist() == expected.tolist()
-    assert plan.query_positions().tolist() == expected_queries.tolist()
+    matrix, positions = position_matrix(plan, document_starts, suffix_starts), plan.query_positions()
+    assert matrix.tolist() == expected.tolist()
+    assert positions.tolist() == expected_queries.tolist()
+    assert plan.query_positions(2).tolist() == [*positions, positions[-1] + 1, positions[-1] + 2]
 
-
-SEES_LATER = {"mask_only", "pine_literal_order"}
-"""Methods in which a query may see keys at later positions than its own (specification 3.6, 3.8)."""
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_every_query_sees_itself_at_its_own_position(method: str) -> None:
-    example = EXAMPLES["6.2"]
-    plan = build_plan(METHODS[method], example.layout)
-    matrix, positions = position_matrix(plan, *starts_of(method, example)), plan.query_positions()
+    tokens = np.arange(layout.num_tokens)
+    assert np.array_equal(who_sees_whom(plan, tokens, tokens), matrix != MASKED)
     assert np.array_equal(matrix.diagonal(), positions)
-    nothing_later = ((matrix == MASKED) | (matrix <= positions[:, None])).all()
-    assert nothing_later == (method not in SEES_LATER)
-    assert (matrix[: example.layout.documents_end, example.layout.documents_end :] == MASKED).all()
+    assert (matrix[: layout.documents_end, layout.documents_end :] == MASKED).all()
+    has_later = bool((matrix > positions[:, None]).any())
+    assert has_later == (method in ATTENDS_TO_LATER_POSITIONS)
+
+    random = np.random.default_rng(0)
+    for size in range(1, layout.num_tokens + 1):
+        queries, keys = (np.sort(random.choice(len(matrix), size)) for _ in range(2))
+        part = position_matrix(plan, document_starts, suffix_starts, queries, keys)
+        assert np.array_equal(part, matrix[np.ix_(queries, keys)])
 
 
-def test_methods_that_promise_invariance() -> None:
-    """Specification 2, last column, and 3.8 for the controls."""
-    assert {name for name, method in METHODS.items() if method.is_order_invariant} == {
-        *("pcw", "pcw_right", "sp", "sp_right", "sp_prefix"),
-        *("pine", "pine_reversed", "pine_sum", "pine_max"),
-    }
+@given(
+    case=st.lists(st.integers(1, 9), min_size=1, max_size=6).flatmap(
+        lambda lengths: st.tuples(
+            st.just(np.array(lengths)),
+            st.lists(st.permutations(range(len(lengths))), min_size=1, max_size=3).map(np.array),
+        )
+    )
+)
+def test_ranked_documents_fill_their_positions(case: tuple[IntArray, IntArray]) -> None:
+    lengths, rankings = case
+    first, end = 3, 3 + int(lengths.sum())
+    all_starts = starts_from_ranking(rankings, lengths, end)
+    for ranking, starts in zip(rankings, all_starts, strict=True):
+        taken = sorted(p for s, length in zip(starts, lengths, strict=True) for p in range(s, s + length))
+        assert taken == list(range(first, end))
+        assert np.argsort(-starts).tolist() == ranking.tolist()
+    of_tensors = arithmetic.starts_from_ranking(torch.from_numpy(rankings), torch.from_numpy(lengths), end)
+    assert of_tensors.tolist() == all_starts.tolist()

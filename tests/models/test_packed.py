@@ -9,7 +9,7 @@ from pine_engine.benchmark.random_models import synthetic_model
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import ModelError
 from pine_engine.models.packed import GROUP, PackedWeight, is_packable, pack, stored_in_4_bits
-from pine_engine.network.threads import torch_num_threads
+from pine_engine.network.thread_tuner import torch_num_threads
 from pine_engine.prompts.layout import TokenLayout
 
 LAYOUT = TokenLayout((1, 2, 3), ((4, 5, 6, 7), (8, 9), (10, 11, 12)), (13, 14, 15))

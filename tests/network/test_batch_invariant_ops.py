@@ -20,7 +20,7 @@ from pine_engine.network.batch_invariant_ops import (
     linear,
     patch_op_callers,
 )
-from pine_engine.network.threads import torch_num_threads
+from pine_engine.network.thread_tuner import torch_num_threads
 
 THREADS = (1, 2, 3, 4, 6, 12)
 
@@ -181,13 +181,13 @@ def test_modules_that_call_torch_themselves_are_found_and_computed_row_by_row(
         expected = model(normal(5, 8))
     assert list(callers.modules) == [gate.inner[0], gate]
     patch_op_callers(model, callers.modules)
-    own = batch_invariant_ops._REPLACED[functional.linear]
+    own = batch_invariant_ops._REPLACEMENTS[functional.linear]
 
     def counted(*args: Any) -> Any:
         calls.append(len(args))
         return own(*args)
 
-    monkeypatch.setitem(batch_invariant_ops._REPLACED, functional.linear, counted)
+    monkeypatch.setitem(batch_invariant_ops._REPLACEMENTS, functional.linear, counted)
     torch.testing.assert_close(model(normal(5, 8)), expected)
     assert calls == [2]  # not that of the layer inside, which is a module of its own
 
@@ -219,8 +219,10 @@ def test_what_a_short_prompt_does_not_reach_is_computed_row_by_row_too(
         return own(*args, **options)
 
     for function in (torch.sigmoid, functional.gelu, functional.silu):
-        own = batch_invariant_ops._REPLACED[function]
-        monkeypatch.setitem(batch_invariant_ops._REPLACED, function, partial(told, function.__name__, own))
+        own = batch_invariant_ops._REPLACEMENTS[function]
+        monkeypatch.setitem(
+            batch_invariant_ops._REPLACEMENTS, function, partial(told, function.__name__, own)
+        )
     model(normal(5, 8), expert=1)
     assert calls == ["sigmoid", "gelu", "silu"]
 

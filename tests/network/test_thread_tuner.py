@@ -9,20 +9,20 @@ import torch
 from transformers import LlamaForCausalLM
 
 from pine_engine.attention.ranked import RankedAttention
-from pine_engine.attention.strategy import LayerInput
 from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.methods.table import METHODS
 from pine_engine.network.batch_invariant_ops import is_batch_invariant
+from pine_engine.network.registration import LayerInput
 from pine_engine.network.thread_tuner import (
-    SETTLED,
-    SHORT_PROMPT,
-    TRIAL,
+    MAX_SINGLE_THREAD_PROMPT,
+    NUM_BASELINE_LAYERS,
+    NUM_TRIAL_LAYERS,
     ContentionMonitor,
     ThreadPolicy,
     ThreadTuner,
+    torch_num_threads,
 )
-from pine_engine.network.threads import torch_num_threads
 from pine_engine.prompts.layout import TokenLayout
 from tests.support.families import FAMILIES, make
 
@@ -54,16 +54,16 @@ class Machine:
         """What was chosen for each of so many layers."""
         chosen = []
         for times in itertools.islice(itertools.cycle(seconds), layers):
-            chosen.append(choice.next(self.now))
+            chosen.append(choice.should_use_all(self.now))
             self.now += times[chosen[-1]]
-            choice.took(chosen[-1], times[chosen[-1]], self.now)
+            choice.record(chosen[-1], times[chosen[-1]], self.now)
         return chosen
 
 
 def test_free_cores_are_all_used() -> None:
     machine = Machine()
     chosen = machine.compute(ThreadPolicy(machine.crowd), 3000, [FREE])
-    assert chosen == [False] * SETTLED + [True] * (3000 - SETTLED)
+    assert chosen == [False] * NUM_BASELINE_LAYERS + [True] * (3000 - NUM_BASELINE_LAYERS)
 
 
 @pytest.mark.parametrize("busy", [[BUSY], [FREE, FREE, FREE, BUSY]], ids=["always", "every fourth layer"])
@@ -94,7 +94,7 @@ def test_what_gains_nothing_is_computed_with_one_thread_but_for_a_trial_now_and_
     machine = Machine()
     chosen = machine.compute(ThreadPolicy(machine.crowd), 10_000, [{True: 0.0062, False: 0.006}])
     # As soon as one thread is known; after 200, 400, 800, 1600, and from then on 3200 layers.
-    assert sum(chosen) == 7 * TRIAL
+    assert sum(chosen) == 7 * NUM_TRIAL_LAYERS
 
 
 def test_a_layer_that_was_interrupted_costs_some_layers_with_one_thread_and_no_more() -> None:
@@ -118,7 +118,7 @@ def test_a_layer_is_what_lies_between_two_and_the_caller_has_his_threads_back(tw
                 now += 1 / torch.get_num_threads()
             now += 100  # what follows the last layer is none
         assert torch.get_num_threads() == 2
-    assert seen == [[1] * SETTLED + [2] * (20 - SETTLED), [2] * 20]
+    assert seen == [[1] * NUM_BASELINE_LAYERS + [2] * (20 - NUM_BASELINE_LAYERS), [2] * 20]
 
 
 def test_a_long_prompt_begins_with_all_threads_and_a_short_one_learns_how_long_one_takes(
@@ -129,15 +129,15 @@ def test_a_long_prompt_begins_with_all_threads_and_a_short_one_learns_how_long_o
     def clock() -> float:
         return now
 
-    seen: dict[int, list[int]] = {SHORT_PROMPT: [], SHORT_PROMPT + 1: []}
+    seen: dict[int, list[int]] = {MAX_SINGLE_THREAD_PROMPT: [], MAX_SINGLE_THREAD_PROMPT + 1: []}
     for num_tokens, threads in seen.items():
         with ThreadTuner(clock).prompt("pine", num_tokens) as begin_layer:
             for _ in range(30):
                 begin_layer()
                 threads.append(torch.get_num_threads())
                 now += 0.01 / torch.get_num_threads()
-    assert seen[SHORT_PROMPT] == [1] * SETTLED + [2] * (30 - SETTLED)
-    assert seen[SHORT_PROMPT + 1] == [2] * 30
+    assert seen[MAX_SINGLE_THREAD_PROMPT] == [1] * NUM_BASELINE_LAYERS + [2] * (30 - NUM_BASELINE_LAYERS)
+    assert seen[MAX_SINGLE_THREAD_PROMPT + 1] == [2] * 30
 
 
 def test_a_step_that_is_stopped_gives_the_threads_back(two_threads: None) -> None:
@@ -169,7 +169,7 @@ def test_the_number_of_threads_changes_no_bit(
     chosen: list[bool] = []
 
     def run(choose: Callable[..., bool]) -> dict[str, torch.Tensor]:
-        monkeypatch.setattr(ThreadPolicy, "next", choose)
+        monkeypatch.setattr(ThreadPolicy, "should_use_all", choose)
         return engine.run(
             LAYOUT, methods=list(METHODS), max_new_tokens=8, stop_at_eos=False, return_logits=True
         ).logits
@@ -192,7 +192,7 @@ def test_no_bit_of_a_prompt_depends_on_how_many_threads_read_its_layers(
     engine = Engine(make(family.kind, **family.options))
 
     def read(choose: Callable[..., bool]) -> torch.Tensor:
-        monkeypatch.setattr(ThreadPolicy, "next", choose)
+        monkeypatch.setattr(ThreadPolicy, "should_use_all", choose)
         logits = [
             passes.prefill(engine.patched_models, LONGER, METHODS[method], room=0, logits_to_keep=0)[1]
             for method in ("vanilla", "pcw", "pine")
@@ -209,7 +209,7 @@ def test_attention_of_a_prompt_is_computed_with_the_same_number_whatever_the_pac
     tiny_llama: Callable[..., LlamaForCausalLM], two_threads: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = Engine(tiny_llama(layers=4, heads=8, kv_heads=4, head_dim=64))
-    long = TokenLayout((5,) * SHORT_PROMPT, ((1, 2), (3, 4)), (7,))
+    long = TokenLayout((5,) * MAX_SINGLE_THREAD_PROMPT, ((1, 2), (3, 4)), (7,))
     seen: dict[bool, set[tuple[int, int]]] = {}
     attend = RankedAttention.prefill
 
@@ -220,7 +220,7 @@ def test_attention_of_a_prompt_is_computed_with_the_same_number_whatever_the_pac
     monkeypatch.setattr(RankedAttention, "prefill", look)
     for with_all in (True, False):
         seen[with_all] = set()
-        monkeypatch.setattr(ThreadPolicy, "next", lambda *_, chosen=with_all: chosen)
+        monkeypatch.setattr(ThreadPolicy, "should_use_all", lambda *_, chosen=with_all: chosen)
         for layout in (LAYOUT, long):
             with torch.inference_mode():
                 passes.prefill(engine.patched_models, layout, METHODS["pine"], room=0, logits_to_keep=1)
