@@ -85,7 +85,7 @@ class SequenceGroup:
     def extend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scoring: AttentionParams, output: Tensor
     ) -> None:
-        """Write the attention of these sequences into `output` (B, H, n, head_dim); inputs as in ForwardPass."""
+        """Write the attention of these sequences into `output`; shapes as in ForwardPass."""
         query, key, value = (self._concatenate_heads(vectors) for vectors in (query, key, value))
         strategies: list[Any] = [row and row.state.strategy(query.device).continuing for row in self.slots]
         strategy = next(filter(None, strategies))
