@@ -26,9 +26,9 @@ import typer
 
 from pine_engine.console import terminal
 from pine_engine.console.options import AsJson
-from tests.support.attackers import ATTACKERS, attack
 from tests.support.serving import ServedApp, started_app
-from tests.support.visiting import LostError, Page, Question, Visitor, compare
+from tools.abusive_clients import ATTACKERS, attack
+from tools.load_clients import LostError, Page, Question, Visitor, compare
 
 METHODS = ("vanilla", "pine")
 NEW_TOKENS = 8

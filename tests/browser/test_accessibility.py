@@ -65,6 +65,7 @@ def test_axe_finds_nothing_serious(all_tabs: Page) -> None:
     assert found == [], "\n".join(found)
 
 
+@pytest.mark.slow
 def test_axe_finds_nothing_serious_in_the_steps_of_the_lesson(drawn: Page) -> None:
     open_tab(drawn, "Learn")
     # As it is read without a script: all steps below each other.

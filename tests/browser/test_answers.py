@@ -2,6 +2,7 @@
 
 import random
 
+import pytest
 from playwright.sync_api import Page, ViewportSize, expect
 
 from tests.browser.driving import DEFAULT, RUN_MS, SELECTION, control, cut_off, open_tab, wait_for_model
@@ -29,6 +30,7 @@ def test_the_main_job_is_on_a_laptops_first_screen(page: Page) -> None:
                 assert box["bottom"] <= size["height"], (part, size)
 
 
+@pytest.mark.slow
 def test_answers_to_something_else_are_grey_and_say_to_what(page: Page) -> None:
     note, run_status = page.locator("#results .page-outdated"), page.locator("#run-status")
     marks = page.locator("#answers .pine-mark")
@@ -102,6 +104,7 @@ def test_two_answers_stand_beside_each_other_with_their_differences_marked(drawn
     assert query.input_value() == chosen  # Escape was the dialog's alone
 
 
+@pytest.mark.slow
 def test_an_open_answer_follows_its_card_while_it_is_redrawn(drawn: Page) -> None:
     open_tab(drawn, "Answers")
     card = drawn.locator("#answers [data-method=nia]")

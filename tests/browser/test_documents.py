@@ -139,6 +139,7 @@ def test_keys_move_the_card_and_the_caret_stays(page: Page) -> None:
     assert letters(page) == ["A", "B", "C"]
 
 
+@pytest.mark.slow
 def test_a_button_keeps_the_focus_when_its_card_moves_or_goes(page: Page) -> None:
     up = card(page, 3).get_by_role("button", name="Up: Document C")
     up.focus()
@@ -168,6 +169,7 @@ def test_undo_brings_back_what_an_example_replaced(page: Page) -> None:
     assert texts(page) == [document.text for document in LONG.documents]
 
 
+@pytest.mark.slow
 def test_what_is_typed_while_files_are_read_stays(page: Page, tmp_path: Path) -> None:
     file = tmp_path / "notes.txt"
     file.write_text("from a file")
@@ -189,6 +191,7 @@ def test_what_is_typed_while_files_are_read_stays(page: Page, tmp_path: Path) ->
     page.unroute_all(behavior="wait")
 
 
+@pytest.mark.slow
 def test_a_judge_has_no_titles_and_names_whose_answer_it_is(page: Page) -> None:
     choose(page, "Kind of question", "Judge")
     expect(card(page, 1)).to_contain_text("Answer of assistant A")
@@ -197,6 +200,7 @@ def test_a_judge_has_no_titles_and_names_whose_answer_it_is(page: Page) -> None:
     expect(page.locator("#add-document")).to_have_text("Add an answer")
 
 
+@pytest.mark.slow
 def test_a_phone_has_room_for_the_cards(page: Page) -> None:
     page.set_viewport_size(PHONE)
     unfold(page)
@@ -212,6 +216,7 @@ def test_a_phone_has_room_for_the_cards(page: Page) -> None:
     assert letters(page) == ["B", "A", "C"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_axe_finds_nothing_serious_in_the_cards(page: Page, dark: bool) -> None:
     choose(page, "Kind of question", "Judge")
@@ -221,6 +226,7 @@ def test_axe_finds_nothing_serious_in_the_cards(page: Page, dark: bool) -> None:
     paint(page, dark=False)
 
 
+@pytest.mark.slow
 def test_a_server_that_was_started_anew_gets_the_documents_as_they_are(page: Page, tmp_path: Path) -> None:
     text(page, 1).fill("typed before")
     card(page, 2).get_by_role("button", name="Up").click()

@@ -52,6 +52,7 @@ def own_page(open_page: OpenPage) -> Iterator[Page]:
         yield page
 
 
+@pytest.mark.slow
 def test_what_a_page_hears_late_it_hears_whole(own_page: Page) -> None:
     page = own_page
     page.add_init_script(LATE_NAMES)
@@ -68,6 +69,7 @@ def test_what_a_page_hears_late_it_hears_whole(own_page: Page) -> None:
     expect(page.locator("#run-status")).to_contain_text("Stopped", timeout=RUN_MS)
 
 
+@pytest.mark.slow
 def test_no_click_is_lost_when_the_stream_of_answers_ends(own_page: Page) -> None:
     page = own_page
     page.add_init_script(LATE_END)
@@ -104,6 +106,7 @@ COPIES = """
 """
 
 
+@pytest.mark.slow
 def test_a_copy_is_what_the_browser_makes_of_it(page: Page) -> None:
     ours = page.evaluate(COPIES)
     assert ours == {"plain": True, "alone": True, "moved": 0, "refused": ["DataCloneError"] * 3}

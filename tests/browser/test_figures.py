@@ -3,6 +3,7 @@
 from itertools import combinations
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Browser
 
 import viz
@@ -32,6 +33,7 @@ def overlap(one: Box, other: Box) -> bool:
     return max(one[0], other[0]) < min(one[2], other[2]) and max(one[1], other[1]) < min(one[3], other[3])
 
 
+@pytest.mark.slow
 def test_plot_masks_texts_never_overlap_at_notebook_widths(browser: Browser) -> None:
     plans = [build_plan(method, LAYOUT) for method in METHODS.values()]
     figures = [viz.plot_masks(chosen) for chosen in (plans, plans[:5], plans[:2], plans[-1], ONE_DOCUMENT)]

@@ -77,6 +77,7 @@ def test_a_minute_is_enough_for_a_shuffle_a_picture_and_a_step(page: Page) -> No
     assert cut_off(page) == 0
 
 
+@pytest.mark.slow
 def test_on_a_phone_what_is_asked_is_folded_until_it_is_wanted(page: Page) -> None:
     page.set_viewport_size(SCREENS["phone"])
     expect(page.locator("#answers")).to_be_visible()

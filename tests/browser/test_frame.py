@@ -57,6 +57,7 @@ def frame_of(page: Page) -> Frame:
     return frame
 
 
+@pytest.mark.slow
 def test_in_a_frame_on_another_site_everything_works_but_the_draft(
     open_page: OpenPage, other_site: str
 ) -> None:
@@ -115,6 +116,7 @@ def test_a_browser_without_storage_has_the_page_and_says_that_there_is_no_draft(
     expect(text(page, 1)).to_have_value(DEFAULT.documents[0].text)
 
 
+@pytest.mark.slow
 def test_a_browser_that_lets_nobody_copy_shows_the_link(
     page_with: Callable[[str], Page], app: ServedApp
 ) -> None:
@@ -128,6 +130,7 @@ def test_a_browser_that_lets_nobody_copy_shows_the_link(
     assert page.locator("#link input, #link textarea").input_value().startswith(f"{app.url}#session=")
 
 
+@pytest.mark.slow
 def test_a_full_storage_is_said_where_it_is_met(page: Page) -> None:
     kept = page.locator("#draft-kept")
     expect(kept).to_contain_text("A draft stays in this browser alone")
@@ -146,6 +149,7 @@ def test_a_full_storage_is_said_where_it_is_met(page: Page) -> None:
     assert page.evaluate("localStorage.getItem('pine-explorer-draft')")
 
 
+@pytest.mark.slow
 def test_what_earlier_versions_kept_is_passed_over(page_with: Callable[[str], Page]) -> None:
     page = page_with("localStorage.setItem('pine-explorer-draft', 'q7Gk/8Jx+w==:U2FsdGVkX19x5fN+2A==')")
     expect(page.locator("#draft-kept")).to_contain_text("A draft stays in this browser alone")

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser.driving import give, text
@@ -10,6 +11,7 @@ from tests.support.serving import Serve
 TYPED = "A lamp was lit."
 
 
+@pytest.mark.slow
 def test_the_page_says_that_there_is_no_room_and_keeps_what_was_typed(
     browser: Browser, serve: Serve, tmp_path: Path
 ) -> None:

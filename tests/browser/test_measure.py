@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.driving import (
@@ -105,6 +106,7 @@ def test_a_verdict_is_read_and_scored_and_a_set_of_rows_measured(page: Page, tmp
     assert shown == f"{len(kept)} of 48 records" and len(kept) < 48
 
 
+@pytest.mark.slow
 def test_a_problem_is_split_and_files_are_added_and_nothing_typed_is_lost(page: Page, tmp_path: Path) -> None:
     pick(page, MATH)
     text(page, 1).fill("My own condition.")
@@ -147,6 +149,7 @@ def test_a_problem_is_split_and_files_are_added_and_nothing_typed_is_lost(page: 
     expect(page.locator("#problem textarea")).to_have_value(PROBLEM)
 
 
+@pytest.mark.slow
 def test_molecules_are_drawn_and_measured_by_the_model_that_was_trained_for_them(
     page: Page, tmp_path: Path
 ) -> None:

@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.driving import control, cut_off, run, set_length, wait_for_model
 
 
+@pytest.mark.slow
 def test_a_model_from_a_folder_answers_and_its_name_stands_under_run(page: Page, tiny: Path) -> None:
     wait_for_model(page)
     set_length(page, 8)

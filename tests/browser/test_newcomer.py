@@ -5,6 +5,7 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Dialog, Locator, Page, expect
 
 from tests.browser.conftest import OpenPage
@@ -26,8 +27,8 @@ from tests.browser.driving import (
     text,
     wait_for_model,
 )
-from tests.support.fuzz_corpus import PAYLOADS, pdf_of
 from tests.support.serving import ServedApp
+from tools.fuzz.corpus import PAYLOADS, pdf_of
 from viz.page.form.documents import Entry
 from viz.page.form.form import Form
 from viz.page.sharing.session import session_of, to_code
@@ -122,6 +123,7 @@ def test_stop_stops_the_computing(page: Page) -> None:
     expect(page.locator("#run-status")).to_contain_text("Done:")
 
 
+@pytest.mark.slow
 def test_stop_ends_a_shuffle_and_keeps_its_rows(page: Page) -> None:
     wait_for_model(page)
     pick(page, SAMPLED)
@@ -147,6 +149,7 @@ def test_stop_ends_a_shuffle_and_keeps_its_rows(page: Page) -> None:
     )
 
 
+@pytest.mark.slow
 def test_typed_text_stays_with_its_document(page: Page) -> None:
     pick(page, SHORT)
     page.locator("#clear-documents").click()
@@ -194,6 +197,7 @@ def test_typed_text_stays_with_its_document(page: Page) -> None:
     assert letters(page) == ["B", "A", "C", "D"]
 
 
+@pytest.mark.slow
 def test_the_page_holds_twenty_documents(page: Page) -> None:
     wait_for_model(page)
     page.get_by_role("button", name="Paste many at once").click()
@@ -221,6 +225,7 @@ def test_a_mistake_is_explained_and_what_was_typed_is_kept(page: Page) -> None:
     expect(page.locator("#stop-shuffle")).to_be_disabled()
 
 
+@pytest.mark.slow
 def test_only_choosing_an_example_replaces_what_was_typed(page: Page, tmp_path: Path) -> None:
     wait_for_model(page)
     examples = page.get_by_label("Example", exact=True)
@@ -292,6 +297,7 @@ def test_hostile_text_is_shown_and_never_executed(
         assert dialogs == []
 
 
+@pytest.mark.slow
 def test_keys_run_stop_and_shuffle_from_anywhere(page: Page) -> None:
     wait_for_model(page)
     pick(page, LONG)

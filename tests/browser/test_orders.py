@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.driving import DEFAULT, LONG, SHORT, numbers, open_tab, pick, save, wait_for_model
@@ -45,6 +46,7 @@ def test_a_click_shows_the_answer_and_keys_do_the_same_and_the_focus_stays(drawn
     drawn.keyboard.press("Escape")
 
 
+@pytest.mark.slow
 def test_a_shuffle_draws_a_dot_for_every_order_of_every_method(drawn: Page) -> None:
     open_tab(drawn, "Shuffle")
     rows = numbers(drawn, "shuffle-spread")
@@ -63,6 +65,7 @@ def test_a_shuffle_is_certified(drawn: Page, tmp_path: Path) -> None:
     assert by_method["pine"]["logits_sha256"] in page
 
 
+@pytest.mark.slow
 def test_play_and_its_slider_have_room_on_a_phone(drawn: Page) -> None:
     drawn.set_viewport_size({"width": 390, "height": 844})
     open_tab(drawn, "Shuffle")
@@ -90,6 +93,7 @@ def test_where_the_answer_stands_draws_a_line_for_every_method(drawn: Page) -> N
     expect(lines.locator("[role=status]")).to_contain_text("Vanilla")
 
 
+@pytest.mark.slow
 def test_what_will_be_computed_is_said_before(page: Page) -> None:
     wait_for_model(page)
     pick(page, LONG)

@@ -71,6 +71,7 @@ def test_every_mask_has_a_cell_for_every_pair_of_segments(drawn: Page) -> None:
         expect(card.locator("td.pine-masked")).to_have_count(12 - readable)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1440, 390])
 def test_no_room_is_left_below_squares_of_tokens(drawn: Page, width: int) -> None:
     drawn.set_viewport_size({"width": width, "height": 900})
@@ -107,6 +108,7 @@ def test_importance_has_a_cell_a_head_and_a_row_an_answer_token(drawn: Page) -> 
     assert len(numbers(drawn, "figure-attention-shares")) == DOCUMENTS + 2
 
 
+@pytest.mark.slow
 def test_masks_are_drawn_token_by_token_over_the_whole_prompt(drawn: Page) -> None:
     masks = plot(drawn, "token-masks")
     expect(masks.locator(".heatmaplayer image")).to_have_count(3)
@@ -117,6 +119,7 @@ def test_masks_are_drawn_token_by_token_over_the_whole_prompt(drawn: Page) -> No
     expect(drawn.locator("#masks .pine-mask tr.pine-selected")).to_have_count(len(READABLE))
 
 
+@pytest.mark.slow
 def test_attention_is_computed_when_it_is_asked_for(drawn: Page) -> None:
     open_tab(drawn, "Attention")
     drawn.locator("#attend").click()
@@ -168,6 +171,7 @@ def test_pointing_at_a_cell_tells_what_it_is(drawn: Page) -> None:
 # What is picked ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_query_is_chosen_by_keyboard_and_seen_everywhere(drawn: Page) -> None:
     query = control(drawn, "Query: whose view")
     first = query.input_value()
@@ -191,6 +195,7 @@ def test_a_query_is_chosen_by_keyboard_and_seen_everywhere(drawn: Page) -> None:
     expect(chosen).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_keys_step_through_the_queries_and_the_lesson(drawn: Page) -> None:
     query = control(drawn, "Query: whose view")
     query.click()
@@ -221,6 +226,7 @@ def test_keys_step_through_the_queries_and_the_lesson(drawn: Page) -> None:
     assert query.input_value() == names[1].strip()  # there the keys write
 
 
+@pytest.mark.slow
 def test_of_quick_picks_every_one_counts(drawn: Page) -> None:
     query = control(drawn, "Query: whose view")
     sent: list[str] = []
@@ -254,6 +260,7 @@ def test_a_head_is_chosen_by_click_or_key_and_stays_from_tab_to_tab(drawn: Page)
     expect(head).to_have_value("head 4")
 
 
+@pytest.mark.slow
 def test_a_zoom_outlives_another_head_and_another_scale(drawn: Page) -> None:
     open_tab(drawn, "Importance")
     heads = plot(drawn, "decisive-heads")
@@ -271,6 +278,7 @@ def test_a_zoom_outlives_another_head_and_another_scale(drawn: Page) -> None:
     expect(ticks).to_have_count(every)
 
 
+@pytest.mark.slow
 def test_a_token_of_the_answer_chooses_its_step(drawn: Page) -> None:
     open_tab(drawn, "Importance")
     words = len(numbers(drawn, "figure-answer-importance"))
@@ -282,6 +290,7 @@ def test_a_token_of_the_answer_chooses_its_step(drawn: Page) -> None:
     expect(picture(drawn, "answers").locator(".pine-chip.pine-chosen").first).to_contain_text("token 3")
 
 
+@pytest.mark.slow
 def test_an_answer_is_compared_with_the_orders_that_were_tried(drawn: Page) -> None:
     open_tab(drawn, "What changed")
     orders = drawn.get_by_role("group", name="Or with the same method, order").get_by_role("button")
@@ -299,6 +308,7 @@ def test_an_answer_is_compared_with_the_orders_that_were_tried(drawn: Page) -> N
     assert [row[1] for row in rows[:4]] == [row[1] for row in rows[4:]]
 
 
+@pytest.mark.slow
 def test_bars_of_two_answers_are_walked_and_drawn_again_in_place(drawn: Page) -> None:
     open_tab(drawn, "What changed")
     drawn.get_by_role("group", name="Compare with").get_by_role("button", name="Vanilla", exact=True).click()
@@ -340,6 +350,7 @@ def test_numbers_are_saved_as_they_are_told(drawn: Page, tmp_path: Path) -> None
     assert told["rows"] == table[1:] and len(table) == 1 + 4 * len(READABLE)
 
 
+@pytest.mark.slow
 def test_the_numbers_of_a_figure_are_saved_as_they_are_told(drawn: Page, tmp_path: Path) -> None:
     open_tab(drawn, "Importance")
     told = numbers(drawn, "figure-importance")
@@ -353,6 +364,7 @@ def test_the_numbers_of_a_figure_are_saved_as_they_are_told(drawn: Page, tmp_pat
     figure.locator(".pine-figure-save summary").click()
 
 
+@pytest.mark.slow
 def test_a_picture_is_saved_as_a_drawing_of_itself(drawn: Page, tmp_path: Path) -> None:
     open_tab(drawn, "What changed")
     name = "answers"
@@ -367,6 +379,7 @@ def test_a_picture_is_saved_as_a_drawing_of_itself(drawn: Page, tmp_path: Path) 
     )
 
 
+@pytest.mark.slow
 def test_masks_are_drawn_as_masks_when_saved(drawn: Page, tmp_path: Path) -> None:
     drawing = ElementTree.parse(saved(drawn, "masks", "SVG", tmp_path)).getroot()
     hatched = [rect for rect in drawing.iter(f"{SVG}rect") if rect.get("fill") == "url(#hatch)"]

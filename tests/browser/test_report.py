@@ -46,6 +46,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     return report_page(report_parts(runs, molecules=molecules), title="A report", made="now")
 
 
+@pytest.mark.slow
 def test_report_on_a_laptop_shows_every_column(browser: Browser, report: str) -> None:
     with browser.new_page(viewport={"width": 1280 - SCROLL_BAR, "height": 900}) as page:
         page.set_content(report)
@@ -54,6 +55,7 @@ def test_report_on_a_laptop_shows_every_column(browser: Browser, report: str) ->
     assert [(label, needed - shown) for label, needed, shown in widths if needed > shown] == []
 
 
+@pytest.mark.slow
 def test_report_on_a_phone_scrolls_inside_its_tables(browser: Browser, report: str) -> None:
     with browser.new_page(viewport={"width": 390, "height": 844}) as page:
         page.set_content(report)

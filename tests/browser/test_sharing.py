@@ -53,6 +53,7 @@ def assert_prepared(page: Page) -> None:
     assert page.locator("#documents .pine-badge").all_inner_texts() == ["B", "A"]
 
 
+@pytest.mark.slow
 def test_a_link_opens_the_same_page_for_somebody_else(page: Page, open_page: OpenPage) -> None:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     wait_for_model(page)
@@ -141,6 +142,7 @@ def left_page(other_window: BrowserContext, app: ServedApp) -> Iterator[Page]:
         forget(page, app)
 
 
+@pytest.mark.slow
 def test_a_link_that_is_put_into_an_open_tab_is_opened(left_page: Page, app: ServedApp) -> None:
     page = left_page
     page.goto(f"{app.url}#session={CODE}")
@@ -148,6 +150,7 @@ def test_a_link_that_is_put_into_an_open_tab_is_opened(left_page: Page, app: Ser
     expect(page).to_have_url(app.url)
 
 
+@pytest.mark.slow
 def test_what_was_typed_is_not_lost_to_a_link_unasked(left_page: Page, app: ServedApp) -> None:
     page = left_page
     answers = [False, True]
@@ -168,6 +171,7 @@ def test_what_was_typed_is_not_lost_to_a_link_unasked(left_page: Page, app: Serv
     assert answers == []
 
 
+@pytest.mark.slow
 def test_what_is_too_long_for_a_link_is_said(page: Page) -> None:
     pick(page, SHORT)
     words = " ".join(f"{7919 * number % 99991:x}" for number in range(20_000))

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.driving import control, cut_off, open_tab, plot, save
@@ -29,6 +30,7 @@ def test_the_lesson_leads_to_a_quiz_and_to_the_live_picture(drawn: Page) -> None
     expect(plot(drawn, "importance")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_the_lesson_is_saved_with_the_run_of_the_class(drawn: Page, browser: Browser, tmp_path: Path) -> None:
     open_tab(drawn, "Learn")
     path = save(drawn, drawn.locator("#download-lesson"), tmp_path)
@@ -47,6 +49,7 @@ def test_the_lesson_is_saved_with_the_run_of_the_class(drawn: Page, browser: Bro
     context.close()
 
 
+@pytest.mark.slow
 def test_a_word_explains_itself_and_escape_ends_only_that(drawn: Page) -> None:
     query = control(drawn, "Query: whose view")
     drawn.locator("#masks .pine-mask").first.locator(".pine-row-pick").first.click()
@@ -64,6 +67,7 @@ def test_a_word_explains_itself_and_escape_ends_only_that(drawn: Page) -> None:
     expect(query).to_have_value(re.compile("^Document A"))
 
 
+@pytest.mark.slow
 def test_the_projector_leads_a_class_through_steps(drawn: Page) -> None:
     drawn.set_viewport_size({"width": 1280, "height": 720})
     drawn.get_by_role("button", name="Projector").click()

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from hypothesis import strategies as st
 
-from tests.support import fuzz_corpus as corpus
+from tools.fuzz import corpus
 from tools.fuzz.outcomes import FailureError, Tally
 from tools.fuzz.served import Doors
 

@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from pine_engine.prompts.tasks import TASKS
-from tests.support import fuzz_corpus as corpus
+from tools.fuzz import corpus
 from tools.fuzz.outcomes import FailureError, Tally, check_html
 from tools.fuzz.served import Doors
 

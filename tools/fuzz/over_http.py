@@ -14,7 +14,7 @@ import httpx
 from hypothesis import strategies as st
 
 from pine_engine.methods.table import METHODS
-from tests.support import fuzz_corpus as corpus
+from tools.fuzz import corpus
 from tools.fuzz.outcomes import FailureError, Tally
 from tools.fuzz.served import EVENTS_AT_ONCE, Doors, check_sentence
 

@@ -23,8 +23,8 @@ import app
 from pine_engine.errors import InputError
 from pine_engine.prompts import pdf
 from pine_engine.prompts.math_premises import split_problem, split_sentences
-from tests.support import fuzz_corpus as corpus
 from tests.support.widgets import built
+from tools.fuzz import corpus
 from tools.fuzz.over_http import usual_value
 from tools.fuzz.served import tiny_engine
 from viz.page.common.disk import Disk
@@ -133,6 +133,7 @@ def test_what_no_page_sends_is_refused_without_a_traceback(
     assert not any(record.exc_info for record in caplog.records)
 
 
+@pytest.mark.slow
 def test_every_function_of_the_page_answers_who_calls_it_out_of_turn(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -356,6 +357,7 @@ def test_a_long_problem_is_split_in_seconds() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_small_pdf_whose_pages_take_minutes_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -137,6 +137,7 @@ def test_the_recorded_run_is_of_an_example_that_the_page_has() -> None:
         assert entry.text in "".join(tokens)
 
 
+@pytest.mark.slow
 def test_the_embedded_model_still_answers_as_recorded(embedded: Engine) -> None:
     """If not: make record."""
     run = lesson_recording().run

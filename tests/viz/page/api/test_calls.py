@@ -133,6 +133,7 @@ def test_trace_says_where_the_documents_stand_and_what_they_are_worth(client: Cl
         assert document["starts"] == [min(starts), pytest.approx(sum(starts) / len(starts)), max(starts)]
 
 
+@pytest.mark.slow
 def test_measure_scores_every_row_in_every_order(client: Client) -> None:
     report = client.predict(
         rows=ROWS, methods=["vanilla", "pine"], orders=[], max_new_tokens=8, api_name="/measure"
@@ -243,6 +244,7 @@ def test_an_assistant_is_told_the_form_of_every_answer_and_the_methods_there_are
     assert "order[p] is the document at place p" in json.dumps(shuffled)
 
 
+@pytest.mark.slow
 def test_an_assistant_hears_how_far_a_shuffle_is(app: ServedApp) -> None:
     heard: list[str] = []
 

@@ -23,8 +23,8 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from tests.support.serving import Serve, ServedApp
-from tests.support.visiting import Page, Visitor
 from tests.support.widgets import built
+from tools.load_clients import Page, Visitor
 from viz.page.common.disk import AGE_S, CLOCK_S, FULL, SESSIONS, USED_S, Disk, DiskFullError, is_disk_full
 from viz.page.common.failures import explain
 from viz.page.common.own_folder import PREFIX, own_folder
@@ -289,6 +289,7 @@ async def read_by_the_page(app: ServedApp, path: str) -> None:
         assert any("notes.txt" in said for said in visitor.seen)
 
 
+@pytest.mark.slow
 def test_nothing_of_a_visitor_stays_on_the_disk(serve: Serve, tmp_path: Path) -> None:
     folder = tmp_path / "files"
     with (

@@ -79,6 +79,7 @@ def test_it_ends_with_who_asked(tmp_path: Path) -> None:
     assert not psutil.pid_exists(int(file.read_text()))
 
 
+@pytest.mark.slow
 def test_reading_files_needs_nothing_that_takes_seconds_to_import() -> None:
     heavy = ("torch", "transformers", "gradio", "numpy", "plotly")
     for reader in (read_documents, read_examples):

@@ -18,8 +18,8 @@ from pine_engine.evaluation.examples import read_examples
 from pine_engine.prompts.document_files import read_documents
 from pine_engine.prompts.prompt import Document
 from tests.support import apart
-from tests.support.fuzz_corpus import PDF_BOMB, PDF_OF_COMMENTS
 from tests.support.serving import Serve, ServedApp
+from tools.fuzz.corpus import PDF_BOMB, PDF_OF_COMMENTS
 from viz.page.common.bounds import MAX_DOCUMENTS
 from viz.page.files import reading_files
 from viz.page.files.limited_process import Limits
@@ -144,6 +144,7 @@ def test_more_text_than_a_page_could_show_is_not_handed_over(tmp_path: Path) -> 
     assert said == "the file long.txt holds more than 1 MB of text; give a part of it"
 
 
+@pytest.mark.slow
 def test_several_bombs_are_read_one_after_another_and_take_no_memory_of_the_page(tmp_path: Path) -> None:
     file = tmp_path / "packed.pdf"
     file.write_bytes(PDF_BOMB)
@@ -208,6 +209,7 @@ def test_who_waits_is_told_how_many_are_before_him(sleeper: tuple[FileReader, Pa
     second.close()
 
 
+@pytest.mark.slow
 def test_too_many_who_wait_are_refused(sleeper: tuple[FileReader, Path], tmp_path: Path) -> None:
     reader, _ = sleeper
     file = tmp_path / "a.txt"
@@ -221,6 +223,7 @@ def test_too_many_who_wait_are_refused(sleeper: tuple[FileReader, Path], tmp_pat
         one.close()
 
 
+@pytest.mark.slow
 def test_who_brings_much_makes_room_for_others(
     sleeper: tuple[FileReader, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -181,6 +181,7 @@ def test_a_row_is_a_layer_or_a_head_as_the_buttons_say(run: FinishedRun) -> None
         assert pressed == [f"a {rows}"]
 
 
+@pytest.mark.slow
 def test_queries_everywhere_can_be_drawn_under_every_method(run: FinishedRun) -> None:
     """Every document, and one after the other in the suffix with steps of 8, to its last token."""
     last = longest_suffix(run) - 1

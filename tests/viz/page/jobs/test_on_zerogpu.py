@@ -43,6 +43,8 @@ ROWS = [
 ]
 PATIENCE_S = 60.0
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def model(tiny_llama: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Path:

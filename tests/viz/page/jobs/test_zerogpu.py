@@ -43,6 +43,7 @@ def engine(tiny_llama: Callable[..., Any]) -> Engine:
     return Engine(tiny_llama(max_context_length=1024), letter_tokenizer(), name="tiny")
 
 
+@pytest.mark.slow
 def test_a_folder_that_happens_to_be_called_spaces_is_not_taken_for_the_package(tmp_path: Path) -> None:
     (tmp_path / "spaces").mkdir()
     code = "import viz.page.jobs.zerogpu; print(viz.page.jobs.zerogpu.IS_LENT)"

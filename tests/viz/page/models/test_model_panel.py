@@ -15,8 +15,8 @@ from app import build_app
 from pine_engine.engine.engine import Engine
 from tests.support.serving import Serve, ServedApp
 from tests.support.tokenizers import letter_tokenizer
-from tests.support.visiting import Page, Question, Visitor
 from tests.support.widgets import built
+from tools.load_clients import Page, Question, Visitor
 from viz.page.answers.answering import answer
 from viz.page.common.host_settings import HostSettings
 from viz.page.form.documents import entries_from
@@ -79,6 +79,7 @@ async def load(page: Page, visitor: Visitor, name: object, dtype: str = "float32
     return unescape("".join(visitor.seen[before:]))
 
 
+@pytest.mark.slow
 def test_visitors_on_two_models_at_once_get_what_each_gives_alone(
     app: ServedApp, folders: dict[str, Path]
 ) -> None:

@@ -19,10 +19,10 @@ from mcp import ClientSession
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.support.attackers import ask_and_never_listen, attack, flood_events, invent_sessions
 from tests.support.serving import Serve, ServedApp
-from tests.support.visiting import LostError, Visitor, compare
 from tests.viz.page.serving.test_holding_up import LONG, visiting
+from tools.abusive_clients import ask_and_never_listen, attack, flood_events, invent_sessions
+from tools.load_clients import LostError, Visitor, compare
 from tools.load_test import question_of
 from viz.page.jobs.presence import LISTENING_S
 
@@ -92,6 +92,7 @@ def test_calls_whose_answers_nobody_fetches_shut_nobody_out(app: ServedApp) -> N
     assert ended["api compare", "left"] <= 4 and ended["compare", "done"] == 1
 
 
+@pytest.mark.slow
 def test_invented_sessions_cost_little_and_evict_nobody(app: ServedApp) -> None:
     memory = psutil.Process(app.process.pid).memory_info
 
@@ -120,6 +121,7 @@ def test_invented_sessions_cost_little_and_evict_nobody(app: ServedApp) -> None:
     wait_until_idle(app)
 
 
+@pytest.mark.slow
 def test_an_assistant_that_hangs_up_is_noticed(app: ServedApp) -> None:
     async def hang_up() -> None:
         async with (

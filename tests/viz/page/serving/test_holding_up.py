@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from tests.support.serving import Serve, ServedApp
-from tests.support.visiting import Page, Question, Visitor, compare
+from tools.load_clients import Page, Question, Visitor, compare
 from tools.load_test import measure, question_of
 
 IDLE_SHARE = 0.4
@@ -80,7 +80,11 @@ async def leave_a_call(app: ServedApp, words: str) -> None:
 
 @pytest.mark.parametrize(
     ("leave", "words"),
-    [(leave_a_run, "reads the prompt"), (leave_a_run, "Writing"), (leave_a_call, "")],
+    [
+        (leave_a_run, "reads the prompt"),
+        pytest.param(leave_a_run, "Writing", marks=pytest.mark.slow),
+        (leave_a_call, ""),
+    ],
 )
 def test_nothing_is_computed_for_a_visitor_who_has_left(
     leave: Callable[[ServedApp, str], Coroutine[Any, Any, None]], words: str, app: ServedApp
@@ -93,8 +97,8 @@ def test_nothing_is_computed_for_a_visitor_who_has_left(
 @pytest.mark.parametrize(
     ("button", "stop", "words"),
     [
-        ("run", "stop", "Starting"),
-        ("run", "stop", "reads the prompt"),
+        pytest.param("run", "stop", "Starting", marks=pytest.mark.slow),
+        pytest.param("run", "stop", "reads the prompt", marks=pytest.mark.slow),
         ("run", "stop", "Writing"),
         ("shuffle", "stop-shuffle", "Order 1 done"),
     ],

@@ -331,6 +331,7 @@ def wait_for(app: ServedApp, **state: int) -> dict[str, Any]:
     return told
 
 
+@pytest.mark.slow
 def test_a_process_under_load_is_watched_refuses_and_ends_cleanly(served: ServedApp) -> None:
     client = Client(served.url, verbose=False)
     long = {"documents": DOCUMENTS, "methods": ["pine", "vanilla"], "max_new_tokens": 500}

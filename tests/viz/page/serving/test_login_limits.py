@@ -26,6 +26,7 @@ def app(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serv
         yield served
 
 
+@pytest.mark.slow
 def test_login_guesses_are_slowed_down_and_logged(app: ServedApp) -> None:
     answers, last = Counter[int](), None
     with httpx.Client(base_url=app.url, timeout=60) as client:

@@ -56,6 +56,7 @@ def files(run: FinishedRun) -> dict[str, bytes]:
     return packed(run)
 
 
+@pytest.mark.slow
 def test_the_same_run_gives_the_same_bytes(run: FinishedRun) -> None:
     one, two, later = (
         bundle(run, first_selection(run), accepted="", certificate=None, date=date)

@@ -53,7 +53,10 @@ FORMS: dict[str, Callable[[Widgets], Any]] = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "form",
+    [pytest.param(form, marks=pytest.mark.slow if form == "one told to stay" else ()) for form in FORMS],
+)
 def test_the_page_is_sent_what_gradio_sends(form: str) -> None:
     page, function, widgets = page_with(4)
     frugal, usual = SessionState(page), SessionState(page)

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from tests.support.fuzz_corpus import PDF_BOMB
+from tools.fuzz.corpus import PDF_BOMB
 from viz.page.serving.connections import REQUEST_S
 
 Attacker = Callable[[httpx.AsyncClient, Counter[str]], Coroutine[Any, Any, None]]
