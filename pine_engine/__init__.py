@@ -69,7 +69,7 @@ _LAZY_IMPORTS = {
         "invariance.certificate": "Certificate create_certificate hash_logits read_certificate",
         "methods.plan": "AttentionPlan build_plan",
         "methods.table": "METHODS Method get_methods",
-        "prompts.inputs": "Comparison LabeledRequest",
+        "prompts.inputs": "LabeledRequest Request",
         "prompts.layout": "TokenLayout",
         "prompts.prompt": "Document Prompt",
         "prompts.tasks": "TASKS",

@@ -60,6 +60,14 @@ RENAMES: dict[str, str] = {
     "promise": "invariance",
     "meaning": "description",
     "unread": "unparsed",
+    "elsewhere": "platform_differences",
+    "replaced": "overrides",
+    "repeated": "bitwise_reproduced",
+    "same_bits": "logits_identical",
+    "distinct_answers": "num_distinct_answers",
+    "same_answers": "num_matching_answers",
+    "equality to the last bit": "bitwise identity",
+    "the bits of the logits": "the logits",
 }
 """Old name to new name: JSON keys, API names, subcommands, options, figures.
 
@@ -130,6 +138,8 @@ def renamed(value: Any, renames: Mapping[str, str]) -> Any:
         return [renamed(one, renames) for one in value]
     if not isinstance(value, str):
         return value
+    if value in renames:
+        return renames[value]
     name = r"(?<!\S)--[\w-]+" if " " in value else r"[\w-]+"
     return re.sub(name, lambda found: renames.get(found[0], found[0]), value)
 

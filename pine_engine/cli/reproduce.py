@@ -36,7 +36,7 @@ def reproduce(
     certified = read_certificate(file)
     with torch_num_threads(_num_threads(certified)):
         engine = terminal.load(
-            model or certified.address,
+            model or certified.model_ref,
             dtype or certified.platform.dtype,
             device or certified.platform.device,
             reads_text=True,
@@ -73,8 +73,8 @@ def _report(certified: "Certificate", found: "Certificate", compared: "Reproduct
         "made": certified.made,
         "model": certified.platform.model,
         "orders": len(certified.orders),
-        "elsewhere": compared.platform_differences,
-        "replaced": compared.overrides,
+        "platform_differences": compared.platform_differences,
+        "overrides": compared.overrides,
         "tolerance": None if compared.tolerance is None else dataclasses.asdict(compared.tolerance),
         "problems": compared.problems_of(None),
         "checked": _checked(compared.checks_of(None)),
@@ -83,7 +83,7 @@ def _report(certified: "Certificate", found: "Certificate", compared: "Reproduct
                 "method": result.method,
                 "found": result.model_dump(mode="json"),
                 "certified": expected.model_dump(mode="json"),
-                "same_bits": _are_logits_identical(compared.checks_of(result.method)),
+                "logits_identical": _are_logits_identical(compared.checks_of(result.method)),
                 "problems": compared.problems_of(result.method),
                 "checked": _checked(compared.checks_of(result.method)),
             }
@@ -93,7 +93,7 @@ def _report(certified: "Certificate", found: "Certificate", compared: "Reproduct
             {"what": label, "methods": methods, "why": reason}
             for (label, reason), methods in unchecked.items()
         ],
-        "repeated": compared.holds,
+        "bitwise_reproduced": compared.holds,
     }
 
 
@@ -116,11 +116,11 @@ def _row(entry: dict[str, Any], report: dict[str, Any]) -> dict[str, Any]:
     verdict = "as far as checked" if is_incomplete else "yes"
     return {
         "method": entry["method"],
-        "same answer": f"{entry['found']['same_answers']} of {report['orders']}",
+        "same answer": f"{entry['found']['num_matching_answers']} of {report['orders']}",
         "max |Δ logit|": entry["found"]["max_abs_logit_diff"],
         "bitwise identical": entry["found"]["bitwise_identical"],
-        "certified logits": "not checked" if entry["same_bits"] is None else entry["same_bits"],
-        "repeated": f"NO: {'; '.join(entry['problems'])}" if entry["problems"] else verdict,
+        "certified logits": "not checked" if entry["logits_identical"] is None else entry["logits_identical"],
+        "reproduced": f"NO: {'; '.join(entry['problems'])}" if entry["problems"] else verdict,
     }
 
 

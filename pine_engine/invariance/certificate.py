@@ -21,9 +21,19 @@ if TYPE_CHECKING:  # a certificate is read without torch
     from pine_engine.engine.orders import OrderComparison
 
 FORMAT: Final = "pine-explorer certificate"
-VERSION: Final = 1
+VERSION: Final = 2
 FILE_NAME = "certificate.json"
-REPEAT_COMMAND: Final = "python -m pine_engine repeat certificate.json"
+REPRODUCE_COMMAND: Final = "python -m pine_engine reproduce certificate.json"
+
+VERSION_1_COMMAND = "python -m pine_engine repeat certificate.json"
+VERSION_1_KEYS = {
+    "address": "model_ref",
+    "comparison": "request",
+    "distinct_answers": "num_distinct_answers",
+    "same_answers": "num_matching_answers",
+    "bitwise_equal": "bitwise_identical",
+}
+"""Current keys by the keys of version 1."""
 
 
 class Platform(BaseModel):
@@ -54,8 +64,8 @@ class MethodResult(BaseModel):
     """Result of one method over all document orders.
 
     Attributes:
-        distinct_answers: Number of different answers.
-        same_answers: Number of orders with the answer of the first order, which is included.
+        num_distinct_answers: Number of different answers.
+        num_matching_answers: Number of orders with the answer of the first order, which is included.
         max_abs_logit_diff: Largest difference of a logit from the first order, see OrderComparison.
         bitwise_identical: True if tokens and logits of all orders are bitwise identical, see OrderComparison.
         logprobs: Log-probability of the first order's answer in each order, in nats.
@@ -66,8 +76,8 @@ class MethodResult(BaseModel):
     model_config = ConfigDict(extra="forbid", ser_json_inf_nan="strings")
 
     method: str
-    distinct_answers: PositiveInt
-    same_answers: PositiveInt
+    num_distinct_answers: PositiveInt
+    num_matching_answers: PositiveInt
     max_abs_logit_diff: float
     bitwise_identical: bool
     logprobs: list[float]
@@ -75,12 +85,6 @@ class MethodResult(BaseModel):
     first_answer: str
     first_token_ids: list[NonNegativeInt]
     logits_sha256: str = Field(pattern="^[0-9a-f]{64}$")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _rename_keys(cls, fields: Any) -> Any:
-        """Rename the keys of version 1."""
-        return {"bitwise_identical" if key == "bitwise_equal" else key: fields[key] for key in fields}
 
 
 class Certificate(BaseModel):
@@ -91,8 +95,8 @@ class Certificate(BaseModel):
     Attributes:
         made: Creation time in UTC.
         command: Command that reproduces the certificate.
-        address: Hub id, folder name or name of the model to load.
-        comparison: Request, with the documents in the order of their letters.
+        model_ref: Hub id, folder name or name of the model to load.
+        request: Request of the shuffle test, with the documents in the order of their letters.
         orders: Document orders, the input order first; orders[i][p] is the document in slot p.
         seed: Seed that sampled the orders. None if they are the first of all permutations.
         traced: True if attention was recorded. Prefill is then not shared between methods, and low-order
@@ -102,12 +106,12 @@ class Certificate(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     format: Literal["pine-explorer certificate"]
-    version: Literal[1]
+    version: Literal[2]
     made: str
-    command: Literal["python -m pine_engine repeat certificate.json"] = REPEAT_COMMAND
-    address: str
+    command: Literal["python -m pine_engine reproduce certificate.json"] = REPRODUCE_COMMAND
+    model_ref: str
     platform: Platform
-    comparison: Request
+    request: Request
     orders: list[list[int]] = Field(min_length=1)
     seed: int | None
     max_new_tokens: NonNegativeInt
@@ -117,6 +121,7 @@ class Certificate(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _check_header(cls, content: Any) -> Any:
+        """Check format and version, and convert version 1."""
         if not isinstance(content, dict):
             return content
         if content.get("format") != FORMAT:
@@ -124,6 +129,8 @@ class Certificate(BaseModel):
                 "not a certificate of PINE Explorer; save one with the button 'Certificate (JSON)', which "
                 "the page shows after a shuffle"
             )
+        if content.get("version") == 1:
+            return _convert_version_1(content)
         if content.get("version") != VERSION:
             raise ValueError(
                 f"unsupported certificate version: got {content.get('version')!r}, expected {VERSION}. Use "
@@ -133,7 +140,7 @@ class Certificate(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        slots = list(range(len(self.comparison.documents)))
+        slots = list(range(len(self.request.documents)))
         for order in self.orders:
             if sorted(order) != slots:
                 raise ValueError(f"invalid order: got {describe(order)}, expected the numbers {slots}")
@@ -157,8 +164,24 @@ class Certificate(BaseModel):
         return [result.method for result in self.results]
 
 
+def _convert_version_1(content: dict[str, Any]) -> dict[str, Any]:
+    def rename(value: Any) -> Any:
+        if isinstance(value, list):
+            return [rename(item) for item in value]
+        if isinstance(value, dict):
+            return {VERSION_1_KEYS.get(key, key): item for key, item in value.items()}
+        return value
+
+    converted: dict[str, Any] = rename(content) | {"version": VERSION}
+    if "results" in converted:
+        converted["results"] = rename(converted["results"])
+    if converted.get("command") == VERSION_1_COMMAND:
+        converted["command"] = REPRODUCE_COMMAND
+    return converted
+
+
 def read_certificate(path: Path) -> Certificate:
-    """Read and validate a certificate.
+    """Read and validate a certificate of version 1 or 2.
 
     Args:
         path: File in the format of Certificate.
@@ -171,10 +194,10 @@ def read_certificate(path: Path) -> Certificate:
 
 def create_certificate(
     engine: "Engine",
-    comparison: Request,
+    request: Request,
     *,
     orders: Sequence[Sequence[int]],
-    cells: Sequence[Mapping[str, "OrderComparison"]],
+    comparisons: Sequence[Mapping[str, "OrderComparison"]],
     hashes: Mapping[str, str],
     seed: int | None,
     max_new_tokens: int,
@@ -184,9 +207,9 @@ def create_certificate(
 
     Args:
         engine: Engine that computed the answers.
-        comparison: Request of the shuffle test.
+        request: Request of the shuffle test.
         orders: Document orders of the request, the input order first.
-        cells: Result of each order, from compare_orders.
+        comparisons: Result of each order by method, from compare_orders.
         hashes: hash_logits() of the first order.
         seed: Seed that sampled the orders. None if they are the first of all permutations.
         max_new_tokens: Limit of tokens per answer.
@@ -197,25 +220,25 @@ def create_certificate(
     results = [
         MethodResult(
             method=method,
-            distinct_answers=summary.num_distinct_answers,
-            same_answers=summary.num_matching_answers,
+            num_distinct_answers=summary.num_distinct_answers,
+            num_matching_answers=summary.num_matching_answers,
             max_abs_logit_diff=summary.max_abs_logit_diff,
             bitwise_identical=summary.bitwise_identical,
-            logprobs=[by_method[method].reference_logprob for by_method in cells],
+            logprobs=[by_method[method].reference_logprob for by_method in comparisons],
             logprob_spread=summary.logprob_spread,
-            first_answer=cells[0][method].answer.text,
-            first_token_ids=list(cells[0][method].answer.token_ids),
+            first_answer=comparisons[0][method].answer.text,
+            first_token_ids=list(comparisons[0][method].answer.token_ids),
             logits_sha256=hashes[method],
         )
-        for method, summary in summarize_orders(cells).items()
+        for method, summary in summarize_orders(comparisons).items()
     ]
     return Certificate(
         format=FORMAT,
         version=VERSION,
         made=datetime.now(UTC).isoformat(timespec="seconds"),
-        address=engine.model_ref,
+        model_ref=engine.model_ref,
         platform=platform_of(engine),
-        comparison=comparison,
+        request=request,
         orders=[list(order) for order in orders],
         seed=seed,
         max_new_tokens=max_new_tokens,

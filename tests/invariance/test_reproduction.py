@@ -23,14 +23,14 @@ from tests.invariance.conftest import MAX_NEW_TOKENS, METHODS, PINE, VANILLA, Ch
 from tests.support.commands import Run
 
 LABELS = [
-    *("the first answer", "orders with the first answer", "distinct answers", "equality to the last bit"),
-    *("max |Δ logit|", "the log-probabilities", "the bits of the logits"),
+    *("the first answer", "orders with the first answer", "distinct answers", "bitwise identity"),
+    *("max |Δ logit|", "the log-probabilities", "the logits"),
 ]
 LOGITS = LABELS[-1]
 
 
 @pytest.fixture
-def repeat(pine: Run) -> Run:
+def reproduced(pine: Run) -> Run:
     """Run the subcommand."""
     return partial(pine, "reproduce")
 
@@ -67,23 +67,23 @@ def problems(compared: Reproduction) -> dict[str | None, list[str]]:
 # the same platform
 
 
-def test_repeat_unchanged_certificate_confirms_all(repeat: Run, file: Path, tiny: Path) -> None:
-    outcome = repeat(file, "--model", tiny, "--json")
+def test_reproduce_unchanged_certificate_confirms_all(reproduced: Run, file: Path, tiny: Path) -> None:
+    outcome = reproduced(file, "--model", tiny, "--json")
     report = outcome.json
-    assert (outcome.status, report["repeated"], report["tolerance"]) == (0, True, None)
+    assert (outcome.status, report["bitwise_reproduced"], report["tolerance"]) == (0, True, None)
     certificate = ("the model", "the revision", "the dtype", "the orders")
     assert report["checked"] == dict.fromkeys(certificate, "exactly")
-    assert [report[key] for key in ("problems", "elsewhere", "replaced", "unchecked")] == [[]] * 4
+    assert [report[key] for key in ("problems", "platform_differences", "overrides", "unchecked")] == [[]] * 4
     for method in report["methods"]:
         assert method["found"] == method["certified"]
-        assert (method["same_bits"], method["problems"]) == (True, [])
+        assert (method["logits_identical"], method["problems"]) == (True, [])
         assert method["checked"] == dict.fromkeys(LABELS, "exactly")
     assert [method["method"] for method in report["methods"]] == METHODS
 
 
-def test_repeat_changed_certificate_fails(repeat: Run, file: Path, tiny: Path) -> None:
+def test_reproduce_changed_certificate_fails(reproduced: Run, file: Path, tiny: Path) -> None:
     write_changes(file, {(*PINE, "max_abs_logit_diff"): 0.5})
-    status, out, err = repeat(file, "--model", tiny)
+    status, out, err = reproduced(file, "--model", tiny)
     assert status == 1 and "0.5" in out and err.splitlines()[-1].endswith(": pine")
 
 
@@ -91,8 +91,8 @@ def test_repeat_changed_certificate_fails(repeat: Run, file: Path, tiny: Path) -
     ("changes", "label"),
     [
         ({("traced",): False}, None),
-        ({("comparison", "question"): "Which is blue?"}, LOGITS),
-        ({("comparison", "documents", 1): "green is Varo"}, LOGITS),
+        ({("request", "question"): "Which is blue?"}, LOGITS),
+        ({("request", "documents", 1): "green is Varo"}, LOGITS),
         ({("max_new_tokens",): 5}, "the first answer"),
     ],
 )
@@ -113,10 +113,10 @@ def test_reproduce_changed_request_is_found(
         ((*VANILLA, "first_token_ids", 0), 3, "the first answer"),
         ((*PINE, "first_token_ids"), [], "the first answer"),
         ((*VANILLA, "first_answer"), "better", "the first answer"),
-        ((*VANILLA, "same_answers"), 5, "orders with the first answer"),
-        ((*PINE, "distinct_answers"), 2, "distinct answers"),
-        ((*VANILLA, "bitwise_identical"), True, "equality to the last bit"),
-        ((*PINE, "bitwise_identical"), False, "equality to the last bit"),
+        ((*VANILLA, "num_matching_answers"), 5, "orders with the first answer"),
+        ((*PINE, "num_distinct_answers"), 2, "distinct answers"),
+        ((*VANILLA, "bitwise_identical"), True, "bitwise identity"),
+        ((*PINE, "bitwise_identical"), False, "bitwise identity"),
         ((*VANILLA, "max_abs_logit_diff"), -1.0, "max |Δ logit|"),
         ((*PINE, "max_abs_logit_diff"), 1e-30, "max |Δ logit|"),
         ((*PINE, "max_abs_logit_diff"), math.nan, "max |Δ logit|"),
@@ -124,7 +124,7 @@ def test_reproduce_changed_request_is_found(
         ((*PINE, "logprobs"), [math.nan] * 6, "the log-probabilities"),
         ((*VANILLA, "logprob_spread"), 0.0, "the log-probabilities"),
         ((*PINE, "logprob_spread"), 1e-9, "the log-probabilities"),
-        ((*PINE, "logits_sha256"), "0" * 64, "the bits of the logits"),
+        ((*PINE, "logits_sha256"), "0" * 64, "the logits"),
     ],
 )
 def test_reproduction_finds_each_changed_result(
@@ -164,9 +164,9 @@ def test_numbers_must_be_equal_unless_platform_and_logits_differ(field: str, cer
     diff = certified.results[0].max_abs_logit_diff
     compared = compare_certificates(with_results(there, 0, max_abs_logit_diff=diff + 1e-5), certified)
     assert list(problems(compared)) == ["vanilla"]
-    compared = compare_certificates(with_results(there, hash_logits="0" * 64), certified)
+    compared = compare_certificates(with_results(there, logits_sha256="0" * 64), certified)
     assert compared.holds and unchecked(compared) == {
-        "the bits of the logits": METHODS,
+        "the logits": METHODS,
         "where it was computed": [None],
         "the weights": [None],
     }
@@ -174,7 +174,7 @@ def test_numbers_must_be_equal_unless_platform_and_logits_differ(field: str, cer
 
 @pytest.mark.parametrize("field", MODEL_FIELDS)
 def test_other_model_is_a_problem_without_override(field: str, certified: Certificate) -> None:
-    there = with_results(with_platform(certified, **{field: "other"}), hash_logits="0" * 64)
+    there = with_results(with_platform(certified, **{field: "other"}), logits_sha256="0" * 64)
     here = getattr(certified.platform, field) or "unknown"
     difference = f"{ASPECTS[field]}: got {here}, expected other"
     compared = compare_certificates(there, certified)
@@ -182,7 +182,7 @@ def test_other_model_is_a_problem_without_override(field: str, certified: Certif
     assert compared.problems_of(None) == [difference]
     compared = compare_certificates(there, certified, overrides=[field])
     assert compared.holds and compared.overrides == [difference]
-    assert {f"the {ASPECTS[field]}", "the bits of the logits"} <= set(unchecked(compared))
+    assert {f"the {ASPECTS[field]}", "the logits"} <= set(unchecked(compared))
 
 
 def test_revision_missing_in_certificate_is_unchecked(certified: Certificate) -> None:
@@ -222,7 +222,7 @@ def test_selected_orders_are_found(
 def test_other_platform_has_tolerance_of_coarser_dtype(
     theirs: str, ours: str, tolerance: Tolerance, certified: Certificate
 ) -> None:
-    there = with_results(with_platform(certified, dtype=theirs), hash_logits="0" * 64)
+    there = with_results(with_platform(certified, dtype=theirs), logits_sha256="0" * 64)
     here = with_platform(certified, dtype=ours, torch="9")
     vanilla = certified.results[0]
     for factor, holds in ((0.99, True), (1.01, False), (-0.99, True), (-1.01, False)):
@@ -241,69 +241,73 @@ def test_other_platform_has_tolerance_of_coarser_dtype(
 def test_lost_invariance_on_other_platform_is_found(certified: Certificate) -> None:
     lost = with_results(certified, 2, bitwise_identical=False, max_abs_logit_diff=1e-6)
     compared = compare_certificates(
-        with_results(certified, hash_logits="0" * 64), with_platform(lost, torch="9")
+        with_results(certified, logits_sha256="0" * 64), with_platform(lost, torch="9")
     )
-    assert problems(compared)["pine"] == ["equality to the last bit"]
+    assert problems(compared)["pine"] == ["bitwise identity"]
 
 
 # the subcommand on another platform
 
 
-def test_repeat_on_other_platform_names_unchecked_comparisons(repeat: Run, file: Path, tiny: Path) -> None:
+def test_reproduce_on_other_platform_names_unchecked_comparisons(
+    reproduced: Run, file: Path, tiny: Path
+) -> None:
     hardware = "x\x1b[2K\nequal to the certificate"
     hashes: Changes = {("results", index, "logits_sha256"): "0" * 64 for index in range(len(METHODS))}
     write_changes(file, {("platform", "hardware"): hardware, **hashes})
-    outcome = repeat(file, "--model", tiny)
+    outcome = reproduced(file, "--model", tiny)
     assert outcome.status == 0
     lines = outcome.stderr.splitlines()
     assert all(line.isprintable() for line in lines) and "equal to the certificate" not in lines
-    report = repeat(file, "--model", tiny, "--json").json
+    report = reproduced(file, "--model", tiny, "--json").json
     assert [(entry["what"], entry["methods"]) for entry in report["unchecked"]] == [
         ("where it was computed", []),
         ("the weights", []),
-        ("the bits of the logits", METHODS),
+        ("the logits", METHODS),
     ]
     assert all(entry["why"] for entry in report["unchecked"])
     for method in report["methods"]:
-        assert method["same_bits"] is None and list(method["checked"]) == LABELS[:-1]
+        assert method["logits_identical"] is None and list(method["checked"]) == LABELS[:-1]
         within = [method["checked"][name] for name in ("max |Δ logit|", "the log-probabilities")]
         assert within == ["within 0.001", "within 0.0012"]
 
 
-def test_repeat_other_model_name_fails(
-    repeat: Run, file: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch
+def test_reproduce_other_model_name_fails(
+    reproduced: Run, file: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tiny.parent)
-    outcome = repeat(write_changes(file, {("platform", "model"): "Llama-3.3-70B"}), "--json")
+    outcome = reproduced(write_changes(file, {("platform", "model"): "Llama-3.3-70B"}), "--json")
     assert (outcome.status, outcome.json["problems"]) == (1, ["model: got tiny, expected Llama-3.3-70B"])
     assert "--model" in outcome.stderr
 
 
 @pytest.mark.parametrize("missing_cores", [0, 1])
-def test_repeat_uses_certified_threads_up_to_cores(
-    missing_cores: int, repeat: Run, file: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch
+def test_reproduce_uses_certified_threads_up_to_cores(
+    missing_cores: int, reproduced: Run, file: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = torch.get_num_threads()
     monkeypatch.setattr("pine_engine.cli.reproduce.os.cpu_count", lambda: before + 1)
     threads = before + 1 + missing_cores
-    report = repeat(write_changes(file, {("platform", "threads"): threads}), "--model", tiny, "--json").json
+    report = reproduced(
+        write_changes(file, {("platform", "threads"): threads}), "--model", tiny, "--json"
+    ).json
     expected = [f"threads: got {before}, expected {threads}"] if missing_cores else []
-    assert report["elsewhere"] == expected
+    assert report["platform_differences"] == expected
     assert torch.get_num_threads() == before
 
 
-def test_repeat_other_dtype_is_an_override(repeat: Run, file: Path, tiny: Path) -> None:
-    report = repeat(file, "--model", tiny, "--dtype", "bfloat16", "--json").json
-    assert report["replaced"] == ["dtype: got bfloat16, expected float32"]
-    assert (report["elsewhere"], report["tolerance"]) == ([], {"logit_diff": 1.0, "logprob": 0.3})
-    assert all(method["same_bits"] is None for method in report["methods"])
+def test_reproduce_other_dtype_is_an_override(reproduced: Run, file: Path, tiny: Path) -> None:
+    report = reproduced(file, "--model", tiny, "--dtype", "bfloat16", "--json").json
+    assert report["overrides"] == ["dtype: got bfloat16, expected float32"]
+    assert (report["platform_differences"], report["tolerance"]) == ([], {"logit_diff": 1.0, "logprob": 0.3})
+    assert all(method["logits_identical"] is None for method in report["methods"])
     assert report["methods"][2]["found"]["bitwise_identical"] is True
 
 
-@pytest.mark.parametrize("changes", [{("address",): "my tiny"}, {("platform", "dtype"): "float8"}])
-def test_repeat_invalid_certificate_exits_2(
-    changes: Changes, repeat: Run, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("changes", [{("model_ref",): "my tiny"}, {("platform", "dtype"): "float8"}])
+def test_reproduce_invalid_certificate_exits_2(
+    changes: Changes, reproduced: Run, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    status, out, err = repeat(write_changes(file, changes))
+    status, out, err = reproduced(write_changes(file, changes))
     assert (status, out) == (2, "") and "Traceback" not in err

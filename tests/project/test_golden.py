@@ -76,7 +76,7 @@ def test_interrupted_evaluation_of_version_1_is_resumed(version_1: Path, pine: R
 
 def test_certificate_of_version_1_is_reproduced(version_1: Path, pine: Run) -> None:
     outcome = pine("repeat", version_1 / "certificate.json", "--json")
-    assert (outcome.status, outcome.json["repeated"]) == (0, True)
+    assert (outcome.status, outcome.json["bitwise_reproduced"]) == (0, True)
 
 
 def test_session_link_and_bundle_of_version_1_load(tmp_path: Path) -> None:

@@ -172,7 +172,7 @@ def write_certificate(path: Path, model: Path) -> None:
         engine,
         comparison,
         orders=orders,
-        cells=[one.cells for one in rows],
+        comparisons=[one.cells for one in rows],
         hashes=hash_logits(rows[0].result),
         seed=None,
         max_new_tokens=2,

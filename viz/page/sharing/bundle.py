@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pine_engine.engine.events import trace_report
-from pine_engine.invariance.certificate import FILE_NAME, REPEAT_COMMAND, installed_version
+from pine_engine.invariance.certificate import FILE_NAME, REPRODUCE_COMMAND, installed_version
 from pine_engine.methods.table import METHODS
 from viz.drawing.identity import document_letter
 from viz.drawing.picture import Numbers
@@ -46,7 +46,7 @@ _ABOUT = {
     "orders.csv": "the answers in every order that was tried",
     "report.json": "how the last token of the prompt sees each document, by method, layer and head",
     "pictures.html": "the pictures, with their numbers; opens without a network",
-    FILE_NAME: f"the certificate of the shuffle; `{REPEAT_COMMAND}` checks it",
+    FILE_NAME: f"the certificate of the shuffle; `{REPRODUCE_COMMAND}` checks it",
     "certificate.html": "the certificate to print",
     "numbers/": "the numbers of each picture, as CSV and JSON",
 }

@@ -44,7 +44,7 @@ def form_comparison(form: Form) -> Request:
 
 def sheet_of(certificate: Certificate) -> Sheet:
     """The certificate as the printed page shows it."""
-    platform, asked = certificate.platform, certificate.comparison
+    platform, asked = certificate.platform, certificate.request
     return Sheet(
         made=certificate.made,
         facts=tuple((name, str(getattr(platform, field) or "unknown")) for field, name in ASPECTS.items()),
@@ -61,8 +61,8 @@ def sheet_of(certificate: Certificate) -> Sheet:
                 is_order_invariant=METHODS[result.method].is_order_invariant,
                 answer=result.first_answer,
                 token_ids=tuple(result.first_token_ids),
-                same=result.same_answers,
-                distinct=result.distinct_answers,
+                same=result.num_matching_answers,
+                distinct=result.num_distinct_answers,
                 max_abs_logit_diff=result.max_abs_logit_diff,
                 bitwise_identical=result.bitwise_identical,
                 logprobs=tuple(result.logprobs),

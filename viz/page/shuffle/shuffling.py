@@ -132,7 +132,7 @@ def shuffle(
                     engine,
                     form_comparison(form),
                     orders=identities[: len(cells)],
-                    cells=cells,
+                    comparisons=cells,
                     hashes=hashes,
                     seed=None if tries_all(layout.num_documents, settings.most_orders) else seed,
                     max_new_tokens=form.max_new_tokens,

@@ -152,7 +152,7 @@ def test_a_shuffle_comes_with_its_orders_and_its_certificate(run: FinishedRun, t
     assert (files["certificate.json"], files["certificate.html"]) == (b'{"a": 1}', b"<p>page</p>")
     rows = list(csv.reader(io.StringIO(files["orders.csv"].decode(), newline="")))
     assert rows[1] == ["C A B", "vanilla", run.answer_records["vanilla"].text]
-    assert "repeat certificate.json" in files["README.txt"].decode()
+    assert "reproduce certificate.json" in files["README.txt"].decode()
     assert "certificate.json" not in packed(run, certificate=certificate)  # it is of an earlier shuffle
 
 

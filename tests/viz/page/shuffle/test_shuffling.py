@@ -209,11 +209,11 @@ def test_an_outcome_of_some_orders_is_one_of_these(views: list[ShuffleView]) -> 
 
 def test_a_certificate_asks_what_the_form_asked(engine: Engine, outcome: Outcome) -> None:
     certificate = outcome.certificate
-    lettered = certificate.comparison.tokenize(engine)
+    lettered = certificate.request.tokenize(engine)
     assert lettered.reorder(certificate.orders[0]) == form_layout(form(), engine)
     assert certificate.orders[0] == [1, 0, 2] and len(certificate.orders) == 6
     assert (certificate.seed, certificate.max_new_tokens, certificate.traced) == (None, 3, True)
-    assert certificate.comparison == form_comparison(form())
+    assert certificate.request == form_comparison(form())
 
 
 def test_the_seed_is_certified_where_orders_were_drawn(engine: Engine) -> None:
@@ -252,7 +252,7 @@ def test_hostile_text_stays_text(text: str, engine: Engine, tmp_path: Path) -> N
     assert_harmless(answer_behind(view.tried, {"tried": 1, "method": "vanilla"}))
     files = write_files(view.outcome.certificate, tmp_path)
     assert "<img" not in files.page.read_text() and "<script" not in files.page.read_text()
-    assert read_certificate(files.certificate).comparison.question == f"q {text}"
+    assert read_certificate(files.certificate).request.question == f"q {text}"
 
 
 # The page
