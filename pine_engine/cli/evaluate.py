@@ -30,12 +30,11 @@ if TYPE_CHECKING:
 
     from pine_engine.engine.engine import Engine
     from pine_engine.engine.events import Event
+    from pine_engine.evaluation.estimates import TaskEstimates
     from pine_engine.evaluation.examples import Example
+    from pine_engine.evaluation.intervals import Estimate
     from pine_engine.evaluation.records import Record, RunInfo
     from pine_engine.evaluation.settings import Settings
-    from pine_engine.evaluation.summary.intervals import Estimate
-    from pine_engine.evaluation.summary.results import Measure, MethodSummary
-    from pine_engine.evaluation.summary.summarize import Summary
 
 KINDS = ("generate", "logprob")
 
@@ -277,13 +276,15 @@ def _conclude(
     as_json: bool,
 ) -> None:
     """Prints the summary, and says what is not in it; exits with 1 if something is missing."""
-    from pine_engine.evaluation.summary.summarize import summarize
+    from pine_engine.evaluation.estimates import estimate_tasks
+    from pine_engine.evaluation.nested import nested
 
     records, missing = _found(output_dir, examples, settings)
     errors = [record for record in records if record.error]
-    summary, reason = None, None
+    tasks: tuple[TaskEstimates, ...] = ()
+    reason = None
     try:
-        summary = summarize(records)
+        tasks = estimate_tasks(records)
     except InputError as error:
         reason = str(error)
     report = {
@@ -296,10 +297,10 @@ def _conclude(
         "missing": missing,
         "wall_s": seconds,
         "seconds": sum(record.seconds for record in records),
-        "summary": summary.model_dump(mode="json") if summary else None,
+        "summary": nested(tasks) if tasks else None,
     }
-    if summary or as_json:
-        terminal.print_report(report, as_json, _rows(summary) if summary else [])
+    if tasks or as_json:
+        terminal.print_report(report, as_json, _rows(tasks))
     if errors:
         terminal.say(f"{len(errors)} of {len(records)} records have an error, such as: {errors[0].error}")
     if missing:
@@ -312,35 +313,41 @@ def _conclude(
         raise typer.Exit(FAILED)
 
 
-def _rows(summary: "Summary") -> list[dict[str, Any]]:
+def _rows(tasks: "Sequence[TaskEstimates]") -> list[dict[str, Any]]:
     return [
-        _row(method, measure)
-        for task in summary.tasks
+        _row(task, method, metric)
+        for task in tasks
         for method in task.methods
-        for measure in method.measures
+        for metric in task.metrics(method)
     ]
 
 
-def _row(method: "MethodSummary", measure: "Measure") -> dict[str, Any]:
-    """One line of the table: what a method scores over all orders, and in its worst and best one."""
+def _row(task: "TaskEstimates", method: str, metric: str) -> dict[str, Any]:
+    """Return one line of the table: the mean over all orders, and the worst and best order."""
     from pine_engine.evaluation.report.tables import UNREAD
 
-    means = {order_name.name: order_name.value.mean for order_name in measure.order_names}
+    def mean(group: str, *name: str) -> float | None:
+        estimate = task.get(method, metric, group, *name)
+        return estimate and estimate.mean
+
+    over_orders = task.get(method, metric, "mean")
+    assert over_orders is not None
     row: dict[str, Any] = {
-        "method": method.method,
-        "measure": measure.kind,
-        "examples": measure.mean.n,
-        "mean [95 %]": _interval(measure.mean) if measure.is_read else UNREAD,
+        "method": method,
+        "measure": metric,
+        "examples": over_orders.num_examples,
+        "mean [95 %]": _interval(over_orders) if over_orders.is_parsed else UNREAD,
     }
-    if measure.unparsed is not None and measure.unparsed.mean:
-        row["unparsed"] = measure.unparsed.mean
-    if len(means) > 1:
-        row |= {
-            "worst": f"{means[measure.worst]:.3f} {measure.worst}" if measure.is_read else None,
-            "best": f"{means[measure.best]:.3f} {measure.best}" if measure.is_read else None,
-            "changes": measure.changed and measure.changed.mean,
-        }
-    return row | {"time, s": method.cost.seconds and method.cost.seconds.mean}
+    if unparsed := mean("unparsed"):
+        row["unparsed"] = unparsed
+    if sum(mean("order", name) is not None for name in task.orders) > 1:
+        worst, best = (
+            f"{mean('order', name):.3f} {name}" if over_orders.is_parsed else None
+            for name in task.extreme_orders(method, metric)
+        )
+        row |= {"worst": worst, "best": best, "changes": mean("changed")}
+    seconds = task.get(method, "cost", "seconds")
+    return row | {"time, s": seconds and seconds.mean}
 
 
 def _interval(estimate: "Estimate") -> str:

@@ -40,6 +40,7 @@ def make_report(
     if not folders and not molecules:
         raise InputError("there is nothing to report; give folders that `evaluate` has made, or --molecules")
 
+    from pine_engine.evaluation.nested import nested
     from pine_engine.evaluation.report.molecule_tables import read_molecule_report
     from pine_engine.evaluation.report.parts import report_parts
     from pine_engine.evaluation.report.runs import read_runs
@@ -60,6 +61,6 @@ def make_report(
         (output_dir / MARKDOWN).write_text(markdown, encoding="utf-8")
     except OSError as error:
         raise InputError(f"{output_dir} cannot be written: {error.strerror}; give another folder") from error
-    summaries = {run.label: run.summary.model_dump(mode="json") for run in runs}
+    summaries = {run.label: nested(run.tasks) for run in runs}
     paths = [str(output_dir / name) for name in (PAGE, MARKDOWN, *images.values())]
     terminal.print_report({"files": paths, "runs": summaries}, as_json, [{"written": path} for path in paths])

@@ -5,23 +5,12 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Browser, expect
 
-from pine_engine.evaluation.report.molecule_tables import read_molecule_report
-from pine_engine.evaluation.report.parts import report_parts
-from pine_engine.evaluation.report.runs import MeasuredRun
-from pine_engine.evaluation.summary.summarize import summarize
-from tests.evaluation.report.test_report import (
-    JUDGE,
-    LLAMA,
-    QA,
-    judge_records,
-    molecule_report,
-    qa_records,
-)
+from tests.support.report_runs import golden_parts
 from viz.export.report import report_page
 
 SCROLL_BAR = 15
 
-FIGURES = 4
+FIGURES = 5
 
 INKS = """() => [getComputedStyle(document.querySelector("h1")).color,
     getComputedStyle(document.querySelector(".pine-plot .xtitle")).fill]"""
@@ -33,17 +22,8 @@ TABLE_WIDTHS = """() => [...document.querySelectorAll(".pine-scroll:has(table)")
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A report of three runs and of molecules, whose tables have up to 15 columns."""
-    runs = [
-        MeasuredRun(f"SmolLM2-135M-Instruct, {label}", info, summarize([*records], resamples=20))
-        for label, info, records in (
-            ("questions", QA, qa_records()),
-            ("pairs", JUDGE, judge_records()),
-            ("other pairs", LLAMA, judge_records()),
-        )
-    ]
-    molecules = [read_molecule_report(molecule_report(tmp_path_factory.mktemp("molecules")))]
-    return report_page(report_parts(runs, molecules=molecules), title="A report", made="now")
+    """Return a report of four runs and of molecules, whose tables have up to 15 columns."""
+    return report_page(golden_parts(tmp_path_factory.mktemp("report")), title="A report", made="now")
 
 
 @pytest.mark.slow

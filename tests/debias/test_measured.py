@@ -8,9 +8,9 @@ import pytest
 from pine_engine.debias.measured import NUM_MEASURED, find_measured, measured_method, measured_methods
 from pine_engine.debias.table import DEBIASERS
 from pine_engine.errors import InputError
-from pine_engine.evaluation.summary.grid import make_grid
-from pine_engine.evaluation.summary.method_names import method_label, method_mark
-from pine_engine.evaluation.summary.summarize import summarize
+from pine_engine.evaluation.estimates import estimate_tasks
+from pine_engine.evaluation.grid import make_grid
+from pine_engine.evaluation.method_names import method_label, method_mark
 from pine_engine.methods.table import METHODS, get_methods
 from tests.support.records import swept
 
@@ -115,13 +115,13 @@ def test_what_was_read_and_written_is_compared_as_if_nothing_were_lent() -> None
         )
         for record in alone
     ]
-    (task,) = summarize([*alone, *wrapped], resamples=20).tasks
-    vanilla, permutation = (method.cost for method in task.methods)
-    assert permutation.ratio is not None and permutation.ratio.mean == 2
-    assert permutation.prefill_ratio is not None and permutation.prefill_ratio.mean == 2
-    assert vanilla.prompts is not None and permutation.prompts is not None
-    assert (vanilla.prompts.mean, permutation.prompts.mean) == (1, 2)
-    assert permutation.seconds is not None and permutation.seconds.mean == 2
+    (task,) = estimate_tasks([*alone, *wrapped])
+    costs = {
+        (one.method.partition(":")[0], one.group): one.mean for one in task.estimates if one.metric == "cost"
+    }
+    assert costs["permutation_full", "ratio"] == costs["permutation_full", "prefill_ratio"] == 2
+    assert (costs["vanilla", "prompts"], costs["permutation_full", "prompts"]) == (1, 2)
+    assert costs["permutation_full", "seconds"] == 2
 
 
 def test_a_method_without_answers_is_compared_by_what_it_reads() -> None:
@@ -132,7 +132,7 @@ def test_a_method_without_answers_is_compared_by_what_it_reads() -> None:
         )
         for index in range(3)
     ]
-    (task,) = summarize([*alone, *silent], resamples=20).tasks
-    cost = task.methods[1].cost
-    assert cost.ratio is None
-    assert cost.prefill_ratio is not None and cost.prefill_ratio.mean == 1.5
+    (task,) = estimate_tasks([*alone, *silent])
+    assert task.get("pride:vanilla", "cost", "ratio") is None
+    ratio = task.get("pride:vanilla", "cost", "prefill_ratio")
+    assert ratio is not None and ratio.mean == 1.5

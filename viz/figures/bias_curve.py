@@ -12,7 +12,8 @@ from viz.figures.frame import new_figure, plain
 from viz.theme import DASHES, PATTERNS
 
 if TYPE_CHECKING:
-    from pine_engine.evaluation.report.tables import Between, Curve, CurveLine, Level
+    from pine_engine.evaluation.intervals import Estimate
+    from pine_engine.evaluation.report.tables import Curve, CurveLine
 
 _HEIGHT = 400
 
@@ -80,24 +81,18 @@ def _y_range(curve: "Curve") -> list[float] | None:
     """Return the y range of lines with error bars, which plotly would extend to zero; None otherwise."""
     if curve.has_bars or not _has_intervals(curve):
         return None
-    values = [level.value for level in curve.levels]
-    for each in curve.lines:
-        values += [
-            value
-            for ends in (each.values, *filter(None, each.intervals))
-            for value in ends
-            if value is not None
-        ]
-    for area in curve.areas:
-        values += [value for value in (*area.start, *area.end) if value is not None]
-    finite = [value for value in values if math.isfinite(value)]
+    values = [edge for _, start, end in curve.areas for edge in (*start, *end)]
+    for each in (*curve.lines, *curve.levels):
+        for one in filter(None, each.values):
+            values += [one.mean] if each in curve.levels else [one.mean, *(one.interval or ())]
+    finite = [value for value in values if value is not None and math.isfinite(value)]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
     margin = 0.06 * (high - low) or 0.5
     return [low - margin, high + margin]
 
 
 def _has_intervals(curve: "Curve") -> bool:
-    return any(any(each.intervals) for each in curve.lines)
+    return any(map(_intervals, curve.lines))
 
 
 def _caption(curve: "Curve") -> str:
@@ -108,20 +103,20 @@ def _caption(curve: "Curve") -> str:
 
 def _add_curve(figure: go.Figure, curve: "Curve", axes: dict[str, str], seen: set[str]) -> None:
     places = [plain(place) for place in curve.places]
-    for number, area in enumerate(curve.areas):
-        _add_area(figure, area, places, axes, *_AREAS[number])
+    for area, style in zip(curve.areas, _AREAS, strict=False):
+        _add_area(figure, area, places, axes, *style)
     for number, each in enumerate(curve.lines):
         name = plain(each.label)
         shared = {
             **axes,
             "x": places,
-            "y": np.array(each.values, dtype=np.float32),
+            "y": np.array([one.mean if one else np.nan for one in each.values], dtype=np.float32),
             "error_y": _error(each),
             "name": name,
             "legendgroup": name,
             "offsetgroup": str(number),
             "showlegend": name not in seen,
-            "customdata": [_interval(ends) for ends in each.intervals],
+            "customdata": [_interval(one) for one in each.values],
             "hovertemplate": "%{fullData.name}, %{x}: %{y:.4g}%{customdata}<extra></extra>",
         }
         if curve.has_bars:
@@ -143,23 +138,25 @@ def _add_curve(figure: go.Figure, curve: "Curve", axes: dict[str, str], seen: se
         _add_level(figure, level, places, axes)
 
 
-def _add_level(figure: go.Figure, level: "Level", places: Sequence[str], axes: dict[str, str]) -> None:
+def _add_level(figure: go.Figure, level: "CurveLine", places: Sequence[str], axes: dict[str, str]) -> None:
     """Add a thin line without markers, in the color and dashes of the method."""
+    (value,) = level.values
+    assert value is not None
     figure.add_scatter(
         **axes,
         x=list(places),
-        y=np.full(len(places), level.value, dtype=np.float32),
+        y=np.full(len(places), value.mean, dtype=np.float32),
         name=plain(level.label),
         mode="lines",
         line={"color": line_color(level.mark), "width": 1, "dash": DASHES[level.mark % len(DASHES)]},
         offsetgroup="0",
-        hovertemplate=f"%{{fullData.name}}: %{{y:.4g}}{_interval(level.interval)}<extra></extra>",
+        hovertemplate=f"%{{fullData.name}}: %{{y:.4g}}{_interval(value)}<extra></extra>",
     )
 
 
 def _add_area(
     figure: go.Figure,
-    area: "Between",
+    area: tuple[str, Sequence[float | None], Sequence[float | None]],
     places: Sequence[str],
     axes: dict[str, str],
     color: str,
@@ -169,10 +166,11 @@ def _add_area(
 
     plotly fills across missing values, hence the runs.
     """
-    edges = np.array([area.start, area.end], dtype=np.float32)
+    label, *ends = area
+    edges = np.array(ends, dtype=np.float32)
     known = np.flatnonzero(np.isfinite(edges).all(axis=0))
     runs = [run for run in np.split(known, np.flatnonzero(np.diff(known) > 1) + 1) if run.size]
-    name = plain(area.label)
+    name = plain(label)
     for number, run in enumerate(runs):
         shared = {**axes, "x": [places[index] for index in run], "mode": "lines", "line": {"width": 0}}
         figure.add_scatter(
@@ -197,17 +195,24 @@ def _add_area(
         )
 
 
-def _interval(ends: tuple[float, float] | None) -> str:
+def _interval(estimate: "Estimate | None") -> str:
     """Return the ends of an interval for hover text."""
-    return f", interval {ends[0]:.4g} to {ends[1]:.4g}" if ends else ""
+    if estimate is None or estimate.interval is None:
+        return ""
+    low, high = estimate.interval
+    return f", interval {low:.4g} to {high:.4g}"
+
+
+def _intervals(each: "CurveLine") -> bool:
+    return any(one is not None and one.interval is not None for one in each.values)
 
 
 def _error(each: "CurveLine") -> dict[str, Any] | None:
     """Return the error bars of a line, none where an end is not finite."""
-    if not any(each.intervals):
+    if not _intervals(each):
         return None
-    values = np.array(each.values, dtype=np.float64)
-    ends = np.array([ends or (np.nan, np.nan) for ends in each.intervals], dtype=np.float64)
+    values = np.array([one.mean if one else np.nan for one in each.values])
+    ends = np.array([one.interval or (np.nan, np.nan) if one else (np.nan, np.nan) for one in each.values])
     sizes = np.nan_to_num(np.abs(ends - values[:, None]), nan=0, posinf=0).astype(np.float32)
     return {
         "type": "data",

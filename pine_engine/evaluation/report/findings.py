@@ -1,19 +1,17 @@
-"""What a report says plainly: how far the order decides, where PINE gains, and where it loses."""
+"""Key findings of a run in sentences: effect of the order, and where PINE gains and loses."""
 
 from collections.abc import Iterator
 
-from pine_engine.evaluation.report.method_rows import summaries
+from pine_engine.evaluation.answers import METRICS
+from pine_engine.evaluation.estimates import BASELINE, TaskEstimates
+from pine_engine.evaluation.intervals import MIN_EXAMPLES, Estimate
+from pine_engine.evaluation.method_names import method_label
 from pine_engine.evaluation.report.runs import MeasuredRun
-from pine_engine.evaluation.report.tables import KIND_LABELS, estimated, quantity, signed, signed_quantity
-from pine_engine.evaluation.summary.intervals import FEWEST
-from pine_engine.evaluation.summary.method_names import method_label
-from pine_engine.evaluation.summary.results import Difference, Measure
-from pine_engine.evaluation.summary.summarize import BASELINE, TaskSummary
-from pine_engine.evaluation.summary.verdicts import KINDS, Kind
-from pine_engine.prompts.tasks import Task, get_task
+from pine_engine.evaluation.report.tables import METRIC_LABELS, Row, estimated, quantity, runs_of
+from pine_engine.prompts.tasks import get_task
 
 SUBJECT = "pine"
-"""The method whose losses are named."""
+"""Method whose losses are named."""
 
 SWAPS = {
     "segments-swapped": "places alone",
@@ -24,99 +22,88 @@ SWAPS = {
 
 
 def findings(task: str, run: MeasuredRun) -> list[str]:
-    """Sentences about one run of a task, for each kind of number that it has."""
+    """Return the findings about one run of a task, one text for each metric."""
     return [
-        f"{run.label}, {KIND_LABELS[kind]}, n = {summary.examples}: {' '.join(sentences)}"
-        for _, summary in summaries(task, [run])
-        for kind in KINDS
-        if (sentences := list(_of_kind(summary, kind)))
+        f"{run.label}, {METRIC_LABELS[metric]}, n = {found.num_examples}: {' '.join(sentences)}"
+        for _, found in runs_of(task, [run])
+        for metric in METRICS
+        if (sentences := list(_sentences(run, found, metric)))
     ]
 
 
-def differences_of(summary: TaskSummary, kind: Kind, method: str) -> list[Difference]:
-    """How much more the method has than each other one."""
-    found = []
-    for one in summary.differences:
-        if one.kind == kind and method in (one.method, one.than):
-            other = one.than if one.method == method else one.method
-            value = one.value if one.method == method else one.value.negative()
-            found.append(Difference(kind=kind, method=method, than=other, value=value))
-    return found
-
-
-def _of_kind(summary: TaskSummary, kind: Kind) -> Iterator[str]:
-    measures = {
-        method.method: measure for method in summary.methods if (measure := method.measure(kind)) is not None
-    }
-    subject = method_label(SUBJECT)
+def _sentences(run: MeasuredRun, task: TaskEstimates, metric: str) -> Iterator[str]:
+    rows = {name: Row(run, task, name, metric) for name in task.methods if task.get(name, metric, "mean")}
     for name in (BASELINE, SUBJECT):
-        if name in measures:
-            yield from _unread(name, measures[name], get_task(summary.task))
-            if measures[name].is_mostly_parsed:
-                yield _over_orders(name, measures[name])
-    every = differences_of(summary, kind, SUBJECT)
-    others = [
-        one for one in every if measures[SUBJECT].is_mostly_parsed and measures[one.than].is_mostly_parsed
-    ]
-    yield from (
-        f"{subject} less {method_label(BASELINE)}: {_in_words(one)}."
-        for one in others
-        if one.than == BASELINE
-    )
-    losses = [one for one in others if one.value.mean < 0]
+        if name in rows:
+            yield from _unparsed(rows[name])
+            if _is_legible(rows[name]):
+                yield _over_orders(rows[name])
+    subject = method_label(SUBJECT)
+    differences = task.differences(SUBJECT, metric)
+    compared = {
+        name: one
+        for name, one in differences.items()
+        if _is_legible(rows[SUBJECT]) and _is_legible(rows[name])
+    }
+    if BASELINE in compared:
+        yield f"{subject} less {method_label(BASELINE)}: {_in_words(compared[BASELINE])}."
+    losses = [f"{method_label(name)} ({_in_words(one)})" for name, one in compared.items() if one.mean < 0]
     if losses:
-        named = [f"{method_label(one.than)} ({_in_words(one)})" for one in losses]
-        yield f"{subject} loses to {'; '.join(named)}."
-    elif others:
-        legible = "" if len(others) == len(every) else " whose answers can mostly be read"
+        yield f"{subject} loses to {'; '.join(losses)}."
+    elif compared:
+        legible = "" if len(compared) == len(differences) else " whose answers can mostly be read"
         yield f"No other method here{legible} has a higher mean than {subject}."
 
 
-def _unread(name: str, measure: Measure, task: Task) -> Iterator[str]:
-    """How many of its answers cannot be read, if any, and how they are scored."""
-    unparsed = measure.unparsed
-    if unparsed is None or not unparsed.mean:
+def _is_legible(row: Row) -> bool:
+    unparsed = row.get("unparsed")
+    return unparsed is None or unparsed.mean < 0.5
+
+
+def _unparsed(row: Row) -> Iterator[str]:
+    """Yield how many answers cannot be parsed, if any, and how they are scored."""
+    unparsed, mean = row.get("unparsed"), row.get("mean")
+    if unparsed is None or not unparsed.mean or mean is None:
         return
-    whose = f"{method_label(name)}’s answers"
-    scored = task.score("", ("any",))
-    counts = "half a point" if scored else "nothing"
-    if not measure.is_read:
+    whose = f"{row.label}’s answers"
+    counts = "half a point" if get_task(row.task.task).score("", ("any",)) else "nothing"
+    if not mean.is_parsed:
         yield f"None of {whose} can be read, so nothing is known of its accuracy (each counts {counts})."
         return
-    said = f"{estimated(unparsed)} % of {whose} cannot be read and count {counts}"
-    if not measure.is_mostly_parsed:
-        said += f", too many to speak of its accuracy; of the others {estimated(measure.read)} % are right"
-    yield f"{said}."
+    sentence = f"{estimated(unparsed)} % of {whose} cannot be read and count {counts}"
+    if not _is_legible(row):
+        sentence += f", too many to speak of its accuracy; of the others {row.cell('parsed')} % are right"
+    yield f"{sentence}."
 
 
-def _over_orders(name: str, measure: Measure) -> str:
-    """Its mean over orders, how far they lie apart, and how often they change the answer."""
-    said = f"{method_label(name)} has {estimated(measure.mean, measure.kind)} as the mean over orders"
-    values = {one.name: quantity(one.value.mean, measure.kind) for one in measure.order_names}
-    low, high = values[measure.worst], values[measure.best]
+def _over_orders(row: Row) -> str:
+    """Return the mean over orders, its range, and how often the order changes the answer."""
+    sentence = f"{row.label} has {row.cell('mean')} as the mean over orders"
+    orders = {name: one for name in row.task.orders if (one := row.get("order", name))}
+    worst, best = row.task.extreme_orders(row.method, row.metric)
+    low, high = (quantity(orders[name].mean, row.metric) for name in (worst, best))
     if low != high:
-        said += f", from {low} ({measure.worst}) to {high} ({measure.best})"
-    unparsed = [one.name for one in measure.order_names if not one.value.is_read]
+        sentence += f", from {low} ({worst}) to {high} ({best})"
+    unparsed = [name for name, one in orders.items() if not one.is_parsed]
     if unparsed:
-        said += f"; none can be read in {', '.join(unparsed)}"
-    swapped = {one.name: one.changed for one in measure.order_names if one.name in SWAPS}
+        sentence += f"; none can be read in {', '.join(unparsed)}"
     changes = [
-        f"{quantity(changed.mean, measure.kind)} % when {SWAPS[swap]} are swapped"
-        for swap, changed in swapped.items()
-        if changed is not None
+        f"{quantity(one.mean)} % when {SWAPS[name]} are swapped"
+        for name in orders
+        if name in SWAPS and (one := row.get("order changed", name))
     ]
-    if not changes and measure.changed is not None:
-        changes = [f"{quantity(measure.changed.mean, measure.kind)} % with the order"]
+    if not changes and (changed := row.get("changed")):
+        changes = [f"{quantity(changed.mean)} % with the order"]
     if changes:
-        said += f"; its answer changes in {', '.join(changes)}"
-    return f"{said}."
+        sentence += f"; its answer changes in {', '.join(changes)}"
+    return f"{sentence}."
 
 
-def _in_words(difference: Difference) -> str:
-    """The difference, and whether its interval leaves out zero."""
-    value = difference.value
-    if value.interval is None or value.n < FEWEST:
-        of = f"of {value.n} example{'s' if value.n != 1 else ''}"
-        return f"{signed_quantity(value.mean, difference.kind)} {of}, too few to tell"
-    weight = "within chance" if value.interval[0] <= 0 <= value.interval[1] else "beyond chance"
-    return f"{signed(value, difference.kind)}, {weight}"
+def _in_words(difference: Estimate) -> str:
+    """Return a difference, and if its interval contains zero."""
+    count = difference.num_examples
+    if difference.interval is None or count < MIN_EXAMPLES:
+        mean = quantity(difference.mean, difference.metric, is_signed=True)
+        return f"{mean} of {count} example{'s' if count != 1 else ''}, too few to tell"
+    low, high = difference.interval
+    return f"{estimated(difference)}, {'within' if low <= 0 <= high else 'beyond'} chance"

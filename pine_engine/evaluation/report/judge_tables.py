@@ -1,16 +1,22 @@
-"""What a judge's verdicts say: accuracy by scenario, section and subset, and what each swap does to them."""
+"""Tables of a judge's verdicts: accuracy by scenario, section and subset, and the effect of each swap."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
-from pine_engine.evaluation.report.method_rows import HEADS, MethodRow, method_rows
+from pine_engine.evaluation.intervals import Estimate
+from pine_engine.evaluation.judge_scenarios import OVER_ORDERS, SCENARIOS
 from pine_engine.evaluation.report.runs import MeasuredRun
-from pine_engine.evaluation.report.tables import Table, estimated
-from pine_engine.evaluation.summary.intervals import Estimate
-from pine_engine.evaluation.summary.results import SectionValue
+from pine_engine.evaluation.report.tables import (
+    HEADS,
+    Column,
+    Row,
+    Table,
+    estimated,
+    metric_rows,
+    pivot,
+)
 from pine_engine.prompts.tasks import get_task
-
-OVER_ORDERS = "mean over orders"
 
 SCENARIOS_NOTE = (
     "“Better answer is A”: it stands first and bears that letter. A verdict changes if it names the other "
@@ -18,172 +24,125 @@ SCENARIOS_NOTE = (
     "of which both verdicts can be read."
 )
 
+SECTIONS_NOTE = (
+    "A section is the mean of its subsets by their weights, the total the plain mean of the sections. "
+    "Weights are those of RewardBench after v0.1.1 if nothing else is said."
+)
 
-@dataclass(frozen=True)
-class ScenarioRow:
-    """A method of a run in one scenario, or over all orders. old_sections, old_total: weights of v0.1.1."""
-
-    method_row: MethodRow
-    name: str
-    value: Estimate
-    sections: tuple[SectionValue, ...]
-    total: Estimate | None
-    old_sections: tuple[SectionValue, ...]
-    old_total: Estimate | None
-
-    @property
-    def heads(self) -> tuple[str, ...]:
-        """What names its row."""
-        return *self.method_row.heads, self.name
-
-    def counted(self, estimate: Estimate | None) -> str:
-        """With n, where it is another in each column."""
-        written = self.method_row.written(estimate)
-        if estimate is None or not estimate.is_read:
-            return written
-        return f"{written}, n = {estimate.n}"
+SCENARIO: Column = ("scenario", lambda row: row.part)
 
 
-def scenario_rows(task: str, runs: Sequence[MeasuredRun]) -> Iterator[ScenarioRow]:
-    """Every method in each scenario; first over all orders, unless those are the two of the scenarios."""
-    for method_row in method_rows(task, runs):
-        measure = method_row.measure
-        if measure.mean not in [one.value for one in measure.scenarios]:
-            yield ScenarioRow(
-                method_row,
-                OVER_ORDERS,
-                measure.mean,
-                measure.sections,
-                measure.total,
-                measure.sections_v0_1_1 or measure.sections,
-                measure.total_v0_1_1 or measure.total,
-            )
-        for one in measure.scenarios:
-            yield ScenarioRow(
-                method_row,
-                one.name,
-                one.value,
-                one.sections,
-                one.total,
-                one.sections_v0_1_1 or one.sections,
-                one.total_v0_1_1 or one.total,
-            )
+def scenario_rows(task: str, runs: Sequence[MeasuredRun]) -> list[Row]:
+    """Return each method in each scenario, first over all orders unless one scenario has these orders."""
+    rows = []
+    for row in metric_rows(task, runs):
+        mean = row.get("mean")
+        scenarios = {name: one for name in SCENARIOS if (one := row.get("scenario", name))}
+        if mean and mean.value not in [one.value for one in scenarios.values()]:
+            rows.append(replace(row, part=OVER_ORDERS))
+        rows += [replace(row, part=name) for name in scenarios]
+    return rows
+
+
+def subsets_of(row: Row) -> dict[str, dict[str, float]]:
+    """Return the weights of the subsets in the scenario of a row, by section."""
+    return row.task.subsets(row.method, row.metric, row.part)
+
+
+def old_weights(row: Row, group: str, *section: str) -> Estimate | None:
+    """Return the estimate of a section or a total with the weights of v0.1.1."""
+    return row.get(f"{group} v0.1.1", *section) or row.get(group, *section)
+
+
+def counted(row: Row, *labels: str) -> str:
+    """Return the text of an estimate with its number of examples."""
+    estimate = row.get(*labels) if labels else row.get("scenario") or replace(row, part="").get("mean")
+    text = estimated(estimate)
+    return text if estimate is None or not estimate.is_parsed else f"{text}, n = {estimate.num_examples}"
 
 
 def scenario_results(task: str, runs: Sequence[MeasuredRun]) -> Table | None:
-    """A judge's scenarios by section, as the paper's Tables 1, 2, 4, 5 and 6; None if it has neither.
+    """Return the scenarios by section, as the paper's Tables 1, 2, 4, 5 and 6; None without both.
 
     Data without sections have a column for all pairs.
     """
-    rows = list(scenario_rows(task, runs))
-    names = list(dict.fromkeys(one.name for row in rows for one in row.sections))
-    has_scenarios = any(row.name != OVER_ORDERS for row in rows)
+    rows = scenario_rows(task, runs)
+    names = list(dict.fromkeys(name for row in rows for name in subsets_of(row)))
+    has_scenarios = any(row.part != OVER_ORDERS for row in rows)
     if not names and not has_scenarios:
         return None
-    old = [name for name in names if any(_weighs_otherwise(row, name) for row in rows)]
-    note = (
-        "A section is the mean of its subsets by their weights, the total the plain mean of the sections. "
-        "Weights are those of RewardBench after v0.1.1 if nothing else is said."
-    )
-    return Table(
-        title="Scenarios by section" if names else "Scenarios",
-        columns=(
-            *(*HEADS, "scenario", *(names or ["all pairs"]), *(["total"] if names else [])),
-            *(f"{name}, weights of v0.1.1" for name in old),
-            *(["total, weights of v0.1.1"] if old else []),
-        ),
-        rows=tuple(
-            (
-                *row.heads,
-                *(row.counted(section_value(row.sections, name)) for name in names),
-                row.method_row.written(row.total) if names else row.counted(row.value),
-                *(row.counted(section_value(row.old_sections, name)) for name in old),
-                *([row.method_row.written(row.old_total)] if old else []),
-            )
-            for row in rows
-        ),
-        heads=len(HEADS) + 1,
-        note=" ".join(([SCENARIOS_NOTE] if has_scenarios else []) + ([note] if names else [])),
-    )
+    columns: list[Column] = [*HEADS, SCENARIO]
+    if names:
+        columns += [(name, partial(_counted_section, name=name)) for name in names]
+        columns.append(("total", ("total",)))
+    else:
+        columns.append(("all pairs", counted))
+    old = [name for name in names if any(_has_other_weights(row, name) for row in rows)]
+    for name in old:
+        columns.append((f"{name}, weights of v0.1.1", partial(_counted_section, name=name, is_old=True)))
+    if old:
+        columns.append(("total, weights of v0.1.1", lambda row: estimated(old_weights(row, "total"))))
+    notes = ([SCENARIOS_NOTE] if has_scenarios else []) + ([SECTIONS_NOTE] if names else [])
+    title = "Scenarios by section" if names else "Scenarios"
+    return pivot(title, rows, columns, heads=4, note=" ".join(notes))
 
 
-def subset_results(task: str, runs: Sequence[MeasuredRun]) -> tuple[Table, ...]:
-    """For each section the accuracy by subset in each scenario, as the paper's Tables 7 to 15."""
-    rows = [row for row in scenario_rows(task, runs) if row.method_row.measure.kind != "logprob"]
-    names = dict.fromkeys(one.name for row in rows for one in row.sections)
-    return tuple(_subsets_of(name, rows) for name in names)
+def _counted_section(row: Row, *, name: str, is_old: bool = False) -> str:
+    has_old = is_old and row.get("section v0.1.1", name) is not None
+    return counted(row, "section v0.1.1" if has_old else "section", name)
 
 
-def _subsets_of(section: str, rows: Sequence[ScenarioRow]) -> Table:
-    found = [
-        (row, {subset.name: subset for one in row.sections if one.name == section for subset in one.subsets})
-        for row in rows
-    ]
-    weights = {subset.name: subset.weight for _, subsets in found for subset in subsets.values()}
-    return Table(
-        title=f"{section}: its subsets",
-        columns=(*HEADS, "scenario", *weights),
-        rows=tuple(
-            (
-                *row.heads,
-                *(row.counted(subsets[name].value if name in subsets else None) for name in weights),
-            )
-            for row, subsets in found
-            if subsets
-        ),
-        heads=len(HEADS) + 1,
-        note=f"Weights: {', '.join(f'{name} {weight:g}' for name, weight in weights.items())}.",
-    )
+def _has_other_weights(row: Row, section: str) -> bool:
+    new, old = row.get("section", section), old_weights(row, "section", section)
+    return (new and new.value) != (old and old.value)
 
 
-def section_value(sections: Sequence[SectionValue], name: str) -> Estimate | None:
-    """What a section of that name has, None if there is none."""
-    return next((one.value for one in sections if one.name == name), None)
+def subset_results(task: str, runs: Sequence[MeasuredRun]) -> list[Table]:
+    """Return for each section the accuracy by subset and scenario, as the paper's Tables 7 to 15."""
+    rows = [row for row in scenario_rows(task, runs) if row.metric != "logprob"]
+    tables = []
+    for section in dict.fromkeys(name for row in rows for name in subsets_of(row)):
+        of_section = [row for row in rows if section in subsets_of(row)]
+        weights = {name: weight for row in of_section for name, weight in subsets_of(row)[section].items()}
+        columns: list[Column] = [*HEADS, SCENARIO]
+        columns += [(name, partial(_counted_subset, section=section, name=name)) for name in weights]
+        note = f"Weights: {', '.join(f'{name} {weight:g}' for name, weight in weights.items())}."
+        tables.append(pivot(f"{section}: its subsets", of_section, columns, heads=4, note=note))
+    return tables
 
 
-def _weighs_otherwise(row: ScenarioRow, name: str) -> bool:
-    return section_value(row.sections, name) != section_value(row.old_sections, name)
+def _counted_subset(row: Row, *, section: str, name: str) -> str:
+    # A subset of weight 0 has an estimate, but is in no section.
+    is_in_section = name in subsets_of(row).get(section, {})
+    return counted(row, "subset", section, name) if is_in_section else estimated(None)
 
 
 def position_bias(task: str, runs: Sequence[MeasuredRun]) -> Table | None:
-    """What each order_name does to a judge's verdicts; None for a task without letters."""
+    """Return the effect of each order on a judge's verdicts, None for a task without letters."""
     if not get_task(task).has_letters:
         return None
     rows = [
-        (
-            *row.heads,
-            one.name,
-            str(one.value.n),
-            row.written(one.value),
-            estimated(one.changed),
-            estimated(one.says_a),
-            estimated(one.says_first),
-            estimated(one.unparsed),
-        )
-        for row in method_rows(task, runs)
-        if row.measure.kind != "logprob"
-        for one in row.measure.order_names
+        replace(row, part=name)
+        for row in metric_rows(task, runs)
+        for name in row.task.orders
+        if row.metric != "logprob" and row.get("order", name)
     ]
-    return Table(
-        title="Position bias",
-        columns=(
-            *HEADS,
-            "order",
-            "n",
-            "accuracy",
-            "other verdict than as stored, %",
-            "says A, %",
-            "names the first, %",
-            "no verdict, %",
-        ),
-        rows=tuple(rows),
-        heads=len(HEADS) + 1,
-        note=(
-            "A verdict is the answer that it names, whatever letter that bears. It is compared where the "
-            "answers stand otherwise than in the data, and both verdicts can be read. segments-swapped moves "
-            "the answers and leaves them their letters, labels-swapped the other way round, swapped does "
-            "both, as a user would. A method without position bias has 0.0 under segments-swapped; under the "
-            "others its documents have another text. “Names the first”: the answer that stands first, "
-            "whatever its letter."
-        ),
+    columns: list[Column] = [
+        *HEADS,
+        ("order", lambda row: row.part),
+        ("n", lambda row: str(one.num_examples) if (one := row.get("order")) else ""),
+        ("accuracy", ("order",)),
+        ("other verdict than as stored, %", ("order changed",)),
+        ("says A, %", ("says A",)),
+        ("names the first, %", ("says first",)),
+        ("no verdict, %", ("order unparsed",)),
+    ]
+    note = (
+        "A verdict is the answer that it names, whatever letter that bears. It is compared where the "
+        "answers stand otherwise than in the data, and both verdicts can be read. segments-swapped moves "
+        "the answers and leaves them their letters, labels-swapped the other way round, swapped does "
+        "both, as a user would. A method without position bias has 0.0 under segments-swapped; under the "
+        "others its documents have another text. “Names the first”: the answer that stands first, "
+        "whatever its letter."
     )
+    return pivot("Position bias", rows, columns, heads=4, note=note)

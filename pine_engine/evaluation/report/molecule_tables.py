@@ -1,13 +1,13 @@
-"""The paper's table of molecules, from what the verb `molecules` has printed."""
+"""The paper's table of molecules, from the JSON of the subcommand `molecules`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pydantic import BaseModel
 
+from pine_engine.evaluation.method_names import method_label
 from pine_engine.evaluation.report.findings import SUBJECT
 from pine_engine.evaluation.report.tables import NONE, Part, Table, task_label
-from pine_engine.evaluation.summary.method_names import method_label
 from pine_engine.molecules.metrics import MeanError, MethodMetrics, References
 from pine_engine.molecules.request_rows import PROPERTIES
 from pine_engine.prompts.inputs import parse_json, read_text
@@ -16,7 +16,7 @@ TASK = "molecule_generation"
 
 
 class MoleculeReport(BaseModel):
-    """What `molecules --json` prints, as far as the table has it."""
+    """JSON of `molecules --json`, without the keys that the table does not need."""
 
     model: str
     data: str
@@ -28,37 +28,38 @@ class MoleculeReport(BaseModel):
     methods: list[MethodMetrics]
     references: References
 
+    @property
+    def label(self) -> str:
+        """Model and data."""
+        return f"{self.model}, {self.data}"
+
 
 def read_molecule_report(path: Path) -> MoleculeReport:
-    """What was printed into a file. Raises InputError that says what is wrong with it."""
+    """Return the JSON of a file.
+
+    Raises:
+        InputError: The file is not the output of `molecules --json`.
+    """
     return parse_json(MoleculeReport, read_text(path), str(path))
 
 
 def molecule_part(reports: Sequence[MoleculeReport]) -> Part:
-    """Validity and errors of each method, and where PINE's errors are the larger ones."""
+    """Return validity and errors of each method, and the properties whose error PINE increases."""
     return Part(
         heading=task_label(TASK),
-        sentences=tuple(said for report in reports for said in _findings(report)),
+        sentences=tuple(sentence for report in reports for sentence in _findings(report)),
         tables=(molecule_table(reports),),
     )
 
 
 def molecule_table(reports: Sequence[MoleculeReport]) -> Table:
-    """A row for each method, for what it has more than the first, and for what errors are compared with."""
+    """Return a row for each method, for its difference to the first, and for the reference errors."""
     return Table(
         title="Molecules",
         columns=(
-            *(
-                "model and data",
-                "method",
-                "requests",
-                "orders",
-                "written",
-                "valid, %",
-                "unique, %",
-                "novel, %",
-            ),
-            *("changes with the order, %", *(f"{name}, {unit}" for name, unit in PROPERTIES.items())),
+            *("model and data", "method", "requests", "orders"),
+            *("written", "valid, %", "unique, %", "novel, %", "changes with the order, %"),
+            *(f"{name}, {unit}" for name, unit in PROPERTIES.items()),
         ),
         rows=tuple(row for report in reports for row in _rows(report)),
         heads=2,
@@ -73,25 +74,20 @@ def molecule_table(reports: Sequence[MoleculeReport]) -> Table:
 
 
 def _rows(report: MoleculeReport) -> Iterator[tuple[str, ...]]:
-    label = f"{report.model}, {report.data}"
     counts = (str(report.requests), str(report.orders))
     for one in report.methods:
-        shares = (_share(share) for share in (one.valid, one.unique, one.novel, one.changed))
-        yield label, method_label(one.method), *counts, str(one.written), *shares, *_errors(one.errors)
-    nothing = (NONE,) * 5
+        shares = map(_percent, (one.valid, one.unique, one.novel, one.changed))
+        yield report.label, method_label(one.method), *counts, str(one.written), *shares, *_cells(one.errors)
     first = method_label(report.methods[0].method)
-    for one in report.methods:
-        if one.more_error is not None:
-            name = f"{method_label(one.method)} less {first}"
-            yield label, name, *counts, *nothing, *_errors(one.more_error, sign="+")
-    yield label, "the predictor's own", *counts, *nothing, *_errors(report.references.predictor)
-    yield (
-        label,
-        "molecules of other requests",
-        *counts,
-        *nothing,
-        *_errors(report.references.mismatched_baseline),
-    )
+    without_shares = [
+        (f"{method_label(one.method)} less {first}", _cells(one.more_error, sign="+"))
+        for one in report.methods
+        if one.more_error is not None
+    ]
+    without_shares.append(("the predictor's own", _cells(report.references.predictor)))
+    without_shares.append(("molecules of other requests", _cells(report.references.mismatched_baseline)))
+    for label, cells in without_shares:
+        yield report.label, label, *counts, *(NONE,) * 5, *cells
 
 
 def _findings(report: MoleculeReport) -> Iterator[str]:
@@ -102,25 +98,26 @@ def _findings(report: MoleculeReport) -> Iterator[str]:
         names: dict[bool, list[str]] = {True: [], False: []}
         for name, more in one.more_error.items():
             beyond = "within" if more.low <= 0 <= more.high else "beyond"
-            names[more.mean > 0].append(f"{name} ({_written(more, '+')}, {beyond} chance)")
+            names[more.mean > 0].append(f"{name} ({_text(more, '+')}, {beyond} chance)")
         yield (
-            f"{report.model}, {report.data}, n = {report.requests} requests in {report.orders} orders: "
+            f"{report.label}, n = {report.requests} requests in {report.orders} orders: "
             f"{method_label(one.method)}'s error is larger than {method_label(first.method)}'s in "
             f"{', '.join(names[True]) or 'no property'}; smaller or the same in "
             f"{', '.join(names[False]) or 'none'}. Its molecule changes with the order for "
-            f"{_share(one.changed)} % of the requests, {method_label(first.method)}'s for "
-            f"{_share(first.changed)} %."
+            f"{_percent(one.changed)} % of the requests, {method_label(first.method)}'s for "
+            f"{_percent(first.changed)} %."
         )
 
 
-def _errors(errors: Mapping[str, MeanError] | None, sign: str = "") -> Iterator[str]:
-    for name in PROPERTIES:
-        yield NONE if errors is None else f"{_written(errors[name], sign)}, n = {errors[name].n}"
+def _cells(errors: Mapping[str, MeanError] | None, sign: str = "") -> list[str]:
+    if errors is None:
+        return [NONE] * len(PROPERTIES)
+    return [f"{_text(errors[name], sign)}, n = {errors[name].n}" for name in PROPERTIES]
 
 
-def _written(one: MeanError, sign: str = "") -> str:
-    return f"{one.mean:{sign}.3g} ({one.low:{sign}.3g} to {one.high:{sign}.3g})"
+def _text(error: MeanError, sign: str = "") -> str:
+    return f"{error.mean:{sign}.3g} ({error.low:{sign}.3g} to {error.high:{sign}.3g})"
 
 
-def _share(share: float | None) -> str:
+def _percent(share: float | None) -> str:
     return NONE if share is None else f"{100 * share:.1f}"

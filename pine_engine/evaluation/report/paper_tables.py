@@ -1,45 +1,48 @@
-"""The paper's published numbers as tables: beside ours where the model is the same, else apart."""
+"""Published numbers of the paper as tables: beside local numbers of the same model, or else on their own."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Any
 
+from pine_engine.evaluation.intervals import Estimate
+from pine_engine.evaluation.judge_scenarios import CHANGED, FIRST, OVER_ORDERS, SECOND
+from pine_engine.evaluation.method_names import method_label
 from pine_engine.evaluation.report.findings import SUBJECT
-from pine_engine.evaluation.report.judge_tables import scenario_rows, section_value
-from pine_engine.evaluation.report.method_rows import method_rows, summaries
-from pine_engine.evaluation.report.published import (
-    PAPER,
-    SECTIONS,
-    SectionScores,
-    gains,
-    published,
-    published_model,
-)
+from pine_engine.evaluation.report.judge_tables import old_weights, scenario_rows, subsets_of
+from pine_engine.evaluation.report.published import PAPER, SECTIONS, gains, published, published_model
 from pine_engine.evaluation.report.runs import MeasuredRun
-from pine_engine.evaluation.report.tables import NONE, Part, Table, measured, task_label
+from pine_engine.evaluation.report.tables import (
+    NONE,
+    Part,
+    Row,
+    Table,
+    estimated,
+    metric_rows,
+    runs_of,
+    task_label,
+)
 from pine_engine.evaluation.rewardbench import SUBSETS
-from pine_engine.evaluation.summary.method_names import method_label
-from pine_engine.evaluation.summary.scenarios import CHANGED, FIRST, SECOND
 
 THEIRS = "the paper"
 
 
 def same_model(task: str, runs: Sequence[MeasuredRun]) -> Table | None:
-    """Ours and the paper's on RewardBench for each model that both have; None if there is none."""
-    rows = []
+    """Return local and published RewardBench scores of each model that both have, None for no model."""
+    rows: list[tuple[str, ...]] = []
     for run, model in _shared(task, runs):
-        for row in scenario_rows(task, [run]):
-            if row.method_row.measure.kind == "generated":
-                cells = [row.method_row.written(section_value(row.old_sections, name)) for name in SECTIONS]
-                total = row.method_row.written(row.old_total)
-                rows.append((f"ours, {run.label}", row.method_row.heads[-1], row.name, *cells, total, NONE))
-        theirs = [
-            *((row.method, row.setting, row, row.where) for row in published().judge_scores),
-            *(("vanilla", CHANGED, row, "Table 4") for row in published().changed_verdicts),
-        ]
-        rows += [
-            (f"{THEIRS}, {model}", method_label(method), setting, *_percents(row), where)
-            for method, setting, row, where in theirs
-            if row.model == model
-        ]
+        for row in _generated(task, run):
+            cells = [estimated(old_weights(row, "section", name)) for name in SECTIONS]
+            total = estimated(old_weights(row, "total"))
+            rows.append((f"ours, {run.label}", row.label, row.part, *cells, total, NONE))
+        changed = ({"method": "vanilla", "setting": CHANGED, "where": "Table 4", **row}
+                   for row in published("changed_verdicts"))  # fmt: skip
+        for theirs in chain(published("judge_scores"), changed):
+            if theirs["model"] == model:
+                label = method_label(theirs["method"])
+                rows.append(
+                    (f"{THEIRS}, {model}", label, theirs["setting"], *_percents(theirs), theirs["where"])
+                )
     if not rows:
         return None
     return Table(
@@ -54,60 +57,58 @@ def same_model(task: str, runs: Sequence[MeasuredRun]) -> Table | None:
     )
 
 
-def _percents(row: SectionScores) -> tuple[str, ...]:
-    """Its sections and their average."""
-    return *(f"{value:.1f}" for value in row.sections), f"{row.average:.1f}"
+def same_subsets(task: str, runs: Sequence[MeasuredRun]) -> list[Table]:
+    """Return local and published scores by subset, a table for each run of a model that both have."""
+    return [_same_subsets(task, run, model) for run, model in _shared(task, runs)]
 
 
-def same_subsets(task: str, runs: Sequence[MeasuredRun]) -> tuple[Table, ...]:
-    """Ours and the paper's by subset, a table for each run of a model that both have."""
-    return tuple(_subsets_beside(task, run, model) for run, model in _shared(task, runs))
+def _shared(task: str, runs: Sequence[MeasuredRun]) -> Iterator[tuple[MeasuredRun, str]]:
+    """Yield the runs with sections of this task whose model is in the paper, with its name there."""
+    for run, _ in runs_of(task, runs):
+        model = published_model(run.info.platform.model)
+        rows = [replace(row, part=OVER_ORDERS) for row in metric_rows(task, [run])]
+        if model is not None and any(map(subsets_of, rows)):
+            yield run, model
 
 
-def _shared(task: str, runs: Sequence[MeasuredRun]) -> list[tuple[MeasuredRun, str]]:
-    """The runs that have sections of this task, of models that the paper has, with its name of them."""
-    return [
-        (run, model)
-        for run, _ in summaries(task, runs)
-        if (model := published_model(run.info.platform.model)) is not None
-        and any(method_row.measure.sections for method_row in method_rows(task, [run]))
-    ]
+def _generated(task: str, run: MeasuredRun) -> list[Row]:
+    return [row for row in scenario_rows(task, [run]) if row.metric == "generated"]
 
 
-def _subsets_beside(task: str, run: MeasuredRun, model: str) -> Table:
-    ours = [
-        row
-        for row in scenario_rows(task, [run])
-        if row.method_row.measure.kind == "generated" and row.name not in (FIRST, SECOND, CHANGED)
-    ]
-    theirs = [row for row in published().subset_scores if row.model == model]
+def _percents(row: Mapping[str, Any]) -> list[str]:
+    return [f"{value:.1f}" for value in (*row["sections"], row["average"])]
+
+
+def _same_subsets(task: str, run: MeasuredRun, model: str) -> Table:
+    ours = [row for row in _generated(task, run) if row.part not in (FIRST, SECOND, CHANGED)]
+    theirs = [row for row in published("subset_scores") if row["model"] == model]
     rows = []
-    for subset in SUBSETS:
-        values = [
-            next(
-                (part.value for one in row.sections for part in one.subsets if part.name == subset.name), None
-            )
-            for row in ours
-        ]
-        if any(value is not None for value in values):
-            printed = (row.by_subset[subset.name] for row in theirs)
-            cells = [row.method_row.written(value) for row, value in zip(ours, values, strict=True)]
-            rows.append((subset.section, subset.name, *cells, *(f"{value:.1f}" for value in printed)))
+    for subset, *printed in zip(SUBSETS, *(chain(*row["sections"]) for row in theirs), strict=True):
+        found = [_subset(row, subset.name) for row in ours]
+        if any(found):
+            cells = [*map(estimated, found), *(f"{value:.1f}" for value in printed)]
+            rows.append((subset.section, subset.name, *cells))
     return Table(
         title=f"Ours beside the paper's by subset: {run.label}",
         columns=(
             *("section", "subset"),
-            *(f"ours, {row.method_row.heads[-1]}, {row.name}" for row in ours),
-            *(f"{THEIRS}, {method_label(row.method)}, {row.setting}" for row in theirs),
+            *(f"ours, {row.label}, {row.part}" for row in ours),
+            *(f"{THEIRS}, {method_label(row['method'])}, {row['setting']}" for row in theirs),
         ),
         rows=tuple(rows),
         heads=2,
-        note=f"Accuracy in %. {THEIRS.capitalize()}’s: {PAPER}, {theirs[0].where}.",
+        note=f"Accuracy in %. {THEIRS.capitalize()}’s: {PAPER}, {theirs[0]['where']}.",
     )
 
 
+def _subset(row: Row, name: str) -> Estimate | None:
+    sections = (section for section, names in subsets_of(row).items() if name in names)
+    section = next(sections, None)
+    return None if section is None else row.get("subset", section, name)
+
+
 def shuffle_and_mean() -> Table:
-    """What the paper's gain is on a single shuffle, and on the mean of the two orders it is drawn from."""
+    """Return the paper's gain on a single shuffle, and on the mean of the two orders it is drawn from."""
     return Table(
         title="The paper's gain: on one shuffle, and on the mean of both orders",
         columns=(
@@ -116,14 +117,8 @@ def shuffle_and_mean() -> Table:
         ),
         rows=tuple(
             (
-                one.model,
-                one.part,
-                *(f"{value:.1f}" for value in (one.first, one.second)),
-                f"{one.mean:.2f}",
-                f"{one.shuffled:.1f}",
-                f"{one.pine:.1f}",
-                f"{one.on_shuffle:+.1f}",
-                f"{one.on_mean:+.2f}",
+                *(one.model, one.part, f"{one.first:.1f}", f"{one.second:.1f}", f"{one.mean:.2f}"),
+                *(f"{one.shuffled:.1f}", f"{one.pine:.1f}", f"{one.on_shuffle:+.1f}", f"{one.on_mean:+.2f}"),
                 "yes" if one.is_below_both else "no",
             )
             for one in gains()
@@ -138,16 +133,16 @@ def shuffle_and_mean() -> Table:
 
 
 def paper_part(runs: Sequence[MeasuredRun]) -> Part:
-    """All numbers of the paper whose model none of these runs has, and those that need none."""
+    """Return the numbers of the paper for models without a run, and those that need none."""
     ours = {published_model(run.info.platform.model) for run in runs}
     source = f"Source: {PAPER}"
     scores = Table(
         title="RewardBench",
         columns=("model", "method", "order", *SECTIONS, "average", "where"),
         rows=tuple(
-            (row.model, method_label(row.method), row.setting, *_percents(row), row.where)
-            for row in published().judge_scores
-            if row.model not in ours
+            (row["model"], method_label(row["method"]), row["setting"], *_percents(row), row["where"])
+            for row in published("judge_scores")
+            if row["model"] not in ours
         ),
         heads=3,
         note=f"Accuracy in %, with the subset weights of RewardBench v0.1.1. {source}.",
@@ -155,7 +150,7 @@ def paper_part(runs: Sequence[MeasuredRun]) -> Part:
     changed = Table(
         title="Verdicts that change when the answers are swapped, vanilla",
         columns=("model", *SECTIONS, "average"),
-        rows=tuple((row.model, *_percents(row)) for row in published().changed_verdicts),
+        rows=tuple((row["model"], *_percents(row)) for row in published("changed_verdicts")),
         note=(
             f"In % of RewardBench. {source}, Table 4. Its row of Qwen1.5-1.8B-Chat is left out: as it was "
             "transcribed, its average is not the mean of its sections."
@@ -166,28 +161,28 @@ def paper_part(runs: Sequence[MeasuredRun]) -> Part:
         columns=("method", "alpha", "HOMO", "LUMO", "gap", "mu", "Cv"),
         rows=tuple(
             (
-                method_label(one.method),
-                *(f"{value:g}" for value in (one.alpha, one.homo, one.lumo, one.gap, one.mu, one.cv)),
+                method_label(row["method"]),
+                *(f"{row[name]:g}" for name in ("alpha", "homo", "lumo", "gap", "mu", "cv")),
             )
-            for one in published().molecule_errors
+            for row in published("molecule_errors")
         ),
         note=f"Of a model of their own, as printed. {source}, Table 3.",
     )
+    overheads = [
+        (
+            *(task_label(row["task"]), NONE),
+            f"PINE takes about {row['ratio']:g}x vanilla's time with {row['documents']} documents",
+            "section 4.5",
+        )
+        for row in published("overheads")
+    ]
+    in_words = [
+        (task_label(row["task"]), row["model"], row["text"], row["where"]) for row in published("remarks")
+    ]
     remarks = Table(
         title="In words",
         columns=("task", "model", "what it says", "where"),
-        rows=(
-            *((task_label(one.task), one.model, one.text, one.where) for one in published().remarks),
-            *(
-                (
-                    task_label(one.task),
-                    NONE,
-                    f"PINE takes about {one.ratio:g}x vanilla's time with {one.documents} documents",
-                    "section 4.5",
-                )
-                for one in published().overheads
-            ),
-        ),
+        rows=(*in_words, *overheads),
         heads=2,
         note=f"{source}.",
     )
@@ -202,26 +197,19 @@ def paper_part(runs: Sequence[MeasuredRun]) -> Part:
 
 
 def overhead_beside(runs: Sequence[MeasuredRun]) -> Table | None:
-    """PINE's time over vanilla's, ours beside the paper's for the tasks where it gives one."""
-    rows = []
-    for one in published().overheads:
-        for run, summary in summaries(one.task, runs):
-            for method in summary.methods:
-                if method.method == SUBJECT and method.cost.ratio is not None:
-                    documents = ", ".join(map(str, summary.num_documents))
-                    ratio = measured(method.cost.ratio, "x")
-                    prefill = measured(method.cost.prefill_ratio, "x")
-                    rows.append((f"ours, {run.label}", task_label(one.task), documents, ratio, prefill))
-        if rows and rows[-1][1] == task_label(one.task):
-            rows.append(
-                (
-                    f"{THEIRS}, its models",
-                    task_label(one.task),
-                    str(one.documents),
-                    f"about {one.ratio:g}x",
-                    NONE,
-                )
-            )
+    """Return PINE's time over vanilla's for the tasks of the paper, None for no run of them."""
+    rows: list[tuple[str, ...]] = []
+    for theirs in published("overheads"):
+        label = task_label(theirs["task"])
+        ours = [
+            (f"ours, {run.label}", label, ", ".join(map(str, found.num_documents)), estimated(ratio),
+             estimated(found.get(SUBJECT, "cost", "prefill_ratio")))
+            for run, found in runs_of(theirs["task"], runs)
+            if (ratio := found.get(SUBJECT, "cost", "ratio"))
+        ]  # fmt: skip
+        if ours:
+            about = f"about {theirs['ratio']:g}x"
+            rows += [*ours, (f"{THEIRS}, its models", label, str(theirs["documents"]), about, NONE)]
     if not rows:
         return None
     return Table(

@@ -1,17 +1,18 @@
-"""A report of runs as plain parts: what was measured, what it says in short, the tables of each task."""
+"""Parts of a report: settings of the runs, key findings, tables and curves of each task."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
+from pine_engine.evaluation.bootstrap import NUM_RESAMPLES, SEED
+from pine_engine.evaluation.intervals import LEVEL, MIN_EXAMPLES, share
+from pine_engine.evaluation.report.curves import accuracy_bars, slot_curves
 from pine_engine.evaluation.report.findings import findings
 from pine_engine.evaluation.report.judge_tables import position_bias, scenario_results, subset_results
-from pine_engine.evaluation.report.method_rows import from_to
 from pine_engine.evaluation.report.molecule_tables import MoleculeReport, molecule_part
 from pine_engine.evaluation.report.paper_tables import overhead_beside, paper_part, same_model, same_subsets
 from pine_engine.evaluation.report.published import PAPER, gains
 from pine_engine.evaluation.report.runs import MeasuredRun, repeat_command
-from pine_engine.evaluation.report.slot_tables import slot_curves, slot_results
 from pine_engine.evaluation.report.tables import (
     NONE,
     TOO_FEW,
@@ -19,21 +20,21 @@ from pine_engine.evaluation.report.tables import (
     Part,
     Table,
     estimated,
+    from_to,
     task_label,
     without_lone_run,
 )
-from pine_engine.evaluation.report.task_tables import accuracy_bars, cost_results, main_results, order_results
-from pine_engine.evaluation.summary.intervals import FEWEST, share
+from pine_engine.evaluation.report.task_tables import cost_results, main_results, order_results, slot_results
 from pine_engine.prompts.tasks import TASKS, get_task
 
 
 def report_parts(runs: Sequence[MeasuredRun], *, molecules: Sequence[MoleculeReport] = ()) -> list[Part]:
-    """All parts of a report of at least one run, or one report of molecules."""
-    found = {summary.task for run in runs for summary in run.summary.tasks}
+    """Return all parts of a report of at least one run, or one report of molecules."""
+    found = {task.task for run in runs for task in run.tasks}
     tasks = [name for name in TASKS if name in found]
-    shorten = Part("In short", tuple(said for task in tasks for run in runs for said in findings(task, run)))
+    shorten = Part("In short", tuple(text for task in tasks for run in runs for text in findings(task, run)))
     return [
-        *([measured_part(runs), shorten, reading_part(runs)] if runs else []),
+        *([measured_part(runs), shorten, reading_part()] if runs else []),
         *(task_part(task, runs) for task in tasks),
         *([molecule_part(molecules)] if molecules else []),
         *([overhead_part(tasks, runs)] if runs else []),
@@ -42,7 +43,7 @@ def report_parts(runs: Sequence[MeasuredRun], *, molecules: Sequence[MoleculeRep
 
 
 def measured_part(runs: Sequence[MeasuredRun]) -> Part:
-    """What was measured, with what, on what, and the commands that do it again."""
+    """Return the settings of the runs, and the commands that repeat them."""
     facts = [_facts(run) for run in runs]
     table = Table(
         title="Runs",
@@ -56,15 +57,14 @@ def measured_part(runs: Sequence[MeasuredRun]) -> Part:
     return Part("What was measured", tables=(table,), commands=tuple(map(repeat_command, runs)))
 
 
-def reading_part(runs: Sequence[MeasuredRun]) -> Part:
-    """How the numbers are to be read, the mean over orders above all."""
+def reading_part() -> Part:
+    """Return how to interpret the numbers, above all the mean over orders."""
     reasoning = [one for one in gains() if one.part == "Reasoning"]
     below = [one for one in reasoning if one.is_below_both]
     examples = "; ".join(
         f"{one.model} {one.on_shuffle:+.1f} on the shuffle, {one.on_mean:+.2f} on the mean"
         for one in below[:2]
     )
-    first = runs[0].summary
     return Part(
         "How to read it",
         (
@@ -73,22 +73,23 @@ def reading_part(runs: Sequence[MeasuredRun]) -> Part:
             f"paper's table of reasoning pairs ({PAPER}, Table 1) vanilla on one shuffle lies below both "
             f"fixed orders for {len(below)} of {len(reasoning)} models, so that PINE's printed gain is "
             f"larger than its gain on their mean: {examples}.",
-            f"In parentheses stand {100 * first.level:g} % intervals. Shares and their differences have "
+            f"In parentheses stand {100 * LEVEL:g} % intervals. Shares and their differences have "
             "Wilson’s score interval, also where all examples are alike or there are few of them: none of 7 "
             f"is {estimated(share(np.zeros(7)))}. Means over orders, and sections with weights, count as the "
             "number of examples that their variance is worth. Log-probabilities, seconds and ratios have a "
-            f"bootstrap interval over examples (BCa, {first.resamples:,} resamples, seed {first.seed}), and "
-            f"none for fewer than {FEWEST}: “{TOO_FEW}”. Methods and orders are compared example by example.",
+            f"bootstrap interval over examples (BCa, {NUM_RESAMPLES:,} resamples, seed {SEED}), and "
+            f"none for fewer than {MIN_EXAMPLES}: “{TOO_FEW}”. Methods and orders are compared example by "
+            "example.",
             "Intervals say how far other examples of the same kind might move a number, not how far another "
-            f"model or prompt would. A difference of {FEWEST} examples or more is “beyond chance” if its "
-            "interval leaves out zero; of many differences without a cause, one in twenty does. Where no "
+            f"model or prompt would. A difference of {MIN_EXAMPLES} examples or more is “beyond chance” if "
+            "its interval leaves out zero; of many differences without a cause, one in twenty does. Where no "
             f"answer can be read the tables have “{UNREAD}”, not the score that such answers are given.",
         ),
     )
 
 
 def task_part(task: str, runs: Sequence[MeasuredRun]) -> Part:
-    """The tables and curves of one task."""
+    """Return the tables and curves of one task."""
     found = (
         main_results(task, runs),
         same_model(task, runs),
@@ -107,7 +108,7 @@ def task_part(task: str, runs: Sequence[MeasuredRun]) -> Part:
 
 
 def overhead_part(tasks: Sequence[str], runs: Sequence[MeasuredRun]) -> Part:
-    """What the methods cost, task by task, and what the paper says of it."""
+    """Return the costs of the methods by task, and the ratios of the paper."""
     beside = overhead_beside(runs)
     return Part(
         heading="Overhead",
@@ -120,7 +121,6 @@ def overhead_part(tasks: Sequence[str], runs: Sequence[MeasuredRun]) -> Part:
 
 def _facts(run: MeasuredRun) -> dict[str, str]:
     info, platform = run.info, run.info.platform
-    counts = run.summary.tasks
     longest = info.max_new_tokens or get_task(info.task).max_new_tokens
     return {
         "model": platform.model,
@@ -131,9 +131,9 @@ def _facts(run: MeasuredRun) -> dict[str, str]:
         "SHA-256 of the data": info.data_sha256,
         "rows": "the first" if info.sample is None else f"drawn with seed {info.sample}",
         "task": info.task,
-        "examples": ", ".join(str(one.examples) for one in counts),
-        "documents": ", ".join(from_to(one.num_documents) for one in counts),
-        "left out": ", ".join(f"{one.left_out} examples, {one.failed} failed records" for one in counts),
+        "examples": ", ".join(str(one.num_examples) for one in run.tasks),
+        "documents": ", ".join(from_to(one.num_documents) for one in run.tasks),
+        "left out": ", ".join(f"{one.left_out} examples, {one.failed} failed records" for one in run.tasks),
         "methods": ", ".join(info.methods),
         "orders": ", ".join(info.order_names),
         "longest answer": f"{longest} tokens" if info.generate else NONE,

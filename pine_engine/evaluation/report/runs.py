@@ -1,4 +1,4 @@
-"""Runs side by side: what was measured with what, its summary, and a short name for each."""
+"""Runs of a report: settings, estimates, and a short name of each run."""
 
 import shlex
 from collections.abc import Callable, Sequence
@@ -6,39 +6,42 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pine_engine.errors import InputError
+from pine_engine.evaluation.estimates import TaskEstimates, estimate_tasks
 from pine_engine.evaluation.records import RunInfo, read_records, read_run
-from pine_engine.evaluation.summary.summarize import Summary, summarize
 
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """One folder of records. label: unlike that of any other run beside it."""
+    """One folder of records. label: unique among the runs of a report."""
 
     label: str
     info: RunInfo
-    summary: Summary
+    tasks: tuple[TaskEstimates, ...]
 
 
 def read_runs(folders: Sequence[Path]) -> list[MeasuredRun]:
-    """The runs in these folders. Raises InputError for one without a run, or without a finished example."""
+    """Return the runs in these folders.
+
+    Raises:
+        InputError: A folder has no run, or no finished example.
+    """
     infos = [read_run(folder) for folder in folders]
-    labels = run_labels(infos)
     return [
-        MeasuredRun(label, info, _summary_of(folder))
-        for folder, info, label in zip(folders, infos, labels, strict=True)
+        MeasuredRun(label, info, _estimates_of(folder))
+        for folder, info, label in zip(folders, infos, run_labels(infos), strict=True)
     ]
 
 
-def _summary_of(folder: Path) -> Summary:
+def _estimates_of(folder: Path) -> tuple[TaskEstimates, ...]:
     try:
-        return summarize(read_records(folder))
+        return estimate_tasks(read_records(folder))
     except InputError as error:
         raise InputError(f"{folder} cannot be reported: {error}") from error
 
 
 def run_labels(infos: Sequence[RunInfo]) -> list[str]:
-    """A short name for each run: model and data, with more where those are not enough."""
-    more: tuple[Callable[[RunInfo], str], ...] = (
+    """Return a short name for each run: model and data, with more settings where they are not unique."""
+    settings: tuple[Callable[[RunInfo], str], ...] = (
         lambda info: info.platform.model.rstrip("/").rsplit("/", 1)[-1],
         lambda info: info.data.removesuffix(".jsonl"),
         lambda info: info.task,
@@ -46,22 +49,21 @@ def run_labels(infos: Sequence[RunInfo]) -> list[str]:
         lambda info: info.platform.device,
         lambda info: info.started,
     )
-    parts = [[part(info) for part in more] for info in infos]
-    for used in range(2, len(more) + 1):
-        labels = [", ".join(words[:used]) for words in parts]
+    for count in range(2, len(settings) + 1):
+        labels = [", ".join(setting(info) for setting in settings[:count]) for info in infos]
         if len(set(labels)) == len(labels):
             return labels
     return [f"{label} ({number})" for number, label in enumerate(labels, start=1)]
 
 
 def repeat_command(run: MeasuredRun) -> str:
-    """What measures the same again, for a shell, where the data file is at hand; FOLDER is any new one."""
+    """Return the shell command that measures the run again into FOLDER, in the folder of the data file."""
     info = run.info
     measured = [name for name, is_on in (("generate", info.generate), ("logprob", info.logprobs)) if is_on]
     options = {
         "task": info.task,
         "sample-seed": info.sample,
-        "limit": sum(task.examples + task.left_out for task in run.summary.tasks),
+        "limit": sum(task.num_examples + task.left_out for task in run.tasks),
         "methods": ",".join(info.methods),
         "orders": ",".join(info.order_names),
         "metrics": ",".join(measured),
@@ -70,10 +72,8 @@ def repeat_command(run: MeasuredRun) -> str:
         "dtype": info.platform.dtype,
         "device": info.platform.device,
     }
-    given = [
-        part for name, value in options.items() if value is not None for part in (f"--{name}", str(value))
-    ]
-    flags = ["--recompute"] if info.recompute else []
-    return shlex.join(
-        ["python", "-m", "pine_engine", "evaluate", info.data, *given, *flags, "--output-dir", "FOLDER"]
-    )
+    words = ["python", "-m", "pine_engine", "evaluate", info.data]
+    for name, value in options.items():
+        words += [] if value is None else [f"--{name}", str(value)]
+    words += ["--recompute"] if info.recompute else []
+    return shlex.join([*words, "--output-dir", "FOLDER"])

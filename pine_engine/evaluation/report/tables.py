@@ -1,32 +1,37 @@
-"""Tables and curves as plain data, and how numbers are written in them."""
+"""Tables, curves and parts of a report as plain data, and the text of an estimate in a cell."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from pine_engine.evaluation.summary.intervals import Estimate
-from pine_engine.evaluation.summary.verdicts import Kind
+from pine_engine.evaluation.answers import METRICS
+from pine_engine.evaluation.estimates import TaskEstimates
+from pine_engine.evaluation.intervals import Estimate
+from pine_engine.evaluation.method_names import method_label
+from pine_engine.evaluation.report.runs import MeasuredRun
 from pine_engine.prompts.tasks import TASKS
 
 NONE = "–"
-"""Stands where nothing was measured."""
+"""Cell of a value that was not measured."""
 
 UNREAD = "none read"
-"""Stands for the score of answers of which none can be read."""
+"""Cell of the score of answers of which none can be parsed."""
 
 TOO_FEW = "too few"
-"""Stands in place of an interval for which there are too few examples."""
+"""Text in place of an interval of too few examples."""
 
-KIND_LABELS: dict[Kind, str] = {
+METRIC_LABELS: dict[str, str] = {
     "generated": "generated answer, %",
     "chosen": "most likely choice, %",
     "logprob": "log-probability of the answer, nats",
 }
 
+COST_UNITS = {"seconds": " s", "prefill_s": " s", "decode_s": " s", "prefill_ratio": "x", "ratio": "x"}
+
 
 @dataclass(frozen=True)
 class Table:
-    """heads: how many columns on the left name their row. note: how to read it."""
+    """A table of texts. heads: number of columns that name their row. note: how to interpret the numbers."""
 
     title: str
     columns: tuple[str, ...]
@@ -38,8 +43,136 @@ class Table:
         assert all(len(row) == len(self.columns) for row in self.rows), self.title
 
 
+@dataclass(frozen=True)
+class CurveLine:
+    """Estimates of one method in percent or nats, one per place of a curve; None where there is none.
+
+    mark: number of the method's marker. A line of one estimate is drawn across all places.
+    """
+
+    label: str
+    mark: int
+    values: tuple[Estimate | None, ...]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Lines over common places, or groups of bars.
+
+    Attributes:
+        name: Stem of the file of its image.
+        title: Title of the figure.
+        x_title: Title of the x axis.
+        y_title: Title of the y axis, with the unit.
+        places: Labels of the places.
+        lines: One line, or one bar per group, for each method.
+        levels: Lines of one estimate.
+        areas: By label, the edges of a filled area: from the first to the second.
+        has_bars: True for groups of bars.
+        note: How to interpret the figure.
+    """
+
+    name: str
+    title: str
+    x_title: str
+    y_title: str
+    places: tuple[str, ...]
+    lines: tuple[CurveLine, ...]
+    levels: tuple[CurveLine, ...] = ()
+    areas: tuple[tuple[str, Sequence[float | None], Sequence[float | None]], ...] = ()
+    has_bars: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a report: sentences, tables, curves, and commands for a shell."""
+
+    heading: str
+    sentences: tuple[str, ...] = ()
+    tables: tuple[Table, ...] = ()
+    curves: tuple[Curve, ...] = ()
+    commands: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table: a method of a run by one metric. part: scenario, order or number of documents."""
+
+    run: MeasuredRun
+    task: TaskEstimates
+    method: str
+    metric: str
+    part: str = ""
+
+    def get(self, group: str, *name: str) -> Estimate | None:
+        """Return an estimate of this row, None if it was not measured."""
+        return self.task.get(self.method, self.metric, group, *([self.part] if self.part else []), *name)
+
+    def cell(self, group: str, *name: str) -> str:
+        """Return the text of an estimate of this row."""
+        return estimated(self.get(group, *name))
+
+    @property
+    def label(self) -> str:
+        """Label of the method."""
+        return method_label(self.method)
+
+
+Column = tuple[str, Callable[[Row], str] | tuple[str, ...]]
+"""Title of a column, and the cell of a row: a function, or group and name of an estimate."""
+
+HEADS: tuple[Column, ...] = (
+    ("run", lambda row: row.run.label),
+    ("by", lambda row: METRIC_LABELS[row.metric]),
+    ("method", lambda row: row.label),
+)
+
+NUM_EXAMPLES: Column = ("n", lambda row: _num_examples(row.get("mean")))
+
+
+def slots_of(row: Row) -> dict[int, Estimate]:
+    """Return the estimates by slot for the number of documents of a row."""
+    found = row.task.names(row.method, row.metric, "slot")
+    slots = [slot for size, slot in found if size == row.part]
+    return {int(slot): one for slot in slots if (one := row.get("slot", slot))}
+
+
+def metric_rows(task: str, runs: Sequence[MeasuredRun]) -> list[Row]:
+    """Return the rows of each run by metric, then by method."""
+    return [
+        Row(run, found, method, metric)
+        for run, found in runs_of(task, runs)
+        for metric in METRICS
+        for method in found.methods
+        if metric in found.metrics(method)
+    ]
+
+
+def runs_of(task: str, runs: Sequence[MeasuredRun]) -> Iterator[tuple[MeasuredRun, TaskEstimates]]:
+    """Yield the runs of a task with their estimates."""
+    for run in runs:
+        yield from ((run, found) for found in run.tasks if found.task == task)
+
+
+def pivot(
+    title: str, rows: Sequence[Row], columns: Sequence[Column], *, heads: int = 3, note: str = ""
+) -> Table:
+    """Return a table with one cell for each row and column."""
+    return Table(
+        title=title,
+        columns=tuple(name for name, _ in columns),
+        rows=tuple(
+            tuple(row.cell(*cell) if isinstance(cell, tuple) else cell(row) for _, cell in columns)
+            for row in rows
+        ),
+        heads=heads,
+        note=note,
+    )
+
+
 def without_lone_run(table: Table) -> Table:
-    """The table without a first column that names the same run in each row; its note names it."""
+    """Return the table without the column of the run if all rows have one run. The note names it."""
     runs = {row[0] for row in table.rows}
     if table.columns[0] != "run" or len(runs) != 1:
         return table
@@ -52,122 +185,55 @@ def without_lone_run(table: Table) -> Table:
     )
 
 
-@dataclass(frozen=True)
-class CurveLine:
-    """A method's values along a curve; None where there is none. mark: which marker it has everywhere.
-
-    intervals: of each value, or none of any.
-    """
-
-    label: str
-    mark: int
-    values: tuple[float | None, ...]
-    intervals: tuple[tuple[float, float] | None, ...]
-
-
-@dataclass(frozen=True)
-class Level:
-    """One value that stands for all places of a curve. mark: the marker of its method."""
-
-    label: str
-    mark: int
-    value: float
-    interval: tuple[float, float] | None
-
-
-@dataclass(frozen=True)
-class Between:
-    """What lies between two lines, from start to end; None where there is none."""
-
-    label: str
-    start: tuple[float | None, ...]
-    end: tuple[float | None, ...]
-
-
-@dataclass(frozen=True)
-class Curve:
-    """Lines, levels and areas over the same places. name: a stem for its file. note: how to read it.
-
-    has_bars: places are groups of bars, one for each line.
-    """
-
-    name: str
-    title: str
-    x_title: str
-    y_title: str
-    places: tuple[str, ...]
-    lines: tuple[CurveLine, ...]
-    levels: tuple[Level, ...] = ()
-    areas: tuple[Between, ...] = ()
-    has_bars: bool = False
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class Part:
-    """A part of a report: some sentences, then tables, then curves. commands: to be run in a shell."""
-
-    heading: str
-    sentences: tuple[str, ...] = ()
-    tables: tuple[Table, ...] = ()
-    curves: tuple[Curve, ...] = ()
-    commands: tuple[str, ...] = ()
+def from_to(numbers: Sequence[int]) -> str:
+    """Return the range of numbers: "2", "10 to 20"."""
+    low, high = min(numbers), max(numbers)
+    return str(low) if low == high else f"{low} to {high}"
 
 
 def task_label(name: str) -> str:
-    """The task's label in the table of tasks."""
+    """Return the label of a task."""
     return TASKS[name].label if name in TASKS else name
 
 
-def scale(kind: Kind) -> float:
-    """What a value of that kind is drawn times: shares in percent, nats as they are."""
-    return 1.0 if kind == "logprob" else 100.0
+def drawn(estimate: Estimate) -> Estimate:
+    """Return a share in percent, and nats unchanged."""
+    scale = 1.0 if estimate.metric == "logprob" else 100.0
+    ends = (None if end is None else scale * end for end in (estimate.low, estimate.high))
+    low, high = ends
+    return estimate._replace(mean=scale * estimate.mean, low=low, high=high)
 
 
-def scaled(interval: tuple[float, float], kind: Kind) -> tuple[float, float]:
-    """An interval, drawn."""
-    return scale(kind) * interval[0], scale(kind) * interval[1]
+def quantity(value: float, metric: str = "", *, is_signed: bool = False) -> str:
+    """Return a share in percent with one decimal, or nats with two."""
+    text = f"{value:.2f}" if metric == "logprob" else f"{100 * value:.1f}"
+    if not float(text) and math.copysign(1, value) < 0:
+        text = text.removeprefix("-")
+    return f"+{text}" if is_signed and value > 0 else text
 
 
-def quantity(value: float, kind: Kind) -> str:
-    """A share in percent with one decimal, or nats with two."""
-    return _rounded(scale(kind) * value, 2 if kind == "logprob" else 1)
+def estimated(estimate: Estimate | None) -> str:
+    """Return the mean with its interval: "62.5 (58.0 to 66.9)", "+2.0 (-1.1 to +5.0)", "1.5x (too few)".
 
-
-def estimated(estimate: Estimate | None, kind: Kind = "generated") -> str:
-    """The mean with the ends of its interval, if it has one: "62.5 (58.0 to 66.9)".
-
-    A score of answers of which none can be read is none.
+    Shares are in percent, differences have a sign, costs have three digits.
     """
-    if estimate is not None and not estimate.is_read:
+    if estimate is None:
+        return NONE
+    if not estimate.is_parsed:
         return UNREAD
-    return NONE if estimate is None else _with_ends(estimate, lambda value: quantity(value, kind))
+    is_cost = estimate.metric == "cost"
 
+    def text(value: float) -> str:
+        if is_cost:
+            return f"{value:.3g}"
+        return quantity(value, estimate.metric, is_signed=estimate.group == "minus")
 
-def measured(estimate: Estimate | None, unit: str = "") -> str:
-    """Times, ratios and counts: three digits, with their interval."""
-    return NONE if estimate is None else _with_ends(estimate, lambda value: f"{value:.3g}", unit)
-
-
-def signed(estimate: Estimate, kind: Kind) -> str:
-    """A difference with its sign: "+2.0 (-1.1 to +5.0)"."""
-    return _with_ends(estimate, lambda value: signed_quantity(value, kind))
-
-
-def signed_quantity(value: float, kind: Kind) -> str:
-    """A value with its sign: "+2.0"."""
-    return ("+" if value > 0 else "") + quantity(value, kind)
-
-
-def _with_ends(estimate: Estimate, write: Callable[[float], str], unit: str = "") -> str:
-    said = write(estimate.mean) + unit
+    mean = text(estimate.mean) + (COST_UNITS.get(estimate.group, "") if is_cost else "")
     if estimate.interval is None:
-        return f"{said} ({TOO_FEW})"
-    low, high = map(write, estimate.interval)
-    return f"{said} ({low} to {high})"
+        return f"{mean} ({TOO_FEW})"
+    low, high = map(text, estimate.interval)
+    return f"{mean} ({low} to {high})"
 
 
-def _rounded(value: float, decimals: int) -> str:
-    """Rounded, without a sign before what is then zero."""
-    text = f"{value:.{decimals}f}"
-    return text if float(text) or not math.copysign(1, value) < 0 else text.removeprefix("-")
+def _num_examples(estimate: Estimate | None) -> str:
+    return NONE if estimate is None else str(estimate.num_examples)

@@ -1,219 +1,144 @@
-"""A task's results over runs: over all orders, in each order, and what they cost."""
+"""Tables of a task over runs: all orders, each order, each slot of the gold document, and costs."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
-from pine_engine.evaluation.report.method_rows import (
-    HEADS,
-    MethodRow,
-    from_to,
-    method_rows,
-    not_drawn,
-    summaries,
-)
+from pine_engine.evaluation.estimates import BASELINE
 from pine_engine.evaluation.report.runs import MeasuredRun
 from pine_engine.evaluation.report.tables import (
+    HEADS,
     NONE,
-    Curve,
-    CurveLine,
+    NUM_EXAMPLES,
+    Column,
+    Row,
     Table,
     estimated,
-    measured,
-    scaled,
-    signed,
+    from_to,
+    metric_rows,
+    pivot,
+    runs_of,
+    slots_of,
     task_label,
 )
-from pine_engine.evaluation.summary.method_names import method_label, method_mark, method_place
-from pine_engine.evaluation.summary.summarize import BASELINE
 
 BY_SLOT = "gold-at:"
-"""How the names of order_names begin that the table of slots has."""
+"""Prefix of the orders that are in the table of slots."""
 
 
 def main_results(task: str, runs: Sequence[MeasuredRun]) -> Table:
-    """Every method over all orders, the worst and the best order, and how often the order decides."""
-    found = list(method_rows(task, runs))
-    has_unread = any(row.measure.unparsed is not None and row.measure.unparsed.mean for row in found)
-    rows = [
-        (
-            *row.heads,
-            str(row.measure.mean.n),
-            *([estimated(row.measure.unparsed)] if has_unread else []),
-            row.written(row.measure.mean),
-            _gain(row),
-            _at(row, row.measure.worst),
-            _at(row, row.measure.best),
-            row.written(row.measure.worst_case),
-            estimated(row.measure.changed),
-        )
-        for row in found
+    """Return each method over all orders, its worst and best order, and how often its answer changes."""
+    rows = metric_rows(task, runs)
+    has_unparsed = any(one.mean for row in rows if (one := row.get("unparsed")))
+    unparsed: list[Column] = [("cannot be read, %", ("unparsed",))] if has_unparsed else []
+    columns: list[Column] = [
+        *HEADS,
+        NUM_EXAMPLES,
+        *unparsed,
+        ("mean over orders", ("mean",)),
+        ("more than vanilla", _gain),
+        ("worst order", partial(_extreme, index=0)),
+        ("best order", partial(_extreme, index=1)),
+        ("each example's worst order", ("worst case",)),
+        ("answer changes, %", ("changed",)),
     ]
-    return Table(
-        title="Main results",
-        columns=(
-            *HEADS,
-            "n",
-            *(["cannot be read, %"] if has_unread else []),
-            "mean over orders",
-            "more than vanilla",
-            "worst order",
-            "best order",
-            "each example's worst order",
-            "answer changes, %",
-        ),
-        rows=tuple(rows),
-        heads=len(HEADS),
-        note=_about_mean(task, runs),
-    )
+    return pivot("Main results", rows, columns, note=_about_mean(task, runs))
 
 
-def order_results(task: str, runs: Sequence[MeasuredRun]) -> Table | None:
-    """Every method in each order_name, beside the mean over orders; None if slots tell them apart."""
-    found = list(method_rows(task, runs))
-    names = list(dict.fromkeys(one.name for row in found for one in row.measure.order_names))
-    names = [name for name in names if not name.startswith(BY_SLOT)]
-    if not names:
-        return None
-    return Table(
-        title="In each order",
-        columns=(*HEADS, "n", "mean over orders", *names),
-        rows=tuple(
-            (
-                *row.heads,
-                str(row.measure.mean.n),
-                row.written(row.measure.mean),
-                *(row.written(row.order_name(name)) for name in names),
-            )
-            for row in found
-        ),
-        heads=len(HEADS),
-    )
+def _extreme(row: Row, *, index: int) -> str:
+    """Return the mean of the worst (0) or best order (1), with its name if the orders differ."""
+    order = row.task.extreme_orders(row.method, row.metric)[index]
+    estimate = row.get("order", order)
+    if estimate is None or not estimate.is_parsed:
+        return estimated(estimate)
+    means = {(one.mean, one.is_parsed) for name in row.task.averaged if (one := row.get("order", name))}
+    return f"{'all alike' if len(means) == 1 else order}: {estimated(estimate)}"
 
 
-def cost_results(task: str, runs: Sequence[MeasuredRun]) -> Table:
-    """Seconds and tokens of every method, and how many times vanilla's."""
-    rows = []
-    for run, summary in summaries(task, runs):
-        for method in summary.methods:
-            cost = method.cost
-            rows.append(
-                (
-                    run.label,
-                    method_label(method.method),
-                    from_to(summary.num_documents),
-                    str(summary.examples),
-                    str(cost.computed),
-                    measured(cost.seconds, " s"),
-                    measured(cost.prefill_s, " s"),
-                    measured(cost.decode_s, " s"),
-                    measured(cost.prompts),
-                    measured(cost.prompt_tokens),
-                    measured(cost.answer_tokens),
-                    measured(cost.prefill_ratio, "x"),
-                    measured(cost.ratio, "x"),
-                )
-            )
-    return Table(
-        title=task_label(task),
-        columns=(
-            "run",
-            "method",
-            "documents",
-            "n",
-            "computed",
-            "seconds",
-            "prefill",
-            "decoding",
-            "prompts",
-            "prompt tokens",
-            "answer tokens",
-            "prefill, times vanilla",
-            "all, times vanilla",
-        ),
-        rows=tuple(rows),
-        heads=2,
-        note=(
-            "Per record that was computed: where the order cannot change a method's output, other orders are "
-            "taken from the first and take no time. Seconds are what was spent: methods that run together "
-            "share what they can. Prefill, decoding and times vanilla count as if nothing were shared. Times "
-            "vanilla: in the orders where both were computed."
-        ),
-    )
-
-
-def accuracy_bars(task: str, runs: Sequence[MeasuredRun]) -> tuple[Curve, ...]:
-    """A group of bars for each run, a bar for each method, where no slot tells documents apart.
-
-    So for math, as the paper's Figure 5; answers of which none can be read have no bar, and a method that has
-    none at all is named in the note alone.
-    """
-    found = [row for row in method_rows(task, runs) if row.measure.kind == "generated"]
-    if not any(row.measure.is_read for row in found) or any(row.measure.slots for row in found):
-        return ()
-    groups = tuple(dict.fromkeys(row.run.label for row in found))
-    lines = []
-    for method in sorted({row.method.method for row in found}, key=method_place):
-        own = {row.run.label: row.measure for row in found if row.method.method == method}
-        means = [own[label].mean if label in own and own[label].is_read else None for label in groups]
-        if not any(means):
-            continue
-        lines.append(
-            CurveLine(
-                label=method_label(method),
-                mark=method_mark(method),
-                values=tuple(None if mean is None else 100 * mean.mean for mean in means),
-                intervals=tuple(
-                    None if mean is None or mean.interval is None else scaled(mean.interval, "generated")
-                    for mean in means
-                ),
-            )
-        )
-    curve = Curve(
-        name=f"{task}-accuracy",
-        title=f"{task_label(task)}: accuracy, mean over orders",
-        x_title="model and data",
-        y_title="accuracy, %",
-        places=groups,
-        lines=tuple(lines),
-        has_bars=True,
-        note=" ".join(not_drawn(found)),
-    )
-    return (curve,)
-
-
-def _at(method_row: MethodRow, order_name: str) -> str:
-    """The value in one order_name, with its name if there are others."""
-    value = method_row.order_name(order_name)
-    if value is None or not value.is_read:
-        return method_row.written(value)
-    compared = [
-        found for name in method_row.task.averaged if (found := method_row.order_name(name)) is not None
-    ]
-    is_one = len({(one.mean, one.is_read) for one in compared}) == 1
-    return f"{'all alike' if is_one else order_name}: {method_row.written(value)}"
-
-
-def _gain(method_row: MethodRow) -> str:
-    """On the baseline, with the interval of the paired difference; none where neither says anything."""
-    names = {method_row.method.method, BASELINE}
-    both = (one.measure(method_row.measure.kind) for one in method_row.task.methods if one.method in names)
-    if not all(measure is not None and measure.is_read for measure in both):
+def _gain(row: Row) -> str:
+    """Return the paired difference to the baseline, none if the answers of either cannot be parsed."""
+    both = row.get("mean"), replace(row, method=BASELINE).get("mean")
+    if not all(mean is not None and mean.is_parsed for mean in both):
         return NONE
-    for one in method_row.task.differences:
-        if one.kind == method_row.measure.kind and {one.method, one.than} == names:
-            return signed(one.value if one.than == BASELINE else one.value.negative(), one.kind)
-    return NONE
+    return estimated(row.task.differences(row.method, row.metric).get(BASELINE))
 
 
 def _about_mean(task: str, runs: Sequence[MeasuredRun]) -> str:
-    """Which orders the means are over."""
-    said = {run.label: ", ".join(summary.averaged) for run, summary in summaries(task, runs)}
-    if len(set(said.values())) == 1:
-        which = f"Mean over: {next(iter(said.values()))}."
+    """Name the orders that the means are over."""
+    orders = {run.label: ", ".join(found.averaged) for run, found in runs_of(task, runs)}
+    if len(set(orders.values())) == 1:
+        which = f"Mean over: {next(iter(orders.values()))}."
     else:
-        which = " ".join(f"Mean of {label} over: {names}." for label, names in said.items())
+        which = " ".join(f"Mean of {label} over: {names}." for label, names in orders.items())
     return (
         f"{which} Each order of the same documents counts once, and a shuffle only where there is nothing "
         "else. An answer changes if it is not the same in all orders; only answers that can "
         "be read are compared, and an example with fewer than two of them does not count there. In "
         "parentheses 95 % intervals, see “How to read it”."
     )
+
+
+def order_results(task: str, runs: Sequence[MeasuredRun]) -> Table | None:
+    """Return each method in each order, None if all orders are in the table of slots."""
+    rows = metric_rows(task, runs)
+    found = dict.fromkeys(name for row in rows for name in row.task.orders if row.get("order", name))
+    names = [name for name in found if not name.startswith(BY_SLOT)]
+    orders: list[Column] = [(name, ("order", name)) for name in names]
+    columns = [*HEADS, NUM_EXAMPLES, ("mean over orders", ("mean",)), *orders]
+    return pivot("In each order", rows, columns) if names else None
+
+
+def slot_results(task: str, runs: Sequence[MeasuredRun]) -> Table | None:
+    """Return each method with the gold document in each slot and shuffled, None for fewer than two slots."""
+    rows = []
+    for row in metric_rows(task, runs):
+        found = row.task.names(row.method, row.metric, "slot")
+        sizes = dict.fromkeys(size for size, _ in found)
+        rows += [replace(row, part=size) for size in sizes if len(found) > 1]
+    slots = sorted({slot for row in rows for slot in slots_of(row)})
+    if not slots:
+        return None
+    of_slots: list[Column] = [(f"slot {slot + 1}", ("slot", str(slot))) for slot in slots]
+    has_shuffles = any(row.task.names(row.method, row.metric, "shuffled") for row in rows)
+    shuffled: list[Column] = [("shuffled", ("shuffled",))] if has_shuffles else []
+    columns: list[Column] = [
+        *HEADS,
+        ("documents", lambda row: row.part),
+        ("n", lambda row: from_to([one.num_examples for one in slots_of(row).values()])),
+        *of_slots,
+        *shuffled,
+    ]
+    note = (
+        "The slot of the document that holds the answer, from 1, so that gold-at:0 is slot 1. The same "
+        "examples in each slot of a size, with their other documents in the same order; shuffles stand "
+        "apart, and count in no slot."
+    )
+    return pivot("With the answer in each slot", rows, columns, heads=4, note=note)
+
+
+def cost_results(task: str, runs: Sequence[MeasuredRun]) -> Table:
+    """Return seconds and tokens of each method, and the ratios to vanilla."""
+    run, _, method = HEADS
+    columns: list[Column] = [
+        run,
+        method,
+        ("documents", lambda row: from_to(row.task.num_documents)),
+        ("n", lambda row: str(row.task.num_examples)),
+        ("computed", lambda row: f"{one.mean:.0f}" if (one := row.get("computed")) else NONE),
+        ("seconds", ("seconds",)),
+        ("prefill", ("prefill_s",)),
+        ("decoding", ("decode_s",)),
+        ("prompts", ("prompts",)),
+        ("prompt tokens", ("prompt_tokens",)),
+        ("answer tokens", ("answer_tokens",)),
+        ("prefill, times vanilla", ("prefill_ratio",)),
+        ("all, times vanilla", ("ratio",)),
+    ]
+    note = (
+        "Per record that was computed: where the order cannot change a method's output, other orders are "
+        "taken from the first and take no time. Seconds are what was spent: methods that run together "
+        "share what they can. Prefill, decoding and times vanilla count as if nothing were shared. Times "
+        "vanilla: in the orders where both were computed."
+    )
+    rows = [Row(run, found, name, "cost") for run, found in runs_of(task, runs) for name in found.methods]
+    return pivot(task_label(task), rows, columns, heads=2, note=note)

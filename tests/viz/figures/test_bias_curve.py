@@ -8,7 +8,8 @@ import pytest
 import viz
 from pine_engine.debias.measured import NUM_MEASURED
 from pine_engine.engine.likelihood import Score
-from pine_engine.evaluation.report.tables import Between, Curve, CurveLine, Level
+from pine_engine.evaluation.intervals import Estimate
+from pine_engine.evaluation.report.tables import Curve, CurveLine
 from pine_engine.invariance.position_sweep import SlotScored, order_effects
 from tests.support.viz_reading import HOSTILE
 from viz.figures.answer_position import line_style
@@ -23,10 +24,11 @@ CURVE = Curve(
     x_title="slot",
     y_title="%",
     places=("1", "2", "3"),
-    lines=(CurveLine("PINE", 1, (50.0, None, 70.0), ((40.0, 65.0), None, (70.0, float("inf")))),),
-    levels=(Level("shuffled", 1, 55.0, (50.5, 60.0)),),
-    areas=(Between("causal", (1.0, 2.0, 3.0), (2.0, 1.0, 5.0)),),
+    lines=(CurveLine("PINE", 1, (Estimate(50, 40, 65, 9), None, Estimate(70, 70, float("inf"), 9))),),
+    levels=(CurveLine("shuffled", 1, (Estimate(55, 50.5, 60, 9),)),),
+    areas=(("causal", (1.0, 2.0, 3.0), (2.0, 1.0, 5.0)),),
 )
+BARE = CurveLine("PINE", 1, (Estimate(50, None, None, 9), None, Estimate(70, None, None, 9)))
 
 
 def test_a_line_is_the_log_probability_in_each_slot() -> None:
@@ -67,8 +69,8 @@ def test_bars_and_lines_have_the_same_values(has_bars: bool) -> None:
 def test_bias_curve_areas_break_at_missing_values() -> None:
     none = float("nan")
     areas = (
-        Between("causal", (1.0, 2.0, 3.0, none, 5.0, None), (2.0, 1.5, None, 4.0, 7.0, 1.0)),
-        Between("positions", (0.0, None, 0.0, 0.0, None, None), (1.0, 2.0, 3.0, 4.0, 5.0, None)),
+        ("causal", (1.0, 2.0, 3.0, none, 5.0, None), (2.0, 1.5, None, 4.0, 7.0, 1.0)),
+        ("positions", (0.0, None, 0.0, 0.0, None, None), (1.0, 2.0, 3.0, 4.0, 5.0, None)),
     )
     curve = replace(CURVE, places=tuple("123456"), lines=(), levels=(), areas=areas)
     drawn = viz.plot_bias_curve(curve).data
@@ -89,7 +91,9 @@ def test_bias_curve_areas_break_at_missing_values() -> None:
 
 
 def test_bias_curve_level_states_its_interval() -> None:
-    curve = replace(CURVE, areas=(), levels=(*CURVE.levels, Level("NIA, shuffled", 0, 40.0, None)))
+    curve = replace(
+        CURVE, areas=(), levels=(*CURVE.levels, CurveLine("NIA, shuffled", 0, (Estimate(40, None, None, 9),)))
+    )
     _, pine, nia = viz.plot_bias_curve(curve).data
     assert "50.5" in pine.hovertemplate and "60" in pine.hovertemplate
     assert "interval" not in nia.hovertemplate
@@ -98,7 +102,7 @@ def test_bias_curve_level_states_its_interval() -> None:
 @pytest.mark.parametrize("has_bars", [True, False])
 def test_bias_curve_caption_names_intervals_only_where_drawn(has_bars: bool) -> None:
     curve = replace(CURVE, areas=(), levels=(), has_bars=has_bars, note="A note.")
-    bare = replace(curve, lines=(replace(CURVE.lines[0], intervals=()),))
+    bare = replace(curve, lines=(BARE,))
     captions = [viz.plot_bias_curve(one).layout.meta["caption"] for one in (curve, bare)]
     assert "95 %" in captions[0] and captions[0].endswith(" A note.")
     assert captions[1] == "A note."
@@ -110,12 +114,16 @@ def test_bias_curve_error_bars_do_not_overlap() -> None:
     assert figure.layout.scattermode == "group"
     *_, pine, nia, _ = figure.data
     assert len({pine.offsetgroup, nia.offsetgroup}) == 2
-    bare = replace(CURVE, lines=tuple(replace(line, intervals=()) for line in lines))
+    bare = replace(CURVE, lines=tuple(replace(BARE, label=line.label) for line in lines))
     assert viz.plot_bias_curve(bare).layout.scattermode != "group"
 
 
 def test_bias_curve_with_intervals_does_not_include_zero() -> None:
-    curve = replace(CURVE, areas=(), lines=(replace(CURVE.lines[0], intervals=((40.0, 65.0), None, None)),))
+    curve = replace(
+        CURVE,
+        areas=(),
+        lines=(replace(CURVE.lines[0], values=(Estimate(50, 40, 65, 9), None, Estimate(70, None, None, 9))),),
+    )
     low, high = viz.plot_bias_curve(curve).layout.yaxis.range
     assert 37 < low < 40 and 70 < high < 73
 
@@ -149,7 +157,7 @@ def test_bias_curve_escapes_untrusted_text(text: str, has_bars: bool) -> None:
         places=(text, "2", "3"),
         lines=(replace(CURVE.lines[0], label=text),),
         levels=(replace(CURVE.levels[0], label=text),),
-        areas=(replace(CURVE.areas[0], label=text),),
+        areas=((text, *CURVE.areas[0][1:]),),
         has_bars=has_bars,
     )
     figure = viz.plot_bias_curve(curve)

@@ -1,11 +1,10 @@
 """What the public calls give, as schemas: the JSON that scripts and assistants read."""
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, Field
 
 from pine_engine.evaluation.records import Record
-from pine_engine.evaluation.summary.summarize import Summary
 from pine_engine.methods.table import METHODS
 
 if TYPE_CHECKING:
@@ -125,7 +124,7 @@ class Traced(Result):
 class Measured(Result):
     """What /measure gives."""
 
-    summary: Summary
+    summary: dict[str, Any] = Field(description="Estimates with intervals, as in `evaluate --json`.")
     records: list[Record]
 
 

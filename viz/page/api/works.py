@@ -11,8 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pine_engine.engine.events import PrefillDone, RunFinished, RunResult, answers_report, trace_report
+from pine_engine.evaluation.estimates import estimate_tasks
+from pine_engine.evaluation.nested import nested
 from pine_engine.evaluation.records import Record
-from pine_engine.evaluation.summary.summarize import summarize
 from pine_engine.methods.table import METHODS
 from viz.page.answers.answering import plan_answers
 from viz.page.api.reports import as_json, is_right, shuffled_result, traced_result
@@ -162,7 +163,9 @@ def measure(
 
 
 def _measured(model: str, dtype: str, records: Sequence[Record]) -> dict[str, Any]:
-    return as_json(Measured(model=model, dtype=dtype, summary=summarize(records), records=list(records)))
+    return as_json(
+        Measured(model=model, dtype=dtype, summary=nested(estimate_tasks(records)), records=list(records))
+    )
 
 
 def _asked(

@@ -14,16 +14,16 @@ from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event
 from pine_engine.engine.model_worker import stream_from_worker
 from pine_engine.errors import InputError
+from pine_engine.evaluation.estimates import estimate_tasks
 from pine_engine.evaluation.example_plan import plan_example, planned_keys
 from pine_engine.evaluation.examples import Example
+from pine_engine.evaluation.intervals import MIN_EXAMPLES
 from pine_engine.evaluation.measure import Measurement
 from pine_engine.evaluation.records import Key, Record, RunInfo
 from pine_engine.evaluation.report.findings import findings
 from pine_engine.evaluation.report.runs import MeasuredRun, run_labels
 from pine_engine.evaluation.report.tables import Curve
 from pine_engine.evaluation.settings import Settings, choose, most_visited
-from pine_engine.evaluation.summary.intervals import FEWEST
-from pine_engine.evaluation.summary.summarize import summarize
 from pine_engine.prompts.tasks import get_task
 from viz.figures.measured import measured_tables, shorten
 from viz.page.answers.answering import progress_sentence
@@ -112,11 +112,11 @@ class Measured:
     def run(self) -> MeasuredRun | None:
         """The rows that are done with every method in every order, as a run; None if there are none."""
         try:
-            summary = summarize(of_whole_examples(self.records, self.planned))
+            tasks = estimate_tasks(of_whole_examples(self.records, self.planned))
         except InputError:
             return None
         (label,) = run_labels([self.info])
-        return MeasuredRun(label, self.info, summary)
+        return MeasuredRun(label, self.info, tasks)
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ def measure_rows(
                 heard = now
     run = Measured(info, tuple(records), frozenset(planned)).run
     note = " ".join(filter(None, (_INTERVALS if run else "", _errors(records))))
-    tables = tabulate(records, planned, run.summary if run else None)
+    tables = tabulate(records, planned, run.tasks if run else ())
     yield MeasureView(
         f"Done: {len(records)} records in {time.monotonic() - began:.1f} s.",
         measured_tables(tables, done=len(records), planned=len(planned), note=note),
@@ -204,7 +204,7 @@ def measure_rows(
 
 _INTERVALS = (
     "Below each mean stands its 95 % interval: other rows of the same kind might move it so far. "
-    f"Log-probabilities have one from {FEWEST} rows on. The report has the intervals of all numbers."
+    f"Log-probabilities have one from {MIN_EXAMPLES} rows on. The report has the intervals of all numbers."
 )
 
 

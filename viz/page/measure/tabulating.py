@@ -6,26 +6,27 @@ from statistics import fmean
 import numpy as np
 
 from pine_engine.debias.measured import measured_method
+from pine_engine.evaluation.answers import METRICS, Metric, differ, is_parsed, score_of
+from pine_engine.evaluation.estimates import TaskEstimates
+from pine_engine.evaluation.grid import make_grid
+from pine_engine.evaluation.intervals import Estimate
+from pine_engine.evaluation.method_names import is_order_invariant, method_label, method_mark
 from pine_engine.evaluation.records import Key, Record
-from pine_engine.evaluation.report.tables import Curve, CurveLine, Level, scale
-from pine_engine.evaluation.summary.grid import make_grid
-from pine_engine.evaluation.summary.method_names import is_order_invariant, method_label, method_mark
-from pine_engine.evaluation.summary.slots import BySlot, group_by_slot, is_flat
-from pine_engine.evaluation.summary.summarize import Summary
-from pine_engine.evaluation.summary.verdicts import KINDS, Kind, differ, is_read, number
+from pine_engine.evaluation.report.tables import Curve, CurveLine, drawn
+from pine_engine.evaluation.slots import BySlot, group_by_slot, is_flat
 from viz.figures.frame import plain
 from viz.figures.measured import MeasuredRow, MeasuredTable
 
-TITLES: dict[Kind, str] = {
+TITLES: dict[Metric, str] = {
     "generated": "Accepted answers",
     "chosen": "Accepted choices: the most likely of those that the task knows",
     "logprob": "How likely the accepted answer is (log-probability, nats)",
 }
 
-CURVE_KINDS: tuple[Kind, ...] = ("logprob", "generated", "chosen")
+CURVE_KINDS: tuple[Metric, ...] = ("logprob", "generated", "chosen")
 """What the curve shows, the first that was measured: log-probabilities tell small changes."""
 
-Y_TITLES: dict[Kind, str] = {
+Y_TITLES: dict[Metric, str] = {
     "generated": "accepted answers, %",
     "chosen": "accepted choices, %",
     "logprob": "log-probability, nats",
@@ -33,22 +34,22 @@ Y_TITLES: dict[Kind, str] = {
 
 
 def tabulate(
-    records: Sequence[Record], planned: Collection[Key], summary: Summary | None = None
+    records: Sequence[Record], planned: Collection[Key], tasks: Sequence[TaskEstimates] = ()
 ) -> list[MeasuredTable]:
     """A table for each kind of number that was measured.
 
-    planned: the keys of all records that there will be. summary: of all records, for the intervals.
+    planned: the keys of all records that there will be. tasks: estimates of all records, for the intervals.
     """
     orders = tuple(dict.fromkeys(order for _, _, order in planned))
     methods = tuple(dict.fromkeys(method for _, method, _ in planned))
-    measured = [kind for kind in KINDS if any(_has(record, kind) for record in records)]
+    measured = [kind for kind in METRICS if any(_has(record, kind) for record in records)]
     return [
         MeasuredTable(
             title=TITLES[kind],
             is_share=kind != "logprob",
             orders=orders,
             rows=tuple(
-                _row(records, method, kind, orders, summary) for method in methods if _says(method, kind)
+                _row(records, method, kind, orders, tasks) for method in methods if _says(method, kind)
             ),
         )
         for kind in measured
@@ -70,7 +71,7 @@ def slot_curves(records: Sequence[Record], planned: Collection[Key], setting: st
     two slots.
     """
     whole = of_whole_examples(records, planned)
-    kinds = (kind for kind in CURVE_KINDS if any(number(record, kind) is not None for record in whole))
+    kinds = (kind for kind in CURVE_KINDS if any(score_of(record, kind) is not None for record in whole))
     kind = next(kinds, None)
     if kind is None:
         return []
@@ -84,10 +85,10 @@ def slot_curves(records: Sequence[Record], planned: Collection[Key], setting: st
         tables = {
             method: of_size[size]
             for method, of_size in found.items()
-            if size in of_size and of_size[size].read.any()
+            if size in of_size and of_size[size].parsed.any()
         }
         slots = tuple(sorted({slot for table in tables.values() for slot in table.slots}))
-        levels = (_level(method, table, kind) for method, table in tables.items())
+        levels = [_level(method, table, kind) for method, table in tables.items()]
         if len(slots) > 1:
             curves.append(
                 Curve(
@@ -104,30 +105,34 @@ def slot_curves(records: Sequence[Record], planned: Collection[Key], setting: st
     return curves
 
 
-def _line(method: str, table: BySlot, slots: Sequence[int], kind: Kind) -> CurveLine:
-    means = {slot: scale(kind) * mean for slot, mean in _means(table).items()}
-    return CurveLine(method_label(method), method_mark(method), tuple(map(means.get, slots)), ())
+def _line(method: str, table: BySlot, slots: Sequence[int], kind: Metric) -> CurveLine:
+    means = {slot: _drawn(mean, kind) for slot, mean in _means(table).items()}
+    return CurveLine(method_label(method), method_mark(method), tuple(map(means.get, slots)))
+
+
+def _drawn(mean: float, kind: Metric) -> Estimate:
+    """Return a mean without an interval, in the unit of the curve."""
+    return drawn(Estimate(mean, None, None, 0, metric=kind))
 
 
 def _means(table: BySlot) -> dict[int, float]:
-    """By slot, where any answer can be read."""
+    """Return the means by slot, of slots in which any answer can be parsed."""
     means = np.nanmean(table.values, axis=0).tolist()
-    read = np.asarray(table.read.any(axis=0))
-    return {slot: mean for slot, mean, shown in zip(table.slots, means, read, strict=True) if shown}
+    parsed = np.asarray(table.parsed.any(axis=0))
+    return {slot: mean for slot, mean, shown in zip(table.slots, means, parsed, strict=True) if shown}
 
 
-def _level(method: str, table: BySlot, kind: Kind) -> Level | None:
-    """What the method has on shuffled documents, None if none can be read, or it has that in every slot."""
-    if not table.shuffles_read.any():
+def _level(method: str, table: BySlot, kind: Metric) -> CurveLine | None:
+    """Return the mean on shuffled documents, None if none can be parsed, or each slot has that mean."""
+    if not table.shuffles_parsed.any():
         return None
     shuffled = float(np.nanmean(table.shuffled))
     if is_flat(_means(table).values(), shuffled):
         return None
-    label = f"{method_label(method)}, shuffled"
-    return Level(label, method_mark(method), scale(kind) * shuffled, interval=None)
+    return CurveLine(f"{method_label(method)}, shuffled", method_mark(method), (_drawn(shuffled, kind),))
 
 
-def _says(method: str, kind: Kind) -> bool:
+def _says(method: str, kind: Metric) -> bool:
     """Whether a method has such numbers; a wrapper may be about answers alone, or about choices."""
     measured = measured_method(method)
     return {
@@ -137,24 +142,21 @@ def _says(method: str, kind: Kind) -> bool:
     }[kind]
 
 
-def _has(record: Record, kind: Kind) -> bool:
+def _has(record: Record, kind: Metric) -> bool:
     """True if there is such an answer, also where nothing says whether it is right."""
-    return record.text is not None if kind == "generated" else number(record, kind) is not None
+    return record.text is not None if kind == "generated" else score_of(record, kind) is not None
 
 
 def _row(
-    records: Sequence[Record], method: str, kind: Kind, orders: Sequence[str], summary: Summary | None
+    records: Sequence[Record],
+    method: str,
+    kind: Metric,
+    orders: Sequence[str],
+    tasks: Sequence[TaskEstimates],
 ) -> MeasuredRow:
     own = [record for record in records if record.method == method]
-    estimate = next(
-        (
-            measure.mean
-            for task in (summary.tasks if summary else ())
-            for one in task.methods
-            if one.method == method and (measure := one.measure(kind)) is not None and measure.is_read
-        ),
-        None,
-    )
+    found = (task.get(method, kind, "mean") for task in tasks)
+    estimate = next((one for one in found if one is not None and one.is_parsed), None)
     compared, changed = _changes(own, kind)
     answered = [record for record in own if kind != "logprob" and _has(record, kind)]
     return MeasuredRow(
@@ -167,20 +169,20 @@ def _row(
         interval=estimate.interval if estimate else None,
         changed=None if kind == "logprob" else changed,
         compared=compared,
-        unparsed=sum(not is_read(record, kind) for record in answered),
+        unparsed=sum(not is_parsed(record, kind) for record in answered),
         answered=len(answered),
     )
 
 
-def _mean(records: Iterable[Record], kind: Kind) -> float | None:
+def _mean(records: Iterable[Record], kind: Metric) -> float | None:
     """The mean of the records that have such a number, None if none has, or none can be read."""
-    found = [(value, record) for record in records if (value := number(record, kind)) is not None]
-    if not any(is_read(record, kind) for _, record in found):
+    found = [(value, record) for record in records if (value := score_of(record, kind)) is not None]
+    if not any(is_parsed(record, kind) for _, record in found):
         return None
     return fmean(value for value, _ in found)
 
 
-def _changes(records: Sequence[Record], kind: Kind) -> tuple[int, int]:
+def _changes(records: Sequence[Record], kind: Metric) -> tuple[int, int]:
     """Of one method: examples answered legibly in several orders, and those with several answers."""
     answered: dict[str, list[Record]] = {}
     for record in records:

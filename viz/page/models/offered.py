@@ -1,7 +1,7 @@
 """Which models the picker offers, and what it says of each."""
 
 from pine_engine.errors import PineError
-from pine_engine.evaluation.report.paper_models import PAPER_MODELS, PaperModel
+from pine_engine.evaluation.report.published import PAPER_MODELS, PaperModel
 from pine_engine.models.dtypes import BYTES
 from pine_engine.models.listing import LoadableModel, list_models
 from pine_engine.models.resources import in_words

@@ -14,10 +14,10 @@ from transformers import LlamaForCausalLM
 from pine_engine.debias.measured import measured_methods
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
+from pine_engine.evaluation.estimates import estimate_tasks
 from pine_engine.evaluation.example_plan import planned_keys
 from pine_engine.evaluation.measure import measure
 from pine_engine.evaluation.records import Record
-from pine_engine.evaluation.summary.summarize import summarize
 from pine_engine.methods.table import METHODS, get_methods
 from tests.support.records import judged, sweep, swept
 from tests.support.running import one_run, told
@@ -340,16 +340,16 @@ def test_the_last_table_has_the_summary_and_says_it_in_short(
         "Accepted answers",
         "How likely the accepted answer is (log-probability, nats)",
     ]
-    (of_task,) = summarize(records).tasks
-    pine = of_task.methods[1].measure("logprob")
+    (task,) = estimate_tasks(records)
+    pine = task.get("pine", "logprob", "mean")
     assert pine is not None
     nats = cells(views[-1].tables or "")[3][2]
-    assert nats == f"{pine.mean.mean:.2f}" and pine.mean.interval is None, "two rows are too few"
-    answered = of_task.methods[1].measure("generated")
-    assert answered is not None and answered.mean.interval is not None
-    low, high = answered.mean.interval
+    assert nats == f"{pine.mean:.2f}" and pine.interval is None, "two rows are too few"
+    answered = task.get("pine", "generated", "mean")
+    assert answered is not None and answered.interval is not None
+    low, high = answered.interval
     shares = cells(views[-1].tables or "")[1][2]
-    assert shares == f"{100 * answered.mean.mean:.0f} %{100 * low:.0f} % to {100 * high:.0f} %"
+    assert shares == f"{100 * answered.mean:.0f} %{100 * low:.0f} % to {100 * high:.0f} %"
     assert "Log-probabilities have one from 10 rows on." in root.text
     assert "PINE has" in read_html(views[-1].findings or "").with_class("pine-findings")[0].text
 
@@ -390,7 +390,9 @@ def test_means_by_hand() -> None:
     assert (row.changed, row.compared) == (1, 2)
     assert logprobs.rows[0].values == pytest.approx((-8 / 3, -5))
     (curve,) = slot_curves(found, planned, "")
-    assert curve.lines[0].values == pytest.approx((-1.5, -5)), "c is not done in both orders"
+    assert [one and one.mean for one in curve.lines[0].values] == pytest.approx([-1.5, -5]), (
+        "c is not done in both orders"
+    )
     without = [one.model_copy(update={"answer_logprob": None}) for one in found]
     (share,) = slot_curves(without, planned, "")
     assert share.lines[0].values == pytest.approx((100, 50))
@@ -413,19 +415,19 @@ def test_the_curve_of_the_page_is_that_of_the_report() -> None:
     planned |= {one.key for one in (*shuffled, *flat)}
     missing = {("q-4", "pine", "gold-at:1"), ("q-1 of 4", "vanilla", "shuffled:1")}
     there = [one for one in (*records, *shuffled, *flat) if one.key not in missing]
-    (task,) = summarize([one for one in there if one.example not in ("q-4", "q-1 of 4")]).tasks
+    (task,) = estimate_tasks([one for one in there if one.example not in ("q-4", "q-1 of 4")])
     curves = slot_curves(there, planned, "")
     assert [curve.x_title for curve in curves] == [f"{SLOT}, of 3", f"{SLOT}, of 4"]
     for curve, size in zip(curves, (3, 4), strict=True):
         for line, method in zip(curve.lines, task.methods, strict=True):
-            measure = method.measure("logprob")
-            assert measure is not None
-            means = [one.value.mean for one in measure.slots if one.num_documents == size]
-            assert line.values == pytest.approx(means)
+            found = [task.get(method, "logprob", "slot", str(size), str(slot)) for slot in range(size)]
+            assert [one and one.mean for one in line.values] == pytest.approx(
+                [one and one.mean for one in found]
+            )
         (level,) = curve.levels
-        (expected,) = [one for one in task.methods[0].measures[-1].shuffles
-                       if one.num_documents == size]  # fmt: skip
-        assert level.label == "Vanilla, shuffled" and level.value == pytest.approx(expected.value.mean)
+        expected = task.get("vanilla", "logprob", "shuffled", str(size))
+        assert level.label == "Vanilla, shuffled" and level.values[0] and expected
+        assert level.values[0].mean == pytest.approx(expected.mean)
 
 
 def test_what_cannot_be_read_has_no_line_and_no_level() -> None:
@@ -461,8 +463,8 @@ def test_verdicts_that_cannot_be_read_have_no_score() -> None:
         for order in ("as-is", "swapped")
     ]
     planned = {record.key for record in records}
-    for summary in (None, summarize(records)):
-        (table,) = tabulate(records, planned, summary)
+    for tasks in ((), estimate_tasks(records)):
+        (table,) = tabulate(records, planned, tasks)
         vanilla, pine = sorted(table.rows, key=lambda row: row.label != "Vanilla")
         assert (vanilla.values, vanilla.mean, vanilla.interval) == ((None, None), None, None)
         assert (vanilla.unparsed, vanilla.answered, vanilla.compared) == (4, 4, 0)
@@ -555,7 +557,7 @@ def test_without_a_whole_row_there_are_records_and_no_report(
     assert not files.has_report and not files.report.exists()
     assert len(files.records.read_text().splitlines()) == 1
     half = next(view.measured for view in views if view.measured and len(view.measured.records) == 5)
-    assert half.run is not None and half.run.summary.tasks[0].examples == 1
+    assert half.run is not None and half.run.tasks[0].num_examples == 1
 
 
 # Drawing
@@ -600,10 +602,11 @@ def test_the_curve_has_a_point_for_every_slot_and_says_whose_it_is() -> None:
     nia, pine, *levels = figure.data
     names = ["NIA", "PINE", "NIA, shuffled", "PINE, shuffled"]
     assert [line.name for line in figure.data] == names
-    assert list(nia.x) == list(pine.x) == ["1", "2", "3"] and nia.y.tolist() == list(
-        curves[0].lines[0].values
-    )
-    assert [level.y.tolist() for level in levels] == [[one.value] * 3 for one in curves[0].levels]
+    assert list(nia.x) == list(pine.x) == ["1", "2", "3"] and nia.y.tolist() == [
+        one and one.mean for one in curves[0].lines[0].values
+    ]
+    means = [one and one.mean for level in curves[0].levels for one in level.values]
+    assert [level.y.tolist() for level in levels] == [[mean] * 3 for mean in means]
     assert "a thin line: shuffled" in figure.layout.meta["caption"]
     assert "a &lt;b&gt; &amp; c." in figure.layout.meta["caption"]
 

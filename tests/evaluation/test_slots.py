@@ -1,4 +1,4 @@
-"""The slot curve: a slot's value is over the same examples as any other's, with all else in place."""
+"""Scores by slot: each slot is over the same examples, with everything but the slot unchanged."""
 
 import random
 from collections.abc import Sequence
@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 from pine_engine.evaluation.document_orders import arrange, order_names
 from pine_engine.evaluation.examples import Example
+from pine_engine.evaluation.grid import make_grid
 from pine_engine.evaluation.records import Record
-from pine_engine.evaluation.summary.grid import make_grid
-from pine_engine.evaluation.summary.results import Measure
-from pine_engine.evaluation.summary.slots import BySlot, group_by_slot, is_flat
-from pine_engine.evaluation.summary.summarize import summarize
+from pine_engine.evaluation.slots import BySlot, group_by_slot, is_flat
 from pine_engine.prompts.inputs import DocumentInput
+from tests.support.report_runs import task_of
 
 
 def example(index: int, gold: int | None, size: int = 10, task: str = "retrieval_qa") -> Example:
@@ -27,7 +26,7 @@ def example(index: int, gold: int | None, size: int = 10, task: str = "retrieval
 
 
 def record(one: Example, name: str, method: str, score: float | None) -> Record:
-    """What a method that scores so would have left."""
+    """Return the record of a method with this score."""
     found = arrange(one, name)
     return Record(
         example=one.id,
@@ -49,32 +48,6 @@ def slots_of(records: Sequence[Record], method: str = "pine") -> list[BySlot]:
     return group_by_slot(make_grid(records).columns[method], "generated")
 
 
-def measure_of(records: Sequence[Record], method: str) -> Measure:
-    (task,) = summarize(records, resamples=20).tasks
-    (found,) = [one.measure("generated") for one in task.methods if one.method == method]
-    assert found is not None
-    return found
-
-
-PAPERS = ["gold-at:0", "gold-at:4", "gold-at:9", "shuffled:1"]
-
-
-def test_a_flat_curve_is_flat_beside_a_shuffle() -> None:
-    """Ten questions of which PINE knows two in every order: 20 % in each slot and shuffled, and nothing else.
-
-    The shuffle puts the document of some question that it knows into slot 7 or 9, alone or not.
-    """
-    questions = [example(index, index % 10) for index in range(10)]
-    records = [record(one, name, "pine", float(index in (2, 5)))
-               for index, one in enumerate(questions) for name in PAPERS]  # fmt: skip
-    measure = measure_of(records, "pine")
-    assert [(one.slot, one.value.mean, one.value.n) for one in measure.slots] == [
-        (0, 0.2, 10), (4, 0.2, 10), (9, 0.2, 10)
-    ]  # fmt: skip
-    (shuffled,) = measure.shuffles
-    assert (shuffled.num_documents, shuffled.value.mean, shuffled.value.n) == (10, 0.2, 10)
-
-
 @st.composite
 def measured(draw: st.DrawFn) -> tuple[list[Example], list[str]]:
     size = draw(st.integers(2, 4))
@@ -87,8 +60,8 @@ def measured(draw: st.DrawFn) -> tuple[list[Example], list[str]]:
 
 
 @given(measured())
-def test_what_no_order_changes_is_the_same_in_every_slot(case: tuple[list[Example], list[str]]) -> None:
-    """Whatever is measured: each slot is over the same examples, so what is flat for each is flat."""
+def test_order_independent_scores_give_a_flat_curve(case: tuple[list[Example], list[str]]) -> None:
+    """Each slot is over the same examples, so the curve is flat if it is flat for each example."""
     examples, spec = case
     records = [record(one, arranged.name, "pine", index / 7)
                for index, one in enumerate(examples) for arranged in order_names(one, spec)]  # fmt: skip
@@ -100,8 +73,8 @@ def test_what_no_order_changes_is_the_same_in_every_slot(case: tuple[list[Exampl
 
 
 @given(measured())
-def test_the_order_of_the_others_moves_no_slot(case: tuple[list[Example], list[str]]) -> None:
-    """A method that heeds the order of the other documents alone is flat, too: that is one in all slots."""
+def test_the_order_of_the_other_documents_moves_no_slot(case: tuple[list[Example], list[str]]) -> None:
+    """A method that depends on the order of the other documents alone has a flat curve."""
     examples, spec = case
 
     def score(one: Example, name: str) -> float:
@@ -146,7 +119,7 @@ def test_only_orders_that_can_be_compared_make_a_slot(
         assert np.isfinite(found[0].values).all(axis=1).tolist() == rows
 
 
-def test_all_orders_count_alike_in_each_slot() -> None:
+def test_all_orders_count_equally_in_each_slot() -> None:
     """Three documents: each slot has two orders of the others, and their mean."""
     one = example(0, 1, 3)
     scores = {arranged.name: index / 10 for index, arranged in enumerate(order_names(one, ["all"]))}
@@ -157,32 +130,24 @@ def test_all_orders_count_alike_in_each_slot() -> None:
 
 
 def test_sizes_have_slots_and_shuffles_of_their_own() -> None:
-    spec = ["gold-first", "gold-last", "shuffled:3"]
+    """Of several shuffles the mean counts."""
+    scores = {"shuffled:3": 0.0, "shuffled:4": 0.5}
     records = [
-        record(one, name, "pine", size / 10 if name != "shuffled:3" else 0.0)
+        record(one, name, "pine", scores.get(name, size / 10))
         for index, size in enumerate((2, 3, 3, 5))
         for one in [example(index, 0, size)]
-        for name in spec
+        for name in ("gold-first", "gold-last", *scores)
     ]
-    measure = measure_of(records, "pine")
-    found = [(one.num_documents, one.slot, one.value.mean, one.value.n) for one in measure.slots]
-    assert found == [
-        (2, 0, 0.2, 1), (2, 1, 0.2, 1), (3, 0, 0.3, 2), (3, 2, 0.3, 2), (5, 0, 0.5, 1), (5, 4, 0.5, 1)
-    ]  # fmt: skip
-    assert [(one.num_documents, one.value.mean, one.value.n) for one in measure.shuffles] == [
-        (2, 0, 1), (3, 0, 2), (5, 0, 1)
-    ]  # fmt: skip
-
-
-def test_several_shuffles_are_one_level() -> None:
-    one = example(0, 0, 6)
-    scores = {"gold-first": 1.0, "gold-last": 0.0, "shuffled:1": 0.25, "shuffled:2": 0.75}
-    measure = measure_of([record(one, name, "vanilla", score) for name, score in scores.items()], "vanilla")
-    assert [shuffled.value.mean for shuffled in measure.shuffles] == [0.5]
+    found = {(one.group, one.name): (one.mean, one.num_examples) for one in task_of(records).estimates}
+    slots = {name: value for (group, name), value in found.items() if group == "slot"}
+    assert slots == {"2 > 0": (0.2, 1), "2 > 1": (0.2, 1), "3 > 0": (0.3, 2), "3 > 2": (0.3, 2),
+                     "5 > 0": (0.5, 1), "5 > 4": (0.5, 1)}  # fmt: skip
+    shuffled = {name: value for (group, name), value in found.items() if group == "shuffled"}
+    assert shuffled == {"2": (0.25, 1), "3": (0.25, 2), "5": (0.25, 1)}
 
 
 def test_letters_go_with_the_places() -> None:
-    """Places and letters apart are no slot: they say what a letter does, too."""
+    """A place without its letter is no slot, because the letter has an effect, too."""
     spec = ["gold-first", "gold-last", "segments-swapped", "labels-swapped"]
     scores = dict(zip(spec, (1.0, 0.5, 0.0, 0.0), strict=True))
     pairs = [example(index, index % 2, 2, "judge_pair") for index in range(4)]
@@ -199,15 +164,12 @@ def test_a_shuffle_completes_no_slot() -> None:
     assert table.slots == (0,) and table.shuffled.tolist() == [0.0]
 
 
-def test_a_shuffle_that_is_named_first_takes_no_order_away() -> None:
-    """Of two documents every shuffle is one of the two orders, and both are in the mean all the same."""
+def test_a_shuffle_named_first_hides_no_order() -> None:
+    """Of two documents each shuffle is one of the two orders, and both are in the mean."""
     one = example(0, 0, 2)
     scores = {"shuffled:0": 1.0, "gold-first": 1.0, "gold-last": 0.0, "shuffled:1": 0.0}
     for spec in permutations(scores):
-        records = [record(one, name, "vanilla", scores[name]) for name in spec]
-        shuffles = {arrange(one, name).order for name in ("shuffled:0", "shuffled:1")}
-        assert shuffles <= {(0, 1), (1, 0)}
-        measure = measure_of(records, "vanilla")
-        assert measure.mean.mean == 0.5
-        (task,) = summarize(records, resamples=20).tasks
+        task = task_of([record(one, name, "vanilla", scores[name]) for name in spec])
+        mean = task.get("vanilla", "generated", "mean")
+        assert mean is not None and mean.mean == 0.5
         assert set(task.averaged) == {"gold-first", "gold-last"}

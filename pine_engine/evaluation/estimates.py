@@ -1,0 +1,303 @@
+"""Estimates of a run as one flat list: every number of the report with its interval.
+
+An estimate has a task, a method, a metric, a group and a name:
+
+| metric | group | name |
+| --- | --- | --- |
+| a score | mean, worst case, best case, changed, unparsed, parsed | |
+| a score | order, order changed, order unparsed, says A, says first | order |
+| a score | slot | number of documents > slot from 0 |
+| a score | shuffled | number of documents |
+| a score | scenario, total | scenario |
+| a score | section | scenario > section |
+| a score | subset | scenario > section > subset |
+| a score | minus | other method |
+| cost | computed, seconds, prefill_s, decode_s, ratio, prefill_ratio | |
+| cost | prompts, prompt_tokens, answer_tokens | |
+
+A score is one of METRICS. "section" and "total" are also there as "section v0.1.1" and "total v0.1.1".
+All estimates of a task are over the same examples, see grid.py.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import combinations
+from statistics import fmean
+
+import numpy as np
+
+from pine_engine.errors import InputError
+from pine_engine.evaluation.answers import (
+    METRICS,
+    Metric,
+    differ,
+    first_document,
+    is_as_stored,
+    named_document,
+    parsed_answer,
+)
+from pine_engine.evaluation.bootstrap import Resamples, draw, ratio
+from pine_engine.evaluation.grid import Column, Grid, Scores, Weights, make_grid
+from pine_engine.evaluation.intervals import Estimate, Floats
+from pine_engine.evaluation.judge_scenarios import OVER_ORDERS, scenario_scores, section_estimates
+from pine_engine.evaluation.records import Record
+from pine_engine.evaluation.slots import group_by_slot
+from pine_engine.prompts.tasks import get_task
+
+BASELINE = "vanilla"
+"""Method with which times are compared."""
+
+Labeled = tuple[str, tuple[str, ...], Estimate | None]
+"""Group, parts of the name, and the estimate, None if nothing was measured."""
+
+
+def path(*parts: str) -> str:
+    """Return the name of an estimate of several parts."""
+    return " > ".join(parts)
+
+
+@dataclass(frozen=True)
+class TaskEstimates:
+    """Estimates of one task, and the counts behind them.
+
+    Attributes:
+        task: Name of the task.
+        num_examples: Number of examples that are complete under each method.
+        left_out: Number of incomplete examples.
+        failed: Number of records with an error.
+        num_documents: Numbers of documents of the examples, ascending.
+        orders: Names of the document orders.
+        averaged: Names of the orders that the means are over.
+        methods: Names of the methods, in the order of the method table.
+        weights: Weight of each subset by section and subset.
+        weights_v0_1_1: Weights of RewardBench 0.1.1, empty if they are equal to `weights`.
+        estimates: All estimates.
+    """
+
+    task: str
+    num_examples: int
+    left_out: int
+    failed: int
+    num_documents: tuple[int, ...]
+    orders: tuple[str, ...]
+    averaged: tuple[str, ...]
+    methods: tuple[str, ...]
+    weights: Weights
+    weights_v0_1_1: Weights
+    estimates: tuple[Estimate, ...]
+
+    @cached_property
+    def _by_labels(self) -> dict[tuple[str, str, str, str], Estimate]:
+        return {(one.method, one.metric, one.group, one.name): one for one in self.estimates}
+
+    def get(self, method: str, metric: str, group: str, *name: str) -> Estimate | None:
+        """Return an estimate, None if it was not measured. name: parts of the name."""
+        return self._by_labels.get((method, metric, group, path(*name)))
+
+    def names(self, method: str, metric: str, group: str) -> list[list[str]]:
+        """Return the names that a group has, split into their parts."""
+        return [
+            one.name.split(" > ")
+            for one in self.estimates
+            if (one.method, one.metric, one.group) == (method, metric, group)
+        ]
+
+    def metrics(self, method: str) -> list[Metric]:
+        """Return the metrics by which a method was measured."""
+        return [metric for metric in METRICS if self.get(method, metric, "mean")]
+
+    def extreme_orders(self, method: str, metric: str) -> tuple[str, str]:
+        """Return the orders with the lowest and the highest mean, of those with an answer that is parsed."""
+        found = {
+            name: one
+            for name in self.averaged
+            if (one := self.get(method, metric, "order", name)) is not None
+        }
+        means = {name: one.mean for name, one in found.items() if one.is_parsed} or {
+            name: one.mean for name, one in found.items()
+        }
+        return min(means, key=means.__getitem__), max(means, key=means.__getitem__)
+
+    def subsets(
+        self, method: str, metric: str, scenario: str, *, is_v0_1_1: bool = False
+    ) -> dict[str, dict[str, float]]:
+        """Return the weights of the subsets that were measured in a scenario, by section."""
+        found: dict[str, dict[str, float]] = {}
+        for (section, subset), weight in (self.weights_v0_1_1 if is_v0_1_1 else self.weights).items():
+            if weight and self.get(method, metric, "subset", scenario, section, subset):
+                found.setdefault(section, {})[subset] = float(weight)
+        return found
+
+    def differences(self, method: str, metric: str) -> dict[str, Estimate]:
+        """Return how much higher the mean of the method is, by the other method."""
+        return {
+            one.name if one.method == method else one.method: one if one.method == method else one.negative()
+            for one in self.estimates
+            if one.group == "minus" and one.metric == metric and method in (one.method, one.name)
+        }
+
+
+def estimate_tasks(records: Sequence[Record]) -> tuple[TaskEstimates, ...]:
+    """Return the estimates of each task.
+
+    Raises:
+        InputError: No example of a task has been measured with all methods in all orders.
+    """
+    by_task: dict[str, list[Record]] = {}
+    for record in records:
+        by_task.setdefault(record.task, []).append(record)
+    if not by_task:
+        raise InputError("there are no records yet; run `evaluate` until the first example is done")
+    return tuple(map(_estimate_task, by_task.values()))
+
+
+def _estimate_task(records: Sequence[Record]) -> TaskEstimates:
+    grid = make_grid(records)
+    if not grid.examples:
+        raise InputError(
+            f"no example of {grid.task} has been measured with every method in every order; go on with "
+            "`evaluate`, or look at the errors in its records"
+        )
+    resamples = draw(len(grid.examples))
+    all_scores = [
+        scores
+        for method in grid.methods
+        for metric in METRICS
+        if np.isfinite((scores := Scores(grid, method, metric, resamples)).values).any()
+    ]
+    found: list[Estimate] = []
+
+    def add(method: str, metric: str, labeled: Iterable[Labeled]) -> None:
+        for group, names, estimate in labeled:
+            if estimate is not None:
+                found.append(Estimate(*estimate.value, grid.task, method, metric, group, path(*names)))
+
+    for scores in all_scores:
+        add(scores.method, scores.metric, _score_estimates(scores))
+    for method in grid.methods:
+        add(method, "cost", _cost_estimates(grid, method, resamples))
+    for other, scores in combinations(all_scores, 2):
+        if other.metric == scores.metric:
+            add(scores.method, scores.metric, [("minus", (other.method,), scores.minus(other))])
+    averaged = {name for names in grid.averaged for name in names}
+    return TaskEstimates(
+        task=grid.task,
+        num_examples=len(grid.examples),
+        left_out=grid.left_out,
+        failed=grid.failed,
+        num_documents=tuple(sorted({record.num_documents for record in grid.some_records()})),
+        orders=grid.orders,
+        averaged=tuple(name for name in grid.orders if name in averaged),
+        methods=grid.methods,
+        weights=grid.weights,
+        weights_v0_1_1=grid.weights_v0_1_1,
+        estimates=tuple(found),
+    )
+
+
+def _score_estimates(scores: Scores) -> Iterator[Labeled]:
+    over_orders = partial(scores.mean, parsed=scores.parsed_in_orders)
+    yield "mean", (), over_orders(scores.over_orders)
+    yield "worst case", (), over_orders(min(row, default=None) for row in scores.in_orders)
+    yield "best case", (), over_orders(max(row, default=None) for row in scores.in_orders)
+    for place, name in enumerate(scores.grid.orders):
+        yield "order", (name,), scores.mean(scores.values[:, place], parsed=scores.parsed[:, place])
+    if scores.metric != "logprob":
+        yield from _answer_estimates(scores)
+    for one in group_by_slot(scores.columns, scores.metric):
+        size = str(one.num_documents)
+        for place, slot in enumerate(one.slots):
+            value = scores.mean(one.values[:, place], parsed=one.parsed[:, place])
+            yield "slot", (size, str(slot)), value
+        yield "shuffled", (size,), scores.mean(one.shuffled, parsed=one.shuffles_parsed)
+    yield from section_estimates(scores, OVER_ORDERS, scores.over_orders, scores.parsed_in_orders)
+    for scenario, values, parsed in scenario_scores(scores):
+        yield "scenario", (scenario,), scores.mean(values, parsed=parsed)
+        yield from section_estimates(scores, scenario, values, parsed)
+
+
+def _answer_estimates(scores: Scores) -> Iterator[Labeled]:
+    """Yield how often answers change and are parsed, and which letter and document they name."""
+    grid, metric = scores.grid, scores.metric
+    # An example with a single order cannot change.
+    yield (
+        "changed",
+        (),
+        scores.mean(
+            differ([column[name] for name in names], metric) if len(names) > 1 else None
+            for column, names in zip(scores.columns, grid.distinct, strict=True)
+        ),
+    )
+    yield "unparsed", (), scores.mean(_over_averaged(scores, lambda one: parsed_answer(one, metric) is None))
+    yield (
+        "parsed",
+        (),
+        scores.mean(_over_averaged(scores, lambda one: scores.score(one) if scores.is_parsed(one) else None)),
+    )
+    for name in grid.orders:
+        changes = (_changed_from_stored(column, name, metric) for column in scores.columns)
+        yield "order changed", (name,), scores.mean(changes)
+        yield "order unparsed", (name,), scores.share(lambda one: parsed_answer(one, metric) is None, name)
+        if get_task(grid.task).has_letters:
+            yield "says A", (name,), scores.share(lambda one: parsed_answer(one, metric) == "A", name)
+            yield (
+                "says first",
+                (name,),
+                scores.share(
+                    lambda one: named_document(one, parsed_answer(one, metric)) == first_document(one), name
+                ),
+            )
+
+
+def _over_averaged(scores: Scores, value: Callable[[Record], float | None]) -> Iterator[float | None]:
+    """Yield for each example the mean of a value over the orders that it is averaged over."""
+    for column, names in zip(scores.columns, scores.grid.averaged, strict=True):
+        values = [float(found) for name in names if (found := value(column[name])) is not None]
+        yield fmean(values) if values else None
+
+
+def _changed_from_stored(column: Column, name: str, metric: Metric) -> float | None:
+    """Return 1 if the answer differs from that in the stored order, 0 if not; None without both."""
+    stored = next((record for record in column.values() if is_as_stored(record)), None)
+    if stored is None or name not in column or is_as_stored(column[name]):
+        return None
+    return differ([stored, column[name]], metric)
+
+
+def _cost_estimates(grid: Grid, method: str, resamples: Resamples) -> Iterator[Labeled]:
+    """Yield times and tokens per record, and ratios to the baseline as if no prefill had been shared."""
+    all_records = np.ones((len(grid.examples), len(grid.orders)))
+    computed = grid.values(method, lambda record: 1.0 if record.computed else None)
+    yield "computed", (), Estimate(float(np.isfinite(computed).sum()), None, None, len(grid.examples))
+
+    def per_record(value: Callable[[Record], float | None], kept: Floats) -> Estimate | None:
+        values = grid.values(method, value) * kept
+        return ratio(_totals(values), _totals(np.isfinite(values)), resamples)
+
+    yield "seconds", (), per_record(lambda record: record.seconds, computed)
+    yield "prefill_s", (), per_record(lambda record: record.prefill_s, computed)
+    yield "decode_s", (), per_record(lambda record: record.decode_s, computed)
+    yield "prompts", (), per_record(lambda record: record.prompts, all_records)
+    yield "prompt_tokens", (), per_record(lambda record: record.prompt_tokens, all_records)
+    yield "answer_tokens", (), per_record(lambda record: record.answer_tokens, all_records)
+    if method == BASELINE or BASELINE not in grid.methods:
+        return
+    both = computed * grid.values(BASELINE, lambda record: 1.0 if record.computed else None)
+
+    def to_baseline(value: Callable[[Record], float]) -> Estimate | None:
+        above, below = (_totals(grid.values(name, value) * both) for name in (method, BASELINE))
+        return ratio(above, below, resamples)
+
+    def has_answers(name: str) -> bool:
+        return bool(np.isfinite(grid.values(name, lambda record: record.answer_tokens)).any())
+
+    yield "prefill_ratio", (), to_baseline(lambda record: record.prefill_s)
+    if has_answers(method) == has_answers(BASELINE):
+        yield "ratio", (), to_baseline(lambda record: record.prefill_s + record.decode_s)
+
+
+def _totals(values: Floats) -> Floats:
+    """Return the sum of each example over its orders, (examples,)."""
+    totals: Floats = np.nansum(values, axis=1)
+    return totals

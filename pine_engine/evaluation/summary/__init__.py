@@ -1,1 +1,0 @@
-"""From the records of a measurement to numbers with intervals."""

@@ -1,0 +1,439 @@
+"""Estimates of records: means computed by hand, unparsed answers, swaps, sections, scenarios and costs."""
+
+import json
+from collections.abc import Sequence
+from itertools import chain, product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pine_engine.errors import InputError
+from pine_engine.evaluation.estimates import TaskEstimates, estimate_tasks
+from pine_engine.evaluation.judge_scenarios import BOTH, CHANGED, FIRST, OVER_ORDERS, SECOND, SHUFFLED
+from pine_engine.evaluation.nested import nested
+from pine_engine.evaluation.records import Record
+from pine_engine.evaluation.report.published import ANY, published
+from pine_engine.evaluation.rewardbench import SUBSETS, find_subset
+from pine_engine.evaluation.slots import by_gold_slot
+from tests.support.records import SWAPS, judged, sweep, swept
+from tests.support.report_runs import mean_of, rewardbench, task_of
+
+
+def group(
+    task: TaskEstimates, name: str, method: str = "vanilla", metric: str = "generated"
+) -> dict[str, tuple[float, int]]:
+    """Return mean and number of examples of all estimates of a group, by name."""
+    labels = (method, metric, name)
+    found = [one for one in task.estimates if (one.method, one.metric, one.group) == labels]
+    return {one.name: (mean_of(one), one.num_examples) for one in found}
+
+
+def means(task: TaskEstimates, name: str, method: str = "vanilla", metric: str = "generated") -> list[float]:
+    return [mean for mean, _ in group(task, name, method, metric).values()]
+
+
+# orders
+
+
+def test_each_order_and_their_mean_are_estimated() -> None:
+    """Four pairs, the first answer better. Vanilla says A in three of four, in any order."""
+    verdicts = {
+        "vanilla": {"as-is": "AAAB", "swapped": "AAAB"},
+        "pine": {"as-is": "AABB", "swapped": "BBAA"},
+    }
+    records = [
+        judged(f"p-{index}", method, name, verdict)
+        for method, by_order in verdicts.items()
+        for name, of_order in by_order.items()
+        for index, verdict in enumerate(of_order)
+    ]
+    task = task_of(records)
+    assert group(task, "order") == {"as-is": (0.75, 4), "swapped": (0.25, 4)}
+    assert means(task, "order", "pine") == [0.5, 0.5] and means(task, "mean", "pine") == [0.5]
+    assert task.extreme_orders("vanilla", "generated") == ("swapped", "as-is")
+    found = [means(task, name)[0] for name in ("mean", "worst case", "best case", "changed")]
+    assert found == [0.5, 0, 1, 1] and means(task, "changed", "pine") == [0]
+    assert task.num_examples == 4 and task.averaged == ("as-is", "swapped")
+    assert group(task, "slot") == {"2 > 0": (0.75, 4), "2 > 1": (0.25, 4)}
+
+
+def test_a_shuffle_is_in_the_mean_only_without_other_orders() -> None:
+    slots = [swept("q", "vanilla", slot, logprob=-1.0 - slot) for slot in range(3)]
+    shuffle = swept("q", "vanilla", 2, logprob=-9.0, order_name="shuffled:7").model_copy(
+        update={"order": (2, 1, 0)}
+    )
+    task = task_of([*slots, shuffle])
+    found = [means(task, name, metric="logprob")[0] for name in ("mean", "worst case", "best case")]
+    assert found == [-2, -3, -1]
+    assert task.averaged == ("gold-at:0", "gold-at:1", "gold-at:2")
+    assert task.extreme_orders("vanilla", "logprob") == ("gold-at:2", "gold-at:0")
+    assert means(task_of([shuffle]), "mean", metric="logprob") == [-9]
+
+
+def test_two_names_of_one_order_count_once() -> None:
+    """As stored the gold document is first, so gold-at:0 is that order again."""
+    records = [
+        swept("q", "vanilla", 0, k=2, logprob=-1.0, score=1.0, order_name="as-is"),
+        swept("q", "vanilla", 0, k=2, logprob=-1.0, score=1.0),
+        swept("q", "vanilla", 1, k=2, logprob=-4.0, score=0.0),
+    ]
+    task = task_of(records)
+    assert means(task, "mean", metric="logprob") == [-2.5]
+    assert group(task, "slot", metric="logprob") == {"2 > 0": (-1, 1), "2 > 1": (-4, 1)}
+
+
+def test_answers_without_letters_change_with_their_words() -> None:
+    texts = {"q-0": ("Paris", "Paris"), "q-1": ("Paris", "Rome"), "q-2": ("Rome", "Rome"),
+             "q-3": ("Lyon", "Rome")}  # fmt: skip
+    records = [
+        swept(example, "vanilla", slot, k=2, score=float(text == "Paris"), text=text)
+        for example, pair in texts.items()
+        for slot, text in enumerate(pair)
+    ]
+    task = task_of(records)
+    assert means(task, "changed") == [0.5]
+    assert group(task, "order changed") == {"gold-at:1": (0.5, 4)}, "gold-at:0 is the stored order"
+    assert (means(task, "worst case"), means(task, "best case")) == ([0.25], [0.5])
+
+
+# verdicts
+
+
+def test_letters_and_places_are_told_apart() -> None:
+    """One judge prefers the letter A, one the first place, and one knows the better answer."""
+    preferences = {
+        "vanilla": lambda name: "A",
+        "nia": lambda name: "AB"[SWAPS[name][1][0]],
+        "pine": lambda name: "AB"[SWAPS[name][0].index(1)],
+    }
+    records = [
+        judged(f"p-{index}", method, name, verdict(name), better=index % 2)
+        for (method, verdict), name, index in product(preferences.items(), SWAPS, range(4))
+    ]
+    task = task_of(records)
+    assert {method: means(task, "order changed", method) for method in preferences} == {
+        "vanilla": [0, 1, 1],
+        "nia": [1, 0, 1],
+        "pine": [0, 0, 0],
+    }
+    assert means(task, "says A") == means(task, "says first", "nia") == [1, 1, 1, 1]
+    assert means(task, "says first") == means(task, "says A", "nia") == [1, 0, 0, 1]
+    assert [means(task, "changed", method) for method in preferences] == [[1], [1], [0]]
+
+
+def test_a_swap_is_compared_with_the_stored_order_of_any_name() -> None:
+    """This judge says A. Gold first is the stored order of the first pair, and swaps the second one."""
+    records = [
+        judged(f"p-{better}", "vanilla", swap, "A", better=better).model_copy(update={"order_name": name})
+        for better, swaps in ((0, ("as-is", "swapped")), (1, ("swapped", "as-is")))
+        for swap, name in zip((*swaps, "segments-swapped"), ("gold-first", "gold-last", "x"), strict=True)
+    ]
+    expected = {"gold-first": (1, 1), "gold-last": (1, 1), "x": (0, 2)}
+    assert group(task_of(records), "order changed") == expected
+    without_stored = [record for record in records if record.order_name == "x"]
+    assert group(task_of(without_stored), "order changed") == {}
+
+
+def test_an_unparsed_verdict_counts_half_and_is_no_change() -> None:
+    verdicts = {"p-0": (None, None), "p-1": (None, "A"), "p-2": ("B", "A")}
+    records = [
+        judged(example, "vanilla", name, verdict)
+        for example, pair in verdicts.items()
+        for name, verdict in zip(("as-is", "swapped"), pair, strict=True)
+    ]
+    task = task_of(records)
+    assert group(task, "changed") == {"": (0, 1)} and group(task, "order changed") == {"swapped": (0, 1)}
+    assert group(task, "scenario")[CHANGED] == (0, 1), "one pair has two verdicts"
+    assert group(task, "unparsed") == {"": (1 / 2, 3)} and group(task, "parsed") == {"": (0, 2)}
+    assert means(task, "order unparsed") == pytest.approx([2 / 3, 1 / 3])
+    assert means(task, "order") == pytest.approx([1 / 3, 1 / 6])
+    assert means(task, "says A") == pytest.approx([0, 2 / 3])
+
+
+def test_scores_of_unparsed_answers_are_marked() -> None:
+    """A judge whose verdicts are parsed in one order, and questions of which one slot has no answer."""
+    pairs = [
+        judged(f"p-{index}", "vanilla", name, "A" if name == "as-is" else None, section="Chat", subset="easy")
+        for index in range(4)
+        for name in ("as-is", "swapped")
+    ]
+    task = task_of(pairs)
+    assert task.extreme_orders("vanilla", "generated") == ("as-is", "as-is")
+    assert not group(task, "changed")
+    unparsed = {(one.group, one.name) for one in task.estimates if not one.is_parsed}
+    assert unparsed == {
+        ("order", "swapped"),
+        ("slot", "2 > 1"),
+        ("scenario", SECOND),
+        ("section", f"{SECOND} > Chat"),
+        ("subset", f"{SECOND} > Chat > easy"),
+    }
+    questions = [
+        one.model_copy(update={"parsed": "" if one.gold_slot else None})
+        for one in sweep(3, ["nia"], lambda *_: -1.0)
+    ]
+    questions += [
+        one.model_copy(update={"order_name": "shuffled:1", "order": (2, 0, 1)})
+        for one in questions
+        if one.gold_slot == 0
+    ]
+    unparsed_slots = {(one.metric, one.group, one.name) for one in task_of(questions).estimates
+                if not one.is_parsed}  # fmt: skip
+    assert unparsed_slots == {
+        ("generated", group, name)
+        for group, name in (
+            *(("order", "gold-at:0"), ("order", "shuffled:1")),
+            *(("slot", "3 > 0"), ("shuffled", "3")),
+        )
+    }, "log-probabilities need no parsing"
+
+
+def test_without_parsed_answers_nothing_changes_and_nothing_is_right() -> None:
+    task = task_of([judged(f"p-{index}", "vanilla", name, None) for index in range(4) for name in SWAPS])
+    assert not group(task, "changed") and not group(task, "parsed") and not group(task, "order changed")
+    assert (means(task, "unparsed"), means(task, "mean")) == ([1], [0.5])
+    assert task.extreme_orders("vanilla", "generated") == ("as-is", "as-is")
+
+
+def test_the_most_likely_choice_is_a_verdict() -> None:
+    logprobs = {"as-is": (-1.0, -2.0), "swapped": (-1.0, -3.0)}
+    records = [judged("p", "pine", name, None, logprobs=pair, better=1) for name, pair in logprobs.items()]
+    task = task_of(records)
+    assert means(task, "order", "pine", "chosen") == [0, 1]
+    assert means(task, "changed", "pine", "chosen") == [1]
+    assert means(task, "says A", "pine", "chosen") == [1, 1]
+
+
+def test_equally_likely_choices_are_one_verdict_in_all_orders() -> None:
+    """The verdict names neither answer, and differs from a verdict for an answer."""
+    equal = {"as-is": (-1.0, -1.0), "swapped": (-1.0, -1.0), "segments-swapped": (-2.0, -2.0)}
+    ties = [judged("p", "pine", name, None, logprobs=pair) for name, pair in equal.items()]
+    task = task_of(ties)
+    for name in ("changed", "unparsed", "says A", "says first"):
+        assert set(means(task, name, "pine", "chosen")) == {0}
+    decided = [*ties[:1], judged("p", "pine", "swapped", None, logprobs=(-1.0, -1.5))]
+    assert means(task_of(decided), "changed", "pine", "chosen") == [1]
+
+
+# sections and scenarios
+
+
+def test_sections_weigh_subsets_and_the_total_is_their_plain_mean() -> None:
+    """Reasoning: (1 x 984 + 0 x 328) / 1312 = 0.75. Chat: one subset, 0.5."""
+    parts = [
+        ("Reasoning", "math-prm", 984.0, "AA"),
+        ("Reasoning", "hep-go", 328.0, "BBBB"),
+        ("Chat", "alpacaeval-easy", 100.0, "AB"),
+    ]
+    records = [
+        judged(
+            f"{subset}-{index}", "vanilla", "as-is", verdict, section=section, subset=subset, weight=weight
+        )
+        for section, subset, weight, verdicts in parts
+        for index, verdict in enumerate(verdicts)
+    ]
+    task = task_of(records)
+    chat, reasoning = f"{OVER_ORDERS} > Chat", f"{OVER_ORDERS} > Reasoning"
+    assert group(task, "section") == {chat: (0.5, 2), reasoning: (0.75, 6)}
+    assert means(task, "total") == [0.625] and means(task, "mean") == pytest.approx([3 / 8])
+    section = task.get("vanilla", "generated", "section", OVER_ORDERS, "Reasoning")
+    # Equivalent to 3.0 examples: the first two have three quarters of the weight.
+    assert section is not None and section.interval == pytest.approx((0.310, 0.953), abs=1e-3)
+    assert group(task, "subset")[f"{reasoning} > math-prm"] == (1, 2)
+    assert task.subsets("vanilla", "generated", OVER_ORDERS) == {
+        "Chat": {"alpacaeval-easy": 100},
+        "Reasoning": {"math-prm": 984, "hep-go": 328},
+    }
+
+
+def test_a_subset_without_weight_weighs_its_examples() -> None:
+    records = [
+        judged(f"{subset}-{index}", "vanilla", "as-is", verdict, section="Chat", subset=subset)
+        for subset, verdicts in (("easy", "AAA"), ("hard", "B"))
+        for index, verdict in enumerate(verdicts)
+    ]
+    task = task_of(records)
+    assert means(task, "section") == [0.75] and not group(task, "total"), "one section is no total"
+
+
+def test_published_subsets_make_published_sections() -> None:
+    """Tables 8 and 5 of the paper, both rounded to a tenth, with the weights of version 0.1.1."""
+    model = "Meta-Llama-3-70B-Instruct"
+    records = [
+        judged(name, row["method"], "as-is", "A", section=subset.section, subset=name, weight=subset.weight)
+        .model_copy(update={"score": score / 100})
+        for row in published("subset_scores")
+        if row["model"] == model
+        for name, score in zip((one.name for one in SUBSETS), chain(*row["sections"]), strict=True)
+        if (subset := find_subset(name)) is not None
+    ]  # fmt: skip
+    task = task_of(records)
+    for method, setting in (("vanilla", SHUFFLED), ("pine", ANY)):
+        labels = (model, method, setting)
+        (row,) = [one for one in published("judge_scores")
+                  if (one["model"], one["method"], one["setting"]) == labels]  # fmt: skip
+        found = [100 * mean for mean in means(task, "section v0.1.1", method)]
+        assert found == pytest.approx(row["sections"], abs=0.1)
+        total = means(task, "total v0.1.1", method)
+        assert 100 * total[0] == pytest.approx(row["average"], abs=0.1)
+    safety = group(task, "section")[f"{OVER_ORDERS} > Safety"]
+    assert 100 * safety[0] == pytest.approx(73.2, abs=0.1), "the control: later weights differ"
+
+
+def by_specification(records: Sequence[Record], method: str, name: str) -> dict[str, float]:
+    """By subset: a score of 1, 0 or 1/2 per verdict, or the share of pairs whose named answer changes."""
+    of_subset: dict[str, list[float]] = {}
+    for example in sorted({record.example for record in records}):
+        first, last, drawn = (
+            next(r for r in records if (r.example, r.method, r.order_name) == (example, method, order))
+            for order in ("gold-first", "gold-last", "shuffled:0")
+        )
+
+        def score(record: Record) -> float:
+            return 0.5 if record.parsed is None else float((record.parsed,) == record.answers)
+
+        def named(record: Record) -> int | None:
+            return None if record.parsed is None else record.entered["AB".index(record.parsed)]
+
+        value = {
+            FIRST: score(first),
+            SECOND: score(last),
+            BOTH: (score(first) + score(last)) / 2,
+            SHUFFLED: score(drawn),
+            CHANGED: float(named(first) != named(last)),
+        }[name]
+        if name != CHANGED or None not in (named(first), named(last)):
+            of_subset.setdefault(str(first.subset), []).append(value)
+    return {subset: sum(values) / len(values) for subset, values in of_subset.items()}
+
+
+@pytest.mark.parametrize("method", ["vanilla", "pine"])
+def test_scenarios_follow_the_specification(method: str) -> None:
+    records = [*rewardbench()]
+    task = task_of(records)
+    for name in (FIRST, SECOND, BOTH, SHUFFLED, CHANGED):
+        expected = by_specification(records, method, name)
+        found = {key.split(" > ")[2]: mean for key, (mean, _) in group(task, "subset", method).items()
+                 if key.startswith(f"{name} > ")}  # fmt: skip
+        assert found == pytest.approx(expected)
+        for version in ("", " v0.1.1"):
+            sections = []
+            for section in dict.fromkeys(subset.section for subset in SUBSETS):
+                weighed = [
+                    ((one.weight_v0_1_1 if version else None) or one.weight, expected[one.name])
+                    for one in SUBSETS
+                    if one.section == section and one.name in expected
+                ]
+                sections.append(sum(w * v for w, v in weighed) / sum(w for w, _ in weighed))
+                estimate = task.get(method, "generated", f"section{version}", name, section)
+                assert mean_of(estimate) == pytest.approx(sections[-1])
+            total = task.get(method, "generated", f"total{version}", name)
+            assert mean_of(total) == pytest.approx(sum(sections) / 4)
+
+
+def test_pairs_judged_in_one_order_are_in_no_scenario() -> None:
+    alone = [judged(f"p-{index}", "vanilla", "as-is", "A", better=index % 2) for index in range(4)]
+    assert not group(task_of(alone), "scenario")
+    swaps = [judged(f"p-{index}", "vanilla", name, "A", better=index % 2)
+             for index in range(4) for name in SWAPS]  # fmt: skip
+    found = group(task_of(swaps), "scenario")
+    assert found == {FIRST: (1.0, 4), SECOND: (0.0, 4), BOTH: (0.5, 4), CHANGED: (1.0, 4)}
+    column = {record.order_name: record for record in swaps if record.example == "p-1"}
+    assert {record.order_name for record in by_gold_slot(column).values()} == {"as-is", "swapped"}
+    questions = task_of([*sweep(3, ["pine"], lambda *_: -1.0, k=2)])
+    assert not group(questions, "scenario", "pine"), "a task without letters"
+
+
+# pairing and costs
+
+
+def test_incomplete_examples_are_left_out_for_all_methods() -> None:
+    whole = sweep(3, ["vanilla", "pine"], lambda index, _, __: -float(index))
+    found = {one.key: one for one in whole if one.key != ("q-1", "pine", "gold-at:2")}
+    found["q-2", "vanilla", "gold-at:0"] = swept("q-2", "vanilla", 0, error="too long")
+    records = [*found.values()]
+    task = task_of(records)
+    assert (task.num_examples, task.left_out, task.failed) == (1, 2, 1)
+    assert means(task, "mean", metric="logprob") == means(task, "mean", "pine", "logprob") == [0]
+
+
+def test_methods_are_compared_example_by_example() -> None:
+    """PINE is 0.5 nats better in each example, and the examples differ much more."""
+
+    def logprob(index: int, method: str, slot: int) -> float:
+        return -10.0 * index + (0.5 if method == "pine" else slot - 1.0)
+
+    task = task_of([*sweep(20, ["pine", "vanilla"], logprob)])
+    (difference,) = [one for one in task.estimates if (one.metric, one.group) == ("logprob", "minus")]
+    assert (difference.method, difference.name) == ("pine", "vanilla")
+    assert difference.value == (0.5, 0.5, 0.5, 20, True)
+    assert task.differences("pine", "logprob")["vanilla"] == difference
+    assert task.differences("vanilla", "logprob")["pine"].value == (-0.5, -0.5, -0.5, 20, True)
+    spread = task.get("vanilla", "logprob", "mean")
+    assert spread is not None and spread.interval is not None and spread.interval[1] - spread.interval[0] > 20
+
+
+@settings(max_examples=8)
+@given(st.permutations(range(18)))
+def test_estimates_are_independent_of_the_order_of_records(order: list[int]) -> None:
+    records = [*sweep(3, ["vanilla", "pine"], lambda index, method, slot: -index - slot * len(method))]
+    expected, found = task_of(records), task_of([records[place] for place in order])
+    assert found.methods == ("vanilla", "pine")
+    for method, name in product(found.methods, ("mean", "order")):
+        means_of = [{key: mean for key, (mean, _) in group(task, name, method, "logprob").items()}
+                    for task in (expected, found)]  # fmt: skip
+        assert means_of[1] == pytest.approx(means_of[0])
+
+
+def test_times_are_compared_where_both_were_computed() -> None:
+    """Vanilla takes 2 s in each order; PINE 6 s in the first, and its second is taken from the first."""
+    records = [
+        swept(f"q-{index}", method, slot, k=2, score=1.0, seconds=seconds, computed=computed)
+        for index in range(5)
+        for method, slot, seconds, computed in (
+            ("vanilla", 0, 2.0, True),
+            ("vanilla", 1, 2.5, True),
+            ("pine", 0, 6.0, True),
+            ("pine", 1, 0.0, False),
+        )
+    ]
+    costs = {(one.method, one.group): one for one in task_of(records).estimates if one.metric == "cost"}
+    found = {key: one.mean for key, one in costs.items()}
+    assert (found["vanilla", "computed"], found["pine", "computed"]) == (10, 5)
+    assert (found["vanilla", "seconds"], found["pine", "seconds"]) == (2.25, 6)
+    assert ("vanilla", "ratio") not in found
+    assert found["pine", "ratio"] == found["pine", "prefill_ratio"] == 3
+    assert costs["pine", "ratio"].num_examples == 5
+    assert (found["pine", "prompt_tokens"], found["pine", "answer_tokens"]) == (60, 4)
+    alone = task_of([swept("q", "pine", 0, score=1.0)])
+    assert alone.get("pine", "cost", "ratio") is None
+
+
+def test_each_task_has_estimates() -> None:
+    records = [judged("p", "vanilla", "as-is", "A"), *sweep(1, ["vanilla"], lambda *_: -1.0)]
+    assert [task.task for task in estimate_tasks(records)] == ["judge_pair", "retrieval_qa"]
+    for incomplete in ([], [swept("q-0", "vanilla", 0, score=1.0), swept("q-1", "pine", 0, score=1.0)]):
+        with pytest.raises(InputError):
+            estimate_tasks(incomplete)
+
+
+def test_nested_json_has_all_estimates() -> None:
+    task = task_of([*rewardbench()])
+    content = json.loads(json.dumps(nested([task]), allow_nan=False))
+    assert (content["resamples"], content["seed"]) == (2000, 0)
+    found: list[tuple[float, float | None, float | None, int, bool]] = []
+
+    def collect(value: object) -> None:
+        if isinstance(value, dict) and "is_read" in value:
+            found.append(tuple(value.values()))
+        elif isinstance(value, dict | list):
+            for one in value.values() if isinstance(value, dict) else value:
+                collect(one)
+
+    collect(content["tasks"])
+    expected = [one.value for one in task.estimates if one.group != "computed"]
+    subsets = [one.value for one in task.estimates if one.group == "subset"]  # with both sets of weights
+    assert sorted(map(repr, found)) == sorted(map(repr, expected + subsets))
+    measure = content["tasks"][0]["methods"][1]["measures"][0]
+    assert measure["scenarios"][2]["sections"][0]["subsets"][0]["weight"] == 100

@@ -1,0 +1,186 @@
+"""Runs for tests of estimates and reports; `python -m tests.support.report_runs` writes the golden report."""
+
+import json
+import random
+from collections.abc import Iterator, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from pine_engine.evaluation.estimates import TaskEstimates, estimate_tasks
+from pine_engine.evaluation.intervals import Estimate
+from pine_engine.evaluation.records import Record
+from pine_engine.evaluation.report.molecule_tables import read_molecule_report
+from pine_engine.evaluation.report.parts import report_parts
+from pine_engine.evaluation.report.runs import MeasuredRun, run_labels
+from pine_engine.evaluation.report.tables import Part
+from pine_engine.evaluation.rewardbench import SUBSETS
+from tests.support.records import SWAPS, judged, run_info, sweep, swept
+from viz.export.report import report_markdown
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "report.md"
+
+QA_METHODS = ("vanilla", "nia", "pine")
+QA = run_info(task="retrieval_qa", data="questions.jsonl", methods=QA_METHODS, order_names=("gold-all",))
+JUDGE = run_info(order_names=tuple(SWAPS))
+LLAMA = run_info(
+    order_names=tuple(SWAPS),
+    address="meta-llama/Meta-Llama-3-8B-Instruct",
+    platform=JUDGE.platform.model_copy(update={"model": "meta-llama/Meta-Llama-3-8B-Instruct"}),
+)
+MATH = run_info(task="math_reasoning", data="math.jsonl", order_names=("as-is", "reversed"))
+
+
+def task_of(records: Sequence[Record]) -> TaskEstimates:
+    """Return the estimates of records of one task."""
+    (task,) = estimate_tasks(records)
+    return task
+
+
+def mean_of(estimate: Estimate | None) -> float:
+    """Return the mean of an estimate that was measured; its interval contains the mean."""
+    assert estimate is not None
+    if estimate.interval is not None:
+        assert estimate.interval[0] <= estimate.mean <= estimate.interval[1]
+    return estimate.mean
+
+
+def qa_records() -> Iterator[Record]:
+    """Yield twenty questions: vanilla is best at the ends, NIA better, PINE equal in all slots and worse."""
+
+    def logprob(index: int, method: str, slot: int) -> float:
+        by_slot = {"vanilla": (0.0, -1.0, -0.5), "nia": (0.5, 0.0, 0.0), "pine": (-0.75, -0.75, -0.75)}
+        return -1.0 - index % 5 / 4 + by_slot[method][slot]
+
+    for record in sweep(20, QA_METHODS, logprob):
+        is_taken = record.method == "pine" and record.gold_slot != 0
+        seconds = 0.0 if is_taken else {"vanilla": 2.0, "nia": 1.5, "pine": 3.0}[record.method]
+        yield record.model_copy(
+            update={"computed": not is_taken, "seconds": seconds, "prefill_s": seconds / 2}
+        )
+
+
+def shuffled(records: Sequence[Record], slot: int = 2) -> list[Record]:
+    """Return a shuffled record for each record with the gold document in that slot."""
+    return [
+        one.model_copy(update={"order_name": "shuffled:1", "order": (2, 0, 1), "gold_slot": 1})
+        for one in records
+        if one.gold_slot == slot
+    ]
+
+
+def judge_records() -> Iterator[Record]:
+    """Yield twelve pairs of two sections: vanilla says A, PINE the better one but in pairs 0, 3, 6, 8."""
+    for index, method, name in product(range(12), ("vanilla", "pine"), SWAPS):
+        better = index % 2
+        right = "AB"[SWAPS[name][0].index(better)]
+        wrong = "BA"["AB".index(right)]
+        yield judged(
+            f"p-{index:02}",
+            method,
+            name,
+            "A" if method == "vanilla" else (wrong if index in (0, 3, 6, 8) else right),
+            better=better,
+            logprobs=(-1.0, -2.0) if right == "A" else (-2.0, -1.0),
+            section=("Chat Hard", "Safety")[index // 6],
+            subset=("llmbar-natural", ("xstest-should-refuse", "xstest-should-respond")[index % 2])[
+                index // 6
+            ],
+            weight=(100.0, (154.0, 250.0)[index % 2])[index // 6],
+            seconds=2.1 if method == "pine" else 1.0,
+        )
+
+
+def math_records(methods: Sequence[str]) -> Iterator[Record]:
+    """Yield eight problems without gold slot; PINE solves half of them, and no answer of NIA is parsed."""
+    for index, method in product(range(8), methods):
+        solved = float(index % 4 < (2 if method == "pine" else 1))
+        record = swept(f"m-{index}", method, 0, score=solved, text="7")
+        for name, order in (("as-is", (0, 1, 2)), ("reversed", (2, 1, 0))):
+            changes = {"task": "math_reasoning", "gold_slot": None, "order_name": name, "order": order}
+            yield record.model_copy(update={**changes, "parsed": None if method == "nia" else "7"})
+
+
+def rewardbench(pairs_each: int = 3) -> Iterator[Record]:
+    """Yield pairs of all subsets with random verdicts, of which some cannot be parsed.
+
+    gold-first is the stored order of the pairs whose first answer is the better one.
+    """
+    for subset, index in product(SUBSETS, range(pairs_each)):
+        example, better = f"{subset.name}-{index}", index % 2
+        generator = random.Random(example)
+        orders = {"gold-first": ("as-is", "swapped")[better], "gold-last": ("swapped", "as-is")[better]}
+        orders["shuffled:0"] = generator.choice(["as-is", "swapped"])
+        for method in ("vanilla", "pine"):
+            verdicts = {order: generator.choice(["A", "B", "A", None]) for order in ("as-is", "swapped")}
+            for name, order in orders.items():
+                record = judged(
+                    example,
+                    method,
+                    order,
+                    verdicts[order],
+                    better=better,
+                    logprobs=(-1.0, -2.0),
+                    section=subset.section,
+                    subset=subset.name,
+                    weight=subset.weight,
+                )
+                yield record.model_copy(update={"order_name": name})
+
+
+def molecule_json(**changes: object) -> str:
+    """Return the output of `molecules --json`: PINE is better in all properties but mu."""
+
+    def errors(mean: float, mu: float, n: int = 90) -> dict[str, Any]:
+        names = ("alpha", "homo", "lumo", "gap", "mu", "cv")
+        values = {name: mu if name == "mu" else mean for name in names}
+        return {name: {"mean": x, "low": x - 0.1, "high": x + 0.1, "n": n} for name, x in values.items()}
+
+    shares = {"written": 100, "valid": 0.9, "unique": 0.5, "novel": None}
+    printed = {
+        "model": "tiny", "data": "dev.jsonl", "predictor_data": "train.jsonl", "requests": 50, "orders": 2,
+        "seed": 0, "dtype": "float32",
+        "methods": [
+            {"method": "vanilla", **shares, "changed": 0.75, "errors": errors(2.0, 1.0), "more_error": None},
+            {"method": "pine", **shares, "changed": 0.0, "errors": errors(1.5, 1.05),
+             "more_error": errors(-0.5, 0.05, 80)},
+        ],
+        "references": {"predictor": errors(0.5, 0.5), "mismatched_baseline": errors(9.0, 9.0)},
+        **changes,
+    }  # fmt: skip
+    return json.dumps(printed)
+
+
+def golden_runs() -> list[MeasuredRun]:
+    """Return runs of questions, of two models on pairs, and of math problems."""
+    questions = [*qa_records()]
+    records = {
+        "questions": (QA, [*questions, *shuffled(questions)]),
+        "pairs": (JUDGE, [*judge_records()]),
+        "Llama": (LLAMA, [*judge_records()]),
+        "math": (MATH, [*math_records(QA_METHODS)]),
+    }
+    labels = run_labels([info for info, _ in records.values()])
+    return [
+        MeasuredRun(label, info, estimate_tasks(found))
+        for label, (info, found) in zip(labels, records.values(), strict=True)
+    ]
+
+
+def golden_parts(folder: Path) -> list[Part]:
+    """Return the parts of a report of these runs and of molecules."""
+    file = folder / "molecules.json"
+    file.write_text(molecule_json(), encoding="utf-8")
+    return report_parts(golden_runs(), molecules=[read_molecule_report(file)])
+
+
+def markdown_of(parts: Sequence[Part]) -> str:
+    """Return the Markdown report with a constant title and date."""
+    return report_markdown(parts, title="A report", made="now", page="report.html", images={})
+
+
+if __name__ == "__main__":
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as scratch:
+        GOLDEN.write_text(markdown_of(golden_parts(Path(scratch))), encoding="utf-8")
