@@ -1,17 +1,15 @@
-"""The errors that are meant for the reader of the page or the command line, not for a debugger."""
+"""Errors that tell the user what to do."""
 
 import textwrap
+from collections.abc import Iterable
 
 
 class PineError(Exception):
-    """Something the user can act on; the message is one sentence that says how."""
+    """Base class of errors that the user can act on.
 
-
-class InputError(PineError):
-    """Invalid argument, prompt, document or file.
-
-    Attributes:
-        field: Name of the invalid argument, if the error names one.
+    Args:
+        message: What is wrong, and what to do.
+        field: Parameter, field or object that has the wrong value, if the error names one.
     """
 
     def __init__(self, message: str = "", *, field: str | None = None) -> None:
@@ -19,25 +17,42 @@ class InputError(PineError):
         self.field = field
 
 
-class UnknownNameError(InputError, KeyError):
-    """A name that is in no row of a table; a KeyError too, so that the table is a dict like any other."""
+class InputError(PineError):
+    """A prompt, a document, an option or a file cannot be used."""
 
-    __str__ = Exception.__str__  # a KeyError shows the repr of its sentence
+
+class UnknownNameError(InputError, KeyError):
+    """A name that a registry does not have; a KeyError too, because the registry is a dict.
+
+    Args:
+        kind: Kind of the entries, such as "method".
+        name: Name that was looked up.
+        choices: Names that the registry has.
+    """
+
+    __str__ = Exception.__str__  # the one of KeyError returns the repr of the message
+
+    def __init__(self, kind: str, name: object, choices: Iterable[str]) -> None:
+        self.kind, self.name, self.choices = kind, name, tuple(choices)
+        super().__init__(f"unknown {kind} {name!r}; choose from: {', '.join(self.choices)}", field=kind)
+
+    def __reduce__(self) -> tuple[type["UnknownNameError"], tuple[str, object, tuple[str, ...]]]:
+        return type(self), (self.kind, self.name, self.choices)
 
 
 class ModelError(PineError):
-    """A model cannot be found, loaded, or is of a kind that is not supported."""
+    """A model cannot be found or loaded, or its architecture is not supported."""
 
 
 class WriteError(PineError):
-    """What was computed cannot be kept, such as on a full disk."""
+    """A result cannot be written, such as to a full disk."""
 
 
-class Cancelled(PineError):  # noqa: N818 - it ends a run the user stopped; calling that an error would be wrong
-    """A run was stopped before it was done."""
+class Cancelled(PineError):  # noqa: N818 - the user stopped the run; calling that an error would be wrong
+    """A run was stopped before it finished."""
 
 
 def one_line(error: BaseException) -> str:
-    """Kind and first line of an error, the line cut at 160 characters, to be quoted in a sentence."""
+    """Return the type and the first line of an error, at most 160 characters, to be quoted in a message."""
     lines = str(error).strip().splitlines() or [""]
     return f"{type(error).__name__}: {textwrap.shorten(lines[0], 160, placeholder=' ...')}".rstrip(" :.")

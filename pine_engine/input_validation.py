@@ -1,4 +1,4 @@
-"""What a caller gives, in the one form that the engine works on; a sentence where it can mean nothing."""
+"""Arguments in the one form that the engine works on, and messages for values that have no such form."""
 
 from collections.abc import Iterable, Mapping, Set
 from typing import Any, Protocol, TypeVar
@@ -7,91 +7,102 @@ from pine_engine.errors import InputError, UnknownNameError
 
 
 class Named(Protocol):
-    """A row of a table."""
+    """An entry of a registry."""
 
     @property
     def name(self) -> str:
-        """What it is called where it is asked for."""
+        """Key in the registry."""
 
 
-Row = TypeVar("Row", bound=Named)
+Entry = TypeVar("Entry", bound=Named)
 
-SHOWN = 40
-"""Characters of a wrong value that a sentence shows."""
-
-
-def describe(given: Any) -> str:
-    """A wrong value in a sentence: its kind, and how it begins."""
-    if given is None or isinstance(given, bool):
-        return str(given)
-    if isinstance(given, str):
-        return f"the text {given[:SHOWN]!r}"
-    kind, shown = type(given).__name__, " ".join(repr(given).split())
-    return ("" if shown.startswith(kind) else f"{kind} ") + shown[:SHOWN] + " ..." * (len(shown) > SHOWN)
+MAX_SHOWN = 40
+"""Characters of a wrong value that a message contains."""
 
 
-def sequence(given: Any) -> tuple[Any, ...] | None:
-    """The items of a list, an array, a tensor or anything else that has an order; None for what has none.
+def describe(value: Any) -> str:
+    """Return the type and the beginning of a wrong value, for a message."""
+    if value is None or isinstance(value, bool):
+        return str(value)
+    if isinstance(value, str):
+        return f"the text {value[:MAX_SHOWN]!r}"
+    kind, shown = type(value).__name__, " ".join(repr(value).split())
+    return (
+        ("" if shown.startswith(kind) else f"{kind} ") + shown[:MAX_SHOWN] + " ..." * (len(shown) > MAX_SHOWN)
+    )
 
-    A text is one value, not a sequence of letters. The items of a table are its rows.
+
+def sequence(value: Any) -> tuple[Any, ...] | None:
+    """Return the items of an ordered collection, array or tensor, the rows of a table; None for others.
+
+    A string is one value, not a sequence of letters.
     """
-    listed = _plain(given)
+    listed = _plain(value)
     if isinstance(listed, str | bytes | Mapping | Set) or not isinstance(listed, Iterable):
         return None
     return tuple(listed)
 
 
 def as_tuple_of(
-    given: Any, kind: type | tuple[type, ...], what: str, advice: str, *, least: int = 1
+    value: Any, kind: type | tuple[type, ...], label: str, advice: str, *, least: int = 1
 ) -> tuple[Any, ...]:
-    """A single value of a kind, or all of them that something holds, as a tuple.
+    """Return a single value of a type, or all values in a collection, as a tuple.
 
-    what: the name of one of them. Raises InputError that names the first wrong one, or says that there are
-    fewer than least, and ends with the advice.
+    Args:
+        value: Value or collection.
+        kind: Type of the values.
+        label: Name of one value in messages.
+        advice: End of each message.
+        least: Minimum number of values.
+
+    Raises:
+        InputError: An item has another type, or there are fewer items than `least`.
     """
-    if isinstance(plain := _plain(given), kind):
+    if isinstance(plain := _plain(value), kind):
         return (plain,)
-    found = tuple(given) if isinstance(given, Set) else sequence(given)
-    items = None if found is None else tuple(map(_plain, found))
-    if items is None:
-        raise InputError(f"{what}s were given as {describe(given)}; {advice}")
+    found = tuple(value) if isinstance(value, Set) else sequence(value)
+    if found is None:
+        raise InputError(f"{label}s were given as {describe(value)}; {advice}", field=label)
+    items = tuple(map(_plain, found))
     for place, item in enumerate(items):
         if not isinstance(item, kind):
-            raise InputError(f"{what} {place + 1} is {describe(item)}; {advice}")
+            raise InputError(f"{label} {place + 1} is {describe(item)}; {advice}", field=label)
     if len(items) < least:
-        raise InputError(f"no {what}s were given; {advice}")
+        raise InputError(f"no {label}s were given; {advice}", field=label)
     return items
 
 
-def as_str(given: Any, what: str) -> str:
-    """A text; None is the empty one. Raises InputError for anything else."""
-    if given is None or isinstance(given, str):
-        return given or ""
-    raise InputError(f"the {what} is {describe(given)}; give text")
+def as_str(value: Any, label: str) -> str:
+    """Return a string, the empty one for None. Raises InputError for other types."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    raise InputError(f"the {label} is {describe(value)}; give text", field=label)
 
 
-def as_int(given: Any, what: str, *, least: int | None = None, unit: str = "") -> int:
-    """An int, also one of numpy's or a tensor's. Raises InputError for anything else, and below least."""
-    number = _as_int(given)
+def as_int(value: Any, label: str, *, least: int | None = None, unit: str = "") -> int:
+    """Return an int, also from numpy and tensors. Raises InputError for other types and below `least`."""
+    number = _as_int(value)
     if number is None or (least is not None and number < least):
-        shown = describe(given) if number is None else number
-        wanted = ["a whole number"] * (number is None) + [f"{least} or more"] * (least is not None)
-        raise InputError(f"the {what} is {shown}; give {', '.join(wanted)}{unit}")
+        shown = describe(value) if number is None else number
+        expected = ["a whole number"] * (number is None) + [f"{least} or more"] * (least is not None)
+        raise InputError(f"the {label} is {shown}; give {', '.join(expected)}{unit}", field=label)
     return number
 
 
-def as_ints(given: Any, what: str, expected: str) -> tuple[int, ...]:
-    """The ints of any sequence of whole numbers. Raises InputError that names the first item that is none."""
-    if type(given) is tuple and all(type(number) is int for number in given):
-        return given
-    items = sequence(given)
+def as_ints(value: Any, label: str, expected: str) -> tuple[int, ...]:
+    """Return the ints of any sequence. Raises InputError that names the first item of another type."""
+    if type(value) is tuple and all(type(number) is int for number in value):
+        return value
+    items = sequence(value)
     if items is None:
-        raise InputError(f"{what} is {describe(given)}; expected {expected}")
+        raise InputError(f"{label} is {describe(value)}; expected {expected}", field=label)
     numbers = []
     for place, item in enumerate(items):
         number = _as_int(item)
         if number is None:
-            raise InputError(f"{what} holds {describe(item)} at place {place}; expected {expected}")
+            raise InputError(
+                f"{label} holds {describe(item)} at place {place}; expected {expected}", field=label
+            )
         numbers.append(number)
     return tuple(numbers)
 
@@ -110,20 +121,17 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _as_int(given: Any) -> int | None:
-    plain = _plain(given)
+def _as_int(value: Any) -> int | None:
+    plain = _plain(value)
     return plain if isinstance(plain, int) and not isinstance(plain, bool) else None
 
 
-class Registry(dict[str, Row]):
-    """Rows by name; asking for a name that is not there raises UnknownNameError with those that are.
+class Registry(dict[str, Entry]):
+    """Entries by name, in order; an unknown name raises UnknownNameError with the known ones."""
 
-    kind: what a row is.
-    """
-
-    def __init__(self, kind: str, rows: Iterable[Row]) -> None:
-        super().__init__((row.name, row) for row in rows)
+    def __init__(self, kind: str, entries: Iterable[Entry]) -> None:
+        super().__init__((entry.name, entry) for entry in entries)
         self.kind = kind
 
-    def __missing__(self, name: Any) -> Row:
-        raise UnknownNameError(f"unknown {self.kind} {name!r}; choose from: {', '.join(self)}")
+    def __missing__(self, name: Any) -> Entry:
+        raise UnknownNameError(self.kind, name, self)

@@ -21,10 +21,10 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Answer one question over documents with every method."""
-    from pine_engine.prompts.inputs import read_comparison
+    from pine_engine.prompts.inputs import Request, read_request
 
     names = method_names(methods)
-    comparison = read_comparison(file)
+    comparison = read_request(file, Request)
 
     engine = terminal.load(model, dtype, device, reads_text=True)
 

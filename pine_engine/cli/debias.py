@@ -34,9 +34,9 @@ def debias(
 ) -> None:
     """Answer questions with a wrapper around one method: permutation, PriDe or contextual calibration."""
     from pine_engine.debias.plan import plan_debias
-    from pine_engine.prompts.inputs import read_labelled_comparison
+    from pine_engine.prompts.inputs import LabeledRequest, read_request
 
-    comparisons = [read_labelled_comparison(file) for file in files]
+    comparisons = [read_request(file, LabeledRequest) for file in files]
     if labels is not None:
         given = [label.strip() for label in labels.split(",") if label.strip()]
         comparisons = [comparison.model_copy(update={"labels": given}) for comparison in comparisons]

@@ -56,9 +56,9 @@ def verify(
         return
     names = method_names(methods)
 
-    from pine_engine.prompts.inputs import read_rows
+    from pine_engine.prompts.inputs import DataRow, read_rows
 
-    rows = read_rows(data, limit)
+    rows = list(read_rows(data, DataRow, limit).values())
     engine = terminal.load(model, dtype, device, reads_text=True)
 
     from pine_engine.engine.orders import (

@@ -31,8 +31,8 @@ from pine_engine.debias.table import TIE
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event, RunFinished
 from pine_engine.methods.table import METHODS
-from pine_engine.prompts.inputs import DocumentInput, LabeledRequest, Request
-from pine_engine.prompts.prompt import Prompt
+from pine_engine.prompts.inputs import LabeledRequest, Request
+from pine_engine.prompts.prompt import Document, Prompt
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,7 @@ def content_free(engine: Engine, comparison: Request) -> list[Prompt]:
     titles = [given.title for given in comparison.documents]
 
     def build(contents: list[str]) -> Prompt:
-        documents = [
-            DocumentInput(text=text, title=title) for text, title in zip(contents, titles, strict=True)
-        ]
+        documents = [Document(text=text, title=title) for text, title in zip(contents, titles, strict=True)]
         return comparison.model_copy(update={"documents": documents}).prompt(engine)
 
     return content_free_prompts(build, len(titles))

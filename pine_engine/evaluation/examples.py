@@ -11,16 +11,10 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from pine_engine.errors import InputError
-from pine_engine.prompts.csv_table import Record, check_columns, read_table
-from pine_engine.prompts.inputs import (
-    MAX_DOCUMENTS,
-    DataRow,
-    DocumentInput,
-    checked,
-    each_line,
-    read_row,
-)
-from pine_engine.prompts.parse_errors import rows_or_mistakes
+from pine_engine.prompts.document_files import CsvTable
+from pine_engine.prompts.inputs import MAX_DOCUMENTS, DataRow, each_line, read_row
+from pine_engine.prompts.parse_errors import Problem, rows_or_mistakes
+from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.tasks import USUAL_TASK
 
 
@@ -37,14 +31,15 @@ class Example(DataRow):
     license: str = ""
     meta: dict[str, Any] = Field(default_factory=dict)
 
-    def _mistakes(self) -> Iterator[str]:
-        yield from super()._mistakes()
+    def _problems(self) -> Iterator[Problem]:
+        yield from super()._problems()
         gold, count = self.gold_index, len(self.documents)
         if gold is not None and not 0 <= gold < count:
-            yield (
+            message = (
                 f"gold_index is {gold}, but documents are counted from 0 to {count - 1}; give one of these, "
                 "or null"
             )
+            yield Problem(message, "gold_index")
 
 
 def read_examples(
@@ -105,10 +100,10 @@ def check_some(examples: Sequence[Example], check: Callable[[Example], object]) 
         raise reasons[0]
 
 
-def _csv_reader(path: Path) -> tuple[Iterator[tuple[int, Record]], Callable[[int, Record], Example]]:
+def _csv_reader(path: Path) -> tuple[Iterator[tuple[int, list[str]]], Callable[[int, list[str]], Example]]:
     """The records of a CSV file, and what makes an example of one."""
-    table = read_table(path)
-    places = sum(bool(re.fullmatch(r"document\d+", name)) for name in table.header)
+    table = CsvTable(path)
+    places = sum(bool(re.fullmatch(r"document\d+", name)) for name in table.columns)
     if places > MAX_DOCUMENTS:
         raise InputError(
             f"{path} has too many columns of documents: got {places:,}, expected at most {MAX_DOCUMENTS:,}; "
@@ -116,17 +111,14 @@ def _csv_reader(path: Path) -> tuple[Iterator[tuple[int, Record]], Callable[[int
         )
     documents = {f"document{place}" for place in range(1, max(1, places) + 1)}
     titles = {name.replace("document", "title") for name in documents}
-    check_columns(
-        path,
-        table.header,
-        needed=documents,
-        allowed={"id", "task", "question", "answers", "gold_index", *titles},
+    table.check_columns(
+        required=documents, optional={"id", "task", "question", "answers", "gold_index", *titles}
     )
 
-    def read(number: int, record: Record) -> Example:
-        return checked(number, _from_row(table.row(record), len(documents)))
+    def read(number: int, cells: list[str]) -> Example:
+        return _from_row(table.row(cells), len(documents)).complete(number)
 
-    return table.records, read
+    return table.lines, read
 
 
 def _from_row(row: dict[str, str], count: int) -> Example:
@@ -134,10 +126,9 @@ def _from_row(row: dict[str, str], count: int) -> Example:
     if gold and not re.fullmatch(r"-?\d{1,9}", gold):
         raise InputError(f"gold_index is {gold!r}; give the number of a document from 0, or nothing")
     documents = [
-        DocumentInput(text=row[f"document{place}"], title=row.get(f"title{place}", ""))
-        for place in range(1, count + 1)
+        Document(row[f"document{place}"], row.get(f"title{place}", "")) for place in range(1, count + 1)
     ]
-    while len(documents) > 1 and documents[-1] == DocumentInput(text=""):
+    while len(documents) > 1 and documents[-1] == Document(""):
         documents.pop()
     return Example(
         id=row.get("id", "").strip(),

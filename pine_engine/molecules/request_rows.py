@@ -11,7 +11,7 @@ from pydantic import Field
 
 from pine_engine.errors import InputError
 from pine_engine.molecules.chemistry import canonical_smiles
-from pine_engine.prompts.inputs import DataRow, read_lines
+from pine_engine.prompts.inputs import DataRow, read_rows
 
 PROPERTIES: dict[str, str] = {
     "alpha": "Bohr³",
@@ -100,7 +100,7 @@ def read_molecules(path: Path, limit: int | None = None) -> MoleculeSet:
     Raises:
         InputError: A row lacks one of the six properties, or has an invalid value or SMILES.
     """
-    rows = read_lines(MoleculeRow, path, limit)
+    rows = read_rows(path, MoleculeRow, limit)
     molecules: dict[str, Molecule] = {}
     for number, row in rows.items():
         molecule = _molecule(row, f"{path}, line {number}")

@@ -1,4 +1,4 @@
-"""Render the chat template of a model, which is foreign code, in a sandbox and in bounded time."""
+"""Rendering of chat templates, which are untrusted code, in a sandbox and in bounded time."""
 
 import time
 from collections.abc import Sequence
@@ -11,16 +11,16 @@ from jinja2 import Environment, Template, TemplateRuntimeError, nodes
 from pine_engine.errors import ModelError, one_line
 
 RENDER_S = 2.0
-"""Seconds that rendering may take; templates of models need milliseconds."""
+"""Limit of rendering in seconds; templates of models need milliseconds."""
 
 MAX_RESULT = 1_000_000
-"""Largest result of one multiplication or power, in items of a sequence or bits of a number."""
+"""Maximum result of one multiplication or power, in items of a sequence or bits of an integer."""
 
 _deadline: ContextVar[float] = ContextVar("deadline of the rendering", default=float("inf"))
 
 
 def render_chat_template(tokenizer: Any, messages: Sequence[dict[str, str]]) -> str:
-    """Return the text of the messages with the opening of the answer, as `apply_chat_template` gives it.
+    """Return the text of the messages and the beginning of the answer, as `apply_chat_template` does.
 
     Raises:
         ModelError: The template fails, is not safe, or does not end in RENDER_S seconds.
@@ -45,7 +45,7 @@ def render_chat_template(tokenizer: Any, messages: Sequence[dict[str, str]]) -> 
 
 @lru_cache(maxsize=16)
 def _compile(source: str) -> Template:
-    """Compile a template so that each loop and macro looks at the deadline.
+    """Compile a template so that each loop and macro checks the deadline.
 
     The sandbox of jinja2 limits one `range`, but not loops within loops.
     """
@@ -76,10 +76,9 @@ def _check_deadline() -> bool:
 
 def _multiply(left: Any, right: Any) -> Any:
     if isinstance(left, int) and isinstance(right, int):
-        size = left.bit_length() + right.bit_length()
+        _check_size(left.bit_length() + right.bit_length())
     else:  # a sequence and a number of repetitions, or fractions
-        size = _length(left) * _length(right)
-    _check_size(size)
+        _check_size(_length(left) * _length(right))
     return left * right
 
 

@@ -1,33 +1,48 @@
-"""Users' own files as documents: JSONL, CSV, plain text and PDF, with errors that name file and line."""
+"""Documents from JSONL, CSV, plain text and PDF files, and tables from CSV files."""
 
-from collections.abc import Callable, Iterator, Sequence
+import csv
+import io
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, Field, model_validator
 
 from pine_engine.errors import InputError
-from pine_engine.prompts.csv_table import Record, check_columns, read_table
-from pine_engine.prompts.inputs import DocumentInput, each_line, parse, read_text, to_document, unexpected
-from pine_engine.prompts.parse_errors import ValidationErrors, rows_or_mistakes
-from pine_engine.prompts.pdf import read_pdf
-from pine_engine.prompts.prompt import Document
+from pine_engine.extras import how_to_install
+from pine_engine.prompts.inputs import each_line, parse_json, read_text
+from pine_engine.prompts.parse_errors import Problem, ValidationErrors, rows_or_mistakes
+from pine_engine.prompts.prompt import Document, DocumentInput, unexpected
+
+if TYPE_CHECKING:
+    from pypdf import PdfReader
 
 MAX_BYTES = 20_000_000
-"""The largest file that is read; its text would fill many contexts."""
+"""Largest file that is read; its text would fill many contexts."""
+
+MAX_PAGES = 200
+"""Pages of a PDF file. More would take minutes, and fill the context of any model."""
+
+MAX_SECONDS = 30.0
+"""Seconds of CPU time for a PDF file, because a few kilobytes can hold pages that take hours.
+
+The time is checked before each page and at each operand. Megabytes of comments have no operand: a server
+limits its process in addition.
+"""
 
 NO_TEXT = "has no text; write some, or remove it"
 
 
 def read_documents(paths: Sequence[Path], limit: int | None = None) -> list[Document]:
-    """The documents of all files, in their order, at most `limit`; what is behind these is not parsed.
+    """Return the documents of all files in order, at most `limit`; content after these is not parsed.
 
-    .jsonl: one text or {"text", "title"} a line, a list of them, or rows that have such "documents". .csv: a
-    header with the column text and perhaps title, one document a row. .txt, .md, .pdf: one document, titled
-    by the file's name.
-    Raises InputError that names the file, and all lines where it has lines, for what cannot be read, has
-    another ending, or has no text.
+    .jsonl: one text or {"text", "title"} per line, a list of them, or rows with "documents". .csv: a header
+    with the column text and optionally title, one document per line. .txt, .md, .pdf: one document, with the
+    file name as its title.
+    Raises InputError with the file, and all invalid lines of a file that has lines.
     """
     if not paths:
         raise InputError("no files were given; give at least one")
@@ -45,8 +60,8 @@ def _read(path: Path) -> Iterator[Document]:
     return reader(path)
 
 
-class DocumentLine(BaseModel):
-    """A line of JSONL: one document, or several, alone or in a row; other fields are ignored."""
+class _JsonLine(BaseModel):
+    """A line of JSONL: one document, or a row of several; other fields are ignored."""
 
     text: str = ""
     title: str = ""
@@ -54,42 +69,39 @@ class DocumentLine(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _read(cls, given: Any) -> Any:
-        if isinstance(given, str):
-            return {"text": given}
-        if isinstance(given, list):
-            return {"documents": given}
-        if isinstance(given, dict):
-            return given
-        raise unexpected(given, 'a text, {"text", "title"}, or a list of them')
-
-    def read(self) -> list[Document]:
-        """The documents of the line. Raises ValidationErrors that names all that have no text."""
-        if not self.documents:
-            return [_with_text(Document(self.text, self.title))]
-        documents = list(map(to_document, self.documents))
-        if empty := [place for place, each in enumerate(documents, start=1) if not each.text.strip()]:
-            raise ValidationErrors(*(f"document {place} {NO_TEXT}" for place in empty))
-        return documents
+    def _fields(cls, value: Any) -> Any:
+        if isinstance(value, str | list):
+            return {"text" if isinstance(value, str) else "documents": value}
+        if isinstance(value, dict):
+            return value
+        raise unexpected(value, 'a text, {"text", "title"}, or a list of them')
 
 
 def _from_jsonl(path: Path) -> Iterator[Document]:
-    def read(number: int, line: str) -> list[Document]:
-        return parse(DocumentLine, line, number).read()
+    def read(_: int, line: str) -> list[Document]:
+        row = parse_json(_JsonLine, line, is_line=True)
+        if not row.documents:
+            return [_with_text(Document(row.text, row.title))]
+        empty = [place for place, document in enumerate(row.documents) if not document.text.strip()]
+        if empty:
+            raise ValidationErrors(
+                [Problem(f"document {place + 1} {NO_TEXT}", f"documents.{place}") for place in empty]
+            )
+        return row.documents
 
     for _, documents in rows_or_mistakes(path, each_line(path), read):
         yield from documents
 
 
 def _from_csv(path: Path) -> Iterator[Document]:
-    table = read_table(path)
-    check_columns(path, table.header, needed={"text"}, allowed={"title"})
+    table = CsvTable(path)
+    table.check_columns(required={"text"}, optional={"title"})
 
-    def read(_: int, record: Record) -> Document:
-        row = table.row(record)
+    def read(_: int, cells: list[str]) -> Document:
+        row = table.row(cells)
         return _with_text(Document(row["text"], row.get("title", "")))
 
-    for _, document in rows_or_mistakes(path, table.records, read):
+    for _, document in rows_or_mistakes(path, table.lines, read):
         yield document
 
 
@@ -110,11 +122,127 @@ def _with_text(document: Document) -> Document:
     return document
 
 
-_READERS: dict[str, Callable[[Path], Iterator[Document]]] = {
+_READERS = {
     ".jsonl": _from_jsonl,
     ".csv": _from_csv,
     ".txt": _from_text,
     ".md": _from_text,
     ".pdf": _from_pdf,
 }
-"""What reads each ending of a file's name."""
+"""Reader of each file name extension."""
+
+
+class CsvTable:
+    """A CSV file with a header; names of columns are in lower case, without surrounding blanks.
+
+    `lines` yields the cells of each row with the number of its first line. A row that the csv module cannot
+    parse ends it with ValidationErrors.
+    Raises InputError for an empty file, a file without rows, and a repeated column.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.lines = self._parse()
+        try:
+            number, names = next(self.lines, (1, list[str]()))
+        except ValidationErrors as error:
+            raise ValidationErrors(error.problems, str(path)) from error
+        self.columns = tuple(name.strip().lower() for name in names)
+        if not self.columns:
+            raise InputError(f"{path} is empty; its first line has to name the columns")
+        for name, count in Counter(self.columns).items():
+            if count > 1:
+                message = f"column {name!r} is there twice; give every column one name"
+                raise ValidationErrors([Problem(message, line=number)], str(path))
+
+    def check_columns(self, *, required: set[str], optional: set[str]) -> None:
+        """Raise InputError for a missing or an unknown column."""
+        for name in sorted(required.difference(self.columns)):
+            raise InputError(
+                f"{self._path} has no column {name!r}, its header reads {', '.join(self.columns)!r}; name "
+                "the columns, separated by commas, in its first line",
+                field=name,
+            )
+        known = required | optional
+        for name in self.columns:
+            if name not in known:
+                raise InputError(
+                    f"{self._path}: column {name!r} is not known; remove it, or use: "
+                    f"{', '.join(sorted(known))}",
+                    field=name,
+                )
+
+    def row(self, cells: list[str]) -> dict[str, str]:
+        """Return the cells by column. Raises InputError for another number of cells than columns."""
+        if len(cells) != len(self.columns):
+            raise InputError(
+                f"the number of fields is {len(cells)}, but {len(self.columns)} in the header; put a text "
+                "that holds commas in quotation marks"
+            )
+        return dict(zip(self.columns, cells, strict=True))
+
+    def _parse(self) -> Iterator[tuple[int, list[str]]]:
+        # Spreadsheets write a byte order mark before the name of the first column.
+        reader = csv.reader(io.StringIO(read_text(self._path).removeprefix("\ufeff")), strict=True)
+        start, count = 1, 0
+        try:
+            for cells in reader:
+                if any(cell.strip() for cell in cells):
+                    count += 1
+                    yield start, cells
+                start = reader.line_num + 1
+        except csv.Error as error:
+            raise ValidationErrors([Problem(f"{error}; check its quotation marks", line=start)]) from error
+        if count == 1:
+            raise InputError(f"{self._path} has no rows under its header; write one row per line")
+
+
+def read_pdf(path: Path) -> str:
+    """Return the text of all pages, separated by newlines. Needs pypdf, an optional dependency.
+
+    Raises InputError if pypdf is missing, and if the file is damaged, encrypted, too long or without text.
+    """
+    try:
+        from pypdf import PdfReader
+        from pypdf.errors import DependencyError, FileNotDecryptedError
+    except ImportError as error:
+        raise InputError(
+            f"{path.name} cannot be read: pypdf is not installed; {how_to_install('pypdf')}"
+        ) from error
+    try:
+        with path.open("rb") as file:
+            if b"%PDF-" not in file.read(1024):
+                raise InputError(f"{path} is not a PDF file; give one, or plain text as .txt")
+            return _pdf_text(PdfReader(file), path)
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be read: {error.strerror}; give the path of a file that exists"
+        ) from error
+    except (FileNotDecryptedError, DependencyError) as error:
+        raise InputError(f"{path} is encrypted; save it without a password") from error
+    except (InputError, MemoryError):
+        raise
+    except Exception as error:  # pypdf raises any type for a damaged file: KeyError, RecursionError, ...
+        raise InputError(
+            f"{path} is damaged and cannot be read as PDF ({type(error).__name__}); save it again"
+        ) from error
+
+
+def _pdf_text(reader: "PdfReader", path: Path) -> str:
+    count = len(reader.pages)
+    if count > MAX_PAGES:
+        raise InputError(f"{path} has {count} pages, more than {MAX_PAGES}; give those that matter")
+    end = time.thread_time() + MAX_SECONDS
+
+    def check_time(*_: Any) -> None:
+        if time.thread_time() > end:
+            raise InputError(f"{path} takes more than {MAX_SECONDS:.0f} s to read; give its text as .txt")
+
+    pages = []
+    for page in reader.pages:
+        check_time()
+        pages.append(page.extract_text(visitor_operand_before=check_time).strip())
+    text = "\n".join(filter(None, pages))
+    if not text:
+        raise InputError(f"{path} has no text, perhaps images of it; recognize its text (OCR) first")
+    return text

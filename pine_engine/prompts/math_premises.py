@@ -1,7 +1,7 @@
-"""A math problem in one text, cut into what comes before its exchangeable premises, these, and the rest.
+"""Split the text of a math problem into a prefix, exchangeable premises and a suffix.
 
-Which premises can be exchanged is guessed from a few signs in the wording. The guess is a preview for a
-reader to correct: cut_sentences makes any other cut.
+Heuristics on the wording select the premises. The result is a preview that the user can correct:
+cut_sentences makes any other cut.
 """
 
 import re
@@ -9,17 +9,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pine_engine.errors import InputError
-from pine_engine.prompts.inputs import DataRow, DocumentInput
+from pine_engine.prompts.inputs import DataRow
+from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.tasks import get_task
 
 _CLOSING = r"""["'”’)\]]*"""
 _END = re.compile(rf"(?<![.?!])[.?!]+{_CLOSING}(?:\s+|$)")
 _QUESTION = re.compile(rf"\?{_CLOSING}\s*$")
 _ABBREVIATION = re.compile(r"\b(?:(?i:mr|mrs|ms|dr|st|mt|prof|vs|e\.g|i\.e)|[A-HJ-Z])\.$")
-"""What hardly ever ends a sentence: a title, or an initial."""
+"""A title or an initial, which rarely ends a sentence."""
 
-_LONGEST_ABBREVIATION = 8
-"""Characters at the end of a sentence that show one, and what stands before it."""
+_MAX_ABBREVIATION = 8
+"""Characters at the end of a sentence that contain an abbreviation and the character before it."""
 
 _QUANTITY = re.compile(
     r"\d|\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|twenty|thirty|forty|fifty|"
@@ -40,57 +41,56 @@ _LEANS_BACK = re.compile(
     r"|\bas (?:many|much)\b(?!.*\bas\b)|\b(?:more|less|fewer)\b(?!.*\bthan\b)",
     re.IGNORECASE | re.DOTALL,
 )
-"""What is left of something or comes on top of it, and a comparison that does not say with what."""
+"""References to a remainder or an addition, and comparisons without "than" or "as"."""
 
 _PRONOUN = re.compile(
     r"\W*(?:(?:on|in|at|for|from|by|with|during|over|every|each|last)\b(?:\W+\w+){0,4}?\W+"
     r"(?=(?:he|she|it|they|we|i)\b))?(he|his|she|her|it|its|they|their|we|our|i|my)\b",
     re.IGNORECASE,
 )
-"""A pronoun as the subject of a sentence, or its owner; a few words on when or where may stand before."""
+"""A pronoun as the subject of a sentence, or its owner, perhaps after a few words on time or place."""
 
 _SUBJECT = {"his": "he", "her": "she", "its": "it", "their": "they", "our": "we", "my": "i"}
 
 
 @dataclass(frozen=True)
 class Premises:
-    """A problem in three parts. premises: sentences, each with the blanks after it; there may be none."""
+    """A problem in three parts; each premise is a sentence with the blanks after it."""
 
     prefix: str
     premises: tuple[str, ...]
     suffix: str
 
     def reassemble(self) -> str:
-        """The whole problem, as it was given."""
+        """Return the text of the problem."""
         return "".join((self.prefix, *self.premises, self.suffix))
 
     def row(self, identity: str) -> DataRow:
-        """The problem as a row of the task math_reasoning; the prefix stands under the task's instruction.
-
-        Raises InputError if there are no premises.
-        """
+        """Return a row of the task math_reasoning. Raises InputError if there are no premises."""
         if not self.premises:
-            raise InputError("no premises of this problem can be exchanged; mark those that can")
+            raise InputError(
+                "no premises of this problem can be exchanged; mark those that can", field="premises"
+            )
         instruction = get_task("math_reasoning").instruction
         return DataRow(
             id=identity,
             task="math_reasoning",
             prefix="\n\n".join(filter(None, (instruction, self.prefix.strip()))),
             question=self.suffix.strip(),
-            documents=[DocumentInput(text=premise.strip()) for premise in self.premises],
+            documents=[Document(premise.strip()) for premise in self.premises],
         )
 
 
 def split_problem(text: str) -> Premises:
-    """The problem with its exchangeable premises, as far as the wording shows them.
+    """Return the problem with the premises that the wording shows to be exchangeable.
 
     They are the longest run of at least two sentences before the question (the last sentence with a
-    question mark, or else the last) of which each
-    - has a number in it, as an introduction has not,
-    - does not go on from the one before: "Then ...", "... the remaining ...", "... 3 more",
-    - and has the same kind of subject as the others: none opens with a pronoun, or all do with one and the
-      same, "She ...", "Her ...", "On Monday she ...", which then means somebody named before the run.
-    Where there is no such run there are no premises, and all before the question is the prefix.
+    question mark, or else the last one). Each sentence of the run
+    - contains a number,
+    - does not continue the previous one: "Then ...", "... the remaining ...", "... 3 more",
+    - has the same kind of subject as the others: no sentence begins with a pronoun, or all begin with the
+      same one ("She ...", "Her ...", "On Monday she ..."), which then refers to a person named before.
+    Without such a run there are no premises, and the text before the question is the prefix.
     """
     sentences = split_sentences(text)
     asking = [place for place, sentence in enumerate(sentences) if _QUESTION.search(sentence)]
@@ -99,7 +99,7 @@ def split_problem(text: str) -> Premises:
 
 
 def cut_sentences(sentences: Sequence[str], premises: range) -> Premises:
-    """The problem with some of its sentences as premises; premises: their places, one after the other."""
+    """Return the problem with a range of its sentences as premises."""
     return Premises(
         "".join(sentences[: premises.start]),
         tuple(sentences[premises.start : premises.stop]),
@@ -108,10 +108,10 @@ def cut_sentences(sentences: Sequence[str], premises: range) -> Premises:
 
 
 def split_sentences(text: str) -> tuple[str, ...]:
-    """The sentences, each with the white space that follows it, so that together they are the text.
+    """Return the sentences, each with the white space after it, so that they join to the text.
 
-    A full stop, question or exclamation mark ends one before white space, but not after a title (Mr.) or an
-    initial (J.), nor before a small letter, nor within double quotation marks, if those come in pairs.
+    A full stop, question or exclamation mark ends a sentence before white space, but not after a title (Mr.)
+    or an initial (J.), before a small letter, or within paired double quotation marks.
     """
     sentences: list[str] = []
     start = 0
@@ -119,7 +119,7 @@ def split_sentences(text: str) -> tuple[str, ...]:
         before, after = text[start : end.end()], text[end.end() : end.end() + 1]
         if (
             after.islower()
-            or _ABBREVIATION.search(before.rstrip()[-_LONGEST_ABBREVIATION:])
+            or _ABBREVIATION.search(before.rstrip()[-_MAX_ABBREVIATION:])
             or _quote_is_open(text, end.end())
         ):
             continue
@@ -135,7 +135,7 @@ def _quote_is_open(text: str, place: int) -> bool:
 
 
 def _subject(sentence: str) -> str | None:
-    """The pronoun that a sentence opens with, "" if it opens with none; None if it has to stay in place."""
+    """Return the first pronoun of a sentence, "" without one, None if the sentence cannot be moved."""
     if not _QUANTITY.search(sentence) or _GOES_ON.match(sentence) or _LEANS_BACK.search(sentence):
         return None
     match = _PRONOUN.match(sentence)
@@ -146,10 +146,10 @@ def _subject(sentence: str) -> str | None:
 
 
 def _longest_run(subjects: Sequence[str | None]) -> range:
-    """The places of the longest run of one subject, the first of several; an empty one at the end if none."""
+    """Return the first of the longest runs of one subject; an empty range at the end without such a run."""
     best = range(len(subjects), len(subjects))
     for start, subject in enumerate(subjects):
-        # A pronoun at the very beginning means nobody who was named.
+        # A pronoun in the first sentence refers to nothing in the text.
         if subject is None or (subject and start == 0):
             continue
         stop = start

@@ -1,6 +1,7 @@
-"""All that is wrong in a file in one error: each mistake with its line, its field, and what is expected."""
+"""All problems of a file or a request in one error, each with line, field and the expected value."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -10,84 +11,101 @@ from pydantic_core import ErrorDetails
 from pine_engine.errors import InputError
 from pine_engine.input_validation import describe
 
-MOST_SHOWN = 20
-"""Mistakes of a file that are told; of the others only how many they are."""
+MAX_SHOWN = 20
+"""Problems that a message lists; the others are counted."""
 
 Raw = TypeVar("Raw")
 Row = TypeVar("Row")
 
 
-class ValidationErrors(InputError):  # noqa: N818
-    """What is wrong with one value, such as a line of a file; several mistakes are told at once."""
+@dataclass(frozen=True)
+class Problem:
+    """A message, the path of the field, such as "documents.1.text", and the line, which counts from 1."""
 
-    def __init__(self, *sentences: str) -> None:
-        super().__init__("; ".join(sentences))
-        self.sentences = sentences
+    message: str
+    field: str = ""
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return self.message if self.line is None else f"line {self.line}: {self.message}"
+
+
+class ValidationErrors(InputError):  # noqa: N818
+    """The problems of one value, such as a file or a line of it.
+
+    Args:
+        problems: At least one.
+        source: File or object that has them.
+    """
+
+    def __init__(self, problems: Sequence[Problem], source: str = "") -> None:
+        self.problems, self.source = tuple(problems), source
+        first, *others = problems
+        if not source:
+            message = "; ".join(map(str, problems))
+        elif not others:
+            message = f"{source}{': ' if first.line is None else ', '}{first}"
+        else:
+            shown = list(map(str, problems[:MAX_SHOWN]))
+            shown += [f"and {len(problems) - MAX_SHOWN} more"] * (len(problems) > MAX_SHOWN)
+            message = f"{source} has {len(problems)} mistakes:\n" + ";\n".join(shown)
+        super().__init__(message, field=first.field or None)
+
+    def __reduce__(self) -> tuple[type["ValidationErrors"], tuple[tuple[Problem, ...], str]]:
+        return type(self), (self.problems, self.source)
 
 
 def rows_or_mistakes(
     path: Path, lines: Iterable[tuple[int, Raw]], read: Callable[[int, Raw], Row]
 ) -> Iterator[tuple[int, Row]]:
-    """What is read of each line, with the line's number, as it is asked for.
+    """Yield the row of each line with the line number; after the first invalid line, check the others only.
 
-    From the first line on that cannot be read, the others are only checked.
-    Raises InputError with the mistakes of all lines. read: may raise InputError.
+    Raises:
+        ValidationErrors: `read` raised InputError for some lines, or `lines` ended with ValidationErrors.
     """
-    found: list[str] = []
-    for number, raw in lines:
-        try:
-            row = read(number, raw)
-        except InputError as error:
-            found += [f"line {number}: {sentence}" for sentence in _sentences(error)]
-        else:
-            if not found:
-                yield number, row
-    if found:
-        raise InputError(told(str(path), ", ", found))
+    problems: list[Problem] = []
+    try:
+        for number, raw in lines:
+            try:
+                row = read(number, raw)
+            except ValidationErrors as error:
+                problems += (replace(problem, line=number) for problem in error.problems)
+            except InputError as error:
+                problems.append(Problem(str(error), line=number))
+            else:
+                if not problems:
+                    yield number, row
+    except ValidationErrors as error:  # the rest of the file cannot be parsed
+        problems += error.problems
+    if problems:
+        raise ValidationErrors(problems, str(path))
 
 
-def told(where: str, joint: str, mistakes: Sequence[str]) -> str:
-    """The mistakes of what is called where, as one sentence or as a list."""
-    if len(mistakes) == 1:
-        return f"{where}{joint}{mistakes[0]}"
-    shown = list(mistakes[:MOST_SHOWN])
-    if more := len(mistakes) - len(shown):
-        shown.append(f"and {more} more")
-    return f"{where} has {len(mistakes)} mistakes:\n" + ";\n".join(shown)
+def format_validation_errors(error: ValidationError) -> list[Problem]:
+    """Return the problems that pydantic found."""
+    problems = []
+    for details in error.errors(include_url=False):
+        field = ".".join(map(str, details["loc"]))
+        shown = field if field.isprintable() else ascii(field)  # a key in a file may be any text
+        problems.append(Problem(f"{shown}: {_message(details)}" if field else _message(details), field))
+    return problems
 
 
-def format_validation_errors(error: ValidationError) -> list[str]:
-    """Each of its problems as "field: what was got, what is expected"."""
-    return [_sentence(problem) for problem in error.errors()]
-
-
-def _sentences(error: InputError) -> Sequence[str]:
-    return error.sentences if isinstance(error, ValidationErrors) else (str(error),)
-
-
-def _sentence(problem: ErrorDetails) -> str:
-    field = ".".join(map(str, problem["loc"]))
-    shown = field if field.isprintable() else ascii(field)  # a name in the file may be any text
-    return f"{shown}: {_words(problem)}" if shown else _words(problem)
-
-
-def _words(problem: ErrorDetails) -> str:
-    kind, message, got = problem["type"], problem["msg"], describe(problem["input"])
+def _message(details: ErrorDetails) -> str:
+    kind, message, got = details["type"], details["msg"], describe(details["input"])
     if kind == "missing":
         return "it is missing; give it"
-    if kind == "extra_forbidden":
+    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
         return f"got {got}, but there is no such field; remove it, or correct its name"
-    if kind in _EXPECTED:
-        return f"got {got}, expected {_EXPECTED[kind]}"
     if kind == "too_short":
-        return f"got {problem['ctx']['actual_length']} items, expected {problem['ctx']['min_length']} or more"
+        return f"got {details['ctx']['actual_length']} items, expected {details['ctx']['min_length']} or more"
     if kind == "too_long":
-        context = problem["ctx"]
+        context = details["ctx"]
         return f"got {context['actual_length']:,} items, expected {context['max_length']:,} or fewer"
-    if message.startswith("Input should be "):
-        return f"got {got}, expected {message.removeprefix('Input should be ')}"
-    own = message.removeprefix("Value error, ")
-    return own[:1].lower() + own[1:]
+    if kind in _EXPECTED or message.startswith("Input should be "):
+        return f"got {got}, expected {_EXPECTED.get(kind) or message.removeprefix('Input should be ')}"
+    message = message.removeprefix("Value error, ")
+    return message[:1].lower() + message[1:]
 
 
 _EXPECTED = {
@@ -97,4 +115,4 @@ _EXPECTED = {
     "dict_type": "an object",
     "model_type": "an object",
 }
-"""The commonest kinds in words; pydantic's own words do for the others."""
+"""Expected values in words, by pydantic's type of the error; other types have pydantic's words."""

@@ -1,29 +1,33 @@
-"""Text: a prompt in three parts, the model's chat template cut around what the user wrote.
+"""Prompts as text: the model's chat template, cut around the text of the user.
 
-A segment is a tuple of pieces. Markup pieces come from the chat template and may hold control
-tokens; all other pieces are the user's data and are never read as control tokens.
+A segment is a tuple of pieces. Markup pieces come from the chat template and may contain control
+tokens; all other pieces are data, in which nothing is a control token.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BeforeValidator, ConfigDict, TypeAdapter, ValidationError
+from pydantic_core import PydanticCustomError
 
 from pine_engine.errors import InputError, ModelError
 from pine_engine.input_validation import as_str, as_tuple_of, describe
 from pine_engine.prompts.chat_template import render_chat_template
+from pine_engine.prompts.parse_errors import ValidationErrors, format_validation_errors
 from pine_engine.reprs import short_repr
 
-# Private-use characters that stand for the user's text while the chat template is rendered.
+# Private-use characters in place of the user's text while the chat template is rendered.
 _SYSTEM_SLOT = "\ue000"
 _USER_SLOT = "\ue001"
 
 CUE = "\nAnswer:"
-"""Ends the prompt of a tokenizer without chat template: what follows is the answer."""
+"""End of the prompt for a tokenizer without chat template: what follows is the answer."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A run of text; is_markup says whether control tokens in it count as such."""
+    """A run of text; in markup, control tokens count as such."""
 
     text: str
     is_markup: bool = False
@@ -34,7 +38,7 @@ class Piece:
 Segment = tuple[Piece, ...]
 
 PROMPT_HINT = (
-    "documents must be told apart from what stands around them: give engine.run question and documents, each "
+    "documents must be separate from the text around them: give engine.run question and documents, each "
     "by its name, make a prompt of text with "
     'TASKS["retrieval_qa"].prompt(engine.tokenizer, documents=["...", "..."], question="..."), or one of '
     "token ids with TokenLayout(prefix, documents, suffix)"
@@ -43,9 +47,15 @@ PROMPT_HINT = (
 
 @dataclass(frozen=True)
 class Prompt:
-    """What the model reads: [ prefix | document 1 | ... | document k | suffix ], all text.
+    """The text of a prompt: [ prefix | document 1 | ... | document k | suffix ].
 
-    A segment may be given as a text, which is data: markup, in which control tokens count, comes in pieces.
+    Args:
+        prefix: Text before the documents. In each argument, a string is data; only pieces can be markup.
+        documents: One segment per document.
+        suffix: Text after the documents.
+
+    Raises:
+        InputError: There is no document, or a segment is not text.
     """
 
     prefix: Segment
@@ -55,77 +65,100 @@ class Prompt:
     __repr__ = short_repr
 
     def __post_init__(self) -> None:
-        """Raises InputError for no document, and for what is no text or not made of characters."""
-        given = (self.documents,) if isinstance(self.documents, str) else self.documents
-        if not isinstance(given, list | tuple):
-            raise InputError(f"the documents are {describe(given)}; {PROMPT_HINT}")
-        if not given:
-            raise InputError(f"the prompt has no documents; {PROMPT_HINT}")
-        documents = tuple(_segment(each, f"document {index + 1}") for index, each in enumerate(given))
-        object.__setattr__(self, "documents", documents)
+        documents = (self.documents,) if isinstance(self.documents, str) else self.documents
+        if not isinstance(documents, list | tuple):
+            raise InputError(f"the documents are {describe(documents)}; {PROMPT_HINT}", field="documents")
+        if not documents:
+            raise InputError(f"the prompt has no documents; {PROMPT_HINT}", field="documents")
+        segments = tuple(_segment(each, f"document {index + 1}") for index, each in enumerate(documents))
+        object.__setattr__(self, "documents", segments)
         for name in ("prefix", "suffix"):
-            segment = _segment(getattr(self, name), "the text around the documents")
-            object.__setattr__(self, name, segment)
+            object.__setattr__(self, name, _segment(getattr(self, name), name))
 
 
 @dataclass(frozen=True)
 class Document:
-    """One interchangeable document as the user gave it; the title may be empty."""
+    """One interchangeable document.
+
+    Args:
+        text: Text of the document.
+        title: Title; may be empty.
+
+    Raises:
+        InputError: An argument is not text.
+    """
 
     text: str
     title: str = ""
 
     __repr__ = short_repr
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     def __post_init__(self) -> None:
-        """Raises InputError for what is no text."""
         if not isinstance(self.text, str):
-            raise InputError(f"the text of a document is {describe(self.text)}; give its text")
+            message = f"the text of a document is {describe(self.text)}; give its text"
+            raise InputError(message, field="text of a document")
         object.__setattr__(self, "title", as_str(self.title, "title of a document"))
 
 
 DocumentLike = Document | str | Mapping[str, str]
-"""A document, a text without title, or {"text": ..., "title": ...} as files have it."""
+"""A document, a text without title, or {"text": ..., "title": ...}."""
 
 
-def as_documents(given: DocumentLike | Iterable[DocumentLike]) -> tuple[Document, ...]:
-    """Documents, several or a single one. Raises InputError for anything else."""
+def unexpected(value: Any, expected: str) -> PydanticCustomError:
+    """Return the error that a validator raises for a value of another form."""
+    message = f"got {describe(value)}, expected {expected}"
+    return PydanticCustomError("unexpected", "{message}", {"message": message})
+
+
+def _document_fields(value: Any) -> Any:
+    if isinstance(value, str):
+        return {"text": value}
+    if isinstance(value, Mapping):  # a table has None where a title is missing
+        return {key: field for key, field in value.items() if key != "title" or field is not None}
+    if isinstance(value, Document):
+        return value
+    raise unexpected(value, 'a text or {"text": ..., "title": ...}')
+
+
+DocumentInput = Annotated[Document, BeforeValidator(_document_fields)]
+"""Document in pydantic models, which accept each form of `DocumentLike`."""
+
+_ADAPTER = TypeAdapter(dict[str, list[DocumentInput]])
+
+
+def as_documents(documents: DocumentLike | Iterable[DocumentLike]) -> list[Document]:
+    """Return one or several documents as a list. Raises InputError for other types."""
     advice = 'give a text, a Document("text", "title"), or several of them'
-    several = as_tuple_of(given, (Document, str, Mapping), "document", advice, least=0)
-    return tuple(_as_document(each, f"document {place + 1}") for place, each in enumerate(several))
+    found = as_tuple_of(documents, (Document, str, Mapping), "document", advice)
+    try:
+        return _ADAPTER.validate_python({"documents": found})["documents"]
+    except ValidationError as error:
+        raise ValidationErrors(format_validation_errors(error)) from error
 
 
-def _as_document(document: DocumentLike, label: str) -> Document:
-    """Return one document. Raises InputError for a mapping with other fields or without a text."""
-    if isinstance(document, Document):
-        return document
-    fields = {"text": document} if isinstance(document, str) else document
-    if "text" not in fields or set(fields) - {"text", "title"}:
-        raise InputError(
-            f"{label} has the wrong fields: got {', '.join(map(str, fields))}, expected text and optionally "
-            'title. Rename or select them, such as table[["title", "text"]].'
-        )
-    if not isinstance(fields["text"], str):
-        raise InputError(
-            f"{label} has no text: got {describe(fields['text'])}, expected a string. Fill in its text or "
-            "remove the document."
-        )
-    return Document(**fields)
-
-
-def _segment(given: Any, what: str) -> Segment:
-    """A segment given as a text, a piece, or several of them. Raises InputError as Prompt does."""
-    pieces = given if isinstance(given, list | tuple) else (given,)
+def _segment(value: Any, label: str) -> Segment:
+    """Return a segment from a text, a piece, or several of them. Raises InputError for other types."""
+    pieces = value if isinstance(value, list | tuple) else (value,)
     for piece in pieces:
         if not isinstance(piece, Piece | str):
-            raise InputError(f"{what} holds {describe(piece)}, which is no text; {PROMPT_HINT}")
+            message = f"the {label} holds {describe(piece)}, which is no text; {PROMPT_HINT}"
+            raise InputError(message, field=label)
     segment = tuple(Piece(piece) if isinstance(piece, str) else piece for piece in pieces)
-    _check_characters(segment_text(segment), what)
+    text = segment_text(segment)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"the {label} holds half of a surrogate pair ({text[error.start]!a}), which is no character; "
+            "remove it",
+            field=label,
+        ) from error
     return segment
 
 
 def segment_text(segment: Segment) -> str:
-    """The segment as one string, markup included."""
+    """Return the segment as one string, markup included."""
     return "".join(piece.text for piece in segment)
 
 
@@ -138,38 +171,30 @@ def build_prompt(
     system: str = "",
     cue: str = CUE,
 ) -> Prompt:
-    """Puts the user's parts into the model's chat template and cuts it around the documents.
+    """Put the parts into the chat template of the model and cut it around the documents.
 
-    prefix: text before the documents, such as the instruction. suffix: text after them, such as
-    the question. system: system message; where a template has none, it opens the user's message.
-    A tokenizer without chat template gets the parts as they are, and then the cue; a suffix that
-    asks for the answer itself needs none.
-    Raises InputError if there is no document, one of them is empty, or a text is not made of characters, and
-    for the name of a tokenizer in its place; ModelError if the template cannot be rendered.
+    Args:
+        tokenizer: Tokenizer, or an object that has it.
+        prefix: Text before the documents, such as the instruction.
+        documents: Texts of the documents.
+        suffix: Text after the documents, such as the question.
+        system: System message. If the template has no place for it, it begins the user message.
+        cue: End of the prompt for a tokenizer without chat template, which gets the parts unchanged.
+
+    Raises:
+        InputError: There is no document, a text contains an invalid character, or the tokenizer is a name.
+        ModelError: The template cannot be rendered.
     """
-    if not documents:
-        raise InputError("there are no documents; give at least one")
-    for index, text in enumerate(documents):
-        if not text.strip():
-            raise InputError(f"document {index + 1} is empty; write some text or remove it")
     tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
     if isinstance(tokenizer, str):
-        raise InputError(f"the tokenizer is {describe(tokenizer)}; give the engine's own, engine.tokenizer")
+        message = f"the tokenizer is {describe(tokenizer)}; give the engine's own, engine.tokenizer"
+        raise InputError(message, field="tokenizer")
     before, after = _template_around(tokenizer, system, prefix, cue)
     return Prompt(
         prefix=before,
         documents=tuple((Piece(text),) for text in documents),
         suffix=(Piece(suffix), *after),
     )
-
-
-def _check_characters(text: str, what: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise InputError(
-            f"{what} holds half of a surrogate pair ({text[error.start]!a}), which is no character; remove it"
-        ) from error
 
 
 def _template_around(tokenizer: Any, system: str, prefix: str, cue: str) -> tuple[Segment, Segment]:
@@ -185,8 +210,7 @@ def _template_around(tokenizer: Any, system: str, prefix: str, cue: str) -> tupl
             raise
         rendered = ""
     if system and _SYSTEM_SLOT not in rendered:
-        # Templates such as Gemma's refuse the system role, others leave it out; its text then opens the
-        # user's message.
+        # Templates such as Gemma's refuse the system role, others leave it out.
         prefix = f"{system}\n\n{prefix}"
         rendered = render_chat_template(tokenizer, [user])
     head, _, tail = rendered.partition(_USER_SLOT)

@@ -1,7 +1,7 @@
-"""What a generated answer says, and how far it is right: parsers and scores of text, one pair per task.
+"""Parsers and scores of generated text, one pair per task; docs/specification.md section 9 has the rules.
 
-Every score goes from 0 to 1 and takes the whole generated text and all accepted answers, of which there is
-at least one. docs/specification.md section 9 has the rules.
+Each score is between 0 and 1. Its arguments are the whole generated text and the accepted answers, at least
+one.
 """
 
 import re
@@ -12,14 +12,14 @@ _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def parse_text(text: str) -> str | None:
-    """The text without white space around it, None if nothing is left."""
+    """Return the text without surrounding white space, None for an empty one."""
     return text.strip() or None
 
 
 def normalize_answer(text: str) -> str:
-    """Lower case, without ASCII punctuation, without the words a, an and the, white space collapsed.
+    """Return lower case without ASCII punctuation and articles, with white space collapsed.
 
-    An article becomes a blank, as in the published code; between blanks that is the same as deleting it.
+    An article becomes a blank, as in the published code; between blanks that equals deleting it.
     Source: normalize_answer of lost-in-the-middle, which is that of the SQuAD evaluation script.
     """
     bare = text.lower().translate(_NO_PUNCTUATION)
@@ -27,34 +27,30 @@ def normalize_answer(text: str) -> str:
 
 
 def best_subspan_em(prediction: str, answers: Sequence[str], *, first_line: bool = False) -> float:
-    """1 if any answer, normalised, occurs in the normalised prediction, else 0.
+    """Return 1 if a normalized answer occurs in the normalized prediction, else 0.
 
-    first_line: only the text before the first newline counts, as lost-in-the-middle does. An answer of which
-    normalising leaves nothing, such as "The", occurs in every text; so it does in the published metric.
-    Source: best_subspan_em of lost-in-the-middle.
+    An answer that is empty after normalization, such as "The", occurs in each text, as in the published
+    metric. Source: best_subspan_em of lost-in-the-middle, which uses `first_line`, the text before a newline.
     """
-    read = normalize_answer(prediction.split("\n")[0] if first_line else prediction)
-    return float(any(normalize_answer(answer) in read for answer in answers))
+    text = normalize_answer(prediction.split("\n")[0] if first_line else prediction)
+    return float(any(normalize_answer(answer) in text for answer in answers))
 
 
 def parse_verdict(text: str) -> str | None:
-    """A if [[A]] occurs, else B if [[B]] occurs, else None. Where both occur, A wins, as in RewardBench."""
+    """Return A if [[A]] occurs, else B if [[B]] occurs, else None, as RewardBench does."""
     return next((letter for letter in "AB" if f"[[{letter}]]" in text), None)
 
 
 def score_verdict(text: str, answers: Sequence[str]) -> float:
-    """1 if the verdict is accepted, 0 if it is the other one, 0.5 if there is none.
-
-    Source: RewardBench, which gives half a point to a verdict that cannot be read.
-    """
+    """Return 1 if the verdict is accepted, 0 if not, and 0.5 without a verdict, as RewardBench does."""
     verdict = parse_verdict(text)
     return 0.5 if verdict is None else float(verdict in answers)
 
 
 def parse_number(text: str) -> str | None:
-    """The last number after the last "Answer", as it is written, without commas; None if there is none.
+    """Return the last number after the last "Answer", without commas and sign; None without a number.
 
-    Signs are not read. Source: parse_answer of simple-evals' MGSM, which gives "" in place of None.
+    Source: parse_answer of simple-evals' MGSM, which returns "" in place of None.
     """
     if "Answer" not in text:
         return None
@@ -63,15 +59,15 @@ def parse_number(text: str) -> str | None:
 
 
 def normalize_number(number: str) -> str:
-    """A number without zeros at the end of its decimals: 72.50 is 72.5."""
+    """Return a number without trailing zeros of its decimals: 72.50 becomes 72.5."""
     return number.rstrip("0").rstrip(".") if "." in number else number
 
 
 def score_number(text: str, answers: Sequence[str]) -> float:
-    """1 if the number read from the text is accepted, else 0: 72.50 is 72.5 and 1,000 is 1000.
+    """Return 1 if the parsed number is accepted, else 0: 72.50 equals 72.5, and 1,000 equals 1000.
 
-    Zeros at the end go from the prediction alone, and no sign is read, so that no negative answer is ever
-    right. Source: score_mgsm of simple-evals.
+    Trailing zeros are removed from the prediction only. Signs are not parsed, so that no negative answer is
+    correct. Source: score_mgsm of simple-evals.
     """
     number = parse_number(text)
     if number is None:
@@ -80,13 +76,13 @@ def score_number(text: str, answers: Sequence[str]) -> float:
 
 
 def parse_value(text: str) -> str | None:
-    """The first line with something on it, without quotation marks and commas around it; None if none has."""
+    """Return the first line that is not empty without its surrounding quotation marks and commas, or None."""
     lines = (line.strip(" \t\r\"',") for line in text.split("\n"))
     return next(filter(None, lines), None)
 
 
 def contains_value(text: str, answers: Sequence[str]) -> float:
-    """1 if any answer occurs in the text, in upper or lower case, else 0.
+    """Return 1 if an answer occurs in the text, ignoring case, else 0.
 
     Source: evaluate_kv_responses.py of lost-in-the-middle.
     """
@@ -94,10 +90,10 @@ def contains_value(text: str, answers: Sequence[str]) -> float:
 
 
 def parse_word(text: str) -> str | None:
-    """The first word, such as a SMILES string, which has no blanks; None if there is no word."""
+    """Return the first word, such as a SMILES string; None without a word."""
     return next(iter(text.split()), None)
 
 
 def score_word(text: str, answers: Sequence[str]) -> float:
-    """1 if the first word is one of the answers, letter by letter, else 0."""
+    """Return 1 if the first word equals an answer, else 0."""
     return float(parse_word(text) in answers)

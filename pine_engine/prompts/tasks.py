@@ -1,7 +1,6 @@
-"""The tasks: how each turns an instruction, documents and a question into a prompt, and scores its answer.
+"""Tasks: the prompt templates, and the parser and score of their answers.
 
-A task is a row of templates, with how its answers are read and scored. The wording and the scores follow
-docs/specification.md section 9; what a template is filled with is the user's data and stays data.
+The wording and the scores follow docs/specification.md section 9. Text that fills a template is data.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -10,29 +9,21 @@ from typing import Any, Literal
 
 from pine_engine.errors import InputError
 from pine_engine.input_validation import Registry, as_str
+from pine_engine.prompts import scoring
 from pine_engine.prompts.prompt import CUE, Document, DocumentLike, Prompt, as_documents, build_prompt
-from pine_engine.prompts.scoring import (
-    best_subspan_em,
-    contains_value,
-    normalize_answer,
-    normalize_number,
-    parse_number,
-    parse_text,
-    parse_value,
-    parse_verdict,
-    parse_word,
-    score_number,
-    score_verdict,
-    score_word,
-)
 
 
 @dataclass(frozen=True)
 class Nouns:
-    """What the parts of a task are called where somebody fills them in.
+    """Names of the parts of a task in labels.
 
-    owner: stands between a document and its letter, such as "of assistant". title: "" where documents have
-    none. finding: what is read in an answer of the model.
+    Args:
+        document: One document.
+        documents: Several documents.
+        owner: Words between a document and its letter, such as "of assistant".
+        title: Title of a document; "" where documents have none.
+        question: The question.
+        finding: The parsed answer.
     """
 
     document: str = "document"
@@ -44,44 +35,54 @@ class Nouns:
 
     @property
     def a_document(self) -> str:
-        """One of the documents, with its article."""
+        """One document, with its article."""
         return f"{'an' if self.document[0] in 'aeiou' else 'a'} {self.document}"
 
     def named(self, letter: str) -> str:
-        """One document by its letter: "document B", "answer of assistant B"."""
+        """Return one document by its letter: "document B", "answer of assistant B"."""
         return " ".join(filter(None, (self.document, self.owner, letter)))
 
 
 @dataclass(frozen=True)
 class Task:
-    """One kind of question about exchangeable documents.
+    """One kind of request with exchangeable documents.
 
-    instruction: used where the user gives none; instruction_role says whose message it opens.
-    The templates may name {instruction}, {question}, {title}, {text}, {letter} and {number}; letter (A,
-    B, ...) and number (1, 2, ...) are those of the place where the document was entered, and stay with
-    it when the documents are reordered.
-    parse: what a generated answer says, None if nothing can be read from it.
-    score: from 0 to 1, of the whole generated text and all accepted answers, at least one.
-    normalize: of what was read; what is then the same is one answer, where several answers vote.
-    max_new_tokens: the longest answer to measure with, in tokens; the specification allows 500 in any task.
-    choices: what an answer comes down to, for comparing by log-probability; none where answers are open.
-    Where documents bear letters, each names one, in their order.
-    nouns: what its parts are called. splits: documents may come as sentences of one text, see premises.py.
-    model: name of the model of our own that was trained for it; "" if any model may be asked.
-    drawn_as: what is drawn of a finding, such as "molecule"; "" if it is text alone.
+    The templates may contain {instruction}, {question}, {title}, {text}, {letter} and {number}. Letter (A,
+    B, ...) and number (1, 2, ...) belong to the slot in which a document was entered, and stay with the
+    document when documents are reordered.
+
+    Args:
+        name: Key in `TASKS`.
+        label: Name in the page.
+        instruction: Instruction for requests that have none.
+        instruction_role: Role whose message the instruction opens.
+        prefix: Template of the text before the documents.
+        titled_document: Template of a document with a title.
+        untitled_document: Template of a document without title.
+        suffix: Template of the text after the documents.
+        parse: Returns the answer in a generated text, None if there is none.
+        score: Returns 0 to 1 for the generated text and all accepted answers, at least one.
+        max_new_tokens: Limit of the answer in evaluations, in tokens; the specification allows 500.
+        normalize: Maps parsed answers that count as one answer in a vote to one string.
+        choices: Answers that are compared by log-probability; empty for open answers. If documents have
+            letters, the choices name the documents in order.
+        nouns: Names of the parts of the task.
+        splits: Documents may be sentences of one text, see math_premises.py.
+        model: Name of the shipped model that was trained for the task; "" for any model.
+        drawn_as: Kind of picture of the answer; "" for text alone.
     """
 
     name: str
     label: str
     instruction: str
-    instruction_role: Literal["user", "system"]
-    prefix: str
     titled_document: str
     untitled_document: str
     suffix: str
     parse: Callable[[str], str | None]
     score: Callable[[str, Sequence[str]], float]
-    max_new_tokens: int
+    max_new_tokens: int = 64
+    instruction_role: Literal["user", "system"] = "user"
+    prefix: str = "{instruction}\n\n"
     normalize: Callable[[str], str] = str
     choices: tuple[str, ...] = ()
     nouns: Nouns = Nouns()
@@ -91,12 +92,12 @@ class Task:
 
     @property
     def has_letters(self) -> bool:
-        """True if documents bear letters, which can be swapped apart from the places."""
+        """True if the prompt names documents by letters, which can be permuted apart from the slots."""
         return "{letter}" in self.titled_document + self.untitled_document
 
     @property
     def has_numbers(self) -> bool:
-        """True if documents bear numbers, which tell where they were entered, also after reordering."""
+        """True if the prompt numbers the documents, which reveals their slots also after reordering."""
         return "{number}" in self.titled_document + self.untitled_document
 
     @property
@@ -113,35 +114,40 @@ class Task:
         instruction: str = "",
         system: str = "",
     ) -> Prompt:
-        """The prompt in the model's own chat template.
+        """Return the prompt in the chat template of the model.
 
-        tokenizer: the model's, or an engine or processor that has it. documents: several or a single one.
-        Raises InputError for no documents, an empty document, or an empty question where the task
-        has one.
+        Args:
+            tokenizer: Tokenizer of the model, or an engine or processor that has it.
+            question: Question; required by most tasks.
+            documents: One document or several.
+            instruction: Instruction in place of the one of the task.
+            system: System message.
+
+        Raises:
+            InputError: There is no document or question, or one of them is empty.
         """
         documents = as_documents(documents)
-        question, instruction, system = (
-            as_str(given, what)
-            for given, what in ((question, "question"), (instruction, "instruction"), (system, "system text"))
-        )
+        question = as_str(question, "question")
+        instruction = as_str(instruction, "instruction") or self.instruction
+        system = as_str(system, "system text")
         if not question.strip() and self.needs_question:
-            raise InputError("there is no question; write one")
-        for index, document in enumerate(documents):
+            raise InputError("there is no question; write one", field="question")
+        for index, document in enumerate(documents, start=1):
             if not document.text.strip():
-                raise InputError(f"document {index + 1} is empty; write some text or remove it")
-        instruction = instruction or self.instruction
+                message = f"document {index} is empty; write some text or remove it"
+                raise InputError(message, field=f"document {index}")
         if self.instruction_role == "system":
             system = "\n\n".join(filter(None, (system, instruction)))
         return build_prompt(
             tokenizer,
             system=system,
             prefix=self.prefix.format(instruction=instruction, question=question),
-            documents=[self._document(index, document) for index, document in enumerate(documents)],
+            documents=[self._fill(index, document) for index, document in enumerate(documents)],
             suffix=self.suffix.format(question=question),
             cue="" if self.suffix.endswith(":") else CUE,
         )
 
-    def _document(self, index: int, document: Document) -> str:
+    def _fill(self, index: int, document: Document) -> str:
         template = self.titled_document if document.title else self.untitled_document
         return template.format(
             letter=document_letter(index), number=index + 1, title=document.title, text=document.text
@@ -149,7 +155,7 @@ class Task:
 
 
 def document_letter(index: int) -> str:
-    """A, B, ..., Z, AA, AB, ...: a document's name, from its place at the time it was entered."""
+    """Return A, B, ..., Z, AA, AB, ...: the name of a document, by the slot in which it was entered."""
     letters = ""
     index += 1
     while index:
@@ -170,17 +176,14 @@ _ROWS = (
             "Write a high-quality one-sentence answer for the given question using only the provided "
             "search results (some of which might be irrelevant)."
         ),
-        instruction_role="user",
-        prefix="{instruction}\n\n",
         titled_document="Document (Title: {title}) {text}\n",
         untitled_document="Document: {text}\n",
         suffix="\nQuestion: {question}",
-        parse=parse_text,
-        score=best_subspan_em,
-        normalize=normalize_answer,
-        max_new_tokens=64,
+        parse=scoring.parse_text,
+        score=scoring.best_subspan_em,
+        normalize=scoring.normalize_answer,
     ),
-    # The original of lost-in-the-middle. Its numbers tell the places, so it is a control for vanilla.
+    # The original of lost-in-the-middle. Its numbers reveal the slots, so it is a control for vanilla.
     Task(
         name="retrieval_qa_numbered",
         label="Numbered documents",
@@ -188,15 +191,12 @@ _ROWS = (
             "Write a high-quality answer for the given question using only the provided search results "
             "(some of which might be irrelevant)."
         ),
-        instruction_role="user",
-        prefix="{instruction}\n\n",
         titled_document="Document [{number}](Title: {title}) {text}\n",
         untitled_document="Document [{number}] {text}\n",
         suffix="\nQuestion: {question}\nAnswer:",
-        parse=parse_text,
-        score=best_subspan_em,
-        normalize=normalize_answer,
-        max_new_tokens=64,
+        parse=scoring.parse_text,
+        score=scoring.best_subspan_em,
+        normalize=scoring.normalize_answer,
     ),
     Task(
         name="judge_pair",
@@ -227,8 +227,8 @@ _ROWS = (
             question="user’s question",
             finding="verdict",
         ),
-        parse=parse_verdict,
-        score=score_verdict,
+        parse=scoring.parse_verdict,
+        score=scoring.score_verdict,
         max_new_tokens=500,
         choices=("[[A]]", "[[B]]"),
     ),
@@ -240,38 +240,33 @@ _ROWS = (
             ' line by itself in the format of "Answer:". Do not add anything other than the integer '
             'answer after "Answer:".'
         ),
-        instruction_role="user",
-        prefix="{instruction}\n\n",
         titled_document="{title} {text} ",
         untitled_document="{text} ",
         suffix="{question}",
         nouns=Nouns(document="condition", documents="conditions", title="", finding="number"),
         splits=True,
-        parse=parse_number,
-        score=score_number,
-        normalize=normalize_number,
+        parse=scoring.parse_number,
+        score=scoring.score_number,
+        normalize=scoring.normalize_number,
         max_new_tokens=500,
     ),
     Task(
         name="molecule_generation",
         label="Molecule from properties",
         instruction="Write the SMILES string of a small organic molecule with these properties.",
-        instruction_role="user",
-        prefix="{instruction}\n\n",
         titled_document="{title}: {text}\n",
         untitled_document="{text}\n",
         suffix="",
         nouns=Nouns(document="property", documents="properties", title="name", finding="molecule"),
         drawn_as="molecule",
-        parse=parse_word,
-        score=score_word,
+        parse=scoring.parse_word,
+        score=scoring.score_word,
         max_new_tokens=48,
     ),
     Task(
         name="qm9",
         label="Molecule from properties, by the molecule model",
         instruction="",
-        instruction_role="user",
         prefix="{instruction}",
         titled_document="{title}*{text}* ",
         untitled_document="{text}* ",
@@ -279,33 +274,31 @@ _ROWS = (
         nouns=Nouns(document="property", documents="properties", title="name", finding="molecule"),
         model="molecules",
         drawn_as="molecule",
-        parse=parse_word,
-        score=score_word,
+        parse=scoring.parse_word,
+        score=scoring.score_word,
         max_new_tokens=48,
     ),
     Task(
         name="kv_retrieval",
         label="Value of a key",
         instruction="Extract the value corresponding to the specified key in the JSON object below.",
-        instruction_role="user",
         prefix="{instruction}\n\nJSON data:\n",
         titled_document='"{title}": "{text}",\n',
         untitled_document='"{text}",\n',
         suffix='\nKey: "{question}"\nCorresponding value:',
         nouns=Nouns(document="value", documents="values", title="key", question="key", finding="value"),
-        parse=parse_value,
-        score=contains_value,
+        parse=scoring.parse_value,
+        score=scoring.contains_value,
         normalize=str.lower,
-        max_new_tokens=64,
     ),
 )
 
 TASKS: dict[str, Task] = Registry("task", _ROWS)
 
 USUAL_TASK = "retrieval_qa"
-"""Of what is asked without naming one."""
+"""Task of requests that name none."""
 
 
 def get_task(name: str) -> Task:
-    """The task of that name. Raises InputError for an unknown one."""
+    """Return a task. Raises UnknownNameError for an unknown name."""
     return TASKS[name]

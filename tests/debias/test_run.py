@@ -22,16 +22,16 @@ from pine_engine.debias.table import DEBIASERS
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import PrefillDone, RunFinished
 from pine_engine.errors import InputError
-from pine_engine.prompts.inputs import DocumentInput, LabeledRequest
-from pine_engine.prompts.prompt import Prompt
+from pine_engine.prompts.inputs import LabeledRequest
+from pine_engine.prompts.prompt import Document, Prompt
 from tests.support.tokenizers import letter_tokenizer
 
 COMPARISON = LabeledRequest(
     question="Why?",
     documents=[
-        DocumentInput(text="Moon."),
-        DocumentInput(text="Hot tea.", title="T"),
-        DocumentInput(text="Blue sky."),
+        Document(text="Moon."),
+        Document(text="Hot tea.", title="T"),
+        Document(text="Blue sky."),
     ],
     labels=["A", "B", "C"],
     instruction="Say.",
@@ -227,7 +227,7 @@ def test_calibration_compares_with_the_comparison_without_content(engine: Engine
     (answer,) = answers(engine, changed(**fields), wrapper="calibration_labels")
 
     def prompt(texts: list[str]) -> Prompt:
-        documents = [texts[0], DocumentInput(text=texts[1], title="T"), texts[2]]
+        documents = [texts[0], Document(text=texts[1], title="T"), texts[2]]
         return changed(documents=documents, **fields).prompt(engine)
 
     def q(given: Prompt) -> list[float]:

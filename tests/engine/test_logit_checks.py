@@ -23,8 +23,9 @@ from pine_engine.evaluation.measure import measure
 from pine_engine.evaluation.records import Record
 from pine_engine.invariance.position_sweep import sweep_document
 from pine_engine.methods.table import METHODS
-from pine_engine.prompts.inputs import DataRow, DocumentInput
+from pine_engine.prompts.inputs import DataRow
 from pine_engine.prompts.layout import TokenLayout
+from pine_engine.prompts.prompt import Document
 from tests.support.running import one_run, told
 from tests.support.tokenizers import letter_tokenizer
 from viz.page.answers.answering import answer
@@ -156,7 +157,7 @@ def test_a_measured_example_becomes_a_record_with_the_sentence(engine: Engine) -
         id="x",
         task="retrieval_qa",
         question="Who?",
-        documents=[DocumentInput(text="a"), DocumentInput(text="bZ")],
+        documents=[Document(text="a"), Document(text="bZ")],
     )
     good = row.model_copy(update={"id": "y", "documents": row.documents[:1]})
     examples = [Example(**each.model_dump(), answers=["b"]) for each in (row, good)]

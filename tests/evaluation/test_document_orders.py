@@ -11,7 +11,7 @@ from pine_engine.errors import InputError
 from pine_engine.evaluation.document_orders import arrange, check_arrangements, expand, order_names
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.order_names import ORDERS
-from pine_engine.prompts.inputs import DocumentInput
+from pine_engine.prompts.prompt import Document
 
 
 def example(
@@ -21,7 +21,7 @@ def example(
         id="one",
         task=task,
         question="Why?",
-        documents=[DocumentInput(text=f"text {index}") for index in range(count)],
+        documents=[Document(text=f"text {index}") for index in range(count)],
         gold_index=gold,
         answers=list(answers),
     )

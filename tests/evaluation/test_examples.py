@@ -8,7 +8,8 @@ import pytest
 
 from pine_engine.errors import InputError
 from pine_engine.evaluation.examples import Example, read_examples
-from pine_engine.prompts.inputs import MAX_DOCUMENTS, DataRow, DocumentInput
+from pine_engine.prompts.inputs import MAX_DOCUMENTS, DataRow
+from pine_engine.prompts.prompt import Document
 
 PLAIN = {
     "id": "a-1",
@@ -47,7 +48,7 @@ def test_an_example_is_read_as_it_is_written(file: Path) -> None:
         "documents": [{"text": "one", "title": ""}, {"text": "two", "title": "T"}],
     }
     assert isinstance(example, DataRow)
-    assert example.comparison().documents[1] == DocumentInput(text="two", title="T")
+    assert example.comparison().documents[1] == Document(text="two", title="T")
 
 
 def test_answers_and_all_about_them_may_be_left_out(file: Path) -> None:
@@ -131,7 +132,7 @@ def test_an_id_left_out_is_the_line_and_may_not_be_taken(file: Path) -> None:
     file.write_text(f"\n{json.dumps(unnamed)}\n{json.dumps(unnamed)}\n")
     first, second = read_examples(file)
     assert (first.id, second.id, first.task) == ("line 2", "line 3", "retrieval_qa")
-    assert first.documents == [DocumentInput(text="one")]
+    assert first.documents == [Document(text="one")]
     write(file, {**unnamed, "id": "line 2"}, unnamed)
     with pytest.raises(InputError, match="line 2: id 'line 2' was used in line 1; "):
         read_examples(file)
@@ -190,23 +191,21 @@ def test_a_table_holds_what_a_row_can(table: Path) -> None:
         id="a",
         task="kv_retrieval",
         question="Who, then?",
-        documents=[DocumentInput(text="one", title="T"), DocumentInput(text="two\nlines")],
+        documents=[Document(text="one", title="T"), Document(text="two\nlines")],
         gold_index=1,
         answers=["two", "2"],
     )
-    assert second == Example(
-        id="b", task="retrieval_qa", question="Why?", documents=[DocumentInput(text="one")]
-    )
+    assert second == Example(id="b", task="retrieval_qa", question="Why?", documents=[Document(text="one")])
     assert read_examples(table, limit=1) == [first]
 
 
 def test_a_table_needs_no_more_than_a_document_and_what_its_task_asks(table: Path) -> None:
     table.write_text("document1,answers,question,id\none,1,Why?,a\n")
     (example,) = read_examples(table)
-    assert (example.documents, example.answers) == ([DocumentInput(text="one")], ["1"])
+    assert (example.documents, example.answers) == ([Document(text="one")], ["1"])
     table.write_text("document1,question\none,Why?\n")
     (example,) = read_examples(table)
-    assert example == Example(id="line 2", question="Why?", documents=[DocumentInput(text="one")])
+    assert example == Example(id="line 2", question="Why?", documents=[Document(text="one")])
 
 
 def test_read_examples_table_with_too_many_columns_is_rejected_before_its_rows(table: Path) -> None:

@@ -15,12 +15,12 @@ from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.grid import make_grid
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.slots import BySlot, group_by_slot, is_flat
-from pine_engine.prompts.inputs import DocumentInput
+from pine_engine.prompts.prompt import Document
 from tests.support.report_runs import task_of
 
 
 def example(index: int, gold: int | None, size: int = 10, task: str = "retrieval_qa") -> Example:
-    documents = [DocumentInput(text=f"text {place}") for place in range(size)]
+    documents = [Document(text=f"text {place}") for place in range(size)]
     return Example(id=f"q-{index}", task=task, question="Why?", documents=documents, gold_index=gold,
                    answers=["A"])  # fmt: skip
 

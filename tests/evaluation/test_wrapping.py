@@ -32,8 +32,9 @@ from pine_engine.evaluation.measure import Measurement, measure
 from pine_engine.evaluation.priors import is_learnt_from, known_priors
 from pine_engine.evaluation.records import Key, Record
 from pine_engine.evaluation.settings import choose
-from pine_engine.prompts.inputs import DocumentInput, LabeledRequest
+from pine_engine.prompts.inputs import LabeledRequest
 from pine_engine.prompts.layout import TokenLayout
+from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.scoring import normalize_answer, parse_verdict
 from pine_engine.prompts.tasks import TASKS
 from tests.support import measured_rows
@@ -91,8 +92,8 @@ def pairs(count: int) -> list[Example]:
                 "id": f"p{number}",
                 "question": f"Who is number {number}?",
                 "documents": [
-                    PAIR.documents[0].model_copy(update={"text": texts[number % 7]}),
-                    PAIR.documents[1].model_copy(update={"text": texts[(3 * number + 1) % 5] + "!"}),
+                    replace(PAIR.documents[0], text=texts[number % 7]),
+                    replace(PAIR.documents[1], text=texts[(3 * number + 1) % 5] + "!"),
                 ],
             }
         )
@@ -244,7 +245,7 @@ def test_votes_are_counted_as_the_task_counts_answers(
         id="x",
         task=task,
         question="?",
-        documents=[DocumentInput(text=text) for text in texts],
+        documents=[Document(text=text) for text in texts],
         answers=answers,
     )
     as_is = arrange(example, "as-is")
@@ -332,8 +333,7 @@ def layouts(engine: Engine, example: Example, name: str) -> list[TokenLayout]:
 
     def build(texts: Sequence[str]) -> Any:
         documents = [
-            given.model_copy(update={"text": text})
-            for given, text in zip(comparison.documents, texts, strict=True)
+            replace(given, text=text) for given, text in zip(comparison.documents, texts, strict=True)
         ]
         return comparison.model_copy(update={"documents": documents}).prompt(engine)
 
@@ -476,7 +476,7 @@ def test_nothing_is_learnt_from_a_row_that_cannot_be_read(
 ) -> None:
     monkeypatch.setattr(learning, "is_learnt_from", {"p1", "p2"}.__contains__)
     rows = pairs(5)
-    long = PAIR.documents[0].model_copy(update={"text": "You, or he. " * 60})
+    long = replace(PAIR.documents[0], text="You, or he. " * 60)
     for index in (0, 2):
         rows[index] = rows[index].model_copy(update={"documents": [rows[index].documents[0], long]})
     settings: dict[str, Any] = {"methods": ["pride"], "generate": False}

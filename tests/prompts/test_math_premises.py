@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pine_engine.errors import InputError
-from pine_engine.prompts.inputs import DataRow, DocumentInput
+from pine_engine.prompts.inputs import DataRow
 from pine_engine.prompts.math_premises import Premises, cut_sentences, split_problem, split_sentences
+from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.tasks import TASKS
 
 TEXTS = st.one_of(
@@ -190,9 +191,9 @@ def test_a_problem_becomes_a_row() -> None:
         prefix=f"{TASKS['math_reasoning'].instruction}\n\nNora starts the week with 12 eggs.",
         question="How many eggs does Nora have?",
         documents=[
-            DocumentInput(text="Her hens lay 5 eggs a day."),
-            DocumentInput(text="She bakes 3 cakes of 4 eggs."),
-            DocumentInput(text="On Sunday morning she gives away 10 eggs."),
+            Document("Her hens lay 5 eggs a day."),
+            Document("She bakes 3 cakes of 4 eggs."),
+            Document("On Sunday morning she gives away 10 eggs."),
         ],
     )
     assert split_problem(f"{ONE_PERSON.reassemble()}\n").row("p-1") == ONE_PERSON.row("p-1")

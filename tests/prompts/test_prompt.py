@@ -52,7 +52,7 @@ def test_the_segments_together_are_the_templates_rendering(template: str, system
     assert whole_text(prompt) == rendered(template, "Read.onetwo Why?", system)
 
 
-def test_markup_is_what_the_template_wrote_and_the_rest_is_data() -> None:
+def test_only_template_text_is_markup() -> None:
     prompt = make(CHAT_TEMPLATE, system="Be brief.")
     assert prompt == Prompt(
         prefix=(
@@ -95,7 +95,7 @@ def test_build_prompt_hostile_template_is_refused_in_bounded_time(
 
 
 @pytest.mark.parametrize("template", [CHAT_TEMPLATE, NO_SYSTEM_ROLE, ONLY_USER, SYSTEM_INSIDE_USER, None])
-def test_users_text_is_never_markup_whatever_it_holds(template: str | None) -> None:
+def test_user_text_is_never_markup(template: str | None) -> None:
     tokenizer = byte_tokenizer(chat_template=template)
     harmless = build_prompt(tokenizer, prefix="p", documents=["d"], suffix="s", system="y")
     hostile = build_prompt(tokenizer, prefix=HOSTILE, documents=[HOSTILE], suffix=HOSTILE, system=HOSTILE)
@@ -109,13 +109,13 @@ def test_users_text_is_never_markup_whatever_it_holds(template: str | None) -> N
 
 
 @pytest.mark.parametrize("template", [NO_SYSTEM_ROLE, ONLY_USER])
-def test_where_a_template_has_no_place_for_it_the_system_text_opens_the_users_message(template: str) -> None:
+def test_system_text_without_role_opens_user_message(template: str) -> None:
     prompt = make(template, system="Be brief.")
     assert whole_text(prompt) == rendered(template, "Be brief.\n\nRead.onetwo Why?")
     assert Piece("Be brief.\n\nRead.") in prompt.prefix
 
 
-def test_an_error_of_the_template_that_no_system_text_explains_is_not_hidden() -> None:
+def test_template_error_without_system_text_is_raised() -> None:
     with pytest.raises(ModelError, match="never"):
         make("{{ raise_exception('never') }}")
 
@@ -132,36 +132,14 @@ def test_empty_parts_leave_no_piece() -> None:
     assert prompt.prefix == ()
 
 
-@pytest.mark.parametrize(
-    ("documents", "sentence"),
-    [
-        ([], "there are no documents; give at least one"),
-        (["a", " \n\t"], "document 2 is empty; write some text or remove it"),
-    ],
-)
-def test_prompts_without_text_to_read_are_refused(documents: list[str], sentence: str) -> None:
-    with pytest.raises(InputError, match=f"^{sentence}$"):
-        build_prompt(byte_tokenizer(), prefix="p", documents=documents, suffix="s")
-
-
-@pytest.mark.parametrize(
-    ("part", "what"),
-    [
-        ("prefix", "the text around the documents"),
-        ("suffix", "the text around the documents"),
-        ("system", "the text around the documents"),
-        ("documents", "document 2"),
-    ],
-)
-def test_half_a_surrogate_pair_is_refused_before_the_tokenizer_fails_at_it(part: str, what: str) -> None:
-    """JSON can hold one, as "\\ud83d"."""
+@pytest.mark.parametrize("part", ["prefix", "suffix", "system", "documents"])
+def test_half_a_surrogate_pair_is_rejected(part: str) -> None:
+    """JSON can contain one, as "\\ud83d", and tokenizers fail at it."""
     parts: dict[str, Any] = {"prefix": "p", "documents": ["a", "b"], "suffix": "s", "system": "y"}
     parts[part] = ["a", "b\ud83d"] if part == "documents" else "b\ud83d"
     with pytest.raises(InputError) as raised:
         build_prompt(byte_tokenizer(), **parts)
-    assert str(raised.value) == (
-        f"{what} holds half of a surrogate pair ('\\ud83d'), which is no character; remove it"
-    )
+    assert raised.value.field == {"documents": "document 2", "system": "prefix"}.get(part, part)
 
 
 @pytest.mark.parametrize("system", ["", "You answer in one word."])

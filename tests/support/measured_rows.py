@@ -3,7 +3,7 @@
 from typing import Any
 
 from pine_engine.evaluation.examples import Example
-from pine_engine.prompts.inputs import DocumentInput
+from pine_engine.prompts.prompt import Document
 
 TIMES = {"prefill_s", "decode_s", "seconds"}
 """What a record says of time, which is never the same twice."""
@@ -14,10 +14,10 @@ QUESTION = Example(
     prefix="Read.",
     question="Where?",
     documents=[
-        DocumentInput(text="Tides follow the moon."),
-        DocumentInput(title="Sun", text="It shines."),
-        DocumentInput(text="Ann has 3."),
-        DocumentInput(text="No."),
+        Document(text="Tides follow the moon."),
+        Document(title="Sun", text="It shines."),
+        Document(text="Ann has 3."),
+        Document(text="No."),
     ],
     gold_index=1,
     answers=["It shines", "shines"],
@@ -28,7 +28,7 @@ PAIR = Example(
     task="judge_pair",
     system="Judge.",
     question="Who?",
-    documents=[DocumentInput(text="Me."), DocumentInput(text="You, or he.")],
+    documents=[Document(text="Me."), Document(text="You, or he.")],
     gold_index=1,
     answers=["B"],
     meta={"subset": "llmbar-adver-gptinst"},

@@ -17,7 +17,8 @@ from pine_engine.engine.engine import Engine
 from pine_engine.engine.orders import OrderResult, compare_orders
 from pine_engine.evaluation.records import Writer, open_run
 from pine_engine.invariance.certificate import create_certificate, hash_logits
-from pine_engine.prompts.inputs import DocumentInput, Request
+from pine_engine.prompts.inputs import Request
+from pine_engine.prompts.prompt import Document
 from tests.support.commands import write
 from tests.support.measured_rows import QUESTION, pairs
 from tests.support.molecule_rows import SMILES, row
@@ -162,7 +163,7 @@ def write_lines(path: Path, rows: list[dict[str, Any]]) -> None:
 
 def write_certificate(path: Path, model: Path) -> None:
     engine = Engine.load(str(model))
-    comparison = Request(question="Who?", documents=[DocumentInput(text="Ann."), DocumentInput(text="Ben.")])
+    comparison = Request(question="Who?", documents=[Document(text="Ann."), Document(text="Ben.")])
     orders = [[0, 1], [1, 0]]
     events = compare_orders(
         engine, comparison.tokenize(engine), methods=["pine"], orders=orders, max_new_tokens=2

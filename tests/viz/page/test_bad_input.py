@@ -21,7 +21,7 @@ from starlette.testclient import TestClient
 
 import app
 from pine_engine.errors import InputError
-from pine_engine.prompts import pdf
+from pine_engine.prompts import document_files
 from pine_engine.prompts.math_premises import split_problem, split_sentences
 from tests.support.widgets import built
 from tools.fuzz import corpus
@@ -361,11 +361,11 @@ def test_a_long_problem_is_split_in_seconds() -> None:
 def test_a_small_pdf_whose_pages_take_minutes_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pdf, "MAX_SECONDS", 0.2)
+    monkeypatch.setattr(document_files, "MAX_SECONDS", 0.2)
     file = tmp_path / "bomb.pdf"
     file.write_bytes(corpus.PDF)
-    assert pdf.read_pdf(file) == "hello"
+    assert document_files.read_pdf(file) == "hello"
     file.write_bytes(corpus.PDF_OF_BOMBS)
     assert len(corpus.PDF_OF_BOMBS) < 4_000
     with pytest.raises(InputError, match="takes more than 0 s to read; give its text as .txt"):
-        pdf.read_pdf(file)
+        document_files.read_pdf(file)

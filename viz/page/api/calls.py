@@ -18,8 +18,8 @@ from pydantic import ValidationError, validate_call
 
 from pine_engine.errors import InputError, PineError
 from pine_engine.methods.table import get_methods
-from pine_engine.prompts.inputs import DocumentInput
-from pine_engine.prompts.parse_errors import MOST_SHOWN, format_validation_errors
+from pine_engine.prompts.parse_errors import MAX_SHOWN, format_validation_errors
+from pine_engine.prompts.prompt import DocumentInput
 from pine_engine.prompts.tasks import USUAL_TASK
 from viz.page.api import works
 from viz.page.api.results import MethodName
@@ -189,7 +189,7 @@ def _checked(call: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any
             return checked(**signature.bind(*values, **named).arguments)
         except ValidationError as error:
             raise gr.Error(
-                f"The argument {'; '.join(format_validation_errors(error)[:MOST_SHOWN])}."
+                f"The argument {'; '.join(map(str, format_validation_errors(error)[:MAX_SHOWN]))}."
             ) from error
 
     # What gradio describes: it knows nothing of what a DocumentInput is read from.

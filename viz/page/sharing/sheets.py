@@ -5,7 +5,8 @@ from pathlib import Path
 
 from pine_engine.invariance.certificate import ASPECTS, FILE_NAME, Certificate
 from pine_engine.methods.table import METHODS
-from pine_engine.prompts.inputs import DocumentInput, Request
+from pine_engine.prompts.inputs import Request
+from pine_engine.prompts.prompt import Document
 from viz.cards.certificate import CertifiedMethod, Sheet, certificate_page
 from viz.drawing.styles import figure_styles
 from viz.page.common.private_folder import remove_folder
@@ -36,7 +37,7 @@ def form_comparison(form: Form) -> Request:
     lettered = sorted(form.entries, key=lambda entry: entry.identity)
     return Request(
         question=form.question,
-        documents=[DocumentInput(text=entry.text, title=form.title(entry)) for entry in lettered],
+        documents=[Document(entry.text, title=form.title(entry)) for entry in lettered],
         instruction=form.instruction,
         task=form.task,
     )

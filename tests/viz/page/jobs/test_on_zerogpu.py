@@ -14,7 +14,7 @@ from gradio_client.exceptions import AppError
 
 from pine_engine.engine.engine import Engine
 from pine_engine.evaluation.examples import Example
-from pine_engine.prompts.inputs import DocumentInput
+from pine_engine.prompts.prompt import as_documents
 from tests.support.serving import ServedApp, started_app
 from tests.support.tokenizers import letter_tokenizer
 from viz.page.api.calls import USUAL_ORDERS, _form
@@ -141,7 +141,7 @@ def texts(report: dict[str, Any]) -> list[tuple[str, str, int]]:
 
 
 def test_the_public_calls_answer_as_they_do_without(app: ServedApp, client: Client, engine: Engine) -> None:
-    form = _form(DEFAULTS, QUESTION, list(map(DocumentInput.model_validate, DOCUMENTS)), METHODS, 4, "")
+    form = _form(DEFAULTS, QUESTION, as_documents(DOCUMENTS), METHODS, 4, "")
     compared = client.predict(**ASKED, api_name="/compare")
     assert (
         texts(compared) == texts(reported(compare(engine, form, (), DEFAULTS)))

@@ -15,7 +15,7 @@ import pytest
 
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import trace_report
-from pine_engine.prompts.inputs import read_comparison
+from pine_engine.prompts.inputs import Request, read_request
 from tests.support.runs import THREE, finish
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import read_html
@@ -112,7 +112,7 @@ def test_the_command_computes_the_answers_again(
     assert (options["--model"], options["--dtype"]) == ("tiny model", "float32")
     (tmp_path / words[4]).write_bytes(files[words[4]])
     again = engine.run(
-        read_comparison(tmp_path / words[4]).tokenize(engine),
+        read_request(tmp_path / words[4], Request).tokenize(engine),
         methods=options["--methods"].split(","),
         max_new_tokens=int(options["--max-new-tokens"]),
     )
