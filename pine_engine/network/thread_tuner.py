@@ -4,11 +4,9 @@ A forward pass is hundreds of small operations, and after each of them every thr
 free cores all threads are about a third faster than one. If another process occupies one of the cores, they
 are ten times slower than one. Other processes start and end at any time, so the layers are timed:
 
-- `ThreadPolicy` compares all threads with one thread for one kind of layer, and tries again at growing
-intervals.
-- `ContentionMonitor` detects contention: if all threads lose more than a few layers' time against one
-thread, every kind
-  of layer uses one thread for a multiple of the time lost.
+- `ThreadPolicy` compares all threads with one for one kind of layer, and tries again at growing intervals.
+- `ContentionMonitor` makes every kind of layer use one thread after all threads have lost much more time than
+  a few layers take.
 
 The attention of a prompt is excluded, because fused attention can depend on the number of threads: 100
 queries with heads of 128 dimensions have other bits with one thread than with two. Its number of threads
@@ -89,7 +87,7 @@ class ContentionMonitor:
 class ThreadPolicy:
     """Decision for one kind of layer: all threads, or one."""
 
-    crowd: ContentionMonitor
+    monitor: ContentionMonitor
     single_s: float | None = None  # moving average of a layer with one thread
     num_waiting: int = NUM_BASELINE_LAYERS  # layers with one thread before the next trial
     retry_interval: int = MIN_RETRY_INTERVAL  # layers until another trial, if the next gains nothing
@@ -100,10 +98,10 @@ class ThreadPolicy:
 
     def should_use_all(self, now: float) -> bool:
         """Return True if the next layer is to be computed with all threads."""
-        if self.num_reports != self.crowd.num_reports:
-            self.num_reports = self.crowd.num_reports
+        if self.num_reports != self.monitor.num_reports:
+            self.num_reports = self.monitor.num_reports
             self._start_trial()
-        return self.num_waiting <= 0 and now >= self.crowd.until
+        return self.num_waiting <= 0 and now >= self.monitor.until
 
     def record(self, used_all: bool, seconds: float, now: float) -> None:
         """Record the duration of a layer that has just ended."""
@@ -116,7 +114,7 @@ class ThreadPolicy:
             return
         self.lost_s = max(0.0, self.lost_s + seconds - self.single_s)
         if self.lost_s > max(MAX_LOSS_S, MAX_LOSS_LAYERS * self.single_s):
-            self.crowd.report_slowdown(now, self.lost_s)
+            self.monitor.report_slowdown(now, self.lost_s)
         elif self.num_tried < NUM_TRIAL_LAYERS:
             self.num_tried += 1
             self.trial_s += seconds
@@ -129,7 +127,7 @@ class ThreadPolicy:
     def _finish_trial(self, single_s: float) -> None:
         if self.trial_s <= MAX_TIME_RATIO * NUM_TRIAL_LAYERS * single_s:
             self.retry_interval = MIN_RETRY_INTERVAL
-            self.crowd.reset()
+            self.monitor.reset()
         else:
             self._start_trial()
             self.num_waiting = self.retry_interval
@@ -141,8 +139,8 @@ class ThreadTuner:
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
-        self._crowd = ContentionMonitor()
-        self._choices: dict[Hashable, ThreadPolicy] = {}
+        self._monitor = ContentionMonitor()
+        self._policies: dict[Hashable, ThreadPolicy] = {}
 
     def step(self, batch_size: int) -> AbstractContextManager[Callable[[], None]]:
         """Tune a decode step; the context manager returns a function to call when a layer begins."""
@@ -160,7 +158,7 @@ class ThreadTuner:
     @contextmanager
     def _tuned(self, kind: Hashable, num_waiting: int) -> Iterator[Callable[[], None]]:
         threads = torch.get_num_threads()
-        choice = self._choices.setdefault(kind, ThreadPolicy(self._crowd, num_waiting=num_waiting))
+        policy = self._policies.setdefault(kind, ThreadPolicy(self._monitor, num_waiting=num_waiting))
         started: float | None = None
         use_all = True
 
@@ -168,8 +166,8 @@ class ThreadTuner:
             nonlocal started, use_all
             now = self._clock()
             if started is not None:
-                choice.record(use_all, now - started, now)
-            if use_all != choice.should_use_all(now):
+                policy.record(use_all, now - started, now)
+            if use_all != policy.should_use_all(now):
                 use_all = not use_all
                 torch.set_num_threads(threads if use_all else 1)
             started = now

@@ -1,4 +1,4 @@
-"""Products and activations of which each row's bits depend on that row alone, at many thread counts."""
+"""Batch-invariant operations: results are bitwise identical for every batch size and number of threads."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pine_engine.network import batch_invariant_ops
+from pine_engine.network import batch_invariant_ops as ops
 from pine_engine.network.batch_invariant_ops import (
     SINGLE_ROW_PASS,
     BatchInvariantMode,
@@ -24,7 +24,7 @@ from pine_engine.network.thread_tuner import torch_num_threads
 
 THREADS = (1, 2, 3, 4, 6, 12)
 
-HALF = (torch.bfloat16, torch.float16)
+HALF_PRECISION = (torch.bfloat16, torch.float16)
 
 
 @pytest.fixture(params=THREADS)
@@ -37,91 +37,86 @@ def normal(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> Te
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, *HALF], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, *HALF_PRECISION], ids=str)
 @pytest.mark.parametrize(("inner", "outer"), [(576, 192), (203, 97), (2048, 512), (33, 1), (65, 1000)])
 @pytest.mark.usefixtures("threads")
-def test_a_row_has_the_same_bits_among_any_others(inner: int, outer: int, dtype: torch.dtype) -> None:
-    weight, bias, rows = (
-        normal(outer, inner, dtype=dtype),
-        normal(outer, dtype=dtype),
-        normal(77, inner, dtype=dtype),
-    )
-    whole = linear(rows, weight, bias)
+def test_linear_is_batch_invariant(inner: int, outer: int, dtype: torch.dtype) -> None:
+    shapes = (outer, inner), (outer,), (77, inner)
+    weight, bias, rows = (normal(*shape, dtype=dtype) for shape in shapes)
+    expected = linear(rows, weight, bias)
     pick = random.Random(inner)
-    for count in (2, 3, 5, 8, 11, 13, 40, 77):
-        chosen = pick.sample(range(77), count)
-        assert torch.equal(linear(rows[chosen], weight, bias), whole[chosen])
-    torch.testing.assert_close(whole, functional.linear(rows, weight, bias), rtol=2e-2, atol=2e-2)
+    for batch_size in (1, 2, 3, 5, 8, 11, 13, 40, 77):
+        batch = pick.sample(range(77), batch_size)
+        assert torch.equal(linear(rows[batch], weight, bias), expected[batch])
+    torch.testing.assert_close(expected, functional.linear(rows, weight, bias), rtol=2e-2, atol=2e-2)
 
 
-def test_torchs_own_products_do_know_their_row() -> None:
-    """The control: at one of these shapes and thread counts, or this file shows nothing."""
+def test_native_gemm_is_not_batch_invariant() -> None:
+    """Control: at least one of these numbers of threads must show a difference."""
     weight, rows = normal(192, 576), normal(64, 576)
-    shuffled = torch.randperm(64, generator=torch.Generator().manual_seed(0))
-    uneven = []
+    order = torch.randperm(64, generator=torch.Generator().manual_seed(0))
+    differs = []
     for count in THREADS:
         with torch_num_threads(count):
-            moved = functional.linear(rows[shuffled], weight)
-            uneven.append(not torch.equal(moved, functional.linear(rows, weight)[shuffled]))
-    if not any(uneven):
-        pytest.skip("this processor's own products are even at these shapes")
+            moved = functional.linear(rows[order], weight)
+            differs.append(not torch.equal(moved, functional.linear(rows, weight)[order]))
+    if not any(differs):
+        pytest.skip("GEMMs of this processor are batch-invariant at these shapes")
 
 
-def test_one_row_is_computed_as_among_others_unless_it_is_all_there_is(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_single_row_is_doubled_except_in_its_own_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     weight, rows = normal(97, 203), normal(5, 203)
-    assert torch.equal(linear(rows[3:4], weight), linear(rows, weight)[3:4])
-    given: list[int] = []
-    product = batch_invariant_ops._onednn
+    batch_sizes: list[int] = []
+    onednn = ops._onednn
 
-    def counted(rows: Tensor, *rest: Any) -> Tensor:
-        given.append(len(rows))
-        return product(rows, *rest)
+    def count(rows: Tensor, *rest: Any) -> Tensor:
+        batch_sizes.append(len(rows))
+        return onednn(rows, *rest)
 
-    monkeypatch.setattr(batch_invariant_ops, "_onednn", counted)
+    monkeypatch.setattr(ops, "_onednn", count)
+    linear(rows[3:4], weight)
     token = SINGLE_ROW_PASS.set(True)
     try:
         torch.testing.assert_close(linear(rows[3:4], weight), functional.linear(rows[3:4], weight))
     finally:
         SINGLE_ROW_PASS.reset(token)
-    assert given == [1]
+    assert batch_sizes == [2, 1]
 
 
-def test_products_have_the_shape_of_torchs_own() -> None:
+def test_linear_keeps_leading_dimensions() -> None:
     weight = normal(7, 4)
     for shape in ((3, 4), (1, 4), (2, 3, 4), (1, 1, 4), (0, 4), (2, 0, 4)):
         assert linear(normal(*shape), weight).shape == (*shape[:-1], 7)
 
 
-@pytest.mark.parametrize("dtype", HALF, ids=str)
-def test_half_precision_is_rounded_once_however_the_weights_are_cut(
-    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(batch_invariant_ops, "multiplies_in", lambda _: False)
+@pytest.mark.parametrize("dtype", HALF_PRECISION, ids=str)
+def test_fp32_gemm_rounds_once_in_any_chunks(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ops, "multiplies_in", lambda _: False)
     rows, weight, bias = (normal(*shape, dtype=dtype) for shape in ((9, 64), (50, 64), (50,)))
     exact = functional.linear(rows.double(), weight.double(), bias.double()).to(dtype)
-    whole = linear(rows, weight, bias)
-    torch.testing.assert_close(whole, exact, rtol=1e-2 if dtype == torch.bfloat16 else 2e-3, atol=1e-3)
-    monkeypatch.setattr(batch_invariant_ops, "UPCAST_CHUNK_NUMEL", 64 * 16)
-    assert torch.equal(linear(rows, weight, bias), whole)
+    expected = linear(rows, weight, bias)
+    torch.testing.assert_close(expected, exact, rtol=1e-2 if dtype == torch.bfloat16 else 2e-3, atol=1e-3)
+    monkeypatch.setattr(ops, "UPCAST_CHUNK_NUMEL", 64 * 16)
+    assert torch.equal(linear(rows, weight, bias), expected)
 
 
-def test_own_products_are_even_where_no_row_tells_how_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    def in_tiles(rows: Tensor, weight: Tensor) -> Tensor:
-        return (rows.double() @ weight.double().mT).to(rows.dtype) + (len(rows) >= 64)
+@pytest.mark.parametrize(
+    ("error", "is_invariant"),
+    [
+        (lambda rows: 0, True),
+        (lambda rows: len(rows) >= 64, False),  # tiles of rows
+        (lambda rows: torch.get_num_threads() > 1, False),
+    ],
+)
+def test_native_gemm_test_detects_differences(
+    error: Callable[[Tensor], int], is_invariant: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gemm(rows: Tensor, weight: Tensor) -> Tensor:
+        return (rows.double() @ weight.double().mT).to(rows.dtype) + error(rows)
 
-    def by_threads(rows: Tensor, weight: Tensor) -> Tensor:
-        return (rows.double() @ weight.double().mT).to(rows.dtype) + (torch.get_num_threads() > 1)
-
-    def even(rows: Tensor, weight: Tensor) -> Tensor:
-        return (rows.double() @ weight.double().mT).to(rows.dtype)
-
-    def tried(product: Callable[[Tensor, Tensor], Tensor]) -> bool:
-        monkeypatch.setattr(functional, "linear", product)
-        return batch_invariant_ops.native_gemm_is_batch_invariant.__wrapped__(torch.bfloat16, 2)
-
-    assert tried(even) and not tried(in_tiles) and not tried(by_threads)
+    monkeypatch.setattr(functional, "linear", gemm)
+    test: Any = ops.native_gemm_is_batch_invariant
+    assert test.__wrapped__(torch.bfloat16, 2) == is_invariant
 
 
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -136,7 +131,7 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.usefixtures("threads")
-def test_a_function_of_elements_does_not_know_their_place(name: str) -> None:
+def test_elementwise_is_independent_of_the_index(name: str) -> None:
     function = FUNCTIONS[name]
     for rows, width in ((1, 24), (8, 203), (37, 203), (101, 1536), (300, 2048), (13, 16384)):
         values = normal(rows, 2 * width)[:, :width]
@@ -147,21 +142,15 @@ def test_a_function_of_elements_does_not_know_their_place(name: str) -> None:
         torch.testing.assert_close(result, function(values))
 
 
-def test_nothing_is_cut_where_all_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The usual widths cost nothing: the function is called once, with the values as they are."""
-    given: list[Tensor] = []
+def test_elementwise_does_not_split_usual_widths() -> None:
+    calls: list[Tensor] = []
     values = normal(8, 1536)
-
-    def same(part: Tensor) -> Tensor:
-        given.append(part)
-        return part
-
-    invariant_elementwise(same, values)
-    assert len(given) == 1 and given[0] is values
+    invariant_elementwise(lambda part: calls.append(part) or part, values)  # type: ignore[func-returns-value]
+    assert len(calls) == 1 and calls[0] is values
 
 
 class Gate(nn.Module):
-    """As routers and gated layers do, it calls torch's functions itself."""
+    """Module that calls torch functions itself, as routers and gated layers do."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -172,28 +161,8 @@ class Gate(nn.Module):
         return torch.sigmoid(functional.linear(self.inner(rows), self.weight)) + rows @ self.weight.T
 
 
-def test_modules_that_call_torch_themselves_are_found_and_computed_row_by_row(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    gate, calls = Gate(), []
-    model = nn.Sequential(gate, nn.LayerNorm(3))
-    with OpCallerRecorder() as callers:
-        expected = model(normal(5, 8))
-    assert list(callers.modules) == [gate.inner[0], gate]
-    patch_op_callers(model, callers.modules)
-    own = batch_invariant_ops._REPLACEMENTS[functional.linear]
-
-    def counted(*args: Any) -> Any:
-        calls.append(len(args))
-        return own(*args)
-
-    monkeypatch.setitem(batch_invariant_ops._REPLACEMENTS, functional.linear, counted)
-    torch.testing.assert_close(model(normal(5, 8)), expected)
-    assert calls == [2]  # not that of the layer inside, which is a module of its own
-
-
 class Experts(nn.Module):
-    """As mixtures do: a prompt reaches only some of them, and each has a gate that calls torch itself."""
+    """Mixture of which a prompt reaches only some experts."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -204,37 +173,50 @@ class Experts(nn.Module):
         return functional.silu(self.act(self.experts[expert](rows)))
 
 
-def test_what_a_short_prompt_does_not_reach_is_computed_row_by_row_too(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """And so is a module that calls torch inside of another one that does."""
+def record_calls(monkeypatch: pytest.MonkeyPatch, *functions: Callable[..., Any]) -> list[str]:
+    """Return a list to which calls of batch-invariant replacements append their names."""
+    calls: list[str] = []
+
+    def call(name: str, replacement: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        calls.append(name)
+        return replacement(*args, **options)
+
+    for function in functions:
+        replacement = partial(call, function.__name__, ops._REPLACEMENTS[function])
+        monkeypatch.setitem(ops._REPLACEMENTS, function, replacement)
+    return calls
+
+
+def test_callers_of_torch_functions_are_patched(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = Gate()
+    model = nn.Sequential(gate, nn.LayerNorm(3))
+    with OpCallerRecorder() as callers:
+        expected = model(normal(5, 8))
+    assert list(callers.modules) == [gate.inner[0], gate]
+    patch_op_callers(model, callers.modules)
+    calls = record_calls(monkeypatch, functional.linear)
+    torch.testing.assert_close(model(normal(5, 8)), expected)
+    assert calls == ["linear"]  # without the linear layer, which is a module itself
+
+
+def test_unreached_experts_are_patched_too(monkeypatch: pytest.MonkeyPatch) -> None:
     model = Experts()
     with OpCallerRecorder() as callers:
         model(normal(5, 8))
     patch_op_callers(model, callers.modules)
-    calls: list[str] = []
-
-    def told(name: str, own: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        calls.append(name)
-        return own(*args, **options)
-
-    for function in (torch.sigmoid, functional.gelu, functional.silu):
-        own = batch_invariant_ops._REPLACEMENTS[function]
-        monkeypatch.setitem(
-            batch_invariant_ops._REPLACEMENTS, function, partial(told, function.__name__, own)
-        )
+    calls = record_calls(monkeypatch, torch.sigmoid, functional.gelu, functional.silu)
     model(normal(5, 8), expert=1)
     assert calls == ["sigmoid", "gelu", "silu"]
 
 
-def test_inside_a_row_by_row_module_stacked_products_are_stacks_of_linear_layers() -> None:
-    rows, stacked = normal(4, 5, 8), normal(4, 8, 3)
+def test_batched_gemm_in_invariant_mode_is_a_stack_of_linear_layers() -> None:
+    rows, weights = normal(4, 5, 8), normal(4, 8, 3)
     with BatchInvariantMode():
-        product = torch.bmm(rows, stacked)
-    assert torch.equal(product, torch.stack([linear(*pair) for pair in zip(rows, stacked.mT, strict=True)]))
+        result = torch.bmm(rows, weights)
+    assert torch.equal(result, torch.stack([linear(*pair) for pair in zip(rows, weights.mT, strict=True)]))
 
 
-def test_a_function_that_writes_in_place_still_does() -> None:
+def test_in_place_function_stays_in_place() -> None:
     values = normal(3, 5)
     expected = invariant_elementwise(functional.silu, values)
     with BatchInvariantMode():

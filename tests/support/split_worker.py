@@ -1,4 +1,4 @@
-"""One of several processes that share models, started as by torchrun, and leaves what it found in a file.
+"""Process that loads its part of split models, as started by torchrun, and saves its results in a file.
 
 A folder whose name ends in "fsdp" is split as for training, and one in "4bit" packed; both are refused.
 """
@@ -22,10 +22,10 @@ LAYOUT = TokenLayout(
 
 
 def find(engine: Engine) -> dict[str, Any]:
-    """All that a test compares: in one process, and in each of several."""
-    written: dict[str, Any] = {"max_new_tokens": 5, "stop_at_eos": False, "return_logits": True}
-    shuffled = engine.shuffle(LAYOUT, methods="all", **written)
-    few = engine.run(LAYOUT, methods=["vanilla", "pine"], trace=True, **written)
+    """Return the results that a test compares between one process and several."""
+    options: dict[str, Any] = {"max_new_tokens": 5, "stop_at_eos": False, "return_logits": True}
+    shuffled = engine.shuffle(LAYOUT, methods="all", **options)
+    few = engine.run(LAYOUT, methods=["vanilla", "pine"], trace=True, **options)
     traced: Any = few.traces["pine"].suffix_importance
     return {
         "tokens": [{name: cell.answer.token_ids for name, cell in row.items()} for row in shuffled.cells],
@@ -39,7 +39,7 @@ def find(engine: Engine) -> dict[str, Any]:
 
 
 def load(folder: str) -> Engine:
-    """The engine of this process's part."""
+    """Load the part of this process."""
     if folder.endswith("fsdp"):
         split = DistributedConfig(fsdp_size=int(os.environ["WORLD_SIZE"]))
         return Engine(AutoModelForCausalLM.from_pretrained(folder, distributed_config=split))
@@ -48,7 +48,7 @@ def load(folder: str) -> Engine:
 
 
 def leave_found(out: str, *folders: str) -> None:
-    """Leaves OUT.pt.RANK: by a folder's name what was found, or why it was refused."""
+    """Save results, or the error message, by name of the folder in the file OUT.RANK."""
     found: dict[str, Any] = {}
     for folder in folders:
         try:
@@ -56,3 +56,4 @@ def leave_found(out: str, *folders: str) -> None:
         except ModelError as error:
             found[Path(folder).name] = str(error)
     torch.save(found, f"{out}.{os.environ['RANK']}")
+    torch.distributed.barrier()  # a process that exits resets the connections of others
