@@ -122,8 +122,8 @@ def all_sources(
     return Sources(
         source,
         own,
-        queue=FairQueue(settings.queue_size, settings.queue_share),
-        runs=RunLog(most_seconds=time_limit(settings, os.environ)),
+        queue=FairQueue(settings.queue_size, settings.max_runs_per_client),
+        runs=RunLog(max_seconds=time_limit(settings, os.environ)),
         pool=ModelPool(host, source, load=load, device=settings.device, allowed=allowed),
     )
 
@@ -217,7 +217,7 @@ def launch(page: GuardedBlocks, settings: HostSettings, **options: Any) -> App:
     add_plotly(served)
     keep_sessions(served, page, page.presence)
     trusted = networks_of(proxies(settings, os.environ))
-    limit_connections(page.server, settings.most_connections, trusted)
+    limit_connections(page.server, settings.max_connections, trusted)
     return served
 
 
@@ -259,7 +259,7 @@ def serve(settings: HostSettings) -> None:
     page.disk.sweep_now_and_then()
     source.start()
     received_at = wait_for_end(signals)
-    shut_down(page, sources.runs, settings.shutdown_seconds, since=received_at)
+    shut_down(page, sources.runs, settings.shutdown_timeout, since=received_at)
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ OWNER = re.compile(r"guest number (\d{4})")
 
 MOST_SILENT_S = 1.0
 MOST_GROWTH_MB = 50.0
-MOST_DISK_MB = 100.0
+MAX_DISK_MB = 100.0
 
 
 @dataclass
@@ -114,7 +114,7 @@ class Report:
                 (self.different, f"{self.different} answers differ from those given alone"),
                 (self.silent_median >= MOST_SILENT_S, f"median of silence: {self.silent_median:.2f} s"),
                 (growth >= MOST_GROWTH_MB, f"memory grew by {growth:.0f} MB"),
-                (self.disk_most >= MOST_DISK_MB, f"visitors' files took {self.disk_most:.0f} MB"),
+                (self.disk_most >= MAX_DISK_MB, f"visitors' files took {self.disk_most:.0f} MB"),
             )
             if broken
         ]
@@ -289,7 +289,7 @@ def _p95(times: Sequence[float]) -> float:
 @contextmanager
 def public_app(folder: Path) -> Iterator[ServedApp]:
     """Serves the app as to the public, behind a proxy; its log and visitors' files lie in the folder."""
-    environment = {"PINE_TRUSTED_HOSTS": f"127.0.0.1,{HOST}", "GRADIO_TEMP_DIR": str(folder / "files")}
+    environment = {"PINE_ALLOWED_HOSTS": f"127.0.0.1,{HOST}", "GRADIO_TEMP_DIR": str(folder / "files")}
     with started_app(folder / "app.log", environment=environment) as app:
         yield app
 

@@ -17,7 +17,7 @@ def test_the_page_says_that_there_is_no_room_and_keeps_what_was_typed(
 ) -> None:
     file = tmp_path / "notes.txt"
     file.write_text("Much to read. " * 20_000)
-    flags = ("--most-disk-mb", "0.1", "--model", str(tmp_path / "none"))
+    flags = ("--max-disk-mb", "0.1", "--model", str(tmp_path / "none"))
     with serve(tmp_path / "log", *flags) as app, browser.new_context() as context:
         page = context.new_page()
         page.goto(app.url)

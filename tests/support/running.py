@@ -12,10 +12,10 @@ from viz.page.jobs.sources import Sources
 
 
 def one_run(
-    stop: StopFlag | None = None, *, most_seconds: float | None = None, queue: FairQueue | None = None
+    stop: StopFlag | None = None, *, max_seconds: float | None = None, queue: FairQueue | None = None
 ) -> dict[str, Any]:
     """What `told` needs of a run, in a process of its own. stop: the visitor's flag."""
-    runs = RunLog(most_seconds)
+    runs = RunLog(max_seconds)
     return {"queue": queue or FairQueue(0), "runs": runs, "run": runs.new("compare", ["pine"], stop)}
 
 

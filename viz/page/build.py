@@ -58,9 +58,9 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
     """
     source, pool = sources.main, sources.pool
     assert pool is not None
-    examples = [one for one in load_examples() if len(one.documents) <= settings.most_documents]
+    examples = [one for one in load_examples() if len(one.documents) <= settings.max_documents]
     with GuardedBlocks(title=TITLE, analytics_enabled=False, fill_width=True) as page:
-        disk = Disk(Path(page.GRADIO_CACHE), settings.most_disk_mb * 1e6, held=partial(folders_held, page))
+        disk = Disk(Path(page.GRADIO_CACHE), settings.max_disk_mb * 1e6, held=partial(folders_held, page))
         page.disk = disk
         reader = FileReader(sources.runs)
         add_api(sources, settings, reader)  # first, so that no private event takes one of their names
@@ -82,7 +82,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
                 with gr.Tab("Answers"):
                     place_answers(workspace)
                 with gr.Tab("Shuffle"):
-                    shuffle = build_shuffle(num_documents, settings.most_orders)
+                    shuffle = build_shuffle(num_documents, settings.max_orders)
                 with gr.Tab("Look inside"):
                     inside = build_inside()
                 with gr.Tab("Where the answer stands"):

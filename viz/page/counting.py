@@ -50,7 +50,7 @@ def planned_jobs(
         planned(
             tokens=tokens,
             methods=len(shuffled),
-            orders=number_of_orders(documents, orders, settings.most_orders),
+            orders=number_of_orders(documents, orders, settings.max_orders),
             new_tokens=form.max_new_tokens,
         ),
         planned(tokens=tokens, methods=len(compared_methods(form.methods)), orders=documents),

@@ -68,7 +68,7 @@ def test_a_measurement_is_estimated_from_its_first_rows(engine: Engine) -> None:
 def test_a_prompt_that_the_host_does_not_read_is_said_at_once() -> None:
     count = TokenCount((10, 20), 60, 1000)
     assert "60 prompt tokens" in total_html(count, 5)
-    said = total_html(count, 5, HostSettings(most_prompt_tokens=50))
+    said = total_html(count, 5, HostSettings(max_prompt_tokens=50))
     assert "The prompt has 60 tokens, and this page reads 50 at most" in said and 'role="alert"' in said
 
 

@@ -91,7 +91,7 @@ def build_workspace(examples: Sequence[FormExample], settings: HostSettings = DE
 
     settings: what the host allows.
     """
-    longest = min(MAX_NEW_TOKENS, settings.most_new_tokens)
+    longest = min(MAX_NEW_TOKENS, settings.max_new_tokens)
     first = examples[0]
     task_row = get_task(first.task)
     nouns = task_row.nouns
@@ -126,7 +126,7 @@ def build_workspace(examples: Sequence[FormExample], settings: HostSettings = DE
             heading = gr.HTML(documents_heading(nouns), min_width=80)
             total = gr.HTML("", elem_id="total", min_width=160)
         entries = entries_from([(document.title, document.text) for document in first.documents])
-        cards = build_cards(entries, nouns, settings.most_documents)
+        cards = build_cards(entries, nouns, settings.max_documents)
         methods = build_method_boxes("methods")
         with gr.Row(elem_classes="page-row page-run-bar"):
             length = gr.Slider(
@@ -141,7 +141,7 @@ def build_workspace(examples: Sequence[FormExample], settings: HostSettings = DE
             )
             buttons = build_buttons("Run", run_id="run", stop_id="stop", min_width=100)
         bar = build_bar(buttons, "", status_id="run-status")
-        editor = build_editor(cards, nouns, settings.most_documents)
+        editor = build_editor(cards, nouns, settings.max_documents)
         with gr.Accordion("Instruction to the model", open=False):
             instruction = gr.Textbox(
                 first.instruction or task_row.instruction,

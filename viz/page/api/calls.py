@@ -285,4 +285,4 @@ def _answer(
         pass
     if run.failure or answer is None:
         raise gr.Error(run.failure or run.why or "The model gave no answer.", print_exception=False)
-    return answer() | ({"ended": run.why} if run.why else {})
+    return answer() | ({"stop_reason": run.why} if run.why else {})

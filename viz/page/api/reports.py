@@ -24,11 +24,11 @@ if TYPE_CHECKING:  # importing the engine imports torch, which would keep the pa
 
 
 def as_json(result: Result) -> dict[str, Any]:
-    """The result as an object of JSON; `ended` is for the caller to say."""
-    return result.model_dump(mode="json", exclude={"ended"})
+    """The result as an object of JSON; `stop_reason` is for the caller to say."""
+    return result.model_dump(mode="json", exclude={"stop_reason"})
 
 
-def is_right(text: str, accepted: Sequence[str]) -> bool | None:
+def is_correct(text: str, accepted: Sequence[str]) -> bool | None:
     """Whether an answer holds an accepted one; None where there is none."""
     return get_task(USUAL_TASK).score(text, accepted) == 1 if accepted else None
 
@@ -43,7 +43,7 @@ def shuffled_result(
         return OrderAnswer(
             method=method,
             text=cell.answer.text,
-            right=is_right(cell.answer.text, accepted),
+            is_correct=is_correct(cell.answer.text, accepted),
             same_as_first=cell.same_text,
             max_abs_logit_diff=_number(cell.max_abs_logit_diff),
             bitwise_identical=cell.bitwise_identical,
@@ -54,13 +54,13 @@ def shuffled_result(
     ]
     methods = []
     for place, (method, summary) in enumerate(summarize_orders([row.cells for row in rows]).items()):
-        right = [bool(order.answers[place].right) for order in orders]
+        right = [bool(order.answers[place].is_correct) for order in orders]
         methods.append(
             MethodOrders(
                 method=method,
                 orders=summary.orders,
                 num_distinct_answers=summary.num_distinct_answers,
-                right=sum(right) if accepted else None,
+                num_correct=sum(right) if accepted else None,
                 max_abs_logit_diff=_number(summary.max_abs_logit_diff),
                 bitwise_identical=summary.bitwise_identical,
                 invariance_held=summary.bitwise_identical if METHODS[method].is_order_invariant else None,

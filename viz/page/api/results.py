@@ -20,7 +20,7 @@ class Result(BaseModel):
 
     model: str = Field(description="The model that answered.")
     dtype: str = Field(description="Its number format, such as float32.")
-    ended: str | None = Field(
+    stop_reason: str | None = Field(
         default=None, description="Why the call had to end before it was done; null if it was done."
     )
 
@@ -30,7 +30,7 @@ class MethodAnswer(BaseModel):
 
     method: MethodName
     text: str
-    right: bool | None = RIGHT
+    is_correct: bool | None = RIGHT
     tokens: int = Field(description="Of the answer.")
     prefill_s: float = Field(description="Seconds that reading the prompt took.")
     decode_s_per_token: float = Field(description="Seconds that each token of the answer took.")
@@ -47,7 +47,7 @@ class OrderAnswer(BaseModel):
 
     method: MethodName
     text: str
-    right: bool | None = RIGHT
+    is_correct: bool | None = RIGHT
     same_as_first: bool = Field(description="Whether it is, token by token, the answer of the first order.")
     max_abs_logit_diff: float | None = Field(
         description="Largest difference of a logit from the first order; null if logits are no numbers."
@@ -70,7 +70,7 @@ class MethodOrders(BaseModel):
     method: MethodName
     orders: int = Field(description="How many were tried, the documents as sent among them.")
     num_distinct_answers: int = Field(description="Different answers; 1 if the order changes nothing.")
-    right: int | None = Field(description="Orders with a right answer; null where none was given.")
+    num_correct: int | None = Field(description="Orders with a right answer; null where none was given.")
     max_abs_logit_diff: float | None = Field(
         description="Largest difference of a logit from the first order; null if logits are no numbers."
     )

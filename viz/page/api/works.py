@@ -16,7 +16,7 @@ from pine_engine.evaluation.nested import nested
 from pine_engine.evaluation.records import Record
 from pine_engine.methods.table import METHODS
 from viz.page.answers.answering import plan_answers
-from viz.page.api.reports import as_json, is_right, shuffled_result, traced_result
+from viz.page.api.reports import as_json, is_correct, shuffled_result, traced_result
 from viz.page.api.results import Compared, Measured, Result, Traced
 from viz.page.common.host_settings import HostSettings
 from viz.page.files.data_sets import DataSet
@@ -58,7 +58,7 @@ def compare(
     def report(result: RunResult) -> Compared:
         report = {"model": engine.model_name, "dtype": engine.dtype, **answers_report(result)}
         for answer in report["results"]:
-            answer["right"] = is_right(answer["text"], accepted)
+            answer["is_correct"] = is_correct(answer["text"], accepted)
         return Compared.model_validate(report)
 
     return _answers(engine, form, settings, report)

@@ -3,7 +3,7 @@
 MAX_DOCUMENTS = 20
 """Cards of documents."""
 
-MOST_ROWS = 200
+MAX_ROWS = 200
 """Rows of a file that are read: the page measures small sets."""
 
 MAX_DATA_SET_DOCUMENTS = 10_000

@@ -11,10 +11,10 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from pine_engine.models.dtypes import AskedDtype
-from viz.page.common.bounds import MAX_DOCUMENTS, MOST_ROWS
+from viz.page.common.bounds import MAX_DOCUMENTS, MAX_ROWS
 
 PREFIX = "PINE_"
-"""Of the environment variable of a setting: PINE_MOST_ROWS is `most_rows`, and so is --most-rows."""
+"""Of the environment variable of a setting: PINE_MAX_ROWS is `max_rows`, and so is --max-rows."""
 
 LONGEST_ANSWER = 500
 """Tokens that an answer may have at most, on any page."""
@@ -46,113 +46,110 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
 
 
 class HostSettings(BaseModel):
-    """One page's settings; the description of each is what its flag and the table in docs/hosting.md say."""
+    """Settings of the host. Their descriptions are in `--help` and in docs/hosting.md."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: str | None = Field(
-        default=None, description="hub id, folder or GGUF file; the embedded model if not given"
+        default=None, description="Hub id, folder or GGUF file. Default: the embedded model."
     )
     dtype: AskedDtype = Field(
         default="auto",
-        description="dtype of the model: float32, bfloat16, float16, 4bit (float32 with 4-bit weights for "
-        "decode), or auto: the dtype of the stored weights if the processor has instructions for it, else "
-        "float32; bfloat16 on a GPU",
+        description="Dtype of the model: float32, bfloat16, float16, 4bit (float32 with 4-bit weights for "
+        "decode), or auto: the dtype of the stored weights if the processor supports it, else "
+        "float32; bfloat16 on a GPU.",
     )
-    device: str = Field(default="cpu", description="cpu, cuda, ...")
-    host: str | None = Field(default=None, description="address to serve on; this machine only if not given")
+    device: str = Field(default="cpu", description="Torch device, such as cpu or cuda.")
+    host: str | None = Field(default=None, description="Address to listen on. Default: this machine only.")
     port: Annotated[int, Field(ge=1, le=65535)] | None = Field(
-        default=None, description="port to serve on; 7860 or the next free one"
+        default=None, description="Port. Default: 7860 or the next free one."
     )
-    root_path: str = Field(default="", description="path under which a proxy serves the page, such as /pine")
-    trusted_hosts: Names = Field(
+    root_path: str = Field(default="", description="Path of the page behind a reverse proxy, such as /pine.")
+    allowed_hosts: Names = Field(
         default=(),
-        description="names under which visitors reach the page, and sites whose own pages may call it, "
-        "separated by commas, * for any; if empty, localhost alone on a page that only this machine reaches, "
-        "and on any other every name, called by its own pages",
+        description="Host names of the page and origins that may call it, separated by commas; * allows any. "
+        "Default: localhost for a local page; every name for a public one, without other origins.",
     )
     """See serving/trusted_hosts.py."""
 
     trusted_proxies: Names = Field(
         default=(),
-        description="addresses or networks of reverse proxies whose X-Forwarded-* headers are trusted, "
-        "separated by commas; if empty, those on the same machine, and on a Space its own",
+        description="Addresses or networks of reverse proxies whose X-Forwarded-* headers are accepted, "
+        "separated by commas. Default: loopback; on a Space its proxies.",
     )
     """See proxies."""
 
     frame_ancestors: str = Field(
         default="*",
-        description="sites that may show the page in a frame, separated by blanks: * for any, 'self' for its "
-        "own, 'none', or such as https://school.example",
+        description="Sites that may embed the page, separated by spaces: * for any, 'self', 'none', or such "
+        "as https://school.example.",
     )
     auth: Annotated[str, Field(pattern=r"^$|^[^:\s]+:.+$")] = Field(
-        default="", description="name:password that visitors are asked for; nobody is if empty", repr=False
+        default="", description="Login as name:password. If empty, authentication is disabled.", repr=False
     )
     models: Names = Field(
         default=(),
-        description="models that visitors may choose, separated by commas; if empty, any on a page that only "
-        "this machine reaches, and the host's alone on any other",
+        description="Models that visitors can choose, separated by commas. Default: any for a local page; "
+        "only the host's model for a public one.",
     )
     """See allowed_models."""
 
     read_only: bool = Field(
         default=False,
-        description="visitors run the examples that come with the page, and enter nothing of their own",
+        description="Visitors run the included examples only.",
     )
-    most_documents: int = Field(
+    max_documents: int = Field(
         default=MAX_DOCUMENTS,
         ge=2,
         le=MAX_DOCUMENTS,
-        description="documents of one question; rows of a measurement are bounded by their tokens",
+        description="Documents per request. Rows of an evaluation are limited by their tokens instead.",
     )
-    most_prompt_tokens: Annotated[int, Field(ge=1)] | None = Field(
-        default=None, description="tokens of one prompt; what the model can read if not given"
+    max_prompt_tokens: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="Tokens per prompt. Default: the context length of the model."
     )
-    most_new_tokens: int = Field(
-        default=LONGEST_ANSWER, ge=16, le=LONGEST_ANSWER, description="tokens of one answer"
+    max_new_tokens: int = Field(
+        default=LONGEST_ANSWER, ge=16, le=LONGEST_ANSWER, description="Tokens per answer."
     )
-    most_orders: int = Field(
+    max_orders: int = Field(
         default=MOST_ARRANGEMENTS,
         ge=3,
         le=MOST_ARRANGEMENTS,
-        description="orders in which one question is answered",
+        description="Document orders per request.",
     )
-    most_rows: int = Field(default=MOST_ROWS, ge=2, le=MOST_ROWS, description="rows of one measurement")
-    most_seconds: Annotated[float, Field(gt=0)] | None = Field(
+    max_rows: int = Field(default=MAX_ROWS, ge=2, le=MAX_ROWS, description="Rows per evaluation.")
+    max_seconds: Annotated[float, Field(gt=0)] | None = Field(
         default=None,
-        description="seconds of one run, without the wait for it; if not given, as long as it takes on a "
-        f"page that only this machine reaches, and {PUBLIC_SECONDS} on any other",
+        description="Seconds per run, without the time in the queue. Default: unlimited for a local page, "
+        f"{PUBLIC_SECONDS} for a public one.",
     )
     """See time_limit."""
 
-    queue_size: int = Field(
-        default=32, ge=1, description="runs that may wait for the model; scripts have half of the places"
-    )
-    queue_share: int = Field(
+    queue_size: int = Field(default=32, ge=1, description="Queued runs. Scripts can use half of the queue.")
+    max_runs_per_client: int = Field(
         default=4,
         ge=1,
-        description="runs that may wait or go on for one open page, or for all scripts of one address",
+        description="Queued and active runs per open page, or per address for scripts.",
     )
     max_requests_per_minute: int = Field(
         default=1200,
         ge=60,
-        description="requests of one address in a minute, which may all come at once: events of the page, "
-        "calls, tool calls and logins",
+        description="Requests per address and minute, also in one burst: page events, API calls, tool calls "
+        "and logins.",
     )
     """See serving/rate_limits.py."""
 
-    most_connections: int = Field(
-        default=800, ge=20, description="connections at once; one address may have a quarter of them"
+    max_connections: int = Field(
+        default=800, ge=20, description="Concurrent connections. An address can use a quarter of them."
     )
-    most_disk_mb: Annotated[float, Field(gt=0)] = Field(
+    max_disk_mb: Annotated[float, Field(gt=0)] = Field(
         default=1000,
-        description="megabytes of disk for what all visitors together upload and are handed",
+        description="Megabytes of disk for uploads and saved files of all visitors.",
     )
-    shutdown_seconds: float = Field(
-        default=5, ge=0, description="seconds that running work may still take when the page is shut down"
+    shutdown_timeout: float = Field(
+        default=5, ge=0, description="Seconds that active runs have to finish at shutdown."
     )
 
-    @field_validator("trusted_hosts")
+    @field_validator("allowed_hosts")
     @classmethod
     def _are_names(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         if wrong := [name for name in names if "/" in name or re.fullmatch(r"[^:]+:\d+", name)]:
@@ -180,25 +177,25 @@ class HostSettings(BaseModel):
 
 
 DEFAULTS = HostSettings()
-"""Those of a page that nobody has set."""
+"""Settings of a local page without options."""
 
 
 def variable(name: str) -> str:
-    """The environment variable of a setting."""
+    """Return the environment variable of a setting."""
     return PREFIX + name.upper()
 
 
 def flag(name: str) -> str:
-    """The flag of a setting."""
+    """Return the option of a setting."""
     return "--" + name.replace("_", "-")
 
 
 def read_settings(
     arguments: Sequence[str], environment: Mapping[str, str], *, description: str | None = None
 ) -> HostSettings:
-    """The settings from flags, and from variables where there is no flag; an empty variable is none.
+    """Return the settings from options, else from environment variables that are not empty.
 
-    Ends the process with status 2 and a sentence on stderr for a value that cannot be, or an unknown flag.
+    Exit with status 2 and one sentence on stderr for an invalid value or an unknown option.
     """
     parser = argparse.ArgumentParser(description=description, allow_abbrev=False)
     for name, field in HostSettings.model_fields.items():
@@ -231,7 +228,7 @@ def is_public(settings: HostSettings, environment: Mapping[str, str]) -> bool:
     address = settings.host or environment.get("GRADIO_SERVER_NAME") or "localhost"
     return (
         address not in LOCAL_NAMES
-        or not set(settings.trusted_hosts) <= set(LOCAL_NAMES)
+        or not set(settings.allowed_hosts) <= set(LOCAL_NAMES)
         or bool(settings.root_path or environment.get("GRADIO_ROOT_PATH"))
         or environment.get("GRADIO_SHARE", "").lower() == "true"
         or is_space(environment)
@@ -262,9 +259,9 @@ def allowed_models(settings: HostSettings, environment: Mapping[str, str]) -> tu
 
 def time_limit(settings: HostSettings, environment: Mapping[str, str]) -> float | None:
     """Seconds that one run may take; None for as long as it takes."""
-    if settings.most_seconds is None and is_public(settings, environment):
+    if settings.max_seconds is None and is_public(settings, environment):
         return PUBLIC_SECONDS
-    return settings.most_seconds
+    return settings.max_seconds
 
 
 def settings_table() -> str:
@@ -272,7 +269,7 @@ def settings_table() -> str:
 
     `python -m viz.page.common.host_settings docs/hosting.md` writes it between the markers there.
     """
-    rows = [("variable", "flag", "default", "what it is"), ("---",) * 4]
+    rows = [("variable", "option", "default", "description"), ("---",) * 4]
     rows += [
         (f"`{variable(name)}`", f"`{flag(name)}`", _default(name) or "none", str(field.description))
         for name, field in HostSettings.model_fields.items()

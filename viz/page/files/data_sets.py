@@ -13,7 +13,7 @@ from pine_engine.evaluation.examples import Example, read_examples
 from pine_engine.evaluation.order_names import ORDERS
 from pine_engine.evaluation.settings import choose, most_visited
 from pine_engine.prompts.tasks import TASKS, Task, get_task
-from viz.page.common.bounds import MAX_DATA_SET_DOCUMENTS, MOST_ROWS
+from viz.page.common.bounds import MAX_DATA_SET_DOCUMENTS, MAX_ROWS
 from viz.page.common.theme import ASSETS
 from viz.page.files.reading_files import FileReader
 
@@ -60,18 +60,18 @@ def read_built_in(name: str, folder: Path = FOLDER) -> DataSet:
 
 
 def read_set(file: Path) -> DataSet:
-    """The rows of a JSONL or CSV file of our own, at most MOST_ROWS, which must be of one task.
+    """The rows of a JSONL or CSV file of our own, at most MAX_ROWS, which must be of one task.
 
     Raises InputError that names the file and the line that cannot be read.
     """
-    return _data_set(file, read_examples(file, MOST_ROWS))
+    return _data_set(file, read_examples(file, MAX_ROWS))
 
 
 def read_brought(
     reader: FileReader, file: Path, *, what: str, say: Callable[[str], Said]
 ) -> Generator[Said, None, DataSet]:
     """The same of a file that a visitor or a caller brings; arguments, words and errors as FileReader has."""
-    arguments = (file, MOST_ROWS, None, MAX_DATA_SET_DOCUMENTS)
+    arguments = (file, MAX_ROWS, None, MAX_DATA_SET_DOCUMENTS)
     examples = yield from reader.read(read_examples, *arguments, what=what, files=[file], say=say)
     return _data_set(file, examples)
 
@@ -95,7 +95,7 @@ def orders_for(rows: DataSet) -> list[str]:
     return fitting
 
 
-def wrapped_for(rows: DataSet, offered: Iterable[MeasuredMethod], most_orders: int) -> list[str]:
+def wrapped_for(rows: DataSet, offered: Iterable[MeasuredMethod], max_orders: int) -> list[str]:
     """The names of those that can say something of at least one row, in no more orders of it than that."""
     fitting = []
     for method in offered:
@@ -103,7 +103,7 @@ def wrapped_for(rows: DataSet, offered: Iterable[MeasuredMethod], most_orders: i
             choose(rows.examples, methods=[method.name])
         except InputError:
             continue
-        if most_visited(method, rows.examples) <= most_orders:
+        if most_visited(method, rows.examples) <= max_orders:
             fitting.append(method.name)
     return fitting
 

@@ -80,7 +80,7 @@ class FileReader:
         }[error.which]
 
 
-_OUTCOMES = {"time": "time over", "memory": "memory over", "answer": "refused", "died": "refused"}
+_OUTCOMES = {"time": "timeout", "memory": "out_of_memory", "answer": "rejected", "died": "rejected"}
 """Of a run whose process was ended, as the log says it."""
 
 

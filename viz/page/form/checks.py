@@ -22,10 +22,10 @@ def check_form(form: Form, settings: HostSettings) -> None:
     if settings.read_only:
         check_shipped(form)
     nouns = form.row.nouns
-    if len(form.entries) > settings.most_documents:
+    if len(form.entries) > settings.max_documents:
         raise InputError(
             f"There are {len(form.entries)} {nouns.documents}, and this page takes "
-            f"{settings.most_documents}; remove some."
+            f"{settings.max_documents}; remove some."
         )
     texts = {nouns.named(document_letter(entry.identity)): entry.text + entry.title for entry in form.entries}
     for name, text in (texts | {nouns.question: form.question, "instruction": form.instruction}).items():

@@ -7,16 +7,16 @@ from viz.page.common.host_settings import HostSettings
 
 def check_answer_length(max_new_tokens: int, settings: HostSettings) -> None:
     """Raises InputError for an answer that is longer than the host allows."""
-    if max_new_tokens > settings.most_new_tokens:
+    if max_new_tokens > settings.max_new_tokens:
         raise InputError(
             f"An answer of {max_new_tokens:,} tokens was asked for, and this page writes "
-            f"{settings.most_new_tokens} at most; ask for a shorter one."
+            f"{settings.max_new_tokens} at most; ask for a shorter one."
         )
 
 
 def too_long(prompt_tokens: int, settings: HostSettings) -> str | None:
     """Why a prompt of so many tokens is not read here; None if it is."""
-    most = settings.most_prompt_tokens
+    most = settings.max_prompt_tokens
     if most is None or prompt_tokens <= most:
         return None
     return (
@@ -33,17 +33,17 @@ def check_prompt(layout: TokenLayout, settings: HostSettings) -> None:
 
 def check_orders(count: int, settings: HostSettings) -> None:
     """Raises InputError for more orders of one question than the host allows."""
-    if count > settings.most_orders:
+    if count > settings.max_orders:
         raise InputError(
-            f"{count:,} orders were asked for, and this page tries {settings.most_orders} at most; ask for "
+            f"{count:,} orders were asked for, and this page tries {settings.max_orders} at most; ask for "
             "fewer, or remove documents."
         )
 
 
 def check_rows(count: int, settings: HostSettings) -> None:
     """Raises InputError for more rows than the host allows."""
-    if count > settings.most_rows:
+    if count > settings.max_rows:
         raise InputError(
-            f"There are {count:,} rows, and this page measures {settings.most_rows} at most; send fewer, or "
+            f"There are {count:,} rows, and this page measures {settings.max_rows} at most; send fewer, or "
             "use `python -m pine_engine evaluate` on a machine of your own."
         )

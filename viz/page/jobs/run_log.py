@@ -47,7 +47,7 @@ class Run:
 
     methods: tuple[str, ...]
     stop: StopFlag
-    most_seconds: float | None
+    max_seconds: float | None
     """That it may take; None for as long as it takes."""
 
     model: str = ""
@@ -57,8 +57,8 @@ class Run:
     """The work that is done, written by the run while it goes on."""
 
     outcome: str = "done"
-    """"done", "stopped", "time over", "shut down", "left", "refused" for what cannot be run as it was asked,
-    or "failed: " and the error's class.
+    """"done", "stopped", "timeout", "shutdown", "client_disconnected", "rejected" for invalid input, or
+    "failed: " and the class of the error.
     """
 
     why: str | None = None
@@ -92,11 +92,11 @@ class Run:
         if self.stop.requested:
             self.outcome, self.why = "stopped", "Stopped."
         elif self.ended:
-            self.outcome, self.why = "shut down", SHUTTING_DOWN
-        elif self.model and self.most_seconds is not None and self.seconds > self.most_seconds:
-            self.outcome = "time over"
+            self.outcome, self.why = "shutdown", SHUTTING_DOWN
+        elif self.model and self.max_seconds is not None and self.seconds > self.max_seconds:
+            self.outcome = "timeout"
             self.why = (
-                f"The time limit of {self.most_seconds:g} s was reached; to get to the end, ask for fewer "
+                f"The time limit of {self.max_seconds:g} s was reached; to get to the end, ask for fewer "
                 "methods, orders or documents, or for shorter answers."
             )
         return self.why
@@ -106,7 +106,7 @@ class Run:
         return json.dumps(
             {
                 "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
-                "what": self.what,
+                "operation": self.what,
                 "model": self.model,
                 "methods": [name for name in self.methods if find_measured(name)],
                 "prompt_tokens": self.done.prompt_tokens,
@@ -121,14 +121,14 @@ class Run:
 class RunLog:
     """All runs of a process: those that go on, how the others ended, and how fast they were.
 
-    most_seconds: that one may take, None for as long as it takes.
+    max_seconds: that one may take, None for as long as it takes.
     """
 
-    def __init__(self, most_seconds: float | None = None) -> None:
+    def __init__(self, max_seconds: float | None = None) -> None:
         self._speeds: dict[str, Speed] = defaultdict(Speed)
         self.outcomes: Counter[str] = Counter()
         self.closing = False
-        self._most_seconds = most_seconds
+        self._most_seconds = max_seconds
         self._changed = threading.Condition()
         self._open: set[Run] = set()
 
@@ -156,10 +156,10 @@ class RunLog:
         try:
             yield run
         except (GeneratorExit, Cancelled):  # the visitor closed the page
-            run.outcome = "left"
+            run.outcome = "client_disconnected"
             raise
         except PineError:
-            run.outcome = "refused" if run.why is None else run.outcome
+            run.outcome = "rejected" if run.why is None else run.outcome
             raise
         except Exception as error:
             run.outcome = f"failed: {type(error).__name__}"

@@ -147,8 +147,8 @@ def build_measure(settings: HostSettings) -> MeasurePanel:
             )
             limit = gr.Slider(
                 1,
-                settings.most_rows,
-                value=min(6, settings.most_rows),
+                settings.max_rows,
+                value=min(6, settings.max_rows),
                 step=1,
                 label="How many",
                 elem_id="measure-limit",
@@ -164,7 +164,7 @@ def build_measure(settings: HostSettings) -> MeasurePanel:
                 elem_id="measure-upload",
             )
         message = gr.HTML("", elem_id="measure-message")
-        gr.HTML(render("measure_schema.html", most=settings.most_rows))
+        gr.HTML(render("measure_schema.html", most=settings.max_rows))
         with gr.Row(elem_classes="page-row"):
             with gr.Column(scale=3, min_width=240, elem_classes="page-tight"):
                 methods = build_method_boxes("measure-methods")
@@ -190,8 +190,8 @@ def build_measure(settings: HostSettings) -> MeasurePanel:
             )
             length = gr.Slider(
                 4,
-                settings.most_new_tokens,
-                value=min(DEFAULT_LENGTH, settings.most_new_tokens),
+                settings.max_new_tokens,
+                value=min(DEFAULT_LENGTH, settings.max_new_tokens),
                 step=4,
                 label="Longest answer (tokens)",
                 elem_id="measure-length",
@@ -265,8 +265,8 @@ def _wire_rows(panel: MeasurePanel, page: gr.Blocks, settings: HostSettings, rea
     chosen = [panel.limit, panel.wrapped, panel.orders]
 
     def fit(rows: DataSet) -> dict[Any, Any]:
-        fitting, count = orders_for(rows), min(settings.most_rows, len(rows.examples))
-        wrapped = wrapped_for(rows, WRAPPED, settings.most_orders)
+        fitting, count = orders_for(rows), min(settings.max_rows, len(rows.examples))
+        wrapped = wrapped_for(rows, WRAPPED, settings.max_orders)
         return {
             panel.limit: gr.update(maximum=max(2, count), value=min(count, 6)),
             panel.wrapped: gr.update(choices=wrapped_choices(wrapped), value=[]),
@@ -302,8 +302,8 @@ def _wire_rows(panel: MeasurePanel, page: gr.Blocks, settings: HostSettings, rea
             return
         count = len(rows.examples)
         said = f"{rows.name}: {count} row{'s' if count != 1 else ''} of “{rows.task.label}”."
-        if count >= settings.most_rows:
-            said += f" Only the first {settings.most_rows} rows are measured here."
+        if count >= settings.max_rows:
+            said += f" Only the first {settings.max_rows} rows are measured here."
         updates = {panel.own: rows, panel.rows: OWN, panel.message: notice(said), panel.upload: None}
         yield fit(rows) | updates
 

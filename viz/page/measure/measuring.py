@@ -222,7 +222,7 @@ def measured_events(
 
 def check_prompts(engine: Engine, examples: Sequence[Example], host: HostSettings) -> None:
     """Raises InputError that names the first row whose prompt is longer than the host allows."""
-    if host.most_prompt_tokens is None:
+    if host.max_prompt_tokens is None:
         return  # the engine itself says of each row whether it can be read
     for example in examples:
         if why := too_long(example.comparison().tokenize(engine).num_tokens, host):

@@ -89,4 +89,4 @@ class LoginLimitMiddleware:
 def _log_line(address: str) -> str:
     """Return the line of the log, a JSON object like those of runs; it has no name and no password."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    return json.dumps({"time": now, "what": "login", "address": address, "outcome": "refused"})
+    return json.dumps({"time": now, "operation": "login", "address": address, "outcome": "rejected"})

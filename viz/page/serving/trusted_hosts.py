@@ -54,10 +54,10 @@ class TrustedHosts:
     ) -> None:
         self._app = app
         self._is_public, self._is_space = is_public, is_space
-        names = settings.trusted_hosts or ((ANY,) if is_public else LOCAL_NAMES)
+        names = settings.allowed_hosts or ((ANY,) if is_public else LOCAL_NAMES)
         self._names = {name.lower() for name in (*names, settings.host) if name}
         # Not the names of this machine: other programs serve pages under them, at other ports.
-        self._callers = {ANY} if is_space else {name.lower() for name in settings.trusted_hosts} - ALWAYS
+        self._callers = {ANY} if is_space else {name.lower() for name in settings.allowed_hosts} - ALWAYS
         self._proxies = tuple(proxies)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -88,11 +88,11 @@ class TrustedHosts:
         if not self._is_public and any(header.decode() in headers for header in OF_PROXIES):
             return (
                 "This page is for the machine on which it runs, and this request came through a proxy. To "
-                "serve others, start it with PINE_TRUSTED_HOSTS set to the name under which they reach it."
+                "serve others, start it with PINE_ALLOWED_HOSTS set to the name under which they reach it."
             )
         if not _is_among(name, self._names | ALWAYS):
             return (
-                f"This page is not reached as {name!r}; if it should be, start it with PINE_TRUSTED_HOSTS "
+                f"This page is not reached as {name!r}; if it should be, start it with PINE_ALLOWED_HOSTS "
                 "set to that name."
             )
         origin = headers.get("origin")
@@ -102,7 +102,7 @@ class TrustedHosts:
         if caller != address(host) and not _is_among(caller[0], self._callers):
             return (
                 f"A page of {origin!r} may not call this one; if it should, start this one with "
-                "PINE_TRUSTED_HOSTS set to the names of both."
+                "PINE_ALLOWED_HOSTS set to the names of both."
             )
         return None
 

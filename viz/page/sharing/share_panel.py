@@ -192,7 +192,7 @@ def _wire_opening(
             check_shipped(session.form)
         tab = session.tab if session.tab in dict(TABS) else FIRST_TAB
         view.tab = tab
-        length = min(session.max_new_tokens, settings.most_new_tokens)
+        length = min(session.max_new_tokens, settings.max_new_tokens)
         if length < session.max_new_tokens:
             note += f" Answers have {length} tokens here at most, not {session.max_new_tokens}."
         return filled(

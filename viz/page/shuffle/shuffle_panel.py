@@ -79,10 +79,10 @@ def button_label(nouns: Nouns) -> str:
     return f"Shuffle the {nouns.documents}"
 
 
-def build_shuffle(num_documents: int, most_orders: int) -> ShufflePanel:
-    """Makes the widgets. num_documents: how many the editor shows at first. most_orders: the host's limit."""
-    first = min(DEFAULT_ORDERS, most_orders)
-    many = not tries_all(num_documents, most_orders)
+def build_shuffle(num_documents: int, max_orders: int) -> ShufflePanel:
+    """Makes the widgets. num_documents: how many the editor shows at first. max_orders: the host's limit."""
+    first = min(DEFAULT_ORDERS, max_orders)
+    many = not tries_all(num_documents, max_orders)
     with gr.Column(elem_id="shuffle-section", elem_classes="page-section"):
         gr.HTML(
             "<p class='page-about'>Every order is computed from scratch. What does not depend on it has to "
@@ -101,7 +101,7 @@ def build_shuffle(num_documents: int, most_orders: int) -> ShufflePanel:
             with gr.Row(visible=many, elem_classes="page-row") as sample:
                 count = gr.Slider(
                     2,
-                    min(SAMPLED_AT_MOST, most_orders),
+                    min(SAMPLED_AT_MOST, max_orders),
                     value=first,
                     step=1,
                     label="Orders to try",
@@ -111,7 +111,7 @@ def build_shuffle(num_documents: int, most_orders: int) -> ShufflePanel:
                 seed = gr.Number(
                     0, label="Seed of the random orders", precision=0, elem_id="seed", min_width=120
                 )
-        sentence = orders_sentence(num_documents, first, 0, most_orders)
+        sentence = orders_sentence(num_documents, first, 0, max_orders)
         bar = build_bar(buttons, sentence, status_id="shuffle-status")
         results = build_results()
         verdict = gr.HTML(empty_panel(WHAT_WILL_BE), elem_id="shuffle-verdict")
@@ -168,9 +168,9 @@ def wire_shuffle(
 
     def announce(documents: str, task: str, count: int, seed: int | None, were_many: bool) -> dict[Any, Any]:
         num_documents = len(read_entries(documents))
-        many = not tries_all(num_documents, settings.most_orders)
+        many = not tries_all(num_documents, settings.max_orders)
         nouns = get_task(task).nouns
-        sentence = orders_sentence(num_documents, count, seed or 0, settings.most_orders, nouns)
+        sentence = orders_sentence(num_documents, count, seed or 0, settings.max_orders, nouns)
         updates: dict[Any, Any] = {
             panel.sample: gr.update(visible=many),
             panel.bar.run: gr.update(value=button_label(nouns)),

@@ -70,7 +70,7 @@ def orders_for(
 
     Raises InputError if count is less than 1, or more than the host allows.
     """
-    if tries_all(num_documents, settings.most_orders):
+    if tries_all(num_documents, settings.max_orders):
         return sample_orders(num_documents)
     check_orders(count, settings)
     return sample_orders(num_documents, count - 1, seed)
@@ -134,7 +134,7 @@ def shuffle(
                     orders=identities[: len(cells)],
                     comparisons=cells,
                     hashes=hashes,
-                    seed=None if tries_all(layout.num_documents, settings.most_orders) else seed,
+                    seed=None if tries_all(layout.num_documents, settings.max_orders) else seed,
                     max_new_tokens=form.max_new_tokens,
                     traced=True,
                 )

@@ -63,8 +63,8 @@ def test_compare_answers_with_the_methods_asked_for(client: Client) -> None:
     assert report["model"] == "SmolLM2-135M-Instruct" and report["dtype"] in get_args(Dtype)
     assert [result["method"] for result in report["results"]] == ["vanilla", "pine"]
     for result in report["results"]:
-        assert set(result) == {"method", "text", "right", "tokens", "prefill_s", "decode_s_per_token"}
-        assert result["right"] is None  # no answer was said to be right
+        assert set(result) == {"method", "text", "is_correct", "tokens", "prefill_s", "decode_s_per_token"}
+        assert result["is_correct"] is None  # no answer was said to be right
         assert 1 <= result["tokens"] <= 4 and result["text"] and result["prefill_s"] > 0
 
 
@@ -103,8 +103,10 @@ def test_shuffle_gives_every_order_with_its_answers_and_pine_keeps_its_promise(c
     for place, row in enumerate(report["methods"]):
         answers = [order["answers"][place] for order in report["orders"]]
         assert len({answer["text"] for answer in answers}) == row["num_distinct_answers"]
-        assert [answer["right"] for answer in answers] == ["Clara" in answer["text"] for answer in answers]
-        assert row["right"] == sum(answer["right"] for answer in answers)
+        assert [answer["is_correct"] for answer in answers] == [
+            "Clara" in answer["text"] for answer in answers
+        ]
+        assert row["num_correct"] == sum(answer["is_correct"] for answer in answers)
         assert answers[0]["same_as_first"] and answers[0]["max_abs_logit_diff"] == 0.0
 
 

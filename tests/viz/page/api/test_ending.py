@@ -39,9 +39,9 @@ def counted(_: Engine, to: int, of: int) -> Generator[CallView, None, None]:
 
 
 def asked(
-    source: EngineSource, work: Callable[..., Any], most_seconds: float | None = None, **given: int
+    source: EngineSource, work: Callable[..., Any], max_seconds: float | None = None, **given: int
 ) -> Any:
-    sources = Sources(source, runs=RunLog(most_seconds))
+    sources = Sources(source, runs=RunLog(max_seconds))
     return _answer(sources, "api count", ("pine",), work, lambda engine, **given: Work(), given)
 
 
@@ -71,8 +71,8 @@ def test_what_was_there_when_the_time_was_over_is_answered_with_the_reason(
         pytest.fail("it went on")
 
     answer = asked(source, began, NO_TIME)
-    assert answer["number"] == 1 and answer["ended"].startswith("The time limit of 1e-09 s was reached")
-    assert '"outcome": "time over"' in caplog.text
+    assert answer["number"] == 1 and answer["stop_reason"].startswith("The time limit of 1e-09 s was reached")
+    assert '"outcome": "timeout"' in caplog.text
 
 
 def test_with_nothing_to_answer_the_reason_is_the_answer(source: EngineSource) -> None:
@@ -91,4 +91,4 @@ def test_a_failure_is_the_answer_whatever_came_before(
 
     with pytest.raises(gr.Error, match="The rows are torn; mend them"):
         asked(source, failing)
-    assert '"outcome": "refused"' in caplog.text
+    assert '"outcome": "rejected"' in caplog.text

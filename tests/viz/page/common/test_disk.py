@@ -343,7 +343,7 @@ def test_an_upload_to_a_full_disk_is_refused_in_a_sentence(
 
 
 def test_an_upload_beyond_the_limit_of_all_is_refused_in_a_sentence(serve: Serve, tmp_path: Path) -> None:
-    with served_in(serve, tmp_path / "files", tmp_path / "log", "--most-disk-mb", "2") as app:
+    with served_in(serve, tmp_path / "files", tmp_path / "log", "--max-disk-mb", "2") as app:
         assert upload(app, b"x" * MB).status_code == 200
         refused = upload(app, b"y" * MB)
         assert refused.status_code == 507 and "may take 2 MB of the host's disk" in refused.text

@@ -25,8 +25,8 @@ def test_variables_and_flags_are_read_and_the_flag_wins() -> None:
         "PINE_MODEL": "",
         "PINE_MODELS": "one/model, two/model,",
         "PINE_READ_ONLY": "yes",
-        "PINE_MOST_DOCUMENTS": "5",
-        "PINE_MOST_SECONDS": "90.5",
+        "PINE_MAX_DOCUMENTS": "5",
+        "PINE_MAX_SECONDS": "90.5",
         "PINE_DTYPE": "bfloat16",
         "HOME": "/",
     }
@@ -34,8 +34,8 @@ def test_variables_and_flags_are_read_and_the_flag_wins() -> None:
     assert settings == HostSettings(
         models=("one/model", "two/model"),
         read_only=True,
-        most_documents=5,
-        most_seconds=90.5,
+        max_documents=5,
+        max_seconds=90.5,
         dtype="float16",
         port=8000,
     )
@@ -47,22 +47,22 @@ def test_variables_and_flags_are_read_and_the_flag_wins() -> None:
     [
         (
             [],
-            {"PINE_MOST_DOCUMENTS": "99"},
-            "PINE_MOST_DOCUMENTS is '99'; it should be less than or equal to 20",
+            {"PINE_MAX_DOCUMENTS": "99"},
+            "PINE_MAX_DOCUMENTS is '99'; it should be less than or equal to 20",
         ),
-        ([], {"PINE_MOST_ROWS": "many"}, "PINE_MOST_ROWS is 'many'; it should be a valid integer"),
+        ([], {"PINE_MAX_ROWS": "many"}, "PINE_MAX_ROWS is 'many'; it should be a valid integer"),
         ([], {"PINE_READ_ONLY": "perhaps"}, "PINE_READ_ONLY is 'perhaps'; it should be a valid boolean"),
-        ([], {"PINE_MOST_SECONDS": "nan"}, "PINE_MOST_SECONDS is 'nan'; it should be"),
+        ([], {"PINE_MAX_SECONDS": "nan"}, "PINE_MAX_SECONDS is 'nan'; it should be"),
         (
             ["--dtype", "int4"],
             {},
             "--dtype is 'int4'; it should be 'auto', 'float32', 'bfloat16', 'float16' or '4bit'",
         ),
         (["--port", "0"], {"PINE_PORT": "8000"}, "--port is '0'; it should be greater than or equal to 1"),
-        ([], {"PINE_TRUSTED_HOSTS": "https://x.example/"}, "it should be names without scheme"),
+        ([], {"PINE_ALLOWED_HOSTS": "https://x.example/"}, "it should be names without scheme"),
         (
             [],
-            {"PINE_TRUSTED_HOSTS": "x.example:80"},
+            {"PINE_ALLOWED_HOSTS": "x.example:80"},
             "names without scheme, port and path, not 'x.example:80'",
         ),
         ([], {"PINE_TRUSTED_PROXIES": "proxy"}, "PINE_TRUSTED_PROXIES is 'proxy'; it should be"),
@@ -72,7 +72,7 @@ def test_variables_and_flags_are_read_and_the_flag_wins() -> None:
             "PINE_FRAME_ANCESTORS is '*; script-src *'; it should be sites",
         ),
         ([], {"PINE_AUTH": "nobody"}, "PINE_AUTH is not name:password"),
-        (["--most-doc", "3"], {}, "unrecognized arguments: --most-doc"),
+        (["--max-doc", "3"], {}, "unrecognized arguments: --max-doc"),
     ],
 )
 def test_a_value_that_cannot_be_is_named_with_what_is_expected(
@@ -107,9 +107,9 @@ def test_the_documented_table_is_the_table(tmp_path: Path) -> None:
         ({}, {"GRADIO_ROOT_PATH": "/pine"}, ()),
         ({}, {"GRADIO_SHARE": "True"}, ()),
         ({}, {"GRADIO_SHARE": "False"}, None),
-        ({"trusted_hosts": ("pine.example",)}, {}, ()),
-        ({"trusted_hosts": ("localhost", "::1")}, {}, None),
-        ({"trusted_hosts": ("*",)}, {}, ()),
+        ({"allowed_hosts": ("pine.example",)}, {}, ()),
+        ({"allowed_hosts": ("localhost", "::1")}, {}, None),
+        ({"allowed_hosts": ("*",)}, {}, ()),
         ({"models": ("one/model",)}, {}, ("one/model",)),
         ({"models": ("one/model",), "host": "0.0.0.0"}, {}, ("one/model",)),
     ],
@@ -140,8 +140,8 @@ def test_a_run_ends_in_time_wherever_others_wait_for_it() -> None:
     assert time_limit(HostSettings(), {}) is None
     assert time_limit(HostSettings(host="0.0.0.0"), {}) == PUBLIC_SECONDS
     assert time_limit(HostSettings(), {"SPACE_ID": "someone/space"}) == PUBLIC_SECONDS
-    assert time_limit(HostSettings(most_seconds=20), {"SPACE_ID": "x/y"}) == 20
-    assert time_limit(HostSettings(most_seconds=20), {}) == 20
+    assert time_limit(HostSettings(max_seconds=20), {"SPACE_ID": "x/y"}) == 20
+    assert time_limit(HostSettings(max_seconds=20), {}) == 20
 
 
 def test_a_password_is_not_shown() -> None:

@@ -84,7 +84,7 @@ def test_files_are_read_as_the_library_reads_them(tmp_path: Path, caplog: pytest
     runs = RunLog()
     assert without_words(words(FileReader(runs), file)) == [Document(f"The {SECRET} sleeps.", SECRET)]
     line = logged(caplog)
-    assert (line["what"], line["outcome"], line["model"]) == ("read documents", "done", "")
+    assert (line["operation"], line["outcome"], line["model"]) == ("read documents", "done", "")
     assert SECRET not in caplog.text and runs.outcomes == {"done": 1}
 
 
@@ -96,7 +96,7 @@ def test_what_is_wrong_in_a_file_is_said_with_its_own_name(
     file.write_text('{"text": "one"}\n{"text": " "}\n')
     said = said_of(FileReader(RunLog()), file)
     assert said == "the file rows.jsonl, line 2: it has no text; write some, or remove it"
-    assert logged(caplog)["outcome"] == "refused" and "rows.jsonl" not in caplog.text
+    assert logged(caplog)["outcome"] == "rejected" and "rows.jsonl" not in caplog.text
 
 
 def test_what_is_said_is_not_as_long_as_the_file(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_pdf_without_operands_ends_with_its_time(tmp_path: Path, caplog: pytes
     assert said == (
         f"the file {SECRET}.pdf takes more than 1 s to read; give a part of it, or its text as .txt"
     )
-    assert logged(caplog)["outcome"] == "time over" and SECRET not in caplog.text
+    assert logged(caplog)["outcome"] == "timeout" and SECRET not in caplog.text
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits memory")
@@ -134,7 +134,7 @@ def test_a_file_that_takes_too_much_memory_is_refused(
     assert said == (
         "one of the 2 files takes more than 50 MB of memory to read; give a part of it, or its text as .txt"
     )
-    assert logged(caplog)["outcome"] == "memory over"
+    assert logged(caplog)["outcome"] == "out_of_memory"
 
 
 def test_more_text_than_a_page_could_show_is_not_handed_over(tmp_path: Path) -> None:
@@ -257,7 +257,7 @@ def test_the_process_ends_with_its_visitor(
     reader = FileReader(RunLog())
     with pytest.raises(Cancelled):
         without_words(reader.read(apart.sleep_as, file, what="read rows", files=[], say=str))
-    assert not psutil.pid_exists(int(file.read_text())) and logged(caplog)["outcome"] == "left"
+    assert not psutil.pid_exists(int(file.read_text())) and logged(caplog)["outcome"] == "client_disconnected"
 
 
 def test_the_process_ends_with_the_page(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -277,7 +277,7 @@ def test_the_process_ends_with_the_page(tmp_path: Path, caplog: pytest.LogCaptur
     assert not runs.close(0) and runs.wait(30)
     thread.join()
     assert said and not psutil.pid_exists(int(file.read_text()))
-    assert logged(caplog)["outcome"] == "shut down"
+    assert logged(caplog)["outcome"] == "shutdown"
 
 
 # over HTTP
@@ -317,9 +317,9 @@ def test_who_closes_the_page_takes_the_process_along(served: tuple[ServedApp, ht
     while page.children():
         assert time.monotonic() - left < Limits().cpu_s / 2
         time.sleep(0.05)
-    while '"what": "read documents"' not in app.log.read_text():
+    while '"operation": "read documents"' not in app.log.read_text():
         time.sleep(0.05)
-    assert '"outcome": "left"' in app.log.read_text()
+    assert '"outcome": "client_disconnected"' in app.log.read_text()
 
 
 @pytest.mark.parametrize("name", ["upload", "bring"])

@@ -26,7 +26,7 @@ from viz.page.sweep.sweeping import stand
 
 TEXTS = ["red cat", "green hat", "white mat"]
 LIMITED = HostSettings(
-    most_documents=3, most_prompt_tokens=900, most_new_tokens=16, most_orders=4, most_rows=2, most_seconds=60
+    max_documents=3, max_prompt_tokens=900, max_new_tokens=16, max_orders=4, max_rows=2, max_seconds=60
 )
 
 
@@ -69,9 +69,7 @@ def test_orders_are_limited_where_they_are_tried(engine: Engine) -> None:
     *_, done = shuffle(engine, form(), count=4, seed=1, controls=False, settings=LIMITED)
     assert done.sentence.startswith("Done: 4 orders")
     with pytest.raises(InputError, match="4 orders were asked for, and this page tries 3"):
-        next(
-            stand(engine, form([*TEXTS, "x"]), document=0, answer="so", settings=HostSettings(most_orders=3))
-        )
+        next(stand(engine, form([*TEXTS, "x"]), document=0, answer="so", settings=HostSettings(max_orders=3)))
 
 
 def test_a_sample_is_announced_where_not_all_orders_are_allowed() -> None:
@@ -102,7 +100,7 @@ def test_a_measurement_is_limited(asked: Asked, sentence: str, engine: Engine) -
 def test_a_row_that_is_too_long_is_named(engine: Engine) -> None:
     asked = measured()
     with pytest.raises(InputError, match=f"Row {asked.examples[0].id}: The prompt has .* reads 10 at most"):
-        list(measure_rows(engine, asked, HostSettings(most_prompt_tokens=10)))
+        list(measure_rows(engine, asked, HostSettings(max_prompt_tokens=10)))
 
 
 def test_there_is_room_for_as_many_documents_as_are_allowed() -> None:
@@ -149,7 +147,7 @@ def test_the_calls_limit_orders_and_rows(page: gr.Blocks) -> None:
 def test_what_was_done_before_the_time_was_over_is_answered(engine: Engine) -> None:
     source = EngineSource(lambda: engine, "tiny")
     source.start()
-    hurried = built(lambda: build_app(source, settings=HostSettings(most_seconds=1e-9)))
+    hurried = built(lambda: build_app(source, settings=HostSettings(max_seconds=1e-9)))
     with pytest.raises(gr.Error, match="The time limit of 1e-09 s was reached"):
         call(hurried, "compare")("Which?", TEXTS, ["pine"], 3)
 
@@ -173,4 +171,4 @@ def test_a_page_that_nobody_has_limited_is_as_large_as_it_was() -> None:
         block.elem_id: block for block in blocks.blocks.values() if getattr(block, "elem_id", None)
     }
     found = [widgets[name].maximum for name in ("length", "orders", "measure-limit", "measure-length")]
-    assert found == [256, 24, 200, 500] and DEFAULTS.most_documents == MAX_DOCUMENTS
+    assert found == [256, 24, 200, 500] and DEFAULTS.max_documents == MAX_DOCUMENTS

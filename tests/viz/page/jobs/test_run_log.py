@@ -78,9 +78,19 @@ def test_a_run_is_one_line_without_a_word_that_was_written(
     assert SENTINEL in "".join(engine.decode_tokens(last.finished.result.layout.ids))  # the control
     assert SENTINEL not in caplog.text
     assert set(line) == {
-        *("time", "what", "model", "methods", "prompt_tokens", "new_tokens", "orders", "seconds", "outcome")
+        *(
+            "time",
+            "operation",
+            "model",
+            "methods",
+            "prompt_tokens",
+            "new_tokens",
+            "orders",
+            "seconds",
+            "outcome",
+        )
     }
-    assert (line["what"], line["model"], line["methods"]) == (
+    assert (line["operation"], line["model"], line["methods"]) == (
         "compare", "tiny", ["vanilla", "pine", "pride:pine"]
     )  # fmt: skip
     result = last.finished.result
@@ -93,7 +103,7 @@ def test_a_run_is_one_line_without_a_word_that_was_written(
 @pytest.mark.parametrize(
     ("error", "outcome", "counted"),
     [
-        (InputError(f"document {SENTINEL} is empty"), "refused", "refused"),
+        (InputError(f"document {SENTINEL} is empty"), "rejected", "rejected"),
         (ZeroDivisionError("1/0"), "failed: ZeroDivisionError", "failed"),
     ],
 )
@@ -124,7 +134,7 @@ def test_a_visitor_who_left_is_logged_as_such(source: EngineSource, caplog: pyte
     next(views)
     assert options["runs"].open == 1
     views.close()
-    assert logged(caplog)["outcome"] == "left" and options["runs"].open == 0
+    assert logged(caplog)["outcome"] == "client_disconnected" and options["runs"].open == 0
 
 
 @pytest.mark.parametrize(
@@ -165,10 +175,10 @@ def test_a_run_ends_when_its_time_is_over_and_says_the_limit(
         yield "second"
         pytest.fail("the work went on")
 
-    first, said = told(source, work, **one_run(most_seconds=0.01))
+    first, said = told(source, work, **one_run(max_seconds=0.01))
     assert first == "first"
     assert said.startswith("The time limit of 0.01 s was reached; to get to the end, ask for fewer")
-    assert logged(caplog)["outcome"] == "time over"
+    assert logged(caplog)["outcome"] == "timeout"
 
 
 def test_the_wait_for_the_model_does_not_count(engine: Engine) -> None:
@@ -180,7 +190,7 @@ def test_the_wait_for_the_model_does_not_count(engine: Engine) -> None:
 
     source = EngineSource(load, "tiny")
     source.start()
-    views = told(source, lambda _: iter_once("ran"), **one_run(most_seconds=0.5))
+    views = told(source, lambda _: iter_once("ran"), **one_run(max_seconds=0.5))
     assert next(views).startswith("Loading")  # half a second has passed
     loading.set()
     assert [view for view in views if not view.startswith("Loading")] == ["ran"]
@@ -199,7 +209,7 @@ def test_a_shutdown_waits_then_tells_and_lets_nothing_begin(source: EngineSource
     assert runs.wait(0)
     begun = told(source, lambda _: endless(), queue=FairQueue(0), runs=runs, run=runs.new("compare", ()))
     assert list(begun) == ["The page is being shut down."]
-    assert runs.outcomes == {"shut down": 2}
+    assert runs.outcomes == {"shutdown": 2}
     assert runs.close(0) is True
 
 

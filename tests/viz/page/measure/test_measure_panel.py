@@ -26,7 +26,7 @@ from tests.support.viz_reading import HOSTILE, assert_harmless, read_html, table
 from tests.support.widgets import built
 from viz.figures.bias_curve import plot_bias_curve
 from viz.figures.measured import MeasuredRow, MeasuredTable, measured_tables, shorten
-from viz.page.common.bounds import MOST_ROWS
+from viz.page.common.bounds import MAX_ROWS
 from viz.page.common.disk import Disk
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.files.data_sets import (
@@ -165,9 +165,9 @@ def brought(file: Path) -> DataSet:
 
 
 def test_rows_of_a_visitor_are_read_up_to_a_limit(tmp_path: Path) -> None:
-    many = [ROW | {"id": str(number)} for number in range(MOST_ROWS + 1)]
+    many = [ROW | {"id": str(number)} for number in range(MAX_ROWS + 1)]
     rows = read_set(rows_file(tmp_path, *many))
-    assert (rows.name, len(rows.examples), rows.task.name) == ("mine.jsonl", MOST_ROWS, "retrieval_qa")
+    assert (rows.name, len(rows.examples), rows.task.name) == ("mine.jsonl", MAX_ROWS, "retrieval_qa")
     assert len(rows.sha256) == 64
     assert chosen_rows(OWN, rows) is rows
 
@@ -246,7 +246,7 @@ def test_wrappers_are_offered_where_they_can_say_something() -> None:
 
 
 def test_more_orders_than_the_host_allows_are_refused_within_a_record() -> None:
-    host = HostSettings(most_orders=20)
+    host = HostSettings(max_orders=20)
     with pytest.raises(InputError, match="24 orders were asked for, and this page tries 20 at most"):
         asked(methods=("permutation_full",), orders=("as-is",)).settings(host)
     assert asked(methods=("permutation_cyclic",), orders=("as-is",)).settings(host)

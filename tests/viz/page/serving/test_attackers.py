@@ -35,7 +35,7 @@ SLOW_S = 30.0
 @pytest.fixture(scope="module")
 def app(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApp]:
     folder = tmp_path_factory.mktemp("app")
-    environment = {"PINE_TRUSTED_HOSTS": "127.0.0.1,load.test", "GRADIO_TEMP_DIR": str(folder / "files")}
+    environment = {"PINE_ALLOWED_HOSTS": "127.0.0.1,load.test", "GRADIO_TEMP_DIR": str(folder / "files")}
     with serve(folder / "app.log", environment=environment) as served:
         asyncio.run(ask_once(served))  # the model is there
         yield served
@@ -64,7 +64,7 @@ def wait_until_idle(app: ServedApp) -> float:
 
 def outcomes(app: ServedApp) -> list[tuple[str, str]]:
     lines = [json.loads(line) for line in app.log.read_text().splitlines() if line.startswith("{")]
-    return [(line["what"], line["outcome"]) for line in lines]
+    return [(line["operation"], line["outcome"]) for line in lines]
 
 
 async def run_on_the_page(app: ServedApp) -> str:
@@ -89,7 +89,7 @@ def test_calls_whose_answers_nobody_fetches_shut_nobody_out(app: ServedApp) -> N
     wait_until_idle(app)
     ended = Counter(outcomes(app)[before:])
     assert sum(answers.values()) == 36 and ended["api compare", "done"] == 0
-    assert ended["api compare", "left"] <= 4 and ended["compare", "done"] == 1
+    assert ended["api compare", "client_disconnected"] <= 4 and ended["compare", "done"] == 1
 
 
 @pytest.mark.slow
@@ -141,7 +141,7 @@ def test_an_assistant_that_hangs_up_is_noticed(app: ServedApp) -> None:
     wait_until_idle(app)
     # A visitor of the test before may be found to have left only now.
     ended = [(what, how) for what, how in outcomes(app)[before:] if what.startswith("api")]
-    assert ended == [("api shuffle", "left")]
+    assert ended == [("api shuffle", "client_disconnected")]
 
 
 @pytest.mark.parametrize("path", ["run/compare", "api/compare"])

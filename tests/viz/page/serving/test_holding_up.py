@@ -31,7 +31,7 @@ LONG = Question(
 
 @pytest.fixture(scope="module")
 def app(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApp]:
-    flags = ("--queue-size", "3", "--trusted-hosts", "127.0.0.1,load.test")
+    flags = ("--queue-size", "3", "--allowed-hosts", "127.0.0.1,load.test")
     with serve(tmp_path_factory.mktemp("app") / "app.log", *flags) as served:
         asyncio.run(_ask(served))  # the model is there
         yield served

@@ -292,7 +292,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Callable[..., A
         copy = shutil.copytree if source.is_dir() else shutil.copy2
         (image / target).parent.mkdir(parents=True, exist_ok=True)
         copy(source, image / target)
-    flags = ("--queue-size", "1", "--shutdown-seconds", "0.5", "--model", str(folder / "tiny"))
+    flags = ("--queue-size", "1", "--shutdown-timeout", "0.5", "--model", str(folder / "tiny"))
     # As in a container that can be written nowhere but in its temporary folder.
     for name in ("home", "temporary"):
         (folder / name).mkdir()
@@ -359,10 +359,10 @@ def test_a_process_under_load_is_watched_refuses_and_ends_cleanly(served: Served
     log = served.log.read_text()
     assert "Traceback" not in log and "green" not in log
     lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
-    assert [(line["what"], line["outcome"]) for line in lines] == [
-        ("api compare", "refused"),
-        ("api shuffle", "shut down"),
-        ("api shuffle", "shut down"),
+    assert [(line["operation"], line["outcome"]) for line in lines] == [
+        ("api compare", "rejected"),
+        ("api shuffle", "shutdown"),
+        ("api shuffle", "shutdown"),
     ]
 
 

@@ -41,7 +41,7 @@ def test_login_guesses_are_slowed_down_and_logged(app: ServedApp) -> None:
         assert client.post("/login", data={"username": "ada", "password": PASSWORD}).status_code == 200
     log = app.log.read_text()
     lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
-    assert [(line["what"], line["address"]) for line in lines] == [("login", "127.0.0.1")] * answers[400]
+    assert [(line["operation"], line["address"]) for line in lines] == [("login", "127.0.0.1")] * answers[400]
     assert "guess-4711" not in log and "ada" not in log and PASSWORD not in log
 
 

@@ -56,7 +56,7 @@ def test_origin_with_another_port_or_name_of_this_machine_is_refused(
     origin: str, trusted: tuple[str, ...]
 ) -> None:
     headers = {"Host": "localhost:7860", "Origin": origin}
-    assert ask(HostSettings(trusted_hosts=trusted), headers, is_public=bool(trusted))[0] == 403
+    assert ask(HostSettings(allowed_hosts=trusted), headers, is_public=bool(trusted))[0] == 403
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_client_in_a_private_network_is_no_proxy_unless_it_is_named(peer: str)
 def test_a_name_that_was_made_to_lead_here_is_not_answered(host: str, method: str) -> None:
     status, told = ask(headers={"Host": host}, method=method)
     assert status == 403
-    assert "This page is not reached as" in told["detail"] and "PINE_TRUSTED_HOSTS" in told["detail"]
+    assert "This page is not reached as" in told["detail"] and "PINE_ALLOWED_HOSTS" in told["detail"]
 
 
 @pytest.mark.parametrize("public", [False, True])
@@ -106,7 +106,7 @@ def test_pages_of_other_sites_change_nothing(origin: str, public: bool) -> None:
 
 
 def test_named_sites_may_call_and_any_on_a_space() -> None:
-    settings = HostSettings(trusted_hosts=("pine.example", "*.school.example"))
+    settings = HostSettings(allowed_hosts=("pine.example", "*.school.example"))
     for origin in ("https://pine.example", "https://maths.school.example:8443"):
         assert ask(settings, {"Host": "pine.example", "Origin": origin}, is_public=True)[0] == 200
     assert (
@@ -126,7 +126,7 @@ def test_named_sites_may_call_and_any_on_a_space() -> None:
 def test_a_page_for_this_machine_is_not_served_through_a_proxy(header: str) -> None:
     status, told = ask(headers={header: "x"}, method="GET")
     assert status == 403 and "this request came through a proxy" in told["detail"]
-    assert "PINE_TRUSTED_HOSTS" in told["detail"]
+    assert "PINE_ALLOWED_HOSTS" in told["detail"]
 
 
 def test_only_a_trusted_proxy_is_believed_and_gradio_hears_of_one_name() -> None:
@@ -166,7 +166,7 @@ def test_a_proxy_that_is_not_named_is_not_believed() -> None:
 
 
 def test_what_a_proxy_says_of_the_name_is_judged_too() -> None:
-    settings = HostSettings(trusted_hosts=("pine.example",))
+    settings = HostSettings(allowed_hosts=("pine.example",))
     headers = {"Host": "localhost", "X-Forwarded-Host": "evil.example"}
     assert ask(settings, headers, is_public=True)[0] == 403
 

@@ -267,7 +267,7 @@ def event(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
     def build() -> Any:
         with gr.Blocks() as blocks:
-            page, panel = build_workspace(load_examples()), build_shuffle(3, DEFAULTS.most_orders)
+            page, panel = build_workspace(load_examples()), build_shuffle(3, DEFAULTS.max_orders)
             pressed = wire_shuffle(panel, page, Sources(source), gr.State(None), DEFAULTS, disk)
         return blocks, pressed, page, panel.bar.run
 
