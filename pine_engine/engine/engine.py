@@ -109,7 +109,7 @@ class Engine(PreparedModel):
                 weights of single tokens.
             return_logits: Return the logits of the suffix and of each decoding step.
             stop_at_eos: False to continue after the end-of-sequence token.
-            memory: Earlier prompts. Prefixes and documents in it are reused, and this prompt is added.
+            prefix_cache: Earlier prompts. Prefixes and documents in it are reused, and this prompt is added.
                 Without it, only the methods of this run share them.
 
         Raises:
@@ -169,16 +169,16 @@ class Engine(PreparedModel):
                 sampled. Default: all orders of up to four documents, eleven orders of more.
             seed: Seed of the sampled orders.
             progress: Called after each order with the finished fraction, from 0 to 1, and a status.
-            **options: Keyword arguments of run, without memory. With return_logits, the result contains the
-                logits of all orders, which need much memory; they are compared in any case.
+            **options: Keyword arguments of run, without prefix_cache. With return_logits, the result contains
+                the logits of all orders, which need much memory; they are compared in any case.
 
         Raises:
             InputError: As run, and for invalid orders.
             ModelError: As run.
         """
-        if "memory" in options:
+        if "prefix_cache" in options:
             raise InputError(
-                "memory is not an option here: each order is computed from scratch", field="memory"
+                "prefix_cache is not an option of shuffle: each order has its own prefill", field="prefix_cache"
             )
         return_logits = options.get("return_logits", False)
         run = prepare_run(self, prompt, {**options, "return_logits": True})

@@ -32,8 +32,8 @@ class PrefixCache:
         """Bind the states to a model. Raises InputError if they belong to another one."""
         if self.rows and self._model is not model:
             raise InputError(
-                "this memory holds what another model has read; give each engine a memory of its own",
-                field="memory",
+                "the prefix cache belongs to another model. Create one PrefixCache per engine.",
+                field="prefix_cache",
             )
         self._model = model
 

@@ -84,7 +84,7 @@ def check_options(
     stop_at_eos: bool = True,
     prefix_cache: PrefixCache | None = None,
 ) -> RunSettings:
-    """Return validated options. Raises InputError for an invalid method, limit, trace or memory."""
+    """Return validated options. Raises InputError for an invalid method, limit, trace or cache."""
     if trace is not None and not isinstance(trace, bool | TraceConfig):
         raise InputError(f"the trace is {describe(trace)}; give True, False or a TraceConfig(...)")
     if prefix_cache is not None and not isinstance(prefix_cache, PrefixCache):

@@ -1,7 +1,5 @@
-"""On the embedded model, to the last bit: the order of documents changes nothing where that is promised."""
+"""On the embedded model, the document order changes no bit of order-invariant methods."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -12,14 +10,11 @@ from pine_engine.engine.orders import sample_orders
 from pine_engine.methods.table import METHODS
 from pine_engine.models.load import load
 from pine_engine.prompts.layout import TokenLayout
-from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.tasks import get_task
 
-NEW_TOKENS = 3
-
-PROMISING = [method.name for method in METHODS.values() if method.is_order_invariant]
-PUBLISHED = [name for name in PROMISING if METHODS[name].role == "method"]
-CONTROLS = [method.name for method in METHODS.values() if not method.is_order_invariant]
+PUBLISHED = ["pine", "pine_reversed", "pcw", "sp"]
+VARIANTS = [name for name, row in METHODS.items() if row.is_order_invariant and name not in PUBLISHED]
+CONTROLS = [name for name, row in METHODS.items() if not row.is_order_invariant]
 
 FACTS = [
     "The lighthouse at Cape Marrow was built in 1871 after three grain ships were lost on its shoals, "
@@ -36,18 +31,17 @@ FACTS = [
     "A school for sailors stood on the hill until the fire of 1904.",
     "The clock runs four minutes fast.",
 ]
-COUNTS = (2, 12)
-"""Of documents that are tried in one other order; docs/exactness.md names the command for many more."""
+"""Documents of 4 to 35 tokens."""
 
 
-@pytest.fixture(scope="module", params=["float32", "bfloat16"])
+@pytest.fixture(scope="module", params=["float32", pytest.param("bfloat16", marks=pytest.mark.slow)])
 def engine(request: pytest.FixtureRequest, embedded: Engine) -> Engine:
     return embedded if request.param == "float32" else Engine.load(dtype=request.param)
 
 
 @pytest.fixture(scope="module")
 def shallow(engine: Engine) -> Engine:
-    """The first six of the 30 layers, for prompts of special shapes: what moves a bit moves it there."""
+    """Return the first six of the 30 layers, for prompts of special shapes."""
     model = load(None, dtype=engine.dtype).model
     model.model.layers = model.model.layers[:6]
     model.config.num_hidden_layers = 6
@@ -55,112 +49,76 @@ def shallow(engine: Engine) -> Engine:
 
 
 def layout_of(engine: Engine, facts: list[str]) -> TokenLayout:
-    return engine.tokenize(
-        get_task("retrieval_qa").prompt(
-            engine.tokenizer,
-            question="When does the ferry leave?",
-            documents=[Document(fact) for fact in facts],
-        )
+    prompt = get_task("retrieval_qa").prompt(
+        engine.tokenizer, question="When does the ferry leave?", documents=facts
     )
+    return engine.tokenize(prompt)
 
 
-def logits_in(
-    engine: Engine, layout: TokenLayout, methods: list[str], new_tokens: int
-) -> dict[str, torch.Tensor]:
-    """All logits of the suffix, and those of decoding that many tokens, by method."""
-    result = engine.run(
-        layout, methods=methods, max_new_tokens=new_tokens + 1, return_logits=True, stop_at_eos=False
-    )
-    for logits in result.logits.values():
-        assert len(logits) == layout.suffix_length + new_tokens
-    return result.logits
+def logits_in(engine: Engine, layout: TokenLayout, methods: list[str], steps: int) -> dict[str, torch.Tensor]:
+    options: dict[str, Any] = {"max_new_tokens": steps + 1, "return_logits": True, "stop_at_eos": False}
+    return engine.run(layout, methods=methods, **options).logits
 
 
-def assert_no_bit_changes(
-    engine: Engine, layout: TokenLayout, methods: list[str], shuffles: int, new_tokens: int
-) -> None:
-    first, *others = sample_orders(layout.num_documents, shuffles, seed=layout.num_documents)
-    expected = logits_in(engine, layout.reorder(first), methods, new_tokens)
-    assert len(others) == shuffles
-    for order in others:
-        moved = logits_in(engine, layout.reorder(order), methods, new_tokens)
-        for method, logits in moved.items():
-            assert torch.equal(logits, expected[method]), f"{method} changed in order {order}"
+def assert_no_bit_changes(engine: Engine, layout: TokenLayout, methods: list[str], steps: int = 2) -> None:
+    order = sample_orders(layout.num_documents, 1, seed=layout.num_documents)[1]
+    expected = logits_in(engine, layout, methods, steps)
+    moved = logits_in(engine, layout.reorder(order), methods, steps)
+    for method, logits in moved.items():
+        assert len(logits) == layout.suffix_length + steps
+        assert torch.equal(logits, expected[method]), method
 
 
-@contextmanager
-def without_keys(engine: Engine) -> Iterator[None]:
-    """The model with all keys zero for a while, so that every attention score is 0."""
+@pytest.mark.parametrize("count", [2, pytest.param(12, marks=pytest.mark.slow)])
+def test_published_methods_are_identical_in_all_layers(engine: Engine, count: int) -> None:
+    assert_no_bit_changes(engine, layout_of(engine, FACTS[:count]), PUBLISHED, 3)
 
-    def zero(_: Any, __: Any, output: torch.Tensor) -> torch.Tensor:
-        return torch.zeros_like(output)
 
+def test_documents_of_different_lengths_are_identical(shallow: Engine) -> None:
+    layout = layout_of(shallow, FACTS)
+    assert layout.lengths.min() <= 10 and layout.lengths.max() >= 35
+    assert_no_bit_changes(shallow, layout, PUBLISHED)
+    assert_no_bit_changes(shallow, layout_of(shallow, FACTS[:4]), VARIANTS)
+
+
+SHAPES = {
+    "documents of one token": TokenLayout((1, 50, 60), ((70,), (80,), tuple(range(90, 97)), (70,)), (10, 11)),
+    "short prompt": TokenLayout((1,), ((70,), (80, 81), (90,)), (10, 11)),
+    "fifty documents": TokenLayout(
+        (1, 2, 3), tuple(tuple(range(100 + 7 * d, 103 + 7 * d + d % 3)) for d in range(50)), (10, 11, 12)
+    ),
+    "equal documents": TokenLayout((1, 2), ((70, 71), (80, 81, 82), (70, 71), (90,), (70, 71)), (10, 11)),
+}
+
+
+@pytest.mark.parametrize("layout", SHAPES.values(), ids=SHAPES)
+def test_special_shapes_are_identical(shallow: Engine, layout: TokenLayout) -> None:
+    assert_no_bit_changes(shallow, layout, PUBLISHED)
+
+
+def test_ties_of_importance_are_identical(shallow: Engine) -> None:
+    """With keys of zero, documents of equal length are equally important."""
+    layout = TokenLayout((1, 50), ((70, 71, 72), (80, 81, 82), (90, 91, 92), (60, 61, 62)), (10, 11, 12))
+    modules = shallow.patched_models[0].network.named_modules()
     hooks = [
-        module.register_forward_hook(zero)
-        for name, module in engine.patched_models[0].network.named_modules()
+        module.register_forward_hook(lambda *args: torch.zeros_like(args[-1]))
+        for name, module in modules
         if name.endswith("k_proj")
     ]
-    assert len(hooks) == engine.num_layers
+    assert len(hooks) == shallow.num_layers
     try:
-        yield
+        trace = shallow.run(layout, methods=["pine"], max_new_tokens=1, trace=True).traces["pine"]
+        importance = trace.suffix_importance
+        assert importance is not None and (importance == importance[..., :1]).all()
+        assert_no_bit_changes(shallow, layout, PUBLISHED)
     finally:
         for hook in hooks:
             hook.remove()
 
 
-def test_documents_are_of_unequal_length(engine: Engine) -> None:
-    lengths = layout_of(engine, FACTS).lengths
-    assert len(set(lengths.tolist())) >= 8
-    assert lengths.min() <= 10 and lengths.max() >= 35
-
-
-def test_the_promise_is_that_of_the_specification() -> None:
-    assert {"pine", "pine_reversed", "pcw", "sp"} == set(PUBLISHED)
-
-
-@pytest.mark.parametrize("count", COUNTS)
-def test_published_methods_do_not_change_by_one_bit(engine: Engine, count: int) -> None:
-    assert_no_bit_changes(engine, layout_of(engine, FACTS[:count]), PUBLISHED, 1, NEW_TOKENS)
-
-
-def test_variants_do_not_change_by_one_bit(shallow: Engine) -> None:
-    variants = [name for name in PROMISING if name not in PUBLISHED]
-    assert_no_bit_changes(shallow, layout_of(shallow, FACTS[:4]), variants, 1, 2)
-
-
-def test_duplicate_documents_do_not_change_one_bit(shallow: Engine) -> None:
-    facts = [FACTS[1], FACTS[2], FACTS[1], FACTS[4], FACTS[1]]
-    assert_no_bit_changes(shallow, layout_of(shallow, facts), PUBLISHED, 1, 2)
-
-
-def test_documents_of_one_token_and_short_prompts_do_not_change_one_bit(shallow: Engine) -> None:
-    for layout in (
-        TokenLayout((1, 50, 60), ((70,), (80,), (90, 91, 92, 93, 94, 95, 96), (70,)), (10, 11)),
-        TokenLayout((1,), ((70,), (80, 81), (90,)), (10, 11)),
-    ):
-        assert_no_bit_changes(shallow, layout, PUBLISHED, 1, 2)
-
-
-def test_fifty_documents_do_not_change_one_bit(shallow: Engine) -> None:
-    documents = tuple(tuple(range(100 + 7 * d, 103 + 7 * d + d % 3)) for d in range(50))
-    assert_no_bit_changes(shallow, TokenLayout((1, 2, 3), documents, (10, 11, 12)), PUBLISHED, 1, 1)
-
-
-def test_exact_ties_of_importance_do_not_change_one_bit(shallow: Engine) -> None:
-    """With keys of zero every score is 0, so that documents of equal length are equally important."""
-    layout = TokenLayout((1, 50), ((70, 71, 72), (80, 81, 82), (90, 91, 92), (60, 61, 62)), (10, 11, 12))
-    with without_keys(shallow):
-        trace = shallow.run(layout, methods=["pine"], max_new_tokens=1, trace=True).traces["pine"]
-        importance = trace.suffix_importance
-        assert importance is not None and (importance == importance[..., :1]).all()
-        assert_no_bit_changes(shallow, layout, PUBLISHED, 1, 2)
-
-
 def test_controls_change(shallow: Engine) -> None:
-    count = 5
-    layout = layout_of(shallow, FACTS[:count])
-    first, second = sample_orders(count, 1, seed=1)
-    before = logits_in(shallow, layout.reorder(first), CONTROLS, 0)
-    after = logits_in(shallow, layout.reorder(second), CONTROLS, 0)
+    layout = layout_of(shallow, FACTS[:5])
+    before = logits_in(shallow, layout, CONTROLS, 0)
+    after = logits_in(shallow, layout.reorder([1, 0, 4, 2, 3]), CONTROLS, 0)
     for method in CONTROLS:
         assert (after[method] - before[method]).abs().max() > 0.01, method

@@ -1,4 +1,4 @@
-"""Equal bits are promised of a model only where a shuffle at loading has changed none."""
+"""Order invariance is checked when a model is prepared, and a failure is reported."""
 
 from typing import Any
 
@@ -11,14 +11,10 @@ from pine_engine.console import terminal
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.invariance_check import LENGTHS, TRIED, changes_by_order
 from tests.support.families import FAMILIES, make
-from viz.page.form.documents import entries_from
-from viz.page.form.form import Form
-from viz.page.jobs.loading import EngineSource
-from viz.page.shuffle.shuffling import caption_of
 
 
-class KnowsItsPlace(nn.Module):
-    """A product of a family's own, as torch makes them: the last row is off by a little."""
+class DependsOnPosition(nn.Module):
+    """A layer whose output depends on the index of a token."""
 
     def forward(self, rows: Tensor) -> Tensor:
         places = torch.arange(rows.shape[1])[:, None]
@@ -27,65 +23,37 @@ class KnowsItsPlace(nn.Module):
 
 @pytest.mark.parametrize("name", ["llama", "mixtral", "falcon", "gemma3_text", "nemotron"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_of_models_that_compute_row_by_row_equal_bits_are_promised(name: str, dtype: torch.dtype) -> None:
+def test_supported_family_has_no_warning(name: str, dtype: torch.dtype) -> None:
     family = FAMILIES[name]
     assert Engine(make(family.kind, dtype, **family.options)).invariance_warning is None
 
 
-def test_of_a_model_whose_rows_know_their_place_they_are_not(capsys: pytest.CaptureFixture[str]) -> None:
+def test_layer_that_depends_on_position_has_warning() -> None:
     model = make("llama")
-    model.model.layers[0].mlp = nn.Sequential(model.model.layers[0].mlp, KnowsItsPlace())
-    engine = Engine(model, name="uneven")
-    assert engine.invariance_warning is not None
-    assert "uneven" in engine.invariance_warning and "(float32, cpu, " in engine.invariance_warning
-    assert (
-        "changed logits of PCW (up to" in engine.invariance_warning
-        and "PINE (up to" in engine.invariance_warning
-    )
+    model.model.layers[0].mlp = nn.Sequential(model.model.layers[0].mlp, DependsOnPosition())
+    warning = Engine(model, name="uneven").invariance_warning
+    assert warning is not None and all(name in warning for name in ("uneven", "float32", "PCW", "PINE"))
 
 
-def test_the_command_line_says_so_at_loading(
+def test_command_line_shows_warning(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def load(*_: Any, **__: Any) -> Engine:
-        monkeypatch.setattr(Engine, "invariance_warning", "Equal bits are not promised.")
-        return Engine(make("llama"))
-
-    monkeypatch.setattr(random_models, "load_engine", load)
+    engine = Engine(make("llama"))
+    monkeypatch.setattr(Engine, "invariance_warning", "Not guaranteed.")
+    monkeypatch.setattr(random_models, "load_engine", lambda *_, **__: engine)
     terminal.load("any", "float32", "cpu")
-    assert capsys.readouterr().err == "Equal bits are not promised.\n"
+    assert capsys.readouterr().err == "Not guaranteed.\n"
 
 
-def test_the_page_says_so_beside_the_model_in_the_log_and_over_its_orders(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    engine = Engine(make("llama"), name="uneven")
-    form = Form("retrieval_qa", "Which?", "Answer.", ("pine",), 3, entries_from([("Varo", "red")]))
-    told = [(_status(engine), caption_of(engine, form))]
-    assert caplog.messages == []
-    monkeypatch.setattr(Engine, "invariance_warning", "Equal bits are not promised.")
-    told.append((_status(engine), caption_of(engine, form)))
-    status, caption = zip(*told, strict=True)
-    assert status[1] == status[0] + " · the order can change last bits"
-    assert caption[1] == f"Equal bits are not promised. {caption[0]}"
-    assert caplog.messages == ["Equal bits are not promised."]
-
-
-def _status(engine: Engine) -> str:
-    source = EngineSource(lambda: engine, "uneven")
-    source.load_here()
-    return source.status.sentence
-
-
-def test_documents_of_several_lengths_are_tried_in_two_orders() -> None:
-    asked = []
+def test_check_uses_different_lengths_in_two_orders() -> None:
+    calls = []
 
     def prefill(layout: Any, method: Any) -> Tensor:
-        asked.append((method.name, layout.lengths.tolist()))
+        calls.append((method.name, layout.lengths.tolist()))
         return torch.zeros(1, 3)
 
     assert changes_by_order(prefill, 97) == {}
     lengths = list(LENGTHS[1:])
     moved = [lengths[place] for place in (3, 0, 4, 1, 2)]
-    assert asked == [(name, order) for name in TRIED for order in (lengths, moved)]
+    assert calls == [(name, order) for name in TRIED for order in (lengths, moved)]
     assert 1 in lengths and len(set(lengths)) < len(lengths)

@@ -35,7 +35,7 @@ from viz.page.sharing.sheets import Files, form_comparison, remove_files, sheet_
 from viz.page.shuffle import orders
 from viz.page.shuffle.orders import with_controls
 from viz.page.shuffle.shuffle_panel import answer_behind, build_shuffle, wire_shuffle
-from viz.page.shuffle.shuffling import Outcome, ShuffleView, Tried, orders_for, shuffle
+from viz.page.shuffle.shuffling import Outcome, ShuffleView, Tried, caption_of, orders_for, shuffle
 
 THREE = entries_from([("Varo", "red"), ("Senna", "green"), ("Orm", "white")])
 FIGURES = ("shuffle-matrix", "shuffle-played", "shuffle-spread")
@@ -256,6 +256,17 @@ def test_hostile_text_stays_text(text: str, engine: Engine, tmp_path: Path) -> N
 
 
 # The page
+
+
+def test_status_caption_and_log_show_invariance_warning(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(Engine, "invariance_warning", "Not guaranteed.")
+    source = EngineSource(lambda: engine, "tiny")
+    source.load_here()
+    assert source.status.sentence.endswith(" · the order can change last bits")
+    assert caption_of(engine, form()).startswith("Not guaranteed. ")
+    assert caplog.messages == ["Not guaranteed."]
 
 
 @pytest.fixture(scope="module")

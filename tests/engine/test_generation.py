@@ -1,0 +1,327 @@
+"""The decode loop: batches of different prompts, and logits that are not finite."""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import LlamaForCausalLM
+
+from pine_engine.debias.calibration import calibrate_labels, generate_calibrated
+from pine_engine.debias.permutation import permute_options
+from pine_engine.engine import passes
+from pine_engine.engine.batch import generate_batch
+from pine_engine.engine.engine import Engine
+from pine_engine.engine.events import Answer
+from pine_engine.engine.generation import check_finite
+from pine_engine.engine.orders import compare_orders
+from pine_engine.engine.transformers_generate import patch_generate
+from pine_engine.errors import InputError, ModelError
+from pine_engine.evaluation.examples import Example
+from pine_engine.evaluation.measure import measure
+from pine_engine.evaluation.records import Record
+from pine_engine.invariance.position_sweep import sweep_document
+from pine_engine.methods.table import METHODS, get_method
+from pine_engine.prompts.layout import TokenLayout
+from pine_engine.prompts.prompt import Piece, Prompt
+from tests.support.tokenizers import letter_tokenizer
+
+TinyLlama = Callable[..., LlamaForCausalLM]
+
+LAYOUTS = [
+    TokenLayout((5, 9), ((11, 12, 13), (21, 22, 23, 24, 25, 26)), (51,)),
+    TokenLayout((5, 9, 60), ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35), (41,)), (51, 52, 53)),
+    TokenLayout((7,), ((11, 12), (21,), (31, 32, 33, 34), (41, 42), (61, 62), (71,)), (52, 53, 54, 55)),
+    TokenLayout((8, 3), (tuple(range(10, 40)),), (61, 62)),
+    TokenLayout((6,), ((43, 44), (45,), (46, 47, 48)), (63,)),
+]
+"""Different numbers of documents, lengths, prefixes and suffixes."""
+
+MIXED = ["pine", "vanilla", "pcw", "nia", "sp"]
+
+STOP = frozenset(range(60, 75))
+"""Tokens that end the answers at different lengths."""
+
+FLOAT32_LOGPROBS = 1e-5
+"""Log-probabilities of a float64 model are computed in float32, from logits up to about 10."""
+
+
+def batch(engine: Engine, layouts: list[TokenLayout] = LAYOUTS, **options: Any) -> list[Answer]:
+    answers = dict(generate_batch(engine, layouts, **options))
+    return [answers[index] for index in range(len(layouts))]
+
+
+def facts(answer: Answer) -> tuple[str, tuple[int, ...], tuple[float, ...], str]:
+    """Return an answer without its times."""
+    return answer.method, answer.token_ids, answer.logprobs, answer.finish_reason
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 8])
+@pytest.mark.parametrize("method", ["pine", MIXED])
+def test_batch_answers_are_those_of_single_runs(
+    tiny_llama: TinyLlama, method: str | list[str], batch_size: int
+) -> None:
+    engine = Engine(tiny_llama(dtype=torch.float64), stop_token_ids=STOP)
+    answers = batch(engine, method=method, max_new_tokens=9, batch_size=batch_size)
+    names = [method] * len(LAYOUTS) if isinstance(method, str) else method
+    assert len({len(answer.token_ids) for answer in answers}) > 2
+    for answer, layout, name in zip(answers, LAYOUTS, names, strict=True):
+        alone = engine.run(layout, methods=[name], max_new_tokens=9).answers[name]
+        assert (answer.method, answer.token_ids, answer.finish_reason) == (
+            name, alone.token_ids, alone.finish_reason
+        )  # fmt: skip
+        assert answer.logprobs == pytest.approx(alone.logprobs, abs=FLOAT32_LOGPROBS)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_neighbors_and_batch_size_change_no_bit(tiny_llama: TinyLlama, dtype: torch.dtype) -> None:
+    engine = Engine(tiny_llama(dtype=dtype, head_dim=32), stop_token_ids=STOP)
+    expected = [facts(answer) for answer in batch(engine, max_new_tokens=12)]
+    for batch_size in (2, 3, 16):
+        answers = batch(engine, max_new_tokens=12, batch_size=batch_size)
+        assert [facts(answer) for answer in answers] == expected
+    backwards = batch(engine, LAYOUTS[::-1], max_new_tokens=12)
+    assert [facts(answer) for answer in backwards[::-1]] == expected
+    assert [facts(*batch(engine, [layout], max_new_tokens=12)) for layout in LAYOUTS] == expected
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_free_slots_change_no_bit(tiny_llama: TinyLlama, dtype: torch.dtype) -> None:
+    engine = Engine(tiny_llama(dtype=dtype))
+    found = []
+    for before, after in ((0, 1), (0, 3), (1, 0), (3, 2)):
+        with torch.inference_mode():
+            row, _ = passes.prefill(
+                engine.patched_models, LAYOUTS[0], get_method("pine"), room=1, logits_to_keep=1
+            )
+            rows = [*[None] * before, row, *[None] * after]
+            found.append(passes.extend(rows, [[9]] * len(rows))[before])
+    assert all(torch.equal(one, found[0]) for one in found) and found[0].any()
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Record each prefill, and of each step the number of rows and of used slots."""
+    made: list[Any] = []
+    prefill, extend = passes.prefill, passes.extend
+
+    def count_prefill(*args: Any, **options: Any) -> Any:
+        made.append("prefill")
+        return prefill(*args, **options)
+
+    def count_step(rows: Any, *args: Any, **options: Any) -> Tensor:
+        assert torch.is_inference_mode_enabled()
+        made.append((len(rows), sum(row is not None for row in rows)))
+        return extend(rows, *args, **options)
+
+    monkeypatch.setattr(passes, "prefill", count_prefill)
+    monkeypatch.setattr(passes, "extend", count_step)
+    return made
+
+
+def test_free_slot_is_refilled_and_kept(tiny_llama: TinyLlama, calls: list[Any]) -> None:
+    engine = Engine(tiny_llama())
+    ids = [answer.token_ids for answer in batch(engine, LAYOUTS[:3], max_new_tokens=4)]
+    engine.stop_token_ids = frozenset([ids[1][1]])
+    assert ids[1][1] not in (ids[1][0], *ids[0], *ids[2])
+    calls.clear()
+    indices = [index for index, _ in generate_batch(engine, LAYOUTS[:3], max_new_tokens=4, batch_size=2)]
+    assert indices == [1, 0, 2]
+    assert calls == ["prefill", "prefill", (2, 2), "prefill", (2, 2), (2, 2), (2, 1)]
+
+
+def test_batch_is_lazy_and_stops_when_closed(tiny_llama: TinyLlama, calls: list[Any]) -> None:
+    engine = Engine(tiny_llama())
+    calls.clear()
+    answers = generate_batch(engine, LAYOUTS, max_new_tokens=3, batch_size=2)
+    assert calls == []
+    index, answer = next(answers)
+    assert (index, len(answer.token_ids)) == (0, 3)
+    made = ["prefill", "prefill", (2, 2), (2, 2)]
+    assert calls == made and not torch.is_inference_mode_enabled()
+    answers.close()
+    assert list(answers) == [] and calls == made
+
+
+@pytest.mark.parametrize(("stop_ids", "tokens", "reason"), [((), 1, "length"), (range(97), 0, "stop")])
+def test_answers_of_one_token_or_none_need_no_step(
+    tiny_llama: TinyLlama, calls: list[Any], stop_ids: Any, tokens: int, reason: str
+) -> None:
+    engine = Engine(tiny_llama(), stop_token_ids=stop_ids)
+    calls.clear()
+    answers = batch(engine, max_new_tokens=1, batch_size=2)
+    assert {(len(one.token_ids), one.finish_reason, one.decode_s_per_token) for one in answers} == {
+        (tokens, reason, 0)
+    }
+    assert calls == ["prefill"] * 5
+
+
+def test_seconds_are_those_of_prefill_and_step(
+    tiny_llama: TinyLlama, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine(tiny_llama())
+    clock = iter(range(100))
+    monkeypatch.setattr("pine_engine.engine.generation.time.perf_counter", lambda: float(next(clock)))
+    assert {(one.prefill_s, one.decode_s_per_token) for one in batch(engine, max_new_tokens=3)} == {(1, 1)}
+    shuffled = engine.shuffle(LAYOUTS[0], methods=["vanilla", "pine"], max_new_tokens=3, stop_at_eos=False)
+    answers = [answer for row in shuffled.rows for answer in row.result.answers.values()]
+    assert {(one.prefill_s, one.decode_s_per_token) for one in answers} == {(1, 0.5)}  # of two orders
+
+
+def test_text_prompt_has_text_answer(tiny_llama: TinyLlama) -> None:
+    engine = Engine(tiny_llama(), letter_tokenizer())
+    prompt = Prompt((Piece("hi"),), ((Piece("abc"),), (Piece("de"),)), (Piece("who"),))
+    ((_, answer),) = generate_batch(engine, prompt, max_new_tokens=4)
+    assert answer.text == engine.run(prompt, methods=["pine"], max_new_tokens=4).answers["pine"].text != ""
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"method": "pines"}, {"method": ["pine"] * 3}, {"max_new_tokens": 0}, {"batch_size": 0},
+     {"max_new_tokens": 480}],
+)  # fmt: skip
+def test_batch_refuses_invalid_options(
+    tiny_llama: TinyLlama, calls: list[Any], options: dict[str, Any]
+) -> None:
+    engine = Engine(tiny_llama())
+    calls.clear()
+    with pytest.raises(InputError):
+        generate_batch(engine, LAYOUTS, **options)
+    assert calls == []
+
+
+# logits that are not finite
+
+LAYOUT = TokenLayout((5, 9, 60), ((11, 12, 13, 14), (21, 22), (31, 32, 33)), (51, 52, 53))
+WITHOUT_52 = TokenLayout((5,), ((61, 62), (63,)), (64,))
+
+
+@pytest.fixture
+def engine(tiny_llama: TinyLlama) -> Engine:
+    return Engine(tiny_llama(head_dim=32), letter_tokenizer())
+
+
+@contextmanager
+def broken(engine: Engine, token: int, value: float = math.nan) -> Iterator[None]:
+    """Set the embedding of a token to a value that is not finite."""
+    weight: Any = engine.model.get_input_embeddings().weight
+    before = weight[token].clone()
+    weight[token] = value
+    try:
+        yield
+    finally:
+        weight[token] = before
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize("method", METHODS)
+def test_nonfinite_prefill_raises(engine: Engine, method: str, value: float) -> None:
+    options: dict[str, Any] = {"methods": [method], "max_new_tokens": 2}
+    with broken(engine, 52, value):
+        for attempt in (
+            lambda: engine.run(LAYOUT, **options),
+            lambda: engine.run(LAYOUT, methods=[method], max_new_tokens=0),
+            lambda: list(engine.generate(LAYOUT, **options)),
+            lambda: engine.score(LAYOUT, ["ab"], methods=[method]),
+        ):
+            with pytest.raises(ModelError, match=f"^under {method} .* first token"):
+                attempt()
+    assert engine.run(LAYOUT, **options, stop_at_eos=False).answers[method].token_ids
+
+
+def test_nonfinite_step_raises_with_number(engine: Engine) -> None:
+    options: dict[str, Any] = {"methods": ["pine"], "stop_at_eos": False}
+    ids = engine.run(LAYOUT, max_new_tokens=5, **options).answers["pine"].token_ids
+    step = next(step for step in range(1, 5) if ids[step] not in (*LAYOUT.ids, *ids[:step]))
+    with broken(engine, ids[step]):
+        with pytest.raises(ModelError, match=f"after {step + 1} tokens"):
+            engine.run(LAYOUT, max_new_tokens=step + 2, **options)
+        answer = engine.run(LAYOUT, max_new_tokens=step + 1, **options).answers["pine"]
+    assert answer.token_ids == ids[: step + 1]
+
+
+def test_nonfinite_score_raises_unless_last_token(engine: Engine) -> None:
+    _, second, last = engine.tokenize_answer("abc")
+    with broken(engine, second), pytest.raises(ModelError, match="after 1 tokens"):
+        engine.score(LAYOUT, ["abc"], methods=["pine"])
+    with broken(engine, last):  # the model does not process it
+        assert math.isfinite(engine.score(LAYOUT, ["abc"], methods=["pine"])["pine"][0].total)
+
+
+def test_batch_answers_other_prompts_before_error(engine: Engine) -> None:
+    prompts = [LAYOUTS[0], LAYOUT.extend([90]), WITHOUT_52, LAYOUT.extend([90, 91])]
+    expected = [answer.token_ids for answer in batch(engine, [prompts[0], prompts[2]], max_new_tokens=4)]
+    answers = {}
+    with broken(engine, 90), pytest.raises(ModelError, match="by index: 1, 3; under pine"):
+        for index, answer in generate_batch(engine, prompts, max_new_tokens=4, batch_size=2):
+            answers[index] = answer.token_ids
+    assert answers == {0: expected[0], 2: expected[1]}
+
+
+def test_nonfinite_patched_generate_raises(engine: Engine) -> None:
+    model: Any = engine.model
+    with (
+        broken(engine, 52),
+        patch_generate(engine, [WITHOUT_52, LAYOUT]) as inputs,
+        pytest.raises(ModelError, match=r"^under pine .* of sequence 1 for the first token"),
+    ):
+        model.generate(**inputs, max_new_tokens=3)
+    with patch_generate(engine, WITHOUT_52) as inputs:
+        ids = model.generate(**inputs, max_new_tokens=1, do_sample=False)[:, -1].tolist()
+        with broken(engine, ids[0]), pytest.raises(ModelError, match="after 1 tokens"):
+            model.generate(**inputs, max_new_tokens=3, do_sample=False, eos_token_id=None)
+
+
+def test_nonfinite_debias_orders_and_sweep_raise(engine: Engine) -> None:
+    free = [TokenLayout(LAYOUT.prefix, ((7,), (7,), (7,)), LAYOUT.suffix)]
+    attempts: list[Callable[[], Any]] = [
+        lambda: calibrate_labels(engine, LAYOUT, ["A", "B"], content_free=free),
+        lambda: generate_calibrated(engine, LAYOUT, content_free=free, steps="every", max_new_tokens=3),
+        lambda: generate_calibrated(engine, LAYOUT, content_free=free, steps="first", max_new_tokens=3),
+        lambda: permute_options(engine, LAYOUT, ["A", "B", "C"], orders=[(0, 1, 2), (2, 0, 1)]),
+        lambda: compare_orders(engine, LAYOUT, orders=[[0, 1, 2]]),
+        lambda: sweep_document(engine, LAYOUT, document=0, answer="ab"),
+    ]
+    for attempt in attempts:
+        with broken(engine, 52), pytest.raises(ModelError, match=r"^under \w+ the model's logits"):
+            list(attempt())
+
+
+def test_measured_example_with_nonfinite_logits_has_error(engine: Engine) -> None:
+    row = {"id": "x", "task": "retrieval_qa", "question": "Who?", "answers": ["b"]}
+    examples = [Example.model_validate(row | {"documents": [{"text": text}]}) for text in ("aZ", "a")]
+    (token,) = engine.tokenize_answer("Z")
+    for outputs in ("generate", "logprobs"):
+        options: dict[str, Any] = {name: name == outputs for name in ("generate", "logprobs")}
+        with broken(engine, token):
+            measured = measure(engine, examples, **options, methods=["pine"], max_new_tokens=2)
+            records = [item for item in measured if isinstance(item, Record)]
+        assert [bool(record.error) for record in records] == [True, False]
+        assert records[0].text is None and records[0].answer_logprob is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_nonfinite_error_advises_larger_dtype(dtype: torch.dtype) -> None:
+    logits = torch.zeros(2, 5, dtype=dtype)
+    logits[0, 3] = -math.inf  # excludes a token
+    check_finite(logits, "pine", 0)
+    for value in (math.nan, math.inf):
+        logits[1, 3] = value
+        with pytest.raises(ModelError) as raised:
+            check_finite(logits, "pine", 0)
+        assert ("load it in" in str(raised.value)) == (dtype != torch.float32)
+    with pytest.raises(ModelError):
+        check_finite(torch.full((3,), -math.inf), "pine", 0)
+
+
+def test_float16_overflow_raises(tiny_llama: TinyLlama) -> None:
+    model = tiny_llama()
+    model.lm_head.weight *= 3e5
+    assert Engine(model).run(LAYOUT, methods=["pine"], max_new_tokens=1).answers
+    half = Engine(tiny_llama(dtype=torch.float16))
+    half.model.lm_head.weight *= 2e4
+    with pytest.raises(ModelError, match="float16"):
+        half.run(LAYOUT, methods=["pine"], max_new_tokens=2)
