@@ -178,7 +178,8 @@ class Engine(PreparedModel):
         """
         if "prefix_cache" in options:
             raise InputError(
-                "prefix_cache is not an option of shuffle: each order has its own prefill", field="prefix_cache"
+                "prefix_cache is not an option of shuffle: each order has its own prefill",
+                field="prefix_cache",
             )
         return_logits = options.get("return_logits", False)
         run = prepare_run(self, prompt, {**options, "return_logits": True})
