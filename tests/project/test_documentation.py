@@ -1,79 +1,87 @@
-"""Every command of the docs runs as it is written, and every block of Python is run by a test.
-
-A command runs in a folder that holds nothing but files of the names that it says, on a tiny model where it
-names none; tests/support/pages.py says what is added so that it does not take long. Those of the README run
-from a wheel, in test_packaging.py.
-"""
+"""Commands of README and docs are valid and run; tests run each page with Python blocks."""
 
 import shlex
 import subprocess
 from pathlib import Path
 
 import pytest
+import typer
 
+from pine_engine.cli import main as cli
 from pine_engine.data.registry import PUBLIC_SETS
 from pine_engine.extras import VERSIONS
 from tests.support.commands import Run
-from tests.support.pages import PAGES, ROOT, WAYS, blocks, commands, put_files
+from tests.support.pages import PAGES, ROOT, blocks, commands, put_files
 
+COMMANDS = sorted({command for page in PAGES.values() for command in commands(page)})
 RUN_BY = {
-    "README.md": ("tests/project/test_packaging.py", "test_the_blocks_of_the_readme_run"),
+    "README.md": ("tests/project/test_packaging.py", "test_readme_blocks_run"),
     "api.md": ("tests/viz/page/api/test_calls.py", "test_the_documented_python_runs"),
     "library.md": ("tests/project/test_library.py", "test_its_blocks_run_in_order"),
 }
-"""The test that runs the blocks of each page: from a wheel, or against a running page."""
+"""Test that runs the blocks of each page."""
 
-IN_README = set(commands(PAGES["README.md"]))
+BENCH = "--model random:tiny --documents 2 --document-tokens 5 --max-new-tokens 2 --repeats 1"
+OPTIONS = {
+    "verify --self-test": "--model random:tiny --threads 1 --num-orders 1",
+    "verify": "--limit 1 --num-orders 1",
+    "evaluate": "--limit 1 --max-new-tokens 4",
+    "molecules": "--limit 1 --orders 1 --methods pine",
+    "bench": BENCH,
+}
+"""Options added to commands, so that they take seconds."""
 
-
-def test_every_command_has_a_way_to_run_and_no_other_has() -> None:
-    assert sorted({each for page in PAGES.values() for each in commands(page)}) == sorted(WAYS)
-
-
-@pytest.mark.usefixtures("memory_unmeasured")
-@pytest.mark.parametrize(
-    "command",
-    [
-        pytest.param(name, marks=pytest.mark.slow if "--self-test" in name else ())
-        for name, way in WAYS.items()
-        if way.kind == "here" and name not in IN_README
-    ],
-)
-def test_a_command_does_what_it_says(
-    command: str, pine: Run, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PINE_MODEL", str(tiny))
-    monkeypatch.chdir(tmp_path)
-    outcome = pine(*put_files(command, tmp_path, tiny))
-    assert outcome.status == 0, outcome
-    assert outcome.stdout.strip()
+NOT_RUN = ("reproduce-paper", "train-molecules", "download-data ", "--output-dir 4bit")
 
 
-@pytest.mark.parametrize("command", [name for name, way in WAYS.items() if way.kind == "known"])
-def test_what_cannot_be_run_here_is_known_to_its_program(command: str, pine: Run) -> None:
+def arguments_of(command: str) -> list[str]:
+    """Return the subcommand and its options, also of commands that torchrun or srun start."""
+    return shlex.split(command.partition("-m pine_engine ")[2].strip("'"))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_documented_command_is_valid(command: str) -> None:
     words = shlex.split(command)
     if words[0] == "make":
-        subprocess.run([words[0], "-n", *words[1:]], cwd=ROOT, check=True, capture_output=True, timeout=60)
+        subprocess.run(["make", "-n", *words[1:]], cwd=ROOT, check=True, capture_output=True, timeout=60)
     elif words[0] == "pip":
-        pinned = [word for word in words[2:] if not word.startswith("-") and word != "."]
-        assert set(pinned) <= {f"{name}=={version}" for name, version in VERSIONS.items()}
+        pinned = {word for word in words[2:] if not word.startswith("-") and word != "."}
+        assert pinned <= {f"{name}=={version}" for name, version in VERSIONS.items()}
     elif words[:2] == ["python", "-m"] and words[2].startswith("tools."):
         script = ROOT / words[2].replace(".", "/")
         assert script.with_suffix(".py").is_file() or (script / "__main__.py").is_file()
     else:
-        arguments = shlex.split(command.partition("-m pine_engine ")[2].strip("'"))
-        outcome = pine(*arguments, "--help")
-        assert outcome.status == 0 and f"pine_engine {arguments[0]}" in outcome.stdout.replace("\n", " ")
-        named = [
-            word
-            for word in arguments[1:]
-            if arguments[0] in ("download-data", "reproduce-paper") and "-" in word
-        ]
-        assert {word for word in named if not word.startswith("-")} <= set(PUBLIC_SETS)
+        name, *options = arguments_of(command)
+        context = typer.main.get_group(cli.app).commands[name].make_context(name, options)
+        if name in ("download-data", "reproduce-paper"):
+            values = (value for value in context.params.values() if isinstance(value, list | tuple))
+            assert {str(item) for value in values for item in value} <= {*PUBLIC_SETS, "NAME"}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("memory_unmeasured")
+@pytest.mark.parametrize(
+    "command",
+    [
+        command
+        for command in COMMANDS
+        if command.startswith("python -m pine_engine") and not any(word in command for word in NOT_RUN)
+    ],
+)
+def test_documented_command_runs(
+    command: str, pine: Run, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PINE_MODEL", str(tiny))
+    monkeypatch.chdir(tmp_path)
+    put_files(command, tmp_path, tiny)
+    added = next((options for words, options in OPTIONS.items() if f"pine_engine {words}" in command), "")
+    outcome = pine(*arguments_of(command), *added.split())
+    assert outcome.status == 0, outcome
+    assert outcome.stdout.strip()
 
 
 @pytest.mark.parametrize("name", [name for name, page in PAGES.items() if blocks(page)])
-def test_the_blocks_of_a_page_are_run(name: str) -> None:
+def test_python_blocks_of_page_have_a_test(name: str) -> None:
     file, test = RUN_BY[name]
     assert f"def {test}(" in (ROOT / file).read_text(encoding="utf-8")
-    assert name != "api.md" or len(blocks(PAGES[name])) == 1  # which is the one that it takes
+    assert name != "api.md" or len(blocks(PAGES[name])) == 1

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.elsewhere import run_elsewhere
+from tests.support.source_copy import run_in_source_copy
 
 ROOT = Path(__file__).parents[2]
 IMPORTED = "ignore:Module already imported:pytest.PytestAssertRewriteWarning"
@@ -44,7 +44,7 @@ def test_a_recipe_works_as_it_is_written(name: str, tree: Path) -> None:
         command = ["git", "apply", "--recount", "--whitespace=nowarn", "-"]
         subprocess.run(command, cwd=tree, input=change, text=True, check=True)
     for command in commands:
-        run = run_elsewhere(tree, *as_run_here(command), sources=tree)
+        run = run_in_source_copy(tree, *as_run_here(command), sources=tree)
         assert run.returncode == 0, f"{command}\n{run.stdout}\n{run.stderr}"
 
 
