@@ -1,6 +1,6 @@
 """The wheel: pine_engine and viz without the page, and the Python blocks of the README.
 
-Tests are offline: the wheel is installed into a folder without its dependencies, which are those of the tests.
+Tests are offline: the wheel is installed into a folder, and its dependencies are those of the tests.
 """
 
 import ast
@@ -126,7 +126,7 @@ def test_advised_versions_are_tested_versions() -> None:
 
 
 def test_messages_advise_only_installable_packages() -> None:
-    """Messages name neither files of the repository nor extras, which pip knows of published packages only."""
+    """Messages name no files of the repository, and no extras, which pip knows of published packages only."""
     for path in (path for folder in ("pine_engine", "viz") for path in (ROOT / folder).rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
