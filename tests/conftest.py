@@ -1,4 +1,4 @@
-"""What several test modules share: the embedded model, and tiny models with random weights."""
+"""Fixtures of several folders: the embedded model, tiny random models, and subcommands."""
 
 import os
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 
-if TYPE_CHECKING:  # imported in the fixtures, so that tests of figures alone need not wait for torch
+if TYPE_CHECKING:  # imported in the fixtures, so that tests of figures do not import torch
     import torch
     from transformers import LlamaForCausalLM
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # imported in the fixtures, so that tests of figures alone ne
     from tests.support.commands import Run, Steps
     from tests.support.serving import Serve
 
-# The suite runs offline. Set before anything imports huggingface_hub, which reads it only then.
+# The suite runs offline. huggingface_hub reads the variable when it is imported.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 
@@ -30,10 +30,7 @@ TINY_VOCAB = 97
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever needs the embedded model is marked so, whether or not somebody remembers to.
-
-    It comes first, the browser before all: what takes longest, on one worker, while another has the rest.
-    """
+    """Mark tests that use the embedded model; run browser tests first, then those, because they are longest."""
     for item in items:
         if "embedded_folder" in getattr(item, "fixturenames", ()):
             item.add_marker("embedded")
@@ -42,7 +39,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def embedded_folder() -> Path:
-    """Folder of the embedded model, converted into the user's cache at the first run of the suite."""
+    """Return the folder of the embedded model, which the first run converts into the user's cache."""
     from pine_engine.models.embedded import find_embedded_gguf, prepare_embedded
 
     if find_embedded_gguf() is None:
@@ -52,15 +49,15 @@ def embedded_folder() -> Path:
 
 @pytest.fixture(scope="session")
 def embedded(embedded_folder: Path) -> "Engine":
-    """The embedded model in float32; loaded once, for all who leave it as it is."""
+    """Return the embedded model in float32. Tests must not change it."""
     from pine_engine.engine.engine import Engine
 
     return Engine.load(dtype="float32")
 
 
 @pytest.fixture
-def loaded_once(embedded: "Engine", monkeypatch: pytest.MonkeyPatch) -> None:
-    """`Engine.load()` gives the embedded model that is loaded already."""
+def cached_engine(embedded: "Engine", monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make `Engine.load()` return the embedded model that is already loaded."""
     from pine_engine.engine.engine import Engine
 
     monkeypatch.setattr(Engine, "load", lambda: embedded)
@@ -68,7 +65,7 @@ def loaded_once(embedded: "Engine", monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def serve(embedded_folder: Path) -> "Serve":
-    """Serves pages, forked from a process that has loaded the embedded model."""
+    """Return served_app, which forks from a process with the embedded model."""
     from tests.support.serving import served_app
 
     return served_app
@@ -76,12 +73,7 @@ def serve(embedded_folder: Path) -> "Serve":
 
 @pytest.fixture(scope="session")
 def tiny_llama() -> "Callable[..., LlamaForCausalLM]":
-    """Makes a Llama with random weights, in eval mode on the CPU; equal arguments give equal models.
-
-    All arguments are optional: layers, heads, kv_heads, head_dim, dtype (a torch.dtype), seed,
-    max_context_length
-    (tokens) and attn_implementation. Its vocabulary has 97 tokens.
-    """
+    """Return a function that creates Llamas with random weights and 97 tokens, in eval mode on the CPU."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -96,7 +88,7 @@ def tiny_llama() -> "Callable[..., LlamaForCausalLM]":
         max_context_length: int = 512,
         attn_implementation: str = "eager",
     ) -> LlamaForCausalLM:
-        # LlamaConfig takes it, and is not annotated so.
+        # Not in the annotations of LlamaConfig.
         attention: dict[str, Any] = {"attn_implementation": attn_implementation}
         config = LlamaConfig(
             vocab_size=TINY_VOCAB,
@@ -107,7 +99,7 @@ def tiny_llama() -> "Callable[..., LlamaForCausalLM]":
             num_key_value_heads=kv_heads,
             head_dim=head_dim,
             max_position_embeddings=max_context_length,
-            # Ten times the usual spread: with 0.02 attention is flat, and positions would hardly matter.
+            # Ten times the default: with 0.02 attention is nearly uniform, and positions have little effect.
             initializer_range=0.2,
             bos_token_id=1,
             eos_token_id=2,
@@ -125,7 +117,7 @@ def tiny_llama() -> "Callable[..., LlamaForCausalLM]":
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory, tiny_llama: "Callable[..., LlamaForCausalLM]") -> Path:
-    """Folder of a tiny model whose tokens are letters; it reads 700 of them. Nobody writes into it."""
+    """Return the folder of a tiny model with letters as tokens and a context of 700. Tests must not change it."""
     from tests.support.tokenizers import letter_tokenizer
 
     folder = tmp_path_factory.mktemp("models") / "tiny"
@@ -136,7 +128,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory, tiny_llama: "Callable[..., Ll
 
 @pytest.fixture
 def pine(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> "Run":
-    """Runs a verb of the command line in this process."""
+    """Return a function that runs a subcommand in this process."""
     from tests.support.commands import verb_runner
 
     return verb_runner(capfd, monkeypatch)
@@ -144,7 +136,7 @@ def pine(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> "Steps":
-    """What progress bars of verbs are told, in place of showing it."""
+    """Record the steps of progress bars instead of printing them."""
     from pine_engine.console import terminal
     from tests.support.commands import Steps
 
@@ -154,8 +146,8 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> "Steps":
 
 
 @pytest.fixture
-def memory_unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`bench` starts no process for each number of megabytes; test_speed.py measures with one."""
+def skip_memory_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make `bench` start no process to measure memory."""
     from pine_engine.benchmark import speed
 
     monkeypatch.setattr(speed, "peak_memory", lambda *_: 123.4)
@@ -163,7 +155,7 @@ def memory_unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What can be known before must be said before a model is loaded."""
+    """Fail if a model is loaded."""
     from pine_engine.console import terminal
     from tests.support.commands import load_nothing
 

@@ -30,7 +30,7 @@ from pine_engine.evaluation import shards
 from pine_engine.evaluation.records import Key, read_records, read_run
 from pine_engine.evaluation.shards import Shard, lock_shard
 from pine_engine.models import dtypes
-from tests.support.commands import Forked, Outcome, Run, assert_refused, fork_verb, run_verb
+from tests.support.commands import Forked, Outcome, Run, assert_refused, run_cli_forked, run_verb
 from tests.support.forks import fork
 
 ROOT = Path(cli.__file__).parents[2]
@@ -502,7 +502,7 @@ def two_environments() -> list[dict[str, str]]:
 def start_two(case: Case, *options: str) -> list[Forked]:
     """Two processes of one run, without a launcher."""
     return [
-        fork_verb(case.data.parent, "evaluate", *case.arguments(*options), environment=environment)
+        run_cli_forked(case.data.parent, "evaluate", *case.arguments(*options), environment=environment)
         for environment in two_environments()
     ]
 

@@ -13,7 +13,7 @@ from pine_engine.engine.engine import Engine
 from pine_engine.evaluation.priors import is_learnt_from
 from pine_engine.evaluation.records import read_records, read_run
 from tests.cli.test_evaluate import Case, start_two, write
-from tests.support.commands import Run, fork_verb, load_nothing
+from tests.support.commands import Run, load_nothing, run_cli_forked
 from tests.support.measured_rows import pairs
 
 PAIRS = pairs(6)
@@ -87,7 +87,7 @@ def test_a_run_that_is_killed_says_the_same(case: Case) -> None:
     whole = case.outcomes("computed")
     case.out = case.out.with_name("killed")
     file = case.out / "records.0.jsonl"
-    process = fork_verb(case.data.parent, "evaluate", *case.arguments(*OPTIONS)).process
+    process = run_cli_forked(case.data.parent, "evaluate", *case.arguments(*OPTIONS)).process
     deadline = time.monotonic() + 150
     while time.monotonic() < deadline and process.is_alive():
         if file.exists() and file.stat().st_size:

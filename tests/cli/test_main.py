@@ -27,7 +27,7 @@ from pine_engine.invariance import selftest
 from pine_engine.invariance.kernel_checks import Check
 from pine_engine.methods.table import METHODS
 from pine_engine.models.load import load
-from tests.support.commands import COMPARISON, Run, Steps, assert_refused, fork_verb, write
+from tests.support.commands import COMPARISON, Run, Steps, assert_refused, run_cli_forked, write
 from viz.page.common.host_settings import DEFAULTS
 
 ROOT = Path(cli.__file__).parents[2]
@@ -560,7 +560,7 @@ def test_a_newcomer_compares_on_the_embedded_model_from_any_folder(
 def test_too_long_a_prompt_is_one_line_on_the_embedded_model(embedded_folder: Path, tmp_path: Path) -> None:
     """The tokenizer has a warning of its own for long texts, which must not be a second line."""
     file = write(tmp_path / "long.json", {"question": "Why?", "documents": ["word " * 9000]})
-    done = fork_verb(tmp_path, "compare", file).outcome()
+    done = run_cli_forked(tmp_path, "compare", file).outcome()
     assert (done.status, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
     assert "but the model reads 8192 in all; shorten or remove documents" in done.stderr

@@ -46,7 +46,7 @@ def words(text: str) -> set[str]:
     return {word for word in re.split(r"[\s│┃]+", text) if re.search(r"\w", word)}
 
 
-@pytest.mark.usefixtures("memory_unmeasured")
+@pytest.mark.usefixtures("skip_memory_measurement")
 @pytest.mark.parametrize("verb", VERBS)
 def test_titles_are_words_and_no_word_is_broken(
     pine: Run, tmp_path: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch, verb: str

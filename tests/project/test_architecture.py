@@ -1,4 +1,4 @@
-"""docs/architecture.md leads to what is there: each file that it names, and each function to open in it."""
+"""Files and functions that docs/architecture.md names exist."""
 
 import ast
 import re
@@ -13,7 +13,7 @@ NAMED = re.findall(r"`((?:pine_engine|viz|assets)/[\w/]+(?:\.\w+)?)`", TOUR)
 
 
 def defined(tree: ast.AST, before: str = "") -> set[str]:
-    """The functions and classes of a file, methods as Class.method."""
+    """Return the functions and classes of a file, methods as Class.method."""
     names = set()
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.ClassDef | ast.FunctionDef):
@@ -22,10 +22,10 @@ def defined(tree: ast.AST, before: str = "") -> set[str]:
 
 
 @pytest.mark.parametrize(("path", "name"), STOPS)
-def test_what_the_tour_opens_is_there(path: str, name: str) -> None:
+def test_functions_of_tour_exist(path: str, name: str) -> None:
     assert name in defined(ast.parse((ROOT / path).read_text(encoding="utf-8")))
 
 
-def test_files_that_it_names_are_there() -> None:
+def test_files_of_tour_exist() -> None:
     assert len(STOPS) > 25
     assert [path for path in NAMED if not (ROOT / path).exists()] == []

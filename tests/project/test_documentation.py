@@ -17,7 +17,7 @@ COMMANDS = sorted({command for page in PAGES.values() for command in commands(pa
 RUN_BY = {
     "README.md": ("tests/project/test_packaging.py", "test_readme_blocks_run"),
     "api.md": ("tests/viz/page/api/test_calls.py", "test_the_documented_python_runs"),
-    "library.md": ("tests/project/test_library.py", "test_its_blocks_run_in_order"),
+    "library.md": ("tests/project/test_library.py", "test_library_blocks_run_in_order"),
 }
 """Test that runs the blocks of each page."""
 
@@ -59,7 +59,7 @@ def test_documented_command_is_valid(command: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("memory_unmeasured")
+@pytest.mark.usefixtures("skip_memory_measurement")
 @pytest.mark.parametrize(
     "command",
     [

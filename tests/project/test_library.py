@@ -1,4 +1,4 @@
-"""docs/library.md: its blocks run as they stand, and it knows every name that the package offers."""
+"""docs/library.md: its Python blocks run, and it names the whole public API."""
 
 import contextlib
 import io
@@ -18,10 +18,10 @@ PAGE = (Path(__file__).parents[2] / "docs" / "library.md").read_text(encoding="u
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
-def test_its_blocks_run_in_order(
+def test_library_blocks_run_in_order(
     tiny_llama: Callable[..., LlamaForCausalLM], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a tiny model, which is loaded in place of the embedded one."""
+    """Run the blocks on a tiny model instead of the embedded one."""
     engine = Engine(tiny_llama(max_context_length=4096), letter_tokenizer())
     monkeypatch.setattr(Engine, "load", lambda: engine)
     names: dict[str, Any] = {}
@@ -37,12 +37,12 @@ def test_its_blocks_run_in_order(
     assert lines.endswith("True\n")
 
 
-def test_every_name_of_the_package_is_on_it() -> None:
-    told = set(re.findall(r"\w+", PAGE))
-    assert set(pine_engine.__all__) <= told
+def test_library_page_has_all_public_names() -> None:
+    words = set(re.findall(r"\w+", PAGE))
+    assert set(pine_engine.__all__) <= words
 
 
-def test_what_it_imports_is_offered() -> None:
+def test_blocks_import_public_names_only() -> None:
     imported = re.findall(r"^from pine_engine import (.*)$", "\n".join(BLOCKS), re.MULTILINE)
     assert {name for line in imported for name in line.split(", ")} <= set(pine_engine.__all__)
-    assert "pine_engine." not in "".join(BLOCKS)  # what a page needs of the inside is missing outside
+    assert "pine_engine." not in "".join(BLOCKS)

@@ -1,4 +1,4 @@
-"""What the image installs: every package pinned with its hashes, none missing, each file from one index."""
+"""Requirements of the image: all packages are pinned with hashes, from one index per file."""
 
 import re
 from importlib import metadata
@@ -16,19 +16,19 @@ MODEL = "requirements-model.txt"
 
 
 def lines(name: str) -> list[str]:
-    """Those of a requirements file that say something; continued lines are one."""
+    """Return the lines of a requirements file, without comments; continued lines are joined."""
     text = (ROOT / name).read_text(encoding="utf-8").replace("\\\n", " ")
     return [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("#")]
 
 
 def entries(name: str) -> list[tuple[Requirement, list[str]]]:
-    """Its requirements, each with its hashes."""
+    """Return the requirements of a file with their hashes."""
     split = [line.split("--hash=") for line in lines(name) if not line.startswith("-")]
     return [(Requirement(named), [each.strip() for each in hashes]) for named, *hashes in split]
 
 
 def pins(name: str) -> dict[str, set[str]]:
-    """Versions by package; a package has several where Pythons or systems differ."""
+    """Return versions by package; a package has several if they depend on Python or the system."""
     found: dict[str, set[str]] = {}
     for requirement, _ in entries(name):
         version = str(requirement.specifier).removeprefix("==")
@@ -41,22 +41,18 @@ def test_every_package_is_pinned_and_hashed(name: str) -> None:
     assert entries(name)
     for requirement, hashes in entries(name):
         assert re.fullmatch(r"==[\w.+]+", str(requirement.specifier)), requirement
-        assert hashes, requirement
-        assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", each) for each in hashes), requirement
+        assert hashes and all(re.fullmatch(r"sha256:[0-9a-f]{64}", each) for each in hashes), requirement
 
 
-@pytest.mark.parametrize("name", [LOCK, TORCH["cuda"], MODEL])
-def test_what_comes_from_pypi_names_no_other_index(name: str) -> None:
-    assert not [line for line in lines(name) if line.startswith("-")]
-
-
-def test_torch_for_the_cpu_comes_alone_and_from_the_index_that_has_it() -> None:
+def test_only_torch_for_cpu_names_an_index() -> None:
+    for name in (LOCK, TORCH["cuda"], MODEL):
+        assert not [line for line in lines(name) if line.startswith("-")]
     options = [line for line in lines(TORCH["cpu"]) if line.startswith("-")]
     assert options == ["--index-url https://download.pytorch.org/whl/cpu"]
     assert pins(TORCH["cpu"]).keys() == {"torch"}
 
 
-def test_what_the_app_names_is_locked_at_that_version() -> None:
+def test_requirements_of_app_are_locked() -> None:
     """If not: make lock."""
     locked = pins(LOCK)
     for requirement, _ in entries("requirements.txt"):
@@ -66,14 +62,14 @@ def test_what_the_app_names_is_locked_at_that_version() -> None:
             }
 
 
-def test_both_builds_of_torch_are_the_newest_that_the_app_takes() -> None:
+def test_builds_of_torch_are_newest_allowed_version() -> None:
     (taken,) = [each.specifier for each, _ in entries("requirements.txt") if each.name == "torch"]
     (cpu,), (cuda,) = pins(TORCH["cpu"])["torch"], pins(TORCH["cuda"])["torch"]
     assert cpu == f"{cuda}+cpu"
     assert cuda in taken and f"<={cuda}" in str(taken).split(",")
 
 
-def test_the_lock_holds_what_both_builds_of_torch_need_and_nothing_of_cuda() -> None:
+def test_lock_has_shared_dependencies_of_torch_without_cuda() -> None:
     locked, cuda = pins(LOCK), pins(TORCH["cuda"])
     only_cuda = {name for name in cuda if re.match(r"cuda|nvidia|triton", name)}
     assert only_cuda
@@ -82,8 +78,8 @@ def test_the_lock_holds_what_both_builds_of_torch_need_and_nothing_of_cuda() -> 
     assert not locked.keys() & (only_cuda | {"torch"})
 
 
-def test_all_that_the_app_and_its_packages_need_is_locked() -> None:
-    """Asked of the installed packages, where they are of the locked version; of others nothing is known."""
+def test_dependencies_of_app_are_locked() -> None:
+    """Dependencies are those of installed packages of the locked version."""
     locked = pins(LOCK) | pins(TORCH["cuda"])
     needed = [(requirement, "requirements.txt") for requirement, _ in entries("requirements.txt")]
     seen = set()

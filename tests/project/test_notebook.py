@@ -32,7 +32,7 @@ def shown_by(code: str, names: dict[str, Any], where: str) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("loaded_once")
+@pytest.mark.usefixtures("cached_engine")
 def test_the_notebook_runs_and_shows_every_picture(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)  # outside the repository
     monkeypatch.setitem(sys.modules, "viz.page", None)  # not in the wheel

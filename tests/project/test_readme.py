@@ -1,4 +1,4 @@
-"""What the README and docs/ link to is there, and docs/methods.md is the table."""
+"""Links of README and docs, and the tables of docs/methods.md."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_tables_of_methods_are_the_tables(tmp_path: Path) -> None:
+def test_docs_have_current_method_tables(tmp_path: Path) -> None:
     """If not: python -m pine_engine methods --into docs/methods.md."""
     page = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
     copy = tmp_path / "methods.md"
@@ -40,7 +40,7 @@ def test_readme_has_fewer_than_900_words() -> None:
     assert len(README.split()) < 900
 
 
-def test_what_the_readme_jumps_to_is_there() -> None:
+def test_readme_anchors_exist() -> None:
     headings = {
         heading.lower().replace(" ", "-") for heading in re.findall(r"^## (.+)$", README, re.MULTILINE)
     }
@@ -48,7 +48,7 @@ def test_what_the_readme_jumps_to_is_there() -> None:
     assert jumps and jumps <= headings
 
 
-def test_space_front_matter_names_the_pinned_gradio() -> None:
+def test_space_uses_pinned_gradio() -> None:
     (version,) = re.findall(r"^sdk_version: (\S+)$", README, re.MULTILINE)
-    requirements = (Path(__file__).parents[2] / "requirements.txt").read_text(encoding="utf-8")
+    requirements = (ROOT / "requirements.txt").read_text(encoding="utf-8")
     assert f"gradio=={version}" in requirements

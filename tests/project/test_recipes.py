@@ -1,4 +1,4 @@
-"""docs/recipes.md is followed to the letter: changes are made in a copy of the tree, commands run there."""
+"""Changes and commands of docs/recipes.md work in a copy of the sources."""
 
 import re
 import shlex
@@ -25,7 +25,7 @@ RECIPES = dict(
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A copy of what the recipes change."""
+    """Return a copy of the sources."""
     for name in TREE:
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -36,7 +36,7 @@ def tree(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RECIPES)
-def test_a_recipe_works_as_it_is_written(name: str, tree: Path) -> None:
+def test_recipe_works(name: str, tree: Path) -> None:
     changes = re.findall(r"^```diff\n(.+?)^```", RECIPES[name], re.MULTILINE | re.DOTALL)
     commands = re.findall(r"^ {4}(\S.*)$", RECIPES[name], re.MULTILINE)
     assert changes and commands
@@ -44,18 +44,18 @@ def test_a_recipe_works_as_it_is_written(name: str, tree: Path) -> None:
         command = ["git", "apply", "--recount", "--whitespace=nowarn", "-"]
         subprocess.run(command, cwd=tree, input=change, text=True, check=True)
     for command in commands:
-        run = run_in_source_copy(tree, *as_run_here(command), sources=tree)
+        run = run_in_source_copy(tree, *module_and_arguments(command), sources=tree)
         assert run.returncode == 0, f"{command}\n{run.stdout}\n{run.stderr}"
 
 
-def as_run_here(command: str) -> tuple[str, list[str]]:
-    """The module that a command runs, and the words that it is told."""
+def module_and_arguments(command: str) -> tuple[str, list[str]]:
+    """Return the module that a command runs, and its arguments."""
     program, *words = shlex.split(command)
     if program == "make":
         target, arguments = words
         assert target == "test"
-        given = shlex.split(arguments[len("ARGS=") :])
-        # Its plugins are imported already, and none of their assertions is ours to explain.
-        return "pytest", ["-q", "-p", "no:cacheprovider", "-W", IMPORTED, *given]
+        pytest_arguments = shlex.split(arguments[len("ARGS=") :])
+        # Plugins are imported already, and pytest would warn that it cannot rewrite their assertions.
+        return "pytest", ["-q", "-p", "no:cacheprovider", "-W", IMPORTED, *pytest_arguments]
     assert (program, words[:2]) == ("python", ["-m", "pine_engine"])
     return "pine_engine", words[2:]

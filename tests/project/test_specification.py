@@ -1,4 +1,4 @@
-"""What docs/specification.md names is there: it describes this project, not one that was planned."""
+"""Names and options in docs/specification.md exist in the project."""
 
 import inspect
 import re
@@ -17,12 +17,12 @@ SOURCES = "\n".join(
     path.read_text(encoding="utf-8") for path in Path(inspect.getfile(pine_engine)).parent.rglob("*.py")
 )
 
-OF_OTHERS = {"max_window_size", "right_indentation", "rotate_half"}
-"""Names in the code of others, which the text explains."""
+EXTERNAL = {"max_window_size", "right_indentation", "rotate_half"}
+"""Names of other projects."""
 
 
 def quoted() -> Iterator[str]:
-    """What stands between backticks in a line of text; not the matrices and templates of blocks."""
+    """Iterate over the inline code, without blocks."""
     blocks = re.split(r"^```.*$", TEXT, flags=re.MULTILINE)
     for block in blocks[::2]:
         yield from re.findall(r"`([^`\n]+)`", block)
@@ -37,13 +37,7 @@ def test_every_option_is_a_parameter() -> None:
 
 def test_every_name_is_one_of_the_project() -> None:
     names = {name for name in quoted() if re.fullmatch(r"[a-z]+(_[a-z]+)+", name)}
-    assert {
-        "pcw_right",
-        "sp_prefix",
-        "pine_input_order",
-        "retrieval_qa_numbered",
-        "calibration_first",
-    } <= names
-    for name in names - OF_OTHERS:
+    assert {"pcw_right", "pine_input_order", "retrieval_qa_numbered", "calibration_first"} <= names
+    for name in names - EXTERNAL:
         known = name in METHODS or name in TASKS or name in DEBIASERS
         assert known or re.search(rf"\bdef {name}\b|^    {name}: ", SOURCES, re.MULTILINE), name

@@ -67,7 +67,7 @@ class Forked:
         return Outcome(self.process.exitcode, self.stdout.read_text(), self.stderr.read_text())
 
 
-def fork_verb(folder: Path, *arguments: object, environment: Mapping[str, str] | None = None) -> Forked:
+def run_cli_forked(folder: Path, *arguments: object, environment: Mapping[str, str] | None = None) -> Forked:
     """Begins a verb with its arguments; what it prints goes into files in the folder."""
     stdout, stderr = (folder / f"{secrets.token_hex(8)}.{stream}" for stream in ("out", "err"))
     words = ["pine_engine", *map(str, arguments)]
