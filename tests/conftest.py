@@ -30,7 +30,7 @@ TINY_VOCAB = 97
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests that use the embedded model; run browser tests first, then those, because they are longest."""
+    """Mark tests that use the embedded model. Run browser tests first, then those: they are longest."""
     for item in items:
         if "embedded_folder" in getattr(item, "fixturenames", ()):
             item.add_marker("embedded")
@@ -117,7 +117,7 @@ def tiny_llama() -> "Callable[..., LlamaForCausalLM]":
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory, tiny_llama: "Callable[..., LlamaForCausalLM]") -> Path:
-    """Return the folder of a tiny model with letters as tokens and a context of 700. Tests must not change it."""
+    """Return the folder of a tiny model of letters, with a context of 700. Tests must not change it."""
     from tests.support.tokenizers import letter_tokenizer
 
     folder = tmp_path_factory.mktemp("models") / "tiny"
