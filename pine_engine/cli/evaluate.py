@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
     from pine_engine.engine.engine import Engine
     from pine_engine.engine.events import Event
-    from pine_engine.evaluation.estimates import TaskEstimates
     from pine_engine.evaluation.examples import Example
     from pine_engine.evaluation.intervals import Estimate
     from pine_engine.evaluation.records import Record, RunInfo
     from pine_engine.evaluation.settings import Settings
+    from pine_engine.evaluation.task_estimates import Row, TaskEstimates
 
 KINDS = ("generate", "logprob")
 
@@ -277,7 +277,7 @@ def _conclude(
 ) -> None:
     """Prints the summary, and says what is not in it; exits with 1 if something is missing."""
     from pine_engine.evaluation.estimates import estimate_tasks
-    from pine_engine.evaluation.nested import nested
+    from pine_engine.evaluation.task_estimates import nested
 
     records, missing = _found(output_dir, examples, settings)
     errors = [record for record in records if record.error]
@@ -300,7 +300,17 @@ def _conclude(
         "summary": nested(tasks) if tasks else None,
     }
     if tasks or as_json:
-        terminal.print_report(report, as_json, _rows(tasks))
+        terminal.print_report(
+            report,
+            as_json,
+            [
+                _row(row)
+                for task in tasks
+                for method in task.grid.methods
+                for row in task.rows()
+                if row.method == method
+            ],
+        )
     if errors:
         terminal.say(f"{len(errors)} of {len(records)} records have an error, such as: {errors[0].error}")
     if missing:
@@ -313,41 +323,26 @@ def _conclude(
         raise typer.Exit(FAILED)
 
 
-def _rows(tasks: "Sequence[TaskEstimates]") -> list[dict[str, Any]]:
-    return [
-        _row(task, method, metric)
-        for task in tasks
-        for method in task.methods
-        for metric in task.metrics(method)
-    ]
-
-
-def _row(task: "TaskEstimates", method: str, metric: str) -> dict[str, Any]:
+def _row(row: "Row") -> dict[str, Any]:
     """Return one line of the table: the mean over all orders, and the worst and best order."""
     from pine_engine.evaluation.report.tables import UNREAD
 
-    def mean(group: str, *name: str) -> float | None:
-        estimate = task.get(method, metric, group, *name)
-        return estimate and estimate.mean
-
-    over_orders = task.get(method, metric, "mean")
-    assert over_orders is not None
-    row: dict[str, Any] = {
-        "method": method,
-        "measure": metric,
-        "examples": over_orders.num_examples,
-        "mean [95 %]": _interval(over_orders) if over_orders.is_parsed else UNREAD,
+    mean, unparsed, changed = row.mean, row.get("unparsed"), row.get("changed")
+    line: dict[str, Any] = {
+        "method": row.method,
+        "measure": row.metric,
+        "examples": mean.num_examples,
+        "mean [95 %]": _interval(mean) if mean.is_parsed else UNREAD,
     }
-    if unparsed := mean("unparsed"):
-        row["unparsed"] = unparsed
-    if sum(mean("order", name) is not None for name in task.orders) > 1:
-        worst, best = (
-            f"{mean('order', name):.3f} {name}" if over_orders.is_parsed else None
-            for name in task.extreme_orders(method, metric)
-        )
-        row |= {"worst": worst, "best": best, "changes": mean("changed")}
-    seconds = task.get(method, "cost", "seconds")
-    return row | {"time, s": seconds and seconds.mean}
+    if unparsed and unparsed.mean:
+        line["unparsed"] = unparsed.mean
+    orders = row.means("order", row.task.grid.orders)
+    if len(orders) > 1:
+        for key, name in zip(("worst", "best"), row.extreme_orders(), strict=True):
+            line[key] = f"{orders[name].mean:.3f} {name}" if mean.is_parsed else None
+        line["changes"] = changed and changed.mean
+    seconds = row.task.get(row.method, "cost", "seconds")
+    return line | {"time, s": seconds and seconds.mean}
 
 
 def _interval(estimate: "Estimate") -> str:

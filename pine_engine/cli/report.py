@@ -40,10 +40,10 @@ def make_report(
     if not folders and not molecules:
         raise InputError("there is nothing to report; give folders that `evaluate` has made, or --molecules")
 
-    from pine_engine.evaluation.nested import nested
     from pine_engine.evaluation.report.molecule_tables import read_molecule_report
     from pine_engine.evaluation.report.parts import report_parts
     from pine_engine.evaluation.report.runs import read_runs
+    from pine_engine.evaluation.task_estimates import nested
     from viz.export.report import report_markdown, report_page, write_images
 
     runs = read_runs(folders or [])

@@ -12,7 +12,7 @@ An estimate has a task, a method, a metric, a group and a name:
 | a score | section | scenario > section |
 | a score | subset | scenario > section > subset |
 | a score | minus | other method |
-| cost | computed, seconds, prefill_s, decode_s, ratio, prefill_ratio | |
+| cost | seconds, prefill_s, decode_s, ratio, prefill_ratio | |
 | cost | prompts, prompt_tokens, answer_tokens | |
 
 A score is one of METRICS. "section" and "total" are also there as "section v0.1.1" and "total v0.1.1".
@@ -20,8 +20,7 @@ All estimates of a task are over the same examples, see grid.py.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from itertools import combinations
 from statistics import fmean
 
@@ -38,11 +37,12 @@ from pine_engine.evaluation.answers import (
     parsed_answer,
 )
 from pine_engine.evaluation.bootstrap import Resamples, draw, ratio
-from pine_engine.evaluation.grid import Column, Grid, Scores, Weights, make_grid
+from pine_engine.evaluation.grid import Column, Grid, Scores, make_grid
 from pine_engine.evaluation.intervals import Estimate, Floats
 from pine_engine.evaluation.judge_scenarios import OVER_ORDERS, scenario_scores, section_estimates
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.slots import group_by_slot
+from pine_engine.evaluation.task_estimates import BETWEEN, TaskEstimates
 from pine_engine.prompts.tasks import get_task
 
 BASELINE = "vanilla"
@@ -50,92 +50,6 @@ BASELINE = "vanilla"
 
 Labeled = tuple[str, tuple[str, ...], Estimate | None]
 """Group, parts of the name, and the estimate, None if nothing was measured."""
-
-
-def path(*parts: str) -> str:
-    """Return the name of an estimate of several parts."""
-    return " > ".join(parts)
-
-
-@dataclass(frozen=True)
-class TaskEstimates:
-    """Estimates of one task, and the counts behind them.
-
-    Attributes:
-        task: Name of the task.
-        num_examples: Number of examples that are complete under each method.
-        left_out: Number of incomplete examples.
-        failed: Number of records with an error.
-        num_documents: Numbers of documents of the examples, ascending.
-        orders: Names of the document orders.
-        averaged: Names of the orders that the means are over.
-        methods: Names of the methods, in the order of the method table.
-        weights: Weight of each subset by section and subset.
-        weights_v0_1_1: Weights of RewardBench 0.1.1, empty if they are equal to `weights`.
-        estimates: All estimates.
-    """
-
-    task: str
-    num_examples: int
-    left_out: int
-    failed: int
-    num_documents: tuple[int, ...]
-    orders: tuple[str, ...]
-    averaged: tuple[str, ...]
-    methods: tuple[str, ...]
-    weights: Weights
-    weights_v0_1_1: Weights
-    estimates: tuple[Estimate, ...]
-
-    @cached_property
-    def _by_labels(self) -> dict[tuple[str, str, str, str], Estimate]:
-        return {(one.method, one.metric, one.group, one.name): one for one in self.estimates}
-
-    def get(self, method: str, metric: str, group: str, *name: str) -> Estimate | None:
-        """Return an estimate, None if it was not measured. name: parts of the name."""
-        return self._by_labels.get((method, metric, group, path(*name)))
-
-    def names(self, method: str, metric: str, group: str) -> list[list[str]]:
-        """Return the names that a group has, split into their parts."""
-        return [
-            one.name.split(" > ")
-            for one in self.estimates
-            if (one.method, one.metric, one.group) == (method, metric, group)
-        ]
-
-    def metrics(self, method: str) -> list[Metric]:
-        """Return the metrics by which a method was measured."""
-        return [metric for metric in METRICS if self.get(method, metric, "mean")]
-
-    def extreme_orders(self, method: str, metric: str) -> tuple[str, str]:
-        """Return the orders with the lowest and the highest mean, of those with an answer that is parsed."""
-        found = {
-            name: one
-            for name in self.averaged
-            if (one := self.get(method, metric, "order", name)) is not None
-        }
-        means = {name: one.mean for name, one in found.items() if one.is_parsed} or {
-            name: one.mean for name, one in found.items()
-        }
-        return min(means, key=means.__getitem__), max(means, key=means.__getitem__)
-
-    def subsets(
-        self, method: str, metric: str, scenario: str, *, is_v0_1_1: bool = False
-    ) -> dict[str, dict[str, float]]:
-        """Return the weights of the subsets that were measured in a scenario, by section."""
-        found: dict[str, dict[str, float]] = {}
-        for (section, subset), weight in (self.weights_v0_1_1 if is_v0_1_1 else self.weights).items():
-            if weight and self.get(method, metric, "subset", scenario, section, subset):
-                found.setdefault(section, {})[subset] = float(weight)
-        return found
-
-    def differences(self, method: str, metric: str) -> dict[str, Estimate]:
-        """Return how much higher the mean of the method is, by the other method."""
-        return {
-            one.name if one.method == method else one.method: one if one.method == method else one.negative()
-            for one in self.estimates
-            if one.group == "minus" and one.metric == metric and method in (one.method, one.name)
-        }
 
 
 def estimate_tasks(records: Sequence[Record]) -> tuple[TaskEstimates, ...]:
@@ -171,7 +85,7 @@ def _estimate_task(records: Sequence[Record]) -> TaskEstimates:
     def add(method: str, metric: str, labeled: Iterable[Labeled]) -> None:
         for group, names, estimate in labeled:
             if estimate is not None:
-                found.append(Estimate(*estimate.value, grid.task, method, metric, group, path(*names)))
+                found.append(Estimate(*estimate.value, grid.task, method, metric, group, BETWEEN.join(names)))
 
     for scores in all_scores:
         add(scores.method, scores.metric, _score_estimates(scores))
@@ -180,20 +94,7 @@ def _estimate_task(records: Sequence[Record]) -> TaskEstimates:
     for other, scores in combinations(all_scores, 2):
         if other.metric == scores.metric:
             add(scores.method, scores.metric, [("minus", (other.method,), scores.minus(other))])
-    averaged = {name for names in grid.averaged for name in names}
-    return TaskEstimates(
-        task=grid.task,
-        num_examples=len(grid.examples),
-        left_out=grid.left_out,
-        failed=grid.failed,
-        num_documents=tuple(sorted({record.num_documents for record in grid.some_records()})),
-        orders=grid.orders,
-        averaged=tuple(name for name in grid.orders if name in averaged),
-        methods=grid.methods,
-        weights=grid.weights,
-        weights_v0_1_1=grid.weights_v0_1_1,
-        estimates=tuple(found),
-    )
+    return TaskEstimates(grid, tuple(found))
 
 
 def _score_estimates(scores: Scores) -> Iterator[Labeled]:
@@ -269,7 +170,6 @@ def _cost_estimates(grid: Grid, method: str, resamples: Resamples) -> Iterator[L
     """Yield times and tokens per record, and ratios to the baseline as if no prefill had been shared."""
     all_records = np.ones((len(grid.examples), len(grid.orders)))
     computed = grid.values(method, lambda record: 1.0 if record.computed else None)
-    yield "computed", (), Estimate(float(np.isfinite(computed).sum()), None, None, len(grid.examples))
 
     def per_record(value: Callable[[Record], float | None], kept: Floats) -> Estimate | None:
         values = grid.values(method, value) * kept

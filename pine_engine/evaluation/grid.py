@@ -101,6 +101,21 @@ class Grid:
         }
         return {} if old == self.weights else old
 
+    @cached_property
+    def averaged_orders(self) -> list[str]:
+        """Names of the orders over which any example is averaged."""
+        names = {name for of_example in self.averaged for name in of_example}
+        return [name for name in self.orders if name in names]
+
+    @cached_property
+    def num_documents(self) -> list[int]:
+        """Numbers of documents of the examples, ascending."""
+        return sorted({record.num_documents for record in self.some_records()})
+
+    def num_computed(self, method: str) -> int:
+        """Return the number of records that were computed, not taken from another order."""
+        return sum(record.computed for column in self.columns[method] for record in column.values())
+
     def some_records(self) -> list[Record]:
         """Return one record of each example, for values that depend on neither method nor order."""
         return [next(iter(column.values())) for column in self.columns[self.methods[0]]]

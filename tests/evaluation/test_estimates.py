@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pine_engine.errors import InputError
-from pine_engine.evaluation.estimates import TaskEstimates, estimate_tasks
+from pine_engine.evaluation.estimates import estimate_tasks
 from pine_engine.evaluation.judge_scenarios import BOTH, CHANGED, FIRST, OVER_ORDERS, SECOND, SHUFFLED
-from pine_engine.evaluation.nested import nested
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.report.published import ANY, published
 from pine_engine.evaluation.rewardbench import SUBSETS, find_subset
 from pine_engine.evaluation.slots import by_gold_slot
+from pine_engine.evaluation.task_estimates import Row, TaskEstimates, nested
 from tests.support.records import SWAPS, judged, sweep, swept
 from tests.support.report_runs import mean_of, rewardbench, task_of
 
@@ -51,10 +51,10 @@ def test_each_order_and_their_mean_are_estimated() -> None:
     task = task_of(records)
     assert group(task, "order") == {"as-is": (0.75, 4), "swapped": (0.25, 4)}
     assert means(task, "order", "pine") == [0.5, 0.5] and means(task, "mean", "pine") == [0.5]
-    assert task.extreme_orders("vanilla", "generated") == ("swapped", "as-is")
+    assert Row(task, "vanilla", "generated").extreme_orders() == ("swapped", "as-is")
     found = [means(task, name)[0] for name in ("mean", "worst case", "best case", "changed")]
     assert found == [0.5, 0, 1, 1] and means(task, "changed", "pine") == [0]
-    assert task.num_examples == 4 and task.averaged == ("as-is", "swapped")
+    assert task.grid.averaged_orders == ["as-is", "swapped"]
     assert group(task, "slot") == {"2 > 0": (0.75, 4), "2 > 1": (0.25, 4)}
 
 
@@ -66,8 +66,8 @@ def test_a_shuffle_is_in_the_mean_only_without_other_orders() -> None:
     task = task_of([*slots, shuffle])
     found = [means(task, name, metric="logprob")[0] for name in ("mean", "worst case", "best case")]
     assert found == [-2, -3, -1]
-    assert task.averaged == ("gold-at:0", "gold-at:1", "gold-at:2")
-    assert task.extreme_orders("vanilla", "logprob") == ("gold-at:2", "gold-at:0")
+    assert task.grid.averaged_orders == ["gold-at:0", "gold-at:1", "gold-at:2"]
+    assert Row(task, "vanilla", "logprob").extreme_orders() == ("gold-at:2", "gold-at:0")
     assert means(task_of([shuffle]), "mean", metric="logprob") == [-9]
 
 
@@ -159,7 +159,7 @@ def test_scores_of_unparsed_answers_are_marked() -> None:
         for name in ("as-is", "swapped")
     ]
     task = task_of(pairs)
-    assert task.extreme_orders("vanilla", "generated") == ("as-is", "as-is")
+    assert Row(task, "vanilla", "generated").extreme_orders() == ("as-is", "as-is")
     assert not group(task, "changed")
     unparsed = {(one.group, one.name) for one in task.estimates if not one.is_parsed}
     assert unparsed == {
@@ -193,7 +193,7 @@ def test_without_parsed_answers_nothing_changes_and_nothing_is_right() -> None:
     task = task_of([judged(f"p-{index}", "vanilla", name, None) for index in range(4) for name in SWAPS])
     assert not group(task, "changed") and not group(task, "parsed") and not group(task, "order changed")
     assert (means(task, "unparsed"), means(task, "mean")) == ([1], [0.5])
-    assert task.extreme_orders("vanilla", "generated") == ("as-is", "as-is")
+    assert Row(task, "vanilla", "generated").extreme_orders() == ("as-is", "as-is")
 
 
 def test_the_most_likely_choice_is_a_verdict() -> None:
@@ -241,7 +241,7 @@ def test_sections_weigh_subsets_and_the_total_is_their_plain_mean() -> None:
     # Equivalent to 3.0 examples: the first two have three quarters of the weight.
     assert section is not None and section.interval == pytest.approx((0.310, 0.953), abs=1e-3)
     assert group(task, "subset")[f"{reasoning} > math-prm"] == (1, 2)
-    assert task.subsets("vanilla", "generated", OVER_ORDERS) == {
+    assert Row(task, "vanilla", "generated", OVER_ORDERS).subsets() == {
         "Chat": {"alpacaeval-easy": 100},
         "Reasoning": {"math-prm": 984, "hep-go": 328},
     }
@@ -354,7 +354,7 @@ def test_incomplete_examples_are_left_out_for_all_methods() -> None:
     found["q-2", "vanilla", "gold-at:0"] = swept("q-2", "vanilla", 0, error="too long")
     records = [*found.values()]
     task = task_of(records)
-    assert (task.num_examples, task.left_out, task.failed) == (1, 2, 1)
+    assert (len(task.grid.examples), task.grid.left_out, task.grid.failed) == (1, 2, 1)
     assert means(task, "mean", metric="logprob") == means(task, "mean", "pine", "logprob") == [0]
 
 
@@ -368,8 +368,8 @@ def test_methods_are_compared_example_by_example() -> None:
     (difference,) = [one for one in task.estimates if (one.metric, one.group) == ("logprob", "minus")]
     assert (difference.method, difference.name) == ("pine", "vanilla")
     assert difference.value == (0.5, 0.5, 0.5, 20, True)
-    assert task.differences("pine", "logprob")["vanilla"] == difference
-    assert task.differences("vanilla", "logprob")["pine"].value == (-0.5, -0.5, -0.5, 20, True)
+    assert Row(task, "pine", "logprob").differences()["vanilla"] == difference
+    assert Row(task, "vanilla", "logprob").differences()["pine"].value == (-0.5, -0.5, -0.5, 20, True)
     spread = task.get("vanilla", "logprob", "mean")
     assert spread is not None and spread.interval is not None and spread.interval[1] - spread.interval[0] > 20
 
@@ -379,8 +379,8 @@ def test_methods_are_compared_example_by_example() -> None:
 def test_estimates_are_independent_of_the_order_of_records(order: list[int]) -> None:
     records = [*sweep(3, ["vanilla", "pine"], lambda index, method, slot: -index - slot * len(method))]
     expected, found = task_of(records), task_of([records[place] for place in order])
-    assert found.methods == ("vanilla", "pine")
-    for method, name in product(found.methods, ("mean", "order")):
+    assert found.grid.methods == ("vanilla", "pine")
+    for method, name in product(found.grid.methods, ("mean", "order")):
         means_of = [{key: mean for key, (mean, _) in group(task, name, method, "logprob").items()}
                     for task in (expected, found)]  # fmt: skip
         assert means_of[1] == pytest.approx(means_of[0])
@@ -398,9 +398,10 @@ def test_times_are_compared_where_both_were_computed() -> None:
             ("pine", 1, 0.0, False),
         )
     ]
-    costs = {(one.method, one.group): one for one in task_of(records).estimates if one.metric == "cost"}
+    task = task_of(records)
+    assert [task.grid.num_computed(method) for method in ("vanilla", "pine")] == [10, 5]
+    costs = {(one.method, one.group): one for one in task.estimates if one.metric == "cost"}
     found = {key: one.mean for key, one in costs.items()}
-    assert (found["vanilla", "computed"], found["pine", "computed"]) == (10, 5)
     assert (found["vanilla", "seconds"], found["pine", "seconds"]) == (2.25, 6)
     assert ("vanilla", "ratio") not in found
     assert found["pine", "ratio"] == found["pine", "prefill_ratio"] == 3
@@ -412,7 +413,7 @@ def test_times_are_compared_where_both_were_computed() -> None:
 
 def test_each_task_has_estimates() -> None:
     records = [judged("p", "vanilla", "as-is", "A"), *sweep(1, ["vanilla"], lambda *_: -1.0)]
-    assert [task.task for task in estimate_tasks(records)] == ["judge_pair", "retrieval_qa"]
+    assert [task.grid.task for task in estimate_tasks(records)] == ["judge_pair", "retrieval_qa"]
     for incomplete in ([], [swept("q-0", "vanilla", 0, score=1.0), swept("q-1", "pine", 0, score=1.0)]):
         with pytest.raises(InputError):
             estimate_tasks(incomplete)
@@ -432,7 +433,7 @@ def test_nested_json_has_all_estimates() -> None:
                 collect(one)
 
     collect(content["tasks"])
-    expected = [one.value for one in task.estimates if one.group != "computed"]
+    expected = [one.value for one in task.estimates]
     subsets = [one.value for one in task.estimates if one.group == "subset"]  # with both sets of weights
     assert sorted(map(repr, found)) == sorted(map(repr, expected + subsets))
     measure = content["tasks"][0]["methods"][1]["measures"][0]

@@ -172,4 +172,4 @@ def test_a_shuffle_named_first_hides_no_order() -> None:
         task = task_of([record(one, name, "vanilla", scores[name]) for name in spec])
         mean = task.get("vanilla", "generated", "mean")
         assert mean is not None and mean.mean == 0.5
-        assert set(task.averaged) == {"gold-first", "gold-last"}
+        assert set(task.grid.averaged_orders) == {"gold-first", "gold-last"}

@@ -7,7 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from pine_engine.evaluation.estimates import TaskEstimates, estimate_tasks
+from pine_engine.evaluation.estimates import estimate_tasks
 from pine_engine.evaluation.intervals import Estimate
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.report.molecule_tables import read_molecule_report
@@ -15,6 +15,7 @@ from pine_engine.evaluation.report.parts import report_parts
 from pine_engine.evaluation.report.runs import MeasuredRun, run_labels
 from pine_engine.evaluation.report.tables import Part
 from pine_engine.evaluation.rewardbench import SUBSETS
+from pine_engine.evaluation.task_estimates import TaskEstimates
 from tests.support.records import SWAPS, judged, run_info, sweep, swept
 from viz.export.report import report_markdown
 

@@ -5,36 +5,32 @@ attend to each other, is the effect of causal attention; between NIA and its low
 positions. (The latter is an interpretation: the transcription does not say where that area ends below.)
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import product
 
 from pine_engine.evaluation.answers import METRICS
 from pine_engine.evaluation.estimates import BASELINE
 from pine_engine.evaluation.intervals import Estimate
-from pine_engine.evaluation.method_names import method_mark, method_place
+from pine_engine.evaluation.method_names import method_label, method_mark, method_place
 from pine_engine.evaluation.report.runs import MeasuredRun
 from pine_engine.evaluation.report.tables import (
     METRIC_LABELS,
     Curve,
     CurveLine,
-    Row,
     drawn,
     metric_rows,
-    slots_of,
+    note,
     task_label,
 )
 from pine_engine.evaluation.slots import is_flat
+from pine_engine.evaluation.task_estimates import Row
 
 MIN_DOCUMENTS = 3
 """Number of documents from which on a curve over their slots is drawn."""
 
 ALONE = "nia"
 """Method under which documents do not attend to each other, and slots differ by positions alone."""
-
-SHUFFLES_ARE_LEVELS = (
-    "A thin line across, without markers: shuffled documents, with the answer in any slot. It is left out "
-    "where it lies on the line of its method."
-)
 
 
 def slot_curves(task: str, runs: Sequence[MeasuredRun]) -> list[Curve]:
@@ -43,92 +39,77 @@ def slot_curves(task: str, runs: Sequence[MeasuredRun]) -> list[Curve]:
     Scores of answers of which none can be parsed are not drawn.
     """
     curves, areas = [], []
-    for number, run in enumerate(runs, start=1):
-        for metric in METRICS:
-            rows = [row for row in metric_rows(task, [run]) if row.metric == metric]
-            sizes = {size for row in rows for size, _ in row.task.names(row.method, metric, "slot")}
-            for size in sorted(sizes, key=int):
-                of_size = [replace(row, part=size) for row in rows if _is_parsed(row)]
-                curve = _slot_curve(f"{task}-{number}-{size}-{metric}", of_size)
-                if curve is None:
-                    continue
-                notes = [curve.note, _not_drawn(rows)]
-                curves.append(replace(curve, note=" ".join(filter(None, notes))))
-                lines = {
-                    row.method: line for row, line in zip(_with_slots(of_size), curve.lines, strict=True)
-                }
-                if {BASELINE, ALONE} <= lines.keys():
-                    areas.append(_with_areas(curve, lines[BASELINE], lines[ALONE]))
+    for (number, run), metric in product(enumerate(runs, start=1), METRICS):
+        rows = metric_rows(task, [run], [metric])
+        parsed = [row for row in rows if row.mean.is_parsed]
+        for size in sorted({size for row in parsed for size, _ in row.slots()}):
+            lines = {row.method: line for row in parsed if (line := _line(row, size))}
+            places = sorted({slot for line in lines.values() for slot in line})
+            if size < MIN_DOCUMENTS or len(places) < 2:
+                continue
+            levels = [level for row in parsed if (level := _level(row, size))]
+            has_intervals = any(one.interval for line in lines.values() for one in line.values())
+            notes = [
+                "" if has_intervals else "Too few examples for intervals.",
+                note("levels") if levels else "",
+                _not_drawn(rows),
+            ]
+            curve = Curve(
+                name=f"{task}-{number}-{size}-{metric}",
+                title=f"{run.label}: {size} documents, {METRIC_LABELS[metric]}",
+                x_title="slot of the document with the answer",
+                y_title=METRIC_LABELS[metric],
+                places=tuple(str(slot + 1) for slot in places),
+                lines=tuple(_curve_line(name, map(line.get, places)) for name, line in lines.items()),
+                levels=tuple(levels),
+                note=" ".join(filter(None, notes)),
+            )
+            curves.append(curve)
+            if {BASELINE, ALONE} <= lines.keys():
+                areas.append(_with_areas(curve, lines[BASELINE], lines[ALONE], places))
     return curves + areas
 
 
-def _slot_curve(name: str, rows: Sequence[Row]) -> Curve | None:
-    """Return the curve of rows of one run, metric and number of documents; None if it is too small."""
-    rows_with_slots = _with_slots(rows)
-    places = sorted({slot for row in rows_with_slots for slot in slots_of(row)})
-    if len(places) < 2 or int(rows[0].part) < MIN_DOCUMENTS:
-        return None
-    first = rows[0]
-    lines = [CurveLine(row.label, method_mark(row.method), _line(row, places)) for row in rows_with_slots]
-    levels = [level for row in rows if (level := _level(row))]
-    notes = [SHUFFLES_ARE_LEVELS] if levels else []
-    if not any(one and one.interval for line in lines for one in line.values):
-        notes.insert(0, "Too few examples for intervals.")
-    return Curve(
-        name=name,
-        title=f"{first.run.label}: {first.part} documents, {METRIC_LABELS[first.metric]}",
-        x_title="slot of the document with the answer",
-        y_title=METRIC_LABELS[first.metric],
-        places=tuple(str(slot + 1) for slot in places),
-        lines=tuple(lines),
-        levels=tuple(levels),
-        note=" ".join(notes),
-    )
+def _line(row: Row, size: int) -> dict[int, Estimate]:
+    """Return the parsed scores by slot for a number of documents."""
+    return {slot: drawn(one) for (of, slot), one in row.slots().items() if of == size and one.is_parsed}
 
 
-def _with_slots(rows: Sequence[Row]) -> list[Row]:
-    return [row for row in rows if any(one.is_parsed for one in slots_of(row).values())]
+def _curve_line(method: str, values: Iterable[Estimate | None], suffix: str = "") -> CurveLine:
+    return CurveLine(f"{method_label(method)}{suffix}", method_mark(method), tuple(values))
 
 
-def _line(row: Row, places: Sequence[int]) -> tuple[Estimate | None, ...]:
-    found = slots_of(row)
-    return tuple(
-        drawn(one) if (one := found.get(slot)) is not None and one.is_parsed else None for slot in places
-    )
-
-
-def _level(row: Row) -> CurveLine | None:
+def _level(row: Row, size: int) -> CurveLine | None:
     """Return the score on shuffled documents, None if it equals the score in each slot."""
-    shuffled = row.get("shuffled")
+    shuffled = row.get("shuffled", str(size))
     if shuffled is None or not shuffled.is_parsed:
         return None
-    if is_flat((one.mean for one in slots_of(row).values() if one.is_parsed), shuffled.mean):
+    level = drawn(shuffled)
+    if is_flat((one.mean for one in _line(row, size).values()), level.mean):
         return None
-    return CurveLine(f"{row.label}, shuffled", method_mark(row.method), (drawn(shuffled),))
+    return _curve_line(row.method, [level], ", shuffled")
 
 
-def _with_areas(curve: Curve, vanilla: CurveLine, alone: CurveLine) -> Curve:
+def _with_areas(
+    curve: Curve, vanilla: dict[int, Estimate], alone: dict[int, Estimate], places: Sequence[int]
+) -> Curve:
     """Return vanilla and NIA, with the areas between and below them."""
-    means, alone_means = ([one.mean if one else None for one in line.values] for line in (vanilla, alone))
-    lowest = min((value for value in alone_means if value is not None), default=None)
-    floor = [None if value is None else lowest for value in alone_means]
+    lines = [
+        [one and one._replace(low=None, high=None) for one in map(values.get, places)]  # on edges of areas
+        for values in (vanilla, alone)
+    ]
+    means, alone_means = ([one and one.mean for one in line] for line in lines)
+    floor = [None if mean is None else min(one.mean for one in alone.values()) for mean in alone_means]
+    labels = {"vanilla": method_label(BASELINE), "alone": method_label(ALONE)}
     return replace(
         curve,
         name=f"{curve.name}-areas",
         title=f"{curve.title}: what causal attention and positions do",
-        lines=tuple(map(_without_intervals, (vanilla, alone))),  # on the edges of the areas
+        lines=(_curve_line(BASELINE, lines[0]), _curve_line(ALONE, lines[1])),
         levels=(),
         areas=(("causal attention", alone_means, means), ("positions", floor, alone_means)),
-        note=(
-            f"Filled: what causal attention between documents adds, {vanilla.label} less {alone.label}, or "
-            f"takes away where {alone.label} is higher. Hatched: what positions alone do, {alone.label} less "
-            "its lowest slot. Like the areas of the paper’s Figure 1."
-        ),
+        note=note("areas", **labels),
     )
-
-
-def _without_intervals(line: CurveLine) -> CurveLine:
-    return replace(line, values=tuple(one and one._replace(low=None, high=None) for one in line.values))
 
 
 def accuracy_bars(task: str, runs: Sequence[MeasuredRun]) -> list[Curve]:
@@ -136,20 +117,13 @@ def accuracy_bars(task: str, runs: Sequence[MeasuredRun]) -> list[Curve]:
 
     Answers of which none can be parsed have no bar.
     """
-    rows = [row for row in metric_rows(task, runs) if row.metric == "generated"]
-    has_slots = any(row.task.names(row.method, row.metric, "slot") for row in rows)
-    if has_slots or not any(map(_is_parsed, rows)):
+    rows = metric_rows(task, runs, ["generated"])
+    parsed = {(row.method, row.run): drawn(row.mean) for row in rows if row.mean.is_parsed}
+    if not parsed or any(row.slots() for row in rows):
         return []
-    groups = tuple(dict.fromkeys(row.run.label for row in rows))
-    parsed = {(row.method, row.run.label): row for row in rows if _is_parsed(row)}
-    lines = []
-    for method in sorted(
-        {row.method for row in parsed.values()}, key=lambda name: (method_place(name), name)
-    ):
-        found = [parsed.get((method, label)) for label in groups]
-        means = tuple(drawn(mean) if row and (mean := row.get("mean")) else None for row in found)
-        (label,) = {row.label for row in found if row}
-        lines.append(CurveLine(label, method_mark(method), means))
+    groups = tuple(dict.fromkeys(row.run for row in rows))
+    methods = sorted({method for method, _ in parsed}, key=lambda name: (method_place(name), name))
+    lines = [_curve_line(name, [parsed.get((name, group)) for group in groups]) for name in methods]
     return [
         Curve(
             name=f"{task}-accuracy",
@@ -164,14 +138,9 @@ def accuracy_bars(task: str, runs: Sequence[MeasuredRun]) -> list[Curve]:
     ]
 
 
-def _is_parsed(row: Row) -> bool:
-    mean = row.get("mean")
-    return mean is not None and mean.is_parsed
-
-
 def _not_drawn(rows: Sequence[Row]) -> str:
     """Name the methods without parsed answers, with their runs if there are several."""
-    has_runs = len({row.run.label for row in rows}) > 1
-    unparsed = [row for row in rows if not _is_parsed(row)]
-    names = [f"{row.label} ({row.run.label})" if has_runs else row.label for row in unparsed]
+    has_runs = len({row.run for row in rows}) > 1
+    unparsed = [(method_label(row.method), row.run) for row in rows if not row.mean.is_parsed]
+    names = [f"{label} ({run})" if has_runs else label for label, run in unparsed]
     return f"No answer can be read, and none is drawn, of: {'; '.join(names)}." if names else ""

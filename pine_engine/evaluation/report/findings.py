@@ -1,13 +1,14 @@
 """Key findings of a run in sentences: effect of the order, and where PINE gains and loses."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pine_engine.evaluation.answers import METRICS
-from pine_engine.evaluation.estimates import BASELINE, TaskEstimates
+from pine_engine.evaluation.estimates import BASELINE
 from pine_engine.evaluation.intervals import MIN_EXAMPLES, Estimate
 from pine_engine.evaluation.method_names import method_label
 from pine_engine.evaluation.report.runs import MeasuredRun
-from pine_engine.evaluation.report.tables import METRIC_LABELS, Row, estimated, quantity, runs_of
+from pine_engine.evaluation.report.tables import METRIC_LABELS, estimated, metric_rows, quantity
+from pine_engine.evaluation.task_estimates import Row
 from pine_engine.prompts.tasks import get_task
 
 SUBJECT = "pine"
@@ -23,64 +24,67 @@ SWAPS = {
 
 def findings(task: str, run: MeasuredRun) -> list[str]:
     """Return the findings about one run of a task, one text for each metric."""
-    return [
-        f"{run.label}, {METRIC_LABELS[metric]}, n = {found.num_examples}: {' '.join(sentences)}"
-        for _, found in runs_of(task, [run])
-        for metric in METRICS
-        if (sentences := list(_sentences(run, found, metric)))
-    ]
+    texts = []
+    for metric in METRICS:
+        rows = {row.method: row for row in metric_rows(task, [run], [metric])}
+        if sentences := list(_sentences(rows)):
+            count = len(next(iter(rows.values())).task.grid.examples)
+            texts.append(f"{run.label}, {METRIC_LABELS[metric]}, n = {count}: {' '.join(sentences)}")
+    return texts
 
 
-def _sentences(run: MeasuredRun, task: TaskEstimates, metric: str) -> Iterator[str]:
-    rows = {name: Row(run, task, name, metric) for name in task.methods if task.get(name, metric, "mean")}
+def _sentences(rows: Mapping[str, Row]) -> Iterator[str]:
     for name in (BASELINE, SUBJECT):
         if name in rows:
             yield from _unparsed(rows[name])
-            if _is_legible(rows[name]):
+            if _is_mostly_parsed(rows[name]):
                 yield _over_orders(rows[name])
-    subject = method_label(SUBJECT)
-    differences = task.differences(SUBJECT, metric)
+    if SUBJECT not in rows:
+        return
+    subject, differences = method_label(SUBJECT), rows[SUBJECT].differences()
     compared = {
         name: one
         for name, one in differences.items()
-        if _is_legible(rows[SUBJECT]) and _is_legible(rows[name])
+        if _is_mostly_parsed(rows[SUBJECT]) and _is_mostly_parsed(rows[name])
     }
     if BASELINE in compared:
-        yield f"{subject} less {method_label(BASELINE)}: {_in_words(compared[BASELINE])}."
-    losses = [f"{method_label(name)} ({_in_words(one)})" for name, one in compared.items() if one.mean < 0]
+        yield f"{subject} less {method_label(BASELINE)}: {_difference(compared[BASELINE])}."
+    losses = [f"{method_label(name)} ({_difference(one)})" for name, one in compared.items() if one.mean < 0]
     if losses:
         yield f"{subject} loses to {'; '.join(losses)}."
     elif compared:
-        legible = "" if len(compared) == len(differences) else " whose answers can mostly be read"
-        yield f"No other method here{legible} has a higher mean than {subject}."
+        parsed = "" if len(compared) == len(differences) else " whose answers can mostly be read"
+        yield f"No other method here{parsed} has a higher mean than {subject}."
 
 
-def _is_legible(row: Row) -> bool:
+def _is_mostly_parsed(row: Row) -> bool:
     unparsed = row.get("unparsed")
     return unparsed is None or unparsed.mean < 0.5
 
 
 def _unparsed(row: Row) -> Iterator[str]:
     """Yield how many answers cannot be parsed, if any, and how they are scored."""
-    unparsed, mean = row.get("unparsed"), row.get("mean")
-    if unparsed is None or not unparsed.mean or mean is None:
+    unparsed = row.get("unparsed")
+    if unparsed is None or not unparsed.mean:
         return
-    whose = f"{row.label}’s answers"
-    counts = "half a point" if get_task(row.task.task).score("", ("any",)) else "nothing"
-    if not mean.is_parsed:
+    whose = f"{method_label(row.method)}’s answers"
+    counts = "half a point" if get_task(row.task.grid.task).score("", ("any",)) else "nothing"
+    if not row.mean.is_parsed:
         yield f"None of {whose} can be read, so nothing is known of its accuracy (each counts {counts})."
         return
     sentence = f"{estimated(unparsed)} % of {whose} cannot be read and count {counts}"
-    if not _is_legible(row):
-        sentence += f", too many to speak of its accuracy; of the others {row.cell('parsed')} % are right"
+    if not _is_mostly_parsed(row):
+        sentence += (
+            f", too many to speak of its accuracy; of the others {estimated(row.get('parsed'))} % are right"
+        )
     yield f"{sentence}."
 
 
 def _over_orders(row: Row) -> str:
     """Return the mean over orders, its range, and how often the order changes the answer."""
-    sentence = f"{row.label} has {row.cell('mean')} as the mean over orders"
-    orders = {name: one for name in row.task.orders if (one := row.get("order", name))}
-    worst, best = row.task.extreme_orders(row.method, row.metric)
+    sentence = f"{method_label(row.method)} has {estimated(row.mean)} as the mean over orders"
+    orders = row.means("order", row.task.grid.orders)
+    worst, best = row.extreme_orders()
     low, high = (quantity(orders[name].mean, row.metric) for name in (worst, best))
     if low != high:
         sentence += f", from {low} ({worst}) to {high} ({best})"
@@ -99,7 +103,7 @@ def _over_orders(row: Row) -> str:
     return f"{sentence}."
 
 
-def _in_words(difference: Estimate) -> str:
+def _difference(difference: Estimate) -> str:
     """Return a difference, and if its interval contains zero."""
     count = difference.num_examples
     if difference.interval is None or count < MIN_EXAMPLES:

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from pine_engine.evaluation.method_names import method_label
 from pine_engine.evaluation.report.findings import SUBJECT
-from pine_engine.evaluation.report.tables import NONE, Part, Table, task_label
+from pine_engine.evaluation.report.tables import NONE, Part, Table, note, task_label
 from pine_engine.molecules.metrics import MeanError, MethodMetrics, References
 from pine_engine.molecules.request_rows import PROPERTIES
 from pine_engine.prompts.inputs import parse_json, read_text
@@ -63,13 +63,7 @@ def molecule_table(reports: Sequence[MoleculeReport]) -> Table:
         ),
         rows=tuple(row for report in reports for row in _rows(report)),
         heads=2,
-        note=(
-            "Mean absolute errors between what was requested and what a predictor, trained on other "
-            "molecules, says of the valid ones, with 95 % intervals over requests; invalid ones have no "
-            "properties and are counted apart. Unique: of the valid ones; novel: of the unique ones, not "
-            "among the training data. Lower errors are better, down to about the predictor's own; molecules "
-            "of other requests are what a model would get that does not read its request."
-        ),
+        note=note("molecules"),
     )
 
 
@@ -99,13 +93,17 @@ def _findings(report: MoleculeReport) -> Iterator[str]:
         for name, more in one.more_error.items():
             beyond = "within" if more.low <= 0 <= more.high else "beyond"
             names[more.mean > 0].append(f"{name} ({_text(more, '+')}, {beyond} chance)")
-        yield (
-            f"{report.label}, n = {report.requests} requests in {report.orders} orders: "
-            f"{method_label(one.method)}'s error is larger than {method_label(first.method)}'s in "
-            f"{', '.join(names[True]) or 'no property'}; smaller or the same in "
-            f"{', '.join(names[False]) or 'none'}. Its molecule changes with the order for "
-            f"{_percent(one.changed)} % of the requests, {method_label(first.method)}'s for "
-            f"{_percent(first.changed)} %."
+        yield note(
+            "molecule_findings",
+            label=report.label,
+            requests=report.requests,
+            orders=report.orders,
+            method=method_label(one.method),
+            first=method_label(first.method),
+            larger=", ".join(names[True]) or "no property",
+            smaller=", ".join(names[False]) or "none",
+            changed=_percent(one.changed),
+            first_changed=_percent(first.changed),
         )
 
 

@@ -9,20 +9,21 @@ from pine_engine.evaluation.intervals import Estimate
 from pine_engine.evaluation.judge_scenarios import CHANGED, FIRST, OVER_ORDERS, SECOND
 from pine_engine.evaluation.method_names import method_label
 from pine_engine.evaluation.report.findings import SUBJECT
-from pine_engine.evaluation.report.judge_tables import old_weights, scenario_rows, subsets_of
+from pine_engine.evaluation.report.judge_tables import old_weights, scenario_rows
 from pine_engine.evaluation.report.published import PAPER, SECTIONS, gains, published, published_model
 from pine_engine.evaluation.report.runs import MeasuredRun
 from pine_engine.evaluation.report.tables import (
     NONE,
     Part,
-    Row,
     Table,
     estimated,
     metric_rows,
+    note,
     runs_of,
     task_label,
 )
 from pine_engine.evaluation.rewardbench import SUBSETS
+from pine_engine.evaluation.task_estimates import Row
 
 THEIRS = "the paper"
 
@@ -34,7 +35,7 @@ def same_model(task: str, runs: Sequence[MeasuredRun]) -> Table | None:
         for row in _generated(task, run):
             cells = [estimated(old_weights(row, "section", name)) for name in SECTIONS]
             total = estimated(old_weights(row, "total"))
-            rows.append((f"ours, {run.label}", row.label, row.part, *cells, total, NONE))
+            rows.append((f"ours, {run.label}", method_label(row.method), row.part, *cells, total, NONE))
         changed = ({"method": "vanilla", "setting": CHANGED, "where": "Table 4", **row}
                    for row in published("changed_verdicts"))  # fmt: skip
         for theirs in chain(published("judge_scores"), changed):
@@ -50,10 +51,7 @@ def same_model(task: str, runs: Sequence[MeasuredRun]) -> Table | None:
         columns=("whose", "method", "scenario", *SECTIONS, "total", "where in the paper"),
         rows=tuple(dict.fromkeys(rows)),
         heads=3,
-        note=(
-            "Accuracy in %, or the share of verdicts that change, with the weights of RewardBench v0.1.1. "
-            f"Rows that begin with “{THEIRS}” are published, without intervals: {PAPER}."
-        ),
+        note=note("same_model", paper=PAPER),
     )
 
 
@@ -67,7 +65,7 @@ def _shared(task: str, runs: Sequence[MeasuredRun]) -> Iterator[tuple[MeasuredRu
     for run, _ in runs_of(task, runs):
         model = published_model(run.info.platform.model)
         rows = [replace(row, part=OVER_ORDERS) for row in metric_rows(task, [run])]
-        if model is not None and any(map(subsets_of, rows)):
+        if model is not None and any(row.subsets() for row in rows):
             yield run, model
 
 
@@ -92,7 +90,7 @@ def _same_subsets(task: str, run: MeasuredRun, model: str) -> Table:
         title=f"Ours beside the paper's by subset: {run.label}",
         columns=(
             *("section", "subset"),
-            *(f"ours, {row.label}, {row.part}" for row in ours),
+            *(f"ours, {method_label(row.method)}, {row.part}" for row in ours),
             *(f"{THEIRS}, {method_label(row['method'])}, {row['setting']}" for row in theirs),
         ),
         rows=tuple(rows),
@@ -102,7 +100,7 @@ def _same_subsets(task: str, run: MeasuredRun, model: str) -> Table:
 
 
 def _subset(row: Row, name: str) -> Estimate | None:
-    sections = (section for section, names in subsets_of(row).items() if name in names)
+    sections = (section for section, names in row.subsets().items() if name in names)
     section = next(sections, None)
     return None if section is None else row.get("subset", section, name)
 
@@ -124,18 +122,13 @@ def shuffle_and_mean() -> Table:
             for one in gains()
         ),
         heads=2,
-        note=(
-            f"{PAPER}, Tables 1 and 5, in %; the mean and the last three columns are computed from them. A "
-            "shuffle draws one of the two orders for each pair, so that it is expected at their mean. Where "
-            "it lies below both of them, most of the gain on it is not PINE's."
-        ),
+        note=note("shuffle_and_mean", paper=PAPER),
     )
 
 
 def paper_part(runs: Sequence[MeasuredRun]) -> Part:
     """Return the numbers of the paper for models without a run, and those that need none."""
     ours = {published_model(run.info.platform.model) for run in runs}
-    source = f"Source: {PAPER}"
     scores = Table(
         title="RewardBench",
         columns=("model", "method", "order", *SECTIONS, "average", "where"),
@@ -145,16 +138,13 @@ def paper_part(runs: Sequence[MeasuredRun]) -> Part:
             if row["model"] not in ours
         ),
         heads=3,
-        note=f"Accuracy in %, with the subset weights of RewardBench v0.1.1. {source}.",
+        note=note("paper_scores", paper=PAPER),
     )
     changed = Table(
         title="Verdicts that change when the answers are swapped, vanilla",
         columns=("model", *SECTIONS, "average"),
         rows=tuple((row["model"], *_percents(row)) for row in published("changed_verdicts")),
-        note=(
-            f"In % of RewardBench. {source}, Table 4. Its row of Qwen1.5-1.8B-Chat is left out: as it was "
-            "transcribed, its average is not the mean of its sections."
-        ),
+        note=note("paper_changed", paper=PAPER),
     )
     molecules = Table(
         title="Molecules: mean absolute errors",
@@ -166,7 +156,7 @@ def paper_part(runs: Sequence[MeasuredRun]) -> Part:
             )
             for row in published("molecule_errors")
         ),
-        note=f"Of a model of their own, as printed. {source}, Table 3.",
+        note=note("paper_molecules", paper=PAPER),
     )
     overheads = [
         (
@@ -184,14 +174,11 @@ def paper_part(runs: Sequence[MeasuredRun]) -> Part:
         columns=("task", "model", "what it says", "where"),
         rows=(*in_words, *overheads),
         heads=2,
-        note=f"{source}.",
+        note=f"Source: {PAPER}.",
     )
     return Part(
         heading="The paper's own numbers (other models)",
-        sentences=(
-            "None of these was measured here, and none has an interval. They were read in a public "
-            "transcription of the paper, and checked for agreement with themselves.",
-        ),
+        sentences=(note("paper"),),
         tables=(shuffle_and_mean(), scores, changed, molecules, remarks),
     )
 
@@ -202,7 +189,7 @@ def overhead_beside(runs: Sequence[MeasuredRun]) -> Table | None:
     for theirs in published("overheads"):
         label = task_label(theirs["task"])
         ours = [
-            (f"ours, {run.label}", label, ", ".join(map(str, found.num_documents)), estimated(ratio),
+            (f"ours, {run.label}", label, ", ".join(map(str, found.grid.num_documents)), estimated(ratio),
              estimated(found.get(SUBJECT, "cost", "prefill_ratio")))
             for run, found in runs_of(theirs["task"], runs)
             if (ratio := found.get(SUBJECT, "cost", "ratio"))
@@ -217,5 +204,5 @@ def overhead_beside(runs: Sequence[MeasuredRun]) -> Table | None:
         columns=("whose", "task", "documents", "all", "prefill"),
         rows=tuple(rows),
         heads=2,
-        note=f"The paper's: wall time of the authors' code on their models and GPUs. {PAPER}, section 4.5.",
+        note=note("paper_overhead", paper=PAPER),
     )

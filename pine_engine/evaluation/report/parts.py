@@ -21,6 +21,7 @@ from pine_engine.evaluation.report.tables import (
     Table,
     estimated,
     from_to,
+    note,
     task_label,
     without_lone_run,
 )
@@ -30,7 +31,7 @@ from pine_engine.prompts.tasks import TASKS, get_task
 
 def report_parts(runs: Sequence[MeasuredRun], *, molecules: Sequence[MoleculeReport] = ()) -> list[Part]:
     """Return all parts of a report of at least one run, or one report of molecules."""
-    found = {task.task for run in runs for task in run.tasks}
+    found = {task.grid.task for run in runs for task in run.tasks}
     tasks = [name for name in TASKS if name in found]
     shorten = Part("In short", tuple(text for task in tasks for run in runs for text in findings(task, run)))
     return [
@@ -49,10 +50,7 @@ def measured_part(runs: Sequence[MeasuredRun]) -> Part:
         title="Runs",
         columns=("", *(run.label for run in runs)),
         rows=tuple((name, *(fact[name] for fact in facts)) for name in facts[0]),
-        note=(
-            "Examples that are not done under every method in every order are left out for all methods, so "
-            "that all numbers of a task are over the same examples."
-        ),
+        note=note("runs"),
     )
     return Part("What was measured", tables=(table,), commands=tuple(map(repeat_command, runs)))
 
@@ -65,27 +63,26 @@ def reading_part() -> Part:
         f"{one.model} {one.on_shuffle:+.1f} on the shuffle, {one.on_mean:+.2f} on the mean"
         for one in below[:2]
     )
-    return Part(
-        "How to read it",
-        (
-            "Every method is reported as the mean over orders, with each order beside it. A single random "
-            "shuffle draws one order for each example: it is expected at that mean, but is noisier. In the "
-            f"paper's table of reasoning pairs ({PAPER}, Table 1) vanilla on one shuffle lies below both "
-            f"fixed orders for {len(below)} of {len(reasoning)} models, so that PINE's printed gain is "
-            f"larger than its gain on their mean: {examples}.",
-            f"In parentheses stand {100 * LEVEL:g} % intervals. Shares and their differences have "
-            "Wilson’s score interval, also where all examples are alike or there are few of them: none of 7 "
-            f"is {estimated(share(np.zeros(7)))}. Means over orders, and sections with weights, count as the "
-            "number of examples that their variance is worth. Log-probabilities, seconds and ratios have a "
-            f"bootstrap interval over examples (BCa, {NUM_RESAMPLES:,} resamples, seed {SEED}), and "
-            f"none for fewer than {MIN_EXAMPLES}: “{TOO_FEW}”. Methods and orders are compared example by "
-            "example.",
-            "Intervals say how far other examples of the same kind might move a number, not how far another "
-            f"model or prompt would. A difference of {MIN_EXAMPLES} examples or more is “beyond chance” if "
-            "its interval leaves out zero; of many differences without a cause, one in twenty does. Where no "
-            f"answer can be read the tables have “{UNREAD}”, not the score that such answers are given.",
+    sentences = (
+        note(
+            "mean_over_orders",
+            paper=PAPER,
+            num_below=len(below),
+            num_models=len(reasoning),
+            examples=examples,
         ),
+        note(
+            "intervals",
+            level=100 * LEVEL,
+            none_of_7=estimated(share(np.zeros(7))),
+            num_resamples=NUM_RESAMPLES,
+            seed=SEED,
+            min_examples=MIN_EXAMPLES,
+            too_few=TOO_FEW,
+        ),
+        note("chance", min_examples=MIN_EXAMPLES, unparsed=UNREAD),
     )
+    return Part("How to read it", sentences)
 
 
 def task_part(task: str, runs: Sequence[MeasuredRun]) -> Part:
@@ -131,9 +128,11 @@ def _facts(run: MeasuredRun) -> dict[str, str]:
         "SHA-256 of the data": info.data_sha256,
         "rows": "the first" if info.sample is None else f"drawn with seed {info.sample}",
         "task": info.task,
-        "examples": ", ".join(str(one.num_examples) for one in run.tasks),
-        "documents": ", ".join(from_to(one.num_documents) for one in run.tasks),
-        "left out": ", ".join(f"{one.left_out} examples, {one.failed} failed records" for one in run.tasks),
+        "examples": ", ".join(str(len(one.grid.examples)) for one in run.tasks),
+        "documents": ", ".join(from_to(one.grid.num_documents) for one in run.tasks),
+        "left out": ", ".join(
+            f"{one.grid.left_out} examples, {one.grid.failed} failed records" for one in run.tasks
+        ),
         "methods": ", ".join(info.methods),
         "orders": ", ".join(info.order_names),
         "longest answer": f"{longest} tokens" if info.generate else NONE,

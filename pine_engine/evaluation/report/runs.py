@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pine_engine.errors import InputError
-from pine_engine.evaluation.estimates import TaskEstimates, estimate_tasks
+from pine_engine.evaluation.estimates import estimate_tasks
 from pine_engine.evaluation.records import RunInfo, read_records, read_run
+from pine_engine.evaluation.task_estimates import TaskEstimates
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def repeat_command(run: MeasuredRun) -> str:
     options = {
         "task": info.task,
         "sample-seed": info.sample,
-        "limit": sum(task.num_examples + task.left_out for task in run.tasks),
+        "limit": sum(len(task.grid.examples) + task.grid.left_out for task in run.tasks),
         "methods": ",".join(info.methods),
         "orders": ",".join(info.order_names),
         "metrics": ",".join(measured),

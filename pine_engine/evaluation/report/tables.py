@@ -1,14 +1,18 @@
 """Tables, curves and parts of a report as plain data, and the text of an estimate in a cell."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 from pine_engine.evaluation.answers import METRICS
-from pine_engine.evaluation.estimates import TaskEstimates
 from pine_engine.evaluation.intervals import Estimate
 from pine_engine.evaluation.method_names import method_label
 from pine_engine.evaluation.report.runs import MeasuredRun
+from pine_engine.evaluation.task_estimates import Row, TaskEstimates
 from pine_engine.prompts.tasks import TASKS
 
 NONE = "–"
@@ -25,6 +29,18 @@ METRIC_LABELS: dict[str, str] = {
     "chosen": "most likely choice, %",
     "logprob": "log-probability of the answer, nats",
 }
+
+
+@cache
+def _texts() -> dict[str, Any]:
+    return tomllib.loads(Path(__file__).with_name("texts.toml").read_text(encoding="utf-8"))
+
+
+def note(name: str, **values: object) -> str:
+    """Return a text of texts.toml with values in place of {names}."""
+    text: str = _texts()[name]
+    return text.strip().format(**values)
+
 
 COST_UNITS = {"seconds": " s", "prefill_s": " s", "decode_s": " s", "prefill_ratio": "x", "ratio": "x"}
 
@@ -95,64 +111,26 @@ class Part:
     commands: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Row:
-    """A row of a table: a method of a run by one metric. part: scenario, order or number of documents."""
-
-    run: MeasuredRun
-    task: TaskEstimates
-    method: str
-    metric: str
-    part: str = ""
-
-    def get(self, group: str, *name: str) -> Estimate | None:
-        """Return an estimate of this row, None if it was not measured."""
-        return self.task.get(self.method, self.metric, group, *([self.part] if self.part else []), *name)
-
-    def cell(self, group: str, *name: str) -> str:
-        """Return the text of an estimate of this row."""
-        return estimated(self.get(group, *name))
-
-    @property
-    def label(self) -> str:
-        """Label of the method."""
-        return method_label(self.method)
-
-
 Column = tuple[str, Callable[[Row], str] | tuple[str, ...]]
 """Title of a column, and the cell of a row: a function, or group and name of an estimate."""
 
 HEADS: tuple[Column, ...] = (
-    ("run", lambda row: row.run.label),
+    ("run", lambda row: row.run),
     ("by", lambda row: METRIC_LABELS[row.metric]),
-    ("method", lambda row: row.label),
+    ("method", lambda row: method_label(row.method)),
 )
 
-NUM_EXAMPLES: Column = ("n", lambda row: _num_examples(row.get("mean")))
+NUM_EXAMPLES: Column = ("n", lambda row: str(row.mean.num_examples))
 
 
-def slots_of(row: Row) -> dict[int, Estimate]:
-    """Return the estimates by slot for the number of documents of a row."""
-    found = row.task.names(row.method, row.metric, "slot")
-    slots = [slot for size, slot in found if size == row.part]
-    return {int(slot): one for slot in slots if (one := row.get("slot", slot))}
+def metric_rows(task: str, runs: Sequence[MeasuredRun], metrics: Sequence[str] = METRICS) -> list[Row]:
+    """Return the rows of a task: each run by metric, then by method."""
+    return [replace(row, run=run.label) for run, found in runs_of(task, runs) for row in found.rows(metrics)]
 
 
-def metric_rows(task: str, runs: Sequence[MeasuredRun]) -> list[Row]:
-    """Return the rows of each run by metric, then by method."""
-    return [
-        Row(run, found, method, metric)
-        for run, found in runs_of(task, runs)
-        for metric in METRICS
-        for method in found.methods
-        if metric in found.metrics(method)
-    ]
-
-
-def runs_of(task: str, runs: Sequence[MeasuredRun]) -> Iterator[tuple[MeasuredRun, TaskEstimates]]:
-    """Yield the runs of a task with their estimates."""
-    for run in runs:
-        yield from ((run, found) for found in run.tasks if found.task == task)
+def runs_of(task: str, runs: Sequence[MeasuredRun]) -> list[tuple[MeasuredRun, TaskEstimates]]:
+    """Return the runs of a task with their estimates."""
+    return [(run, found) for run in runs for found in run.tasks if found.grid.task == task]
 
 
 def pivot(
@@ -163,7 +141,7 @@ def pivot(
         title=title,
         columns=tuple(name for name, _ in columns),
         rows=tuple(
-            tuple(row.cell(*cell) if isinstance(cell, tuple) else cell(row) for _, cell in columns)
+            tuple(estimated(row.get(*cell)) if isinstance(cell, tuple) else cell(row) for _, cell in columns)
             for row in rows
         ),
         heads=heads,
@@ -233,7 +211,3 @@ def estimated(estimate: Estimate | None) -> str:
         return f"{mean} ({TOO_FEW})"
     low, high = map(text, estimate.interval)
     return f"{mean} ({low} to {high})"
-
-
-def _num_examples(estimate: Estimate | None) -> str:
-    return NONE if estimate is None else str(estimate.num_examples)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from pine_engine.engine.events import PrefillDone, RunFinished, RunResult, answers_report, trace_report
 from pine_engine.evaluation.estimates import estimate_tasks
-from pine_engine.evaluation.nested import nested
 from pine_engine.evaluation.records import Record
+from pine_engine.evaluation.task_estimates import nested
 from pine_engine.methods.table import METHODS
 from viz.page.answers.answering import plan_answers
 from viz.page.api.reports import as_json, is_correct, shuffled_result, traced_result

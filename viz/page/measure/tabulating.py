@@ -7,13 +7,13 @@ import numpy as np
 
 from pine_engine.debias.measured import measured_method
 from pine_engine.evaluation.answers import METRICS, Metric, differ, is_parsed, score_of
-from pine_engine.evaluation.estimates import TaskEstimates
 from pine_engine.evaluation.grid import make_grid
 from pine_engine.evaluation.intervals import Estimate
 from pine_engine.evaluation.method_names import is_order_invariant, method_label, method_mark
 from pine_engine.evaluation.records import Key, Record
 from pine_engine.evaluation.report.tables import Curve, CurveLine, drawn
 from pine_engine.evaluation.slots import BySlot, group_by_slot, is_flat
+from pine_engine.evaluation.task_estimates import TaskEstimates
 from viz.figures.frame import plain
 from viz.figures.measured import MeasuredRow, MeasuredTable
 
