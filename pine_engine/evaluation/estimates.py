@@ -106,12 +106,14 @@ def _score_estimates(scores: Scores) -> Iterator[Labeled]:
         yield "order", (name,), scores.mean(scores.values[:, place], parsed=scores.parsed[:, place])
     if scores.metric != "logprob":
         yield from _answer_estimates(scores)
-    for one in group_by_slot(scores.columns, scores.metric):
-        size = str(one.num_documents)
-        for place, slot in enumerate(one.slots):
-            value = scores.mean(one.values[:, place], parsed=one.parsed[:, place])
-            yield "slot", (size, str(slot)), value
-        yield "shuffled", (size,), scores.mean(one.shuffled, parsed=one.shuffles_parsed)
+    for size, table in group_by_slot(scores.columns, scores.metric).items():
+        for slot, found in table.items():
+            flags = np.array([is_parsed for _, is_parsed in found])
+            estimate = scores.mean((score for score, _ in found), parsed=flags)
+            if slot is None:
+                yield "shuffled", (str(size),), estimate
+            else:
+                yield "slot", (str(size), str(slot)), estimate
     yield from section_estimates(scores, OVER_ORDERS, scores.over_orders, scores.parsed_in_orders)
     for scenario, values, parsed in scenario_scores(scores):
         yield "scenario", (scenario,), scores.mean(values, parsed=parsed)

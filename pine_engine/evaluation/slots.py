@@ -8,60 +8,45 @@ belong to the places, as when a user enters the documents in another order.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from statistics import fmean
-
-import numpy as np
 
 from pine_engine.evaluation.answers import Metric, is_parsed, score_of
 from pine_engine.evaluation.document_orders import Places, is_drawn, labels_go_with_places
 from pine_engine.evaluation.grid import Column
-from pine_engine.evaluation.intervals import Flags, Floats
 from pine_engine.evaluation.records import Record
 
 ParsedScore = tuple[float, bool]
 """A score, and True if its answer can be parsed."""
 
+MISSING: ParsedScore = (math.nan, False)
 
-@dataclass(frozen=True)
-class BySlot:
-    """Scores of the examples of one size by slot of the gold document, from 0.
 
-    values: (examples, slots), NaN for examples of another size. shuffled: (examples,), over shuffles.
-    parsed, shuffles_parsed: of these shapes, True if any of the answers can be parsed.
+def group_by_slot(
+    columns: Sequence[Column], metric: Metric
+) -> dict[int, dict[int | None, list[ParsedScore]]]:
+    """Return the score of each example by number of documents and slot from 0; None: mean over shuffles.
+
+    columns: records of one method. Examples of another number of documents have MISSING.
     """
-
-    num_documents: int
-    slots: tuple[int, ...]
-    values: Floats
-    shuffled: Floats
-    parsed: Flags
-    shuffles_parsed: Flags
-
-
-def group_by_slot(columns: Sequence[Column], metric: Metric) -> list[BySlot]:
-    """Return one table for each number of documents, ascending. columns: of one method."""
     of_size: dict[int, dict[int, dict[Places, dict[int, ParsedScore]]]] = {}
     for row, column in enumerate(columns):
         if found := _by_order_of_others(column, metric):
             size = next(iter(column.values())).num_documents
             of_size.setdefault(size, {})[row] = found
-    tables = []
+    tables = {}
     for size, rows in sorted(of_size.items()):
         # For each example the order of the other documents with which most slots were measured.
         longest = [max(orders.values(), key=len) for orders in rows.values()]
-        slots = tuple(sorted(set.intersection(*map(set, longest))))
-        if not slots:
-            continue
-        values, shuffled = np.full((len(columns), len(slots)), np.nan), np.full(len(columns), np.nan)
-        parsed, shuffles_parsed = np.zeros(values.shape, dtype=bool), np.zeros(shuffled.shape, dtype=bool)
+        slots = sorted(set.intersection(*map(set, longest)))
+        table = {slot: [MISSING] * len(columns) for slot in (*slots, None)}
         for row, orders in rows.items():
             complete = [of_slot for of_slot in orders.values() if of_slot.keys() >= set(slots)]
-            means = [_mean([of_slot[slot] for of_slot in complete]) for slot in slots]
-            values[row], parsed[row] = zip(*means, strict=True)
+            for slot in slots:
+                table[slot][row] = _mean([of_slot[slot] for of_slot in complete])
             drawn = [record for name, record in columns[row].items() if is_drawn(name)]
-            shuffled[row], shuffles_parsed[row] = _mean(_scores(drawn, metric))
-        tables.append(BySlot(size, slots, values, shuffled, parsed, shuffles_parsed))
+            table[None][row] = _mean(_scores(drawn, metric))
+        if slots:
+            tables[size] = table
     return tables
 
 
@@ -113,6 +98,5 @@ def _scores(records: Iterable[Record], metric: Metric) -> list[ParsedScore]:
 
 
 def _mean(scores: Sequence[ParsedScore]) -> ParsedScore:
-    """Return the mean, NaN for no score, and True if any answer can be parsed."""
-    mean = fmean(score for score, _ in scores) if scores else np.nan
-    return mean, any(parsed for _, parsed in scores)
+    """Return the mean, and True if any answer can be parsed."""
+    return (fmean(score for score, _ in scores), any(parsed for _, parsed in scores)) if scores else MISSING

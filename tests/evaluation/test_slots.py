@@ -1,11 +1,11 @@
 """Scores by slot: each slot is over the same examples, with everything but the slot unchanged."""
 
+import math
 import random
 from collections.abc import Sequence
 from itertools import permutations
 from statistics import fmean
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +14,7 @@ from pine_engine.evaluation.document_orders import arrange, order_names
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.grid import make_grid
 from pine_engine.evaluation.records import Record
-from pine_engine.evaluation.slots import BySlot, group_by_slot, is_flat
+from pine_engine.evaluation.slots import group_by_slot, is_flat
 from pine_engine.prompts.prompt import Document
 from tests.support.report_runs import task_of
 
@@ -44,8 +44,13 @@ def record(one: Example, name: str, method: str, score: float | None) -> Record:
     )
 
 
-def slots_of(records: Sequence[Record], method: str = "pine") -> list[BySlot]:
-    return group_by_slot(make_grid(records).columns[method], "generated")
+def slots_of(records: Sequence[Record]) -> dict[int, dict[int | None, list[float]]]:
+    """Return the scores by number of documents and slot."""
+    tables = group_by_slot(make_grid(records).columns["pine"], "generated")
+    return {
+        size: {slot: [score for score, _ in found] for slot, found in table.items()}
+        for size, table in tables.items()
+    }
 
 
 @st.composite
@@ -66,10 +71,9 @@ def test_order_independent_scores_give_a_flat_curve(case: tuple[list[Example], l
     records = [record(one, arranged.name, "pine", index / 7)
                for index, one in enumerate(examples) for arranged in order_names(one, spec)]  # fmt: skip
     mean = fmean(index / 7 for index in range(len(examples)))
-    for table in slots_of(records):
-        assert np.isfinite(table.values).all()
-        assert np.nanmean(table.values, axis=0) == pytest.approx(mean)
-        assert is_flat(np.nanmean(table.values, axis=0), mean)
+    for table in slots_of(records).values():
+        means = [fmean(scores) for slot, scores in table.items() if slot is not None]
+        assert is_flat(means, mean)
 
 
 @given(measured())
@@ -83,8 +87,9 @@ def test_the_order_of_the_other_documents_moves_no_slot(case: tuple[list[Example
 
     records = [record(one, arranged.name, "pine", score(one, arranged.name))
                for one in examples for arranged in order_names(one, spec)]  # fmt: skip
-    for table in slots_of(records):
-        assert np.ptp(table.values, axis=1) == pytest.approx(0)
+    for table in slots_of(records).values():
+        first, *others = [scores for slot, scores in table.items() if slot is not None]
+        assert all(scores == pytest.approx(first) for scores in others)
 
 
 @pytest.mark.parametrize(
@@ -112,21 +117,20 @@ def test_only_orders_that_can_be_compared_make_a_slot(
         one = example(index, gold, 4)
         names = ["as-is"] if gold is None else [arranged.name for arranged in order_names(one, spec)]
         records += [record(one, name, "pine", 1.0) for name in names]
-    found = slots_of(records)
-    assert [one.slots for one in found] == ([] if slots is None else [slots])
-    if found:
-        rows = [gold is not None for gold in golds]
-        assert np.isfinite(found[0].values).all(axis=1).tolist() == rows
+    found = [table for table in slots_of(records).values()]
+    assert [tuple(table)[:-1] for table in found] == ([] if slots is None else [slots])
+    for scores in [table[slot] for table in found for slot in slots or ()]:
+        assert [math.isfinite(score) for score in scores] == [gold is not None for gold in golds]
 
 
 def test_all_orders_count_equally_in_each_slot() -> None:
     """Three documents: each slot has two orders of the others, and their mean."""
     one = example(0, 1, 3)
     scores = {arranged.name: index / 10 for index, arranged in enumerate(order_names(one, ["all"]))}
-    (table,) = slots_of([record(one, name, "pine", score) for name, score in scores.items()])
+    table = slots_of([record(one, name, "pine", score) for name, score in scores.items()])[3]
     for slot in range(3):
         expected = fmean(score for name, score in scores.items() if arrange(one, name).slots[slot] == 1)
-        assert table.values[0, slot] == pytest.approx(expected)
+        assert table[slot] == pytest.approx([expected])
 
 
 def test_sizes_have_slots_and_shuffles_of_their_own() -> None:
@@ -151,17 +155,17 @@ def test_letters_go_with_the_places() -> None:
     spec = ["gold-first", "gold-last", "segments-swapped", "labels-swapped"]
     scores = dict(zip(spec, (1.0, 0.5, 0.0, 0.0), strict=True))
     pairs = [example(index, index % 2, 2, "judge_pair") for index in range(4)]
-    (table,) = slots_of([record(one, name, "pine", scores[name]) for one in pairs for name in spec])
-    assert table.slots == (0, 1) and np.nanmean(table.values, axis=0).tolist() == [1.0, 0.5]
+    table = slots_of([record(one, name, "pine", scores[name]) for one in pairs for name in spec])[2]
+    assert table == {0: [1.0] * 4, 1: [0.5] * 4, None: [pytest.approx(math.nan, nan_ok=True)] * 4}
     apart = [record(one, name, "pine", 1.0) for one in pairs for name in ("as-is", "segments-swapped")]
-    assert slots_of(apart) == []
+    assert slots_of(apart) == {}
 
 
 def test_a_shuffle_completes_no_slot() -> None:
     one = example(0, 0, 2)
     name = next(name for seed in range(99) if arrange(one, name := f"shuffled:{seed}").order == (1, 0))
-    (table,) = slots_of([record(one, "gold-first", "pine", 1.0), record(one, name, "pine", 0.0)])
-    assert table.slots == (0,) and table.shuffled.tolist() == [0.0]
+    records = [record(one, "gold-first", "pine", 1.0), record(one, name, "pine", 0.0)]
+    assert slots_of(records) == {2: {0: [1.0], None: [0.0]}}
 
 
 def test_a_shuffle_named_first_hides_no_order() -> None:

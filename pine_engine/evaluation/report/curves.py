@@ -43,12 +43,12 @@ def slot_curves(task: str, runs: Sequence[MeasuredRun]) -> list[Curve]:
         rows = metric_rows(task, [run], [metric])
         parsed = [row for row in rows if row.mean.is_parsed]
         for size in sorted({size for row in parsed for size, _ in row.slots()}):
-            lines = {row.method: line for row in parsed if (line := _line(row, size))}
+            lines = {row.method: line for row in parsed if any((line := _line(row, size)).values())}
             places = sorted({slot for line in lines.values() for slot in line})
             if size < MIN_DOCUMENTS or len(places) < 2:
                 continue
             levels = [level for row in parsed if (level := _level(row, size))]
-            has_intervals = any(one.interval for line in lines.values() for one in line.values())
+            has_intervals = any(one and one.interval for line in lines.values() for one in line.values())
             notes = [
                 "" if has_intervals else "Too few examples for intervals.",
                 note("levels") if levels else "",
@@ -70,9 +70,11 @@ def slot_curves(task: str, runs: Sequence[MeasuredRun]) -> list[Curve]:
     return curves + areas
 
 
-def _line(row: Row, size: int) -> dict[int, Estimate]:
-    """Return the parsed scores by slot for a number of documents."""
-    return {slot: drawn(one) for (of, slot), one in row.slots().items() if of == size and one.is_parsed}
+def _line(row: Row, size: int) -> dict[int, Estimate | None]:
+    """Return the scores by slot for a number of documents, None for unparsed answers."""
+    return {
+        slot: drawn(one) if one.is_parsed else None for (of, slot), one in row.slots().items() if of == size
+    }
 
 
 def _curve_line(method: str, values: Iterable[Estimate | None], suffix: str = "") -> CurveLine:
@@ -85,13 +87,16 @@ def _level(row: Row, size: int) -> CurveLine | None:
     if shuffled is None or not shuffled.is_parsed:
         return None
     level = drawn(shuffled)
-    if is_flat((one.mean for one in _line(row, size).values()), level.mean):
+    if is_flat((one.mean for one in _line(row, size).values() if one), level.mean):
         return None
     return _curve_line(row.method, [level], ", shuffled")
 
 
 def _with_areas(
-    curve: Curve, vanilla: dict[int, Estimate], alone: dict[int, Estimate], places: Sequence[int]
+    curve: Curve,
+    vanilla: dict[int, Estimate | None],
+    alone: dict[int, Estimate | None],
+    places: Sequence[int],
 ) -> Curve:
     """Return vanilla and NIA, with the areas between and below them."""
     lines = [
@@ -99,7 +104,8 @@ def _with_areas(
         for values in (vanilla, alone)
     ]
     means, alone_means = ([one and one.mean for one in line] for line in lines)
-    floor = [None if mean is None else min(one.mean for one in alone.values()) for mean in alone_means]
+    lowest = min(one.mean for one in alone.values() if one)
+    floor = [None if mean is None else lowest for mean in alone_means]
     labels = {"vanilla": method_label(BASELINE), "alone": method_label(ALONE)}
     return replace(
         curve,

@@ -12,7 +12,7 @@ from pine_engine.evaluation.intervals import Estimate
 from pine_engine.evaluation.method_names import is_order_invariant, method_label, method_mark
 from pine_engine.evaluation.records import Key, Record
 from pine_engine.evaluation.report.tables import Curve, CurveLine, drawn
-from pine_engine.evaluation.slots import BySlot, group_by_slot, is_flat
+from pine_engine.evaluation.slots import ParsedScore, group_by_slot, is_flat
 from pine_engine.evaluation.task_estimates import TaskEstimates
 from viz.figures.frame import plain
 from viz.figures.measured import MeasuredRow, MeasuredTable
@@ -76,7 +76,7 @@ def slot_curves(records: Sequence[Record], planned: Collection[Key], setting: st
     if kind is None:
         return []
     found = {
-        method: {table.num_documents: table for table in group_by_slot(columns, kind)}
+        method: {size: _means(table) for size, table in group_by_slot(columns, kind).items()}
         for method, columns in make_grid(whole).columns.items()
         if _says(method, kind)
     }
@@ -85,9 +85,9 @@ def slot_curves(records: Sequence[Record], planned: Collection[Key], setting: st
         tables = {
             method: of_size[size]
             for method, of_size in found.items()
-            if size in of_size and of_size[size].parsed.any()
+            if of_size.get(size, {}).keys() - {None}
         }
-        slots = tuple(sorted({slot for table in tables.values() for slot in table.slots}))
+        slots = sorted({slot for table in tables.values() for slot in table if slot is not None})
         levels = [_level(method, table, kind) for method, table in tables.items()]
         if len(slots) > 1:
             curves.append(
@@ -105,9 +105,18 @@ def slot_curves(records: Sequence[Record], planned: Collection[Key], setting: st
     return curves
 
 
-def _line(method: str, table: BySlot, slots: Sequence[int], kind: Metric) -> CurveLine:
-    means = {slot: _drawn(mean, kind) for slot, mean in _means(table).items()}
-    return CurveLine(method_label(method), method_mark(method), tuple(map(means.get, slots)))
+def _means(table: dict[int | None, list[ParsedScore]]) -> dict[int | None, float]:
+    """Return the means by slot, None: shuffled, of those in which any answer can be parsed."""
+    return {
+        slot: float(np.nanmean([score for score, _ in scores]))
+        for slot, scores in table.items()
+        if any(parsed for _, parsed in scores)
+    }
+
+
+def _line(method: str, means: dict[int | None, float], slots: Sequence[int], kind: Metric) -> CurveLine:
+    values = (_drawn(means[slot], kind) if slot in means else None for slot in slots)
+    return CurveLine(method_label(method), method_mark(method), tuple(values))
 
 
 def _drawn(mean: float, kind: Metric) -> Estimate:
@@ -115,21 +124,11 @@ def _drawn(mean: float, kind: Metric) -> Estimate:
     return drawn(Estimate(mean, None, None, 0, metric=kind))
 
 
-def _means(table: BySlot) -> dict[int, float]:
-    """Return the means by slot, of slots in which any answer can be parsed."""
-    means = np.nanmean(table.values, axis=0).tolist()
-    parsed = np.asarray(table.parsed.any(axis=0))
-    return {slot: mean for slot, mean, shown in zip(table.slots, means, parsed, strict=True) if shown}
-
-
-def _level(method: str, table: BySlot, kind: Metric) -> CurveLine | None:
+def _level(method: str, means: dict[int | None, float], kind: Metric) -> CurveLine | None:
     """Return the mean on shuffled documents, None if none can be parsed, or each slot has that mean."""
-    if not table.shuffles_parsed.any():
+    if None not in means or is_flat((mean for slot, mean in means.items() if slot is not None), means[None]):
         return None
-    shuffled = float(np.nanmean(table.shuffled))
-    if is_flat(_means(table).values(), shuffled):
-        return None
-    return CurveLine(f"{method_label(method)}, shuffled", method_mark(method), (_drawn(shuffled, kind),))
+    return CurveLine(f"{method_label(method)}, shuffled", method_mark(method), (_drawn(means[None], kind),))
 
 
 def _says(method: str, kind: Metric) -> bool:
