@@ -557,7 +557,7 @@ def test_without_a_whole_row_there_are_records_and_no_report(
     assert not files.has_report and not files.report.exists()
     assert len(files.records.read_text().splitlines()) == 1
     half = next(view.measured for view in views if view.measured and len(view.measured.records) == 5)
-    assert half.run is not None and half.run.tasks[0].grid.examples == ("q",)
+    assert half.run is not None and half.run.tasks[0].grid.examples == ("qa-1",)
 
 
 # Drawing
