@@ -1,10 +1,9 @@
-"""Read a model and its tokenizer from a checkpoint: a folder, a hub snapshot or a GGUF file.
+"""Models and tokenizers from checkpoints: a folder, a hub snapshot or a GGUF file.
 
-Everything read here is data. Code that comes with a model is never run, pickled weights are never opened, and
-a checkpoint that leaves part of the model without weights is refused.
+Checkpoints are data: code in them is never run, pickled weights are never opened, and a checkpoint that lacks
+weights is rejected.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,11 +14,12 @@ from pine_engine.models.dtypes import LOADED_IN, AskedDtype, resolve_dtype, stor
 from pine_engine.models.support import impossible_size, refusal
 
 MAX_WEIGHTS_PER_BYTE = 8
-"""Weights that one byte of a checkpoint can hold: those of 1 bit."""
+"""Weights of 1 bit in one byte of a checkpoint."""
 
-# torch and transformers take about 1.7 s to import. Here and in the modules on top of this one they are
-# imported where a model is read: finding one, checking the embedded one, or printing help need not wait.
+# torch and transformers take about 1.7 s to import. In this folder, the functions that load a model import
+# them, so that finding a model and printing help do not wait.
 if TYPE_CHECKING:
+    from huggingface_hub import SafetensorsRepoMetadata
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 
@@ -28,7 +28,7 @@ def check_stated_sizes(where: str | Path, **source: Any) -> None:
 
     Args:
         where: Folder or hub id.
-        source: Options of transformers' `from_pretrained` that say where the file comes from.
+        source: Options of transformers' `from_pretrained` for the place of the file.
     """
     from transformers import PreTrainedConfig
 
@@ -46,49 +46,49 @@ def read_config(where: str | Path, **source: Any) -> "PreTrainedConfig":
     return config
 
 
-def weight_files(folder: Path) -> list[Path]:
-    """The files that hold the weights. Raises ModelError if one of them is not there."""
-    index = folder / "model.safetensors.index.json"
-    named = ["model.safetensors"]
-    if index.is_file():
-        named = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-    missing = [name for name in named if not (folder / name).is_file()]
-    if missing:
+def read_headers(folder: Path) -> "SafetensorsRepoMetadata":
+    """Return the headers of the weight files. Raises ModelError if a file is missing or truncated."""
+    from huggingface_hub import get_local_safetensors_metadata
+    from huggingface_hub.errors import NotASafetensorsRepoError
+
+    try:
+        metadata = get_local_safetensors_metadata(folder)
+    except (FileNotFoundError, NotASafetensorsRepoError) as error:
+        name = Path(getattr(error, "filename", None) or "model.safetensors").name
         raise ModelError(
-            f"{len(missing)} of its {len(named)} files with weights are missing, the first is {missing[0]};"
-            " bring them here, or load it where the Hugging Face hub can be reached"
-        )
-    return [folder / name for name in named]
+            f"a file with its weights is missing: {name}; bring it here, or load the model where the Hugging"
+            " Face hub can be reached"
+        ) from error
+    for name, header in metadata.files_metadata.items():
+        data_bytes = max((tensor.data_offsets[1] for tensor in header.tensors.values()), default=0)
+        if (folder / name).stat().st_size < data_bytes:
+            raise ModelError(f"its files are damaged: {name} is truncated; bring them here again")
+    return metadata
 
 
 def misfit(config: "PreTrainedConfig", folder: Path) -> str | None:
     """Return why a config describes a larger model than the weights in its folder; None if they can fit.
 
-    transformers would fill what is missing with random numbers, which takes all time and memory, and report
-    it afterwards.
+    transformers would fill missing weights with random numbers, which takes time and memory without limit,
+    and report it afterwards.
     """
-    from safetensors import safe_open
-
     try:
-        files = weight_files(folder)
+        headers = read_headers(folder)
     except ModelError:
-        return None  # transformers downloads what is missing, or says so
-    num_tensors = 0
-    for file in files:
-        with safe_open(file, framework="np") as tensors:
-            num_tensors += len(tensors.keys())
-    num_weights = MAX_WEIGHTS_PER_BYTE * sum(file.stat().st_size for file in files)
+        return None  # transformers downloads missing files, or reports them
+    num_tensors = len(headers.weight_map)
+    num_bytes = sum((folder / name).stat().st_size for name in headers.files_metadata)
     text = config.get_text_config()
     hidden, layers, heads = (
         getattr(text, name, None) or 0 for name in ("hidden_size", "num_hidden_layers", "num_attention_heads")
     )
     widths = (layers, *(getattr(text, name, None) or 0 for name in ("vocab_size", "intermediate_size")))
     widths += (heads * (getattr(text, "head_dim", None) or 0),)
-    if layers > num_tensors or hidden * max(widths) > num_weights:
+    if layers > num_tensors or hidden * max(widths) > MAX_WEIGHTS_PER_BYTE * num_bytes:
         return (
             f"its config describes a larger model than its weights: got {layers:,} layers of width "
-            f"{hidden:,}, {num_tensors:,} tensors and {num_weights // MAX_WEIGHTS_PER_BYTE:,} bytes; use a "
-            "config that belongs to the weights"
+            f"{hidden:,}, {num_tensors:,} tensors and {num_bytes:,} bytes; use a config that belongs to the "
+            "weights"
         )
     return None
 
@@ -103,19 +103,17 @@ def read_safetensors(
     fetch: Callable[[], None] | None = None,
     **options: Any,
 ) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:
-    """Model and tokenizer of a local folder or a hub id; options go to the model's `from_pretrained`.
+    """Return model and tokenizer of a local folder or a hub id; options are those of `from_pretrained`.
 
-    dtype, device: select the dtype of the model, see resolve_dtype.
-    fetch: called once the config was found good, before any weight is read; it may bring the weights here.
-    Raises ModelError if the model, its safetensors weights or its tokenizer cannot be read, before any weight
-    is read or downloaded if the config says that PINE cannot run the model, and what fetch raises.
+    `fetch` is called after the checks of the config, before weights are read, and may download the weights.
+    Raises ModelError if model, weights or tokenizer cannot be read, or if the config excludes the model.
     """
     import torch
     from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, AutoTokenizer
     from transformers.models.auto import modeling_auto
     from transformers.utils.hub import cached_file
 
-    # False, not the default None: that would ask on the terminal whether to run a model's own code.
+    # False: the default None would prompt on the terminal to run the code of the model.
     source = {
         "revision": revision or "main",
         "local_files_only": local_files_only,
@@ -135,11 +133,11 @@ def read_safetensors(
         folder = Path(str(cached_file(folder_or_id, "config.json", **here))).parent
         if reason := misfit(config, folder):
             raise ModelError(f"model {folder_or_id} cannot be used: {reason}")
-        # A model that sees is loaded as a whole where there is no kind of it that only writes.
-        sees = set(modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES)
-        sees -= modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.keys()
+        # Models with images are loaded as a whole unless transformers has a text-only class for them.
+        with_images = set(modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES)
+        with_images -= modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.keys()
         # Any: the pair that output_loading_info asks for is not in transformers' annotations.
-        kind: Any = AutoModelForImageTextToText if config.model_type in sees else AutoModelForCausalLM
+        kind: Any = AutoModelForImageTextToText if config.model_type in with_images else AutoModelForCausalLM
         resolved = LOADED_IN[resolve_dtype(dtype, device, stored=stored_dtype(config))]
         loaded = kind.from_pretrained(
             folder_or_id,
@@ -154,7 +152,7 @@ def read_safetensors(
     except ImportError as error:
         raise ModelError(f"model {folder_or_id} cannot be loaded here: {lacking(error)}") from error
     except Exception as error:
-        # transformers raises many kinds: OSError, ValueError, KeyError, RuntimeError, ImportError, ...
+        # transformers raises many types: OSError, ValueError, KeyError, RuntimeError, ImportError, ...
         raise ModelError(
             f"model {folder_or_id} could not be loaded ({one_line(error)}); expected a causal language model"
             " that transformers knows, with safetensors weights"
@@ -172,18 +170,15 @@ def read_safetensors(
 
 
 def read_gguf(gguf: Path, **options: Any) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:
-    """Model with plain dense weights, and tokenizer, of a GGUF file; options go to `from_pretrained`.
-
-    Raises ModelError if transformers cannot read the file.
-    """
+    """Return model, with dense weights, and tokenizer of a GGUF file. Raises ModelError."""
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
     source = {"gguf_file": gguf.name, "local_files_only": True, "trust_remote_code": False}
     try:
         check_stated_sizes(gguf.parent, **source)
         tokenizer = AutoTokenizer.from_pretrained(gguf.parent, **source)
-        # dequantize=True: by default the config goes on saying "quantized", and transformers refuses to save
-        # such a model; where a kernel for packed weights is installed, they would even stay packed.
+        # Without dequantize=True the config stays "quantized", and transformers refuses to save the model; if
+        # a kernel for packed weights is installed, the weights would stay packed.
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             gguf.parent,
             quantization_config=GgufConfig(dequantize=True),
@@ -193,7 +188,7 @@ def read_gguf(gguf: Path, **options: Any) -> tuple["PreTrainedModel", "PreTraine
         )
     except ModelError as error:
         raise ModelError(f"{gguf} cannot be used: {error}") from error
-    except Exception as error:  # the parser raises what it ran into: ValueError, KeyError, IndexError, ...
+    except Exception as error:  # the parser raises ValueError, KeyError, IndexError, ...
         raise ModelError(
             f"{gguf} could not be read as a GGUF model ({one_line(error)}); expected a whole GGUF file of an"
             " architecture that transformers knows, or a folder with safetensors weights"
@@ -214,19 +209,16 @@ def refuse_missing_weights(report: dict[str, Any], where: str) -> None:
 
 
 def lacking(error: ImportError) -> str:
-    """What to say where transformers needs another package for a model, as it does for quantised weights."""
+    """Return the reason if transformers needs another package for a model, as for quantized weights."""
     return (
         f"it needs what is not installed here ({one_line(error)}); install that, or use another version of"
-        " the model, such as one that is not quantised"
+        " the model, such as one that is not quantized"
     )
 
 
 @contextmanager
 def quiet_transformers(*, warns: bool = True) -> Iterator[None]:
-    """Without transformers' progress bars, which on a model that loads in a second are only noise.
-
-    warns: False for without its warnings too, where whoever loads looks at the report themselves.
-    """
+    """Hide the progress bars of transformers; with `warns=False` also its warnings."""
     from transformers.utils import logging
 
     had_bars, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()

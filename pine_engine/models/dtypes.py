@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from pine_engine.errors import ModelError
 
-if TYPE_CHECKING:  # imported where it is used, for the reason that checkpoint.py gives
+if TYPE_CHECKING:  # see checkpoint.py
     import torch
     from transformers import PreTrainedConfig
 
@@ -16,7 +16,7 @@ AskedDtype = Literal["auto", Dtype]
 """Dtype in a request; auto is resolved by resolve_dtype."""
 
 ASKED: tuple[AskedDtype, ...] = ("auto", *get_args(Dtype))
-"""Dtypes in the order in which they are offered."""
+"""Dtypes in the order of the page."""
 
 LOADED_IN: dict[Dtype, str] = {name: name for name in get_args(Dtype)} | {"4bit": "float32"}
 """Torch's name of the dtype in which the weights are loaded."""
@@ -29,7 +29,7 @@ INT4_KERNELS = ("AVX2", "AVX512")
 
 
 def known_dtype(dtype: Any) -> AskedDtype:
-    """The dtype, by its name or torch's own, if models are loaded in it; else raises ModelError."""
+    """Return a dtype from its name or from torch. Raises ModelError for other dtypes."""
     for known in ASKED:
         if str(dtype).removeprefix("torch.") == known:
             return known
@@ -75,7 +75,7 @@ def stored_dtype(config: "PreTrainedConfig") -> Dtype:
 
 
 def multiplies_in(dtype: "torch.dtype") -> bool:
-    """Whether this processor has instructions for products in a half-precision dtype."""
+    """Check whether this processor has instructions for GEMM in a half-precision dtype."""
     import torch
 
     names = {

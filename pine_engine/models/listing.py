@@ -1,70 +1,75 @@
-"""Which models there are, and what is known of each before its weights are read."""
+"""Available models, and their properties without reading the weights."""
 
-import math
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pine_engine.errors import ModelError, one_line
-from pine_engine.models.checkpoint import lacking, read_config, weight_files
+from pine_engine.models.checkpoint import lacking, read_config, read_headers
 from pine_engine.models.dtypes import BYTES, Dtype, stored_dtype
 from pine_engine.models.embedded import EMBEDDED_NAME, INSTALL_ADVICE, find_embedded_gguf
 from pine_engine.models.hub import look_up
 from pine_engine.models.load import NO_CONTEXT, ModelSource, resolve, resolve_folder
 from pine_engine.models.support import ADVICE, refusal, stated_context
 
-if TYPE_CHECKING:  # imported late elsewhere, for the reason that checkpoint.py gives
+if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
+# The header of the GGUF file has these numbers, but parsing it takes 15 s.
 EMBEDDED_CONTEXT = 8192
 EMBEDDED_FAMILY = "llama"
 EMBEDDED_PARAMETERS = 134_515_008
 EMBEDDED_STATE = 11_520
 
-PLAIN = ("F64", "F32", "F16", "BF16")
-"""What weights that are not packed are called in safetensors files."""
+UNPACKED_DTYPES = {"F64", "F32", "F16", "BF16"}
+"""Dtypes of safetensors files in which one number is one parameter."""
 
 RUN_TOKENS = 4096
 RUN_METHODS = 4
-"""Length and methods of the run that memory is kept for; shorter where the model reads less."""
+"""Length and methods of the run for which memory is reserved; shorter if the context is shorter."""
 
 WORKING_BYTES = 500e6
-"""What a run takes beside weights and states: buffers, logits, what is recorded.
+"""Memory of a run in addition to weights and states: buffers, logits and traces.
 
-On the embedded model in float32 a run of 4,000 tokens under four methods took 1,196 MB beside the weights;
-estimated are 1,255.
+For the embedded model in float32, a run of 4,000 tokens under four methods took 1,196 MB in addition to the
+weights; the estimate is 1,255 MB.
 """
 
 
 @dataclass(frozen=True)
 class LoadableModel:
-    """A model, and what is known about it without reading its weights.
+    """Properties of a model that are known without reading its weights.
 
-    name is what `load` takes. size_bytes: of its files. context is in tokens, None where the config does not
-    state it. family is transformers' model type, "" if it could not be read. reason says why a model is not
-    supported and what would work; it is empty for those that are. parameters: their number, None where it
-    cannot be told, as for packed weights. state_values: numbers that the state of one token holds.
-    missing_bytes: what is to be downloaded before it can be loaded. stored: dtype of the weights in the
-    checkpoint, 4bit for every GGUF file.
+    Args:
+        name: Name that `load` accepts.
+        origin: Place of the model.
+        size_bytes: Size of its files.
+        context: Context length in tokens, None if the config does not state it.
+        family: Model type of transformers, "" if it could not be read.
+        supported: True if `load` accepts the model.
+        reason: Why the model is not supported, and what to use; "" for supported models.
+        parameters: Number of parameters, None if unknown, as for packed weights.
+        state_values: Numbers in the keys and values of one token.
+        missing_bytes: Bytes to download before loading.
+        stored: Dtype of the weights in the checkpoint, 4bit for each GGUF file.
     """
 
     name: str
     origin: Literal["embedded", "hub", "folder"]
     size_bytes: int
-    context: int | None
-    family: str
-    supported: bool
-    reason: str
+    context: int | None = None
+    family: str = ""
+    supported: bool = False
+    reason: str = ""
     parameters: int | None = None
     state_values: int | None = None
     missing_bytes: int = 0
     stored: Dtype = "float32"
 
     def memory_bytes(self, dtype: Dtype) -> int:
-        """An estimate of the memory for its weights and a run of RUN_TOKENS tokens under RUN_METHODS methods.
+        """Estimate the memory of the weights and of a run of RUN_TOKENS tokens under RUN_METHODS methods.
 
-        Where the number of parameters is not known, their files stand for them.
+        The size of the files is used for the weights if the number of parameters is unknown.
         """
         weights = self.parameters * BYTES[dtype] if self.parameters else self.size_bytes
         tokens = min(self.context or RUN_TOKENS, RUN_TOKENS)
@@ -73,34 +78,34 @@ class LoadableModel:
 
 
 def list_models() -> list[LoadableModel]:
-    """The models on this machine, which need no network, and of those that cannot be loaded the reason.
+    """Return the models on this machine, with the reason for those that cannot be loaded.
 
-    The embedded model first, then the hub client's cache by name. No weights are read and nothing is asked
-    of the hub; what a config does not say is found only when the model is loaded.
+    The embedded model is first; the cache of the hub client follows by name. Neither weights are read nor
+    the hub is contacted.
     """
     return [list_embedded(), *list_cached()]
 
 
 def describe(name: str | None) -> LoadableModel:
-    """What is known of the model called `name`, as `load` takes it; the hub is asked for what is not here.
+    """Return the properties of a model; the hub is contacted for a model that is not on this machine.
 
-    Raises ModelError if there is no such model, or it is not here and the hub cannot be reached.
+    Raises ModelError if there is no such model, or the hub cannot be reached.
     """
     source = resolve(name)
-    called = name or source.name
+    name = name or source.name
     if source.origin == "embedded":
         return list_embedded()
     if source.origin == "hub":
-        return describe_hub(called, source)
+        return describe_hub(name, source)
     path = Path(source.path_or_id)
     if path.is_file():
-        return describe_gguf(called, path)
+        return describe_gguf(name, path)
     size = sum(file.stat().st_size for file in path.glob("*.safetensors"))
-    return describe_folder(LoadableModel(called, "folder", size, None, "", supported=False, reason=""), path)
+    return describe_folder(LoadableModel(name, "folder", size), path)
 
 
 def list_embedded() -> LoadableModel:
-    """The embedded model, supported where its wheel is installed."""
+    """Return the embedded model, supported if its wheel is installed."""
     gguf = find_embedded_gguf()
     return LoadableModel(
         name=EMBEDDED_NAME,
@@ -117,40 +122,41 @@ def list_embedded() -> LoadableModel:
 
 
 def list_cached() -> list[LoadableModel]:
-    """The models in the hub client's cache, sorted by name; of each the main branch, or what came last."""
+    """Return the models in the cache of the hub client by name: the main branch, or the newest revision."""
     from huggingface_hub import constants, scan_cache_dir
 
     if not Path(constants.HF_HUB_CACHE).is_dir():
         return []
-    # The folder is given, because the default was read when huggingface_hub was imported.
+    # The default folder was read when huggingface_hub was imported.
     repos = [repo for repo in scan_cache_dir(constants.HF_HUB_CACHE).repos if repo.repo_type == "model"]
-    listed = []
+    models = []
     for repo in sorted(repos, key=lambda repo: repo.repo_id.lower()):
         newest_last = sorted(repo.revisions, key=lambda one: ("main" in one.refs, one.last_modified))
-        for revision in newest_last[-1:]:  # a download that was broken off may leave none
-            found = LoadableModel(repo.repo_id, "hub", revision.size_on_disk, None, "", False, "")
-            listed.append(describe_folder(found, revision.snapshot_path))
-    return listed
+        for revision in newest_last[-1:]:  # an interrupted download may leave no revision
+            model = LoadableModel(repo.repo_id, "hub", revision.size_on_disk)
+            models.append(describe_folder(model, revision.snapshot_path))
+    return models
 
 
 def describe_folder(model: LoadableModel, folder: Path) -> LoadableModel:
-    """The model with what its folder says."""
-    described = _configured(model, folder) if (folder / "config.json").is_file() else model
-    if described.reason:
-        return described
+    """Return the model with the properties from its folder."""
+    if (folder / "config.json").is_file():
+        model = _with_config(model, folder)
+    if model.reason:
+        return model
     try:
         resolve_folder(folder)
-        parameters = _count_parameters(weight_files(folder))
+        counts = read_headers(folder).parameter_count
     except ModelError as error:
-        return replace(described, supported=False, reason=str(error))
-    except Exception as error:  # SafetensorError, JSONDecodeError, OSError, ...
-        damaged = f"its files are damaged ({one_line(error)}); bring them here again"
-        return replace(described, supported=False, reason=damaged)
-    return replace(described, supported=True, parameters=parameters)
+        return replace(model, reason=str(error))
+    except Exception as error:  # SafetensorsParsingError, JSONDecodeError, OSError, ...
+        return replace(model, reason=f"its files are damaged ({one_line(error)}); bring them here again")
+    is_packed = bool(set(counts) - UNPACKED_DTYPES)
+    return replace(model, supported=True, parameters=None if is_packed else sum(counts.values()))
 
 
 def describe_gguf(name: str, gguf: Path) -> LoadableModel:
-    """The model in a GGUF file, from its header; whether its architecture is supported is found at loading.
+    """Return the model in a GGUF file from its header; the architecture is checked when it is loaded.
 
     Raises ModelError if the header cannot be read.
     """
@@ -168,7 +174,7 @@ def describe_gguf(name: str, gguf: Path) -> LoadableModel:
         head_dim = stated.get("attention.key_length") or stated["embedding_length"] // heads
         state = 2 * stated["block_count"] * stated.get("attention.head_count_kv", heads) * head_dim
         parameters = sum(int(tensor.n_elements) for tensor in reader.tensors)
-    except Exception as error:  # the parser raises what it ran into: ValueError, KeyError, IndexError, ...
+    except Exception as error:  # the parser raises ValueError, KeyError, IndexError, ...
         raise ModelError(
             f"{gguf} could not be read as a GGUF model ({one_line(error)}); expected a whole GGUF file"
         ) from error
@@ -179,7 +185,6 @@ def describe_gguf(name: str, gguf: Path) -> LoadableModel:
         context=stated.get("context_length"),
         family=family,
         supported=True,
-        reason="",
         parameters=parameters,
         state_values=state,
         stored="4bit",
@@ -187,29 +192,27 @@ def describe_gguf(name: str, gguf: Path) -> LoadableModel:
 
 
 def describe_hub(name: str, source: ModelSource) -> LoadableModel:
-    """A model of the hub: from the cache where it is whole there, else what the hub says of it."""
+    """Return a model of the hub: from the cache if it is complete there, else from the hub."""
     from huggingface_hub import try_to_load_from_cache
 
     cached = try_to_load_from_cache(source.path_or_id, "config.json", revision=source.revision)
     if isinstance(cached, str):
         folder = Path(cached).parent
         size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
-        found = describe_folder(LoadableModel(name, "hub", size, None, "", False, ""), folder)
-        if found.supported:
-            return found
-    told = look_up(source.path_or_id, source.revision)
-    found = LoadableModel(
-        name, "hub", told.weights_bytes, None, "", False, "", missing_bytes=told.missing_bytes
-    )
-    found = _configured(found, source.path_or_id, revision=source.revision or "main")
-    if not found.reason and not told.weights_bytes:
+        model = describe_folder(LoadableModel(name, "hub", size), folder)
+        if model.supported:
+            return model
+    info = look_up(source.path_or_id, source.revision)
+    model = LoadableModel(name, "hub", info.weights_bytes, missing_bytes=info.missing_bytes)
+    model = _with_config(model, source.path_or_id, revision=source.revision or "main")
+    if not model.reason and not info.weights_bytes:
         reason = "it has no .safetensors file; weights in other formats are not opened"
-        return replace(found, supported=False, reason=reason)
-    return replace(found, supported=not found.reason, parameters=told.parameters)
+        return replace(model, reason=reason)
+    return replace(model, supported=not model.reason, parameters=info.parameters)
 
 
-def _configured(model: LoadableModel, where: Path | str, **source: Any) -> LoadableModel:
-    """The model with what its config says; not supported and with a reason where that rules it out."""
+def _with_config(model: LoadableModel, where: Path | str, **source: Any) -> LoadableModel:
+    """Return the model with the properties from its config, and a reason if the config excludes it."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
     from transformers.quantizers.auto import AutoHfQuantizer
 
@@ -234,13 +237,13 @@ def _configured(model: LoadableModel, where: Path | str, **source: Any) -> Loada
         reason = lacking(error)
     except ModelError as error:
         reason = str(error)
-    except Exception as error:  # AutoConfig raises many kinds: OSError, ValueError, KeyError, ...
+    except Exception as error:  # AutoConfig raises many types: OSError, ValueError, KeyError, ...
         reason = f"its config cannot be read ({one_line(error)}); expected one that transformers knows"
-    return replace(model, supported=False, reason=reason)
+    return replace(model, reason=reason)
 
 
 def _state_values(config: "PretrainedConfig") -> int | None:
-    """Numbers in the keys and values of one token; None where the config does not say."""
+    """Return the number of values in the keys and values of one token; None if the config lacks it."""
     config = config.get_text_config()
     heads = getattr(config, "num_attention_heads", None)
     if not heads:
@@ -248,17 +251,3 @@ def _state_values(config: "PretrainedConfig") -> int | None:
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
     kv_heads = getattr(config, "num_key_value_heads", None) or heads
     return int(2 * config.num_hidden_layers * kv_heads * head_dim)
-
-
-def _count_parameters(weights: Iterable[Path]) -> int | None:
-    """The number of parameters, from the headers of the files; None where some are packed."""
-    from safetensors import safe_open
-
-    count = 0
-    for path in weights:
-        with safe_open(path, framework="np") as file:
-            tensors = list(map(file.get_slice, file.keys()))
-        if any(tensor.get_dtype() not in PLAIN for tensor in tensors):
-            return None
-        count += sum(math.prod(tensor.get_shape()) for tensor in tensors)
-    return count

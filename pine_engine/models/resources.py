@@ -1,4 +1,4 @@
-"""How much room there is, in memory and on a disk, and how a number of bytes is said."""
+"""Free memory and disk space, and numbers of bytes as text."""
 
 import gc
 import shutil
@@ -7,25 +7,25 @@ from pathlib import Path
 import psutil
 
 CGROUP = Path("/sys/fs/cgroup")
-"""Where Linux keeps the limits of a container."""
+"""Folder in which Linux keeps the limits of a container."""
 
 
 def in_words(size: float) -> str:
-    """A number of bytes with its unit, in powers of ten: "98 MB", "16.1 GB"."""
+    """Return a number of bytes in powers of ten: "98.0 MB", "16.1 GB"."""
     return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
 
 
 def free_disk(folder: Path) -> int:
-    """Bytes that can be written into a folder, which need not be there yet."""
+    """Return the free bytes for a folder, which may not exist yet."""
     return shutil.disk_usage(next(there for there in (folder, *folder.parents) if there.is_dir())).free
 
 
 def free_memory(device: str) -> int:
-    """Bytes that a model can take on a device, in torch's names; for "auto" on all GPUs, or the CPU.
+    """Return the free bytes of a device; for "auto", of all GPUs, or of the CPU.
 
-    What torch keeps of a GPU for later counts as free. In a container its limit counts too.
+    Memory in torch's cache counts as free. The limit of a container is included.
     """
-    import torch  # here for the reason that checkpoint.py gives
+    import torch
 
     if device == "auto":
         gpus = range(torch.cuda.device_count())
@@ -37,7 +37,7 @@ def free_memory(device: str) -> int:
 
 
 def release_memory(device: str) -> None:
-    """Gives back what nobody refers to any more, also what torch would keep of a GPU for later."""
+    """Release memory without references, and torch's cache of a GPU."""
     import torch
 
     gc.collect()
@@ -46,12 +46,12 @@ def release_memory(device: str) -> None:
 
 
 def _left_in_container(cgroup: Path) -> list[int]:
-    """Bytes left below the limit of the container this runs in; empty where there is none."""
+    """Return the bytes below the limit of the container; empty without a limit."""
     try:
         limit = int((cgroup / "memory.max").read_text())
         used = int((cgroup / "memory.current").read_text())
         statistics = dict(line.split() for line in (cgroup / "memory.stat").read_text().splitlines())
     except (OSError, ValueError):  # no container, or "max": no limit
         return []
-    # Files that were read stay in memory as long as nobody needs it.
+    # The page cache is released on demand.
     return [limit - used + int(statistics.get("inactive_file", 0))]

