@@ -1,52 +1,53 @@
-"""Figures and panels. Plain data in, plotly figures and HTML out; no model, and no import of torch or of the
-engine.
+"""Figures: records of the engine in, plotly figures out, without importing torch.
 
-Every `plot_...` takes records of the engine as they are and returns a plotly.graph_objects.Figure:
-`viz.plot_importance(run.traces["pine"])`. `import viz` alone imports nothing.
+`viz.plot_importance(run.traces["pine"])` returns a plotly.graph_objects.Figure. `import viz` alone imports
+nothing.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from viz.figures.answer_position import plot_position_sweep
+    from viz.figures.answer_attention import plot_answer_attention
+    from viz.figures.answer_importance import plot_answer_importance
     from viz.figures.attention import plot_attention
     from viz.figures.attention_shares import plot_attention_shares
     from viz.figures.bias_curve import plot_bias_curve
-    from viz.figures.change_bars import plot_answer_attention, plot_next_token_candidates
-    from viz.figures.head_spread import plot_head_decisiveness
-    from viz.figures.importance_map import plot_importance
-    from viz.figures.mask_maps import plot_masks
+    from viz.figures.head_decisiveness import plot_head_decisiveness
+    from viz.figures.importance import plot_importance
+    from viz.figures.logprob_by_order import plot_logprob_by_order
+    from viz.figures.masks import plot_masks
+    from viz.figures.method_positions import plot_method_positions
+    from viz.figures.next_token_candidates import plot_next_token_candidates
     from viz.figures.order_effects import plot_order_effects
-    from viz.figures.order_spread import plot_logprob_by_order
-    from viz.figures.position_bars import plot_method_positions, plot_positions
     from viz.figures.position_map import plot_position_map
-    from viz.figures.read import plot_query_attention
-    from viz.figures.shuffle_matrix import plot_shuffle
-    from viz.figures.shuffle_positions import plot_positions_by_order
-    from viz.figures.written_map import plot_answer_importance
+    from viz.figures.position_sweep import plot_position_sweep
+    from viz.figures.positions import plot_positions
+    from viz.figures.positions_by_order import plot_positions_by_order
+    from viz.figures.query_attention import plot_query_attention
+    from viz.figures.shuffle import plot_shuffle
 
 _LAZY_IMPORTS = {
-    "plot_position_sweep": "answer_position",
-    "plot_answer_attention": "change_bars",
+    "plot_position_sweep": "position_sweep",
+    "plot_answer_attention": "answer_attention",
     "plot_attention": "attention",
     "plot_attention_shares": "attention_shares",
     "plot_bias_curve": "bias_curve",
-    "plot_head_decisiveness": "head_spread",
-    "plot_importance": "importance_map",
-    "plot_next_token_candidates": "change_bars",
-    "plot_masks": "mask_maps",
-    "plot_method_positions": "position_bars",
+    "plot_head_decisiveness": "head_decisiveness",
+    "plot_importance": "importance",
+    "plot_next_token_candidates": "next_token_candidates",
+    "plot_masks": "masks",
+    "plot_method_positions": "method_positions",
     "plot_order_effects": "order_effects",
-    "plot_logprob_by_order": "order_spread",
+    "plot_logprob_by_order": "logprob_by_order",
     "plot_position_map": "position_map",
-    "plot_positions": "position_bars",
-    "plot_query_attention": "read",
-    "plot_shuffle": "shuffle_matrix",
-    "plot_positions_by_order": "shuffle_positions",
-    "plot_answer_importance": "written_map",
+    "plot_positions": "positions",
+    "plot_query_attention": "query_attention",
+    "plot_shuffle": "shuffle",
+    "plot_positions_by_order": "positions_by_order",
+    "plot_answer_importance": "answer_importance",
 }
-"""The file of each name, in viz/figures."""
+"""File of each name, in viz/figures."""
 
 __all__ = [
     "plot_answer_attention",

@@ -1,25 +1,33 @@
-"""One look for every figure: the template "pine", registered on import and used by name."""
+"""Theme of all figures: the plotly template "pine", registered on import, and the colors."""
 
 from typing import Any
 
 import plotly.graph_objects as go
 import plotly.io as pio
 
-from viz.drawing.ramps import CIVIDIS
-
 TEMPLATE = "pine"
 
 INK, GRID, MASKED = "#1f2937", "rgba(107,114,128,0.35)", "rgba(128,128,128,0.16)"
-"""Of text and borders, of lines behind marks, and of what may not be read."""
+"""Colors of text and borders, of lines behind marks, and of masked cells."""
 
 ALLOWED, CHOSEN = "#2f78b7", "#e11d48"
-"""Of what may be read, and of what is selected."""
+"""Colors of cells that may be attended to, and of the selection."""
+
+# Ten even stops of cividis, which looks similar with all kinds of color vision (Nuñez et al. 2018).
+CIVIDIS = (
+    *("#00224E", "#123570", "#3B496C", "#575D6D", "#707173"),
+    *("#8A8678", "#A59C74", "#C3B369", "#E1CC55", "#FEE838"),
+)
+"""Colors of importance, from low to high."""
+
+BLUES = ("#F2F6FA", "#C9DCEC", "#8DB6D6", "#4A86B8", "#1F5A91", "#0B3560")
+"""Colors of positions, from low to high."""
 
 LINES = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#6b7280", "#B79F00")
 SYMBOLS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "pentagon", "star")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "5px 2px", "2px 4px")
 PATTERNS = ("", "/", "x", "-", "|", "\\", "+", ".")
-"""Looks of lines and bars by their number: symbols, dashes and patterns tell them apart without color."""
+"""Styles of lines and bars by their index: symbols, dashes and patterns identify them without color."""
 
 CONFIG: dict[str, Any] = {
     "displaylogo": False,
@@ -27,7 +35,7 @@ CONFIG: dict[str, Any] = {
     "responsive": True,
     "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d", "toImage"],
 }
-"""What plotly.js is told of every figure: nothing is offered to be uploaded."""
+"""Configuration of plotly.js for every figure, without the button that uploads it."""
 
 _AXIS = {
     "showgrid": False,
@@ -40,7 +48,7 @@ _AXIS = {
 }
 
 _BELOW = {"orientation": "h", "x": 0, "xanchor": "left", "yref": "container", "y": 0, "yanchor": "bottom"}
-"""Where a legend or a colour bar stands; a figure has one of them."""
+"""Place of a legend or a color bar; a figure has one of them."""
 
 pio.templates[TEMPLATE] = go.layout.Template(
     layout={
@@ -59,7 +67,7 @@ pio.templates[TEMPLATE] = go.layout.Template(
         "yaxis": _AXIS,
         "legend": _BELOW | {"bgcolor": "rgba(0,0,0,0)"},
         "coloraxis": {
-            "colorscale": [[place / (len(CIVIDIS) - 1), color] for place, color in enumerate(CIVIDIS)],
+            "colorscale": [[index / (len(CIVIDIS) - 1), color] for index, color in enumerate(CIVIDIS)],
             "colorbar": _BELOW
             | {
                 "nticks": 4,

@@ -7,7 +7,7 @@ from playwright.sync_api import Page, ViewportSize, expect
 
 from tests.browser.driving import DEFAULT, RUN_MS, SELECTION, control, cut_off, open_tab, wait_for_model
 from tests.browser.test_accessibility import violations
-from viz.figures.change import word_diff
+from viz.cards.compare import word_diff
 
 LAPTOPS: tuple[ViewportSize, ...] = ({"width": 1366, "height": 768}, {"width": 1280, "height": 800})
 NARROW: ViewportSize = {"width": 320, "height": 640}

@@ -1,4 +1,4 @@
-"""What holds for every figure: light to import, named, escaped, small, and never uploaded."""
+"""Properties of every figure: light to import, named, escaped, small, and never uploaded."""
 
 import subprocess
 import sys
@@ -16,10 +16,9 @@ from pine_engine.invariance.position_sweep import order_effects
 from pine_engine.methods.plan import build_plan
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import TokenLayout
+from tests.support.figure_records import STEPS, answer_with, cell, order_row
 from tests.support.viz_reading import HOSTILE
-from tests.viz.figures.test_bias_curve import CURVE, STEPS
-from tests.viz.figures.test_change import told
-from tests.viz.figures.test_shuffle_matrix import Cell, Row
+from tests.viz.figures.test_bias_curve import CURVE
 from viz import theme
 
 SCRIPT = Path(__file__).parents[2] / "assets" / "plotly" / "plotly-cartesian.min.js"
@@ -28,13 +27,13 @@ Draw = Callable[[], go.Figure]
 
 
 def draw_all(shuffled: ShuffleResult, text: str) -> dict[str, Draw]:
-    """Every function, with a text of somebody else wherever there is one."""
+    """Return a call of each function, with an untrusted text wherever there is one."""
     run = shuffled.first
     pine, layout = run.traces["pine"], run.layout
     weights = np.tri(layout.num_tokens, dtype=np.float32)
     labels = dict.fromkeys(("vanilla", "pine", "a"), text)
-    rows = [Row((0,), {"pine": Cell(text)})]
-    answer = told(text, [text], others=[[(text, 0.5), ("a " + text, 0.25)]])
+    rows = [order_row([0], {"pine": cell(text)})]
+    answer = answer_with(text, [text], alternatives=[[(text, 0.5), ("a " + text, 0.25)]])
     return {
         "plot_position_sweep": lambda: viz.plot_position_sweep(STEPS, labels=labels),
         "plot_answer_attention": lambda: viz.plot_answer_attention([answer, answer]),
@@ -43,7 +42,9 @@ def draw_all(shuffled: ShuffleResult, text: str) -> dict[str, Draw]:
         "plot_bias_curve": lambda: viz.plot_bias_curve(CURVE),
         "plot_head_decisiveness": lambda: viz.plot_head_decisiveness(pine),
         "plot_importance": lambda: viz.plot_importance(pine),
-        "plot_next_token_candidates": lambda: viz.plot_next_token_candidates(answer, told("PINE", ["x"])),
+        "plot_next_token_candidates": lambda: viz.plot_next_token_candidates(
+            answer, answer_with("PINE", ["x"])
+        ),
         "plot_masks": lambda: viz.plot_masks([build_plan(METHODS["pine"], layout)]),
         "plot_method_positions": lambda: viz.plot_method_positions(
             run.traces, layer=0, head=0, labels=labels
@@ -61,62 +62,65 @@ def draw_all(shuffled: ShuffleResult, text: str) -> dict[str, Draw]:
     }
 
 
-def test_every_function_is_drawn_here(tiny_shuffle: ShuffleResult) -> None:
-    assert sorted(draw_all(tiny_shuffle, "x")) == viz.__all__ == sorted(viz._LAZY_IMPORTS)
+@pytest.fixture(scope="module")
+def figures(tiny_shuffle: ShuffleResult) -> dict[str, go.Figure]:
+    return {name: draw() for name, draw in draw_all(tiny_shuffle, "x").items()}
+
+
+def test_every_function_is_drawn_here(figures: dict[str, go.Figure]) -> None:
+    assert sorted(figures) == viz.__all__ == sorted(viz._LAZY_IMPORTS)
 
 
 @pytest.mark.parametrize("name", viz.__all__)
-def test_a_figure_has_a_name_a_title_a_caption_and_the_one_look(
-    tiny_shuffle: ShuffleResult, name: str
-) -> None:
-    layout = draw_all(tiny_shuffle, "x")[name]().layout
+def test_figure_has_name_title_caption_and_template(figures: dict[str, go.Figure], name: str) -> None:
+    layout = figures[name].layout
     assert layout.title.text and layout.height > 100
     assert layout.template.layout == go.Figure(layout={"template": theme.TEMPLATE}).layout.template.layout
     assert layout.meta["name"].replace("-", "").isalnum()
     assert set(layout.meta) >= {"name", "caption"}
 
 
-@pytest.mark.parametrize("text", HOSTILE)
 @pytest.mark.parametrize("name", viz.__all__)
-def test_texts_of_others_are_no_markup(tiny_shuffle: ShuffleResult, name: str, text: str) -> None:
-    """plotly understands some HTML in what it draws; caption and table are put on the page as text."""
-    figure = draw_all(tiny_shuffle, text)[name]().update_traces(meta=None)
-    drawn = [
-        part.to_json().replace("\\u003c", "<")
-        for part in (*figure.data, figure.layout.xaxis, figure.layout.yaxis)
-    ]
-    drawn.append(str(figure.layout.title.text))
-    for tag in ("<img", "<script", "</td", "<|im"):
-        assert not any(tag in part for part in drawn)
-
-
-@pytest.mark.parametrize("name", viz.__all__)
-def test_nothing_is_offered_to_be_uploaded(tiny_shuffle: ShuffleResult, name: str) -> None:
-    html = draw_all(tiny_shuffle, "x")[name]().to_html(include_plotlyjs=False, config=theme.CONFIG)
+def test_figure_offers_no_upload(figures: dict[str, go.Figure], name: str) -> None:
+    html = figures[name].to_html(include_plotlyjs=False, config=theme.CONFIG)
     assert '"showSendToCloud": false' in html and "plot.ly" not in html.replace("plotly.com", "")
 
 
-def test_a_figure_of_four_thousand_tokens_stays_small() -> None:
-    """400 cells a side of four bytes, twice, as text."""
-    count = 4096
+@pytest.mark.parametrize("text", HOSTILE)
+def test_texts_of_others_are_no_markup(tiny_shuffle: ShuffleResult, text: str) -> None:
+    """plotly interprets some HTML; caption and table are inserted as text."""
+    for name, draw in draw_all(tiny_shuffle, text).items():
+        figure = draw().update_traces(meta=None)
+        drawn = [
+            part.to_json().replace("\\u003c", "<")
+            for part in (*figure.data, figure.layout.xaxis, figure.layout.yaxis)
+        ]
+        drawn.append(str(figure.layout.title.text))
+        for tag in ("<img", "<script", "</td", "<|im"):
+            assert not any(tag in part for part in drawn), name
+
+
+def test_long_prompt_has_a_small_figure() -> None:
+    """At most 400 cells per side of four bytes, twice, as text."""
+    count = 2048
     layout = TokenLayout((1,), ((2,) * (count - 2),), (3,))
     weights = np.tri(count, dtype=np.float32)
     figure = viz.plot_attention({"vanilla": weights, "pine": weights}, layout)
     assert len(figure.to_json()) < 2 * 400 * 400 * 4 * 4 / 3 + 20_000
 
 
-def test_importing_the_package_imports_nothing_and_drawing_neither_torch_nor_the_engine() -> None:
+def test_import_is_light() -> None:
     code = (
         "import sys, viz\n"
         "assert not {'numpy', 'plotly'} & set(sys.modules)\n"
         "for name in viz.__all__: getattr(viz, name)\n"
-        "print({name.partition('.')[0] for name in sys.modules} & {'torch', 'pine_engine', 'gradio'})"
+        "print({name.partition('.')[0] for name in sys.modules} & {'torch', 'transformers', 'gradio'})"
     )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stdout.strip() == "set()"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "set()"
 
 
-def test_the_script_is_of_the_version_that_the_package_is_made_for() -> None:
+def test_script_has_the_version_of_the_package() -> None:
     assert (
         f"plotly.js (cartesian - minified) v{get_plotlyjs_version()}\n"
         in SCRIPT.read_text(encoding="utf-8")[:200]

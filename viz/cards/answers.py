@@ -1,22 +1,25 @@
-"""Answer cards: one method's answer each, side by side."""
+"""Answer cards: one per method, side by side."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from viz.drawing.marks import mark, mark_class
 from viz.drawing.markup import render
+from viz.drawing.text import score_class, score_mark
 
 AnswerState = Literal["waiting", "reading", "writing", "finished", "stopped", "failed"]
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What a task reads in a finished answer.
+    """Parsed answer of a task.
 
-    parsed: what the answer says, None if nothing can be read in it. finding: what was looked for, such as
-    "verdict". score: 0 to 1, None if no accepted answers are known. drawing: HTML of what is parsed, drawn,
-    escaped already; "" if it is not drawn. remark: why not, or "".
+    Attributes:
+        parsed: Parsed value; None if the answer could not be parsed.
+        finding: Name of the value, such as "verdict".
+        score: 0 to 1; None without accepted answers.
+        drawing: Escaped HTML of the drawn value; "" if it is not drawn.
+        remark: Reason for a missing drawing, or "".
     """
 
     parsed: str | None
@@ -29,25 +32,29 @@ class Reading:
     def mark(self) -> str:
         """The score as a sign and a word."""
         assert self.score is not None
-        return mark(self.score)
+        return score_mark(self.score)
 
     @property
     def kind(self) -> str:
-        """The score as the class that colours it."""
+        """The score as the class that colors it."""
         assert self.score is not None
-        return mark_class(self.score)
+        return score_class(self.score)
 
 
 @dataclass(frozen=True)
 class AnswerCard:
-    """One method's answer as far as it has come.
+    """Answer of one method so far.
 
-    method: name in the method table. label, meaning: what the card says about it.
-    layers_done, num_layers: progress while reading. text: the answer so far, untrusted.
-    num_tokens: answer tokens so far. prefill_s: seconds to read the prompt, None before.
-    decode_s_per_token: seconds per token, None before. finish_reason: "stop" or "length".
-    message: a sentence to act on, for state "failed". recorded: the answer was recorded, not computed now.
-    model: which model answers, "" if that goes without saying. reading: what the answer says, None before.
+    Attributes:
+        method: Name of the method.
+        text: Answer so far, untrusted.
+        prefill_s: Seconds of the prefill; None before.
+        decode_s_per_token: Seconds per token; None before.
+        finish_reason: "stop" or "length".
+        message: Sentence on what to do next, for state "failed".
+        recorded: The answer is recorded and was not computed now.
+        model: Model that answers; "" if it is the only one.
+        reading: Parsed answer; None before.
     """
 
     method: str
@@ -69,7 +76,7 @@ class AnswerCard:
 
     @property
     def says(self) -> str:
-        """What is read in the answer, where that is not the answer itself."""
+        """Parsed value, where it is not the answer itself."""
         parsed = self.reading.parsed if self.reading else None
         return parsed if parsed is not None and parsed != self.text.strip() else ""
 
@@ -80,7 +87,7 @@ class AnswerCard:
 
     @property
     def figures(self) -> list[tuple[str, str]]:
-        """Names and values of what was measured so far, with units."""
+        """Names and values of the measurements so far, with units."""
         measured = []
         if self.num_tokens:
             measured.append(("tokens", str(self.num_tokens)))
@@ -90,23 +97,17 @@ class AnswerCard:
             measured.append(("writing", f"{1 / self.decode_s_per_token:.1f} tokens/s"))
         return measured
 
-
-def answer_status(card: AnswerCard) -> str:
-    """One line on how far the answer is: "reading the prompt: layer 3 of 30"."""
-    if card.state == "reading":
-        if not card.num_layers:
-            return "reading the prompt"
-        return f"reading the prompt: layer {card.layers_done} of {card.num_layers}"
-    if card.state == "finished":
-        return "finished at the token limit" if card.finish_reason == "length" else "finished"
-    return {"waiting": "waiting", "writing": "writing", "stopped": "stopped", "failed": "failed"}[card.state]
-
-
-def answer_card(card: AnswerCard) -> str:
-    """HTML of one card, without the grid around it."""
-    return render("answer_card.html", card=card, status=answer_status(card))
+    @property
+    def status(self) -> str:
+        """Progress in one line: "reading the prompt: layer 3 of 30"."""
+        if self.state == "reading":
+            layers = f": layer {self.layers_done} of {self.num_layers}" if self.num_layers else ""
+            return f"reading the prompt{layers}"
+        if self.state == "finished" and self.finish_reason == "length":
+            return "finished at the token limit"
+        return self.state
 
 
 def answer_grid(cards: Sequence[AnswerCard]) -> str:
-    """HTML of all cards, side by side where there is room and stacked where not."""
-    return render("answer_grid.html", cards=[(card, answer_status(card)) for card in cards])
+    """Render all cards, side by side where there is space."""
+    return render("answer_grid.html", cards=cards)

@@ -1,4 +1,4 @@
-"""The words of the page, each explained in a sentence or two, beside the word and in a list."""
+"""Glossary of the page: terms with their explanations, beside the term and as a list."""
 
 from dataclasses import dataclass
 
@@ -11,14 +11,14 @@ PAPER = "https://arxiv.org/abs/2407.01100"
 
 @dataclass(frozen=True)
 class Term:
-    """name: as it stands in the text. meaning: plain, one or two sentences."""
+    """Term with its explanation in one or two sentences."""
 
     name: str
     meaning: str
 
     @property
     def anchor(self) -> str:
-        """Id of its explanation in the page."""
+        """Id of the explanation in the page."""
         return f"term-{self.name.replace(' ', '-').replace('-', '_')}"
 
 
@@ -87,19 +87,15 @@ TERMS = {term.name: term for term in _TERMS}
 
 
 def term(name: str, text: str = "") -> Markup:
-    """The word as a button that shows its explanation; text: how it stands in the sentence, if otherwise.
-
-    The explanation itself stands once in the page, in explanations_html().
-    """
-    found = TERMS[name]
-    return Markup(render("term.html", term=found, text=text or name))
+    """Render a term, or `text` in its place, as a button that shows its explanation."""
+    return Markup(render("term.html", term=TERMS[name], text=text or name))
 
 
 def glossary_html() -> str:
-    """HTML: all words with their explanations, as a list."""
+    """Render all terms with their explanations as a list."""
     return render("glossary.html", terms=_TERMS, paper=PAPER)
 
 
 def explanations_html() -> str:
-    """HTML: the explanations that `term` shows, hidden until then; to stand where nothing hides it."""
+    """Render the explanations, hidden until `term` shows them; nothing around them may be hidden."""
     return render("explanations.html", terms=_TERMS)

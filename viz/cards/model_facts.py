@@ -1,4 +1,4 @@
-"""What is known of a model that may be loaded: its size, what it needs, and why it cannot be used."""
+"""Facts of a model that may be loaded: its size, the memory that it needs, and why it cannot be used."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from viz.drawing.markup import render
 
 @dataclass(frozen=True)
 class Need:
-    """Memory for a model in one precision, in words. fits: whether there is so much."""
+    """Memory of a model in one dtype, in words; `fits` if this much is free."""
 
     dtype: str
     memory: str
@@ -16,9 +16,11 @@ class Need:
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """facts: names and values, in words. reason: why the model cannot be used, empty if it can.
+    """Names and values of a model.
 
-    room: the memory that is free, and where, in words.
+    Attributes:
+        room: Free memory and its device, in words.
+        reason: Reason why the model cannot be used; empty if it can.
     """
 
     name: str
@@ -29,5 +31,5 @@ class ModelFacts:
 
 
 def model_facts(model: ModelFacts) -> str:
-    """HTML of the facts."""
+    """Render the facts."""
     return render("model_facts.html", model=model)

@@ -1,9 +1,14 @@
-"""The one template environment: all HTML of this package is written through it, always escaped."""
+"""Template environment that renders and escapes all HTML of this package, and the style sheet."""
 
 from pathlib import Path
 from typing import Any
 
 import jinja2
+
+FIGURES_CSS = Path(__file__).with_name("figures.css")
+
+FIGURE_SCRIPTS = (Path(__file__).with_name("pictures.js"), Path(__file__).with_name("figures.js"))
+"""Scripts in the order in which a document runs them, after plotly.js."""
 
 _ENVIRONMENT = jinja2.Environment(
     loader=jinja2.FileSystemLoader(Path(__file__).parents[1] / "templates"),
@@ -15,17 +20,18 @@ _ENVIRONMENT = jinja2.Environment(
 
 
 def render(template: str, **data: Any) -> str:
-    """The named template of viz/templates filled with data; every value is escaped.
+    """Render a template of viz/templates, with every value escaped.
 
-    Returns a plain str, so that joining it with other HTML never escapes by surprise.
-    Raises jinja2.UndefinedError if the template names something that data lacks.
+    The result is a plain str, so that joining it with other HTML does not escape it again.
     """
     return str(_ENVIRONMENT.get_template(template).render(**data))
 
 
 def empty_panel(sentence: str, *, press: str = "", label: str = "") -> str:
-    """HTML that only says why there is nothing to draw, or what will be there.
-
-    press: id of the page's button that brings it, which a button with this label presses; none if empty.
-    """
+    """Render an empty state, with a button that presses the button with the id `press`, if any."""
     return render("empty.html", sentence=sentence, press=press, label=label)
+
+
+def figure_styles() -> str:
+    """Return the style sheet of figures and cards."""
+    return FIGURES_CSS.read_text(encoding="utf-8")

@@ -1,8 +1,7 @@
-"""What every picture has: a caption, its numbers as a table, and buttons that save it.
+"""Frame of an HTML picture: caption, numbers as a table, and buttons that save it.
 
-viz/drawing/pictures.js does the rest in the browser, with no server and no network: it shows the numbers as a
-table, saves the picture as PNG, SVG, HTML, CSV and JSON, moves the focus over cells by arrow keys, previews a
-cell on hover, and tells the page which one was picked.
+viz/drawing/pictures.js shows the numbers as a table, saves the picture as PNG, SVG, HTML, CSV and JSON, moves
+the focus by arrow keys, previews a cell on hover, and sends the selection to the page.
 """
 
 import json
@@ -19,10 +18,7 @@ Value = str | int | float | bool | None
 
 @dataclass(frozen=True)
 class Numbers:
-    """The numbers behind a picture, a row each: what it says to a screen reader, a slide and a program.
-
-    Values are not rounded; None where there is none (masked, not ranked).
-    """
+    """Numbers of a picture, not rounded; None where there is none (masked, not ranked)."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Value, ...], ...]
@@ -34,12 +30,21 @@ class Numbers:
 def picture(
     body: str, *, name: str, caption: str, numbers: Numbers, title: str = "", readout: str = ""
 ) -> str:
-    """HTML: a picture with its caption, its numbers and its buttons.
+    """Render a picture with caption, numbers and buttons.
 
-    body: HTML of the picture, escaped already. name: stem of the files it is saved as. caption: one sentence
-    made from the data (layer, head, aggregation, dtype). readout: what the line of the preview says before
-    anything is hovered; no such line if empty.
+    Args:
+        body: Escaped HTML of the picture.
+        name: Stem of the files that it is saved as.
+        caption: Sentence with layer, head, aggregation and dtype.
+        numbers: Numbers of the picture.
+        title: Heading; none if empty.
+        readout: Preview line before anything is hovered; no such line if empty.
     """
+    rows = [
+        [None if isinstance(value, float) and not math.isfinite(value) else value for value in row]
+        for row in numbers.rows
+    ]
+    content = {"name": name, "caption": caption, "columns": numbers.columns, "rows": rows}
     return render(
         "picture.html",
         body=body,
@@ -48,47 +53,21 @@ def picture(
         caption=caption,
         readout=readout,
         # Escaped as JSON and not as HTML, where every quote would take five characters.
-        numbers=htmlsafe_json_dumps(
-            {
-                "name": name,
-                "caption": caption,
-                "columns": numbers.columns,
-                "rows": [[_plain(value) for value in row] for row in numbers.rows],
-            },
-            ensure_ascii=False,
-            separators=(",", ":"),
-        ),
+        numbers=htmlsafe_json_dumps(content, ensure_ascii=False, separators=(",", ":")),
     )
 
 
 def beside(*pictures: str) -> str:
-    """HTML: pictures beside each other where there is room, otherwise one below the other.
-
-    pictures: HTML, escaped already.
-    """
+    """Render escaped pictures side by side where there is space, otherwise one below the other."""
     return render("beside.html", pictures=pictures)
 
 
-def pick(**chosen: Value) -> str:
-    """Value of a data-pick attribute: what a click on the element selects, such as query="document 1".
-
-    The names are the fields of the page's Selection, viz/page/inside/selection.py; {"clear": true} goes back.
-    """
-    return json.dumps(chosen)
+def pick(**fields: Value) -> str:
+    """Return the value of a data-pick attribute: fields of the page's Selection that a click sets."""
+    return json.dumps(fields)
 
 
 def switch(label: str, options: Sequence[tuple[str, Mapping[str, Value]]], chosen: str) -> str:
-    """HTML: a row of buttons of which one is pressed; a click picks what stands beside its label.
-
-    options: (label, what it picks). chosen: label of the pressed one.
-    """
-    return render(
-        "switch.html",
-        label=label,
-        options=[(name, pick(**what), name == chosen) for name, what in options],
-    )
-
-
-def _plain(value: Value) -> Value:
-    """JSON has no word for what is not a number."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    """Render a row of buttons; `options` are (label, selection), `chosen` is the label of the pressed one."""
+    buttons = [(name, pick(**selection), name == chosen) for name, selection in options]
+    return render("switch.html", label=label, options=buttons)

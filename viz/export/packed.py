@@ -1,4 +1,4 @@
-"""A figure as the browser gets it: its JSON, in which large matrices are a byte a cell."""
+"""JSON of a figure for the browser, with large matrices as one byte per cell."""
 
 import base64
 import json
@@ -11,33 +11,33 @@ from plotly.utils import PlotlyJSONEncoder
 
 from viz.theme import CONFIG
 
-PACKED_FROM = 10_000
-"""Cells from which a matrix is packed."""
+MIN_PACKED_CELLS = 10_000
 
 LEVELS = 254
-"""Steps between the smallest and the largest value; 0 is what is NaN."""
+"""Steps between the smallest and the largest value; 0 is NaN."""
 
 
 def packed_json(figure: go.Figure) -> str:
-    """The figure as viz/drawing/figures.js draws it. It can be put into a script of an HTML page as it is.
+    """Return the figure as viz/drawing/figures.js draws it; it can be inserted into a script of HTML.
 
-    A matrix of at least PACKED_FROM cells is sent as levels (uint8, one more than the step, 0 for NaN) with
-    the smallest and the largest value in `meta.levels`: colours have no more steps, and it takes a quarter.
+    A matrix of at least MIN_PACKED_CELLS is sent as levels (uint8, one more than the step, 0 for NaN) with
+    the smallest and the largest value in `meta.levels`: colors have no more steps, and it takes a quarter.
     """
-    whole: dict[str, Any] = {**figure.to_plotly_json(), "config": CONFIG}
-    for trace, written in zip(figure.data, whole["data"], strict=True):
-        if trace.type == "heatmap" and np.size(trace.z) >= PACKED_FROM:
+    content: dict[str, Any] = {**figure.to_plotly_json(), "config": CONFIG}
+    for trace, packed in zip(figure.data, content["data"], strict=True):
+        if trace.type == "heatmap" and np.size(trace.z) >= MIN_PACKED_CELLS:
             levels, ends = _levels(np.asarray(trace.z, dtype=np.float64))
-            written["z"] = {
+            packed["z"] = {
                 "dtype": "u1",
                 "bdata": base64.b64encode(levels.tobytes()).decode(),
                 "shape": ", ".join(map(str, levels.shape)),
             }
-            written["meta"] = {**(trace.meta or {}), "levels": ends}
-    return json.dumps(whole, cls=PlotlyJSONEncoder, separators=(",", ":")).replace("<", "\\u003c")
+            packed["meta"] = {**(trace.meta or {}), "levels": ends}
+    return json.dumps(content, cls=PlotlyJSONEncoder, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def _levels(values: NDArray[np.float64]) -> tuple[NDArray[np.uint8], list[float]]:
+    """Return the levels of values, and the smallest and the largest value."""
     known = values[~np.isnan(values)]
     low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
     steps = np.rint((values - low) / ((high - low) or 1) * LEVELS)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import plotly.io as pio
 from plotly.offline import get_plotlyjs
 
-from viz.drawing.markup import render
-from viz.drawing.styles import FIGURE_SCRIPTS, figure_styles
+from viz.drawing.markup import FIGURE_SCRIPTS, figure_styles, render
 from viz.export.packed import packed_json
 from viz.figures.bias_curve import plot_bias_curve
 

@@ -1,48 +1,48 @@
-"""Attention token by token over a whole prompt, one panel a method."""
+"""Figure of the attention between all tokens of a prompt, one panel per method."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import plotly.graph_objects as go
-from numpy.typing import NDArray
 
-from viz.figures.frame import named, new_figure
-from viz.figures.panels import Parts, add_panels
+import pine_engine as pine
+from viz.figures.frame import FloatArray, add_panels, method_labels, new_figure, prompt_parts
 
-if TYPE_CHECKING:
-    from pine_engine.prompts.layout import TokenLayout
-
-SMALLEST = 1e-6
-"""Weights below are drawn as this."""
+MIN_WEIGHT = 1e-6
+"""Smaller weights are drawn as this."""
 
 _TICKS = (-6, -5, -4, -3, -2, -1, 0)
 _TICK_TEXTS = ("1e-6", "1e-5", "1e-4", "0.001", "0.01", "0.1", "1")
 
 
 def plot_attention(
-    weights: NDArray[np.float32] | Mapping[str, NDArray[np.float32]],
-    layout: "TokenLayout",
+    weights: FloatArray | Mapping[str, FloatArray],
+    layout: "pine.TokenLayout",
     *,
     with_sink: bool = False,
     query: int | None = None,
     order: Sequence[int] | None = None,
     labels: Mapping[str, str] | None = None,
 ) -> go.Figure:
-    """Heatmaps of the attention of one layer and head, queries down and keys across, that zoom together.
+    """Plot the attention of one layer and head as heatmaps, queries in rows, keys in columns.
 
-    weights: float32 (N, N), NaN where masked, of the N tokens of the prompt and of the answer as far as it
-    was read: those of a `TokenWeights` of the whole prompt; or several by method. layout: of the prompt.
-    with_sink: whether the first token is drawn as a key, which takes most of the attention of most heads.
-    query: a token whose row is marked. order: which document, as entered, stands in each slot. labels: of the
-    methods.
+    z is log10 of the weights, at least -6; NaN where masked, and in the first column without the sink. In
+    prompts of more tokens than cells, a cell is the maximum of its weights. The panels zoom together.
 
-    z is log10 of the weights, at least -6; NaN where masked, and in the first column without the sink. Of
-    more than `panels.BINS` tokens several are one cell, which has the largest of their weights.
+    Args:
+        weights: float32 (N, N), NaN where masked, of the N tokens of the prompt and of the traced answer, as
+            in the `TokenWeights` of a whole prompt; or several by method.
+        layout: Token layout of the prompt.
+        with_sink: Include the first token as a key, which takes most of the attention of most heads.
+        query: Index of a token whose row is marked.
+        order: Document, as entered, in each slot.
+        labels: Labels of the methods.
+
+    Returns:
+        The figure.
     """
     by_method = weights if isinstance(weights, Mapping) else {"attention": weights}
-    matrices = [log_weights(each, with_sink=with_sink) for each in by_method.values()]
-    parts = Parts.of(layout, len(matrices[0]), order)
+    matrices = [_attention_info(matrix, with_sink=with_sink) for matrix in by_method.values()]
     figure = new_figure(
         name="attention",
         title="Attention, token by token",
@@ -52,14 +52,14 @@ def plot_attention(
     add_panels(
         figure,
         matrices,
-        named(list(by_method), labels),
-        parts,
+        method_labels(list(by_method), labels),
+        prompt_parts(layout, len(matrices[0]), order),
         hover="query %{y}, key %{x}<br>log10 of the weight %{z:.2f}",
         query=query,
         columns=2,
     )
-    seen = np.concatenate([matrix[~np.isnan(matrix)] for matrix in matrices])
-    low, high = np.percentile(seen, [5, 99.9]) if seen.size else (-6, 0)
+    visible = np.concatenate([matrix[~np.isnan(matrix)] for matrix in matrices])
+    low, high = np.percentile(visible, [5, 99.9]) if visible.size else (-6, 0)
     figure.update_layout(
         coloraxis={
             "cmin": float(low),
@@ -70,9 +70,9 @@ def plot_attention(
     return figure
 
 
-def log_weights(weights: NDArray[np.float32], *, with_sink: bool) -> NDArray[np.float32]:
-    """What is drawn of weights (Q, K): log10, NaN where masked; see plot_attention."""
-    drawn = np.log10(np.maximum(weights, SMALLEST)).astype(np.float32)  # maximum keeps NaN
+def _attention_info(weights: FloatArray, *, with_sink: bool) -> FloatArray:
+    """Return log10 of weights (Q, K), NaN where masked."""
+    logs = np.log10(np.maximum(weights, MIN_WEIGHT)).astype(np.float32)  # maximum keeps NaN
     if not with_sink:
-        drawn[:, 0] = np.nan
-    return drawn
+        logs[:, 0] = np.nan
+    return logs

@@ -1,22 +1,20 @@
-"""How the attention of an answer is divided between the parts of the prompt."""
+"""Figure of the attention of an answer on each segment of the prompt."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+import numpy as np
 import plotly.graph_objects as go
 
+import pine_engine as pine
 from viz.drawing.identity import PREFIX, SUFFIX
-from viz.drawing.numbers import format_value
-from viz.figures.frame import documents_of, new_figure
-from viz.figures.importance import attention_shares, place_name, select_importance
+from viz.drawing.text import format_value
+from viz.figures.frame import FloatArray, document_segments, new_figure
+from viz.figures.importance import normalise, place_name, select_importance
 from viz.theme import INK
-
-if TYPE_CHECKING:
-    from pine_engine.attention.trace import Trace
 
 
 def plot_attention_shares(
-    trace: "Trace",
+    trace: "pine.Trace",
     *,
     steps: int,
     step: int | None = None,
@@ -25,21 +23,25 @@ def plot_attention_shares(
     with_rest: bool = True,
     order: Sequence[int] | None = None,
 ) -> go.Figure:
-    """Bars: the share of attention that each part of the prompt gets while the answer is written.
+    """Plot the share of attention on each segment of the prompt, while the answer is decoded, as bars.
 
-    steps: tokens of the answer whose writing the trace has seen. step: one of them, from 0; None for their
-    mean. layer, head, order: as in plot_importance. with_rest: whether prefix and suffix are drawn; without
-    them the documents' shares sum to 1.
+    y is float32 (1 + D + 1) of prefix, documents and suffix, or (D,) without the rest; never NaN. A prompt
+    without a prefix has no bar for it.
 
-    y is float32 (1 + D + 1), of prefix, documents and suffix, or (D,); never NaN. A prompt without a prefix
-    has no bar for it.
+    Args:
+        trace: Trace with attention.
+        steps: Number of answer tokens whose decoding was traced.
+        step: One of these tokens, from 0; None for their mean.
+        layer: Layer, from 0; None for the mean over layers.
+        head: Head, from 0; None for the mean over heads.
+        with_rest: Include prefix and suffix. Without them, the shares of the documents sum to 1.
+        order: Document, as entered, in each slot.
+
+    Returns:
+        The figure.
     """
-    assert trace.suffix_attention is not None, "a trace without attention"
-    first = trace.layout.suffix_length - 1
-    chosen = slice(first, first + steps) if step is None else slice(first + step, first + step + 1)
-    values = select_importance(trace.suffix_attention[:, :, chosen], layer, head)
-    shares = attention_shares(values, with_rest=with_rest).mean(axis=0)
-    segments = list(documents_of(trace.layout.num_documents, order))
+    shares = _attention_shares_info(trace, steps, step, layer, head, with_rest=with_rest)
+    segments = list(document_segments(trace.layout.num_documents, order))
     if with_rest:
         segments = [PREFIX, *segments, SUFFIX]
         if not trace.layout.prefix_length:
@@ -67,3 +69,20 @@ def plot_attention_shares(
     figure.update_xaxes(title="read", type="category")
     figure.update_yaxes(title="share of attention", showgrid=True, rangemode="tozero")
     return figure
+
+
+def _attention_shares_info(
+    trace: "pine.Trace",
+    steps: int,
+    step: int | None,
+    layer: int | None,
+    head: int | None,
+    *,
+    with_rest: bool,
+) -> FloatArray:
+    assert trace.suffix_attention is not None, "a trace without attention"
+    first = trace.layout.suffix_length - 1
+    queries = slice(first, first + steps) if step is None else slice(first + step, first + step + 1)
+    values = select_importance(trace.suffix_attention[:, :, queries], layer, head)
+    shares = values if with_rest else normalise(values[..., 1:-1], "share")
+    return np.asarray(shares.mean(axis=0))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import plotly.graph_objects as go
 
-from viz.figures.answer_position import line_color, line_style
 from viz.figures.frame import new_figure, plain
+from viz.figures.position_sweep import line_color, line_style
 from viz.theme import DASHES, PATTERNS
 
 if TYPE_CHECKING:

@@ -1,96 +1,122 @@
-"""Which document each query finds important, and where attention went: arithmetic and captions."""
+"""Figure of the importance of each document for each other one, and the arithmetic of importances."""
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+import plotly.graph_objects as go
 
-if TYPE_CHECKING:
-    from pine_engine.attention.trace import Trace
+import pine_engine as pine
+from viz.figures.frame import FloatArray, document_segments, new_figure, outlined_row
 
 Normalisation = Literal["raw", "share", "log"]
-FloatArray = NDArray[np.float32]
 
-_NORMALISED = {"raw": "", "share": " as a share of its row", "log": " on a logarithmic scale"}
+MAX_NUMBERED = 16
+"""Maximum documents whose cells have space for their number."""
+
+MEASURES: dict[Normalisation, str] = {
+    "raw": "importance",
+    "share": "share of importance",
+    "log": "log10 of importance",
+}
+
+
+def plot_importance(
+    trace: "pine.Trace",
+    *,
+    layer: int | None = None,
+    head: int | None = None,
+    normalization: Normalisation = "share",
+    order: Sequence[int] | None = None,
+    chosen: int | None = None,
+) -> go.Figure:
+    """Plot the importance of each document (columns) for each other document (rows) as a heatmap.
+
+    z is float32 (D, D), NaN on the diagonal: a document does not rank itself.
+
+    Args:
+        trace: Trace of a method that ranks documents.
+        layer: Layer, from 0; None for the mean over layers.
+        head: Head, from 0; None for the mean over heads.
+        normalization: "raw" for sums of softmax weights divided by the length of the key document in tokens,
+            "share" for raw values divided by the sum of their row, "log" for log10 of raw values.
+        order: Document, as entered, in each slot.
+        chosen: Slot whose row is outlined.
+
+    Returns:
+        The figure.
+    """
+    values = _importance_info(trace, layer, head, normalization)
+    names = [segment.label for segment in document_segments(len(values), order)]
+    figure = new_figure(
+        name="importance",
+        title=f"Which document finds which important, {place_name(layer, head)}",
+        caption="A row reads, a column is read; PINE places the most important document closest.",
+        height=160 + 32 * len(values),
+        coloraxis=color_axis(values, normalization, MEASURES[normalization]),
+    )
+    figure.add_heatmap(
+        z=values,
+        x=names,
+        y=names,
+        **cell_style(values),
+        hovertemplate=f"document %{{y}} reads %{{x}}<br>{MEASURES[normalization]} %{{z:.3g}}<extra></extra>",
+        meta={"y": [{"query": f"document {slot}"} for slot in range(len(values))]},
+    )
+    figure.update_xaxes(title="document that is read", side="top", type="category")
+    figure.update_yaxes(title="document that reads", autorange="reversed", type="category")
+    if chosen is not None:
+        figure.add_shape(outlined_row(chosen, len(values)))
+    return figure
+
+
+def _importance_info(
+    trace: "pine.Trace", layer: int | None, head: int | None, normalization: Normalisation
+) -> FloatArray:
+    assert trace.document_importance is not None, "a method that does not rank"
+    return normalise(select_importance(trace.document_importance, layer, head), normalization)
 
 
 def select_importance(importance: FloatArray, layer: int | None, head: int | None) -> FloatArray:
-    """One layer and head of a trace, None for the mean over them.
-
-    importance: float32 (A, H, ...). Returns float32 (...); NaN stays NaN.
-    """
+    """Select a layer and head of (A, H, ...), None for the mean over them; NaN stays NaN."""
     layers = importance if layer is None else importance[layer : layer + 1]
     heads = layers if head is None else layers[:, head : head + 1]
     return np.asarray(heads.mean(axis=(0, 1), dtype=np.float64), dtype=np.float32)
 
 
 def normalise(importance: FloatArray, normalization: Normalisation) -> FloatArray:
-    """Importance divided by the sum of its row ("share"), or as it is ("raw", and "log", which is a scale).
+    """Divide each row of (..., D) by its sum ("share"), take log10 of it ("log"), or return it ("raw").
 
-    importance: float32 (..., D), NaN where there is none. Returns the same shape, float32; NaN stays
-    NaN, and a row that sums to zero stays zero.
+    NaN stays NaN, log10 of 0 is NaN, and a row that sums to zero stays zero.
     """
-    if normalization != "share":
-        return np.asarray(importance, dtype=np.float32)
+    if normalization == "log":
+        return np.log10(np.where(importance > 0, importance, np.nan)).astype(np.float32)
+    if normalization == "raw":
+        return importance
     sums = np.nansum(importance, axis=-1, keepdims=True, dtype=np.float64)
     return np.asarray(importance / np.where(sums == 0, 1, sums), dtype=np.float32)
 
 
-def _ranges(importance: FloatArray) -> NDArray[np.float64]:
-    """Largest minus smallest share of each query, (A, H, Q): 0 (all documents alike) to 1 (one takes all).
-
-    importance: float32 (A, H, Q, D), NaN where there is none; a row of NaN alone counts as 0.
-    """
-    # fmax and fmin pass over NaN. Shares are never made in full: a large model has many.
-    ranges = np.fmax.reduce(importance, axis=-1) - np.fmin.reduce(importance, axis=-1)
-    sums = np.nansum(importance, axis=-1, dtype=np.float64)
-    return np.asarray(np.nan_to_num(ranges) / np.where(sums == 0, 1, sums), dtype=np.float64)
-
-
-def decisiveness(trace: "Trace") -> FloatArray:
-    """How much of its attention each layer and head moves by preferring a document to another.
-
-    trace: of a method that ranks. Returns float32 (A, H): the largest less the smallest share of importance,
-    times the share of all attention that documents get, mean over the queries; 0 where documents are not read
-    at all, however unevenly.
-    """
-    assert trace.suffix_importance is not None and trace.suffix_attention is not None
-    on_documents = trace.suffix_attention[..., 1:-1].sum(axis=-1, dtype=np.float64)
-    return np.asarray((_ranges(trace.suffix_importance) * on_documents).mean(axis=-1), dtype=np.float32)
-
-
-def most_decisive(spreads: FloatArray) -> tuple[int, int]:
-    """Layer and head with the largest value; the first of equals. spreads: (A, H)."""
-    layer, head = np.unravel_index(int(spreads.argmax()), spreads.shape)
-    return int(layer), int(head)
-
-
-def attention_shares(attention: FloatArray, *, with_rest: bool) -> FloatArray:
-    """Attention as it is, or what went to documents divided by its sum.
-
-    attention: float32 (..., 1 + D + 1), shares of the prefix, the documents and the suffix. Returns the same
-    with the rest, else float32 (..., D); a row in which documents got nothing stays zero.
-    """
-    return attention if with_rest else normalise(attention[..., 1:-1], "share")
-
-
 def place_name(layer: int | None, head: int | None) -> str:
-    """The chosen layer and head in a sentence, from 0; None is the mean over all."""
+    """Name a layer and head in a sentence."""
     if layer is None and head is None:
         return "mean over layers and heads"
     place = "mean over layers" if layer is None else f"layer {layer}"
     return place + (", mean over heads" if head is None else f", head {head}")
 
 
-def importance_caption(
-    *, method: str, layer: int | None, head: int | None, normalization: Normalisation, dtype: str
-) -> str:
-    """What is drawn: layer, head, aggregation, normalization and dtype.
+def color_axis(values: FloatArray, normalization: Normalisation, measure: str) -> dict[str, Any]:
+    """Return the color scale of importances: from zero, or from the minimum of log10."""
+    known = values[~np.isnan(values)]
+    low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
+    low = low if normalization == "log" else 0.0
+    return {"cmin": low, "cmax": high, "colorbar": {"title": {"text": measure}}}
 
-    layer, head: from 0; None means the mean over layers or heads.
-    """
-    measure = f"attention mass per key-document token{_NORMALISED[normalization]}"
-    return (
-        f"{method}, {place_name(layer, head)}: {measure}, summed over the query document\u2019s tokens, "
-        f"positions ignored, computed in {dtype}. Attention weights are not a full explanation of the answer."
-    )
+
+def cell_style(values: FloatArray) -> dict[str, Any]:
+    """Return the heatmap options of importances (R, D), with numbers where there is space."""
+    style: dict[str, Any] = {"coloraxis": "coloraxis", "xgap": 2, "ygap": 2}
+    if values.shape[1] > MAX_NUMBERED:
+        return style
+    texts = ["" if np.isnan(value) else f"{value:.2g}" for value in values.ravel()]
+    return style | {"text": np.array(texts, dtype=np.str_).reshape(values.shape), "texttemplate": "%{text}"}

@@ -1,21 +1,23 @@
-"""What moves vanilla over the slots: RoPE, and causal attention between documents."""
-
-from typing import TYPE_CHECKING
+"""Figure of the two effects that move vanilla over the slots: RoPE, and causal attention."""
 
 import numpy as np
 import plotly.graph_objects as go
 
-from viz.figures.answer_position import line_style
+import pine_engine as pine
 from viz.figures.frame import new_figure
-
-if TYPE_CHECKING:
-    from pine_engine.invariance.position_sweep import OrderEffects
+from viz.figures.position_sweep import line_style
 
 
-def plot_order_effects(effects: "OrderEffects") -> go.Figure:
-    """Lines: vanilla less its mean, and the two parts whose sum it is in each slot.
+def plot_order_effects(effects: "pine.OrderEffects") -> go.Figure:
+    """Plot vanilla's log-probability minus its mean, and the two effects that add up to it, as lines.
 
-    effects: as order_effects makes them. x counts slots from 1; y is in nats, float32 (S,), never NaN.
+    x counts slots from 1; y is in nats, float32 (S,), never NaN.
+
+    Args:
+        effects: Effects by slot, from `order_effects`.
+
+    Returns:
+        The figure.
     """
     figure = new_figure(
         name="rope-and-causal-attention",
@@ -24,12 +26,12 @@ def plot_order_effects(effects: "OrderEffects") -> go.Figure:
         height=360,
     )
     parts = {"Vanilla": effects.total, "RoPE (NIA)": effects.rope, "causal attention": effects.causal}
-    for place, (name, values) in enumerate(parts.items()):
+    for index, (name, values) in enumerate(parts.items()):
         figure.add_scatter(
             x=list(range(1, len(values) + 1)),
             y=np.array(values, dtype=np.float32),
             name=name,
-            **line_style(place),
+            **line_style(index),
             hovertemplate="%{fullData.name}, slot %{x}: %{y:.4g} nats<extra></extra>",
         )
     figure.update_xaxes(title="slot", dtick=1 if len(effects.total) <= 20 else 5)

@@ -1,23 +1,20 @@
-"""Where every document sees every other one, in one layer and head."""
+"""Figure of the position of each document for all documents and the question, in one layer and head."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import plotly.graph_objects as go
 
-from viz.drawing.ramps import BLUES
-from viz.figures.frame import documents_of, new_figure, outlined_row
-from viz.figures.importance_map import NUMBERED
-from viz.figures.positions import MASKED
+import pine_engine as pine
+from viz.figures.frame import FloatArray, document_segments, new_figure, outlined_row
+from viz.figures.importance import MAX_NUMBERED
+from viz.figures.positions import MASKED, IntArray
+from viz.theme import BLUES
 from viz.theme import MASKED as MASKED_COLOR
-
-if TYPE_CHECKING:
-    from pine_engine.attention.trace import Trace
 
 
 def plot_position_map(
-    trace: "Trace",
+    trace: "pine.Trace",
     *,
     layer: int,
     head: int,
@@ -25,41 +22,41 @@ def plot_position_map(
     document: int | None = None,
     order: Sequence[int] | None = None,
 ) -> go.Figure:
-    """Heatmap with numbers: where each query (down) sees each document (across) begin.
+    """Plot the first position of each document (columns) for each query (rows) as a heatmap.
 
-    Queries are the documents, and the last token of the question. layer, head: from 0; of a method that
-    places documents alike everywhere they do not matter. query: a token of the suffix, from 0, decoded ones
-    included, that has a row too; or `document`: a slot; its row is outlined. order: which document, as
-    entered, stands in each slot.
+    The queries are the documents and the last token of the question. z is float32 (Q, D), in tokens, NaN
+    where the query may not attend to the document.
 
-    z is float32 (Q, D), Q being D documents and one or two tokens of the suffix: the position of the
-    document's first token, in tokens; NaN where the query may not read it.
+    Args:
+        trace: Trace of any method.
+        layer: Layer, for methods whose positions depend on it.
+        head: Head, for methods whose positions depend on it.
+        query: Index of a suffix token or answer token that is a query too; its row is outlined.
+        document: Slot of a document; its row is outlined.
+        order: Document, as entered, in each slot.
+
+    Returns:
+        The figure.
     """
-    layers, heads = trace.suffix_starts.shape[:2]
-    at = min(layer, layers - 1), min(head, heads - 1)
     last = trace.layout.suffix_length - 1
     tokens = sorted({last} if query is None else {last, query})
-    starts = np.vstack([trace.document_starts[at], trace.suffix_starts[at][tokens]])
-    values = np.where(starts == MASKED, np.nan, starts).astype(np.float32)
-    documents = documents_of(starts.shape[1], order)
-    names = [segment.label for segment in documents]
-    lengths = trace.layout.lengths
+    starts, values = _position_map_info(trace, layer, head, tokens)
+    names = [segment.label for segment in document_segments(starts.shape[1], order)]
+    ends = starts + trace.layout.lengths - 1
     text = [
-        [
-            "" if start == MASKED else f"{start}–{start + length - 1}"
-            for start, length in zip(row, lengths, strict=True)
-        ]
-        for row in starts
+        ["" if start == MASKED else f"{start}–{end}" for start, end in zip(*row, strict=True)]
+        for row in zip(starts, ends, strict=True)
     ]
+    is_uniform = trace.suffix_starts.shape[:2] == (1, 1)
     figure = new_figure(
         name="position-map",
         title="Where every query sees every document"
-        + (f", layer {layer}, head {head}" if layers * heads > 1 else ""),
+        + ("" if is_uniform else f", layer {layer}, head {head}"),
         caption="A number is the first and last position a document takes; grey: may not be read.",
         height=150 + 32 * len(values),
         plot_bgcolor=MASKED_COLOR,
         coloraxis={
-            "colorscale": [[place / (len(BLUES) - 1), color] for place, color in enumerate(BLUES)],
+            "colorscale": [[index / (len(BLUES) - 1), color] for index, color in enumerate(BLUES)],
             "colorbar": {"title": {"text": "first position (tokens)"}},
         },
     )
@@ -71,7 +68,7 @@ def plot_position_map(
         xgap=2,
         ygap=2,
         customdata=text,
-        **({"text": text, "texttemplate": "%{text}"} if len(names) <= NUMBERED else {}),
+        **({"text": text, "texttemplate": "%{text}"} if len(names) <= MAX_NUMBERED else {}),
         hovertemplate="%{y} sees document %{x} at %{customdata}<extra></extra>",
         meta={
             "y": [
@@ -89,6 +86,16 @@ def plot_position_map(
     return figure
 
 
+def _position_map_info(
+    trace: "pine.Trace", layer: int, head: int, tokens: Sequence[int]
+) -> tuple[IntArray, FloatArray]:
+    """Return the starts of the documents for all queries, (Q, D), and these with NaN where masked."""
+    layers, heads = trace.suffix_starts.shape[:2]
+    index = min(layer, layers - 1), min(head, heads - 1)
+    starts = np.vstack([trace.document_starts[index], trace.suffix_starts[index][list(tokens)]])
+    return starts, np.where(starts == MASKED, np.nan, starts).astype(np.float32)
+
+
 def _token_name(token: int, last: int) -> str:
-    """last: of the question's."""
+    """Name a suffix token; `last` is the last token of the question."""
     return f"OUT {token - last}" if token > last else "SUF" if token == last else f"SUF {token + 1}"

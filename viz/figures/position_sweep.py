@@ -1,75 +1,133 @@
-"""Where the answer stands, in a sentence: by how much each method moves with the slot of a document."""
+"""Figure and sentence of a position sweep: the log-probability of an answer by the slot of a document."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+import numpy as np
+import plotly.graph_objects as go
+
+import pine_engine as pine
 from viz.drawing.identity import document_segment
-from viz.drawing.numbers import format_difference
-from viz.drawing.tokens import shorten
+from viz.drawing.text import format_difference, join_words, shorten
+from viz.figures.frame import FloatArray, method_labels, new_figure
+from viz.theme import DASHES, LINES, SYMBOLS
 
-_QUOTED = 60
-"""Longest answer, in characters, that is repeated whole."""
+_FILLS = ("", "-open", "-open-dot")
 
+_NUM_SYMBOLS = len(SYMBOLS) * len(_FILLS)
 
-@dataclass(frozen=True)
-class Standing:
-    """One method's log-probabilities of the answer, in nats, one per slot; None where not computed yet."""
-
-    label: str
-    values: tuple[float | None, ...]
-
-    @property
-    def known(self) -> tuple[float, ...]:
-        """The values computed so far."""
-        return tuple(value for value in self.values if value is not None)
-
-    @property
-    def spread(self) -> float:
-        """Largest less smallest value, in nats; 0 if there are none."""
-        return max(self.known, default=0.0) - min(self.known, default=0.0)
+_MAX_ANSWER_CHARACTERS = 60
 
 
-@dataclass(frozen=True)
-class Sweep:
-    """What was run. document: index of the moved one as entered. setting: model, dtype and device.
+def plot_position_sweep(
+    steps: "Sequence[pine.SlotScored]",
+    *,
+    slots: int | None = None,
+    labels: Mapping[str, str] | None = None,
+) -> go.Figure:
+    """Plot the log-probability of the answer by the slot of the document, one line per method.
 
-    standings: one per method, all computed in the same slots.
+    x counts slots from 1; y is in nats, float32 (S,) for each method, never NaN.
+
+    Args:
+        steps: Slots scored so far, from `sweep_document`.
+        slots: Number of slots in all; default the number of steps.
+        labels: Labels of the methods.
+
+    Returns:
+        The figure.
     """
+    logprobs = _position_sweep_info(steps)
+    figure = new_figure(
+        name="where-the-answer-stands",
+        title="How likely the answer is with its document in each slot",
+        caption="A flat line does not care where the document stands.",
+        height=400,
+    )
+    for index, (method, name) in enumerate(zip(logprobs, method_labels(list(logprobs), labels), strict=True)):
+        figure.add_scatter(
+            x=[step.slot + 1 for step in steps],
+            y=logprobs[method],
+            name=name,
+            **line_style(index),
+            hovertemplate="%{fullData.name}, slot %{x}: %{y:.4g} nats<extra></extra>",
+            meta={"x": [{"tried": number, "method": method} for number in range(len(steps))]},
+        )
+    last = slots or len(steps)
+    figure.update_xaxes(title="slot", dtick=1 if last <= 20 else 5, range=[0.5, last + 0.5])
+    figure.update_yaxes(title="log-probability (nats)", showgrid=True)
+    return figure
 
-    document: int
-    answer: str
-    setting: str
-    standings: tuple[Standing, ...]
+
+def _position_sweep_info(steps: "Sequence[pine.SlotScored]") -> dict[str, FloatArray]:
+    """Return the log-probabilities (S,) by method, in nats."""
+    methods = steps[0].scores if steps else ()
+    return {
+        method: np.array([step.scores[method].total for step in steps], dtype=np.float32)
+        for method in methods
+    }
 
 
-def standing_sentence(sweep: Sweep) -> str:
-    """One sentence: by how much each method moves, the one that moves most first."""
-    name = document_segment(sweep.document).name
-    tried, slots = len(sweep.standings[0].known), len(sweep.standings[0].values)
-    if tried < 2:
-        return f"So far {name} has been in {tried} of {slots} slots ({sweep.setting})."
-    moving = sorted((one for one in sweep.standings if one.spread), key=lambda one: -one.spread)
-    still = [one.label for one in sweep.standings if not one.spread]
-    subject = f"the log-probability of “{shorten(' '.join(sweep.answer.split()), _QUOTED)}”"
+def line_color(index: int) -> str:
+    """Return the color of a line."""
+    return LINES[(index + index // _NUM_SYMBOLS) % len(LINES)]
+
+
+def line_style(index: int) -> dict[str, Any]:
+    """Return mode, line and marker of a line.
+
+    After eight lines the symbols repeat, open, then open with a dot; after 24 they repeat in other colors.
+    """
+    color = line_color(index)
+    symbol = SYMBOLS[index % len(SYMBOLS)] + _FILLS[index // len(SYMBOLS) % len(_FILLS)]
+    return {
+        "mode": "lines+markers",
+        "line": {"color": color, "width": 2, "dash": DASHES[index % len(DASHES)]},
+        "marker": {"color": color, "size": 9, "symbol": symbol},
+    }
+
+
+def sweep_sentence(
+    steps: "Sequence[pine.SlotScored]",
+    *,
+    slots: int,
+    document: int,
+    answer: str,
+    setting: str,
+    labels: Mapping[str, str],
+) -> str:
+    """Describe the change of the log-probability under each method, the largest change first.
+
+    Args:
+        steps: Slots scored so far, at least one.
+        slots: Number of slots in all.
+        document: Index of the document, as entered.
+        answer: Text whose log-probability was computed.
+        setting: Model, dtype and device.
+        labels: Labels of the methods.
+    """
+    name = document_segment(document).name
+    if len(steps) < 2:
+        return f"So far {name} has been in {len(steps)} of {slots} slots ({setting})."
+    values = {labels[method]: [step.scores[method].total for step in steps] for method in steps[0].scores}
+    spreads = {label: max(totals) - min(totals) for label, totals in values.items()}
+    moving = sorted((label for label in values if spreads[label]), key=lambda label: -spreads[label])
+    constant = [label for label in values if not spreads[label]]
+    subject = f"the log-probability of “{shorten(' '.join(answer.split()), _MAX_ANSWER_CHARACTERS)}”"
     clauses = []
     if moving:
         first, *others = moving
+        highest, lowest = (
+            steps[values[first].index(extreme(values[first]))].slot + 1 for extreme in (max, min)
+        )
         parts = [
-            f"by {format_difference(first.spread)} nats under {first.label} (most likely in slot "
-            f"{_slot_of(first, max(first.known))}, least likely in slot {_slot_of(first, min(first.known))})",
-            *(f"by {format_difference(one.spread)} under {one.label}" for one in others),
+            f"by {format_difference(spreads[first])} nats under {first} (most likely in slot {highest}, "
+            f"least likely in slot {lowest})",
+            *(f"by {format_difference(spreads[label])} under {label}" for label in others),
         ]
-        clauses.append(f"{subject} moves {_listed(parts)}")
+        clauses.append(f"{subject} moves {join_words(parts)}")
         subject = "it"
-    if still:
-        clauses.append(f"{subject} does not move at all (0.0) under {_listed(still)}")
-    through = f"all {slots} slots" if tried == slots else f"{tried} of {slots} slots"
-    return f"As {name} goes through {through}, {'; '.join(clauses)} ({sweep.setting})."
-
-
-def _slot_of(one: Standing, value: float) -> int:
-    return one.values.index(value) + 1
-
-
-def _listed(parts: Sequence[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+    if constant:
+        clauses.append(f"{subject} does not move at all (0.0) under {join_words(constant)}")
+    through = f"all {slots} slots" if len(steps) == slots else f"{len(steps)} of {slots} slots"
+    return f"As {name} goes through {through}, {'; '.join(clauses)} ({setting})."

@@ -1,215 +1,162 @@
-"""Where a query sees the documents, in words, and the paper's grid of positions, token by token."""
+"""Figure of the position of each document for one query, one row per layer or head."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
+import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from viz.drawing.identity import Segment, ink_on
-from viz.drawing.markup import render
-from viz.drawing.picture import Numbers
-from viz.drawing.ramps import BLUES, ramp_color
-from viz.drawing.tokens import Token, segment_runs
+import pine_engine as pine
+from viz.drawing.identity import Segment
+from viz.figures.frame import FloatArray, document_segments, new_figure
+from viz.theme import CHOSEN, INK
+
+IntArray = NDArray[np.integer[Any]]
 
 MASKED = -1
-"""Entry of a position matrix where the query may not see the key."""
+"""Position of a document that the query may not attend to."""
 
-_LISTED = 6
-"""Most documents that a sentence lists; of more, the nearest."""
-
-
-@dataclass(frozen=True)
-class View:
-    """What one query sees: the documents laid out on its position axis.
-
-    query: how to name the query in a sentence. segment: whose token it is. query_position: its own position,
-    in tokens.
-    prefix_length: tokens of the prefix, which takes positions 0 .. prefix_length - 1.
-    documents: D segments in input order. lengths: int (D,), tokens.
-    starts: int (D,), position of each document's first token; MASKED where it is not seen.
-    importance: float32 (D,), NaN where there is none (the own document); None for methods that do
-        not rank.
-    own_document: index into `documents` of the query's own document; None for the suffix.
-    first_position: number of the first position in what is shown, 1 for the paper's example.
-    """
-
-    query: str
-    segment: Segment
-    query_position: int
-    prefix_length: int
-    documents: tuple[Segment, ...]
-    lengths: NDArray[np.integer[Any]]
-    starts: NDArray[np.integer[Any]]
-    importance: NDArray[np.float32] | None = None
-    own_document: int | None = None
-    first_position: int = 0
-
-    def __post_init__(self) -> None:
-        count = len(self.documents)
-        assert len(self.lengths) == len(self.starts) == count
-        assert self.importance is None or len(self.importance) == count
-
-    @property
-    def place(self) -> int:
-        """The query's own position as shown."""
-        return self.query_position + self.first_position
-
-    def sees(self, document: int) -> bool:
-        """True if the query may read the document."""
-        return bool(self.starts[document] != MASKED)
-
-    def span(self, document: int) -> tuple[int, int]:
-        """First and last position, as shown, of a document that is seen."""
-        first = int(self.starts[document]) + self.first_position
-        return first, first + int(self.lengths[document]) - 1
+_ROW_HEIGHT = 0.9
+"""Height of the bars of a row, as a share of the row."""
 
 
-@dataclass(frozen=True)
-class _Cell:
-    """A cell of a grid; no text where it is masked."""
-
-    text: str
-    title: str
-    fill: str = ""
-    ink: str = ""
-
-
-# By token ----------------------------------------------------------------------------------------------
-
-
-def position_table(
-    positions: NDArray[np.integer[Any]],
-    query_positions: NDArray[np.integer[Any]],
-    queries: Sequence[Token],
-    keys: Sequence[Token],
+def plot_positions(
+    trace: "pine.Trace",
     *,
-    label: str,
-    title: str = "",
-) -> str:
-    """HTML table of the paper's grid: each number is the position the key takes for that query.
+    query: int = -1,
+    document: int | None = None,
+    by: Literal["layer", "head"] = "layer",
+    layer: int | None = None,
+    head: int | None = None,
+    order: Sequence[int] | None = None,
+) -> go.Figure:
+    """Plot the position of each document for one query as bars, one row per layer or head.
 
-    positions: int (Q, K), MASKED (-1) where the query may not see the key; such cells are hatched and
-    empty, never zero. query_positions: (Q,), the last column.
-    Lightness encodes the position, from the smallest (light) to the largest (dark) of the table.
+    base and x of each bar are the first position of the document and its length in tokens, one value per row,
+    NaN where the query may not attend to it. Methods with equal positions in all layers and heads have one
+    row.
+
+    Args:
+        trace: Trace of any method.
+        query: Index of a suffix token or answer token, from 0 or from the end.
+        document: Slot of a document, whose last token is the query instead.
+        by: Dimension of the rows.
+        layer: Layer that is marked, or fixed if the rows are heads; default 0.
+        head: Head that is marked, or fixed if the rows are layers; default 0.
+        order: Document, as entered, in each slot.
+
+    Returns:
+        The figure.
     """
-    assert positions.shape == (len(queries), len(keys)) and len(query_positions) == len(queries)
-    seen = positions[positions != MASKED]
-    low = int(seen.min()) if seen.size else 0
-    high = int(seen.max()) if seen.size else 0
-    cells = [
-        [
-            _position_cell(int(positions[q, k]), low, high, f"query {query.name}, key {key.name}")
-            for k, key in enumerate(keys)
-        ]
-        for q, query in enumerate(queries)
-    ]
-    return render(
-        "position_table.html",
-        title=title,
-        caption=label,
-        queries=queries,
-        keys=keys,
-        query_runs=segment_runs(queries),
-        key_runs=segment_runs(keys),
-        cells=cells,
-        query_positions=[int(position) for position in query_positions],
+    starts, query_position = query_positions(trace, query, document)
+    layers, heads = starts.shape[:2]
+    if by == "layer":
+        rows, selected = starts[:, min(head or 0, heads - 1)], layer
+        fixed = f"head {min(head or 0, heads - 1)}"
+    else:
+        rows, selected = starts[min(layer or 0, layers - 1)], head
+        fixed = f"layer {min(layer or 0, layers - 1)}"
+    is_uniform = layers * heads == 1
+    labels = ["all layers and heads"] if is_uniform else [f"{by} {index}" for index in range(len(rows))]
+    figure = new_figure(
+        name="positions",
+        title="Where the query sees each document" + ("" if is_uniform else f", {fixed}"),
+        caption=f"A row a {by}; the closer to the line at the right, the nearer a document is to the query.",
+        height=110 + max(20 * len(rows), 60),
+        barmode="overlay",
     )
-
-
-def _position_cell(position: int, low: int, high: int, pair: str) -> _Cell:
-    if position == MASKED:
-        return _Cell("", f"{pair}: masked")
-    fill = ramp_color(BLUES, (position - low) / max(high - low, 1))
-    return _Cell(str(position), f"{pair}: position {position}", fill, ink_on(fill))
-
-
-def table_numbers(
-    positions: NDArray[np.integer[Any]],
-    query_positions: NDArray[np.integer[Any]],
-    queries: Sequence[Token],
-    keys: Sequence[Token],
-) -> Numbers:
-    """The numbers of a position table: a row per query token, a column per key token."""
-    columns = ("query", "query\u2019s position", *(key.name for key in keys))
-    rows = tuple(
-        (query.name, int(place), *(None if position == MASKED else int(position) for position in row))
-        for query, place, row in zip(queries, query_positions, positions, strict=True)
+    picks: list[dict[str, Any]] = [{by: index} for index in range(len(rows))]
+    add_document_bars(
+        figure, rows, trace.layout.lengths, document_segments(rows.shape[-1], order), labels, picks
     )
-    return Numbers(columns, rows)
+    add_query_marks(figure, labels, [query_position] * len(labels))
+    if selected is not None and selected < len(labels):
+        figure.add_hrect(selected - 0.5, selected + 0.5, line={"color": CHOSEN, "width": 2})
+    return figure
 
 
-# In words ----------------------------------------------------------------------------------------------
+def query_positions(trace: "pine.Trace", query: int, document: int | None) -> tuple[IntArray, int]:
+    """Return the start of each document for one query, (A, H, D), and the position of the query."""
+    lengths = trace.layout.lengths
+    if document is not None:
+        starts = trace.document_starts[:, :, document]
+        return starts, int(starts[0, 0, document] + lengths[document]) - 1
+    index = query % trace.suffix_starts.shape[2]
+    starts = trace.suffix_starts[:, :, index]
+    # The suffix begins where the last of the documents ends.
+    return starts, int((starts[0, 0] + lengths).max()) + index
 
 
-def view_text(view: View) -> str:
-    """A few words that say what the query sees, nearest document first."""
-    near = nearest_first(view)
-    listed = [_seen_document(view, d) for d in near[:_LISTED]]
-    if len(near) > _LISTED:
-        listed.append(f"and {len(near) - _LISTED} more")
-    text = f"{capital(view.query)} stands at position {view.place}"
-    text += f" and sees, nearest first: {', '.join(listed)}." if listed else " and sees no document."
-    sharing = sharing_documents(view)
-    if sharing:
-        text += f" {capital(_listed(view, sharing))} share positions."
-    unseen = [d for d in range(len(view.documents)) if not view.sees(d)]
-    if unseen:
-        text += f" It may not read {_listed(view, unseen)}."
-    ties = tied_documents(view)
-    if ties:
-        text += (
-            f" {capital(_listed(view, ties))} tie in importance: their token ids decide, never their slots."
+def add_document_bars(
+    figure: go.Figure,
+    starts: IntArray,
+    lengths: IntArray,
+    segments: Sequence[Segment],
+    labels: Sequence[str],
+    picks: Sequence[Mapping[str, Any]],
+) -> None:
+    """Add a bar per document and row, stacked at equal positions; starts are (R, D), lengths (D,)."""
+    heights, offsets = stack_bars(starts, lengths)
+    for index, segment in enumerate(segments):
+        base = np.where(starts[:, index] == MASKED, np.nan, starts[:, index]).astype(np.float32)
+        length = np.where(np.isnan(base), np.nan, lengths[index]).astype(np.float32)
+        figure.add_bar(
+            **document_bar(segment, labels, base, length),
+            width=heights,
+            offset=offsets[:, index],
+            meta={"y": list(picks)},
         )
-    return text
+    figure.update_yaxes(autorange="reversed", type="category")
+    figure.update_xaxes(title="position (tokens)", showgrid=True)
 
 
-def nearest_first(view: View) -> list[int]:
-    """Documents seen, the one that ends last first; input order among those that end together."""
-    seen = [d for d in range(len(view.documents)) if view.sees(d)]
-    return sorted(seen, key=lambda d: -int(view.starts[d] + view.lengths[d]))
+def add_query_marks(figure: go.Figure, labels: Sequence[str], positions: Sequence[int]) -> None:
+    """Add the position of the query in each row."""
+    figure.add_scatter(
+        x=list(positions),
+        y=list(labels),
+        mode="markers",
+        name="the query",
+        marker={"symbol": "line-ns", "size": 14, "line": {"width": 3, "color": INK}},
+        hovertemplate="%{y}: the query at %{x}<extra></extra>",
+    )
 
 
-def sharing_documents(view: View) -> tuple[int, ...]:
-    """Indices of documents that take a position which another document takes too."""
-    seen = view.starts != MASKED
-    starts, ends = view.starts[seen], (view.starts + view.lengths)[seen]
-    # Every document that is seen overlaps itself.
-    overlaps = (starts[:, None] < ends) & (starts < ends[:, None])
-    return tuple(np.flatnonzero(seen)[overlaps.sum(axis=1) > 1].tolist())
+def document_bar(
+    segment: Segment, labels: Sequence[str], base: FloatArray, length: FloatArray
+) -> dict[str, Any]:
+    """Return the options of a bar of one document in each row; base and length are (R,), in tokens."""
+    return {
+        "y": list(labels),
+        "base": base,
+        "x": length,
+        "orientation": "h",
+        "name": segment.name,
+        "text": [segment.label] * len(labels),
+        "textposition": "inside",
+        "insidetextanchor": "middle",
+        "textangle": 0,
+        "insidetextfont": {"color": segment.ink},
+        "marker": {"color": segment.color, "line": {"color": INK, "width": 1}},
+        "customdata": base + length - 1,
+        "hovertemplate": f"%{{y}}: {segment.name} at %{{base}}–%{{customdata}}<extra></extra>",
+    }
 
 
-def tied_documents(view: View) -> tuple[int, ...]:
-    """Indices of documents whose importance exactly equals that of another; the own one never ties."""
-    if view.importance is None:
-        return ()
-    ranked = [d for d in range(len(view.documents)) if not np.isnan(view.importance[d])]
-    values = [float(view.importance[d]) for d in ranked]
-    return tuple(d for d, value in zip(ranked, values, strict=True) if values.count(value) > 1)
+def stack_bars(starts: IntArray, lengths: IntArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the bar height of each row, (R,), and the offsets (R, D) at which bars do not overlap."""
+    lanes = np.array([document_lanes(row, lengths) for row in starts])
+    heights = _ROW_HEIGHT / (lanes.max(axis=1, initial=0) + 1)
+    return heights, heights[:, None] * np.maximum(lanes, 0) - _ROW_HEIGHT / 2
 
 
-def positions_text(view: View, document: int) -> str:
-    """ "first–last" position of a document that is seen, as shown."""
-    first, last = view.span(document)
-    return str(first) if last == first else f"{first}\u2013{last}"
-
-
-def capital(text: str) -> str:
-    """The text with its first letter in upper case, the others as they are."""
-    return text[:1].upper() + text[1:]
-
-
-def _seen_document(view: View, document: int) -> str:
-    text = f"{view.documents[document].name} at {positions_text(view, document)}"
-    return text if document != view.own_document else f"its own {text}, read up to {view.place}"
-
-
-def _listed(view: View, documents: Sequence[int]) -> str:
-    """ "document A", "documents A and B", "documents A, B and C", "7 documents"."""
-    labels = [view.documents[d].label for d in documents]
-    if len(labels) > _LISTED:
-        return f"{len(labels)} documents"
-    if len(labels) == 1:
-        return f"document {labels[0]}"
-    return f"documents {', '.join(labels[:-1])} and {labels[-1]}"
+def document_lanes(starts: IntArray, lengths: IntArray) -> IntArray:
+    """Return the first lane (D,) in which each document overlaps no earlier one; MASKED if not visible."""
+    lanes = np.full(len(starts), MASKED, dtype=np.int64)
+    ends = starts + lengths
+    for document in np.flatnonzero(starts != MASKED):
+        overlaps = (starts[:document] < ends[document]) & (starts[document] < ends[:document])
+        taken = set(lanes[:document][overlaps].tolist())
+        lanes[document] = next(lane for lane in range(len(taken) + 1) if lane not in taken)
+    return lanes

@@ -1,205 +1,136 @@
-"""What changes when the documents are shuffled: a row per order tried, a column per method."""
+"""Figure of the answers of all methods in all document orders: one letter and color per distinct answer."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+import numpy as np
+import plotly.graph_objects as go
+
+import pine_engine as pine
 from viz.drawing.identity import document_letter, ink_on
-from viz.drawing.markup import render
-from viz.drawing.numbers import format_difference, format_value
-from viz.drawing.tokens import visible_text
+from viz.drawing.text import format_difference, shorten
+from viz.figures.frame import FloatArray, method_labels, new_figure, plain
+
+_MAX_CHARACTERS = 90
+"""Maximum characters of an answer in hover text."""
+
+_LINE_CHARACTERS = 45
 
 _COLORS = ("#0072B2", "#E69F00", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999", "#009E73")
 
 
-@dataclass(frozen=True)
-class FirstDifference:
-    """The first token at which an answer leaves that of the first row.
+def plot_shuffle(
+    rows: "Sequence[pine.OrderResult]",
+    *,
+    labels: Mapping[str, str] | None = None,
+    is_right: Callable[[str], bool] | None = None,
+) -> go.Figure:
+    """Plot the answers as a heatmap of letters: orders in rows, methods in columns, one letter per answer.
 
-    index: from 0, in answer tokens. here, reference: the two token texts; None where an answer has ended.
+    z is the number of the answer, float32 (R, M), in the sequence in which answers occur; NaN where there is
+    no answer yet.
+
+    Args:
+        rows: Orders, the reference order first; the last ones may lack methods.
+        labels: Labels of the methods.
+        is_right: Check of an answer; None if the correct answer is not known.
+
+    Returns:
+        The figure.
     """
-
-    index: int
-    here: str | None
-    reference: str | None
-
-
-@dataclass(frozen=True)
-class ShuffleCell:
-    """One method's answer for one order, compared with the first row's.
-
-    same: the answers have the same tokens. first_difference: None if they do.
-    max_abs_logit_diff: largest |difference| to the first row, up to the first token that differs.
-    bitwise_identical: those logits are equal to the last bit.
-    reference_logprob: log-probability, in nats, of the first row's answer in this order.
-    """
-
-    text: str
-    same: bool
-    first_difference: FirstDifference | None
-    max_abs_logit_diff: float
-    bitwise_identical: bool
-    reference_logprob: float
-
-    def __post_init__(self) -> None:
-        assert self.same == (self.first_difference is None)
-
-    @property
-    def difference(self) -> str:
-        """The logit difference as measured, in words."""
-        return format_difference(self.max_abs_logit_diff)
-
-    @property
-    def likelihood(self) -> str:
-        """The log-probability in words."""
-        return f"{format_value(self.reference_logprob)} nats"
-
-    @property
-    def first_token(self) -> str:
-        """The first differing token in words; "" if the answers are the same."""
-        if self.first_difference is None:
-            return ""
-        here, reference = (
-            "the end" if text is None else f"\u201c{visible_text(text)}\u201d"
-            for text in (self.first_difference.here, self.first_difference.reference)
-        )
-        return f"token {self.first_difference.index + 1}: {here} instead of {reference}"
-
-
-@dataclass(frozen=True)
-class ShuffleRow:
-    """One order tried: which document (index as entered) stands in each slot, and a cell per method name.
-
-    label: how the order was made ("as entered", "reversed", "seed 3"); may be empty.
-    """
-
-    order: tuple[int, ...]
-    cells: Mapping[str, ShuffleCell]
-    label: str = ""
+    methods = list(rows[0].cells) if rows else []
+    cells = [[row.cells.get(method) for method in methods] for row in rows]
+    z, numbers = _shuffle_info(rows)
+    count = max(len(numbers), 1)
+    scale = [[edge / count, answer_color(number)] for number in range(count) for edge in (number, number + 1)]
+    kinds = [len({row.cells[method].text for row in rows if method in row.cells}) for method in methods]
+    columns = [
+        f"{name}<br>{kind} answer{'s' * (kind != 1)}"
+        for name, kind in zip(method_labels(methods, labels), kinds, strict=True)
+    ]
+    figure = new_figure(
+        name="shuffle",
+        title="The answer in every order",
+        caption="The same letter is the same answer; a click shows it beside the first row’s.",
+        height=86 + 34 * max(len(rows), 1),
+        coloraxis={"showscale": False, "colorscale": scale, "cmin": -0.5, "cmax": count - 0.5},
+        margin={"b": 16},
+    )
+    figure.add_heatmap(
+        z=z,
+        x=columns,
+        y=list(range(len(rows))),
+        coloraxis="coloraxis",
+        xgap=3,
+        ygap=3,
+        text=[[_cell_text(cell, numbers, is_right) for cell in row] for row in cells],
+        texttemplate="%{text}",
+        textfont={"size": 15},
+        customdata=[[_hover_text(cell) for cell in row] for row in cells],
+        hovertemplate="order %{y}, %{x}: %{text}<br>%{customdata}<extra></extra>",
+        meta={
+            "x": [{"method": method} for method in methods],
+            "y": [{"tried": number} for number in range(len(rows))],
+            "cells": [
+                [
+                    None if cell is None else f"{answer_letter(numbers[cell.text])}: {cell.text}"
+                    for cell in row
+                ]
+                for row in cells
+            ],
+        },
+    )
+    figure.update_xaxes(side="top", type="category")
+    figure.update_yaxes(
+        autorange="reversed",
+        tickvals=list(range(len(rows))),
+        ticktext=[" ".join(map(document_letter, row.order)) for row in rows],
+    )
+    return figure
 
 
-@dataclass(frozen=True)
-class Letter:
-    """A different answer. is_right: None where that is not known."""
-
-    letter: str
-    color: str
-    ink: str
-    text: str
-    is_right: bool | None
-
-
-@dataclass(frozen=True)
-class ShuffleColumn:
-    """One method of the table: key of the cells, label, and whether it promises invariance."""
-
-    method: str
-    label: str
-    is_order_invariant: bool
+def _shuffle_info(rows: "Sequence[pine.OrderResult]") -> tuple[FloatArray, dict[str, int]]:
+    """Return the numbers of the answers, (R, M) with NaN where there is none, and these by answer."""
+    methods = list(rows[0].cells) if rows else []
+    numbers = answer_numbers(
+        row.cells[method].text for row in rows for method in methods if method in row.cells
+    )
+    z = [
+        [numbers[row.cells[method].text] if method in row.cells else np.nan for method in methods]
+        for row in rows
+    ]
+    return np.array(z, dtype=np.float32).reshape(len(rows), len(methods)), numbers
 
 
 def answer_numbers(texts: Iterable[str]) -> dict[str, int]:
-    """A number for each different answer, from 0, as they come."""
+    """Number the distinct answers from 0, in the sequence in which they occur."""
     return {text: number for number, text in enumerate(dict.fromkeys(texts))}
 
 
 def answer_letter(number: int) -> str:
-    """Letter of an answer: a .. z, aa, ab, ..."""
+    """Return the letter of an answer: a .. z, aa, ab, ..."""
     return document_letter(number).lower()
 
 
 def answer_color(number: int) -> str:
-    """Colour of an answer, #RRGGBB; the letter tells equal ones apart."""
+    """Return the color of an answer; after eight, colors repeat and letters do not."""
     return _COLORS[number % len(_COLORS)]
 
 
-def answer_letters(texts: Iterable[str], is_right: Callable[[str], bool] | None = None) -> dict[str, Letter]:
-    """The different answers by their texts, as they come."""
-    return {
-        text: Letter(
-            answer_letter(number),
-            answer_color(number),
-            ink_on(answer_color(number)),
-            " ".join(text.split()) or "(empty answer)",
-            None if is_right is None else is_right(text),
-        )
-        for text, number in answer_numbers(texts).items()
-    }
-
-
-def answers_line(
-    columns: Sequence[ShuffleColumn],
-    rows: Sequence[ShuffleRow],
-    is_right: Callable[[str], bool] | None = None,
+def _cell_text(
+    cell: "pine.OrderComparison | None", numbers: Mapping[str, int], is_right: Callable[[str], bool] | None
 ) -> str:
-    """One sentence: "In 6 orders PINE gives 1 answer, right in 6; Vanilla 3, right in 3."
-
-    is_right: whether an answer is right, where that is known. Those that promise not to change come first,
-    and of them the more often right. "" where there is no answer yet.
-    """
-    given = []
-    for column in columns:
-        texts = [row.cells[column.method].text for row in rows if column.method in row.cells]
-        right = sum(map(is_right, texts)) if is_right else 0
-        if texts:
-            given.append((not column.is_order_invariant, -right, column.label, texts))
-    parts: list[str] = []
-    for _, right, label, texts in sorted(given, key=lambda each: each[:2]):
-        kinds, tried = len(set(texts)), len(texts)
-        orders = f"In {tried} order{'s' * (tried != 1)} "
-        part = f"{label} {kinds}" if parts else f"{orders}{label} gives {kinds} answer{'s' * (kinds != 1)}"
-        parts.append(part + (f", right in {-right}" if is_right else ""))
-    return "; ".join(parts) + "." if parts else ""
+    if cell is None:
+        return ""
+    mark = "" if is_right is None else " ✓" if is_right(cell.text) else " ✗"
+    number = numbers[cell.text]
+    return f'<span style="color:{ink_on(answer_color(number))}">{answer_letter(number)}{mark}</span>'
 
 
-def verdict_html(
-    columns: Sequence[ShuffleColumn],
-    rows: Sequence[ShuffleRow],
-    *,
-    caption: str,
-    is_right: Callable[[str], bool] | None = None,
-) -> str:
-    """HTML of what a shuffle has shown, in sentences, and which letter is which answer.
-
-    caption: what was run (model, dtype, decoding).
-    """
-    texts = [cell.text for row in rows for cell in row.cells.values()]
-    return render(
-        "shuffle_verdict.html",
-        score=answers_line(columns, rows, is_right) or "The first order is computed.",
-        verdict=verdict_line(columns, rows),
-        letters=list(answer_letters(texts, is_right).values()),
-        caption=caption,
-    )
-
-
-def verdict_line(columns: Sequence[ShuffleColumn], rows: Sequence[ShuffleRow]) -> str:
-    """Who kept the promise of invariance, and whether the check could have seen it broken; "" of one row.
-
-    Methods that promise nothing are the controls: if no logit of any of them has changed, logits that did not
-    change prove nothing.
-    """
-    kept, broken, moved, still = list[str](), list[str](), list[str](), list[str]()
-    for column in columns:
-        others = [row.cells[column.method] for row in rows[1:] if column.method in row.cells]
-        if not others:
-            continue
-        is_equal = all(cell.bitwise_identical for cell in others)
-        if column.is_order_invariant:
-            (kept if is_equal else broken).append(column.label)
-        else:
-            (still if is_equal else moved).append(column.label)
-    sentences = []
-    if kept:
-        sentences.append(f"Every logit equal to the last bit: {', '.join(kept)}.")
-    if broken:
-        sentences.append(f"Promised not to depend on the order, and did: {', '.join(broken)}.")
-    if moved:
-        sentences.append(f"The check can fail: the order changed logits of {', '.join(moved)}.")
-    elif still:
-        labels = ", ".join(still)
-        sentences.append(
-            f"The order has not changed {labels} either: this proves nothing, try other documents."
-        )
-    elif kept or broken:
-        sentences.append("Tick \u201cwith controls\u201d to see that the check can fail.")
-    return " ".join(sentences)
+def _hover_text(cell: "pine.OrderComparison | None") -> str:
+    """Return the answer, and its difference from the reference order."""
+    if cell is None:
+        return "not computed yet"
+    text = shorten(" ".join(cell.text.split()) or "(empty answer)", _MAX_CHARACTERS)
+    lines = [plain(text[start : start + _LINE_CHARACTERS]) for start in range(0, len(text), _LINE_CHARACTERS)]
+    equal = "equal to the last bit" if cell.bitwise_identical else format_difference(cell.max_abs_logit_diff)
+    return "<br>".join([*lines, f"largest logit difference: {equal}"])

@@ -66,7 +66,7 @@ from tests.support.report_runs import (
     task_of,
 )
 from tests.support.viz_reading import HOSTILE, Element, read_html
-from viz.drawing.styles import figure_styles
+from viz.drawing.markup import figure_styles
 from viz.export import report as report_export
 from viz.export.report import report_markdown, report_page, row_spans
 

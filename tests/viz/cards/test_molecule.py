@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tests.support.viz_reading import HOSTILE, assert_harmless, read_html
-from viz.cards.molecule import LONGEST, molecule_svg
+from viz.cards.molecule import MAX_CHARACTERS, molecule_svg
 
 PAGES = ((1.0, 1.0, 1.0), (0.043, 0.059, 0.098))
 """Backgrounds of the page, light and dark."""
@@ -56,7 +56,7 @@ def test_lines_have_the_colour_of_the_text_and_atoms_one_that_is_seen_on_any_pag
             assert (light + 0.05) / (dark + 0.05) > 3
 
 
-@pytest.mark.parametrize("text", ["", "C(", "not a molecule", "C C", "C" * (LONGEST + 1), *HOSTILE])
+@pytest.mark.parametrize("text", ["", "C(", "not a molecule", "C C", "C" * (MAX_CHARACTERS + 1), *HOSTILE])
 def test_what_is_no_molecule_is_not_drawn(text: str) -> None:
     assert molecule_svg(text) is None
 

@@ -1,4 +1,4 @@
-"""Lines over slots: of a sweep, of its two effects, and of measurements with intervals."""
+"""Lines over slots: measurements with intervals."""
 
 from dataclasses import replace
 
@@ -6,18 +6,10 @@ import numpy as np
 import pytest
 
 import viz
-from pine_engine.debias.measured import NUM_MEASURED
-from pine_engine.engine.likelihood import Score
 from pine_engine.evaluation.intervals import Estimate
 from pine_engine.evaluation.report.tables import Curve, CurveLine
-from pine_engine.invariance.position_sweep import SlotScored, order_effects
 from tests.support.viz_reading import HOSTILE
-from viz.figures.answer_position import line_style
 
-STEPS = [
-    SlotScored(slot, (0, 1), {m: Score(m, "x", (1, 2), (at, -0.5)) for m, at in scores.items()})
-    for slot, scores in enumerate([{"vanilla": -1.0, "pine": -2.0}, {"vanilla": -3.0, "pine": -2.0}])
-]
 CURVE = Curve(
     name="by-slot",
     title="By slot",
@@ -29,19 +21,6 @@ CURVE = Curve(
     areas=(("causal", (1.0, 2.0, 3.0), (2.0, 1.0, 5.0)),),
 )
 BARE = CurveLine("PINE", 1, (Estimate(50, None, None, 9), None, Estimate(70, None, None, 9)))
-
-
-def test_a_line_is_the_log_probability_in_each_slot() -> None:
-    figure = viz.plot_position_sweep(STEPS, slots=5, labels={"pine": "PINE"})
-    vanilla, pine = figure.data
-    assert (list(vanilla.x), vanilla.y.tolist()) == ([1, 2], [-1.5, -3.5])
-    assert (pine.name, pine.y.tolist()) == ("PINE", [-2.5, -2.5])
-    assert figure.layout.xaxis.range == (0.5, 5.5)
-
-
-def test_the_two_effects_add_up() -> None:
-    total, rope, causal = viz.plot_order_effects(order_effects([-1, -3, -2], [-2, -2, -5])).data
-    np.testing.assert_allclose(rope.y + causal.y, total.y, rtol=1e-6)
 
 
 def test_means_have_their_intervals_and_gaps() -> None:
@@ -126,17 +105,6 @@ def test_bias_curve_with_intervals_does_not_include_zero() -> None:
     )
     low, high = viz.plot_bias_curve(curve).layout.yaxis.range
     assert 37 < low < 40 and 70 < high < 73
-
-
-def test_line_style_is_unique_for_every_measured_method() -> None:
-    """By symbol and color; the first 24 by symbol alone, the first 8 by dash alone."""
-    styles = [line_style(mark) for mark in range(NUM_MEASURED + 1)]
-    symbols = [style["marker"]["symbol"] for style in styles]
-    assert len(
-        {(symbol, style["line"]["color"]) for symbol, style in zip(symbols, styles, strict=True)}
-    ) == len(styles)
-    assert len(set(symbols[:24])) == 24
-    assert len({style["line"]["dash"] for style in styles[:8]}) == 8
 
 
 def test_bars_are_distinct_without_color() -> None:

@@ -1,141 +1,71 @@
-"""Where the answer stands: the sentence, the values that are drawn, and what the panel says."""
-
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+"""Position sweep: lines, the two effects, and the sentence."""
 
 import numpy as np
 import pytest
 
-from pine_engine.engine.engine import Engine
-from pine_engine.errors import InputError
-from tests.support.runs import swapped
-from tests.support.tokenizers import letter_tokenizer
-from viz.figures.answer_position import plot_position_sweep
-from viz.figures.position_sweep import (
-    Standing,
-    Sweep,
-    standing_sentence,
-)
-from viz.page.form.checks import form_layout
-from viz.page.form.documents import entries_from
-from viz.page.form.examples import load_examples
-from viz.page.form.form import Form
-from viz.page.sweep.sweep_panel import compared_methods, document_choices, moved_at_first, work_sentence
-from viz.page.sweep.sweeping import stand
+import viz
+from pine_engine.debias.measured import NUM_MEASURED
+from pine_engine.engine.likelihood import Score
+from pine_engine.invariance.position_sweep import SlotScored, order_effects
+from viz.figures.position_sweep import line_style, sweep_sentence
 
-SWEEP = Sweep(
-    1,
-    "Paris  is\nit",
-    "tiny, float32 on cpu",
-    (
-        Standing("Vanilla", (-4.0, -6.5, -2.0)),
-        Standing("NIA", (-5.0, -5.0, -3.5)),
-        Standing("PINE", (-2.75, -2.75, -2.75)),
-        Standing("PCW", (-3.0, -3.0, -3.0)),
-    ),
-)
-
-# The sentence
+LABELS = {"vanilla": "Vanilla", "nia": "NIA", "pine": "PINE", "pcw": "PCW"}
+VALUES: dict[str, tuple[float, ...]] = {
+    "vanilla": (-4.0, -6.5, -2.0),
+    "nia": (-5.0, -5.0, -3.5),
+    "pine": (-2.75, -2.75, -2.75),
+    "pcw": (-3.0, -3.0, -3.0),
+}
 
 
-def test_the_caption_says_who_moves_by_how_much_and_who_does_not() -> None:
-    assert standing_sentence(SWEEP) == (
+def steps(values: dict[str, tuple[float, ...]], count: int = 3) -> list[SlotScored]:
+    """Return scores of an answer of one token in each slot."""
+    return [
+        SlotScored(slot, (0, 1, 2), {m: Score(m, "x", (1,), (line[slot],)) for m, line in values.items()})
+        for slot in range(count)
+    ]
+
+
+def sentence(values: dict[str, tuple[float, ...]], count: int = 3) -> str:
+    return sweep_sentence(
+        steps(values, count), slots=3, document=1, answer="Paris  is\nit", setting="tiny", labels=LABELS
+    )
+
+
+def test_lines_are_the_logprobs_by_slot() -> None:
+    figure = viz.plot_position_sweep(steps(VALUES, 2), slots=5, labels=LABELS)
+    vanilla, *_, pcw = figure.data
+    assert (list(vanilla.x), vanilla.y.tolist()) == ([1, 2], [-4, -6.5])
+    assert (pcw.name, pcw.y.tolist()) == ("PCW", [-3, -3])
+    assert figure.layout.xaxis.range == (0.5, 5.5)
+
+
+def test_two_effects_add_up() -> None:
+    total, rope, causal = viz.plot_order_effects(order_effects([-1, -3, -2], [-2, -2, -5])).data
+    np.testing.assert_allclose(rope.y + causal.y, total.y, rtol=1e-6)
+
+
+def test_sentence_names_changes_from_large_to_none() -> None:
+    assert sentence(VALUES) == (
         "As document B goes through all 3 slots, the log-probability of “Paris is it” moves by 4.5 nats "
         "under Vanilla (most likely in slot 3, least likely in slot 2) and by 1.5 under NIA; it does not "
-        "move at all (0.0) under PINE and PCW (tiny, float32 on cpu)."
+        "move at all (0.0) under PINE and PCW (tiny)."
     )
 
 
-def test_the_smallest_movement_is_a_movement() -> None:
-    close = Standing("PINE", (-2.75, -2.7500000000000004, -2.75))
-    caption = standing_sentence(replace(SWEEP, standings=(close, SWEEP.standings[3])))
-    assert "moves by 4.4e-16 nats under PINE" in caption
-    assert "it does not move at all (0.0) under PCW (" in caption
+def test_smallest_change_is_a_change() -> None:
+    text = sentence({"pine": (-2.75, -2.7500000000000004, -2.75), "pcw": VALUES["pcw"]})
+    assert "moves by 4.4e-16 nats under PINE" in text and "(0.0) under PCW (" in text
 
 
-def test_a_caption_without_movement_and_one_of_a_sweep_that_was_stopped() -> None:
-    still = replace(SWEEP, standings=SWEEP.standings[2:])
-    assert "slots, the log-probability of “Paris is it” does not move at all (0.0) under PINE and PCW" in (
-        standing_sentence(still)
-    )
-    begun = [replace(one, values=(one.values[0], None, None)) for one in SWEEP.standings]
-    caption = standing_sentence(replace(SWEEP, standings=tuple(begun)))
-    assert caption == "So far document B has been in 1 of 3 slots (tiny, float32 on cpu)."
-    begun = [replace(one, values=(*one.values[:2], None)) for one in SWEEP.standings]
-    assert "goes through 2 of 3 slots, " in standing_sentence(replace(SWEEP, standings=tuple(begun)))
+@pytest.mark.parametrize(("count", "part"), [(1, "in 1 of 3 slots"), (2, "through 2 of 3 slots")])
+def test_sentence_of_a_stopped_sweep_counts_slots(count: int, part: str) -> None:
+    assert part in sentence(VALUES, count)
 
 
-# The page
-
-
-THREE = entries_from([("Varo", "red"), ("Senna", "green"), ("Orm", "white")])
-
-
-@pytest.fixture(scope="module")
-def engine(tiny_llama: Callable[..., Any]) -> Engine:
-    return Engine(tiny_llama(max_context_length=1024, layers=1), letter_tokenizer(), name="tiny")
-
-
-def form(*methods: str) -> Form:
-    return Form("retrieval_qa", "Which is green?", "Answer.", methods, 3, swapped(THREE, 0))
-
-
-def test_a_letter_is_followed_and_every_value_is_the_engines(engine: Engine) -> None:
-    asked = form("vanilla", "nia", "pine")
-    views = list(stand(engine, asked, document=0, answer=" so "))
-    assert [len(view.steps) for view in views if view.steps] == [1, 2, 3, 3]
-    last, layout = views[-1], form_layout(asked, engine)  # B, A, C: the letters in the slots
-    figure = plot_position_sweep(last.steps, slots=last.slots)
-    for slot, order in enumerate([(1, 0, 2), (0, 1, 2), (0, 2, 1)]):
-        expected = engine.score(layout.reorder(order), ["so"], methods=asked.methods)
-        for line in figure.data:
-            assert line.y[slot] == np.float32(expected[line.name][0].total)
-    assert "As document A goes through all 3 slots" in last.said
-    assert "it does not move at all (0.0) under PINE" in last.said
-    assert last.effects is not None
-    for total, *parts in zip(last.effects.total, last.effects.rope, last.effects.causal, strict=True):
-        assert total == pytest.approx(sum(parts), abs=1e-9)
-    assert views[-1].sentence.startswith("Done: 3 slots in ") and "“so”" in views[-1].sentence
-
-
-def test_left_empty_the_answer_is_that_of_pine(engine: Engine) -> None:
-    asked = form("vanilla", "nia")
-    written = engine.run(form_layout(asked, engine), methods=["pine"], max_new_tokens=3).answers["pine"].text
-    assert written.strip()
-    *_, last = stand(engine, asked, document=2, answer="  ")
-    assert last.sentence.endswith(f"Reference answer: “{written.strip()}”")
-
-
-def test_what_cannot_be_moved_is_said(engine: Engine) -> None:
-    alone = replace(form("vanilla", "nia"), entries=THREE[:1])
-    with pytest.raises(InputError, match="There is one document only; add another"):
-        next(stand(engine, alone, document=0, answer="so"))
-    with pytest.raises(InputError, match="There is no document D any more; choose another"):
-        next(stand(engine, form("vanilla", "nia"), document=3, answer="so"))
-    silent = Engine(engine.model, engine.tokenizer, stop_token_ids=frozenset(range(97)))
-    with pytest.raises(InputError, match="PINE answers with nothing; write a reference answer"):
-        list(stand(silent, form("vanilla", "nia"), document=0, answer=""))
-
-
-def test_vanilla_and_nia_are_always_compared_and_that_is_said() -> None:
-    assert compared_methods(["pine"]) == ("vanilla", "nia", "pine")
-    assert compared_methods(["pcw", "vanilla", "nia"]) == ("vanilla", "nia", "pcw")
-    assert work_sentence(4, ["vanilla", "nia", "pine"]) == "4 slots × 3 methods."
-    assert work_sentence(2, ["nia"]) == ("2 slots × 2 methods (Vanilla added to the ticked ones).")
-    assert work_sentence(1, ["nia"]) == "There is one slot only; add a document."
-
-
-def test_documents_are_offered_by_letter() -> None:
-    assert document_choices([1, 0]) == [("Document A", 0), ("Document B", 1)]
-
-
-def test_the_document_to_move_is_the_one_picked_else_that_with_the_answer_else_the_first() -> None:
-    assert moved_at_first([2, 0, 1], 2, 1) == 2
-    assert moved_at_first([2, 0, 1], None, 1) == moved_at_first([2, 0, 1], 7, 1) == 1
-    assert moved_at_first([2, 4], None, 1) == moved_at_first([2, 4], None, None) == 2
-    assert moved_at_first([], 0, 0) is None
-    golds = {example.name: example.gold for example in load_examples()}
-    assert (
-        golds["Who has the key? (3 documents)"] == 1 and golds["Where is the honey fair? (10 documents)"] == 0
-    )
+def test_line_style_is_unique_by_symbol_then_color() -> None:
+    styles = [line_style(index) for index in range(NUM_MEASURED + 1)]
+    looks = [(style["marker"]["symbol"], style["line"]["color"]) for style in styles]
+    assert len(set(looks)) == len(looks)
+    assert len({symbol for symbol, _ in looks[:24]}) == 24
+    assert len({style["line"]["dash"] for style in styles[:8]}) == 8

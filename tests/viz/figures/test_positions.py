@@ -1,341 +1,128 @@
-"""Positions: grids, rulers and orders of heads come out number by number, and masked is never zero."""
+"""Positions of documents: by layer, head, method and order, for one query and for all."""
 
-from typing import Any
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from tests.support.viz_reading import HOSTILE, assert_harmless, read_html, table_cells
-from viz.drawing.identity import DECODED, PREFIX, SUFFIX, document_segment
-from viz.drawing.ramps import BLUES, CIVIDIS, ramp_color
-from viz.drawing.tokens import Token
-from viz.figures.positions import (
-    MASKED,
-    View,
-    position_table,
-    sharing_documents,
-    table_numbers,
-    tied_documents,
-    view_text,
-)
-from viz.figures.rulers import (
-    MethodView,
-    axis_ticks,
-    method_numbers,
-    method_rulers,
-    position_ruler,
-    ruler_lanes,
-    ruler_numbers,
-)
+import viz
+from pine_engine.engine.orders import ShuffleResult
+from pine_engine.methods.plan import build_plan
+from pine_engine.methods.table import METHODS
+from viz.figures.positions import MASKED, document_lanes
+from viz.figures.positions_by_order import default_head, document_positions
 
-_ = MASKED
-# The paper's running example (specification 6.1), PINE, 1-based.
-PINE = np.array(
+METHOD_NAMES = pytest.mark.parametrize("method", ["vanilla", "pcw", "pine"])
+
+
+@METHOD_NAMES
+def test_bars_begin_at_the_traced_positions(tiny_shuffle: ShuffleResult, method: str) -> None:
+    trace = tiny_shuffle.first.traces[method]
+    layers, heads = trace.suffix_starts.shape[:2]
+    by_layer = viz.plot_positions(trace, query=2, head=1)
+    by_head = viz.plot_positions(trace, query=2, by="head", layer=1)
+    for document, length in enumerate(trace.layout.lengths):
+        bars = by_layer.data[document]
+        np.testing.assert_array_equal(bars.base, trace.suffix_starts[:, min(1, heads - 1), 2, document])
+        np.testing.assert_array_equal(bars.x, [length] * layers)
+        bars = by_head.data[document]
+        np.testing.assert_array_equal(bars.base, trace.suffix_starts[min(1, layers - 1), :, 2, document])
+
+
+@METHOD_NAMES
+def test_query_is_at_the_position_of_the_plan(tiny_shuffle: ShuffleResult, method: str) -> None:
+    layout = tiny_shuffle.first.layout
+    trace = tiny_shuffle.first.traces[method]
+    expected = build_plan(METHODS[method], layout).query_positions(2)
+    for query in range(-1, layout.suffix_length + 2):
+        marker = viz.plot_positions(trace, query=query).data[-1]
+        token = layout.documents_end + query if query >= 0 else -1  # the trace has two answer tokens
+        assert set(marker.x) == {expected[token]}
+    for slot in range(layout.num_documents):
+        marker = viz.plot_positions(trace, document=slot).data[-1]
+        assert set(marker.x) == {expected[layout.document_starts[slot] + layout.lengths[slot] - 1]}
+
+
+def test_masked_document_has_no_bar(tiny_shuffle: ShuffleResult) -> None:
+    trace = tiny_shuffle.first.traces["vanilla"]
+    bars = viz.plot_positions(trace, document=1).data[:3]
+    assert [np.isnan(np.asarray(one.base, dtype=float)).all() for one in bars] == [False, False, True]
+    assert np.isnan(bars[2].x).all()
+
+
+def test_selected_row_is_marked(tiny_shuffle: ShuffleResult) -> None:
+    trace = tiny_shuffle.first.traces["pine"]
+    (mark,) = viz.plot_positions(trace, layer=1).layout.shapes
+    assert (mark.y0, mark.y1) == (0.5, 1.5)
+    assert not viz.plot_positions(trace, layer=99).layout.shapes
+
+
+@pytest.mark.parametrize(
+    ("starts", "lengths", "lanes"),
     [
-        [1, _, _, _, _, _, _, _],
-        [1, 6, _, 4, 5, 2, 3, _],
-        [1, 6, 7, 4, 5, 2, 3, _],
-        [1, 2, 3, 6, _, 4, 5, _],
-        [1, 2, 3, 6, 7, 4, 5, _],
-        [1, 4, 5, 2, 3, 6, _, _],
-        [1, 4, 5, 2, 3, 6, 7, _],
-        [1, 2, 3, 6, 7, 4, 5, 8],
-    ]
+        ([22, 81, 67, 42], [20, 18, 14, 25], [0, 0, 0, 0]),
+        ([2, 2, 2], [3, 1, 2], [0, 1, 2]),
+        ([0, 2, 4, MASKED], [3, 3, 2, 9], [0, 1, 0, MASKED]),
+    ],
 )
-QUERY_POSITIONS = np.array([1, 6, 7, 6, 7, 6, 7, 8])
-TOKENS = [
-    Token("SYS", PREFIX, 0),
-    *(Token(f"D{d + 1}{'ab'[o]}", document_segment(d), o) for d in range(3) for o in range(2)),
-    Token("X", SUFFIX, 0),
-]
+def test_lanes_separate_overlapping_documents(
+    starts: list[int], lengths: list[int], lanes: list[int]
+) -> None:
+    assert document_lanes(np.array(starts), np.array(lengths)).tolist() == lanes
 
 
-def paper_table(positions: np.ndarray = PINE) -> str:
-    return position_table(
-        positions,
-        QUERY_POSITIONS,
-        TOKENS,
-        TOKENS,
-        label="The paper's example",
-        title="PINE",
-    )
+def test_methods_are_rows_of_one_query(tiny_shuffle: ShuffleResult) -> None:
+    traces = tiny_shuffle.first.traces
+    figure = viz.plot_method_positions(traces, query=2, layer=1, head=3)
+    assert list(figure.data[0].y) == list(traces)
+    rows = [
+        trace.suffix_starts[min(1, len(trace.suffix_starts) - 1), 3 % trace.suffix_starts.shape[1], 2]
+        for trace in traces.values()
+    ]
+    for document in range(3):
+        np.testing.assert_array_equal(figure.data[document].base, [row[document] for row in rows])
 
 
-def view(**changes: Any) -> View:
-    """Query at 88 in document A; from near to far A (own), B, D, C, the last two tied."""
-    values: dict[str, Any] = {
-        "query": "token 8 of document A",
-        "segment": document_segment(0),
-        "query_position": 88,
-        "prefix_length": 22,
-        "documents": tuple(document_segment(i) for i in (2, 0, 1, 3)),
-        "lengths": np.array([20, 18, 14, 25]),
-        "starts": np.array([22, 81, 67, 42]),
-        "importance": np.array([0.02, np.nan, 0.31, 0.02], dtype=np.float32),
-        "own_document": 1,
+@METHOD_NAMES
+def test_position_map_has_all_queries_and_blank_where_masked(
+    tiny_shuffle: ShuffleResult, method: str
+) -> None:
+    trace = tiny_shuffle.first.traces[method]
+    figure = viz.plot_position_map(trace, layer=1, head=2, order=[2, 0, 1], query=3)
+    (heat,) = figure.data
+    index = (min(1, len(trace.suffix_starts) - 1), 2 % trace.suffix_starts.shape[1])
+    starts = np.vstack([trace.document_starts[index], trace.suffix_starts[index][2:4]])
+    np.testing.assert_array_equal(heat.z, np.where(starts == MASKED, np.nan, starts))
+    assert list(heat.x) == ["C", "A", "B"] and list(heat.y) == ["C", "A", "B", "SUF", "OUT 1"]
+    assert list(heat.meta["y"][3:]) == [{"query": "suffix 2"}, {"query": "suffix 3"}]
+    assert figure.layout.shapes[0].y0 == 3.5
+
+
+def test_invariant_methods_move_no_document(tiny_shuffle: ShuffleResult) -> None:
+    figure = viz.plot_positions_by_order(tiny_shuffle.rows, layer=1, head=2)
+    bases = {
+        method: np.array([[bar.base[index] for bar in frame.data] for frame in figure.frames])
+        for index, method in enumerate(figure.data[0].y)
     }
-    return View(**{**values, **changes})
+    assert bases["pine"].shape == (6, 3)
+    assert (bases["pine"] == bases["pine"][0]).all() and (bases["pcw"] == bases["pcw"][0]).all()
+    assert len(np.unique(bases["vanilla"], axis=0)) > 3
+    for frame in figure.frames:
+        assert [bar.x[0] for bar in frame.data] == tiny_shuffle.first.layout.lengths.tolist()
+        spans = sorted((bar.offset[1], bar.width[1]) for bar in frame.data)  # of PCW, stacked
+        assert all(above >= below + width - 1e-9 for (below, width), (above, _) in pairwise(spans))
 
 
-def suffix_view(**changes: Any) -> View:
-    """The question's last token at 99, which may not read document B and sees the others as A does."""
-    values: dict[str, Any] = {
-        "query": "the question",
-        "segment": SUFFIX,
-        "query_position": 99,
-        "starts": np.array([22, 81, MASKED, 42]),
-        "importance": None,
-        "own_document": None,
-    }
-    return view(**{**values, **changes})
+@pytest.mark.parametrize("method", ["vanilla", "pine"])
+def test_positions_of_an_order_are_by_document(tiny_shuffle: ShuffleResult, method: str) -> None:
+    row = tiny_shuffle.rows[4]
+    kept = document_positions(row.order, row.result.traces, 1, 2)
+    trace = row.result.traces[method]
+    index = (min(1, len(trace.suffix_starts) - 1), 2 % trace.suffix_starts.shape[1])
+    for slot, document in enumerate(row.order):
+        assert kept.starts[method][document] == trace.suffix_starts[(*index, 2, slot)]
+        assert kept.lengths[document] == row.result.layout.lengths[slot]
 
 
-def test_the_papers_grid_comes_out_number_by_number() -> None:
-    rows = table_cells(read_html(paper_table()).all("table")[0])
-    shown = [[cell.text if "pine-number" in cell.classes else "." for cell in row[:-1]] for row in rows]
-    assert shown == [["." if p == MASKED else str(p) for p in row] for row in PINE.tolist()]
-    assert [row[-1].text for row in rows] == [str(p) for p in QUERY_POSITIONS]
-
-
-def test_masked_cells_are_hatched_and_without_a_number_and_zero_is_a_number() -> None:
-    positions = np.where(PINE == MASKED, MASKED, PINE - 1)
-    rows = table_cells(read_html(paper_table(positions)).all("table")[0])
-    for q in range(8):
-        for k in range(8):
-            cell = rows[q][k]
-            is_masked = positions[q, k] == MASKED
-            assert ("pine-masked" in cell.classes) == is_masked
-            assert cell.text == ("masked" if is_masked else str(positions[q, k]))
-            assert ("style" in cell.attributes) != is_masked
-    assert rows[1][0].text == "0"
-
-
-def test_later_positions_are_darker() -> None:
-    row = table_cells(read_html(paper_table()).all("table")[0])[7]
-    fills = {int(cell.text): cell.attributes["style"].split(";")[0] for cell in row[:-1]}
-    assert fills[1] == f"--pine-fill:{BLUES[0]}" and fills[8] == f"--pine-fill:{BLUES[-1]}"
-    assert len(set(fills.values())) == 8
-
-
-def test_ramps_meet_their_stops_and_lie_between_them() -> None:
-    assert ramp_color(CIVIDIS, 0) == "#00224E" and ramp_color(CIVIDIS, 1) == "#FEE838"
-    assert ramp_color(("#000000", "#FFFFFF"), 0.5) == "#808080"
-    assert ramp_color(("#000000", "#FFFFFF"), 7) == "#FFFFFF"
-
-
-def test_headers_name_tokens_and_their_segments() -> None:
-    table = read_html(paper_table()).all("table")[0]
-    columns = [head.text for head in table.all("thead")[0].all("tr")[1].all("th")]
-    assert columns == ["SYS", "D1a", "D1b", "D2a", "D2b", "D3a", "D3b", "X"]
-    groups = table.all("thead")[0].all("tr")[0].all("th")
-    assert [g.text for g in groups] == ["SYS", "A", "B", "C", "SUF", "query’s position"]
-    assert [g.attributes.get("colspan") for g in groups[:-1]] == ["1", "2", "2", "2", "1"]
-
-
-@pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_tokens_come_out_as_text(text: str) -> None:
-    tokens = [Token(text, PREFIX, 0)]
-    html = position_table(np.array([[0]]), np.array([0]), tokens, tokens, title=text, label=text)
-    assert_harmless(html)
-    assert text in read_html(html).all("h4")[0].text
-    hostile = view(query=text)
-    assert_harmless(position_ruler(hostile))
-    assert_harmless(method_rulers([MethodView(text, hostile)]))
-
-
-# By document and by token: what is in a cell, and what a click on it picks
-
-
-def test_the_numbers_of_the_table_are_those_drawn() -> None:
-    tokens = table_numbers(PINE, QUERY_POSITIONS, TOKENS, TOKENS)
-    assert tokens.rows[3][1:] == (6, 1, 2, 3, 6, None, 4, 5, None)
-    assert tokens.columns[2:] == tuple(token.name for token in TOKENS)
-
-
-# Rulers
-
-
-def test_lanes_keep_overlapping_documents_apart() -> None:
-    assert ruler_lanes(np.array([22, 81, 67, 42]), np.array([20, 18, 14, 25])).tolist() == [0, 0, 0, 0]
-    assert ruler_lanes(np.array([2, 2, 2]), np.array([3, 1, 2])).tolist() == [0, 1, 2]
-    assert ruler_lanes(np.array([0, 2, 4, MASKED]), np.array([3, 3, 2, 9])).tolist() == [0, 1, 0, MASKED]
-
-
-def test_blocks_stand_at_their_positions() -> None:
-    root = read_html(position_ruler(view()))
-    blocks = {block.text: block.attributes["style"] for block in root.with_class("pine-block")}
-    # 99 positions, so one is 100/99 = 1.0101 percent.
-    assert blocks["C"].startswith("left:22.222%;width:20.202%;--pine-lane:0")
-    assert blocks["A"].startswith("left:81.818%;width:18.182%;--pine-lane:0")
-    assert blocks["SYS"].startswith("left:0;width:22.222%")
-    assert root.with_class("pine-ruler-query")[0].text == "query at 88"
-    # Positions 89 to 98 of its own document come after the query.
-    assert (
-        root.with_class("pine-block-future")[0]
-        .attributes["style"]
-        .startswith("left:89.899%;width:calc(10.101% - 2px)")
-    )
-
-
-def test_the_table_beside_the_ruler_goes_from_near_to_far_with_importance_in_proportion() -> None:
-    root = read_html(position_ruler(view()))
-    rows = root.all("tbody")[0].all("tr")
-    assert [row.all("th")[0].text for row in rows] == ["A", "B", "D", "C"]
-    assert [row.all("td")[0].text for row in rows] == ["81–98", "67–80", "42–66", "22–41"]
-    assert [row.all("td")[1].text for row in rows] == ["not ranked", "0.310", "0.0200", "0.0200"]
-    assert [bar.attributes["style"] for bar in root.with_class("pine-bar")] == [
-        "width:100.0%", "width:6.5%", "width:6.5%",
-    ]  # fmt: skip
-    assert [row.all("td")[2].text for row in rows] == [
-        "its own document, always nearest",
-        "",
-        "tie, broken by token ids",
-        "tie, broken by token ids",
-    ]
-
-
-def test_ties_are_exact_and_leave_out_the_own_document() -> None:
-    assert tied_documents(view()) == (0, 3)
-    near = np.array([0.02, np.nan, 0.31, np.nextafter(np.float32(0.02), np.float32(1))], dtype=np.float32)
-    assert tied_documents(view(importance=near)) == ()
-    assert tied_documents(view(importance=None)) == ()
-
-
-def test_shared_positions_are_stacked_and_said() -> None:
-    shared = view(query_position=47, starts=np.full(4, 22), importance=None, own_document=None)
-    assert sharing_documents(shared) == (0, 1, 2, 3) and sharing_documents(view()) == ()
-    root = read_html(position_ruler(shared))
-    lanes = [
-        style.split("--pine-lane:")[1][0]
-        for style in (b.attributes["style"] for b in root.with_class("pine-block")[1:])
-    ]
-    assert lanes == ["0", "1", "2", "3"]
-    assert "Documents C, A, B and D share positions." in view_text(shared)
-    assert "importance" not in root.all("thead")[0].text
-
-
-def test_the_sentence_says_what_the_ruler_shows() -> None:
-    assert view_text(view()) == (
-        "Token 8 of document A stands at position 88 and sees, nearest first: its own document A at 81–98, "
-        "read up to 88, document B at 67–80, document D at 42–66, document C at 22–41. "
-        "Documents C and D tie in importance: their token ids decide, never their slots."
-    )
-
-
-def test_a_sentence_lists_only_the_nearest_of_many() -> None:
-    """Documents of one token at 1 .. 9, the last two of them at the same position."""
-    many = tuple(document_segment(d) for d in range(9))
-    text = view_text(
-        view(
-            documents=many, lengths=np.full(9, 1), starts=np.array([1, 2, 3, 4, 5, 6, 7, 8, 8]),
-            importance=None, own_document=None,
-        )
-    )  # fmt: skip
-    assert "nearest first: document H at 8, document I at 8, document G at 7" in text
-    assert text.endswith("document D at 4, and 3 more. Documents H and I share positions.")
-    unparsed = view(documents=many, lengths=np.full(9, 1), starts=np.full(9, MASKED), importance=None)
-    assert view_text(unparsed).endswith("sees no document. It may not read 9 documents.")
-
-
-def test_masked_documents_are_not_on_the_axis_but_named() -> None:
-    earlier = view(query_position=45, starts=np.array([22, 42, MASKED, MASKED]), importance=None)
-    root = read_html(position_ruler(earlier))
-    assert [block.text for block in root.with_class("pine-block")] == ["SYS", "C", "A"]
-    assert root.with_class("pine-unseen")[0].text.split() == [
-        "Masked,",
-        "not",
-        "on",
-        "the",
-        "axis:",
-        "B",
-        "D",
-    ]
-    assert view_text(earlier).endswith("It may not read documents B and D.")
-
-
-def test_the_papers_numbers_can_count_from_one() -> None:
-    paper = View(
-        "X", DECODED, 7, 1, tuple(document_segment(d) for d in range(3)), np.array([2, 2, 2]),
-        np.array([1, 5, 3]), first_position=1,
-    )  # fmt: skip
-    assert view_text(paper) == (
-        "X stands at position 8 and sees, nearest first: "
-        "document B at 6–7, document C at 4–5, document A at 2–3."
-    )
-
-
-def test_ticks_are_round_few_and_inside() -> None:
-    for total in (1, 2, 8, 53, 99, 2878, 8192):
-        ticks = axis_ticks(total)
-        assert ticks[0] == 0 and ticks[-1] < total and len(ticks) <= 8
-    assert axis_ticks(99) == [0, 20, 40, 60, 80]
-
-
-def test_what_carries_meaning_in_a_ruler_is_a_box_or_a_hatched_one() -> None:
-    """Saved pictures keep boxes and the class pine-masked, and lose gradients and borders on one side."""
-    root = read_html(position_ruler(view()))
-    assert [part.classes for part in root.with_class("pine-block-future")[0].children] == [{"pine-masked"}]
-    assert len(root.with_class("pine-ruler-line")) == 1
-    assert len(root.with_class("pine-ruler-tick")) == len(root.with_class("pine-ruler-number")) == 5
-    assert not root.all("figure") + root.all("figcaption")
-
-
-def test_the_numbers_of_a_ruler_go_from_near_to_far_and_end_with_the_masked() -> None:
-    numbers = ruler_numbers(view(starts=np.array([22, 81, MASKED, 42])))
-    assert [row[:3] for row in numbers.rows] == [
-        ("A", 81, 98),
-        ("D", 42, 66),
-        ("C", 22, 41),
-        ("B", None, None),
-    ]
-    assert [row[4:] for row in numbers.rows] == [(True, False), (False, True), (False, True), (False, False)]
-    own, near, *_ = (row[3] for row in numbers.rows)
-    assert near == pytest.approx(0.02) and isinstance(own, float) and np.isnan(own)
-
-
-def test_low_lanes_carry_no_letters_and_stay_in_their_room() -> None:
-    many = 40
-    shared = view(
-        documents=tuple(document_segment(d) for d in range(many)),
-        lengths=np.full(many, 20), starts=np.full(many, 22), importance=None, own_document=None,
-    )  # fmt: skip
-    root = read_html(position_ruler(shared))
-    track = root.with_class("pine-ruler-track")[0]
-    assert track.attributes["style"] == "--pine-lanes:40;--pine-lane-height:16px"
-    assert [block.text for block in root.with_class("pine-block")] == [""] * (many + 1)
-    assert len({block.attributes["title"] for block in root.with_class("pine-block")}) == many + 1
-
-
-# Methods row by row
-
-
-def method_rows() -> list[MethodView]:
-    shared = view(query_position=46, starts=np.full(4, 22), importance=None, own_document=None)
-    return [
-        MethodView("Vanilla", suffix_view()),
-        MethodView("PCW", shared),
-    ]
-
-
-def test_methods_stand_on_one_axis() -> None:
-    root = read_html(method_rulers(method_rows()))
-    starts = [
-        [
-            block.attributes["style"].split("%")[0]
-            for block in track.with_class("pine-block")
-            if block.text == "C"
-        ]
-        for track in root.with_class("pine-ruler-track")
-    ]
-    # Document C starts at 22 of 100 positions under both, though PCW's own axis would end at 47.
-    assert starts == [["left:22.000"], ["left:22.000"]]
-    places = [mark.attributes["style"] for mark in root.with_class("pine-ruler-query")]
-    assert places == ["left:99.500%", "left:46.500%"]
-    assert [tick.text for tick in root.with_class("pine-ruler-number")] == ["0", "20", "40", "60", "80"]
-
-
-def test_the_numbers_of_the_rows_are_those_of_their_views() -> None:
-    numbers = method_numbers(method_rows())
-    assert len(numbers.rows) == 8 and {row[0] for row in numbers.rows} == {"Vanilla", "PCW"}
-    assert numbers.rows[2] == ("Vanilla", 99, "B", None, None)
-    assert numbers.rows[4] == ("PCW", 46, "C", 22, 41)
+def test_default_head_without_ranking_is_the_first(tiny_shuffle: ShuffleResult) -> None:
+    assert default_head([tiny_shuffle.first.traces["vanilla"]]) == (0, 0)

@@ -1,94 +1,58 @@
-"""What a shuffle has shown, in sentences."""
+"""A shuffle as letters and as log-probabilities."""
 
-from dataclasses import replace
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 
-import pytest
+import viz
+from tests.support.figure_records import cell, order_row
+from viz.figures.logprob_by_order import _logprob_by_order_info
+from viz.figures.shuffle import _shuffle_info, answer_letter
 
-from tests.support.viz_reading import HOSTILE, assert_harmless, read_html
-from viz.figures.shuffle import (
-    FirstDifference,
-    ShuffleCell,
-    ShuffleColumn,
-    ShuffleRow,
-    answers_line,
-    verdict_html,
-    verdict_line,
-)
-
-COLUMNS = [ShuffleColumn("vanilla", "Vanilla", False), ShuffleColumn("pine", "PINE", True)]
-PARIS = ShuffleCell("Paris.", True, None, 0.0, True, -1.5)
-LYON = ShuffleCell("Lyon.", False, FirstDifference(2, " Lyon", " Paris"), 5.2341, False, -4.0)
-CLOSE = ShuffleCell("Paris.", True, None, 3.2e-6, False, -1.5000021)
 ROWS = [
-    ShuffleRow((0, 1, 2), {"vanilla": PARIS, "pine": PARIS}, "as entered"),
-    ShuffleRow((2, 0, 1), {"vanilla": LYON, "pine": PARIS}),
-    ShuffleRow((1, 2, 0), {"vanilla": CLOSE}),
+    order_row([0, 1], {"vanilla": cell("Paris."), "pine": cell("Lyon.")}),
+    order_row([1, 0], {"vanilla": cell("Lyon.", 2.5, -3.5), "pine": cell("Lyon.")}),
 ]
 
-
-SMALL = replace(CLOSE, max_abs_logit_diff=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("vanilla", "pine", "said"),
-    [
-        (
-            LYON,
-            PARIS,
-            ("Every logit equal to the last bit: PINE.", "The check can fail: the order changed log"),
-        ),
-        (
-            SMALL,
-            PARIS,
-            ("Every logit equal to the last bit: PINE.", "The check can fail: the order changed log"),
-        ),
-        (PARIS, PARIS, ("The order has not changed Vanilla either: this proves nothing",)),
-        (LYON, SMALL, ("Promised not to depend on the order, and did: PINE.",)),
-        (None, PARIS, ("Every logit equal to the last bit: PINE.", "Tick “with controls”")),
-    ],
-)
-def test_the_verdict_says_who_kept_the_promise_and_whether_the_check_can_fail(
-    vanilla: ShuffleCell | None, pine: ShuffleCell, said: str | tuple[str, ...]
-) -> None:
-    columns = COLUMNS if vanilla else COLUMNS[1:]
-    cells = {"pine": pine} | ({"vanilla": vanilla} if vanilla else {})
-    first = ShuffleRow((0, 1), {"vanilla": PARIS, "pine": PARIS})
-    verdict = verdict_line(columns, [first, ShuffleRow((1, 0), cells)])
-    sentences = (said,) if isinstance(said, str) else said
-    assert all(sentence in verdict for sentence in sentences), verdict
-    assert ("equal to the last bit" in verdict) == pine.bitwise_identical
+TEXTS = st.sampled_from(["Paris.", "Lyon.", "paris.", "", " Paris.", "<b>Lyon.</b>"])
 
 
-def test_one_row_proves_nothing() -> None:
-    assert verdict_line(COLUMNS, ROWS[:1]) == ""
-    assert "pine-verdict" not in verdict_html(COLUMNS, ROWS[:1], caption="")
+@given(st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=30))
+def test_numbers_are_equal_exactly_where_answers_are(answers: list[tuple[str, str]]) -> None:
+    rows = [order_row([0], {"vanilla": cell(one), "pine": cell(other)}) for one, other in answers]
+    z, numbers = _shuffle_info(rows)
+    assert [[numbers[text] for text in pair] for pair in answers] == z.tolist()
+    assert len({answer_letter(number) for number in numbers.values()}) == len(set(sum(answers, ())))
 
 
-# In a sentence
+def test_missing_answers_are_blank() -> None:
+    rows = [*ROWS, order_row([0, 1], {"vanilla": cell("Rome.")}), order_row([1, 0], {})]
+    np.testing.assert_array_equal(_shuffle_info(rows)[0], [[0, 1], [1, 1], [2, np.nan], [np.nan, np.nan]])
+    (heat,) = viz.plot_shuffle(rows).data
+    assert list(heat.text[3]) == ["", ""] and viz.plot_shuffle([]).data[0].z.size == 0
 
 
-def test_the_sentence_counts_different_answers_and_right_ones() -> None:
-    assert answers_line(COLUMNS, ROWS) == "In 2 orders PINE gives 1 answer; Vanilla 2."
-    right = answers_line(COLUMNS, ROWS, lambda text: text == "Paris.")
-    assert right == "In 2 orders PINE gives 1 answer, right in 2; Vanilla 2, right in 2."
-    assert answers_line(COLUMNS, []) == ""
+def test_cell_selects_its_order_and_method() -> None:
+    figure = viz.plot_shuffle(ROWS, labels={"pine": "PINE"}, is_right=lambda text: text == "Lyon.")
+    (heat,) = figure.data
+    assert list(heat.meta["x"]) == [{"method": "vanilla"}, {"method": "pine"}]
+    assert heat.meta["y"][1] == {"tried": 1}
+    assert list(heat.x) == ["vanilla<br>2 answers", "PINE<br>1 answer"]
+    assert list(figure.layout.yaxis.ticktext) == ["A B", "B A"]
+    assert [list(row) for row in heat.meta["cells"]] == [["a: Paris.", "b: Lyon."], ["b: Lyon."] * 2]
+    assert heat.customdata[1][0] == "Lyon.<br>largest logit difference: 2.5"
+    assert ["✗" in heat.text[0][0], "✓" in heat.text[0][1]] == [True, True]
+    assert not set("✓✗") & set(str(viz.plot_shuffle(ROWS).data[0].text))
 
 
-def test_the_verdict_is_on_the_page_with_what_was_run() -> None:
-    html = verdict_html(COLUMNS, ROWS, caption="tiny, float32")
-    for said in (answers_line(COLUMNS, ROWS), verdict_line(COLUMNS, ROWS), "tiny, float32"):
-        assert said and said in read_html(html).text
+def test_logprobs_are_those_of_the_first_answer() -> None:
+    numbers, logprobs = _logprob_by_order_info(ROWS, "vanilla")
+    assert (numbers, logprobs.tolist()) == ([0, 1], [-1, -3.5])
+    partial = [*ROWS, order_row([0, 1], {"pine": cell("x")})]
+    assert _logprob_by_order_info(partial, "vanilla")[0] == [0, 1]
+    assert viz.plot_logprob_by_order(ROWS).data[0].meta["x"][1] == {"tried": 1, "method": "vanilla"}
 
 
-def test_an_answer_that_ended_earlier_says_so() -> None:
-    cell = ShuffleCell("Par", False, FirstDifference(1, None, "is"), 1.0, False, -1.0)
-    assert cell.first_token == "token 2: the end instead of “is”"
-
-
-@pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_answers_come_out_as_text(text: str) -> None:
-    cells = {"pine": ShuffleCell(text, False, FirstDifference(0, text, text), 1.0, False, -1.0)}
-    columns, rows = [ShuffleColumn("pine", text, True)], [ShuffleRow((0,), cells, text)] * 2
-    html = verdict_html(columns, rows, caption=text)
-    assert_harmless(html)
-    assert text in read_html(html).text
+def test_logprobs_of_an_empty_answer_are_nan() -> None:
+    rows = [order_row([0], {"pine": cell("")}), order_row([1], {"pine": cell("x")})]
+    assert np.isnan(_logprob_by_order_info(rows, "pine")[1]).all()

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from viz.figures.change import AnswerTokens
+from viz.figures.answer_tokens import AnswerTokens
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from pine_engine.engine.events import (
 )
 from pine_engine.methods.table import METHODS
 from viz.cards.answers import AnswerCard
-from viz.cards.letter_strip import InOrders
-from viz.figures.change import AnswerTokens, answer_tokens
+from viz.cards.shuffle import InOrders
+from viz.figures.answer_tokens import AnswerTokens, answer_tokens
 from viz.page.answers.answer_records import TriedOrder
 from viz.page.answers.cards import waiting_cards
 from viz.page.common.host_settings import DEFAULTS, HostSettings

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.tasks import Task, get_task
 from viz.cards.answers import AnswerCard, Reading, answer_grid
-from viz.cards.letter_strip import InOrders, letter_strip
+from viz.cards.shuffle import InOrders, letter_strip
 from viz.page.answers.drawings import draw_finding
 from viz.page.common.failures import notice
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from viz.cards.answers import AnswerCard
-from viz.cards.letter_strip import InOrders
+from viz.cards.shuffle import InOrders
 from viz.page.answers.cards import Shown, waiting_cards
 from viz.page.answers.outdated import Origin
 from viz.page.form.documents import entries_from

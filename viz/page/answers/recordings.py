@@ -19,7 +19,7 @@ from pine_engine.attention.trace import Alternative, TokenRange, TokenWeights, T
 from pine_engine.engine.events import Answer, RunResult
 from pine_engine.prompts.layout import TokenLayout
 from viz.drawing.identity import Segment
-from viz.figures.change import AnswerTokens
+from viz.figures.answer_tokens import AnswerTokens
 from viz.page.answers.answer_records import TriedOrder
 from viz.page.answers.answering import FinishedRun
 

@@ -9,7 +9,7 @@ import gradio as gr
 
 from pine_engine.prompts.tasks import TASKS, get_task
 from viz.cards.answers import AnswerCard
-from viz.cards.letter_strip import InOrders
+from viz.cards.shuffle import InOrders
 from viz.page.answers.answering import RunView, answer, plan_answers
 from viz.page.answers.cards import Shown, accepted_answers, shown_html, stopped_cards, waiting_cards
 from viz.page.answers.outdated import Origin, Results, build_results, no_results

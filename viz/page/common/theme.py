@@ -5,7 +5,7 @@ from pathlib import Path
 import gradio as gr
 from plotly.offline import get_plotlyjs_version
 
-from viz.drawing.styles import FIGURE_SCRIPTS, FIGURES_CSS
+from viz.drawing.markup import FIGURE_SCRIPTS, FIGURES_CSS
 
 ASSETS = Path(__file__).parents[3] / "assets"
 

@@ -10,7 +10,7 @@ import gradio as gr
 from pine_engine.errors import InputError
 from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.tasks import Nouns
-from viz.drawing.identity import badge, document_letter
+from viz.drawing.identity import document_letter, document_segment, segment_badge
 from viz.drawing.markup import render
 from viz.page.common.bounds import MAX_DOCUMENTS
 from viz.page.common.event_options import PRIVATE_EVENT
@@ -77,7 +77,7 @@ def build_cards(entries: Entries, nouns: Nouns, most: int) -> gr.HTML:
         js_on_load="window.pineDocuments.mount({ element, trigger, props, watch });",
         apply_default_css=False,
         elem_id="documents",
-        badges=[str(badge(letter)) for letter in range(MAX_DOCUMENTS)],
+        badges=[str(segment_badge(document_segment(letter))) for letter in range(MAX_DOCUMENTS)],
         counts=[],
         brought=None,
         most=most,

@@ -11,7 +11,7 @@ from pine_engine.errors import InputError
 from pine_engine.prompts.math_premises import Premises, cut_sentences, split_problem, split_sentences
 from pine_engine.prompts.tasks import get_task
 from viz.drawing.markup import render
-from viz.drawing.tokens import shorten
+from viz.drawing.text import shorten
 from viz.page.common.bounds import MAX_DOCUMENTS
 from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import explain, notice

@@ -4,12 +4,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pine_engine.methods.table import METHODS
-from viz.cards.change_answers import answers_picture
+from viz.cards.compare import answers_picture
 from viz.drawing.markup import empty_panel
 from viz.drawing.picture import switch
-from viz.drawing.tokens import shorten
-from viz.figures.change import AnswerTokens, telling_step
-from viz.figures.change_bars import NOTHING_READ, plot_answer_attention, plot_next_token_candidates
+from viz.drawing.text import shorten
+from viz.figures.answer_attention import NOTHING_READ, plot_answer_attention
+from viz.figures.answer_tokens import AnswerTokens, comparison_step
+from viz.figures.next_token_candidates import plot_next_token_candidates
 from viz.page.answers.answering import FinishedRun
 from viz.page.common.failures import notice
 from viz.page.inside.drawn import Drawn
@@ -100,7 +101,7 @@ def _figures(answers: list[AnswerTokens], with_prefix: bool) -> "dict[str, Figur
     """Of one answer what it read; of two also the token in which they differ. One of them is not empty."""
     figures = {"answer-shares": plot_answer_attention(answers, with_prefix=with_prefix)}
     if len(answers) == 2:
-        step = telling_step(*answers)
+        step = comparison_step(*answers)
         figures["likely-tokens"] = plot_next_token_candidates(*answers)
         figures["token-shares"] = plot_answer_attention(answers, step=step, with_prefix=with_prefix)
     return figures

@@ -6,11 +6,10 @@ from pine_engine.attention.trace import Trace
 from pine_engine.methods.table import METHODS
 from viz.drawing.markup import empty_panel
 from viz.drawing.picture import switch
+from viz.figures.answer_importance import plot_answer_importance
 from viz.figures.attention_shares import plot_attention_shares
-from viz.figures.head_spread import plot_head_decisiveness
-from viz.figures.importance import decisiveness, most_decisive
-from viz.figures.importance_map import plot_importance
-from viz.figures.written_map import plot_answer_importance
+from viz.figures.head_decisiveness import decisiveness, most_decisive, plot_head_decisiveness
+from viz.figures.importance import plot_importance
 from viz.page.answers.answering import FinishedRun
 from viz.page.inside.drawn import Drawn, of_method
 from viz.page.inside.reading import ranked_trace, step_of

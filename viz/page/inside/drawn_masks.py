@@ -1,10 +1,10 @@
 """Tab "Masks": who may read whom under each method, by document and token by token."""
 
 from pine_engine.methods.table import METHODS, KeyWeighting
+from viz.cards.mask_cards import SegmentMask, mask_cards
 from viz.drawing.identity import Role, prompt_segments
 from viz.drawing.picture import pick
-from viz.figures.mask_maps import plot_masks
-from viz.figures.masks import SegmentMask, mask_picture, mask_states
+from viz.figures.masks import mask_states, plot_masks
 from viz.page.answers.answering import FinishedRun
 from viz.page.inside.drawn import Drawn
 from viz.page.inside.reading import plan_of, query_of_step, token_of
@@ -22,7 +22,7 @@ def draw_masks(run: FinishedRun, selection: Selection) -> Drawn:
     # What is taught, run or not, so that every class sees the same: masks need no model.
     shown = [name for name, row in METHODS.items() if row.in_tutorial or name in run.result.traces]
     masks = {name: segment_mask(run, name) for name in shown}
-    cards = mask_picture(
+    cards = mask_cards(
         list(masks.values()),
         reference=masks["vanilla"],
         picks=_row_picks(run),

@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 from pine_engine.attention.trace import Trace
 from pine_engine.methods.plan import AttentionPlan
 from pine_engine.methods.table import METHODS
+from viz.cards.rulers import QueryView
 from viz.drawing.markup import empty_panel
 from viz.drawing.picture import switch
-from viz.figures.importance import decisiveness, most_decisive
-from viz.figures.position_bars import plot_method_positions, plot_positions
+from viz.figures.head_decisiveness import decisiveness, most_decisive
+from viz.figures.method_positions import plot_method_positions
 from viz.figures.position_map import plot_position_map
-from viz.figures.positions import View
+from viz.figures.positions import plot_positions
 from viz.page.answers.answering import FinishedRun
 from viz.page.common.failures import notice
 from viz.page.inside.drawn import Drawn, of_method
@@ -83,7 +84,7 @@ def shown_place(run: FinishedRun, selection: Selection) -> Place:
     return Place(layer + (selection.layer or 0), head + (selection.head or 0), is_chosen=False)
 
 
-def view_of(run: FinishedRun, plan: AttentionPlan, query: Query, place: Place) -> View | None:
+def view_of(run: FinishedRun, plan: AttentionPlan, query: Query, place: Place) -> QueryView | None:
     """What a query sees under the plan of a method; None if the answer was over before that token."""
     method, layout = plan.method.name, run.result.layout
     trace = run.result.traces[method]
@@ -92,18 +93,15 @@ def view_of(run: FinishedRun, plan: AttentionPlan, query: Query, place: Place) -
         return None
     documents = run_documents(run)
     if query.kind == "document":
-        segment = documents[query.index]
-        name = f"the last token of {segment.name}"
+        name = f"the last token of {documents[query.index].name}"
         importance = trace.document_importance
         position = int(plan.query_starts[query.index] + layout.lengths[query.index]) - 1
     else:
-        token = suffix_tokens(run, method)[query.index]
-        segment, name = token.segment, token.name
+        name = suffix_tokens(run, method)[query.index].name
         importance = trace.suffix_importance
         position = plan.suffix_start + query.index
-    return View(
+    return QueryView(
         query=name,
-        segment=segment,
         query_position=position,
         prefix_length=layout.prefix_length,
         documents=documents,

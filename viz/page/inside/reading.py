@@ -8,9 +8,9 @@ import numpy as np
 from pine_engine.attention.trace import Trace
 from pine_engine.methods.plan import AttentionPlan, build_plan
 from pine_engine.methods.table import METHODS
+from viz.cards.position_table import Token
 from viz.drawing.identity import DECODED, PREFIX, SUFFIX, Segment, document_segment, legend
-from viz.drawing.tokens import Token
-from viz.figures.importance import decisiveness, most_decisive
+from viz.figures.head_decisiveness import decisiveness, most_decisive
 from viz.page.answers.answering import FinishedRun
 from viz.page.common.failures import notice
 from viz.page.inside.selection import Bounds, Query, Selection

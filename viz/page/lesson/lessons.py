@@ -9,29 +9,29 @@ from markupsafe import Markup
 
 from pine_engine.methods.table import METHODS
 from viz.cards.glossary import term
-from viz.cards.lesson import (
-    OrderAnswer,
-    Part,
+from viz.cards.importance_table import importance_table
+from viz.cards.mask_cards import mask_cards
+from viz.cards.position_table import position_table, table_rows
+from viz.cards.rulers import position_ruler, view_text
+from viz.cards.shuffle import letter_strip
+from viz.cards.tutorial import (
+    OrderedAnswer,
     QuizEntry,
     Step,
+    StepPart,
     documents_html,
-    lesson,
-    lesson_page,
     orders_picture,
     pointing,
     quiz,
+    tutorial,
+    tutorial_page,
 )
-from viz.cards.letter_strip import letter_strip
 from viz.drawing.identity import Segment, document_letter
-from viz.drawing.picture import beside, picture
-from viz.drawing.styles import figure_styles
-from viz.export.standalone import strip_interaction
-from viz.figures.change import AnswerTokens
-from viz.figures.importance import importance_caption, place_name, select_importance
-from viz.figures.importance_matrix import FloatArray, importance_picture
-from viz.figures.masks import mask_picture
-from viz.figures.positions import position_table, table_numbers, view_text
-from viz.figures.rulers import position_ruler, ruler_numbers
+from viz.drawing.markup import figure_styles
+from viz.drawing.picture import Numbers, beside, picture
+from viz.figures.answer_tokens import AnswerTokens
+from viz.figures.frame import FloatArray
+from viz.figures.importance import place_name, select_importance
 from viz.page.answers.answer_records import TriedOrder
 from viz.page.answers.answering import FinishedRun, in_orders
 from viz.page.answers.cards import right_by
@@ -41,7 +41,6 @@ from viz.page.form.examples import FormExample, load_examples
 from viz.page.inside.drawn_masks import segment_mask
 from viz.page.inside.drawn_positions import shown_place, view_of
 from viz.page.inside.reading import first_selection, plan_of, query_of_step, ranked_trace, run_documents
-from viz.page.inside.selection import Query
 from viz.page.lesson.running_example import example_positions, example_tokens
 from viz.page.lesson.spots import (
     Spots,
@@ -64,7 +63,7 @@ EIGHT_TOKENS = "The paper’s running example of eight tokens, with the rankings
 @cache
 def live_lesson_html() -> str:
     """HTML of the lesson for the page, drawn from the recording."""
-    return lesson(lesson_steps(lesson_recording()), is_live=True)
+    return tutorial(lesson_steps(lesson_recording()), is_live=True)
 
 
 def lesson_document(own: FinishedRun | None) -> str:
@@ -74,7 +73,7 @@ def lesson_document(own: FinishedRun | None) -> str:
     """
     recording = lesson_recording()
     about = recording.run.recorded if own is None else f"With a run of your own: {source_of(own)}"
-    return lesson_page(
+    return tutorial_page(
         lesson_steps(recording, own),
         title=TITLE,
         about=f"{about}. This page works offline.",
@@ -126,12 +125,12 @@ def _bias(run: FinishedRun, question: str, example: FormExample | None) -> Step:
         "bias",
         "Guess first: does the order change the answer?",
         (
-            Part(
+            StepPart(
                 f"A language model reads these documents, in the order {first.order}, and a question.",
                 documents_html(document_texts(run, first.segments), question),
                 source_of(run),
             ),
-            Part(
+            StepPart(
                 "Then it reads them in other orders. Nothing else is different. Guess, then look.",
                 quiz(
                     "Does the model give the same answer in every order?",
@@ -151,7 +150,7 @@ def _mask(run: FinishedRun) -> Step:
         "mask",
         "Where it comes from: who may read whom",
         (
-            Part(
+            StepPart(
                 Markup(
                     "A model reads from left to right: a {token} may look back but never ahead. This rule "
                     "is the {mask}. So {last} has read all the others, and {first} has read "
@@ -179,7 +178,7 @@ def _rope(run: FinishedRun) -> Step:
         "rope",
         "Where it comes from: how far away",
         (
-            Part(
+            StepPart(
                 Markup(
                     "The model also counts. Every token gets a number, its {position}, and RoPE turns "
                     "numbers into distances. What stands {near} is read differently from what "
@@ -204,7 +203,7 @@ def _both_ways(run: FinishedRun) -> Step:
         "both-ways",
         "The cure, first part: read in both directions",
         (
-            Part(
+            StepPart(
                 Markup(
                     "PINE lets every document read all the others, {later}. {inside} "
                     "the model still reads from left to right, or its words would lose their order. Now no "
@@ -227,7 +226,7 @@ def _importance(run: FinishedRun) -> Step:
         "importance",
         "The cure, second part: what matters to whom?",
         (
-            Part(
+            StepPart(
                 Markup(
                     "PINE asks the model itself. With all positions switched off, how much {attention} does "
                     "{one}? That, per token of the other, is its {importance}. Every "
@@ -253,18 +252,21 @@ def _importance(run: FinishedRun) -> Step:
 def _places(run: FinishedRun) -> Step:
     tokens = example_tokens()
     positions, query_positions = example_positions(METHODS["pine"])
+    names = [token.name for token in tokens]
     label = "The position each key takes for each query under PINE"
     table = picture(
         position_table(positions, query_positions, tokens, tokens, label=label),
         name="lesson-places",
         caption=f"{label}, rows being queries; 1 is the first position.",
-        numbers=table_numbers(positions, query_positions, tokens, tokens),
+        numbers=Numbers(
+            ("query", "query\u2019s position", *names), table_rows(positions, query_positions, names)
+        ),
     )
     return Step(
         "places",
         "The cure, third part: new places",
         (
-            Part(
+            StepPart(
                 Markup(
                     "Now every reader sees the documents in an order of its own: what matters most to it "
                     "stands nearest. {own} always comes last, which is nearest of all. Compare the rows: the "
@@ -277,7 +279,7 @@ def _places(run: FinishedRun) -> Step:
                 table,
                 EIGHT_TOKENS,
             ),
-            Part(
+            StepPart(
                 "And this is what the end of the question sees in a real run.",
                 _ruler(run, run, "pine"),
                 source_of(run),
@@ -291,7 +293,7 @@ def _places(run: FinishedRun) -> Step:
 def _proof(recording: Recording) -> Step:
     run, runs = recording.run, (recording.run, recording.exchanged)
 
-    def both(text: str, draw: Callable[[FinishedRun], str], spots: Callable[[int, int], Spots]) -> Part:
+    def both(text: str, draw: Callable[[FinishedRun], str], spots: Callable[[int, int], Spots]) -> StepPart:
         """Some sentences, both pictures, and where each document is in them.
 
         spots: where a document is that stands in a slot.
@@ -308,7 +310,9 @@ def _proof(recording: Recording) -> Step:
             for document in run.order
         ]
         drawn = beside(*(_entered(one) + draw(one) for one in runs))
-        return Part(Markup("{} Follow {}.").format(text, Markup(", ").join(followed)), drawn, source_of(run))
+        return StepPart(
+            Markup("{} Follow {}.").format(text, Markup(", ").join(followed)), drawn, source_of(run)
+        )
 
     return Step(
         "proof",
@@ -353,7 +357,7 @@ def _quiz(run: FinishedRun, recording: Recording) -> Step:
         "quiz",
         "Guess first: who keeps the answer? And what does it cost?",
         (
-            Part(
+            StepPart(
                 "You have seen what each part does. PCW and SP close the mask as NIA does, and let all "
                 "documents share the same positions. Guess for each method, then look.",
                 quiz(
@@ -363,17 +367,17 @@ def _quiz(run: FinishedRun, recording: Recording) -> Step:
                 ),
                 source_of(run),
             ),
-            Part(
+            StepPart(
                 "What it costs: every document reads every other one, first to rank and then to read, and "
                 "twice as many documents are four times as many pairs. Compared with the plain model we "
                 "measured about 1.2x the time for 2 documents, and about 2.2x the time to read the prompt "
                 "for 20."
             ),
-            Part(
+            StepPart(
                 "When not to use it: you must know which parts may change places. The steps of a recipe or "
                 "the messages of a chat may not; there the order means something."
             ),
-            Part(
+            StepPart(
                 "What it cannot do: the model knows no more than before. A wrong answer becomes the same "
                 "wrong answer in every order: the luck is gone, the mistakes are not."
             ),
@@ -395,7 +399,7 @@ def document_texts(run: FinishedRun, segments: Sequence[Segment]) -> list[tuple[
     return [(segment, texts[segment.document]) for segment in segments]
 
 
-def answers_in_two_orders(run: FinishedRun) -> tuple[OrderAnswer, ...]:
+def answers_in_two_orders(run: FinishedRun) -> tuple[OrderedAnswer, ...]:
     """Vanilla's answer in the run's order, and in the order whose answer leaves it first.
 
     Empty if vanilla was not run, or in no other order.
@@ -405,7 +409,7 @@ def answers_in_two_orders(run: FinishedRun) -> tuple[OrderAnswer, ...]:
     if told is None or not others:
         return ()
     other = min(others, key=lambda other: _parting(told, other))
-    return tuple(OrderAnswer(one.documents, one.text) for one in (told, other))
+    return tuple(OrderedAnswer(one.documents, one.text) for one in (told, other))
 
 
 def example_of(recording: Recording) -> FormExample | None:
@@ -413,7 +417,7 @@ def example_of(recording: Recording) -> FormExample | None:
     return next((one for one in load_examples() if one.name == recording.example), None)
 
 
-def through_slots(run: FinishedRun, example: FormExample) -> tuple[OrderAnswer, ...]:
+def through_slots(run: FinishedRun, example: FormExample) -> tuple[OrderedAnswer, ...]:
     """Vanilla's answers with the document that holds the answer in every slot, the others as entered."""
     is_right = right_by(example.task, example.answers)
     answers = {run.order: run.answer_records["vanilla"]}
@@ -421,7 +425,9 @@ def through_slots(run: FinishedRun, example: FormExample) -> tuple[OrderAnswer, 
     rest = [one for one in run.order if one != example.gold]
     orders = [(*rest[:slot], example.gold, *rest[slot:]) for slot in range(len(run.order))]
     return tuple(
-        OrderAnswer(answers[order].documents, answers[order].text, is_right and is_right(answers[order].text))
+        OrderedAnswer(
+            answers[order].documents, answers[order].text, is_right and is_right(answers[order].text)
+        )
         for order in orders
     )
 
@@ -480,7 +486,7 @@ def _moved(run: FinishedRun, tried: TriedOrder) -> list[int]:
 
 def _masks(run: FinishedRun, *methods: str) -> str:
     masks = [segment_mask(run, method) for method in methods]
-    return mask_picture(masks, reference=masks[0] if len(masks) > 1 else None, name="lesson-masks")
+    return mask_cards(masks, reference=masks[0] if len(masks) > 1 else None, name="lesson-masks")
 
 
 def _entered(run: FinishedRun) -> str:
@@ -496,12 +502,8 @@ def _ruler(run: FinishedRun, chosen_in: FinishedRun, method: str) -> str:
     assert view is not None
     where = f", {place_name(place.layer, place.head)}" if view.importance is not None else ""
     order = " ".join(map(document_letter, run.order))
-    return picture(
-        position_ruler(view),
-        name="lesson-ruler",
-        caption=f"{METHODS[method].label}{where}, documents entered as {order}. {view_text(view)}",
-        numbers=ruler_numbers(view),
-    )
+    caption = f"{METHODS[method].label}{where}, documents entered as {order}. {view_text(view)}"
+    return position_ruler(view, name="lesson-ruler", caption=caption)
 
 
 def head_importance(run: FinishedRun, chosen_in: FinishedRun) -> FloatArray:
@@ -515,20 +517,12 @@ def head_importance(run: FinishedRun, chosen_in: FinishedRun) -> FloatArray:
 
 
 def _importances(run: FinishedRun, chosen_in: FinishedRun) -> str:
-    place, documents = shown_place(chosen_in, first_selection(chosen_in)), run_documents(run)
-    return strip_interaction(
-        importance_picture(
-            head_importance(run, chosen_in),
-            documents,
-            queries=[str(Query("document", slot)) for slot in range(len(documents))],
-            caption=importance_caption(
-                method=METHODS["pine"].label,
-                layer=place.layer,
-                head=place.head,
-                normalization="share",
-                dtype=run.dtype,
-            ),
-            normalization="share",
-            selected=None,
-        )
+    place = shown_place(chosen_in, first_selection(chosen_in))
+    return importance_table(
+        head_importance(run, chosen_in),
+        run_documents(run),
+        method=METHODS["pine"].label,
+        layer=place.layer,
+        head=place.head,
+        dtype=run.dtype,
     )

@@ -13,13 +13,14 @@ from pine_engine.methods.plan import AttentionPlan, build_plan
 from pine_engine.methods.positions import position_matrix, starts_from_ranking
 from pine_engine.methods.table import TUTORIAL_METHODS, Method
 from pine_engine.prompts.layout import IntArray, TokenLayout
+from viz.cards.mask_cards import SegmentMask, mask_cards
+from viz.cards.position_table import Token, position_table, table_rows
+from viz.cards.rulers import QueryView, method_rulers
 from viz.drawing.identity import DECODED, PREFIX, Segment, document_segment
 from viz.drawing.markup import render
 from viz.drawing.picture import Numbers, picture
-from viz.drawing.tokens import Token
-from viz.figures.masks import SegmentMask, mask_picture, mask_states
-from viz.figures.positions import MASKED, View, position_table
-from viz.figures.rulers import MethodView, method_numbers, method_rulers
+from viz.figures.masks import mask_states
+from viz.figures.positions import MASKED
 
 LAYOUT = TokenLayout(prefix=(0,), documents=((1, 2), (3, 4), (5, 6)), suffix=(7,))
 
@@ -61,7 +62,7 @@ def example_tokens() -> list[Token]:
     return [Token("SYS", PREFIX, 0), *documents, Token("OUT", DECODED, 0)]
 
 
-def example_view(method: Method, query: int) -> View:
+def example_view(method: Method, query: int) -> QueryView:
     """What one of the eight tokens sees under a method, in positions from 1."""
     plan, token = example_plan(method), example_tokens()[query]
     document_starts, suffix_starts = _starts(plan)
@@ -71,9 +72,8 @@ def example_view(method: Method, query: int) -> View:
         starts = np.where(plan.visible[own], document_starts[own], MASKED)
     elif token.segment == PREFIX:
         starts = np.full(LAYOUT.num_documents, MASKED)
-    return View(
+    return QueryView(
         query=f"token {token.text}",
-        segment=token.segment,
         query_position=int(plan.query_positions()[query]),
         prefix_length=LAYOUT.prefix_length,
         documents=tuple(map(document_segment, range(LAYOUT.num_documents))),
@@ -107,7 +107,7 @@ def _masks_picture(methods: Sequence[Method]) -> str:
         )
         for method in methods
     ]
-    return mask_picture(masks, reference=masks[0], name="example-masks")
+    return mask_cards(masks, reference=masks[0], name="example-masks")
 
 
 def _positions_picture(methods: Sequence[Method], tokens: list[Token]) -> str:
@@ -117,10 +117,8 @@ def _positions_picture(methods: Sequence[Method], tokens: list[Token]) -> str:
         tables.append(
             position_table(positions, places, tokens, tokens, title=method.label, label=method.description)
         )
-        rows += [
-            (method.label, token.text, int(place), *(None if k == MASKED else int(k) for k in row))
-            for token, place, row in zip(tokens, places, positions, strict=True)
-        ]
+        names = [token.text for token in tokens]
+        rows += [(method.label, *row) for row in table_rows(positions, places, names)]
     return picture(
         render("example_positions.html", tables=tables),
         name="example-positions",
@@ -135,13 +133,9 @@ def _positions_picture(methods: Sequence[Method], tokens: list[Token]) -> str:
 
 
 def _ruler_picture(methods: Sequence[Method], query: int) -> str:
-    rows = [MethodView(method.label, example_view(method, query)) for method in methods]
-    name = example_tokens()[query].text
-    return picture(
-        method_rulers(rows),
+    return method_rulers(
+        {method.label: example_view(method, query) for method in methods},
         name=f"example-ruler-{query + 1}",
-        caption=f"Where token {name} sees the documents, on one position axis counted from 1, a row per "
-        "method; documents stacked above each other share positions.",
-        numbers=method_numbers(rows),
-        readout="Point at a document to read its positions.",
+        caption=f"Where token {example_tokens()[query].text} sees the documents, on one position axis "
+        "counted from 1, a row per method; documents stacked above each other share positions.",
     )

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from viz.cards.rulers import capital
 from viz.drawing.identity import document_segment
-from viz.figures.positions import capital
 
 Spots = Iterable[str]
 

@@ -10,9 +10,9 @@ import gradio as gr
 
 from pine_engine.errors import Cancelled, InputError
 from pine_engine.methods.table import METHODS
+from viz.cards.measured import measured_tables
 from viz.drawing.markup import empty_panel, render
 from viz.figures.bias_curve import plot_bias_curve
-from viz.figures.measured import measured_tables
 from viz.page.common.disk import Disk
 from viz.page.common.event_options import PRIVATE_EVENT, STATE_EVENT
 from viz.page.common.failures import explain, notice

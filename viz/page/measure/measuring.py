@@ -25,7 +25,7 @@ from pine_engine.evaluation.report.runs import MeasuredRun, run_labels
 from pine_engine.evaluation.report.tables import Curve
 from pine_engine.evaluation.settings import Settings, choose, most_visited
 from pine_engine.prompts.tasks import get_task
-from viz.figures.measured import measured_tables, shorten
+from viz.cards.measured import key_findings, measured_tables
 from viz.page.answers.answering import progress_sentence
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.files.data_sets import DataSet
@@ -197,7 +197,7 @@ def measure_rows(
     yield MeasureView(
         f"Done: {len(records)} records in {time.monotonic() - began:.1f} s.",
         measured_tables(tables, done=len(records), planned=len(planned), note=note),
-        shorten(findings(info.task, run) if run else []),
+        key_findings(findings(info.task, run) if run else []),
         tuple(slot_curves(records, planned, setting)),
     )
 

@@ -14,8 +14,8 @@ from pine_engine.evaluation.records import Key, Record
 from pine_engine.evaluation.report.tables import Curve, CurveLine, drawn
 from pine_engine.evaluation.slots import ParsedScore, group_by_slot, is_flat
 from pine_engine.evaluation.task_estimates import TaskEstimates
+from viz.cards.measured import MeasuredRow, MeasuredTable
 from viz.figures.frame import plain
-from viz.figures.measured import MeasuredRow, MeasuredTable
 
 TITLES: dict[Metric, str] = {
     "generated": "Accepted answers",

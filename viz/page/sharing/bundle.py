@@ -14,11 +14,11 @@ from pine_engine.engine.events import trace_report
 from pine_engine.invariance.certificate import FILE_NAME, REPRODUCE_COMMAND, installed_version
 from pine_engine.methods.table import METHODS
 from viz.drawing.identity import document_letter
+from viz.drawing.markup import FIGURE_SCRIPTS, figure_styles
 from viz.drawing.picture import Numbers
-from viz.drawing.styles import FIGURE_SCRIPTS, figure_styles
-from viz.export.figure_numbers import figure_numbers
+from viz.export.numbers import NamedNumbers, as_csv, figure_numbers, picture_numbers
 from viz.export.packed import packed_json
-from viz.export.standalone import NamedNumbers, Section, as_csv, drawn_numbers, pictures_page
+from viz.export.standalone import Section, pictures_page
 from viz.page.answers.answering import FinishedRun
 from viz.page.common.theme import PLOTLY
 from viz.page.form.documents import entries_from
@@ -179,7 +179,7 @@ def _orders(run: FinishedRun) -> Numbers:
 
 
 def _numbers(drawn: Drawn) -> list[NamedNumbers]:
-    return drawn_numbers(drawn.html) + list(map(figure_numbers, drawn.figures.values()))
+    return picture_numbers(drawn.html) + list(map(figure_numbers, drawn.figures.values()))
 
 
 def _pictures(run: FinishedRun, drawn: Mapping[str, Drawn]) -> str:

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 
 from pine_engine.prompts.tasks import Nouns, get_task
-from viz.cards.shuffle_answer import shuffle_answer
+from viz.cards.shuffle import shuffle_answer, verdict_html
 from viz.drawing.markup import empty_panel
-from viz.figures.order_spread import plot_logprob_by_order
-from viz.figures.shuffle import verdict_html
-from viz.figures.shuffle_matrix import plot_shuffle
-from viz.figures.shuffle_positions import plot_placed
+from viz.figures.logprob_by_order import plot_logprob_by_order
+from viz.figures.positions_by_order import plot_document_positions
+from viz.figures.shuffle import plot_shuffle
 from viz.page.answers.answering import finished_cards, in_orders
 from viz.page.answers.cards import accepted_answers, right_by
 from viz.page.answers.outdated import Origin, Results, build_results, no_results
@@ -203,14 +202,16 @@ def wire_shuffle(
 
     def draw(tried: "Tried", task: str, accepted: str | None) -> Updates:
         is_right = right_by(task, accepted_answers(accepted))
-        labels = {column.method: column.label for column in tried.columns}
+        labels = {method.name: method.label for method in tried.methods}
         return {
             panel.tried: tried,
-            panel.verdict: verdict_html(tried.columns, tried.rows, caption=tried.caption, is_right=is_right),
+            panel.verdict: verdict_html(tried.methods, tried.rows, caption=tried.caption, is_right=is_right),
             panel.matrix: figure_value(
                 plot_shuffle(tried.rows, labels=labels, is_right=is_right) if tried.rows else None
             ),
-            panel.played: figure_value(plot_placed(tried.placed, labels=labels) if tried.placed else None),
+            panel.played: figure_value(
+                plot_document_positions(tried.placed, labels=labels) if tried.placed else None
+            ),
             panel.spread: figure_value(
                 plot_logprob_by_order(tried.rows, labels=labels) if tried.rows else None
             ),
@@ -294,11 +295,11 @@ def answer_behind(tried: "Tried", what: Mapping[str, Any]) -> str:
     what: {"tried": number of the row, "method": ...}, comes from the browser and is not to be trusted.
     """
     number = what.get("tried")
-    column = next((one for one in tried.columns if one.method == what.get("method")), None)
-    if column is None or type(number) is not int or not 0 <= number < len(tried.rows):
+    method = next((one for one in tried.methods if one.name == what.get("method")), None)
+    if method is None or type(number) is not int or not 0 <= number < len(tried.rows):
         return ""
     row = tried.rows[number]
-    return shuffle_answer(column, row, tried.rows[0]) if column.method in row.cells else ""
+    return shuffle_answer(method, row, tried.rows[0]) if method.name in row.cells else ""
 
 
 def _shuffle(

@@ -12,11 +12,10 @@ from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event, PrefillDone, PrefillProgress, RunResult
 from pine_engine.engine.orders import OrderComparison, OrderResult, compare_orders, sample_orders
 from pine_engine.invariance.certificate import Certificate, create_certificate, hash_logits
-from pine_engine.methods.table import METHODS, get_methods
+from pine_engine.methods.table import METHODS, Method, get_methods
 from viz.drawing.identity import document_letter
-from viz.figures.change import answer_tokens
-from viz.figures.shuffle import FirstDifference, ShuffleCell, ShuffleColumn, ShuffleRow
-from viz.figures.shuffle_positions import PlacedDocuments, place_documents, shown_head
+from viz.figures.answer_tokens import answer_tokens
+from viz.figures.positions_by_order import DocumentPositions, default_head, document_positions
 from viz.page.answers.answer_records import TriedOrder
 from viz.page.answers.answering import REDRAW_S, FinishedRun, finish_run, progress_sentence
 from viz.page.common.host_settings import DEFAULTS, HostSettings
@@ -41,13 +40,14 @@ class Outcome:
 class Tried:
     """The orders tried so far: what the figures of a shuffle are drawn from.
 
-    caption: what was run. placed: where the question sees the documents, an entry for each row.
+    caption: what was run. rows: without traces. placed: where the question sees the documents, an entry for
+    each row.
     """
 
-    columns: tuple[ShuffleColumn, ...]
+    methods: tuple[Method, ...]
     caption: str
-    rows: tuple[ShuffleRow, ...] = ()
-    placed: tuple[PlacedDocuments, ...] = ()
+    rows: tuple[OrderResult, ...] = ()
+    placed: tuple[DocumentPositions, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def shuffle(
     orders = orders_for(layout.num_documents, count, seed, settings)
     meter = Meter(layout.num_tokens)
     identities = [_identities(form, order) for order in orders]
-    shown = Tried(columns_of(form), caption_of(engine, form))
+    shown = Tried(get_methods(form.methods), caption_of(engine, form))
     cells: list[dict[str, OrderComparison]] = []
     tried: list[TriedOrder] = []
     began = drawn = time.monotonic()
@@ -118,14 +118,16 @@ def shuffle(
                     hashes = hash_logits(item.result)
                     # Logits of a long answer take more memory than all the rest.
                     finished = finish_run(engine, form, replace(item.result, logits={}))
-                    head = shown_head(item.result.traces.values())
+                    head = default_head(item.result.traces.values())
                 else:
                     tried.append(_tried(engine, item.result, identities[len(cells)]))
+                order = identities[len(cells)]
                 cells.append(item.cells)
-                placed = place_documents(identities[len(cells) - 1], item.result.traces, *head)
+                bare = replace(item.result, traces={}, logits={})
+                placed = document_positions(order, item.result.traces, *head)
                 shown = replace(
                     shown,
-                    rows=(*shown.rows, _row(form, item)),
+                    rows=(*shown.rows, replace(item, order=order, result=bare)),
                     placed=(*shown.placed, placed),
                 )
                 certificate = create_certificate(
@@ -161,13 +163,6 @@ def _sentence(event: Event, done: int, read: int, count: int) -> str:
     return f"{progress_sentence(event)} in {which} of {count}"
 
 
-def columns_of(form: Form) -> tuple[ShuffleColumn, ...]:
-    """A column for each of the form's methods."""
-    return tuple(
-        ShuffleColumn(row.name, row.label, row.is_order_invariant) for row in get_methods(form.methods)
-    )
-
-
 def caption_of(engine: Engine, form: Form) -> str:
     """What a table of orders compares, in words."""
     invariance_warning = f"{engine.invariance_warning} " if engine.invariance_warning else ""
@@ -194,29 +189,6 @@ def _tried(engine: Engine, result: RunResult, order: tuple[int, ...]) -> TriedOr
             for method in result.answers
         },
     )
-
-
-def _row(form: Form, row: OrderResult) -> ShuffleRow:
-    return ShuffleRow(
-        order=_identities(form, row.order),
-        cells={
-            method: ShuffleCell(
-                text=cell.answer.text,
-                same=cell.first_difference is None,
-                first_difference=_first_difference(cell),
-                max_abs_logit_diff=cell.max_abs_logit_diff,
-                bitwise_identical=cell.bitwise_identical,
-                reference_logprob=cell.reference_logprob,
-            )
-            for method, cell in row.cells.items()
-        },
-    )
-
-
-def _first_difference(cell: OrderComparison) -> FirstDifference | None:
-    if cell.first_difference is None:
-        return None
-    return FirstDifference(cell.first_difference, cell.token_text, cell.reference_token_text)
 
 
 def plan_shuffle(

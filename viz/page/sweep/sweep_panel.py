@@ -11,8 +11,8 @@ from pine_engine.methods.table import METHODS
 from pine_engine.prompts.tasks import Nouns, get_task
 from viz.drawing.identity import document_letter
 from viz.drawing.markup import empty_panel, render
-from viz.figures.answer_position import plot_position_sweep
 from viz.figures.order_effects import plot_order_effects
+from viz.figures.position_sweep import plot_position_sweep
 from viz.page.answers.outdated import Origin, Results, build_results, no_results
 from viz.page.answers.workspace import Workspace
 from viz.page.common.event_options import PRIVATE_EVENT

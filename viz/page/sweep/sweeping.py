@@ -4,7 +4,7 @@ Nothing is remembered between slots: every one is computed anew. Imports torch.
 """
 
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass, replace
 
@@ -14,7 +14,7 @@ from pine_engine.errors import InputError
 from pine_engine.invariance.position_sweep import OrderEffects, SlotScored, order_effects, sweep_document
 from pine_engine.methods.table import METHODS, get_methods
 from viz.drawing.identity import document_letter
-from viz.figures.position_sweep import Standing, Sweep, standing_sentence
+from viz.figures.position_sweep import sweep_sentence
 from viz.page.answers.answering import REDRAW_S, progress_sentence
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.form.checks import form_layout
@@ -99,8 +99,14 @@ def stand(
                 count = len(form.methods)
                 spent, scoring = time.monotonic() - scoring, time.monotonic()
                 done += Work(count, count * layout.num_tokens, orders=1, read_s=spent)
-                sweep = Sweep(document, answer, setting, _standings(form.methods, scored, slots))
-                said = standing_sentence(sweep)
+                said = sweep_sentence(
+                    scored,
+                    slots=slots,
+                    document=document,
+                    answer=answer,
+                    setting=setting,
+                    labels={row.name: row.label for row in get_methods(form.methods)},
+                )
                 yield StandingView(f"Slot {len(scored)} done", done, tuple(scored), slots, said)
             elif time.monotonic() - drawn >= REDRAW_S:
                 drawn = time.monotonic()
@@ -113,14 +119,6 @@ def stand(
         slots=slots,
         said=said,
         effects=order_effects(vanilla, nia),
-    )
-
-
-def _standings(methods: Sequence[str], scored: Sequence[SlotScored], slots: int) -> tuple[Standing, ...]:
-    missing = (None,) * (slots - len(scored))
-    return tuple(
-        Standing(row.label, (*(item.scores[row.name].total for item in scored), *missing))
-        for row in get_methods(methods)
     )
 
 

@@ -13,8 +13,9 @@ from pine_engine.methods.table import METHODS
 from tests.support.runs import finish, swapped
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import HOSTILE, Element, assert_harmless, read_html
-from viz.figures.change import AnswerTokens, answer_tokens, shares
-from viz.figures.change_bars import NOTHING_READ
+from viz.figures.answer_attention import NOTHING_READ
+from viz.figures.answer_tokens import AnswerTokens, answer_tokens
+from viz.figures.importance import normalise
 from viz.page.answers.answer_records import TriedOrder
 from viz.page.answers.answering import FinishedRun
 from viz.page.form.documents import entries_from
@@ -259,7 +260,9 @@ def test_the_token_that_is_drawn_is_the_first_that_differs(run: FinishedRun, sel
         assert set(figures) == {place for column in FIGURES["change"] for place in column}
         assert "token 3" in figures["likely-tokens"].layout.title.text
         read = figures["token-shares"].data[0].x
-        np.testing.assert_array_equal(read, shares(vanilla.attention[2], with_prefix=with_prefix))
+        attention = vanilla.attention[2]
+        expected = attention if with_prefix else normalise(attention[1:], "share")
+        np.testing.assert_array_equal(read, expected)
         carried = figures["answer-shares"].data[0].x
         assert len(carried) == len(read) == (5 if with_prefix else 4)
 

@@ -16,7 +16,8 @@ from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import read_html
 from viz.drawing.identity import document_segment
 from viz.export.packed import packed_json
-from viz.figures.importance import decisiveness, most_decisive, normalise
+from viz.figures.head_decisiveness import decisiveness, most_decisive
+from viz.figures.importance import normalise
 from viz.page.answers.answering import FinishedRun
 from viz.page.form.documents import entries_from
 from viz.page.inside.drawn_importance import draw_importance

@@ -16,8 +16,7 @@ from tests.support.runs import THREE, finish, swapped, telling_queries
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import HOSTILE, Element, assert_harmless, read_html, table_cells
 from tests.support.worked_matrices import EXAMPLES, read_matrix
-from viz.figures.mask_maps import token_states
-from viz.figures.masks import mask_states
+from viz.figures.masks import mask_states, token_states
 from viz.page.answers.answering import FinishedRun
 from viz.page.form.documents import entries_from
 from viz.page.inside.drawn_masks import draw_masks, segment_mask

@@ -15,8 +15,8 @@ from tests.support.runs import THREE, finish, swapped
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import Element, assert_harmless, read_html
 from tests.support.worked_matrices import read_matrix
-from viz.drawing.tokens import visible_text
-from viz.figures.importance import decisiveness, most_decisive
+from viz.drawing.text import visible_text
+from viz.figures.head_decisiveness import decisiveness, most_decisive
 from viz.page.answers.answering import FinishedRun
 from viz.page.inside.drawn_positions import (
     Place,
@@ -223,11 +223,11 @@ def test_a_ruler_of_the_example_has_the_numbers_of_its_row(method: str) -> None:
     positions, queries = example_positions(METHODS[method])
     for query in range(8):
         view = example_view(METHODS[method], query)
-        assert view.place == queries[query]
+        assert view.shown_position == queries[query]
         for document in range(3):
             keys = positions[query, LAYOUT.document_slice(document)]
-            assert view.sees(document) == (keys[0] != MASKED)
-            if view.sees(document):
+            assert view.is_visible(document) == (keys[0] != MASKED)
+            if view.is_visible(document):
                 first, last = view.span(document)
                 assert first == keys[0] and (keys[1] in (last, MASKED))
 

@@ -14,9 +14,9 @@ from pine_engine.engine.engine import Engine
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import HOSTILE, Element, read_html
 from tests.support.widgets import built
-from tests.viz.cards.test_lesson import addresses
+from tests.viz.cards.test_tutorial import addresses
 from viz.cards.glossary import PAPER
-from viz.cards.lesson import lesson
+from viz.cards.tutorial import tutorial
 from viz.figures.importance import normalise
 from viz.page.answers.answer_records import TriedOrder
 from viz.page.answers.answering import FinishedRun, answer, in_orders
@@ -359,7 +359,7 @@ def test_the_lesson_on_the_page_selects_nothing_and_is_drawn_once(recording: Rec
     html = live_lesson_html()
     assert html is live_lesson_html()
     assert "data-pick" not in html
-    assert html == lesson(lesson_steps(recording), is_live=True)
+    assert html == tutorial(lesson_steps(recording), is_live=True)
 
 
 def test_the_panel_can_be_built_and_wired() -> None:

@@ -24,8 +24,8 @@ from tests.support.running import one_run, told
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import HOSTILE, assert_harmless, read_html, table_cells
 from tests.support.widgets import built
+from viz.cards.measured import MeasuredRow, MeasuredTable, key_findings, measured_tables
 from viz.figures.bias_curve import plot_bias_curve
-from viz.figures.measured import MeasuredRow, MeasuredTable, measured_tables, shorten
 from viz.page.common.bounds import MAX_ROWS
 from viz.page.common.disk import Disk
 from viz.page.common.host_settings import DEFAULTS, HostSettings
@@ -612,14 +612,14 @@ def test_the_curve_has_a_point_for_every_slot_and_says_whose_it_is() -> None:
 
 
 def test_no_finding_is_no_heading() -> None:
-    assert shorten([]) == "" and "In short" in shorten(["PINE wins."])
+    assert key_findings([]) == "" and "In short" in key_findings(["PINE wins."])
 
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_names_are_shown_as_text(text: str) -> None:
     shown = replace(table(), title=text, orders=(text, "b"), rows=(replace(table().rows[0], label=text),))
     assert_harmless(measured_tables([shown], done=1, planned=1, note=text))
-    assert_harmless(shorten([text]))
+    assert_harmless(key_findings([text]))
 
 
 @pytest.mark.parametrize(

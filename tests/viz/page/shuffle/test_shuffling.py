@@ -31,7 +31,7 @@ from viz.page.form.form import Form
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.run_log import StopFlag
 from viz.page.jobs.sources import Sources
-from viz.page.sharing.sheets import Files, form_comparison, remove_files, sheet_of, write_files
+from viz.page.sharing.sheets import Files, form_comparison, remove_files, write_files
 from viz.page.shuffle import orders
 from viz.page.shuffle.orders import with_controls
 from viz.page.shuffle.shuffle_panel import answer_behind, build_shuffle, wire_shuffle
@@ -90,7 +90,7 @@ def test_without_controls_only_what_was_chosen_runs(engine: Engine) -> None:
     *_, last = shuffle(engine, form(THREE[:2], methods=("pine",)), count=2, seed=0, controls=False)
     assert last.sentence.startswith("Done: 2 orders")
     shown = tried_in(shuffle(engine, form(THREE[:2], methods=("pine",)), count=2, seed=0, controls=False))
-    assert [column.method for column in shown[-1].columns] == ["pine"]
+    assert [method.name for method in shown[-1].methods] == ["pine"]
     assert [list(row.cells) for row in shown[-1].rows] == [["pine"]] * 2
 
 
@@ -104,7 +104,7 @@ def test_rows_and_places_grow_by_an_order_and_letters_follow_their_documents(
     assert last.rows[0].order == (1, 0, 2)
     assert all(row.cells["pine"].bitwise_identical for row in last.rows)
     assert not all(row.cells["vanilla"].bitwise_identical for row in last.rows)
-    assert [column.label for column in last.columns] == [
+    assert [method.label for method in last.methods] == [
         "Vanilla", "PINE", "NIA", "Mask only", "Re-assignment only"
     ]  # fmt: skip
 
@@ -118,7 +118,7 @@ def test_documents_stand_still_under_pine_and_move_under_vanilla(views: list[Shu
 
 def test_a_cell_shows_its_answer_beside_the_first_rows(views: list[ShuffleView]) -> None:
     last = tried_in(views)[-1]
-    number = next(place for place, row in enumerate(last.rows) if not row.cells["vanilla"].same)
+    number = next(place for place, row in enumerate(last.rows) if not row.cells["vanilla"].same_text)
     shown = read_html(answer_behind(last, {"tried": number, "method": "vanilla"}))
     answers = [part.text for part in shown.with_class("pine-answer-text")]
     assert answers == [last.rows[place].cells["vanilla"].text for place in (0, number)]
@@ -170,7 +170,7 @@ def test_every_printed_number_is_that_of_the_comparison(
         assert drawn.order == tuple((1, 0, 2)[place] for place in row.order)
         for name, cell in row.cells.items():
             found = drawn.cells[name]
-            assert (found.text, found.same) == (cell.text, cell.same_text)
+            assert (found.text, found.same_text) == (cell.text, cell.same_text)
             assert found.reference_logprob == cell.reference_logprob
             assert found.max_abs_logit_diff == cell.max_abs_logit_diff
     for result in outcome.certificate.results:
@@ -233,9 +233,10 @@ def test_both_files_hold_the_certificate(outcome: Outcome, tmp_path: Path) -> No
     for result in outcome.certificate.results:
         assert result.logits_sha256 in text and METHODS[result.method].label in text
     assert outcome.certificate.command in text
-    methods = sheet_of(outcome.certificate).methods
     cells = [[cell.text for cell in row] for row in table_cells(page.all("table")[0])]
-    assert [row[0] for row in cells] == [f"{method.same} of 6" for method in methods]
+    assert [row[0] for row in cells] == [
+        f"{result.num_matching_answers} of 6" for result in outcome.certificate.results
+    ]
     again = write_files(outcome.certificate, disk.new_folder())
     assert again.folder != files.folder and files.folder.is_relative_to(tmp_path)
     remove_files(files)

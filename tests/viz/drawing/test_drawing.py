@@ -1,0 +1,110 @@
+"""Identities of documents, text of numbers and tokens, and the frame of pictures."""
+
+import json
+import math
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.viz_reading import read_html
+from viz.drawing.identity import (
+    DECODED,
+    PREFIX,
+    SUFFIX,
+    document_letter,
+    document_segment,
+    ink_on,
+    prompt_segments,
+    relative_luminance,
+    segment_badge,
+)
+from viz.drawing.picture import Numbers, pick, picture, switch
+from viz.drawing.text import (
+    format_difference,
+    format_percent,
+    format_value,
+    join_words,
+    plain_values,
+    shorten,
+    visible_text,
+)
+from viz.export.numbers import picture_numbers
+
+
+def test_letters_continue_after_z() -> None:
+    assert [document_letter(i) for i in (0, 1, 25, 26, 27, 51, 52, 701, 702)] == [
+        "A", "B", "Z", "AA", "AB", "AZ", "BA", "ZZ", "AAA",
+    ]  # fmt: skip
+
+
+def test_twenty_documents_look_different() -> None:
+    documents = [document_segment(i) for i in range(20)]
+    assert len({(one.color, one.pattern) for one in documents}) == 20
+    assert documents[5].color == documents[0].color and documents[5].pattern != documents[0].pattern
+    assert not {one.color for one in documents} & {PREFIX.color, SUFFIX.color}
+
+
+def test_badge_text_meets_wcag_aa() -> None:
+    for segment in (PREFIX, SUFFIX, *(document_segment(i) for i in range(5))):
+        low, high = sorted((relative_luminance(segment.color), relative_luminance(segment.ink)))
+        assert (high + 0.05) / (low + 0.05) >= 4.5, segment
+    # Values from the WCAG definition.
+    assert [round(relative_luminance(c), 4) for c in ("#FFFFFF", "#000000", "#00FF00")] == [1.0, 0.0, 0.7152]
+    assert ink_on("#FFFFFF") == "#000000" and ink_on("#000000") == "#FFFFFF"
+
+
+def test_letter_belongs_to_the_document_and_slot_to_the_order() -> None:
+    segments = prompt_segments([2, 0, 1])
+    assert [segment.label for segment in segments] == ["SYS", "C", "A", "B", "SUF"]
+    assert [segment.slot for segment in segments] == [None, 0, 1, 2, None]
+    assert [segment.label for segment in prompt_segments([0], has_prefix=False)] == ["A", "SUF"]
+    assert [one.name for one in (document_segment(1), DECODED)] == ["document B", "the answer"]
+    badge = segment_badge(document_segment(2, slot=0))
+    assert ">C</span>" in badge and ">slot 1</span>" in badge
+    assert "slot" not in segment_badge(document_segment(2))
+
+
+def test_numbers_are_never_rounded_to_zero_or_one() -> None:
+    values = (0.0, 1e-7, 0.02, 1.5, 12345.0)
+    assert [format_value(v) for v in values] == ["0", "1.00e-07", "0.0200", "1.50", "1.23e+04"]
+    differences = [format_difference(v) for v in (0.0, 3.2e-6, 5.2341, math.nan)]
+    assert differences == ["0.0", "3.2e-06", "5.23", "not a number"]
+    percents = [format_percent(p) for p in (1, 0.99999, 0.621, 0.00012, 0)]
+    assert percents == ["100 %", ">99.9 %", "62.1 %", "0.0120 %", "0 %"]
+
+
+@given(st.lists(st.floats(width=32, allow_infinity=False), max_size=5))
+def test_plain_values_are_the_same_float32(values: list[float]) -> None:
+    array = np.array(values, np.float32)
+    plain = [math.nan if value is None else value for value in plain_values(array)]
+    np.testing.assert_array_equal(np.array(plain, np.float32), array)
+
+
+def test_texts_are_visible_and_shortened() -> None:
+    assert visible_text(" a\n\tb") == "␣a⏎⇥b" and visible_text("") == "∅"
+    assert visible_text("\x00\u202e") == "\\u0000\\u202e"
+    assert (shorten("abcdef", 4), shorten("abcd", 4)) == ("abc…", "abcd")
+    assert [join_words("abc"[:n]) for n in (1, 2, 3)] == ["a", "a and b", "a, b and c"]
+
+
+def test_picture_has_caption_numbers_and_buttons() -> None:
+    numbers = Numbers(("query", "value"), (("A", 0.123456789), ("B", None), ("C", math.inf)))
+    html = picture("<p>drawn</p>", name="thing", caption="Caption.", numbers=numbers, readout="Hover a cell.")
+    (named,) = picture_numbers(html)
+    assert (named.name, named.caption) == ("thing", "Caption.")
+    assert named.numbers.rows == (("A", 0.123456789), ("B", None), ("C", None))
+    (figure,) = read_html(html).all("figure")
+    formats = [button.attributes["data-save"] for button in figure.all("button")]
+    assert formats == ["png", "svg", "html", "csv", "json"]
+    (line,) = figure.with_class("pine-readout")
+    assert line.text == line.attributes["data-rest"] == "Hover a cell."
+    assert "pine-readout" not in picture("", name="x", caption="c", numbers=Numbers((), ()))
+
+
+def test_switch_has_one_pressed_button() -> None:
+    html = switch("Values", [("raw", {"head": 1}), ("share", {"head": None})], "share")
+    buttons = read_html(html).all("button")
+    assert [button.attributes["aria-pressed"] for button in buttons] == ["false", "true"]
+    assert [json.loads(button.attributes["data-pick"]) for button in buttons] == [{"head": 1}, {"head": None}]
+    assert json.loads(pick(layer=None, head=3)) == {"layer": None, "head": 3}

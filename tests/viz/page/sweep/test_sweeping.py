@@ -1,0 +1,91 @@
+"""Position sweep of the page: the values, the reference answer, and the sentences around them."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pine_engine.engine.engine import Engine
+from pine_engine.errors import InputError
+from tests.support.runs import swapped
+from tests.support.tokenizers import letter_tokenizer
+from viz.figures.position_sweep import plot_position_sweep
+from viz.page.form.checks import form_layout
+from viz.page.form.documents import entries_from
+from viz.page.form.examples import load_examples
+from viz.page.form.form import Form
+from viz.page.sweep.sweep_panel import compared_methods, document_choices, moved_at_first, work_sentence
+from viz.page.sweep.sweeping import stand
+
+THREE = entries_from([("Varo", "red"), ("Senna", "green"), ("Orm", "white")])
+
+
+@pytest.fixture(scope="module")
+def engine(tiny_llama: Callable[..., Any]) -> Engine:
+    return Engine(tiny_llama(max_context_length=1024, layers=1), letter_tokenizer(), name="tiny")
+
+
+def form(*methods: str) -> Form:
+    return Form("retrieval_qa", "Which is green?", "Answer.", methods, 3, swapped(THREE, 0))
+
+
+def test_a_letter_is_followed_and_every_value_is_the_engines(engine: Engine) -> None:
+    asked = form("vanilla", "nia", "pine")
+    views = list(stand(engine, asked, document=0, answer=" so "))
+    assert [len(view.steps) for view in views if view.steps] == [1, 2, 3, 3]
+    last, layout = views[-1], form_layout(asked, engine)  # B, A, C: the letters in the slots
+    figure = plot_position_sweep(last.steps, slots=last.slots)
+    for slot, order in enumerate([(1, 0, 2), (0, 1, 2), (0, 2, 1)]):
+        expected = engine.score(layout.reorder(order), ["so"], methods=asked.methods)
+        for line in figure.data:
+            assert line.y[slot] == np.float32(expected[line.name][0].total)
+    assert "As document A goes through all 3 slots" in last.said
+    assert "it does not move at all (0.0) under PINE" in last.said
+    assert last.effects is not None
+    for total, *parts in zip(last.effects.total, last.effects.rope, last.effects.causal, strict=True):
+        assert total == pytest.approx(sum(parts), abs=1e-9)
+    assert views[-1].sentence.startswith("Done: 3 slots in ") and "“so”" in views[-1].sentence
+
+
+def test_left_empty_the_answer_is_that_of_pine(engine: Engine) -> None:
+    asked = form("vanilla", "nia")
+    written = engine.run(form_layout(asked, engine), methods=["pine"], max_new_tokens=3).answers["pine"].text
+    assert written.strip()
+    *_, last = stand(engine, asked, document=2, answer="  ")
+    assert last.sentence.endswith(f"Reference answer: “{written.strip()}”")
+
+
+def test_what_cannot_be_moved_is_said(engine: Engine) -> None:
+    alone = replace(form("vanilla", "nia"), entries=THREE[:1])
+    with pytest.raises(InputError, match="There is one document only; add another"):
+        next(stand(engine, alone, document=0, answer="so"))
+    with pytest.raises(InputError, match="There is no document D any more; choose another"):
+        next(stand(engine, form("vanilla", "nia"), document=3, answer="so"))
+    silent = Engine(engine.model, engine.tokenizer, stop_token_ids=frozenset(range(97)))
+    with pytest.raises(InputError, match="PINE answers with nothing; write a reference answer"):
+        list(stand(silent, form("vanilla", "nia"), document=0, answer=""))
+
+
+def test_vanilla_and_nia_are_always_compared_and_that_is_said() -> None:
+    assert compared_methods(["pine"]) == ("vanilla", "nia", "pine")
+    assert compared_methods(["pcw", "vanilla", "nia"]) == ("vanilla", "nia", "pcw")
+    assert work_sentence(4, ["vanilla", "nia", "pine"]) == "4 slots × 3 methods."
+    assert work_sentence(2, ["nia"]) == ("2 slots × 2 methods (Vanilla added to the ticked ones).")
+    assert work_sentence(1, ["nia"]) == "There is one slot only; add a document."
+
+
+def test_documents_are_offered_by_letter() -> None:
+    assert document_choices([1, 0]) == [("Document A", 0), ("Document B", 1)]
+
+
+def test_the_document_to_move_is_the_one_picked_else_that_with_the_answer_else_the_first() -> None:
+    assert moved_at_first([2, 0, 1], 2, 1) == 2
+    assert moved_at_first([2, 0, 1], None, 1) == moved_at_first([2, 0, 1], 7, 1) == 1
+    assert moved_at_first([2, 4], None, 1) == moved_at_first([2, 4], None, None) == 2
+    assert moved_at_first([], 0, 0) is None
+    golds = {example.name: example.gold for example in load_examples()}
+    assert (
+        golds["Who has the key? (3 documents)"] == 1 and golds["Where is the honey fair? (10 documents)"] == 0
+    )

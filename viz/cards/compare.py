@@ -1,0 +1,165 @@
+"""Picture of one answer, or two side by side: words that only one has, and the probability of each token."""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+from viz.drawing.markup import render
+from viz.drawing.picture import Numbers, pick, picture
+from viz.drawing.text import format_difference, format_percent, format_value, shorten, visible_text
+from viz.figures.answer_tokens import (
+    MAX_TOKEN_CHARACTERS,
+    AnswerTokens,
+    first_difference,
+    is_reordered,
+    probability_gaps,
+    quoted,
+)
+
+MAX_TOKENS = 256
+"""Maximum tokens of an answer that are drawn."""
+
+# A word or a sign, with the blanks after it. Chinese and Japanese put no blanks between words: sign by sign.
+_WORD = re.compile(r"(?:[^\W\u2e80-\u9fff]+|\S)\s*|^\s+")
+
+
+@dataclass(frozen=True)
+class WordRun:
+    """Adjacent words of an answer with the blanks after them; `changed` if the other answer lacks them."""
+
+    words: tuple[str, ...]
+    changed: bool
+
+
+def word_diff(left: str, right: str) -> tuple[tuple[WordRun, ...], tuple[WordRun, ...]]:
+    """Split two texts into runs of words that both or only one of them has; blanks do not count."""
+    words, others = _WORD.findall(left), _WORD.findall(right)
+    matcher = SequenceMatcher(
+        None, [word.strip() for word in words], [word.strip() for word in others], autojunk=False
+    )
+    runs: tuple[list[WordRun], list[WordRun]] = ([], [])
+    for kind, first, stop, other_first, other_stop in matcher.get_opcodes():
+        for side, part in zip(runs, (words[first:stop], others[other_first:other_stop]), strict=True):
+            if part:
+                side.append(WordRun(tuple(part), kind != "equal"))
+    return tuple(runs[0]), tuple(runs[1])
+
+
+def answers_picture(
+    answers: Sequence[AnswerTokens], *, dtype: str, queries: Sequence[str], chosen: int | None = None
+) -> str:
+    """Render one answer, or two side by side with the words that differ marked, and their tokens.
+
+    Args:
+        answers: One or two answers.
+        dtype: Dtype of the model.
+        queries: Query that decodes each token of the first answer, which a click selects.
+        chosen: Selected token of the first answer, from 0.
+    """
+    differs = first_difference(answers[0], answers[-1])
+    # A single answer is compared with itself.
+    runs = word_diff(answers[0].text, answers[-1].text)[: len(answers)]
+    cards = [
+        {
+            "label": answer.label,
+            "order": answer.documents if is_reordered(answers) else (),
+            "runs": words,
+            "is_changed": any(run.changed for run in words),
+            "summary": _summary(answer),
+            "chips": _chips(answer, differs, selectable, chosen),
+            "length": len(answer.tokens),
+        }
+        for answer, words, selectable in zip(answers, runs, (queries, ()), strict=False)
+    ]
+    columns = ("answer", "token", "text", "token id", "log-probability (nats)", "probability")
+    rows = [
+        (
+            answer.label,
+            step + 1,
+            token,
+            answer.token_ids[step],
+            answer.logprobs[step],
+            answer.probability(step),
+        )
+        for answer in answers
+        for step, token in enumerate(answer.tokens)
+    ]
+    return picture(
+        render("compare.html", cards=cards, sentence=_verdict(answers), differs=differs is not None),
+        name="answers",
+        caption=_caption(answers, runs, dtype),
+        numbers=Numbers(columns, tuple(rows)),
+        readout="Point at a token to read what else could have come. A click selects its query.",
+    )
+
+
+def _chips(
+    answer: AnswerTokens, differs: int | None, queries: Sequence[str], chosen: int | None
+) -> list[dict[str, object]]:
+    """Return the drawn tokens, around the selected one or else the first difference."""
+    count = len(answer.tokens)
+    center = next((step for step in (chosen, differs) if step is not None), 0)
+    start = max(0, min(center - MAX_TOKENS // 2, count - MAX_TOKENS))
+    return [
+        {
+            "number": step + 1,
+            "label": shorten(visible_text(answer.tokens[step]), MAX_TOKEN_CHARACTERS),
+            "probability": format_percent(answer.probability(step)),
+            "width": 100 * answer.probability(step),
+            "readout": _readout(answer, step),
+            "pick": pick(query=queries[step]) if queries else "",
+            "is_chosen": bool(queries) and step == chosen,
+            "is_first_difference": step == differs,
+        }
+        for step in range(start, min(count, start + MAX_TOKENS))
+    ]
+
+
+def _readout(answer: AnswerTokens, step: int) -> str:
+    others = [
+        f"{quoted(token)} {format_percent(math.exp(logprob))}"
+        for token, logprob in answer.alternatives[step]
+        if token != answer.tokens[step]
+    ]
+    alternatives = f"; instead could have come {', '.join(others)}" if others else ""
+    return f"Token {step + 1}: {answer.describe_step(step)}{alternatives}."
+
+
+def _summary(answer: AnswerTokens) -> str:
+    if not answer.tokens:
+        return "No token was written."
+    count = "1 token" if len(answer.tokens) == 1 else f"{len(answer.tokens)} tokens"
+    return f"{count}, log-probability of the whole answer {format_value(sum(answer.logprobs))} nats."
+
+
+def _verdict(answers: Sequence[AnswerTokens]) -> str:
+    """Return the comparison in one sentence."""
+    if len(answers) == 1:
+        return "There is one answer only. Run a second method or try other orders to compare."
+    left, right = answers
+    step = first_difference(left, right)
+    if step is not None:
+        return (
+            f"The answers part at token {step + 1}: {left.describe_step(step)}, {right.describe_step(step)}."
+        )
+    if not left.tokens:
+        return "Both answers are empty."
+    largest = float(probability_gaps(left, right).max())
+    return (
+        "Both answers are the same, token by token. The log-probabilities of a token differ by at most "
+        f"{format_difference(largest)} nats."
+    )
+
+
+def _caption(answers: Sequence[AnswerTokens], runs: Sequence[Sequence[WordRun]], dtype: str) -> str:
+    counts = [
+        f"{sum(len(run.words) for run in words if run.changed)} of "
+        f"{sum(len(run.words) for run in words)} words only under {answer.label}"
+        for answer, words in zip(answers, runs, strict=True)
+    ]
+    text = " and ".join(counts)
+    if not any(run.changed for words in runs for run in words):
+        text = "No word differs" if len(answers) > 1 else f"The answer of {answers[0].label}"
+    return f"{text}; below each token its probability when it was written, greedy decoding, {dtype}."

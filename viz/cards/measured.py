@@ -1,0 +1,90 @@
+"""Tables of an evaluation so far: methods by document orders."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from viz.drawing.markup import render
+
+MAX_ORDERS = 6
+"""Maximum orders that have a column each; of more, only the lowest and the highest are named."""
+
+
+@dataclass(frozen=True)
+class MeasuredRow:
+    """Results of one method in one table.
+
+    Attributes:
+        values: Mean in each order, None without parsed records; shares of 0 to 1, or nats.
+        mean: Mean over all records.
+        interval: 95 % interval of the mean; None before the end or with too few rows.
+        changed: Number of the `compared` examples, parsed in several orders, whose answers are not all equal;
+            None where nothing is answered.
+        unread: Number of the `answered` records that could not be parsed.
+    """
+
+    label: str
+    is_order_invariant: bool
+    values: tuple[float | None, ...]
+    mean: float | None
+    interval: tuple[float, float] | None = None
+    changed: int | None = None
+    compared: int = 0
+    unparsed: int = 0
+    answered: int = 0
+
+
+@dataclass(frozen=True)
+class MeasuredTable:
+    """Results of all methods in one metric: a share in percent, or nats."""
+
+    title: str
+    is_share: bool
+    orders: tuple[str, ...]
+    rows: tuple[MeasuredRow, ...]
+
+    def __post_init__(self) -> None:
+        assert all(len(row.values) == len(self.orders) for row in self.rows)
+
+    def format(self, value: float | None) -> str:
+        """Format a value with its unit."""
+        if value is None:
+            return "–"
+        return f"{100 * value:.0f} %" if self.is_share else f"{value:.2f}"
+
+    def format_interval(self, row: MeasuredRow) -> str:
+        """Format the interval of the mean; "" before the end."""
+        return "" if row.interval is None else " to ".join(map(self.format, row.interval))
+
+    @property
+    def columns(self) -> list[str]:
+        """Headings of the columns of the orders."""
+        return list(self.orders) if len(self.orders) <= MAX_ORDERS else ["lowest order", "highest order"]
+
+    def cells(self, row: MeasuredRow) -> list[str]:
+        """Return the texts in the columns of the orders."""
+        if len(self.orders) <= MAX_ORDERS:
+            return [self.format(value) for value in row.values]
+        known = [pair for pair in zip(row.values, self.orders, strict=True) if pair[0] is not None]
+        if not known:
+            return ["–", "–"]
+        return [f"{self.format(value)} ({name})" for value, name in (min(known), max(known))]
+
+    @property
+    def has_changes(self) -> bool:
+        """True if answers of several orders were compared."""
+        return any(row.changed is not None and row.compared for row in self.rows)
+
+    @property
+    def has_unread(self) -> bool:
+        """True if an answer could not be parsed."""
+        return any(row.unparsed for row in self.rows)
+
+
+def measured_tables(tables: Sequence[MeasuredTable], *, done: int, planned: int, note: str = "") -> str:
+    """Render the tables, the number of records done and planned, and a note below."""
+    return render("measured.html", tables=tables, done=done, planned=planned, note=note)
+
+
+def key_findings(sentences: Sequence[str]) -> str:
+    """Render the findings in sentences; "" if there are none."""
+    return render("measured_findings.html", sentences=sentences) if sentences else ""

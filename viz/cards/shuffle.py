@@ -1,0 +1,191 @@
+"""Cards of a shuffle: the verdict, the answer of a selected cell, and a strip of letters."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pine_engine as pine
+from viz.cards.compare import word_diff
+from viz.drawing.identity import Segment, document_segment, ink_on
+from viz.drawing.markup import render
+from viz.drawing.text import format_difference, format_value, visible_text
+from viz.figures.shuffle import answer_color, answer_letter, answer_numbers
+
+
+@dataclass(frozen=True)
+class Letter:
+    """Letter of a distinct answer; `is_right` is None where the correct answer is not known."""
+
+    letter: str
+    color: str
+    ink: str
+    text: str
+    is_right: bool | None
+
+
+def answer_letters(texts: Iterable[str], is_right: Callable[[str], bool] | None = None) -> dict[str, Letter]:
+    """Return the letters of the distinct answers, in the sequence in which they occur."""
+    return {
+        text: Letter(
+            answer_letter(number),
+            answer_color(number),
+            ink_on(answer_color(number)),
+            " ".join(text.split()) or "(empty answer)",
+            None if is_right is None else is_right(text),
+        )
+        for text, number in answer_numbers(texts).items()
+    }
+
+
+def verdict_html(
+    methods: "Sequence[pine.Method]",
+    rows: "Sequence[pine.OrderResult]",
+    *,
+    caption: str,
+    is_right: Callable[[str], bool] | None = None,
+) -> str:
+    """Render the result of a shuffle in sentences, and the letters of the answers.
+
+    Args:
+        methods: Methods that are compared.
+        rows: Orders so far, the reference order first.
+        caption: Model, dtype and decoding.
+        is_right: Check of an answer; None if the correct answer is not known.
+    """
+    texts = [cell.text for row in rows for cell in row.cells.values()]
+    return render(
+        "shuffle_verdict.html",
+        score=score_sentence(methods, rows, is_right) or "The first order is computed.",
+        verdict=verdict_sentence(methods, rows),
+        letters=list(answer_letters(texts, is_right).values()),
+        caption=caption,
+    )
+
+
+def score_sentence(
+    methods: "Sequence[pine.Method]",
+    rows: "Sequence[pine.OrderResult]",
+    is_right: Callable[[str], bool] | None = None,
+) -> str:
+    """Return "In 6 orders PINE gives 1 answer, right in 6; Vanilla 3, right in 3.", or "" without answers.
+
+    Order-invariant methods come first, then those that are more often right.
+    """
+    scores = []
+    for method in methods:
+        texts = [row.cells[method.name].text for row in rows if method.name in row.cells]
+        num_right = sum(map(is_right, texts)) if is_right else 0
+        if texts:
+            scores.append((not method.is_order_invariant, -num_right, method.label, texts))
+    parts: list[str] = []
+    for _, negative, label, texts in sorted(scores, key=lambda score: score[:2]):
+        kinds, count = len(set(texts)), len(texts)
+        orders = f"In {count} order{'s' * (count != 1)} "
+        part = f"{label} {kinds}" if parts else f"{orders}{label} gives {kinds} answer{'s' * (kinds != 1)}"
+        parts.append(part + (f", right in {-negative}" if is_right else ""))
+    return "; ".join(parts) + "." if parts else ""
+
+
+def verdict_sentence(methods: "Sequence[pine.Method]", rows: "Sequence[pine.OrderResult]") -> str:
+    """Name the methods whose invariance held, and state whether the check could have failed; "" of one row.
+
+    Methods that are not order-invariant are the controls: if none of their logits changed, unchanged logits
+    of the others prove nothing.
+    """
+    held, broken, moved, constant = list[str](), list[str](), list[str](), list[str]()
+    for method in methods:
+        cells = [row.cells[method.name] for row in rows[1:] if method.name in row.cells]
+        if not cells:
+            continue
+        is_equal = all(cell.bitwise_identical for cell in cells)
+        if method.is_order_invariant:
+            (held if is_equal else broken).append(method.label)
+        else:
+            (constant if is_equal else moved).append(method.label)
+    sentences = []
+    if held:
+        sentences.append(f"Every logit equal to the last bit: {', '.join(held)}.")
+    if broken:
+        sentences.append(f"Promised not to depend on the order, and did: {', '.join(broken)}.")
+    if moved:
+        sentences.append(f"The check can fail: the order changed logits of {', '.join(moved)}.")
+    elif constant:
+        labels = ", ".join(constant)
+        sentences.append(
+            f"The order has not changed {labels} either: this proves nothing, try other documents."
+        )
+    elif held or broken:
+        sentences.append("Tick \u201cwith controls\u201d to see that the check can fail.")
+    return " ".join(sentences)
+
+
+def shuffle_answer(method: "pine.Method", row: "pine.OrderResult", reference: "pine.OrderResult") -> str:
+    """Render a method's answer beside that in the reference order, with the words that differ marked."""
+    cell = row.cells[method.name]
+    before, after = word_diff(reference.cells[method.name].text, cell.text)
+    is_reference = row is reference
+    answers = [("in the first row", _documents(reference), before), ("here", _documents(row), after)]
+    return render(
+        "shuffle_answer.html",
+        label=method.label,
+        is_reference=is_reference,
+        is_identical=cell.bitwise_identical,
+        first_token=_describe_difference(cell),
+        difference=format_difference(cell.max_abs_logit_diff),
+        likelihood=f"{format_value(cell.reference_logprob)} nats",
+        answers=answers[is_reference:],
+    )
+
+
+def _documents(row: "pine.OrderResult") -> list[Segment]:
+    return [document_segment(index, slot) for slot, index in enumerate(row.order)]
+
+
+def _describe_difference(cell: "pine.OrderComparison") -> str:
+    """Describe the first token that differs; "" if none does."""
+    if cell.first_difference is None:
+        return ""
+    token, reference = (
+        "the end" if text is None else f"\u201c{visible_text(text)}\u201d"
+        for text in (cell.token_text, cell.reference_token_text)
+    )
+    return f"token {cell.first_difference + 1}: {token} instead of {reference}"
+
+
+@dataclass(frozen=True)
+class InOrders:
+    """Answers to one request in several document orders.
+
+    Attributes:
+        orders: Document, as entered, in each slot of each order.
+        answers: One answer per order, by method.
+        source: Origin of the answers, a sentence.
+    """
+
+    orders: tuple[tuple[int, ...], ...]
+    answers: Mapping[str, tuple[str, ...]]
+    source: str = ""
+
+
+def letter_strip(
+    results: InOrders, *, labels: Mapping[str, str], is_right: Callable[[str], bool] | None = None
+) -> str:
+    """Render the answers as a table of letters, a method per row and an order per column."""
+    texts = [texts[place] for place in range(len(results.orders)) for texts in results.answers.values()]
+    letters = answer_letters(texts, is_right)
+    strips = [
+        (labels[method], [letters[text] for text in texts]) for method, texts in results.answers.items()
+    ]
+    return render(
+        "letter_strip.html",
+        orders=[[document_segment(index) for index in order] for order in results.orders],
+        strips=[(label, strip, _count(strip)) for label, strip in strips],
+        letters=list(letters.values()),
+        source=results.source,
+    )
+
+
+def _count(strip: Sequence[Letter]) -> str:
+    """Return "3 answers, right in 4"."""
+    kinds = len({one.letter for one in strip})
+    right = "" if strip[0].is_right is None else f", right in {sum(bool(one.is_right) for one in strip)}"
+    return f"{kinds} answer{'s' * (kinds != 1)}{right}"

@@ -1,0 +1,161 @@
+"""Answer with the texts, probabilities and attention of its tokens, and the comparison of two answers."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+import pine_engine as pine
+from viz.drawing.identity import PREFIX, SUFFIX, Segment, document_segment
+from viz.drawing.text import format_percent, shorten, visible_text
+from viz.figures.frame import FloatArray
+from viz.figures.importance import normalise
+
+MAX_TOKEN_CHARACTERS = 24
+"""Maximum characters of a token that is written in full."""
+
+
+@dataclass(frozen=True)
+class AnswerTokens:
+    """Answer of one method, token by token.
+
+    Attributes:
+        label: Name in figures, such as "PINE".
+        text: Whole answer; a character may span tokens.
+        logprobs: Log-probability of each token, in nats.
+        alternatives: Most likely tokens at each step with their log-probabilities, the most likely first.
+        attention: float32 (tokens, 1 + D + 1), shares of prefix, documents and suffix while the token was
+            decoded, mean over layers and heads.
+        documents: D segments in input order.
+    """
+
+    label: str
+    text: str
+    token_ids: tuple[int, ...]
+    tokens: tuple[str, ...]
+    logprobs: tuple[float, ...]
+    alternatives: tuple[tuple[tuple[str, float], ...], ...]
+    attention: FloatArray
+    documents: tuple[Segment, ...]
+
+    def __post_init__(self) -> None:
+        assert len(self.token_ids) == len(self.tokens) == len(self.logprobs) == len(self.alternatives)
+        assert self.attention.shape == (len(self.tokens), len(self.documents) + 2)
+
+    def probability(self, step: int) -> float:
+        """Return the probability of the token at a step, from 0."""
+        return math.exp(self.logprobs[step])
+
+    def describe_step(self, step: int) -> str:
+        """Describe the token at a step, from 0."""
+        if step >= len(self.tokens):
+            return f"{self.label} had ended"
+        return f"{self.label} writes {quoted(self.tokens[step])} ({format_percent(self.probability(step))})"
+
+
+def answer_tokens(
+    decode: Callable[[Sequence[int]], list[str]],
+    result: "pine.RunResult",
+    method: str,
+    order: Sequence[int],
+    label: str,
+) -> AnswerTokens:
+    """Return one method's answer, token by token.
+
+    Args:
+        decode: Text of each token, `Engine.decode_tokens`.
+        result: Result of a run with `trace=True`.
+        method: Name of the method.
+        order: Document, as entered, in each slot.
+        label: Name of the answer in figures.
+
+    Returns:
+        The answer as `plot_next_token_candidates` and `plot_answer_attention` take it.
+    """
+    answer, trace = result.answers[method], result.traces[method]
+    assert trace.suffix_attention is not None
+    # The query that decodes a token is the token before it; for the first token the last of the prompt.
+    first = result.layout.suffix_length - 1
+    attention = trace.suffix_attention[:, :, first : first + len(answer.token_ids)]
+    distinct = sorted({*answer.token_ids, *(other.token_id for step in trace.alternatives for other in step)})
+    texts = dict(zip(distinct, decode(distinct), strict=True))
+    return AnswerTokens(
+        label=label,
+        text=answer.text,
+        token_ids=answer.token_ids,
+        tokens=tuple(texts[token] for token in answer.token_ids),
+        logprobs=answer.logprobs,
+        alternatives=tuple(
+            tuple((texts[other.token_id], other.logprob) for other in step) for step in trace.alternatives
+        ),
+        attention=attention.mean(axis=(0, 1), dtype=np.float64).astype(np.float32),
+        documents=tuple(document_segment(identity, slot) for slot, identity in enumerate(order)),
+    )
+
+
+def quoted(text: str) -> str:
+    """Quote a token in a sentence: blanks made visible, shortened."""
+    return f"\u201c{shorten(visible_text(text), MAX_TOKEN_CHARACTERS)}\u201d"
+
+
+def is_reordered(answers: Sequence[AnswerTokens]) -> bool:
+    """Check whether the answers had the documents in different orders."""
+    return len({answer.documents for answer in answers}) > 1
+
+
+def first_difference(left: AnswerTokens, right: AnswerTokens) -> int | None:
+    """Return the first step, from 0, at which the tokens differ or one answer has ended; None if equal."""
+    if left.token_ids == right.token_ids:
+        return None
+    pairs = enumerate(zip(left.token_ids, right.token_ids, strict=False))
+    shorter = min(len(left.token_ids), len(right.token_ids))
+    return next((step for step, (one, other) in pairs if one != other), shorter)
+
+
+def probability_gaps(left: AnswerTokens, right: AnswerTokens) -> FloatArray:
+    """Return the absolute differences of the log-probabilities of two equal answers, (tokens,), in nats."""
+    assert left.token_ids == right.token_ids
+    return np.abs(np.subtract(left.logprobs, right.logprobs)).astype(np.float32)
+
+
+def comparison_step(left: AnswerTokens, right: AnswerTokens) -> int:
+    """Return the first step, from 0, that differs; for equal answers that with the largest gap."""
+    differs = first_difference(left, right)
+    if differs is not None:
+        return differs
+    return int(probability_gaps(left, right).argmax()) if left.tokens else 0
+
+
+def attention_by_part(
+    answer: AnswerTokens, step: int | None = None, *, with_prefix: bool
+) -> dict[Segment, float]:
+    """Return the share of attention on each part at a step, from 0; None for the mean over the steps.
+
+    Parts have no slots. Without the prefix, shares are of the rest. {} if the answer has no such token.
+    """
+    rows = answer.attention[slice(None) if step is None else slice(step, step + 1)]
+    if not len(rows):
+        return {}
+    shares = rows if with_prefix else normalise(rows[:, 1:], "share")
+    values = shares.mean(axis=0, dtype=np.float64).astype(np.float32)
+    return dict(zip(parts_of(answer, with_prefix=with_prefix), values.tolist(), strict=True))
+
+
+def parts_of(answer: AnswerTokens, *, with_prefix: bool) -> list[Segment]:
+    """Return the segments of the prompt in input order, without slots, which differ between orders."""
+    documents = [Segment(part.role, part.document) for part in answer.documents]
+    return [*([PREFIX] if with_prefix else []), *documents, SUFFIX]
+
+
+def likely_tokens(answer: AnswerTokens, step: int) -> dict[str, float]:
+    """Return the log-probabilities of the token at a step, from 0, and of its alternatives; {} after the end.
+
+    Of tokens with equal texts, such as parts of a character, the likelier counts.
+    """
+    if step >= len(answer.tokens):
+        return {}
+    tokens = {answer.tokens[step]: answer.logprobs[step]}
+    for text, logprob in answer.alternatives[step]:
+        tokens.setdefault(text, logprob)
+    return tokens

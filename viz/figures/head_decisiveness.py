@@ -1,0 +1,76 @@
+"""Figure of the layers and heads that decide between documents."""
+
+import numpy as np
+import plotly.graph_objects as go
+
+import pine_engine as pine
+from viz.figures.frame import FloatArray, new_figure, outline
+
+
+def plot_head_decisiveness(
+    trace: "pine.Trace", *, layer: int | None = None, head: int | None = None
+) -> go.Figure:
+    """Plot the decisiveness of each layer (columns) and head (rows) as a heatmap.
+
+    z is float32 (H, A), 0 to 1, never NaN. Decisiveness is the largest minus the smallest share of
+    importance, times the share of attention on documents, mean over the tokens of question and answer.
+
+    Args:
+        trace: Trace of a method that ranks documents.
+        layer: Layer that is outlined, with `head` one cell, alone a column.
+        head: Head that is outlined, alone a row.
+
+    Returns:
+        The figure.
+    """
+    values = decisiveness(trace)
+    layers, heads = values.shape
+    figure = new_figure(
+        name="decisive-heads",
+        title="Which heads decide",
+        caption="How much of its attention a head moves by preferring a document. A click chooses it.",
+        height=150 + 20 * heads,
+        coloraxis={
+            "cmin": 0,
+            "cmax": float(values.max()),
+            "colorbar": {"title": {"text": "spread × attention on documents"}},
+        },
+    )
+    figure.add_heatmap(
+        z=values.T,
+        x=np.arange(layers, dtype=np.int16),
+        y=np.arange(heads, dtype=np.int16),
+        coloraxis="coloraxis",
+        xgap=1,
+        ygap=1,
+        hovertemplate="layer %{x}, head %{y}<br>%{z:.3g}<extra></extra>",
+        meta={"x": [{"layer": a} for a in range(layers)], "y": [{"head": h} for h in range(heads)]},
+    )
+    figure.update_xaxes(title="layer", side="top", dtick=2 if layers > 16 else 1)
+    figure.update_yaxes(title="head", autorange="reversed", dtick=1 if heads <= 16 else 4)
+    if layer is not None or head is not None:
+        columns = (0, layers - 1) if layer is None else (layer, layer)
+        rows = (0, heads - 1) if head is None else (head, head)
+        figure.add_shape(outline(columns, rows))
+    return figure
+
+
+def decisiveness(trace: "pine.Trace") -> FloatArray:
+    """Return the decisiveness of each layer and head, (A, H); see `plot_head_decisiveness`.
+
+    A head that does not attend to documents has 0, however different their importances.
+    """
+    importance, attention = trace.suffix_importance, trace.suffix_attention
+    assert importance is not None and attention is not None
+    # fmax and fmin ignore NaN. The shares of all documents are never computed: a large model has many.
+    ranges = np.fmax.reduce(importance, axis=-1) - np.fmin.reduce(importance, axis=-1)
+    sums = np.nansum(importance, axis=-1, dtype=np.float64)
+    spreads = np.nan_to_num(ranges) / np.where(sums == 0, 1, sums)
+    on_documents = attention[..., 1:-1].sum(axis=-1, dtype=np.float64)
+    return np.asarray((spreads * on_documents).mean(axis=-1), dtype=np.float32)
+
+
+def most_decisive(values: FloatArray) -> tuple[int, int]:
+    """Return the layer and head with the largest value of (A, H), the first of equal ones."""
+    layer, head = np.unravel_index(int(values.argmax()), values.shape)
+    return int(layer), int(head)

@@ -1,0 +1,65 @@
+"""Figure of the log-probability of an answer in each document order, one row per method."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import plotly.graph_objects as go
+
+import pine_engine as pine
+from viz.drawing.identity import document_letter
+from viz.figures.frame import FloatArray, method_labels, new_figure
+from viz.theme import LINES, SYMBOLS
+
+
+def plot_logprob_by_order(
+    rows: "Sequence[pine.OrderResult]", *, labels: Mapping[str, str] | None = None
+) -> go.Figure:
+    """Plot the log-probability of each method's answer of the first order, in every order, as dots.
+
+    x is in nats, float32 (R,) for each method, NaN where its first answer is empty.
+
+    Args:
+        rows: Orders, as in `plot_shuffle`.
+        labels: Labels of the methods.
+
+    Returns:
+        The figure.
+    """
+    methods = list(rows[0].cells) if rows else []
+    figure = new_figure(
+        name="order-spread",
+        title="How likely the first row’s answer is in every order",
+        caption="A dot an order; one that does not depend on the order has all dots on one spot.",
+        height=110 + 44 * max(len(methods), 1),
+        showlegend=False,
+        margin={"b": 16},
+    )
+    for index, (method, name) in enumerate(zip(methods, method_labels(methods, labels), strict=True)):
+        numbers, logprobs = _logprob_by_order_info(rows, method)
+        figure.add_scatter(
+            x=logprobs,
+            y=[name] * len(numbers),
+            mode="markers",
+            name=name,
+            marker={
+                "size": 11,
+                "symbol": SYMBOLS[index % len(SYMBOLS)],
+                "color": LINES[index % len(LINES)],
+                "opacity": 0.65,
+            },
+            customdata=[" ".join(map(document_letter, rows[number].order)) for number in numbers],
+            hovertemplate="%{y}, order %{customdata}: %{x:.4g} nats<extra></extra>",
+            meta={"x": [{"tried": number, "method": method} for number in numbers]},
+        )
+    figure.update_yaxes(autorange="reversed", type="category")
+    figure.update_xaxes(title="log-probability (nats)", showgrid=True)
+    return figure
+
+
+def _logprob_by_order_info(rows: "Sequence[pine.OrderResult]", method: str) -> tuple[list[int], FloatArray]:
+    """Return the indices of the orders that have the method, and the log-probabilities."""
+    numbers = [number for number, row in enumerate(rows) if method in row.cells]
+    logprobs = np.array(
+        [rows[number].cells[method].reference_logprob for number in numbers], dtype=np.float32
+    )
+    return numbers, logprobs if rows[0].cells[method].text else np.full_like(logprobs, np.nan)

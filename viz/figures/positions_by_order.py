@@ -1,0 +1,153 @@
+"""Figure of the positions of the documents in one order after the other, as an animation."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import plotly.graph_objects as go
+
+import pine_engine as pine
+from viz.drawing.identity import document_letter, document_segment
+from viz.figures.frame import method_labels, new_figure
+from viz.figures.head_decisiveness import decisiveness, most_decisive
+from viz.figures.positions import IntArray, document_bar, stack_bars
+
+_MOVE = {
+    "frame": {"duration": 700, "redraw": False},
+    "transition": {"duration": 500},
+    "mode": "immediate",
+    "fromcurrent": True,
+}
+
+
+class DocumentPositions(NamedTuple):
+    """Positions of the documents for the last token of the question, in one order.
+
+    order has the document, as entered, in each slot. lengths and, by method, starts are (D,), in tokens, by
+    document as entered.
+    """
+
+    order: tuple[int, ...]
+    lengths: IntArray
+    starts: dict[str, IntArray]
+
+
+def plot_positions_by_order(
+    rows: "Sequence[pine.OrderResult]",
+    *,
+    layer: int | None = None,
+    head: int | None = None,
+    labels: Mapping[str, str] | None = None,
+) -> go.Figure:
+    """Plot the position of each document for the last token of the question, one frame per order.
+
+    base and x of a bar are the first position of the document and its length in tokens, one value per method;
+    never NaN.
+
+    Args:
+        rows: Orders of a traced shuffle.
+        layer: Layer; default the most decisive of the first order.
+        head: Head; default the most decisive of the first order.
+        labels: Labels of the methods.
+
+    Returns:
+        The figure.
+    """
+    if layer is None or head is None:
+        layer, head = default_head(rows[0].result.traces.values())
+    positions = [document_positions(row.order, row.result.traces, layer, head) for row in rows]
+    return plot_document_positions(positions, labels=labels)
+
+
+def default_head(traces: "Iterable[pine.Trace]") -> tuple[int, int]:
+    """Return the most decisive layer and head of the first trace that ranks, or (0, 0)."""
+    ranked = next((trace for trace in traces if trace.suffix_importance is not None), None)
+    if ranked is None or ranked.suffix_attention is None:
+        return 0, 0
+    return most_decisive(decisiveness(ranked))
+
+
+def document_positions(
+    order: Sequence[int], traces: "Mapping[str, pine.Trace]", layer: int, head: int
+) -> DocumentPositions:
+    """Return the positions in one order, from its traces."""
+    layout = next(iter(traces.values())).layout
+    slots = np.argsort(order)
+    starts = {}
+    for method, trace in traces.items():
+        layers, heads = trace.suffix_starts.shape[:2]
+        index = min(layer, layers - 1), min(head, heads - 1), layout.suffix_length - 1
+        starts[method] = trace.suffix_starts[index][slots]
+    return DocumentPositions(tuple(order), layout.lengths[slots], starts)
+
+
+def plot_document_positions(
+    orders: Sequence[DocumentPositions], *, labels: Mapping[str, str] | None = None
+) -> go.Figure:
+    """Plot the figure of `plot_positions_by_order` from positions, which need less memory than traces."""
+    methods = list(orders[0].starts)
+    names = method_labels(methods, labels)
+    end = max(int((starts + one.lengths).max()) for one in orders for starts in one.starts.values())
+    first = min(int(starts.min()) for one in orders for starts in one.starts.values())
+    figure = new_figure(
+        name="shuffle-positions",
+        title="Who moves when the documents are shuffled",
+        caption="Where the question sees each document. Play goes through the orders.",
+        height=150 + 38 * len(methods),
+        barmode="overlay",
+        bargap=0.25,
+        showlegend=False,
+        margin={"b": 84},
+    )
+    figure.add_traces(_bars(orders[0], methods, names))
+    figure.frames = [
+        go.Frame(data=_bars(one, methods, names), name=str(index)) for index, one in enumerate(orders)
+    ]
+    steps = [
+        {
+            "method": "animate",
+            "label": " ".join(map(document_letter, one.order)),
+            "args": [[str(index)], _MOVE],
+        }
+        for index, one in enumerate(orders)
+    ]
+    figure.update_layout(
+        sliders=[
+            {
+                "steps": steps,
+                "x": 0.22,
+                "len": 0.76,
+                "y": 0,
+                "pad": {"t": 30, "b": 0},
+                "currentvalue": {"prefix": "order "},
+                "ticklen": 0,
+                "minorticklen": 0,
+                "font": {"color": "rgba(0,0,0,0)", "size": 1},
+                "currentvalue_font": {"size": 13, "color": "#1f2937"},
+            }
+        ],
+        updatemenus=[
+            {
+                "type": "buttons",
+                "showactive": False,
+                **{"x": 0, "xanchor": "left", "y": 0, "yanchor": "top", "pad": {"t": 44}},
+                "buttons": [{"label": "▶ Play", "method": "animate", "args": [None, _MOVE]}],
+            }
+        ],
+    )
+    figure.update_yaxes(autorange="reversed", type="category")
+    figure.update_xaxes(range=[max(first - 5, 0), end + 5], title=None, showgrid=True)
+    return figure
+
+
+def _bars(positions: DocumentPositions, methods: Sequence[str], names: Sequence[str]) -> list[go.Bar]:
+    """Return a bar per document, with one value per method."""
+    starts = np.stack([positions.starts[method] for method in methods])
+    heights, offsets = stack_bars(starts, positions.lengths)
+    bars = []
+    for document, length in enumerate(positions.lengths.tolist()):
+        base = starts[:, document].astype(np.float32)
+        lengths = np.full(len(methods), length, dtype=np.float32)
+        bar = document_bar(document_segment(document), names, base, lengths)
+        bars.append(go.Bar(**bar, width=heights, offset=offsets[:, document]))
+    return bars
