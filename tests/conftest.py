@@ -137,26 +137,26 @@ def pine(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> "Steps":
     """Record the steps of progress bars instead of printing them."""
-    from pine_engine.console import terminal
+    from pine_engine.cli import output
     from tests.support.commands import Steps
 
     steps = Steps()
-    monkeypatch.setattr(terminal, "progress", steps.progress)
+    monkeypatch.setattr(output, "progress", steps.progress)
     return steps
 
 
 @pytest.fixture
 def skip_memory_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make `bench` start no process to measure memory."""
-    from pine_engine.benchmark import speed
+    from pine_engine.benchmark import throughput
 
-    monkeypatch.setattr(speed, "peak_memory", lambda *_: 123.4)
+    monkeypatch.setattr(throughput, "peak_memory", lambda *_: 123.4)
 
 
 @pytest.fixture
 def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fail if a model is loaded."""
-    from pine_engine.console import terminal
+    from pine_engine.cli import output
     from tests.support.commands import load_nothing
 
-    monkeypatch.setattr(terminal, "load", load_nothing)
+    monkeypatch.setattr(output, "load", load_nothing)

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 from playwright.sync_api import Browser, Page
 
-from pine_engine.benchmark.speed import time_stock
+from pine_engine.benchmark.throughput import time_stock
 from pine_engine.engine.engine import Engine
 from tests.browser.driving import DEFAULT, LONG, SHORT, pick, set_length, wait_for_model
 from tests.support.chromium import chromium_path, started_chromium

@@ -24,8 +24,8 @@ import httpx
 import psutil
 import typer
 
-from pine_engine.console import terminal
-from pine_engine.console.options import AsJson
+from pine_engine.cli import output
+from pine_engine.cli.options import AsJson
 from tests.support.serving import ServedApp, started_app
 from tools.abusive_clients import ATTACKERS, attack
 from tools.load_clients import LostError, Page, Question, Visitor, compare
@@ -308,9 +308,9 @@ def load(
         if "Traceback" in app.log.read_text():
             report.errors["a traceback in the log of the server"] = 1
     rows = [{"figure": name.replace("_", " "), "value": value} for name, value in asdict(report).items()]
-    terminal.print_report(asdict(report), as_json, rows)
+    output.print_report(asdict(report), as_json, rows)
     for fault in report.faults:
-        terminal.stderr.print(fault)
+        output.stderr.print(fault)
     raise typer.Exit(bool(report.faults))
 
 

@@ -1,1 +1,1 @@
-"""Seconds and bytes: how fast the engine is on this machine, and where the time goes."""
+"""Measurements of speed, memory and profiles on this machine."""

@@ -1,4 +1,4 @@
-"""Models of a known shape with random weights, for measuring and checking where no real model is at hand."""
+"""Models of a known shape with random weights, for benchmarks and self-tests without a real model."""
 
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pine_engine.engine.engine import Engine
 
 MARK = "random:"
-"""How the name of such a model starts."""
+"""Prefix of the name of a model with random weights."""
 
 TINY = {
     "vocab_size": 97,
@@ -23,48 +23,23 @@ TINY = {
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
     "max_position_embeddings": 8192,
-    # Ten times the usual spread: with 0.02 attention is flat, and positions would hardly matter.
+    # Ten times the usual value: with 0.02 attention is flat, and positions hardly matter.
     "initializer_range": 0.2,
 }
 
 SHAPES: dict[str, dict[str, Any]] = {
     "tiny": TINY,
-    "experts": {
-        **TINY,
-        "model_type": "mixtral",
-        "hidden_size": 512,
-        "intermediate_size": 512,
-        "num_local_experts": 4,
-    },
-    "wide-gelu": {**TINY, "model_type": "starcoder2", "intermediate_size": 2048},
-    "narrow-keys": {
-        **TINY,
-        "hidden_size": 576,
-        "intermediate_size": 1536,
-        "num_attention_heads": 9,
-        "num_key_value_heads": 3,
-    },
-    "odd-widths": {**TINY, "model_type": "gemma2", "intermediate_size": 203, "head_dim": 24},
-    "one-head": {
-        **TINY,
-        "intermediate_size": 203,
-        "head_dim": 40,
-        "num_attention_heads": 1,
-        "num_key_value_heads": 1,
-    },
-    "seven-queries": {
-        **TINY,
-        "hidden_size": 112,
-        "num_attention_heads": 7,
-        "num_key_value_heads": 1,
-    },
-    "unaligned-heads": {
-        **TINY,
-        "hidden_size": 96,
-        "head_dim": 18,
-        "num_attention_heads": 3,
-        "num_key_value_heads": 3,
-    },
+    "experts": TINY
+    | {"model_type": "mixtral", "hidden_size": 512, "intermediate_size": 512, "num_local_experts": 4},
+    "wide-gelu": TINY | {"model_type": "starcoder2", "intermediate_size": 2048},
+    "narrow-keys": TINY
+    | {"hidden_size": 576, "intermediate_size": 1536, "num_attention_heads": 9, "num_key_value_heads": 3},
+    "odd-widths": TINY | {"model_type": "gemma2", "intermediate_size": 203, "head_dim": 24},
+    "one-head": TINY
+    | {"intermediate_size": 203, "head_dim": 40, "num_attention_heads": 1, "num_key_value_heads": 1},
+    "seven-queries": TINY | {"hidden_size": 112, "num_attention_heads": 7, "num_key_value_heads": 1},
+    "unaligned-heads": TINY
+    | {"hidden_size": 96, "head_dim": 18, "num_attention_heads": 3, "num_key_value_heads": 3},
     "llama-8b": {
         "vocab_size": 128256,
         "hidden_size": 4096,
@@ -76,7 +51,7 @@ SHAPES: dict[str, dict[str, Any]] = {
         "rope_parameters": {"rope_type": "default", "rope_theta": 500_000.0},
     },
 }
-"""Configurations of Llama if they name no other model_type; llama-8b is that of Meta-Llama-3-8B."""
+"""Configurations, of Llama unless `model_type` differs. llama-8b is the shape of Meta-Llama-3-8B."""
 
 DEMANDING = {
     "experts": "a mixture of experts",
@@ -91,7 +66,7 @@ DEMANDING = {
 
 
 def is_synthetic(name: str | None) -> bool:
-    """True for the name of such a model, known or not."""
+    """Check whether a name is one of a model with random weights, of a known shape or not."""
     return name is not None and name.startswith(MARK)
 
 
@@ -102,11 +77,12 @@ def load_engine(
     device: str = "cpu",
     progress: Progress | None = None,
 ) -> "Engine":
-    """An engine with the model called `name`, which here may also be `random:` and a shape of SHAPES.
+    """Load an engine, also of `random:SHAPE` for the name of a shape in SHAPES.
 
-    progress: see models/load.py. Raises ModelError if it cannot be found, made, loaded or is not supported.
+    Raises:
+        ModelError: The model cannot be found, created or loaded, or is not supported.
     """
-    asked = known_dtype(dtype)  # what is wrong is said before torch is imported
+    known_dtype(dtype)  # before torch is imported
     if name is not None:
         _shape(name) if is_synthetic(name) else resolve(name)
 
@@ -114,21 +90,24 @@ def load_engine(
     from pine_engine.engine.model_worker import compute_on
 
     if name is not None and is_synthetic(name):
-        model = compute_on(device, lambda: synthetic_model(name, dtype=asked, device=device))
-        return Engine(model, name=name, decode_in_4bit=asked == "4bit")
+        model = compute_on(device, lambda: synthetic_model(name, dtype=dtype, device=device))
+        return Engine(model, name=name, decode_in_4bit=dtype == "4bit")
     return Engine.load(name, dtype=dtype, device=device, progress=progress)
 
 
 def synthetic_model(name: str, *, dtype: str, device: str) -> "PreTrainedModel":
-    """A model with random weights made on the device, in eval mode; it has no tokenizer.
+    """Create a model with random weights on the device, in eval mode and without tokenizer.
 
-    The same name, dtype and device give the same weights; the caller's random numbers are left alone.
-    Raises ModelError for an unknown shape or dtype, or a device that cannot be used.
+    Equal arguments give equal weights. The global random state is not changed.
+
+    Raises:
+        ModelError: The shape or dtype is unknown, or the device cannot be used.
     """
     shape = _shape(name)
     if device in ("auto", TENSOR_PARALLEL):
-        raise ModelError("a model with random weights is made on one device; name one, such as cuda")
-    asked = known_dtype(dtype)
+        raise ModelError(
+            f"model with random weights needs one device: got {device!r}; give a device such as cuda"
+        )
     check_device(device)
 
     import torch
@@ -137,7 +116,7 @@ def synthetic_model(name: str, *, dtype: str, device: str) -> "PreTrainedModel":
     target = torch.device(device)
     forked = [target] if target.type == "cuda" else []
     config = AutoConfig.for_model(**{"model_type": "llama", **shape})
-    resolved = resolve_dtype(asked, device, stored="float32")
+    resolved = resolve_dtype(known_dtype(dtype), device, stored="float32")
     with torch.random.fork_rng(devices=forked), target:
         torch.manual_seed(0)
         model = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, LOADED_IN[resolved]))
@@ -146,9 +125,8 @@ def synthetic_model(name: str, *, dtype: str, device: str) -> "PreTrainedModel":
 
 
 def _shape(name: str) -> dict[str, Any]:
-    """Its row of SHAPES. Raises ModelError for an unknown one."""
     shape = SHAPES.get(name.removeprefix(MARK))
     if shape is None:
         known = ", ".join(MARK + known for known in SHAPES)
-        raise ModelError(f"there is no model {name!r} with random weights; choose from: {known}")
+        raise ModelError(f"unknown model {name!r} with random weights; choose from: {known}")
     return shape

@@ -1,7 +1,4 @@
-"""What is measured: a prompt of random tokens and an answer of fixed length, at one size or at several.
-
-It is planned and checked without torch, which is imported where tokens are drawn and the model is loaded.
-"""
+"""Size of a benchmark: a prompt of random tokens and an answer of fixed length. Loads without torch."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -23,12 +20,12 @@ SWEEP_SIZES: dict[Sweep, tuple[int, ...]] = {
     "tokens": (1024, 2048, 4096, 8192),
     "documents": (2, 5, 10, 20, 50),
 }
-"""What a sweep goes over unless asked otherwise: tokens in all, prompt and answer; or documents."""
+"""Default sizes of a sweep: total tokens of prompt and answer, or documents."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """What is measured: a prompt of random tokens and an answer of fixed length."""
+    """A model, and the size of its prompt and answer."""
 
     model: str | None
     dtype: str
@@ -37,55 +34,57 @@ class Workload:
     document_tokens: int
     new_tokens: int
 
-    def layout(self, vocabulary: int) -> "TokenLayout":
-        """Random tokens, the same for everyone."""
+    def layout(self, vocab_size: int) -> "TokenLayout":
+        """Return a prompt of random tokens, which depends on the sizes only."""
         import torch
 
         from pine_engine.prompts.layout import TokenLayout
 
         generator = torch.Generator().manual_seed(0)
 
-        def ids(count: int) -> tuple[int, ...]:
-            return tuple(torch.randint(vocabulary, (count,), generator=generator).tolist())
+        def draw(count: int) -> tuple[int, ...]:
+            return tuple(torch.randint(vocab_size, (count,), generator=generator).tolist())
 
-        documents = tuple(ids(self.document_tokens) for _ in range(self.documents))
-        return TokenLayout(ids(PREFIX_TOKENS), documents, ids(SUFFIX_TOKENS))
-
-    def load(self) -> "Engine":
-        """The model in an engine."""
-        from pine_engine.benchmark.random_models import load_engine
-
-        return load_engine(self.model, dtype=self.dtype, device=self.device)
+        documents = tuple(draw(self.document_tokens) for _ in range(self.documents))
+        return TokenLayout(draw(PREFIX_TOKENS), documents, draw(SUFFIX_TOKENS))
 
     def layout_for(self, engine: "Engine") -> "TokenLayout":
-        """Its prompt in the model's vocabulary. Raises InputError if it does not fit the model's context."""
-        vocabulary = engine.model.config.get_text_config().vocab_size
-        if engine.tokenizer is not None:  # some models have more rows of embedding than tokens
-            vocabulary = min(vocabulary, len(engine.tokenizer))
-        layout = self.layout(vocabulary)
+        """Return the prompt in the vocabulary of the model.
+
+        Raises:
+            InputError: Prompt and answer exceed the context of the model.
+        """
+        vocab_size = engine.model.config.get_text_config().vocab_size
+        if engine.tokenizer is not None:  # some models have more embeddings than tokens
+            vocab_size = min(vocab_size, len(engine.tokenizer))
+        layout = self.layout(vocab_size)
         engine.check_length(layout, self.new_tokens)
         return layout
 
 
 def sweep_over(work: Workload, sweep: Sweep, sizes: Sequence[int] | None = None) -> list[Workload]:
-    """The workloads of a sweep, one a size.
+    """Return one workload per size.
 
-    "tokens": documents of work.document_tokens each, as many as fit so many tokens in all. "documents": so
-    many documents that share the document tokens of `work`, so that the prompt keeps its length.
-    Raises InputError for a size that leaves no document or an empty one.
+    Args:
+        work: Workload to vary.
+        sweep: "tokens": as many documents of `work.document_tokens` as fit into the size, the total of prompt
+            and answer. "documents": the size is their number; they share the document tokens of `work`.
+        sizes: Sizes. Default: SWEEP_SIZES.
+
+    Raises:
+        InputError: A size leaves no document, or empty ones.
     """
     works = []
     for size in sizes or SWEEP_SIZES[sweep]:
         if sweep == "tokens":
-            room = size - PREFIX_TOKENS - SUFFIX_TOKENS - work.new_tokens
-            documents, tokens = room // work.document_tokens, work.document_tokens
+            available = size - PREFIX_TOKENS - SUFFIX_TOKENS - work.new_tokens
+            documents, tokens = available // work.document_tokens, work.document_tokens
         else:
             documents, tokens = size, work.documents * work.document_tokens // max(size, 1)
         if documents < 1 or tokens < 1:
             raise InputError(
-                f"a sweep over {sweep} cannot have the size {size}: with {work.documents} documents of "
-                f"{work.document_tokens} tokens it leaves {max(documents, 0)} documents of {tokens} tokens; "
-                "give other --sizes, or other --documents and --document-tokens"
+                f"sweep over {sweep} cannot have the size {size}: it leaves {max(documents, 0)} documents of "
+                f"{tokens} tokens. Give other --sizes, or other --documents and --document-tokens."
             )
         works.append(dataclasses.replace(work, documents=documents, document_tokens=tokens))
     return works

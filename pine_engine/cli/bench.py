@@ -1,101 +1,159 @@
-"""The verb `bench`: times and memory against the stock model, where time goes, or what one waits for."""
+"""Subcommand `bench`: time and memory against the stock model, profiles, and times of whole jobs."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from pine_engine.benchmark.workload import Sweep, Workload, sweep_over
-from pine_engine.console import terminal
-from pine_engine.console.options import (
+from pine_engine.cli import output
+from pine_engine.cli.options import (
     AnyModelName,
     AsJson,
     Device,
     Dtype,
     Methods,
-    as_ints,
+    Positive,
     method_names,
+    parse_numbers,
 )
 from pine_engine.errors import InputError
-from pine_engine.methods.table import METHODS
 from pine_engine.models.load import TENSOR_PARALLEL
+
+MIN_SHARE = 0.01
+"""Operations with a smaller share of the time are not in the table of `bench --profile`."""
 
 
 def bench(
-    documents: Annotated[int, typer.Option(help="Number of documents.", min=1)] = 2,
-    document_tokens: Annotated[int, typer.Option(help="Length of each document in tokens.", min=1)] = 200,
-    max_new_tokens: Annotated[int, typer.Option(help="Tokens decoded.", min=2)] = 32,
+    documents: Positive = 2,
+    document_tokens: Positive = 200,
+    max_new_tokens: Annotated[int, typer.Option(min=2)] = 32,
     methods: Methods = None,
-    repeats: Annotated[int, typer.Option(help="Counted rounds.", min=1)] = 3,
-    sweep: Annotated[
-        Sweep | None,
-        typer.Option(
-            help="Measure at several sizes: tokens (more documents of the same length) or documents "
-            "(more and shorter ones, with as many tokens together)."
-        ),
-    ] = None,
-    sizes: Annotated[str | None, typer.Option(help="Sizes of the sweep, separated by commas.")] = None,
-    trace: Annotated[bool, typer.Option("--trace", help="Also with the trace on, for its ratio.")] = False,
-    profile: Annotated[
-        bool, typer.Option("--profile", help="Show where the time of each method goes instead.")
-    ] = False,
-    end_to_end: Annotated[
-        bool,
-        typer.Option(
-            "--end-to-end", help="Time what somebody waits for instead: a run and a shuffle, traced."
-        ),
-    ] = False,
+    repeats: Positive = 3,
+    sweep: Sweep | None = None,
+    sizes: str | None = None,
+    trace: bool = False,
+    profile: bool = False,
+    end_to_end: bool = False,
     model: AnyModelName = None,
     dtype: Dtype = "auto",
     device: Device = "cpu",
     as_json: AsJson = False,
 ) -> None:
-    """Time every method against the stock model, in turns on the same tokens."""
+    """Time every method against the stock model, in turns on the same random tokens.
+
+    Args:
+        documents: Number of documents.
+        document_tokens: Length of each document, in tokens.
+        max_new_tokens: Length of the answer, in tokens.
+        methods: Names of methods.
+        repeats: Rounds that are counted, after a warm-up round.
+        sweep: Measure several sizes. tokens: more documents of the same length. documents: more and shorter
+            documents of the same total length.
+        sizes: Sizes of the sweep, separated by commas: total tokens or numbers of documents.
+        trace: Also time each method with the document-level trace.
+        profile: Show the share of each operation in the time, instead of times.
+        end_to_end: Time traced runs and a shuffle as on the page, instead of prefill and decode.
+        model: Model to measure.
+        dtype: Dtype of the model.
+        device: Device of the model.
+        as_json: Print JSON.
+    """
     names = method_names(methods)
     if device == TENSOR_PARALLEL:
-        raise InputError(f"`bench` times what one process computes; name another device than {device!r}")
+        raise InputError(f"--device {device} is not supported by `bench`, which measures one process")
     work = Workload(model, dtype, device, documents, document_tokens, max_new_tokens)
     if sizes is not None and sweep is None:
-        raise InputError("--sizes belong to a sweep; give --sweep tokens or --sweep documents")
+        raise InputError("--sizes needs a sweep: give --sweep tokens or --sweep documents")
     if end_to_end and (sweep or trace or profile or methods):
-        raise InputError(
-            "--end-to-end measures the jobs of the page: it goes without --sweep, --trace, --profile and "
-            "--methods"
-        )
-    wanted = None if sizes is None else as_ints(sizes, "sizes")
-    works = sweep_over(work, sweep, wanted) if sweep else [work]
+        raise InputError("--end-to-end cannot be combined with --sweep, --trace, --profile and --methods")
+    numbers = None if sizes is None else parse_numbers(sizes, "--sizes")
+    works = sweep_over(work, sweep, numbers) if sweep else [work]
 
-    engine = terminal.load(model, dtype, device)
+    engine = output.load(model, dtype, device)
 
-    from pine_engine.benchmark.profiling import profile_method
-    from pine_engine.benchmark.reports import bench_rows, profile_report, profile_rows
-    from pine_engine.benchmark.speed import num_steps, run_benchmark
+    from pine_engine.benchmark import end_to_end as jobs
+    from pine_engine.benchmark import throughput
 
+    layouts = [each.layout_for(engine) for each in works]
     if end_to_end:
-        from pine_engine.benchmark.live import live_rows, measure_live
-        from pine_engine.benchmark.live import num_steps as live_steps
-
-        with terminal.progress(live_steps(repeats)) as advance:
-            report = measure_live(engine, work, work.layout_for(engine), repeats, advance)
-        terminal.print_report(report, as_json, live_rows(report))
-        return
-    layouts = [work.layout_for(engine) for work in works]
-    if profile:
-        with terminal.progress(len(works) * len(names)) as advance:
-            shares = []
+        with output.progress(jobs.num_steps(repeats)) as advance:
+            report = jobs.measure_jobs(engine, work, layouts[0], repeats, advance)
+        output.print_report(report, as_json, _job_rows(report, jobs.JOBS))
+    elif profile:
+        profiles: list[dict[str, Any]] = []
+        with output.progress(len(works) * len(names)) as advance:
             for layout in layouts:
-                by_method = {}
+                size = {"n": layout.num_tokens, "documents": layout.num_documents}
                 for name in names:
                     advance(f"{layout.num_tokens} tokens: {name}")
-                    by_method[name] = profile_method(engine, layout, METHODS[name], max_new_tokens)
-                shares.append((layout, by_method))
-        report = profile_report(engine, shares)
-        terminal.print_report(report, as_json, profile_rows(report, sizes=sweep is not None))
-        return
-    with terminal.progress(len(works) * num_steps(names, repeats, trace=trace)) as advance:
-        points = [
-            run_benchmark(engine, work, layout, names, repeats, advance, trace=trace)
-            for work, layout in zip(works, layouts, strict=True)
-        ]
-    rows = [row for point in points for row in bench_rows(point, sizes=sweep is not None)]
-    report = {"sweep": sweep, "dtype": engine.dtype, "points": points} if sweep else points[0]
-    terminal.print_report(report, as_json, rows)
+                    parts = jobs.profile_method(engine, layout, name, max_new_tokens)
+                    profiles += [
+                        {**size, "method": name, "part": part, "places": places}
+                        for part, places in parts.items()
+                    ]
+        report = {"model": engine.model_name, "dtype": engine.dtype, "profiles": profiles}
+        output.print_report(report, as_json, _profile_rows(profiles))
+    else:
+        with output.progress(len(works) * throughput.num_steps(names, repeats, trace=trace)) as advance:
+            points = [
+                throughput.run_benchmark(engine, work, layout, names, repeats, advance, trace=trace)
+                for work, layout in zip(works, layouts, strict=True)
+            ]
+        report = {"sweep": sweep, "dtype": engine.dtype, "points": points} if sweep else points[0]
+        output.print_report(report, as_json, [row for point in points for row in _point_rows(point)])
+
+
+def _point_rows(point: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a row for the stock model, for each method and for all methods. "x" is the ratio to stock."""
+    size = {"tokens": point["n"], "documents": point["documents"]}
+    rows: list[dict[str, Any]] = []
+    for name, values in {"stock": point["stock"], **point["methods"]}.items():
+        peak = values.get("peak_device_mb", values.get("peak_rss_mb"))
+        row = {
+            "method": name,
+            **size,
+            "prefill": f"{values['prefill_s']:.3g} s",
+            "decode per token": f"{1000 * values['decode_s_per_token']:.3g} ms",
+            "end to end": None,
+            "peak memory": f"{peak:,.0f} MB",
+        }
+        if name != "stock":
+            row["prefill"] += f", {values['prefill_ratio']:.2f}x"
+            row["decode per token"] += f", {values['decode_ratio']:.2f}x"
+            row["end to end"] = f"{values['end_to_end_ratio']:.2f}x"
+            row["peak memory"] = f"{values['memory_over_stock_mb']:+,.0f} MB"
+        if "trace_end_to_end_ratio" in values:
+            row["traced / untraced"] = f"{values['trace_end_to_end_ratio']:.2f}x"
+        rows.append(row)
+    together = point["together"]
+    if len(together["methods"]) > 1:
+        step = f"{1000 * together['decode_s_per_step']:.3g} ms, {together['decode_ratio']:.2f}x"
+        rows.append({"method": "all together", **size, "decode per token": step})
+    return rows
+
+
+def _profile_rows(profiles: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "method": each["method"],
+            "part": each["part"],
+            "tokens": each["n"],
+            "operation": place["where"],
+            "share": f"{place['share']:.1%}",
+        }
+        for each in profiles
+        for place in each["places"]
+        if place["share"] >= MIN_SHARE
+    ]
+
+
+def _job_rows(report: dict[str, Any], descriptions: dict[str, str]) -> list[dict[str, Any]]:
+    stock = {"job": "stock model, one answer", "seconds": f"{report['stock_s']:.3g} s"}
+    return [stock] + [
+        {
+            "job": descriptions[name],
+            "seconds": f"{values['seconds']:.3g} s",
+            "over stock": f"{values['ratio']:.2f}x",
+        }
+        for name, values in report["jobs"].items()
+    ]

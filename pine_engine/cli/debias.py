@@ -1,47 +1,56 @@
-"""The verb `debias`: questions answered with a wrapper around one method."""
+"""Subcommand `debias`: answers of a debiasing wrapper around one method."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pine_engine.console import terminal
-from pine_engine.console.options import AsJson, Device, Dtype, ModelName
+from pine_engine.cli import output
+from pine_engine.cli.options import AsJson, Device, Dtype, ModelName, split_names
 from pine_engine.debias.orders import MAX_ORDERS
 
 
 def debias(
-    files: Annotated[
-        list[Path], typer.Argument(help='JSON as for compare, which may hold "labels"; pride needs several.')
-    ],
-    wrapper: Annotated[str, typer.Option(help="Permutation, PriDe or calibration; see `methods`.")],
-    base: Annotated[str, typer.Option(help="The method that is run again and again.")] = "vanilla",
-    labels: Annotated[
-        str | None,
-        typer.Option(help="What the model may answer, separated by commas; in place of the files' labels."),
-    ] = None,
-    majority: Annotated[
-        bool, typer.Option("--majority", help="Let generated answers vote, in place of averaging.")
-    ] = False,
-    max_new_tokens: Annotated[int, typer.Option(help="Longest generated answer, in tokens.")] = 64,
-    samples: Annotated[int, typer.Option(help="Orders of permutation_sampled.")] = 10,
-    seed: Annotated[int, typer.Option(help="Of the sampled orders and of pride's samples.")] = 0,
-    max_orders: Annotated[int, typer.Option(help="Most orders of permutation_full.")] = MAX_ORDERS,
+    files: list[Path],
+    wrapper: Annotated[str, typer.Option()],
+    base: str = "vanilla",
+    labels: str | None = None,
+    majority: bool = False,
+    max_new_tokens: int = 64,
+    samples: int = 10,
+    seed: int = 0,
+    max_orders: int = MAX_ORDERS,
     model: ModelName = None,
     dtype: Dtype = "auto",
     device: Device = "cpu",
     as_json: AsJson = False,
 ) -> None:
-    """Answer questions with a wrapper around one method: permutation, PriDe or contextual calibration."""
+    """Answer questions with a wrapper around one method: permutation, PriDe or contextual calibration.
+
+    Args:
+        files: JSON files as for compare, optionally with "labels". The wrapper pride needs several.
+        wrapper: Name of the wrapper; `methods` lists all.
+        base: Method that the wrapper runs.
+        labels: Allowed answers, separated by commas. Overrides the labels of the files.
+        majority: Take the most frequent generated answer instead of averaging probabilities of labels.
+        max_new_tokens: Maximum length of a generated answer, in tokens.
+        samples: Number of orders of permutation_sampled.
+        seed: Seed of the sampled orders, and of the questions from which pride estimates its prior.
+        max_orders: Maximum number of orders of permutation_full.
+        model: Model that answers.
+        dtype: Dtype of the model.
+        device: Device of the model.
+        as_json: Print JSON.
+    """
     from pine_engine.debias.plan import plan_debias
     from pine_engine.prompts.inputs import LabeledRequest, read_request
 
-    comparisons = [read_request(file, LabeledRequest) for file in files]
+    requests = [read_request(file, LabeledRequest) for file in files]
     if labels is not None:
-        given = [label.strip() for label in labels.split(",") if label.strip()]
-        comparisons = [comparison.model_copy(update={"labels": given}) for comparison in comparisons]
+        update = {"labels": split_names(labels)}
+        requests = [request.model_copy(update=update) for request in requests]
     plan = plan_debias(
-        comparisons,
+        requests,
         wrapper=wrapper,
         base=base,
         majority=majority,
@@ -51,17 +60,17 @@ def debias(
         max_orders=max_orders,
     )
 
-    engine = terminal.load(model, dtype, device, reads_text=True)
+    engine = output.load(model, dtype, device, needs_tokenizer=True)
 
     from pine_engine.debias.run import DebiasResult, debias_report, debias_rows, run_debias
     from pine_engine.engine.events import PrefillDone
 
     results: list[DebiasResult] = []
-    with terminal.progress(plan.num_prompts) as advance:
+    with output.progress(plan.num_prompts) as advance:
         for event in run_debias(engine, plan):
             if isinstance(event, PrefillDone):
-                advance(f"{event.method} has read a prompt")
+                advance(f"{event.method}: prefill finished")
             elif isinstance(event, DebiasResult):
                 results.append(event)
     report = debias_report(engine, plan, list(map(str, files)), results)
-    terminal.print_report(report, as_json, debias_rows(report))
+    output.print_report(report, as_json, debias_rows(report))

@@ -1,4 +1,4 @@
-"""The subcommand `download-data`: list the public sets, or download one and convert it to JSONL."""
+"""Subcommand `download-data`: list the public datasets, or download one and convert it to JSONL."""
 
 import hashlib
 from pathlib import Path
@@ -6,86 +6,90 @@ from typing import Annotated, Any
 
 import typer
 
-from pine_engine.console import terminal
-from pine_engine.console.options import AsJson
+from pine_engine.cli import output
+from pine_engine.cli.options import AsJson, Limit
 
 
 def download_data(
-    name: Annotated[str | None, typer.Argument(help="Name of a set. Default: list all sets.")] = None,
-    output_dir: Annotated[Path, typer.Option(help="Folder for NAME.jsonl and downloads.")] = Path("data"),
-    limit: Annotated[
-        int | None, typer.Option(help="Maximum number of examples. Default: all.", min=1)
-    ] = None,
+    name: Annotated[str | None, typer.Argument()] = None,
+    output_dir: Path = Path("data"),
+    limit: Limit = None,
     as_json: AsJson = False,
 ) -> None:
-    """Download a public data set and convert it to JSONL. Without a name, list all sets."""
+    """Download a public dataset and convert it to JSONL. Without a name, list all datasets.
+
+    Args:
+        name: Name of a dataset. Default: list all datasets.
+        output_dir: Folder for NAME.jsonl and downloads.
+        limit: Maximum number of examples. Default: all.
+        as_json: Print JSON.
+    """
+    from pine_engine.data import registry
+
     if name is None:
-        terminal.print_report({"sets": _listed()}, as_json, [_shown(row) for row in _listed()])
+        sets = _list_sets()
+        output.print_report({"sets": sets}, as_json, list(map(_set_row, sets)))
         return
-
-    from pine_engine.data.registry import convert, download, get_set
-
-    chosen = get_set(name)
-    paths = download(chosen, output_dir)
-    with terminal.progress(min(limit or chosen.records, chosen.records)) as advance:
-        examples = convert(chosen, paths, output_dir, limit=limit, advance=advance)
-    output = output_dir / f"{chosen.name}.jsonl"
+    public_set = registry.get_set(name)
+    paths = registry.download(public_set, output_dir)
+    with output.progress(min(limit or public_set.records, public_set.records)) as advance:
+        num_examples = registry.convert(public_set, paths, output_dir, limit=limit, advance=advance)
+    path = output_dir / f"{public_set.name}.jsonl"
     downloads = [
         {
             "file": str(path),
             "bytes": path.stat().st_size,
-            "sha256": _sha256(path),
+            "sha256": file_sha256(path),
             "checked": "as published" if file.sha256 else "no published checksum",
             "from": file.url,
         }
-        for file, path in zip(chosen.files, paths, strict=True)
+        for file, path in zip(public_set.files, paths, strict=True)
     ]
     report = {
-        "set": chosen.name,
-        "task": chosen.task,
-        "examples": examples,
-        "file": str(output),
-        "sha256": _sha256(output),
-        "license": chosen.license,
-        "source": chosen.source,
+        "set": public_set.name,
+        "task": public_set.task,
+        "examples": num_examples,
+        "file": str(path),
+        "sha256": file_sha256(path),
+        "license": public_set.license,
+        "source": public_set.source,
         "downloads": downloads,
     }
-    terminal.print_report(report, as_json, downloads)
-    terminal.say(f"{examples} examples in {output}; license: {chosen.license}; from {chosen.source}")
+    output.print_report(report, as_json, downloads)
+    output.print_note(
+        f"{num_examples} examples in {path}; license: {public_set.license}; from {public_set.source}"
+    )
 
 
-def _listed() -> list[dict[str, Any]]:
+def _list_sets() -> list[dict[str, Any]]:
     from pine_engine.data.registry import NOT_PUBLIC, PUBLIC_SETS
 
-    rows = [
+    unknown = dict.fromkeys(("records", "bytes", "license", "source"))
+    return [
         {
-            "set": row.name,
-            "task": row.task,
-            "records": row.records,
-            "bytes": row.size,
-            "license": row.license,
-            "source": row.source,
+            "set": each.name,
+            "task": each.task,
+            "records": each.records,
+            "bytes": each.size,
+            "license": each.license,
+            "source": each.source,
         }
-        for row in PUBLIC_SETS.values()
-    ]
-    missing = [
-        {"set": name, "task": task, "records": None, "bytes": None, "license": None, "source": None}
-        for name, task in NOT_PUBLIC.items()
-    ]
-    return rows + missing
+        for each in PUBLIC_SETS.values()
+    ] + [{"set": name, "task": task, **unknown} for name, task in NOT_PUBLIC.items()]
 
 
-def _shown(row: dict[str, Any]) -> dict[str, Any]:
+def _set_row(entry: dict[str, Any]) -> dict[str, Any]:
+    size = None if entry["bytes"] is None else f"{entry['bytes'] / 1e6:.1f} MB"
+    named = {key: entry[key] for key in ("set", "task", "records")}
     return {
-        "set": row["set"],
-        "task": row["task"],
-        "records": row["records"],
-        "size": None if row["bytes"] is None else f"{row['bytes'] / 1e6:.1f} MB",
-        "license": row["license"],
-        "source": row["source"] or "no public copy is known",
+        **named,
+        "size": size,
+        "license": entry["license"],
+        "source": entry["source"] or "no public copy is known",
     }
 
 
-def _sha256(path: Path) -> str:
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,6 +1,5 @@
-"""The verb `evaluate`: measures a data set under several methods and orders, and goes on where it stopped."""
+"""Subcommand `evaluate`: measure a dataset under several methods and document orders. Resumable."""
 
-import hashlib
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -9,9 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pine_engine.console import terminal
-from pine_engine.console.exit_status import BAD_INPUT, FAILED, STOPPED
-from pine_engine.console.options import AsJson, Device, Dtype, MeasuredNames, ModelName, measured_names
+from pine_engine.cli import output
+from pine_engine.cli.download_data import file_sha256
+from pine_engine.cli.options import (
+    AsJson,
+    Device,
+    Dtype,
+    Limit,
+    MeasuredNames,
+    ModelName,
+    measured_names,
+    split_names,
+)
 from pine_engine.errors import Cancelled, InputError, WriteError
 from pine_engine.evaluation.order_names import AS_IS, ORDERS
 from pine_engine.evaluation.shards import (
@@ -36,175 +44,144 @@ if TYPE_CHECKING:
     from pine_engine.evaluation.settings import Settings
     from pine_engine.evaluation.task_estimates import Row, TaskEstimates
 
-KINDS = ("generate", "logprob")
+METRICS = ("generate", "logprob")
 
 
 def evaluate(
-    data: Annotated[Path, typer.Argument(help="JSONL or CSV, one example a line.")],
-    output_dir: Annotated[
-        Path, typer.Option(help="Folder for the records; a run that was stopped goes on there.")
-    ],
-    task: Annotated[str | None, typer.Option(help="What the rows are asked as; else what they say.")] = None,
+    data: Path,
+    output_dir: Annotated[Path, typer.Option()],
+    task: str | None = None,
     methods: MeasuredNames = None,
-    orders: Annotated[str, typer.Option(help=f"Separated by commas, of: {', '.join(ORDERS)}.")] = AS_IS,
-    limit: Annotated[int | None, typer.Option(help="How many rows; all if not given.", min=1)] = None,
-    sample_seed: Annotated[
-        int | None, typer.Option(help="Seed to draw the rows with; the first ones if not given.")
-    ] = None,
-    metrics: Annotated[
-        str,
-        typer.Option(
-            help="generate: answers are written and scored; logprob: how likely given ones are; or both."
-        ),
-    ] = ",".join(KINDS),
-    max_new_tokens: Annotated[
-        int | None, typer.Option(help="Longest answer, in tokens; the task's own if not given.", min=1)
-    ] = None,
-    recompute: Annotated[
-        bool, typer.Option("--recompute", help="Also compute what cannot depend on the order, to compare.")
-    ] = False,
-    shard: Annotated[
-        str | None,
-        typer.Option(
-            help="Part of the rows, i/n, such as 0/4: every n-th row, beginning with row i. Default: that of "
-            "this process under accelerate launch or torchrun, otherwise all rows."
-        ),
-    ] = None,
+    orders: Annotated[
+        str, typer.Option(help=f"Document orders, separated by commas, of: {', '.join(ORDERS)}.")
+    ] = AS_IS,
+    limit: Limit = None,
+    sample_seed: int | None = None,
+    metrics: str = ",".join(METRICS),
+    max_new_tokens: Limit = None,
+    recompute: bool = False,
+    shard: str | None = None,
     model: ModelName = None,
     dtype: Dtype = "auto",
     device: Device = "cpu",
     as_json: AsJson = False,
 ) -> None:
-    """Measure a data set: every example, method and order is a record; what is there is not done again."""
+    """Evaluate a dataset: one record per example, method and document order. Resumes an interrupted run.
+
+    Args:
+        data: JSONL or CSV file, one example per line.
+        output_dir: Folder for the records. An interrupted run in this folder is resumed.
+        task: Prompt template. Overrides the task of each example.
+        methods: Names of methods and wrapped methods.
+        orders: Names of document orders.
+        limit: Maximum number of examples. Default: all.
+        sample_seed: Seed of a random sample of examples. Default: the first examples.
+        metrics: generate: generated answers are scored. logprob: log-probabilities of the accepted answer and
+            of the choices. Or both, separated by a comma.
+        max_new_tokens: Maximum length of an answer, in tokens. Default: that of the task.
+        recompute: Also compute records that cannot depend on the document order.
+        shard: Part of the examples, i/n, such as 0/4: every n-th example, beginning with example i. Default:
+            that of this process under accelerate launch or torchrun, otherwise all examples.
+        model: Model to evaluate.
+        dtype: Dtype of the model.
+        device: Device of the model.
+        as_json: Print JSON.
+    """
     try:
         part = parse_shard(shard)
-        examples, settings = _planned(
-            data,
-            task=task,
-            limit=limit,
-            sample=sample_seed,
-            metrics=metrics,
-            methods=methods,
-            orders=orders,
-            max_new_tokens=max_new_tokens,
-            recompute=recompute,
-        )
+        examples = _read(data, task, limit, sample_seed)
+        settings = _choose(examples, methods, orders, metrics, max_new_tokens, recompute)
         device = device_of_shard(device, part)
     except InputError:
         if is_main_process():
             raise
-        raise typer.Exit(BAD_INPUT) from None  # the main process shows the same error
+        raise typer.Exit(output.BAD_INPUT) from None  # the main process shows the same error
 
     from pine_engine.engine.model_worker import raise_if_cancelled
+    from pine_engine.evaluation.records import dtype_of_run, open_run
 
     own = part.select(examples)
     shown = examples if part.is_launched else own
     with ExitStack() as opened:
         if not opened.enter_context(lock_shard(output_dir, part)):
-            terminal.say(
+            output.print_note(
                 f"{output_dir} is on a file system without locks; start no second run in it while this one "
                 "writes"
             )
-        terminal.stderr.quiet = not is_main_process()
-        engine, info = _start(
-            output_dir, settings, model, dtype, device, data=data, task=examples[0].task, sample=sample_seed
-        )
-        began = time.perf_counter()
+        output.stderr.quiet = not is_main_process()
+        with ExitStack() as first:  # one process selects the dtype of a new run for all others
+            run_dtype = dtype_of_run(output_dir) if dtype == "auto" else dtype
+            if run_dtype is None and (lock := try_lock(output_dir / "run.lock", timeout_s=-1)):
+                first.callback(lock.release)
+                if run_dtype := dtype_of_run(output_dir):
+                    first.close()
+            engine = output.load(model, run_dtype or "auto", device, needs_tokenizer=True)
+            about = settings.run_info(
+                engine,
+                task=examples[0].task,
+                data=data.name,
+                data_sha256=file_sha256(data),
+                sample=sample_seed,
+            )
+            info = open_run(output_dir, about)
+        started = time.perf_counter()
         try:
             with stop_on_signals() as stopped:
                 _measure(engine, examples, own, settings, output_dir, part, stopped)
                 if part.is_launched and part.index == 0:
-                    while _found(output_dir, examples, settings)[1]:
+                    while _read_planned(output_dir, examples, settings)[1]:
                         stopped.wait(1)
                         if stopped.is_set() or not is_running(output_dir, part):
                             break
                 raise_if_cancelled(stopped)
         except (Cancelled, KeyboardInterrupt):
-            _say_stopped(output_dir, shown, settings)
-            raise typer.Exit(STOPPED) from None
+            kept = _count_kept(output_dir, shown, settings)
+            output.print_note(f"stopped: {kept}; run the same command again to resume")
+            raise typer.Exit(output.STOPPED) from None
         except WriteError as error:
-            terminal.stderr.quiet = False  # only this process knows the reason
-            _say_unwritten(output_dir, shown, settings, error)
-            raise typer.Exit(FAILED) from None
+            output.stderr.quiet = False  # only this process knows the reason
+            kept = _count_kept(output_dir, shown, settings)
+            output.print_note(f"{error}; {kept}; run the same command again when it can be written")
+            raise typer.Exit(output.FAILED) from None
     if part.index == 0 or not part.is_launched:
-        _conclude(output_dir, info, shown, settings, seconds=time.perf_counter() - began, as_json=as_json)
+        seconds = time.perf_counter() - started
+        _print_summary(output_dir, info, shown, settings, seconds=seconds, as_json=as_json)
 
 
-def _start(
-    output_dir: Path,
-    settings: "Settings",
-    model: str | None,
-    dtype: str,
-    device: str,
-    *,
-    data: Path,
-    task: str,
-    sample: int | None,
-) -> "tuple[Engine, RunInfo]":
-    """Load the model and open the run. One process selects the dtype of a new run for all others."""
-    from pine_engine.evaluation.records import dtype_of_run, open_run
-
-    with ExitStack() as first:
-        run_dtype = dtype_of_run(output_dir) if dtype == "auto" else dtype
-        if run_dtype is None and (lock := try_lock(output_dir / "run.lock", timeout_s=-1)):
-            first.callback(lock.release)
-            if run_dtype := dtype_of_run(output_dir):
-                first.close()
-        engine = terminal.load(model, run_dtype or "auto", device, reads_text=True)
-        about = settings.run_info(engine, task=task, data=data.name, data_sha256=_sha256(data), sample=sample)
-        return engine, open_run(output_dir, about)
-
-
-def _planned(
-    data: Path,
-    *,
-    task: str | None,
-    limit: int | None,
-    sample: int | None,
-    metrics: str,
-    methods: str | None,
-    orders: str,
-    max_new_tokens: int | None,
-    recompute: bool,
-) -> "tuple[list[Example], Settings]":
-    """What the arguments ask for, checked before torch is imported. Raises InputError."""
-    from pine_engine.evaluation.settings import choose
-
-    examples = _read(data, task, limit, sample)
-    asked = _listed(metrics)
-    if unknown := sorted(set(asked) - set(KINDS)):
-        raise InputError(f"unknown metric {unknown[0]!r}; choose from: {', '.join(KINDS)}")
-    settings = choose(
-        examples,
-        methods=measured_names(methods),
-        order_names=_listed(orders),
-        generate="generate" in asked,
-        logprobs="logprob" in asked,
-        max_new_tokens=max_new_tokens,
-        recompute=recompute,
-    )
-    return examples, settings
-
-
-def _listed(names: str) -> list[str]:
-    return [name.strip() for name in names.split(",") if name.strip()]
-
-
-def _read(data: Path, task: str | None, limit: int | None, sample: int | None) -> "list[Example]":
+def _read(data: Path, task: str | None, limit: int | None, sample_seed: int | None) -> "list[Example]":
     from pine_engine.evaluation.examples import read_examples
 
-    examples = read_examples(data, limit, sample)
+    examples = read_examples(data, limit, sample_seed)
     if task is not None:
         return [example.asked_as(task) for example in examples]
     tasks = dict.fromkeys(example.task for example in examples)
     if len(tasks) > 1:
-        raise InputError(f"{data} has rows of {' and '.join(tasks)}; give --task, or a file for each")
+        raise InputError(f"{data} has examples of {' and '.join(tasks)}; give --task, or a file for each")
     return examples
 
 
-def _sha256(file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
+def _choose(
+    examples: "Sequence[Example]",
+    methods: str | None,
+    orders: str,
+    metrics: str,
+    max_new_tokens: int | None,
+    recompute: bool,
+) -> "Settings":
+    from pine_engine.evaluation.settings import choose
+
+    chosen = split_names(metrics) or []
+    if unknown := sorted(set(chosen) - set(METRICS)):
+        raise InputError(f"unknown metric {unknown[0]!r}; choose from: {', '.join(METRICS)}")
+    return choose(
+        examples,
+        methods=measured_names(methods),
+        order_names=split_names(orders) or [],
+        generate="generate" in chosen,
+        logprobs="logprob" in chosen,
+        max_new_tokens=max_new_tokens,
+        recompute=recompute,
+    )
 
 
 def _measure(
@@ -227,7 +204,7 @@ def _measure(
     with Writer(output_dir, shard.index) as writer:
         found = read_records(output_dir)
         done = {record.key for record in found}
-        with terminal.progress(len(planned), len(planned.keys() & done)) as advance:
+        with output.progress(len(planned), len(planned.keys() & done)) as advance:
 
             def keep(item: "Event | Record") -> None:
                 if isinstance(item, Record):
@@ -238,10 +215,10 @@ def _measure(
             compute_on(engine.device, lambda: measurement.work(keep, stopped))
 
 
-def _found(
+def _read_planned(
     output_dir: Path, examples: Sequence["Example"], settings: "Settings"
 ) -> "tuple[list[Record], int]":
-    """The records of these examples that are there, and how many are not; the folder may hold others."""
+    """Return the existing records of these examples and the number of missing ones."""
     from pine_engine.evaluation.example_plan import planned_keys
     from pine_engine.evaluation.records import read_records
 
@@ -250,23 +227,12 @@ def _found(
     return records, len(planned) - len(records)
 
 
-def _say_stopped(output_dir: Path, examples: Sequence["Example"], settings: "Settings") -> None:
-    terminal.say(f"stopped: {_kept(output_dir, examples, settings)}; the same command goes on from there")
-
-
-def _say_unwritten(
-    output_dir: Path, examples: Sequence["Example"], settings: "Settings", error: WriteError
-) -> None:
-    kept = _kept(output_dir, examples, settings)
-    terminal.say(f"{error}; {kept}, and the same command goes on from there once it can be written again")
-
-
-def _kept(output_dir: Path, examples: Sequence["Example"], settings: "Settings") -> str:
-    records, missing = _found(output_dir, examples, settings)
+def _count_kept(output_dir: Path, examples: Sequence["Example"], settings: "Settings") -> str:
+    records, missing = _read_planned(output_dir, examples, settings)
     return f"{len(records)} of {len(records) + missing} records are in {output_dir}"
 
 
-def _conclude(
+def _print_summary(
     output_dir: Path,
     info: "RunInfo",
     examples: Sequence["Example"],
@@ -275,11 +241,11 @@ def _conclude(
     seconds: float,
     as_json: bool,
 ) -> None:
-    """Prints the summary, and says what is not in it; exits with 1 if something is missing."""
+    """Print the summary and what is missing; exit with status 1 if records are missing."""
     from pine_engine.evaluation.estimates import estimate_tasks
     from pine_engine.evaluation.task_estimates import nested
 
-    records, missing = _found(output_dir, examples, settings)
+    records, missing = _read_planned(output_dir, examples, settings)
     errors = [record for record in records if record.error]
     tasks: tuple[TaskEstimates, ...] = ()
     reason = None
@@ -300,37 +266,36 @@ def _conclude(
         "summary": nested(tasks) if tasks else None,
     }
     if tasks or as_json:
-        terminal.print_report(
-            report,
-            as_json,
-            [
-                _row(row)
-                for task in tasks
-                for method in task.grid.methods
-                for row in task.rows()
-                if row.method == method
-            ],
-        )
+        rows = [
+            _row(row)
+            for task in tasks
+            for method in task.grid.methods
+            for row in task.rows()
+            if row.method == method
+        ]
+        output.print_report(report, as_json, rows)
     if errors:
-        terminal.say(f"{len(errors)} of {len(records)} records have an error, such as: {errors[0].error}")
+        output.print_note(
+            f"{len(errors)} of {len(records)} records have an error, such as: {errors[0].error}"
+        )
     if missing:
-        terminal.say(
-            f"{missing} records are missing because a process died; run the same command again to make them"
+        output.print_note(
+            f"{missing} records are missing because a process died; run the same command again to resume"
         )
     if reason:
-        terminal.say(reason)
+        output.print_note(reason)
     if missing or reason:
-        raise typer.Exit(FAILED)
+        raise typer.Exit(output.FAILED)
 
 
 def _row(row: "Row") -> dict[str, Any]:
-    """Return one line of the table: the mean over all orders, and the worst and best order."""
+    """Return the mean of a metric over all orders, and in the worst and best order."""
     from pine_engine.evaluation.report.tables import UNREAD
 
     mean, unparsed, changed = row.mean, row.get("unparsed"), row.get("changed")
     line: dict[str, Any] = {
         "method": row.method,
-        "measure": row.metric,
+        "metric": row.metric,
         "examples": mean.num_examples,
         "mean [95 %]": _interval(mean) if mean.is_parsed else UNREAD,
     }

@@ -1,6 +1,6 @@
-"""The command line: `python -m pine_engine VERB`. Results go to stdout, everything else to stderr.
+"""Command line: `python -m pine_engine SUBCOMMAND`. Results go to stdout, everything else to stderr.
 
-A verb imports what computes when it computes: help and bad arguments must not wait for torch.
+Subcommands import torch only when they compute, so that help and errors appear at once.
 """
 
 import sys
@@ -13,16 +13,22 @@ from pine_engine.cli.conformance import conformance
 from pine_engine.cli.debias import debias
 from pine_engine.cli.download_data import download_data
 from pine_engine.cli.evaluate import evaluate
-from pine_engine.cli.methods import list_methods
-from pine_engine.cli.models import show_models
+from pine_engine.cli.methods import methods
+from pine_engine.cli.models import models
 from pine_engine.cli.molecules import molecules
-from pine_engine.cli.report import make_report
+from pine_engine.cli.options import add_subcommand
+from pine_engine.cli.output import BAD_INPUT, STOPPED
+from pine_engine.cli.report import report
 from pine_engine.cli.reproduce import reproduce
 from pine_engine.cli.reproduce_paper import reproduce_paper
 from pine_engine.cli.train_molecules import train_molecules
 from pine_engine.cli.verify import verify
-from pine_engine.console.exit_status import BAD_INPUT, STOPPED
 from pine_engine.errors import PineError
+
+SUBCOMMANDS = (
+    *(compare, verify, debias, conformance, reproduce, bench, evaluate, download_data, report),
+    *(reproduce_paper, train_molecules, molecules, methods, models),
+)
 
 app = typer.Typer(
     help="Does the order of the documents change a language model's answer, why, and what removes it?",
@@ -30,25 +36,13 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command()(compare)
-app.command()(verify)
-app.command()(debias)
-app.command()(conformance)
-app.command()(reproduce)
-app.command("repeat", hidden=True)(reproduce)  # printed certificates name it
-app.command()(bench)
-app.command()(evaluate)
-app.command()(download_data)
-app.command("report")(make_report)
-app.command()(reproduce_paper)
-app.command()(train_molecules)
-app.command()(molecules)
-app.command("methods")(list_methods)
-app.command("models")(show_models)
+for function in SUBCOMMANDS:
+    add_subcommand(app, function)
+app.command("repeat", hidden=True)(reproduce)  # the name in certificates of earlier versions
 
 
 def main() -> None:
-    """Runs the command line; a PineError becomes one line on stderr and exit status 2."""
+    """Run the command line. Prints a PineError as one line on stderr and exits with status 2."""
     try:
         app()
     except PineError as error:

@@ -1,13 +1,17 @@
-"""The verb `models`: what can be loaded here."""
+"""Subcommand `models`: models on this machine."""
 
 import dataclasses
 
-from pine_engine.console import terminal
-from pine_engine.console.options import AsJson
+from pine_engine.cli import output
+from pine_engine.cli.options import AsJson
 
 
-def show_models(as_json: AsJson = False) -> None:
-    """List the models on this machine: which can be loaded, and why others cannot."""
+def models(as_json: AsJson = False) -> None:
+    """List the models on this machine: which can be loaded, and why others cannot.
+
+    Args:
+        as_json: Print JSON.
+    """
     from pine_engine.models.listing import list_models
 
     found = list_models()
@@ -22,4 +26,4 @@ def show_models(as_json: AsJson = False) -> None:
         }
         for model in found
     ]
-    terminal.print_report({"models": [dataclasses.asdict(model) for model in found]}, as_json, rows)
+    output.print_report({"models": [dataclasses.asdict(model) for model in found]}, as_json, rows)

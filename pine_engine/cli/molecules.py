@@ -1,4 +1,4 @@
-"""The subcommand `molecules`: validity and property errors of generated molecules, for each method."""
+"""Subcommand `molecules`: validity and property errors of generated molecules, for each method."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pine_engine.console import terminal
-from pine_engine.console.options import AsJson, Device, Dtype, Methods, method_names
+from pine_engine.cli import output
+from pine_engine.cli.options import AsJson, Device, Dtype, Limit, Methods, method_names
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
 
@@ -19,24 +19,31 @@ MAX_ORDERS = 720
 
 
 def molecules(
-    data: Annotated[Path, typer.Argument(help="JSONL of molecules whose properties are requested.")],
-    predictor_data: Annotated[
-        Path, typer.Option(help="JSONL the model was trained on; half of it was excluded.")
-    ],
-    model: Annotated[
-        str, typer.Option(help="Folder of a model made by train-molecules. Default: the shipped model.")
-    ] = SHIPPED,
+    data: Path,
+    predictor_data: Annotated[Path, typer.Option()],
+    model: str = SHIPPED,
     methods: Methods = None,
-    orders: Annotated[
-        int, typer.Option(help="Random orders of each request's properties.", min=1, max=MAX_ORDERS)
-    ] = 3,
-    limit: Annotated[int | None, typer.Option(help="Rows to read.", min=1)] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the orders.")] = 0,
+    orders: Annotated[int, typer.Option(min=1, max=MAX_ORDERS)] = 3,
+    limit: Limit = None,
+    seed: int = 0,
     dtype: Dtype = "auto",
     device: Device = "cpu",
     as_json: AsJson = False,
 ) -> None:
-    """Generate molecules for requested properties, and measure their validity and property errors."""
+    """Generate molecules for requested properties, and measure their validity and property errors.
+
+    Args:
+        data: JSONL file of molecules whose properties are requested.
+        predictor_data: JSONL file the model was trained on; the predictor uses the half that was left out.
+        model: Folder of a model created by train-molecules. Default: the shipped model.
+        methods: Names of methods.
+        orders: Number of random orders of each request's properties.
+        limit: Maximum number of rows. Default: all.
+        seed: Seed of the orders.
+        dtype: Dtype of the model.
+        device: Device of the model.
+        as_json: Print JSON.
+    """
     from pine_engine.molecules.request_rows import read_molecules, split_molecules
 
     names = method_names(methods)
@@ -49,14 +56,14 @@ def molecules(
             "properties of molecules outside the training data"
         )
 
-    engine = terminal.load(model, dtype, device, reads_text=True)
+    engine = output.load(model, dtype, device, needs_tokenizer=True)
 
     from pine_engine.molecules.generate import generate_molecules, random_orders
     from pine_engine.molecules.metrics import Predictor, compute_metrics, compute_references
 
     predictor = Predictor(split_molecules(training_data).predictor)
     request_orders = [random_orders(molecule, orders, seed) for molecule in requests]
-    with terminal.progress(len(names) * len(requests) * orders) as advance:
+    with output.progress(len(names) * len(requests) * orders) as advance:
         generated = generate_molecules(engine, requests, request_orders, names, advance)
     metrics = compute_metrics(generated, requests, predictor, training_smiles)
     references = compute_references(requests, predictor)
@@ -71,9 +78,9 @@ def molecules(
         "methods": [one.model_dump(mode="json") for one in metrics],
         "references": references.model_dump(mode="json"),
     }
-    terminal.print_report(report, as_json, _rows(metrics, references))
+    output.print_report(report, as_json, _rows(metrics, references))
     if not as_json:
-        terminal.say(
+        output.print_note(
             f"{len(requests)} requests in {orders} orders each; errors are of valid molecules only, with "
             "95 % intervals over requests"
         )
@@ -83,38 +90,30 @@ def _rows(metrics: "list[MethodMetrics]", references: "References") -> list[dict
     """Return rows of fractions, then of errors per property, with a column per method and reference."""
     from pine_engine.molecules.request_rows import PROPERTIES
 
-    fractions = ("valid", "unique", "novel", "changed")
-    rows: list[dict[str, Any]] = [
-        {"": name, **{METHODS[one.method].label: _percent(getattr(one, name)) for one in metrics}}
-        for name in fractions
-    ]
+    labels = [METHODS[one.method].label for one in metrics]
+    rows: list[dict[str, Any]] = []
+    for name in ("valid", "unique", "novel", "changed"):
+        fractions = [getattr(one, name) for one in metrics]
+        percents = [None if value is None else f"{value:.1%}" for value in fractions]
+        rows.append({"": name, **dict(zip(labels, percents, strict=True))})
     for name, unit in PROPERTIES.items():
+        errors = [_interval(one.errors, name) for one in metrics]
         rows.append(
             {
                 "": f"{name}, {unit}",
-                **{METHODS[one.method].label: _number(one.errors, name) for one in metrics},
-                "predictor": _number(references.predictor, name),
-                "mismatched_baseline": _number(references.mismatched_baseline, name),
+                **dict(zip(labels, errors, strict=True)),
+                "predictor": _interval(references.predictor, name),
+                "mismatched_baseline": _interval(references.mismatched_baseline, name),
             }
         )
-    first, *others = metrics
-    if others:
-        rows += [
-            {
-                "": f"{name} above {METHODS[first.method].label}",
-                **{METHODS[one.method].label: _number(one.more_error, name, "+") for one in others},
-            }
-            for name in PROPERTIES
-        ]
+    for name in PROPERTIES if len(metrics) > 1 else ():
+        differences = [_interval(one.more_error, name, "+") for one in metrics[1:]]
+        rows.append({"": f"{name} above {labels[0]}", **dict(zip(labels[1:], differences, strict=True))})
     return rows
 
 
-def _percent(fraction: float | None) -> str | None:
-    return None if fraction is None else f"{fraction:.1%}"
-
-
-def _number(errors: Mapping[str, "MeanError"] | None, name: str, sign: str = "") -> str | None:
+def _interval(errors: Mapping[str, "MeanError"] | None, name: str, sign: str = "") -> str | None:
     if errors is None:
         return None
-    one = errors[name]
-    return f"{one.mean:{sign}.3g} [{one.low:{sign}.3g}, {one.high:{sign}.3g}]"
+    error = errors[name]
+    return f"{error.mean:{sign}.3g} [{error.low:{sign}.3g}, {error.high:{sign}.3g}]"

@@ -1,4 +1,4 @@
-"""Subcommand `report`: evaluations side by side, as an HTML page and as Markdown."""
+"""Subcommand `report`: comparison of evaluations as an HTML page and as Markdown."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from pine_engine.console import terminal
-from pine_engine.console.options import AsJson
+from pine_engine.cli import output
+from pine_engine.cli.options import AsJson
 from pine_engine.errors import InputError
 
 TITLE = "Does the order of the documents change the answer? What was measured"
@@ -18,27 +18,27 @@ NO_IMAGES = (
     "No PNG files written: kaleido could not run Chrome or Chromium. Run `plotly_get_chrome`, or use the "
     f"figures of {PAGE}."
 )
-"""Message if kaleido is installed and fails."""
+"""Note if kaleido is installed and fails."""
 
 
-def make_report(
-    output_dir: Annotated[
-        Path, typer.Option(help="Folder for report.html, report.md and PNG files of the figures.")
-    ],
-    folders: Annotated[
-        list[Path] | None, typer.Argument(help="Folders of runs, made by `evaluate`.", metavar="DIR...")
-    ] = None,
-    molecules: Annotated[
-        list[Path] | None, typer.Option(help="JSON that `molecules --json` has printed; may be repeated.")
-    ] = None,
+def report(
+    output_dir: Annotated[Path, typer.Option()],
+    folders: Annotated[list[Path] | None, typer.Argument(metavar="DIR...")] = None,
+    molecules: list[Path] | None = None,
     as_json: AsJson = False,
 ) -> None:
-    """Put runs side by side: tables and figures in the form of the paper's, as HTML and Markdown.
+    """Compare runs in tables and figures like those of the paper, as HTML and Markdown.
 
     The Markdown shows the figures if the package kaleido is installed, and links to the HTML page otherwise.
+
+    Args:
+        output_dir: Folder for report.html, report.md and PNG files of the figures.
+        folders: Folders of runs, created by `evaluate`.
+        molecules: JSON file with the output of `molecules --json`. Can be repeated.
+        as_json: Print JSON.
     """
     if not folders and not molecules:
-        raise InputError("there is nothing to report; give folders that `evaluate` has made, or --molecules")
+        raise InputError("report has no input; give folders created by `evaluate`, or --molecules")
 
     from pine_engine.evaluation.report.molecule_tables import read_molecule_report
     from pine_engine.evaluation.report.parts import report_parts
@@ -56,11 +56,12 @@ def make_report(
         try:
             images = write_images(parts, output_dir)
         except RuntimeError:
-            terminal.say(NO_IMAGES)
+            output.print_note(NO_IMAGES)
         markdown = report_markdown(parts, **heading, page=PAGE, images=images)
         (output_dir / MARKDOWN).write_text(markdown, encoding="utf-8")
     except OSError as error:
         raise InputError(f"{output_dir} cannot be written: {error.strerror}; give another folder") from error
     summaries = {run.label: nested(run.tasks) for run in runs}
     paths = [str(output_dir / name) for name in (PAGE, MARKDOWN, *images.values())]
-    terminal.print_report({"files": paths, "runs": summaries}, as_json, [{"written": path} for path in paths])
+    rows = [{"written": path} for path in paths]
+    output.print_report({"files": paths, "runs": summaries}, as_json, rows)

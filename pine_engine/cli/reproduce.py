@@ -1,16 +1,15 @@
-"""The subcommand `reproduce`: compute a certificate again and compare the results."""
+"""Subcommand `reproduce`: compute a certificate again and compare the results."""
 
 import dataclasses
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from pine_engine.console import terminal
-from pine_engine.console.exit_status import FAILED
-from pine_engine.console.options import AsJson
+from pine_engine.cli import output
+from pine_engine.cli.options import AsJson
 
 if TYPE_CHECKING:
     from pine_engine.invariance.certificate import Certificate
@@ -18,57 +17,73 @@ if TYPE_CHECKING:
 
 
 def reproduce(
-    file: Annotated[Path, typer.Argument(help="Certificate (JSON), saved on the page after a shuffle.")],
-    model: Annotated[
-        str | None, typer.Option(help="Model instead of the certified one, such as a copy of a local model.")
-    ] = None,
-    dtype: Annotated[str | None, typer.Option(help="Dtype instead of the certified one.")] = None,
-    device: Annotated[str | None, typer.Option(help="Device instead of the certified one.")] = None,
+    file: Path,
+    model: str | None = None,
+    dtype: str | None = None,
+    device: str | None = None,
     as_json: AsJson = False,
 ) -> None:
     """Compute a certificate again; exit 1 if a result differs.
 
     Comparisons that are not possible on this platform are listed with the reason.
+
+    Args:
+        file: Certificate, a JSON file that the page saves after a shuffle test.
+        model: Model to load instead of the certified one, such as a copy of a local model.
+        dtype: Dtype to load instead of the certified one.
+        device: Device to use instead of the certified one.
+        as_json: Print JSON.
     """
     from pine_engine.invariance.certificate import read_certificate
-    from pine_engine.network.thread_tuner import torch_num_threads
 
     certified = read_certificate(file)
-    with torch_num_threads(_num_threads(certified)):
-        engine = terminal.load(
+
+    from pine_engine.network.thread_tuner import torch_num_threads
+
+    num_threads = certified.platform.threads  # logits may depend on it
+    with torch_num_threads(num_threads if num_threads <= (os.cpu_count() or 1) else None):
+        engine = output.load(
             model or certified.model_ref,
             dtype or certified.platform.dtype,
             device or certified.platform.device,
-            reads_text=True,
+            needs_tokenizer=True,
         )
 
-        from pine_engine.invariance.reproduction import compare_certificates, reproduce
+        from pine_engine.invariance import reproduction
 
-        with terminal.progress(len(certified.orders)) as advance:
-            found = reproduce(engine, certified, on_order=advance)
+        with output.progress(len(certified.orders)) as advance:
+            found = reproduction.reproduce(engine, certified, on_order=advance)
     options = {("model", "revision"): model, ("dtype",): dtype, ("device",): device}
     overrides = [field for fields, value in options.items() if value is not None for field in fields]
-    compared = compare_certificates(certified, found, overrides=overrides)
+    compared = reproduction.compare_certificates(certified, found, overrides=overrides)
     report = _report(certified, found, compared) | {"dtype": engine.dtype}
-    terminal.print_report(report, as_json, [_row(entry, report) for entry in report["methods"]])
-    for line in _status_lines(compared, report):
-        terminal.say(line)
+    output.print_report(report, as_json, [_row(entry, report) for entry in report["methods"]])
+    for note in _notes(compared, report):
+        output.print_note(note)
     if not compared.holds:
-        raise typer.Exit(FAILED)
-
-
-def _num_threads(certified: "Certificate") -> int | None:
-    """Return the certified number of threads, on which logits may depend, if there are as many cores."""
-    threads = certified.platform.threads
-    return threads if threads <= (os.cpu_count() or 1) else None
+        raise typer.Exit(output.FAILED)
 
 
 def _report(certified: "Certificate", found: "Certificate", compared: "Reproduction") -> dict[str, Any]:
     unchecked: dict[tuple[str, str], list[str]] = {}
     for check in compared.checks:
         if check.unchecked:
-            methods = unchecked.setdefault((check.label, check.unchecked), [])
-            methods += [check.method] if check.method else []
+            names = unchecked.setdefault((check.label, check.unchecked), [])
+            names += [check.method] if check.method else []
+    methods: list[dict[str, Any]] = []
+    for result, expected in zip(found.results, certified.results, strict=True):
+        checks = compared.checks_of(result.method)
+        logits = checks[-1]
+        methods.append(
+            {
+                "method": result.method,
+                "found": result.model_dump(mode="json"),
+                "certified": expected.model_dump(mode="json"),
+                "logits_identical": None if logits.unchecked else logits.problem is None,
+                "problems": compared.problems_of(result.method),
+                "checked": _checked(checks),
+            }
+        )
     return {
         "made": certified.made,
         "model": certified.platform.model,
@@ -78,28 +93,12 @@ def _report(certified: "Certificate", found: "Certificate", compared: "Reproduct
         "tolerance": None if compared.tolerance is None else dataclasses.asdict(compared.tolerance),
         "problems": compared.problems_of(None),
         "checked": _checked(compared.checks_of(None)),
-        "methods": [
-            {
-                "method": result.method,
-                "found": result.model_dump(mode="json"),
-                "certified": expected.model_dump(mode="json"),
-                "logits_identical": _are_logits_identical(compared.checks_of(result.method)),
-                "problems": compared.problems_of(result.method),
-                "checked": _checked(compared.checks_of(result.method)),
-            }
-            for result, expected in zip(found.results, certified.results, strict=True)
-        ],
+        "methods": methods,
         "unchecked": [
-            {"what": label, "methods": methods, "why": reason}
-            for (label, reason), methods in unchecked.items()
+            {"what": label, "methods": names, "why": reason} for (label, reason), names in unchecked.items()
         ],
         "bitwise_reproduced": compared.holds,
     }
-
-
-def _are_logits_identical(checks: list["Check"]) -> bool | None:
-    """Return the result of the last comparison, of logits; None if it was not possible."""
-    return None if checks[-1].unchecked else checks[-1].problem is None
 
 
 def _checked(checks: list["Check"]) -> dict[str, str]:
@@ -124,7 +123,7 @@ def _row(entry: dict[str, Any], report: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _status_lines(compared: "Reproduction", report: dict[str, Any]) -> Iterator[str]:
+def _notes(compared: "Reproduction", report: dict[str, Any]) -> Iterator[str]:
     if compared.platform_differences:
         yield f"platform differs: {'; '.join(compared.platform_differences)}"
     if compared.overrides:
@@ -142,7 +141,5 @@ def _status_lines(compared: "Reproduction", report: dict[str, Any]) -> Iterator[
     failed = [entry["method"] for entry in report["methods"] if entry["problems"]]
     if not compared.holds:
         yield f"differs from the certificate: {'; '.join([*report['problems'], *failed])}"
-    elif report["unchecked"]:
-        yield "equal to the certificate, as far as checked"
     else:
-        yield "equal to the certificate"
+        yield "equal to the certificate" + (", as far as checked" if report["unchecked"] else "")

@@ -1,4 +1,4 @@
-"""The subcommand `train-molecules`: run the training script of the repository."""
+"""Subcommand `train-molecules`: run the training script of the repository."""
 
 import math
 import sys
@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from pine_engine.console import terminal
-from pine_engine.console.options import AsJson
+from pine_engine.cli import output
+from pine_engine.cli.options import AsJson, Limit, Positive
 from pine_engine.errors import InputError
 
 SCRIPT = Path(__file__).parents[2] / "tools" / "train_molecules.py"
@@ -16,32 +16,47 @@ SCRIPT = Path(__file__).parents[2] / "tools" / "train_molecules.py"
 
 
 def train_molecules(
-    data: Annotated[Path, typer.Argument(help="JSONL of molecules with six properties each.")],
-    output_dir: Annotated[Path, typer.Option(help="Folder of the checkpoint and the finished model.")],
-    epochs: Annotated[float, typer.Option(help="Epochs.")] = 30,
-    steps: Annotated[int | None, typer.Option(help="Optimizer steps. Overrides --epochs.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of weights, orders, noise and spellings.")] = 0,
-    batch_size: Annotated[int, typer.Option(help="Examples per step.")] = 32,
-    learning_rate: Annotated[float, typer.Option(help="Highest learning rate.")] = 1.5e-3,
-    hidden_size: Annotated[int, typer.Option(help="Hidden size.")] = 128,
-    intermediate_size: Annotated[int, typer.Option(help="Size of the feed-forward layers.")] = 384,
-    layers: Annotated[int, typer.Option(help="Number of layers.")] = 6,
-    heads: Annotated[int, typer.Option(help="Number of heads.")] = 4,
-    noise_std: Annotated[
-        float, typer.Option(help="Noise of the values, in standard deviations of the property.")
-    ] = 0.03,
-    random_smiles_prob: Annotated[
-        float, typer.Option(help="Fraction of the examples answered with a random spelling.")
-    ] = 0.5,
-    eval_every: Annotated[int, typer.Option(help="Steps between measurements of the held-out loss.")] = 100,
-    checkpoint_every: Annotated[int, typer.Option(help="Steps between checkpoints.", min=1)] = 100,
-    threads: Annotated[int | None, typer.Option(help="Threads of torch. Default: as is.", min=1)] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue from the checkpoint in OUTPUT_DIR.")
-    ] = False,
+    data: Path,
+    output_dir: Annotated[Path, typer.Option()],
+    epochs: float = 30,
+    steps: int | None = None,
+    seed: int = 0,
+    batch_size: int = 32,
+    learning_rate: float = 1.5e-3,
+    hidden_size: int = 128,
+    intermediate_size: int = 384,
+    layers: int = 6,
+    heads: int = 4,
+    noise_std: float = 0.03,
+    random_smiles_prob: float = 0.5,
+    eval_every: int = 100,
+    checkpoint_every: Positive = 100,
+    threads: Limit = None,
+    resume: bool = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train a small model that generates molecules with given properties. Needs the repository."""
+    """Train a small model that generates molecules with requested properties. Needs the repository.
+
+    Args:
+        data: JSONL file of molecules with six properties each.
+        output_dir: Folder for the checkpoint and the finished model.
+        epochs: Number of epochs.
+        steps: Number of optimizer steps. Overrides --epochs.
+        seed: Seed of weights, orders, noise and random SMILES.
+        batch_size: Examples per step.
+        learning_rate: Maximum learning rate.
+        hidden_size: Hidden size.
+        intermediate_size: Size of the feed-forward layers.
+        layers: Number of layers.
+        heads: Number of heads.
+        noise_std: Standard deviation of the noise of a value, in standard deviations of its property.
+        random_smiles_prob: Fraction of the examples with a random instead of the canonical SMILES.
+        eval_every: Steps between two measurements of the held-out loss.
+        checkpoint_every: Steps between two checkpoints.
+        threads: Number of threads of torch. Default: torch's number.
+        resume: Continue from the checkpoint in the output folder.
+        as_json: Print JSON.
+    """
     if not SCRIPT.is_file():
         raise InputError(
             "train-molecules needs the repository of PINE Explorer: this installation has no "
@@ -59,8 +74,7 @@ def train_molecules(
     if not epochs > 0:
         raise InputError(f"epochs is {epochs}; give more than 0")
 
-    sys.path.insert(0, str(SCRIPT.parents[1]))  # the console command does not look there
-    from pine_engine.network.thread_tuner import torch_num_threads
+    sys.path.insert(0, str(SCRIPT.parents[1]))  # the console command does not search there
     from tools import train_molecules as script
 
     recipe = script.Recipe(
@@ -76,12 +90,19 @@ def train_molecules(
         random_smiles_prob=random_smiles_prob,
         eval_every=eval_every,
     )
+    from pine_engine.network.thread_tuner import torch_num_threads
+
     script.create_folder(output_dir)
     with torch_num_threads(threads):
         training = script.train(
-            recipe, split.train, split.held_out, output_dir, checkpoint_every=checkpoint_every, resume=resume
+            recipe,
+            split.train,
+            split.held_out,
+            output_dir,
+            checkpoint_every=checkpoint_every,
+            resume=resume,
         )
-        trained = script.run_with_progress(training, recipe.steps, report=terminal.say)
+        trained = script.run_with_progress(training, recipe.steps, report=output.print_note)
         facts = script.save(trained, recipe, data, source, split, output_dir)
     row = {
         "model": str(output_dir),
@@ -90,4 +111,4 @@ def train_molecules(
         "held-out loss, nats per token": facts["held_out_loss"],
         "valid answers": f"{facts['valid']:.1%}",
     }
-    terminal.print_report({"folder": str(output_dir), **facts}, as_json, [row])
+    output.print_report({"folder": str(output_dir), **facts}, as_json, [row])

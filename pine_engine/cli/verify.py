@@ -1,4 +1,4 @@
-"""The subcommand `verify`: order invariance on the rows of a file, or the self-test."""
+"""Subcommand `verify`: order invariance on the examples of a file, or the self-test."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -7,168 +7,153 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pine_engine.console import terminal
-from pine_engine.console.exit_status import FAILED
-from pine_engine.console.options import (
+from pine_engine.cli import output
+from pine_engine.cli.options import (
     AnyModelName,
     AsJson,
     Device,
     Dtype,
+    Limit,
     Methods,
-    as_ints,
+    Positive,
     method_names,
+    parse_numbers,
 )
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
 
 if TYPE_CHECKING:
     from pine_engine.engine.engine import Engine
-    from pine_engine.engine.orders import OrderStats
+    from pine_engine.engine.orders import OrderComparison
 
 
 def verify(
-    data: Annotated[Path | None, typer.Argument(help="JSONL file, one example per line.")] = None,
-    self_test: Annotated[
-        bool, typer.Option("--self-test", help="Test this machine and model. Needs no data.")
-    ] = False,
-    threads: Annotated[
-        str | None,
-        typer.Option(help="With --self-test: numbers of threads to test, separated by commas."),
-    ] = None,
-    limit: Annotated[int | None, typer.Option(help="Maximum number of rows.", min=1)] = None,
-    num_orders: Annotated[int, typer.Option(help="Orders of each row besides the first.", min=1)] = 5,
+    data: Annotated[Path | None, typer.Argument()] = None,
+    self_test: bool = False,
+    threads: str | None = None,
+    limit: Limit = None,
+    num_orders: Positive = 5,
     methods: Methods = None,
-    max_new_tokens: Annotated[int, typer.Option(help="Tokens decoded in each order.", min=1)] = 16,
-    seed: Annotated[int, typer.Option(help="Seed of the orders.")] = 0,
+    max_new_tokens: Positive = 16,
+    seed: int = 0,
     model: AnyModelName = None,
     dtype: Dtype = "auto",
     device: Device = "cpu",
     as_json: AsJson = False,
 ) -> None:
-    """Compare all logits across document orders; exit 1 if an order-invariant method changes."""
+    """Compare all logits across document orders; exit 1 if an order-invariant method changes.
+
+    Args:
+        data: JSONL file, one example per line.
+        self_test: Test this machine and model instead. Needs no data.
+        threads: With --self-test: numbers of threads to test, separated by commas.
+        limit: Maximum number of examples. Default: all.
+        num_orders: Number of orders of each example, besides its own.
+        methods: Names of methods.
+        max_new_tokens: Number of tokens generated in each order.
+        seed: Seed of the orders.
+        model: Model to test.
+        dtype: Dtype of the model.
+        device: Device of the model.
+        as_json: Print JSON.
+    """
     if self_test == (data is not None):
-        raise InputError("verify needs one of two things: a file of data, or --self-test; give one of them")
+        raise InputError("verify needs either a file of data or --self-test; give one of them")
     if threads is not None and not self_test:
-        raise InputError("--threads belong to the self-test; give --self-test, or set OMP_NUM_THREADS")
+        raise InputError("--threads belongs to the self-test; give --self-test, or set OMP_NUM_THREADS")
     if data is None:
         counts = _thread_counts(threads)
-        _self_test(terminal.load(model, dtype, device), counts, num_orders, seed, as_json)
+        _self_test(output.load(model, dtype, device), counts, num_orders, seed, as_json)
         return
     names = method_names(methods)
 
     from pine_engine.prompts.inputs import DataRow, read_rows
 
-    rows = list(read_rows(data, DataRow, limit).values())
-    engine = terminal.load(model, dtype, device, reads_text=True)
+    examples = list(read_rows(data, DataRow, limit).values())
+    engine = output.load(model, dtype, device, needs_tokenizer=True)
 
-    from pine_engine.engine.orders import (
-        OrderComparison,
-        OrderResult,
-        compare_orders,
-        sample_orders,
-        summarize_orders,
-    )
+    from pine_engine.engine.orders import OrderResult, compare_orders, sample_orders, summarize_orders
 
-    layouts = [row.comparison().tokenize(engine) for row in rows]
+    layouts = [example.comparison().tokenize(engine) for example in examples]
     for layout in layouts:
         engine.check_length(layout, max_new_tokens)
     orders = [sample_orders(layout.num_documents, num_orders, seed) for layout in layouts]
-    summaries = []
-    with terminal.progress(sum(map(len, orders))) as advance:
-        for row, layout, row_orders in zip(rows, layouts, orders, strict=True):
+    entries: list[dict[str, Any]] = []
+    with output.progress(sum(map(len, orders))) as advance:
+        for example, layout, tried in zip(examples, layouts, orders, strict=True):
             cells: list[dict[str, OrderComparison]] = []
             for event in compare_orders(
-                engine,
-                layout,
-                methods=names,
-                orders=row_orders,
-                max_new_tokens=max_new_tokens,
-                stop_at_eos=False,
+                engine, layout, methods=names, orders=tried, max_new_tokens=max_new_tokens, stop_at_eos=False
             ):
                 if isinstance(event, OrderResult):
                     cells.append(event.cells)
-                    advance(row.id)
-            summaries.append((row.id, summarize_orders(cells)))
-    report = _report(engine, summaries)
-    terminal.print_report(report, as_json, _table(report))
-    if changed := [name for name, total in report["summary"].items() if total["invariance_held"] is False]:
-        terminal.say(f"the order of the documents changed the output of: {', '.join(changed)}")
-        raise typer.Exit(FAILED)
-
-
-def _report(engine: "Engine", summaries: Sequence[tuple[str, dict[str, "OrderStats"]]]) -> dict[str, Any]:
-    """Return the invariance of each method on each row, and over all rows."""
-    rows: list[dict[str, Any]] = [
-        {
-            "id": row_id,
-            "method": method,
-            "orders": summary.orders,
-            "num_distinct_answers": summary.num_distinct_answers,
-            "max_abs_logit_diff": summary.max_abs_logit_diff,
-            "bitwise_identical": summary.bitwise_identical,
-        }
-        for row_id, by_method in summaries
-        for method, summary in by_method.items()
-    ]
-    names = dict.fromkeys(row["method"] for row in rows)
-    return {
-        "model": engine.model_name,
-        "dtype": engine.dtype,
-        "rows": rows,
-        "summary": {name: _total(name, [row for row in rows if row["method"] == name]) for name in names},
-    }
-
-
-def _total(method: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return one method over all rows; invariance_held is None if it is not order-invariant."""
-    bitwise_identical = all(row["bitwise_identical"] for row in rows)
-    return {
-        "rows": len(rows),
-        "orders": sum(row["orders"] for row in rows),
-        "rows_with_one_text": sum(row["num_distinct_answers"] == 1 for row in rows),
-        "max_abs_logit_diff": max(row["max_abs_logit_diff"] for row in rows),
-        "bitwise_identical": bitwise_identical,
-        "invariance_held": bitwise_identical if METHODS[method].is_order_invariant else None,
-    }
-
-
-def _table(report: dict[str, Any]) -> list[dict[str, Any]]:
-    return [
+                    advance(example.id)
+            entries += [
+                {
+                    "id": example.id,
+                    "method": method,
+                    "orders": stats.orders,
+                    "num_distinct_answers": stats.num_distinct_answers,
+                    "max_abs_logit_diff": stats.max_abs_logit_diff,
+                    "bitwise_identical": stats.bitwise_identical,
+                }
+                for method, stats in summarize_orders(cells).items()
+            ]
+    summary = {name: _total(name, [one for one in entries if one["method"] == name]) for name in names}
+    report = {"model": engine.model_name, "dtype": engine.dtype, "rows": entries, "summary": summary}
+    rows = [
         {
             "method": name,
-            "rows": total["rows"],
+            "examples": total["rows"],
             "orders": total["orders"],
-            "rows with one answer": total["rows_with_one_text"],
+            "examples with one answer": total["rows_with_one_text"],
             "max |Δ logit|": total["max_abs_logit_diff"],
             "bitwise identical": total["bitwise_identical"],
             "invariance held": "not claimed"
             if total["invariance_held"] is None
             else total["invariance_held"],
         }
-        for name, total in report["summary"].items()
+        for name, total in summary.items()
     ]
+    output.print_report(report, as_json, rows)
+    if changed := [name for name, total in summary.items() if total["invariance_held"] is False]:
+        output.print_note(f"the order of the documents changed the output of: {', '.join(changed)}")
+        raise typer.Exit(output.FAILED)
+
+
+def _total(method: str, entries: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return one method over all examples; invariance_held is None if it is not order-invariant."""
+    bitwise_identical = all(entry["bitwise_identical"] for entry in entries)
+    return {
+        "rows": len(entries),
+        "orders": sum(entry["orders"] for entry in entries),
+        "rows_with_one_text": sum(entry["num_distinct_answers"] == 1 for entry in entries),
+        "max_abs_logit_diff": max(entry["max_abs_logit_diff"] for entry in entries),
+        "bitwise_identical": bitwise_identical,
+        "invariance_held": bitwise_identical if METHODS[method].is_order_invariant else None,
+    }
 
 
 def _thread_counts(threads: str | None) -> Sequence[int | None]:
-    """Return the numbers of threads to test; None stands for torch's number."""
+    """Return the numbers of threads to test; None is torch's number."""
     if threads is None:
         return [None]
-    counts = as_ints(threads, "numbers of threads")
+    counts = parse_numbers(threads, "--threads")
     if min(counts) < 1:
-        raise InputError(f"{min(counts)} threads cannot compute; give whole numbers from 1 on")
+        raise InputError(f"invalid --threads: got {min(counts)}, expected whole numbers from 1 on")
     return counts
 
 
 def _self_test(
-    engine: "Engine", counts: Sequence[int | None], shuffles: int, seed: int, as_json: bool
+    engine: "Engine", counts: Sequence[int | None], num_orders: int, seed: int, as_json: bool
 ) -> None:
-    """Run every check with every number of threads, which the names include if there are several."""
+    """Run every check with every number of threads, and add the number to its name if there are several."""
     from pine_engine.invariance.selftest import plan_checks
     from pine_engine.network.thread_tuner import torch_num_threads
 
-    planned = plan_checks(engine, shuffles=shuffles, seed=seed)
+    planned = plan_checks(engine, shuffles=num_orders, seed=seed)
     checks = []
-    with terminal.progress(len(counts) * len(planned)) as advance:
+    with output.progress(len(counts) * len(planned)) as advance:
         for count in counts:
             for run_check in planned:
                 with torch_num_threads(count):
@@ -188,7 +173,7 @@ def _self_test(
         {"check": check.name, "verdict": check.verdict, "found": check.found, "meaning": check.meaning}
         for check in checks
     ]
-    terminal.print_report(report, as_json, rows)
+    output.print_report(report, as_json, rows)
     if failed:
-        terminal.say(f"not invariant: {'; '.join(failed)}. Try another --dtype, or --threads")
-        raise typer.Exit(FAILED)
+        output.print_note(f"not invariant: {'; '.join(failed)}. Use another --dtype, or --threads.")
+        raise typer.Exit(output.FAILED)

@@ -1,43 +1,39 @@
-"""`evaluate`: one JSON object on stdout, records that survive what kills the run, any number of processes."""
+"""`evaluate`: records that survive interruption, any number of processes, and wrapped methods."""
 
-import io
 import json
 import os
-import re
 import resource
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from rich.console import Console
 
-from pine_engine.cli import main as cli
-from pine_engine.console import terminal
+from pine_engine.cli import output
 from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.evaluation import shards
+from pine_engine.evaluation.priors import is_learnt_from
 from pine_engine.evaluation.records import Key, read_records, read_run
 from pine_engine.evaluation.shards import Shard, lock_shard
 from pine_engine.models import dtypes
-from tests.support.commands import Forked, Outcome, Run, assert_refused, run_cli_forked, run_verb
+from tests.support.commands import Forked, Outcome, Run, Steps, run_cli_forked, run_verb
 from tests.support.forks import fork
+from tests.support.measured_rows import TIMES, pairs
+from tests.support.molecule_rows import write_rows
 
-ROOT = Path(cli.__file__).parents[2]
+ROOT = Path(__file__).parents[2]
 
-TIMES = {"prefill_s", "decode_s", "seconds"}
-
-ROWS = [
+EXAMPLES = [
     {
         "id": f"q{number}",
         "task": "retrieval_qa",
@@ -49,36 +45,47 @@ ROWS = [
     }
     for number in range(5)
 ]
-
-OPTIONS = (
-    *("--methods", "vanilla,pcw,pine", "--orders", "gold-all,shuffled:1"),
-    *("--max-new-tokens", "4", "--json"),
-)
+OPTIONS = "--methods vanilla,pcw,pine --orders gold-all,shuffled:1 --max-new-tokens 4 --json"
 NUM_RECORDS = 5 * 3 * 4
+
+WRAPPED = (
+    "vanilla,pine,permutation_full,permutation_cyclic:pine,pride,pride:pine,calibration_labels,"
+    "calibration_first:nia,calibration_every"
+)
+WRAPPED_OPTIONS = f"--methods {WRAPPED} --orders as-is,swapped --max-new-tokens 4 --json"
+PAIRS = pairs(6)
+NUM_WRAPPED = 6 * 9 * 2
 
 
 @dataclass
 class Case:
-    """A data file, a model and a folder for records."""
+    """A data file, a model, a folder for records, and options."""
 
     data: Path
     model: Path
-    out: Path
-    invoke: Callable[..., Outcome]
+    folder: Path
+    options: str
+    pine: Run
 
-    def run(self, *arguments: object) -> Outcome:
-        """The command in this process; OPTIONS unless others are given."""
-        return self.invoke("evaluate", *self.arguments(*arguments))
+    def arguments(self, more: str = "") -> list[str]:
+        line = f"{self.data} --output-dir {self.folder} --model {self.model} {self.options} {more}"
+        return line.split()
 
-    def arguments(self, *arguments: object) -> list[str]:
-        named = ("--output-dir", self.out, "--model", self.model)
-        return [*map(str, (self.data, *named, *(arguments or OPTIONS)))]
+    def run(self, more: str = "") -> Outcome:
+        return self.pine("evaluate", *self.arguments(more))
 
-    def outcomes(self, *left_out: str) -> dict[Key, dict[str, Any]]:
-        """All of each record but the times, and what else is named."""
-        return {
-            record.key: record.model_dump(exclude={*TIMES, *left_out}) for record in read_records(self.out)
-        }
+    def start(self, **environment: str) -> Forked:
+        """Run in another process."""
+        return run_cli_forked(self.data.parent, "evaluate", *self.arguments(), environment=environment)
+
+    def records(self) -> dict[Key, dict[str, Any]]:
+        """Return the content of each record, without times and without `was_computed`."""
+        excluded = {*TIMES, "computed"}
+        return {record.key: record.model_dump(exclude=excluded) for record in read_records(self.folder)}
+
+    def moved(self, name: str) -> "Case":
+        """Return the same case with another folder."""
+        return replace(self, folder=self.folder.with_name(name))
 
 
 @pytest.fixture(scope="module")
@@ -87,205 +94,113 @@ def loaded(tiny: Path) -> Engine:
 
 
 @pytest.fixture
-def case(
-    tiny: Path,
-    loaded: Engine,
-    tmp_path: Path,
-    pine: Run,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Case:
-    monkeypatch.setattr(terminal, "load", lambda *_, **__: loaded)
-    return Case(write(tmp_path / "data.jsonl", ROWS), tiny, tmp_path / "run", pine)
+def case(tiny: Path, loaded: Engine, tmp_path: Path, pine: Run, monkeypatch: pytest.MonkeyPatch) -> Case:
+    monkeypatch.setattr(output, "load", lambda *_, **__: loaded)
+    return Case(write_rows(tmp_path / "data.jsonl", EXAMPLES), tiny, tmp_path / "run", OPTIONS, pine)
 
 
-def write(path: Path, rows: list[Any]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
+@pytest.fixture
+def wrapped(case: Case) -> Case:
+    return replace(case, data=write_rows(case.data, PAIRS), options=WRAPPED_OPTIONS)
 
 
-def test_the_summary_is_one_object_and_every_record_is_in_the_folder(case: Case) -> None:
-    outcome = case.run()
-    assert (outcome.status, outcome.stderr) == (0, "")
-    report = outcome.json
-    records = read_records(case.out)
-    assert (report["folder"], report["dtype"]) == (str(case.out), "float32")
+def test_report_summarizes_records_of_folder(case: Case) -> None:
+    report = case.run().json
+    records = read_records(case.folder)
     assert (report["records"], report["errors"], report["missing"]) == (NUM_RECORDS, 0, 0)
     assert report["computed"] == sum(record.computed for record in records) < NUM_RECORDS
     assert report["seconds"] == pytest.approx(sum(record.seconds for record in records))
     assert 0 < report["seconds"] <= report["wall_s"]
-    assert report["run"] == read_run(case.out).model_dump(mode="json")
-    assert report["run"]["data"] == "data.jsonl"
+    assert report["run"] == read_run(case.folder).model_dump(mode="json")
     (task,) = report["summary"]["tasks"]
-    assert task["examples"] == 5
-    assert [method["method"] for method in task["methods"]] == ["vanilla", "pcw", "pine"]
-    assert {record.task for record in records} == {"retrieval_qa"}
+    assert (task["examples"], len(task["methods"])) == (5, 3)
 
 
-def test_without_json_it_prints_a_table(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(terminal.stdout, "width", 200)
-    table = case.run("--methods", "vanilla,pine", "--orders", "as-is,gold-last", "--max-new-tokens", 3).stdout
-    for words in ("vanilla", "pine", "generated", "logprob", "mean [95 %]", "worst", "gold-last", "changes"):
-        assert words in table
+def test_table_shows_no_accuracy_without_parsed_answers(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output.stdout, "width", 200)
+    write_rows(case.data, PAIRS[:1])
+    case.options = "--methods pine --orders as-is,swapped --metrics generate --max-new-tokens 3"
+    table = case.run().stdout
+    assert "none read" in table and "0.5" not in table
 
 
-def test_the_table_has_no_accuracy_where_no_verdict_can_be_read(
-    case: Case, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(terminal.stdout, "width", 200)
-    pair = {"documents": [{"text": "Sun."}, {"text": "No."}], "gold_index": 1, "answers": ["B"]}
-    write(case.data, [{**ROWS[0], **pair, "system": "Judge."}])
-    options = (
-        "--task",
-        "judge_pair",
-        "--methods",
-        "pine",
-        "--orders",
-        "as-is,swapped",
-        "--metrics",
-        "generate",
+def test_judge_orders_have_scenarios(case: Case) -> None:
+    subsets = ("math-prm", "hep-go", "donotanswer")
+    write_rows(
+        case.data, [{**pair, "meta": {"subset": name}} for pair, name in zip(PAIRS, subsets, strict=False)]
     )
-    table = case.run(*options, "--max-new-tokens", 3).stdout
-    assert "none read" in table and "unparsed" in table and "0.5" not in table
-
-
-def test_one_run_has_all_that_the_tables_of_judges_need(case: Case) -> None:
-    pairs = [
-        {
-            **ROWS[0],
-            "id": f"p{index}",
-            "system": "Judge.",
-            "documents": [{"text": f"Sun {index}."}, {"text": "No."}],
-            "gold_index": index % 2,
-            "answers": ["AB"[index % 2]],
-            "meta": {"subset": ("math-prm", "hep-go", "donotanswer")[index]},
-        }
-        for index in range(3)
-    ]
-    write(case.data, pairs)
-    options = (
-        "--task",
-        "judge_pair",
-        "--methods",
-        "vanilla,pine",
-        "--orders",
-        "judge",
-        "--max-new-tokens",
-        3,
-    )
-    report = case.run(*options, "--json").json
+    case.options = "--methods vanilla,pine --orders judge --max-new-tokens 3 --json"
+    report = case.run().json
     assert (report["records"], report["missing"]) == (3 * 3 * 2, 0)
-    assert {record.order_name for record in read_records(case.out)} == {
-        "gold-first", "gold-last", "shuffled:0"
-    }  # fmt: skip
-    assert read_run(case.out).order_names == ("judge",)
-    measures = report["summary"]["tasks"][0]["methods"][0]["measures"]
-    scenarios = {one["name"]: one for one in measures[1]["scenarios"]}
-    assert len(scenarios) == 5 and {one["value"]["n"] for one in scenarios.values()} == {3}
-    for one in scenarios.values():
-        assert [section["name"] for section in one["sections"]] == ["Safety", "Reasoning"]
-    assert case.run(*options, "--json").json["records"] == 18
+    assert read_run(case.folder).order_names == ("judge",)
+    (_, chosen, *_) = report["summary"]["tasks"][0]["methods"][0]["measures"]
+    assert [scenario["value"]["n"] for scenario in chosen["scenarios"]] == [3] * 5
 
 
-@dataclass
-class Bar:
-    """What the progress bar was told."""
-
-    total: int = 0
-    done: int = 0
-    steps: list[str] = field(default_factory=list)
+# Resuming
 
 
-@pytest.fixture
-def bar(monkeypatch: pytest.MonkeyPatch) -> Bar:
-    told = Bar()
-
-    @contextmanager
-    def progress(total: int, done: int = 0) -> Iterator[Callable[[str], None]]:
-        told.total, told.done, told.steps = total, done, []
-        yield told.steps.append
-
-    monkeypatch.setattr(terminal, "progress", progress)
-    return told
-
-
-def test_a_run_that_is_complete_computes_nothing_and_says_the_same(case: Case, bar: Bar) -> None:
+def test_complete_run_computes_nothing(case: Case, steps: Steps) -> None:
     first = case.run().json
-    assert (bar.total, bar.done, len(bar.steps)) == (NUM_RECORDS, 0, NUM_RECORDS)
-    assert "q0: vanilla, gold-at:0" in bar.steps
-    before = (case.out / "records.0.jsonl").read_bytes()
+    before = (case.folder / "records.0.jsonl").read_bytes()
     again = case.run().json
-    assert (bar.total, bar.done, bar.steps) == (NUM_RECORDS, NUM_RECORDS, [])
-    assert (case.out / "records.0.jsonl").read_bytes() == before
+    assert steps.announced == [NUM_RECORDS, 0] and len(steps.taken) == NUM_RECORDS
+    assert (case.folder / "records.0.jsonl").read_bytes() == before
     assert again["summary"] == first["summary"]
 
 
-def test_a_terminal_shows_what_was_done_before_and_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0.0]
-    console = Console(file=io.StringIO(), force_terminal=True, width=100, get_time=lambda: now[0])
-    monkeypatch.setattr(terminal, "stderr", console)
-    with terminal.progress(9, done=4) as advance:
-        for _ in range(3):
-            now[0] += 60
-            advance("q1: pine, as-is")
-    assert isinstance(console.file, io.StringIO)
-    shown = re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", console.file.getvalue())
-    assert "7/9 0:02:00 left, 0:03:00 q1: pine, as-is" in shown
+@pytest.mark.parametrize("case_name", ["case", "wrapped"])
+def test_larger_limit_adds_records(case_name: str, request: pytest.FixtureRequest) -> None:
+    case: Case = request.getfixturevalue(case_name)
+    grown = case.moved("grown")
+    sizes = [grown.run(f"--limit {limit}").json["records"] for limit in (1, 3, 5)]
+    assert sizes == [limit * sizes[0] for limit in (1, 3, 5)]
+    case.run("--limit 5")
+    assert grown.records() == case.records()
 
 
-def test_more_rows_may_be_measured_in_the_same_folder(case: Case, bar: Bar) -> None:
-    case.run(*OPTIONS, "--limit", 2)
-    assert bar.total == NUM_RECORDS // 5 * 2
-    whole = case.run().json
-    assert (bar.done, whole["records"]) == (NUM_RECORDS // 5 * 2, NUM_RECORDS)
-    some = case.run(*OPTIONS, "--limit", 3).json
-    assert (some["records"], some["missing"]) == (NUM_RECORDS // 5 * 3, 0)
-
-
-@pytest.mark.parametrize("kept", [0.1, 0.47, 0.9])
-def test_what_a_killed_run_left_is_kept_and_completed(case: Case, kept: float) -> None:
-    case.run()
-    whole, file = case.outcomes("computed"), case.out / "records.0.jsonl"
+@pytest.mark.parametrize(("case_name", "kept"), [("case", 0.1), ("case", 0.9), ("wrapped", 0.5)])
+def test_truncated_records_are_completed(case_name: str, kept: float, request: pytest.FixtureRequest) -> None:
+    case: Case = request.getfixturevalue(case_name)
+    num_records = case.run().json["records"]
+    complete, file = case.records(), case.folder / "records.0.jsonl"
     content = file.read_bytes()
-    torn = content[: int(kept * len(content))]
-    file.write_bytes(torn)
-    finished = len(read_records(case.out))
-    assert 0 < finished < NUM_RECORDS
+    truncated = content[: int(kept * len(content))]
+    file.write_bytes(truncated)
+    assert 0 < len(read_records(case.folder)) < num_records
     assert case.run().json["missing"] == 0
-    assert case.outcomes("computed") == whole
-    assert file.read_bytes().startswith(torn[: torn.rindex(b"\n") + 1])
-    assert file.read_bytes().count(b"\n") == NUM_RECORDS
+    assert case.records() == complete
+    assert file.read_bytes().startswith(truncated[: truncated.rindex(b"\n") + 1])
+    assert file.read_bytes().count(b"\n") == num_records
 
 
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
-def test_being_stopped_is_said_and_loses_no_record(
-    case: Case, loaded: Engine, monkeypatch: pytest.MonkeyPatch, ending: signal.Signals
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_stops_with_130_and_keeps_records(
+    case: Case, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
-    whole = dict(case.run().json)
-    expected = case.outcomes("computed")
-    case.out = case.out.with_name("stopped")
     extend, steps = passes.extend, iter(range(1000))
 
-    def stopped(*arguments: Any, **options: Any) -> Any:
+    def stop_at_step_20(*arguments: Any, **options: Any) -> Any:
         if next(steps) == 20:
-            os.kill(os.getpid(), ending)
+            os.kill(os.getpid(), number)
         return extend(*arguments, **options)
 
-    monkeypatch.setattr(passes, "extend", stopped)
+    monkeypatch.setattr(passes, "extend", stop_at_step_20)
     outcome = case.run()
-    found = len(read_records(case.out))
-    assert 0 < found < NUM_RECORDS
-    assert outcome.status == 130 and outcome.stdout == ""
-    assert outcome.stderr == (
-        f"stopped: {found} of {NUM_RECORDS} records are in {case.out}; the same command goes on from there\n"
-    )
+    num_kept = len(read_records(case.folder))
+    assert 0 < num_kept < NUM_RECORDS
+    assert (outcome.status, outcome.stdout) == (130, "")
+    assert f"{num_kept} of {NUM_RECORDS} records" in outcome.stderr
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-    assert case.run().json["records"] == whole["records"]
-    assert case.outcomes("computed") == expected
+    assert case.run().json["records"] == NUM_RECORDS
+    other = case.moved("other")
+    other.run()
+    assert case.records() == other.records()
 
 
 @contextmanager
-def files_no_larger_than(size: int) -> Iterator[None]:
-    """As on a disk that is nearly full: what goes beyond is not written."""
+def max_file_size(size: int) -> Iterator[None]:
+    """Limit files of this process to a size in bytes, like a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -294,304 +209,238 @@ def files_no_larger_than(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-@pytest.mark.parametrize("room", [0, 300, 5_000, 12_345])
-def test_a_full_disk_is_said_and_loses_no_record(case: Case, room: int) -> None:
-    case.run()
-    expected = case.outcomes("computed")
-    whole = (case.out / "records.0.jsonl").stat().st_size
-    case.out = case.out.with_name("full")
-    case.run(*OPTIONS, "--limit", 1)
-    file = case.out / "records.0.jsonl"
+@pytest.mark.parametrize("available", [0, 300, 12_345])
+def test_full_disk_exits_1_and_keeps_records(case: Case, available: int) -> None:
+    case.run("--limit 1")
+    file = case.folder / "records.0.jsonl"
     before = file.read_bytes()
-    assert len(before) + room < whole
-    with files_no_larger_than(len(before) + room):
+    with max_file_size(len(before) + available):
         outcome = case.run()
-        again = case.run()
-    kept = len(read_records(case.out))
-    assert file.read_bytes().startswith(before) and NUM_RECORDS // 5 <= kept < NUM_RECORDS
+    num_kept = len(read_records(case.folder))
+    assert file.read_bytes().startswith(before) and NUM_RECORDS // 5 <= num_kept < NUM_RECORDS
     assert (outcome.status, outcome.stdout) == (1, "")
-    assert outcome.stderr == again.stderr
-    assert outcome.stderr == (
-        f"{file} cannot be written: File too large; {kept} of {NUM_RECORDS} records are in {case.out}, "
-        "and the same command goes on from there once it can be written again\n"
-    )
+    assert str(file) in outcome.stderr and f"{num_kept} of {NUM_RECORDS} records" in outcome.stderr
     assert case.run().json["records"] == NUM_RECORDS
-    assert case.outcomes("computed") == expected
 
 
-def test_a_disk_that_is_full_from_the_start_is_said_and_nothing_is_left_on_it(case: Case) -> None:
-    with files_no_larger_than(400):  # what is said has room there, and the settings have none
+def test_folder_without_space_is_refused_and_left_empty(case: Case) -> None:
+    with max_file_size(400):  # enough for messages, not for the settings
         outcome = case.run()
-    assert outcome.status == 2
-    assert f"{case.out} cannot be written: File too large; give another folder" in outcome.stderr
-    assert [file.name for file in case.out.iterdir() if file.suffix != ".lock"] == []
+    assert outcome.status == 2 and str(case.folder) in outcome.stderr
+    assert not [file for file in case.folder.iterdir() if file.suffix != ".lock"]
 
 
-def test_errors_are_counted_and_the_other_examples_measured(case: Case) -> None:
-    write(case.data, [{**ROWS[0], "id": "long", "documents": [{"text": "a" * 900}]}, *ROWS[:2]])
-    outcome = case.run("--methods", "pine", "--max-new-tokens", 3, "--json")
-    assert outcome.status == 0
-    assert (outcome.json["records"], outcome.json["errors"]) == (3, 1)
-    assert outcome.stderr.startswith("1 of 3 records have an error, such as: the prompt has 9")
-    write(case.data, [{**ROWS[0], "documents": [{"text": "a" * 900}]}])
-    case.out = case.out.with_name("none")
-    outcome = case.run("--methods", "pine", "--json")
-    assert outcome.status == 1 and outcome.json["summary"] is None
-    assert "no example of retrieval_qa has been measured" in outcome.stderr
+def test_examples_with_errors_are_counted(case: Case) -> None:
+    long = {**EXAMPLES[0], "id": "long", "documents": [{"text": "a" * 900}]}
+    write_rows(case.data, [long, *EXAMPLES[:2]])
+    case.options = "--methods pine --max-new-tokens 3 --json"
+    outcome = case.run()
+    assert (outcome.status, outcome.json["records"], outcome.json["errors"]) == (0, 3, 1)
+    assert "1 of 3 records have an error" in outcome.stderr
+    write_rows(case.data, [long])
+    outcome = case.moved("none").run()
+    assert (outcome.status, outcome.json["summary"]) == (1, None)
 
 
-def test_rows_are_asked_as_another_task_if_so_told(case: Case) -> None:
-    two: dict[str, Any] = {
-        "documents": [{"text": "Sun."}, {"text": "No."}],
-        "gold_index": 1,
-        "answers": ["B"],
-    }
-    row = {**ROWS[0], **two, "system": "Judge."}
-    write(case.data, [row])
-    options = ("--methods", "pine", "--orders", "swapped", "--metrics", "logprob", "--json")
-    case.run("--task", "judge_pair", *options)
-    (record,) = read_records(case.out)
+def test_task_option_overrides_task_of_examples(case: Case) -> None:
+    write_rows(case.data, [{**PAIRS[1], "task": "retrieval_qa"}])
+    case.options = "--task judge_pair --methods pine --orders swapped --metrics logprob --json"
+    case.run()
+    (record,) = read_records(case.folder)
     assert (record.task, record.answers, record.text) == ("judge_pair", ("A",), None)
-    assert record.choice_logprobs is not None
-    assert read_run(case.out).task == "judge_pair"
+    assert record.choice_logprobs is not None and read_run(case.folder).task == "judge_pair"
 
 
-@pytest.mark.parametrize(
-    ("rows", "arguments", "sentence"),
-    [
-        ([ROWS[0], {"id": "x"}], (), "data.jsonl, line 2: documents: it is missing; give it"),
-        ([{**ROWS[0], "id": "\ud800"}], (), "line 1: it holds half of a surrogate pair"),
-        ([ROWS[0], {**ROWS[1], "task": "kv_retrieval"}], (),
-         "has rows of retrieval_qa and kv_retrieval; give --task, or a file for each"),
-        (ROWS, ("--task", "poetry"), "unknown task 'poetry'"),
-        (ROWS, ("--orders", "sideways"), "unknown order 'sideways'; choose from: as-is, reversed"),
-        (ROWS, ("--orders", "swapped"), "swapped needs documents with labels"),
-        (ROWS, ("--methods", "pines"), "unknown method 'pines'"),
-        (ROWS, ("--metrics", "guess"), "unknown metric 'guess'; choose from: generate, logprob"),
-        (ROWS, ("--metrics", ","), "nothing is to be measured; ask for generated answers"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_measured_is_refused_before_a_model_is_loaded(
-    case: Case,
-    monkeypatch: pytest.MonkeyPatch,
-    rows: list[Any],
-    arguments: tuple[str, ...],
-    sentence: str,
-) -> None:
-    def load(*_: Any, **__: Any) -> None:
-        raise AssertionError("a model was loaded")
-
-    monkeypatch.setattr(terminal, "load", load)
-    write(case.data, rows)
-    outcome = case.run(*arguments, "--json")
-    assert (outcome.status, outcome.stdout) == (2, "")
-    assert outcome.stderr.startswith("pine_engine: ") and outcome.stderr.count("\n") == 1
-    assert sentence in outcome.stderr
+# Settings of a folder
 
 
-def test_evaluate_without_dtype_keeps_that_of_the_folder(
+def test_auto_dtype_is_that_of_folder(
     case: Case, loaded: Engine, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that was started in bfloat16, and continued where `auto` is float32."""
-    dtypes_loaded: list[str] = []
+    """A run that began in bfloat16 is resumed where `auto` is float32."""
+    requested: list[str] = []
 
     def load(_model: str, dtype: str, *_: Any, **__: Any) -> Engine:
-        dtypes_loaded.append(dtype)
+        requested.append(dtype)
         return loaded if dtype in ("auto", "float32") else Engine.load(str(tiny), dtype=dtype)
 
-    monkeypatch.setattr(terminal, "load", load)
-    options = (*OPTIONS, "--limit", 1)
-    assert case.run(*options, "--dtype", "bfloat16").status == 0
-    for dtype in ((), ("--dtype", "auto")):
-        assert case.run(*options, *dtype).status == 0
-    refused = case.run(*options, "--dtype", "float32")
-    assert refused.status == 2 and "dtype bfloat16, not float32" in refused.stderr
-    assert dtypes_loaded == ["bfloat16", "bfloat16", "bfloat16", "float32"]
+    monkeypatch.setattr(output, "load", load)
+    assert case.run("--limit 1 --dtype bfloat16").status == 0
+    assert case.run("--limit 1").status == case.run("--limit 1 --dtype auto").status == 0
+    refused = case.run("--limit 1 --dtype float32")
+    assert refused.status == 2 and "bfloat16" in refused.stderr
+    assert requested == ["bfloat16", "bfloat16", "bfloat16", "float32"]
 
 
-def test_a_folder_of_another_run_is_refused(case: Case) -> None:
-    case.run(*OPTIONS, "--limit", 1)
-    outcome = case.run(*OPTIONS, "--limit", 1, "--recompute")
-    assert outcome.status == 2
-    assert outcome.stderr == (
-        f"pine_engine: {case.out} belongs to a run with recompute no, not yes; give its settings to go on "
-        "with it, or another folder\n"
-    )
+def test_folder_of_another_run_is_refused(case: Case) -> None:
+    case.run("--limit 1")
+    outcome = case.run("--limit 1 --recompute")
+    assert outcome.status == 2 and "recompute" in outcome.stderr
 
 
-def test_a_folder_in_which_a_run_is_writing_is_refused(case: Case) -> None:
-    case.run(*OPTIONS, "--limit", 2)
-    file = case.out / "records.0.jsonl"
-    before = file.read_bytes()
-    with lock_shard(case.out, Shard()):
+def test_folder_with_another_writer_is_refused(case: Case) -> None:
+    case.run("--limit 2")
+    before = (case.folder / "records.0.jsonl").read_bytes()
+    with lock_shard(case.folder, Shard()):
         outcome = case.run()
-    assert (outcome.status, outcome.stdout) == (2, "")
-    assert f"another `evaluate` is writing {case.out}" in outcome.stderr
-    assert file.read_bytes() == before
-    assert case.run().json["records"] == NUM_RECORDS == file.read_bytes().count(b"\n")
+    assert (outcome.status, outcome.stdout) == (2, "") and str(case.folder) in outcome.stderr
+    assert (case.folder / "records.0.jsonl").read_bytes() == before
+    assert case.run().json["records"] == NUM_RECORDS
 
 
-def test_a_file_system_without_locks_is_told(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_system_without_locks_is_noted(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shards, "try_lock", lambda *_, **__: None)
     outcome = case.run()
-    assert outcome.json["records"] == NUM_RECORDS
-    assert outcome.stderr == (
-        f"{case.out} is on a file system without locks; start no second run in it while this one writes\n"
-    )
+    assert outcome.json["records"] == NUM_RECORDS and "without locks" in outcome.stderr
 
 
-# several processes
+# Several processes
 
 
-def environment(**variables: str) -> dict[str, str]:
-    """With the threads of this process, whose number decides a product's last bits."""
-    threads = str(torch.get_num_threads())
-    return {**os.environ, "OMP_NUM_THREADS": threads, "HF_HUB_OFFLINE": "1", **variables}
+def launched(rank: int) -> dict[str, str]:
+    """Return the environment of one of two processes of a launcher."""
+    return {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
 
 
-def run_twofold(case: Case, *options: str) -> subprocess.CompletedProcess[str]:
-    """The case's run by two processes."""
-    # Where there is no GPU --multi_gpu starts processes on the CPU; --cpu would start a single one.
+def test_shards_compute_records_of_one_process(case: Case) -> None:
+    case.run()
+    shared = case.moved("shards")
+    reports = [shared.run(f"--shard {index}/2").json for index in range(2)]
+    assert [report["records"] for report in reports] == [NUM_RECORDS * 3 // 5, NUM_RECORDS * 2 // 5]
+    assert shared.records() == case.records()
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_only_main_process_prints_errors(case: Case, monkeypatch: pytest.MonkeyPatch, rank: int) -> None:
+    monkeypatch.setenv("LOCAL_RANK", str(rank))
+    outcome = case.run("--orders sideways")
+    assert outcome.status == 2 and ("sideways" in outcome.stderr) == (rank == 0)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_accelerate_launch_computes_records_of_one_process(case: Case) -> None:
+    case.run()
+    shared = case.moved("two")
+    # Without a GPU, --multi_gpu starts processes on the CPU; --cpu would start a single one.
     launch = "--multi_gpu --num_processes 2 --num_machines 1 --mixed_precision no --dynamo_backend no"
-    command = ["-m", "accelerate.commands.launch", *launch.split(), "--main_process_port", "0"]
-    verb = ["-m", "pine_engine", "evaluate", *case.arguments("--device", "cpu", *options)]
-    return subprocess.run(
-        [sys.executable, *command, *verb],
+    command = f"-m accelerate.commands.launch {launch} --main_process_port 0 -m pine_engine evaluate"
+    threads = {"OMP_NUM_THREADS": str(torch.get_num_threads())}  # logits may depend on it
+    done = subprocess.run(
+        [sys.executable, *command.split(), *shared.arguments("--device cpu")],
         cwd=ROOT,
-        env=environment(),
+        env={**os.environ, **threads},
         capture_output=True,
         text=True,
         check=False,
     )
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)  # three processes that all load torch
-def test_two_processes_make_the_records_of_one(case: Case) -> None:
-    case.run()
-    alone = case.outcomes()
-    case.out = case.out.with_name("two")
-    done = run_twofold(case, *OPTIONS)
     assert done.returncode == 0, done.stderr
-    assert Outcome(0, done.stdout, done.stderr).json["records"] == NUM_RECORDS
-    assert case.outcomes() == alone
-    shares = [
-        {
-            json.loads(line)["example"]
-            for line in (case.out / f"records.{process}.jsonl").read_text().splitlines()
-        }
-        for process in (0, 1)
-    ]
-    assert shares == [{"q0", "q2", "q4"}, {"q1", "q3"}]
-
-
-def two_environments() -> list[dict[str, str]]:
-    """What a launcher tells each of two processes."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
-    return [
-        {
-            "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
-            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
-        }
-        for rank in (0, 1)
-    ]  # fmt: skip
-
-
-def start_two(case: Case, *options: str) -> list[Forked]:
-    """Two processes of one run, without a launcher."""
-    return [
-        run_cli_forked(case.data.parent, "evaluate", *case.arguments(*options), environment=environment)
-        for environment in two_environments()
-    ]
-
-
-def run_verb_on_processor(words: list[str], *, bf16: bool) -> None:
-    """Run the verb as on a processor with instructions for bfloat16, or without."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dtypes, "multiplies_in", lambda _dtype: bf16)
-        run_verb(words)
+    assert json.loads(done.stdout)["records"] == NUM_RECORDS
+    assert shared.records() == case.records()
+    lines = [(shared.folder / f"records.{index}.jsonl").read_text().splitlines() for index in (0, 1)]
+    examples = [{json.loads(line)["example"] for line in own} for own in lines]
+    assert examples == [{"q0", "q2", "q4"}, {"q1", "q3"}]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_processes_on_unequal_processors_use_one_dtype(case: Case) -> None:
+def test_two_processes_share_prior_of_wrapped_methods(wrapped: Case) -> None:
+    wrapped.run()
+    shared = wrapped.moved("two")
+    main, other = [process.outcome() for process in [shared.start(**launched(rank)) for rank in (0, 1)]]
+    assert (main.status, other.status) == (0, 0), main.stderr + other.stderr
+    assert main.json["records"] == NUM_WRAPPED
+    assert shared.records() == wrapped.records()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_processes_on_different_processors_use_one_dtype(case: Case) -> None:
     """The second process alone would select float32 for weights that are stored in bfloat16."""
     model = case.data.with_name("bf16")
     shutil.copytree(case.model, model)
     Engine.load(str(case.model)).model.bfloat16().save_pretrained(model)
-    options = ("--model", model, "--methods", "vanilla", "--max-new-tokens", 1, "--json")
-    words = ["pine_engine", "evaluate", *case.arguments(*options)]
+    case = replace(case, model=model, options="--methods vanilla --max-new-tokens 1 --json")
     started = []
-    for rank, environment in enumerate(two_environments()):
+    for rank in (0, 1):
         out, err = (case.data.with_name(f"{rank}.{stream}") for stream in ("out", "err"))
-        run = partial(run_verb_on_processor, words, bf16=rank == 0)
-        started.append(Forked(fork(run, stdout=out, stderr=err, environment=environment), out, err))
+        run = partial(run_on_processor, case.arguments(), has_bf16=rank == 0)
+        started.append(Forked(fork(run, stdout=out, stderr=err, environment=launched(rank)), out, err))
     main, other = [process.outcome() for process in started]
     assert (main.status, other.status) == (0, 0), main.stderr + other.stderr
-    assert main.json["records"] == len(ROWS)
-    assert read_run(case.out).platform.dtype == "bfloat16"
+    assert main.json["records"] == len(EXAMPLES)
+    assert read_run(case.folder).platform.dtype == "bfloat16"
+
+
+def run_on_processor(arguments: list[str], *, has_bf16: bool) -> None:
+    """Run `evaluate` as on a processor with or without instructions for bfloat16."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dtypes, "multiplies_in", lambda _dtype: has_bf16)
+        run_verb(["pine_engine", "evaluate", *arguments])
+
+
+def wait_for_records(file: Path, process: Any) -> None:
+    deadline = time.monotonic() + 200
+    while time.monotonic() < deadline and process.is_alive() and not (file.exists() and file.stat().st_size):
+        time.sleep(0.01)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_process_that_dies_is_reported_and_loses_only_its_example(case: Case) -> None:
-    """Without a launcher, which would end the others: the main process itself must notice."""
-    write(case.data, [{**ROWS[number % 5], "id": f"q{number:02}"} for number in range(24)])
-    options = ("--methods", "vanilla", "--max-new-tokens", "40", "--json")
-    started = start_two(case, *options)
-    main, worker = started
+def test_killed_process_loses_only_its_missing_records(case: Case) -> None:
+    """Without a launcher, which would stop the main process too."""
+    write_rows(case.data, [{**EXAMPLES[number % 5], "id": f"q{number:02}"} for number in range(24)])
+    case.options = "--methods vanilla --max-new-tokens 40 --json"
+    main, worker = started = [case.start(**launched(rank)) for rank in (0, 1)]
     try:
-        theirs = case.out / "records.1.jsonl"
-        deadline = time.monotonic() + 200
-        while not (theirs.exists() and theirs.stat().st_size) and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_for_records(case.folder / "records.1.jsonl", worker.process)
         worker.process.kill()
         outcome = main.outcome()
     finally:
-        for verb in started:
-            verb.process.kill()
-            verb.process.join()
-    records = read_records(case.out)
-    missing = 24 - len(records)
-    assert outcome.status == 1, outcome.stderr
-    assert 0 < missing < 12 and {record.example for record in records} >= {
-        f"q{n:02}" for n in range(0, 24, 2)
-    }
-    assert outcome.json["missing"] == missing
-    assert (
-        f"{missing} records are missing because a process died; run the same command again to make them"
-        in outcome.stderr
-    )
-    again = case.run(*options)
+        for one in started:
+            one.process.kill()
+            one.process.join()
+    examples = {record.example for record in read_records(case.folder)}
+    missing = 24 - len(examples)
+    assert 0 < missing < 12 and examples >= {f"q{number:02}" for number in range(0, 24, 2)}
+    assert (outcome.status, outcome.json["missing"]) == (1, missing)
+    assert f"{missing} records are missing" in outcome.stderr
+    again = case.run()
     assert (again.status, again.json["records"], again.json["missing"]) == (0, 24, 0)
 
 
-def test_a_model_is_not_split_where_examples_are(case: Case) -> None:
-    assert_refused(
-        case.run(*OPTIONS, "--device", "tp"),
-        "device 'tp' splits one model among processes, and `evaluate` splits its examples among them; name "
-        "another device, such as auto, which spreads a model over the GPUs of one process",
-    )
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_killed_run_resumes_with_same_records(wrapped: Case) -> None:
+    killed = wrapped.moved("killed")
+    process = killed.start().process
+    wait_for_records(killed.folder / "records.0.jsonl", process)
+    process.kill()
+    process.join()
+    assert read_records(killed.folder)
+    assert killed.run().json["missing"] == 0
+    wrapped.run()
+    assert killed.records() == wrapped.records()
 
 
-def test_shards_without_a_launcher_make_the_records_of_one_process(case: Case) -> None:
-    case.run()
-    alone = case.outcomes()
-    case.out = case.out.with_name("shards")
-    reports = [case.run(*OPTIONS, "--shard", f"{index}/2").json for index in range(2)]
-    assert [report["records"] for report in reports] == [NUM_RECORDS * 3 // 5, NUM_RECORDS * 2 // 5]
-    assert case.outcomes() == alone
+# Wrapped methods
 
 
-@pytest.mark.parametrize(("index", "speaks"), [("0", True), ("1", False)])
-def test_one_process_says_what_is_wrong(
-    case: Case, monkeypatch: pytest.MonkeyPatch, index: str, speaks: bool
-) -> None:
-    """Each knows its place from its launcher, before they have joined."""
-    monkeypatch.setenv("LOCAL_RANK", index)
-    monkeypatch.setattr(terminal.stderr, "quiet", False)  # a process is quiet to its end; this one goes on
-    outcome = case.run(*OPTIONS, "--orders", "sideways")
-    assert outcome.status == 2
-    assert ("unknown order" in outcome.stderr) == speaks
+def test_wrapped_methods_have_records_metrics_and_costs(wrapped: Case) -> None:
+    report = wrapped.run().json
+    assert (report["records"], report["errors"], report["missing"]) == (NUM_WRAPPED, 0, 0)
+    (task,) = report["summary"]["tasks"]
+    by_name = {method["method"]: method for method in task["methods"]}
+    names = [
+        name if ":" in name or name in ("vanilla", "pine") else f"{name}:vanilla"
+        for name in WRAPPED.split(",")
+    ]
+    assert list(read_run(wrapped.folder).methods) == names and set(by_name) == set(names)
+    kinds = {name: [measure["kind"] for measure in one["measures"]] for name, one in by_name.items()}
+    assert kinds["permutation_full:vanilla"] == kinds["vanilla"] == ["generated", "chosen", "logprob"]
+    assert kinds["pride:pine"] == kinds["calibration_labels:vanilla"] == ["chosen"]
+    assert kinds["calibration_every:vanilla"] == ["generated"]
+    prompts = {name: one["cost"]["prompts"]["mean"] for name, one in by_name.items()}
+    assert prompts["permutation_full:vanilla"] == 2 and prompts["calibration_every:vanilla"] == 4
+    num_for_prior = sum(is_learnt_from(pair["id"]) for pair in PAIRS[1:]) + 1
+    assert prompts["pride:vanilla"] == pytest.approx((6 + num_for_prior) / 6)

@@ -1,115 +1,71 @@
-"""The subcommand `reproduce-paper`: what `evaluate` measures set by set, and one report of it."""
+"""`reproduce-paper`: one run per dataset as `evaluate` computes it, resumed, and one report."""
 
 from pathlib import Path
 
 import pytest
 
+from pine_engine.cli import output
 from pine_engine.cli.reproduce_paper import STUDIES
-from pine_engine.console import terminal
 from pine_engine.data.registry import PUBLIC_SETS
 from pine_engine.engine.engine import Engine
 from pine_engine.evaluation.records import read_records, read_run
-from tests.cli.test_evaluate import write
-from tests.support.commands import Run, assert_refused
+from tests.support.commands import Run
 from tests.support.measured_rows import pairs
+from tests.support.molecule_rows import write_rows
 
-QUESTIONS = [
-    {
-        "id": f"q{number}",
-        "task": "retrieval_qa",
-        "system": "",
-        "prefix": "Read.",
-        "question": "Where?",
-        "documents": [{"text": f"It is {place}."} for place in range(10)],
-        "gold_index": number,
-        "answers": [f"{number}"],
-    }
-    for number in range(2)
-]
+QUESTION = {
+    "id": "q0",
+    "task": "retrieval_qa",
+    "prefix": "Read.",
+    "question": "Where?",
+    "documents": [{"text": f"It is {place}."} for place in range(10)],
+    "gold_index": 0,
+    "answers": ["0"],
+}
 
 
 @pytest.fixture
-def data(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     loaded = Engine.load(str(tiny))
-    monkeypatch.setattr(terminal, "load", lambda *_, **__: loaded)
-    write(tmp_path / "llmbar.jsonl", pairs(3))
-    write(tmp_path / "lost-in-the-middle-10.jsonl", QUESTIONS)
+    monkeypatch.setattr(output, "load", lambda *_, **__: loaded)
+    monkeypatch.chdir(tmp_path)
+    write_rows(tmp_path / "llmbar.jsonl", pairs(2))
+    write_rows(tmp_path / "lost-in-the-middle-10.jsonl", [QUESTION, {**QUESTION, "id": "q1"}])
     return tmp_path
 
 
-def test_it_measures_set_by_set_goes_on_where_it_stopped_and_reports(data: Path, pine: Run) -> None:
-    command = (
-        "reproduce-paper",
-        "llmbar",
-        "lost-in-the-middle-10",
-        "--data",
-        data,
-        "--output-dir",
-        data / "runs",
-    )
-    options = ("--max-new-tokens", 2)
-    assert pine(*command, *options, "--limit", 1).status == 0
-    first = {name: read_records(data / "runs" / name) for name in ("llmbar", "lost-in-the-middle-10")}
+def test_runs_are_those_of_evaluate_and_are_resumed(folder: Path, pine: Run) -> None:
+    names = ("llmbar", "lost-in-the-middle-10")
+    options = "--max-new-tokens 1"
+    line = f"reproduce-paper {' '.join(names)} --data . --output-dir runs {options}"
+    assert pine(*line.split(), "--limit", 1).status == 0
+    first = {name: read_records(folder / "runs" / name) for name in names}
     assert [len(records) for records in first.values()] == [10 * 6, 7 * 4]
-    assert pine(*command, *options).status == 0
+    assert pine(*line.split()).status == 0
     for name, records in first.items():
-        study, run = STUDIES[name], data / "runs" / name
+        study, run, alone = STUDIES[name], folder / "runs" / name, folder / "alone" / name
         assert read_records(run)[: len(records)] == records
-        alone = data / "alone" / name
-        evaluated = ("--methods", study.methods, "--orders", study.orders, "--output-dir", alone, *options)
-        assert pine("evaluate", data / f"{name}.jsonl", *evaluated).status == 0
-        both = (read_run(run), read_run(alone))
-        assert both[0].methods == both[1].methods and both[0].order_names == both[1].order_names
-        assert {one.key for one in read_records(run)} == {one.key for one in read_records(alone)}
-    page = (data / "runs" / "report" / "report.html").read_text(encoding="utf-8")
-    assert "Permutation" in page and "PINE, input order" in page and "slot" in page
+        named = f"--methods {study.methods} --orders {study.orders}"
+        assert pine(*f"evaluate {name}.jsonl --output-dir {alone} {named} {options}".split()).status == 0
+        assert {record.key for record in read_records(run)} == {record.key for record in read_records(alone)}
+        assert read_run(run).methods == read_run(alone).methods
+    assert (folder / "runs" / "report" / "report.html").stat().st_size > 0
 
 
-def test_a_set_that_cannot_be_measured_is_named_and_the_others_are_reported(data: Path, pine: Run) -> None:
-    long = [{**QUESTIONS[0], "documents": [{"text": "very long " * 5000}] * 20}]
-    write(data / "lost-in-the-middle-20.jsonl", long)
-    command = (
-        "reproduce-paper",
-        "lost-in-the-middle-20",
-        "llmbar",
-        "--data",
-        data,
-        "--output-dir",
-        data / "runs",
-    )
-    outcome = pine(*command, "--max-new-tokens", 2, "--limit", 1)
-    assert outcome.status == 1
-    assert "not in the report: lost-in-the-middle-20; see above why" in outcome.stderr
-    page = (data / "runs" / "report" / "report.html").read_text(encoding="utf-8")
-    assert "llmbar" in page and "lost-in-the-middle-20" not in page
-    run = data / "runs" / "lost-in-the-middle-20"
-    refused = pine("report", run, data / "runs" / "llmbar", "--output-dir", data / "other")
-    assert refused.status == 2 and f"{run} cannot be reported: " in refused.stderr
+def test_report_leaves_out_unfinished_dataset(folder: Path, pine: Run) -> None:
+    name = "lost-in-the-middle-20"
+    write_rows(folder / f"{name}.jsonl", [{**QUESTION, "documents": [{"text": "very long " * 5000}] * 20}])
+    line = f"reproduce-paper {name} llmbar --data . --output-dir runs --max-new-tokens 1 --limit 1"
+    outcome = pine(*line.split())
+    assert outcome.status == 1 and f": {name}\n" in outcome.stderr
+    page = (folder / "runs" / "report" / "report.md").read_text(encoding="utf-8")
+    assert "llmbar" in page and name not in page
 
 
-@pytest.mark.usefixtures("no_model")
-def test_sets_that_are_not_there_are_named_before_anything_is_read(tmp_path: Path, pine: Run) -> None:
-    write(tmp_path / "gsm8k.jsonl", pairs(1))
-    bring = f"python -m pine_engine download-data llmbar --output-dir {tmp_path}"
-    also = f"python -m pine_engine download-data mt-bench --output-dir {tmp_path}"
-    assert_refused(
-        pine(
-            "reproduce-paper",
-            "gsm8k",
-            "llmbar",
-            "mt-bench",
-            "--data",
-            tmp_path,
-            "--output-dir",
-            tmp_path / "runs",
-        ),
-        f"{tmp_path} has no llmbar.jsonl, no mt-bench.jsonl; bring them first: {bring} && {also}",
-    )
-    assert_refused(
-        pine("reproduce-paper", "squad", "--data", tmp_path, "--output-dir", tmp_path / "runs"),
-        f"unknown set 'squad'; choose from: {', '.join(STUDIES)}",
-    )
-
-
-def test_every_set_of_the_paper_can_be_brought() -> None:
+def test_missing_datasets_are_named_with_download_commands(folder: Path, pine: Run) -> None:
+    outcome = pine(*["reproduce-paper", "llmbar", "gsm8k", "mt-bench", "--data", ".", "--output-dir", "runs"])
+    assert outcome.status == 2 and not (folder / "runs").exists()
+    for name in ("gsm8k", "mt-bench"):
+        assert f"python -m pine_engine download-data {name} --output-dir ." in outcome.stderr
+    assert "llmbar" not in outcome.stderr
     assert set(STUDIES) <= set(PUBLIC_SETS)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from pine_engine.benchmark import random_models
-from pine_engine.console import terminal
+from pine_engine.cli import output
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.invariance_check import LENGTHS, TRIED, changes_by_order
 from tests.support.families import FAMILIES, make
@@ -41,7 +41,7 @@ def test_command_line_shows_warning(
     engine = Engine(make("llama"))
     monkeypatch.setattr(Engine, "invariance_warning", "Not guaranteed.")
     monkeypatch.setattr(random_models, "load_engine", lambda *_, **__: engine)
-    terminal.load("any", "float32", "cpu")
+    output.load("any", "float32", "cpu")
     assert capsys.readouterr().err == "Not guaranteed.\n"
 
 

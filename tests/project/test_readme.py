@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pine_engine.console.method_tables import write_into
+from pine_engine.cli.methods import write_into
 from pine_engine.debias.table import DEBIASERS, Wrapper
 from pine_engine.methods.table import METHODS, Method
 

@@ -103,12 +103,12 @@ class Steps:
     taken: list[str] = dataclasses.field(default_factory=list)
 
     @contextlib.contextmanager
-    def progress(self, total: int) -> Iterator[Callable[[str], None]]:
-        """In place of terminal.progress."""
-        self.announced.append(total)
+    def progress(self, total: int, done: int = 0) -> Iterator[Callable[[str], None]]:
+        """In place of output.progress."""
+        self.announced.append(total - done)
         yield self.taken.append
 
 
 def load_nothing(*_: Any, **__: Any) -> None:
-    """In place of terminal.load, where what is wrong can be known before a model is there."""
+    """In place of output.load, where what is wrong can be known before a model is there."""
     raise AssertionError("a model was loaded")

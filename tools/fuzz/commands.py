@@ -95,11 +95,11 @@ def _run_verb(main: Callable[[], None], doors: Doors, arguments: list[str]) -> t
 @contextmanager
 def _stand_ins(doors: Doors) -> Iterator[None]:
     """The tiny model in place of any other, without loading it anew for each input."""
-    from pine_engine.console import terminal
+    from pine_engine.cli import output
 
-    load = terminal.load
-    terminal.load = lambda *_, **__: doors.engine
+    load = output.load
+    output.load = lambda *_, **__: doors.engine
     try:
         yield
     finally:
-        terminal.load = load
+        output.load = load

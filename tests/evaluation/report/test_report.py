@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from pine_engine.cli import main as cli
 from pine_engine.cli import report as report_command
-from pine_engine.cli.report import make_report
-from pine_engine.console.exit_status import BAD_INPUT
+from pine_engine.cli.output import BAD_INPUT
+from pine_engine.cli.report import report
 from pine_engine.errors import InputError
 from pine_engine.evaluation.estimates import estimate_tasks
 from pine_engine.evaluation.intervals import Estimate
@@ -614,7 +614,7 @@ def test_report_refuses_folders_and_files(
     with pytest.raises(InputError, match="empty"):
         read_runs([tmp_path / "empty"])
     with pytest.raises(InputError):
-        make_report(tmp_path)
+        report(tmp_path)
     file = tmp_path / "molecules.json"
     file.write_text(molecule_json(methods="none"), encoding="utf-8")
     with pytest.raises(InputError, match="methods"):

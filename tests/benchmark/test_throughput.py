@@ -1,0 +1,203 @@
+"""Arithmetic of benchmarks on given times, workloads, and one measurement of a tiny model."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import psutil
+import pytest
+import torch
+
+from pine_engine.benchmark import end_to_end, throughput
+from pine_engine.benchmark.random_models import load_engine
+from pine_engine.benchmark.throughput import (
+    Timing,
+    num_steps,
+    peak_memory,
+    run_benchmark,
+    stock_attention,
+    time_methods,
+    time_stock,
+)
+from pine_engine.benchmark.workload import PREFIX_TOKENS, SUFFIX_TOKENS, Sweep, Workload, sweep_over
+from pine_engine.engine.engine import Engine
+from pine_engine.errors import InputError
+from pine_engine.methods.table import METHODS
+from pine_engine.prompts.layout import TokenLayout
+
+WORK = Workload("random:tiny", "float32", "cpu", documents=3, document_tokens=7, new_tokens=4)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return load_engine(WORK.model)
+
+
+ROUNDS = {
+    "stock": [(9.0, 9.0), (1.0, 0.1), (2.0, 0.4), (4.0, 0.1)],
+    "pine": [(1.0, 1.0), (3.0, 0.3), (2.0, 0.4), (4.0, 0.5)],
+    "pine, traced": [(1.0, 1.0), (3.3, 0.6), (2.4, 0.4), (4.0, 1.5)],
+    "vanilla": [(5.0, 5.0), (1.0, 0.2), (1.0, 0.2), (1.0, 0.2)],
+    "vanilla, traced": [(5.0, 5.0), (1.0, 0.2), (1.0, 0.2), (1.0, 0.2)],
+    "vanilla,pine": [(7.0, 7.0), (9.0, 0.2), (9.0, 1.6), (9.0, 0.3)],
+}
+"""Seconds of prefill and per decoded token in each round. The first round is a warm-up."""
+
+
+@pytest.mark.parametrize("trace", [False, True])
+def test_report_has_medians_of_ratios_of_each_round(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, trace: bool
+) -> None:
+    rounds = {name: iter(times) for name, times in ROUNDS.items()}
+    measured: list[str] = []
+
+    def take(name: str) -> Timing:
+        measured.append(name)
+        return Timing(*next(rounds[name]))
+
+    def take_methods(*arguments: Any, trace: bool = False) -> Timing:
+        names: Sequence[str] = arguments[2]
+        return take(",".join(names) + ", traced" * trace)
+
+    memory = {None: 100.0, "vanilla": 110.0, "pine": 150.0}
+    monkeypatch.setattr(throughput, "time_stock", lambda *_: take("stock"))
+    monkeypatch.setattr(throughput, "time_methods", take_methods)
+    monkeypatch.setattr(throughput, "peak_memory", lambda _engine, _work, method: memory[method])
+    steps: list[str] = []
+    names = ["vanilla", "pine"]
+    report = run_benchmark(engine, WORK, WORK.layout(97), names, 3, steps.append, trace=trace)
+    assert len(steps) == num_steps(names, 3, trace=trace)
+    traced = [", traced"] if trace else []
+    one_round = [name + suffix for name in names for suffix in ("", *traced)]
+    assert measured == ["stock", *one_round, "vanilla,pine"] * 4
+    pine = {
+        "prefill_s": 3.0,
+        "decode_s_per_token": 0.4,
+        # medians of 3/1, 2/2, 4/4; of 3, 1, 5; and of 3.9/1.3, 3.2/3.2, 5.5/4.3
+        "prefill_ratio": 1.0,
+        "decode_ratio": 3.0,
+        "end_to_end_ratio": 1.279,
+        "peak_rss_mb": 150.0,
+        "memory_over_stock_mb": 50.0,
+    }
+    if trace:  # 3.3/3, 2.4/2, 4/4; 0.6/0.3, 0.4/0.4, 1.5/0.5; and 5.1/3.9, 3.6/3.2, 8.5/5.5
+        pine |= {"trace_prefill_ratio": 1.1, "trace_decode_ratio": 2.0, "trace_end_to_end_ratio": 1.308}
+    assert report["methods"]["pine"] == pine
+    assert (report["n"], report["documents"]) == (PREFIX_TOKENS + 21 + SUFFIX_TOKENS, 3)
+    assert report["stock"] == {"prefill_s": 2.0, "decode_s_per_token": 0.1, "peak_rss_mb": 100.0}
+    assert report["together"] == {"methods": names, "decode_s_per_step": 0.3, "decode_ratio": 3.0}
+
+
+def test_end_to_end_seconds_include_all_decode_steps() -> None:
+    assert (Timing(2.0, 0.5).end_to_end(5), Timing(2.0, 0.5).end_to_end(1)) == (4.0, 2.0)
+
+
+def test_sweep_over_tokens_adds_documents_and_over_documents_splits_them() -> None:
+    work = dataclasses.replace(WORK, documents=20, document_tokens=140, new_tokens=64)
+    by_tokens = sweep_over(work, "tokens")
+    assert [each.documents for each in by_tokens] == [6, 13, 28, 57]
+    for each, total in zip(by_tokens, (1024, 2048, 4096, 8192), strict=True):
+        assert total - 140 < each.layout(97).num_tokens + 64 <= total
+    by_documents = sweep_over(work, "documents")
+    assert [(each.documents, each.document_tokens) for each in by_documents] == [
+        (2, 1400), (5, 560), (10, 280), (20, 140), (50, 56)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("sweep", "size"), [("tokens", 68), ("documents", 22), ("documents", 0)])
+def test_sweep_refuses_size_without_documents(sweep: Sweep, size: int) -> None:
+    with pytest.raises(InputError, match=f"{sweep} .* {size}"):
+        sweep_over(WORK, sweep, [size])
+
+
+def test_workload_draws_same_tokens_that_fit_context(engine: Engine) -> None:
+    layout = WORK.layout(97)
+    assert layout == WORK.layout(97) == WORK.layout_for(engine)
+    assert (layout.prefix_length, layout.lengths.tolist(), layout.suffix_length) == (30, [7, 7, 7], 28)
+    assert max(layout.ids) < 97 and len(set(layout.documents)) == 3
+    with pytest.raises(InputError):
+        dataclasses.replace(WORK, document_tokens=8000).layout_for(engine)
+
+
+def test_stock_model_uses_fused_attention_and_same_steps(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout, before = WORK.layout_for(engine), engine.model.config._attn_implementation
+    passes: list[tuple[str, int]] = []
+    hook = engine.model.model.embed_tokens.register_forward_hook(
+        lambda _, inputs, __: passes.append((engine.model.config._attn_implementation, inputs[0].shape[1]))
+    )
+    timings = [time_stock(engine.model, layout, 3)]
+    hook.remove()
+    assert passes == [("sdpa", layout.num_tokens), ("sdpa", 1), ("sdpa", 1)]
+    assert engine.model.config._attn_implementation == before
+    timings.append(time_methods(engine, layout, ["pine"], 3))
+    for timing in timings:
+        assert 0 < timing.prefill_s < 60 and 0 < timing.decode_s_per_token < 60
+    with stock_attention(engine.model), torch.inference_mode():
+        stock = engine.model(input_ids=torch.tensor([layout.ids])).logits[0, -1].argmax().item()
+    answer = engine.run(layout, methods=["vanilla"], max_new_tokens=1, stop_at_eos=False).answers["vanilla"]
+    assert answer.token_ids == (stock,)
+
+
+def test_prefill_of_several_methods_is_their_sum(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = engine.run(WORK.layout(97), methods=["vanilla", "pine"], max_new_tokens=3, stop_at_eos=False)
+    monkeypatch.setattr(engine, "run", lambda *_, **__: result)
+    vanilla, pine = result.answers.values()
+    timing = time_methods(engine, WORK.layout(97), ["vanilla", "pine"], 3)
+    assert timing == Timing(vanilla.prefill_s + pine.prefill_s, pine.decode_s_per_token)
+
+
+@pytest.mark.slow
+def test_peak_memory_is_that_of_a_new_process(engine: Engine) -> None:
+    held = torch.ones(600 * 2**20 // 4)  # 600 MB of this process
+    for method in (None, "pine"):
+        assert 50 < peak_memory(engine, WORK, method) < 50 + held.nbytes / 2**20 + 400
+
+
+# Whole jobs and profiles
+
+
+def test_jobs_are_those_of_page_beside_busy_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    others = {child.pid for child in psutil.Process().children()}
+    calls: list[tuple[str, dict[str, Any], int]] = []
+
+    def call(name: str) -> Callable[..., list[Any]]:
+        def record(_layout: TokenLayout, **options: Any) -> list[Any]:
+            busy = {child.pid for child in psutil.Process().children()} - others
+            calls.append((name, options, len(busy)))
+            return []
+
+        return record
+
+    engine: Any = SimpleNamespace(
+        model=None, dtype="float32", **{name: call(name) for name in ("run", "generate", "shuffle")}
+    )
+    seconds = iter([1.0, 2.0, 4.0])
+    monkeypatch.setattr(
+        end_to_end, "time_stock", lambda *_: SimpleNamespace(end_to_end=lambda _: next(seconds))
+    )
+    steps: list[str] = []
+    layout = TokenLayout((1,), ((2,), (3,), (4,)), (5,))
+    report = end_to_end.measure_jobs(cast(Engine, engine), WORK, layout, 2, steps.append)
+    assert len(steps) == end_to_end.num_steps(2)
+    assert report["stock_s"] == 3.0  # without the first round
+    assert list(report["jobs"]) == list(end_to_end.JOBS)
+    assert [(name, busy) for name, _, busy in calls[:4]] == [
+        ("run", 0), ("generate", 0), ("run", 1), ("shuffle", 0)
+    ]  # fmt: skip
+    run, generate, beside, shuffle = (options for _, options, _ in calls[:4])
+    assert run == generate == beside == {"max_new_tokens": 4, "stop_at_eos": False, "trace": True}
+    shuffled = {method.name for method in METHODS.values() if method.is_default or method.role == "control"}
+    assert set(shuffle.pop("methods")) == shuffled
+    assert shuffle == {**run, "count": 6}
+    assert {child.pid for child in psutil.Process().children()} == others
+
+
+def test_profile_shares_add_up_and_largest_is_first(engine: Engine) -> None:
+    for part in end_to_end.profile_method(engine, WORK.layout_for(engine), "pine", 3).values():
+        shares = [place["share"] for place in part]
+        assert sum(shares) == pytest.approx(1) and shares == sorted(shares, reverse=True)
+        assert any(place["where"].startswith("aten::") for place in part)
+        assert all(place["seconds"] > 0 for place in part)

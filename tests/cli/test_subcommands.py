@@ -1,0 +1,455 @@
+"""Each subcommand: exit status, JSON keys, announced progress, and one table. Refusals without torch."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from pine_engine.benchmark import random_models, throughput
+from pine_engine.cli import main as cli
+from pine_engine.cli import output
+from pine_engine.cli import verify as verify_module
+from pine_engine.engine.engine import Engine
+from pine_engine.invariance import selftest
+from pine_engine.invariance.kernel_checks import Check
+from pine_engine.methods.table import METHODS
+from pine_engine.models import listing
+from pine_engine.models.listing import LoadableModel
+from pine_engine.models.load import load
+from tests.support.commands import COMPARISON, Outcome, Run, Steps, write
+from tests.support.molecule_rows import SMILES, row, write_rows
+from viz.page.common.host_settings import DEFAULTS
+
+ROOT = Path(__file__).parents[2]
+GOLDEN = ROOT / "tests" / "golden" / "conformance"
+
+EXAMPLES: list[dict[str, Any]] = [
+    {"id": "a-1", "task": "math_reasoning", "question": "How many?", "documents": [
+        {"text": "Ann has 3."}, {"text": "Bob has twelve."}, {"text": "Cy none."}]},
+    {"id": "a-2", "task": "kv_retrieval", "question": "k1", "answers": ["v1"], "gold_index": 0, "documents": [
+        {"title": "k1", "text": "v1"}, {"title": "k2", "text": "v22"}]},
+]  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Current folder with input files, where the default model is tiny and memory is not measured."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PINE_MODEL", str(tiny))
+    monkeypatch.setattr(throughput, "peak_memory", lambda *_: 123.4)
+    write(tmp_path / "request.json", COMPARISON)
+    # The default instruction of the judge is longer than the context of the model.
+    write(tmp_path / "labeled.json", {**COMPARISON, "task": "judge_pair", "instruction": "Judge."})
+    write_rows(tmp_path / "data.jsonl", EXAMPLES)
+    write_rows(tmp_path / "one.jsonl", EXAMPLES[1:])
+    write_rows(tmp_path / "train.jsonl", map(row, SMILES))
+    write_rows(tmp_path / "molecules.jsonl", map(row, ("CC(C)CO", "CC(C)CN")))
+    (tmp_path / "no_case").mkdir()
+    return tmp_path
+
+
+def run(pine: Run, line: str) -> Outcome:
+    return pine(*line.split())
+
+
+SMALL = "--model random:tiny --documents 3 --document-tokens 5 --max-new-tokens 2 --methods vanilla,pine"
+
+RUNS = {
+    "compare": ("compare request.json --max-new-tokens 2", "model dtype results", "answer"),
+    "verify": (
+        "verify data.jsonl --num-orders 2 --max-new-tokens 1",
+        "model dtype rows summary",
+        "not claimed",
+    ),
+    "conformance": (f"conformance {GOLDEN}", "cases conforms", "s4_llama_k8"),
+    "debias": (
+        "debias labeled.json --wrapper permutation_cyclic --labels A,B",
+        "model dtype wrapper base prompts results",
+        "Vanilla alone",
+    ),
+    "evaluate": (
+        "evaluate one.jsonl --output-dir run --orders as-is,reversed --max-new-tokens 2",
+        "folder dtype run records computed errors missing wall_s seconds summary",
+        "mean [95 %]",
+    ),
+    "bench": (f"bench {SMALL} --repeats 1", "n documents dtype stock methods together", "all together"),
+    "bench --sweep": (
+        f"bench {SMALL} --repeats 1 --sweep documents --sizes 2,5",
+        "sweep dtype points",
+        "stock",
+    ),
+    "bench --profile": (f"bench {SMALL} --profile", "model dtype profiles", "aten::"),
+    "bench --end-to-end": (
+        "bench --end-to-end --model random:tiny --documents 3 --document-tokens 5 --max-new-tokens 2 "
+        "--repeats 1",
+        "n documents new_tokens dtype threads stock_s jobs generate_over_run beside_over_run",
+        "over stock",
+    ),
+    "molecules": (
+        "molecules molecules.jsonl --predictor-data train.jsonl --methods vanilla,pine --orders 2 "
+        "--model molecules",
+        "model data predictor_data requests orders seed dtype methods references",
+        "alpha above Vanilla",
+    ),
+    "methods": ("methods", "methods wrappers", "permutation_full alone is permutation_full:vanilla"),
+    "models": ("models", "models", "no: unsupported"),
+    "download-data": ("download-data", "sets", "29.9 MB"),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_subcommand_prints_json_and_table(
+    pine: Run, folder: Path, steps: Steps, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    line, keys, words = RUNS[name]
+    model = LoadableModel("bloom", "hub", 98_000_000, None, "bloom", supported=False, reason="unsupported")
+    monkeypatch.setattr(listing, "list_models", lambda: [model])
+    outcome = pine(*line.split(), "--json")
+    assert outcome.status == 0
+    assert outcome.stderr == "" or "--profile" in line  # the profiler of torch writes there
+    assert list(outcome.json) == keys.split()
+    assert steps.announced == [len(steps.taken)] * len(steps.announced)
+    monkeypatch.setattr(output.stdout, "width", 200)
+    table = run(pine, line)
+    assert table.status == 0 and words in table.stdout
+
+
+def test_every_subcommand_and_option_has_help(pine: Run) -> None:
+    assert len(cli.SUBCOMMANDS) == 14
+    for function in cli.SUBCOMMANDS:
+        name = function.__name__.replace("_", "-")
+        for option in function.__annotations__.values():
+            assert option is None or option.__metadata__[0].help, name
+        help_text = pine(name, "--help").stdout
+        assert f"pine_engine {name}" in help_text and "Args:" not in help_text
+
+
+def test_dtype_default_is_auto_everywhere() -> None:
+    loaders: list[Any] = [load, random_models.load_engine, Engine.load, *cli.SUBCOMMANDS]
+    defaults = {(loader.__kwdefaults__ or {}).get("dtype") for loader in loaders[:3]}
+    names = [function.__code__.co_varnames[: function.__code__.co_argcount] for function in cli.SUBCOMMANDS]
+    for function, parameters in zip(cli.SUBCOMMANDS, names, strict=True):
+        by_name = dict(zip(parameters[::-1], (function.__defaults__ or ())[::-1], strict=False))
+        defaults |= {by_name["dtype"]} if by_name.get("dtype") is not None else set()
+    assert defaults == {DEFAULTS.dtype} == {"auto"}
+
+
+# Refusals
+
+REFUSALS = {
+    "nonsense": "No such command",
+    "compare": "Missing argument",
+    "compare request.json --nonsense": "No such option",
+    "compare absent.json": "absent.json",
+    "compare request.json --methods magic": "'magic'",
+    "compare request.json --methods pine,pine": "twice",
+    "compare request.json --dtype int8": "'int8'",
+    "compare request.json --model no/such/folder": "'no/such/folder'",
+    "compare request.json --model random:tiny": "random:tiny",
+    "verify data.jsonl --limit 0": "--limit",
+    "verify data.jsonl --num-orders 0": "--num-orders",
+    "verify data.jsonl --methods permutation_full:vanilla": "'permutation_full:vanilla'",
+    "verify data.jsonl --threads 2": "--threads",
+    "verify data.jsonl --self-test": "--self-test",
+    "verify": "--self-test",
+    "verify absent.jsonl": "absent.jsonl",
+    "verify --self-test --threads 2,many": "'2,many'",
+    "verify --self-test --threads 2,0": "--threads",
+    "verify --self-test --model random:magic": "random:tiny",
+    "debias request.json": "--wrapper",
+    "debias request.json --wrapper magic": "'magic'",
+    "debias request.json --wrapper permutation_full --base magic": "'magic'",
+    "debias labeled.json --wrapper permutation_full --labels A,B,C": "3 labels",
+    "debias labeled.json --wrapper permutation_full --labels A,B --max-orders 1": "limit of 1",
+    "conformance no_case": "no_case",
+    "reproduce absent.json": "absent.json",
+    "repeat absent.json": "absent.json",
+    "bench --methods magic": "'magic'",
+    "bench --documents 0": "--documents",
+    "bench --max-new-tokens 1": "--max-new-tokens",
+    "bench --repeats 0": "--repeats",
+    "bench --sizes 2": "--sweep",
+    "bench --sweep documents --sizes 2,x": "'2,x'",
+    "bench --sweep documents --sizes 500": "500",
+    "bench --end-to-end --trace": "--trace",
+    "bench --device tp": "--device",
+    "evaluate absent.jsonl --output-dir run": "absent.jsonl",
+    "evaluate data.jsonl --output-dir run": "--task",
+    "evaluate one.jsonl --output-dir run --task poetry": "'poetry'",
+    "evaluate one.jsonl --output-dir run --methods pride:pride:pine": "pride:pride:pine",
+    "evaluate one.jsonl --output-dir run --methods pride --metrics generate": "pride:vanilla",
+    "evaluate one.jsonl --output-dir run --orders sideways": "'sideways'",
+    "evaluate one.jsonl --output-dir run --metrics guess": "'guess'",
+    "evaluate one.jsonl --output-dir run --metrics ,": "nothing",
+    "evaluate one.jsonl --output-dir run --device tp": "'tp'",
+    "download-data magic": "'magic'",
+    "download-data r-gsm": "gsm8k",
+    "report --output-dir report": "--molecules",
+    "report absent --output-dir report": "absent",
+    "reproduce-paper --output-dir papers": "download-data rewardbench",
+    "reproduce-paper squad --output-dir papers": "'squad'",
+    "train-molecules absent.jsonl --output-dir model": "absent.jsonl",
+    "molecules absent.jsonl --predictor-data absent.jsonl": "absent.jsonl",
+    "molecules train.jsonl --predictor-data train.jsonl": "m-CO",
+    "methods --into absent.md": "absent.md",
+}
+"""Commands that cannot be run, with a part of the message."""
+
+NEEDS_RDKIT = ("molecules train.jsonl",)
+
+
+@pytest.mark.parametrize("line", REFUSALS)
+@pytest.mark.usefixtures("no_model")
+def test_refusal_names_argument_before_model_is_loaded(
+    pine: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    if any(word in line for word in ("--dtype", "--model")):  # checked by the loader, without torch
+        monkeypatch.undo()
+        monkeypatch.chdir(folder)
+    outcome = run(pine, line)
+    assert (outcome.status, outcome.stdout) == (2, "")
+    assert REFUSALS[line] in outcome.stderr and "Traceback" not in outcome.stderr
+    is_usage_error = "Usage: " in outcome.stderr
+    assert is_usage_error or (outcome.stderr.startswith("pine_engine: ") and outcome.stderr.count("\n") == 1)
+
+
+WITHOUT_TORCH = """
+import contextlib, io, json, sys
+from pine_engine.cli.main import main
+slow = {"torch", "transformers", "accelerate", "sklearn", "rdkit", "pooch", "pyarrow"}
+for line, status in json.loads(sys.stdin.read()):
+    sys.argv = ["pine_engine", *line.split()]
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        try:
+            main()
+        except SystemExit as ended:
+            assert (ended.code or 0) == status, (line, ended.code)
+    assert not slow & set(sys.modules), (line, slow & set(sys.modules))
+"""
+
+
+def test_help_lists_and_refusals_load_no_torch(folder: Path) -> None:
+    names = [function.__name__.replace("_", "-") for function in cli.SUBCOMMANDS]
+    lines = ["--help", *(f"{name} --help" for name in names), "methods", "models --json", "download-data"]
+    refused = [line for line in REFUSALS if not line.startswith(NEEDS_RDKIT)]
+    statuses = [(line, 0) for line in lines] + [(line, 2) for line in refused]
+    environment = {"PYTHONPATH": str(ROOT), "HF_HUB_CACHE": str(folder / "none"), "PATH": "/usr/bin:/bin"}
+    subprocess.run(
+        [sys.executable, "-c", WITHOUT_TORCH],
+        input=json.dumps(statuses),
+        env=environment,
+        text=True,
+        timeout=200,
+        check=True,
+    )
+
+
+# As a process
+
+
+@pytest.mark.slow
+def test_compare_answers_on_embedded_model_from_any_folder(embedded_folder: Path, folder: Path) -> None:
+    command = "-m pine_engine compare request.json --methods vanilla,pine --max-new-tokens 2 --json"
+    done = subprocess.run(
+        [sys.executable, *command.split()],
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(Path.home())},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    report = json.loads(done.stdout)
+    assert report["model"] == "SmolLM2-135M-Instruct"
+    assert [(result["method"], result["tokens"]) for result in report["results"]] == [
+        ("vanilla", 2), ("pine", 2)
+    ]  # fmt: skip
+
+
+def test_prompt_beyond_context_is_refused_in_one_line(pine: Run, folder: Path) -> None:
+    write(folder / "long.json", {**COMPARISON, "documents": ["a" * 1000]})
+    outcome = pine("compare", "long.json")
+    assert (outcome.status, outcome.stdout, outcome.stderr.count("\n")) == (2, "", 1)
+    assert "1186" in outcome.stderr and "700" in outcome.stderr  # tokens
+
+
+# compare
+
+
+@pytest.mark.parametrize(
+    ("options", "names"), [("", ["vanilla", "nia", "pcw", "pine"]), ("--methods all", list(METHODS))]
+)
+def test_compare_uses_requested_methods_and_dtype(
+    pine: Run, folder: Path, options: str, names: list[str]
+) -> None:
+    line = f"compare request.json --dtype bfloat16 --max-new-tokens 1 --json {options}"
+    report = run(pine, line).json
+    assert (report["model"], report["dtype"]) == ("tiny", "bfloat16")
+    assert [result["method"] for result in report["results"]] == names
+    for result in report["results"]:
+        assert list(result) == ["method", "text", "tokens", "prefill_s", "decode_s_per_token"]
+
+
+# verify
+
+
+def test_verify_finds_invariance_by_method_and_example(pine: Run, folder: Path) -> None:
+    report = run(pine, "verify data.jsonl --num-orders 3 --max-new-tokens 2 --methods all --json").json
+    entries = report["rows"]
+    assert [(one["id"], one["method"]) for one in entries] == [
+        (example["id"], method) for example in EXAMPLES for method in METHODS
+    ]
+    for one in entries:
+        assert one["orders"] == {"a-1": 4, "a-2": 2}[one["id"]]
+        is_invariant = METHODS[one["method"]].is_order_invariant
+        assert one["bitwise_identical"] == is_invariant == (one["max_abs_logit_diff"] == 0)
+        assert one["num_distinct_answers"] == 1 or not is_invariant
+    for name, total in report["summary"].items():
+        own = [one for one in entries if one["method"] == name]
+        is_invariant = METHODS[name].is_order_invariant
+        assert total == {
+            "rows": 2,
+            "orders": 6,
+            "rows_with_one_text": sum(one["num_distinct_answers"] == 1 for one in own),
+            "max_abs_logit_diff": max(one["max_abs_logit_diff"] for one in own),
+            "bitwise_identical": is_invariant,
+            "invariance_held": True if is_invariant else None,
+        }
+    limited = run(pine, "verify data.jsonl --limit 1 --num-orders 1 --methods pcw --json").json["rows"]
+    assert [(one["id"], one["orders"]) for one in limited] == [("a-1", 2)]
+
+
+def test_verify_exits_1_if_invariant_method_changes(
+    pine: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verify_module, "METHODS", {**METHODS, "vanilla": METHODS["pine"]})
+    outcome = run(pine, "verify data.jsonl --num-orders 1 --methods vanilla,pcw --max-new-tokens 1 --json")
+    assert outcome.status == 1
+    assert "vanilla" in outcome.stderr and "pcw" not in outcome.stderr
+    held = {name: total["invariance_held"] for name, total in outcome.json["summary"].items()}
+    assert held == {"vanilla": False, "pcw": True}
+
+
+def test_self_test_runs_checks_with_every_thread_count(pine: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = torch.get_num_threads()
+
+    def check() -> Check:
+        threads = torch.get_num_threads()
+        return Check("layers", holds=threads != 3, found=f"{threads} threads", meaning="")
+
+    monkeypatch.setattr(selftest, "plan_checks", lambda *_, **__: [check])
+    line = "verify --self-test --model random:tiny"
+    outcome = pine(*line.split(), "--threads", "12,3,1", "--json")
+    assert (outcome.status, torch.get_num_threads()) == (1, before)
+    assert list(outcome.json) == ["model", "dtype", "device", "checks", "passed"]
+    assert [(one["name"], one["found"]) for one in outcome.json["checks"]] == [
+        (f"threads {count}: layers", f"{count} threads") for count in (12, 3, 1)
+    ]
+    assert "threads 3: layers" in outcome.stderr and "threads 12" not in outcome.stderr
+    table = pine(*line.split(), "--threads", "3").stdout
+    assert "FAIL" in table and "3 threads" in table
+    assert pine(*line.split(), "--json").json["passed"] is True
+
+
+# conformance
+
+
+@pytest.mark.parametrize(("changed", "damaged", "status"), [(2, None, 1), (None, 2, 2), (3, 2, 1)])
+def test_conformance_exits_1_beyond_tolerance_and_2_for_invalid_case(
+    pine: Run, tmp_path: Path, changed: int | None, damaged: int | None, status: int
+) -> None:
+    names = ("s1_llama_k2", "s2_llama_k3", "s3_qwen2_k5")
+    for name in names:
+        shutil.copytree(GOLDEN / name, tmp_path / name)
+    if changed:
+        file = tmp_path / names[changed - 1] / "weights.safetensors"
+        weights = load_file(file)
+        save_file({**weights, "model.norm.weight": weights["model.norm.weight"] + 1}, file)
+    if damaged:
+        (tmp_path / names[damaged - 1] / "weights.safetensors").write_bytes(b"damaged")
+    outcome = pine("conformance", tmp_path, "--json")
+    assert outcome.status == status and outcome.json["conforms"] is False
+    bad = {changed, damaged}
+    assert [case["conforms"] for case in outcome.json["cases"]] == [n not in bad for n in (1, 2, 3)]
+    assert [case["case"] for case in outcome.json["cases"] if "problem" in case] == [names[1]] * bool(damaged)
+    assert (names[1] in outcome.stderr) == bool(damaged)
+
+
+# debias
+
+
+@pytest.mark.parametrize(
+    ("options", "num_prompts", "labels"),
+    [
+        ("permutation_full", 4, ["A", "B"]),
+        ("permutation_cyclic --majority --max-new-tokens 2 --base pcw", 4, ["A", "B"]),
+        ("pride", 3, ["A", "B"]),
+        ("calibration_labels --labels x,y", 8, ["x", "y"]),
+        ("calibration_every --max-new-tokens 2", 8, []),
+    ],
+)
+def test_debias_answers_every_file(
+    pine: Run, folder: Path, options: str, num_prompts: int, labels: list[str]
+) -> None:
+    labeled = {**COMPARISON, "task": "judge_pair", "instruction": "Judge.", "labels": ["A", "B"]}
+    files = [str(write(folder / name, labeled)) for name in ("one.json", "two.json")]
+    report = pine("debias", *files, "--wrapper", *options.split(), "--json").json
+    assert report["prompts"] == num_prompts
+    assert report["base"] == ("pcw" if "pcw" in options else "vanilla")
+    assert [result["file"] for result in report["results"]] == files
+    for result in report["results"]:
+        assert list(result) == ["file", "answer", "scores", "base_answers"]
+        assert list(result["scores"]) == labels
+        if labels and "majority" not in options:
+            assert result["answer"] == max(labels, key=result["scores"].get)
+
+
+def test_debias_refuses_labels_of_several_tokens(pine: Run, folder: Path) -> None:
+    outcome = run(pine, "debias labeled.json --wrapper permutation_full --labels one,two --json")
+    assert (outcome.status, outcome.stdout) == (2, "") and "'one'" in outcome.stderr
+
+
+# bench
+
+
+def test_bench_json_has_times_ratios_and_memory(pine: Run, folder: Path) -> None:
+    line = f"bench {SMALL} --repeats 1 --trace --sweep documents --sizes 2,5 --json"
+    report = run(pine, line).json
+    assert [(point["documents"], point["n"]) for point in report["points"]] == [(2, 72), (5, 73)]
+    for point in report["points"]:
+        assert list(point["stock"]) == ["prefill_s", "decode_s_per_token", "peak_rss_mb"]
+        assert point["together"]["methods"] == list(point["methods"]) == ["vanilla", "pine"]
+        for values in point["methods"].values():
+            ratios = ("prefill_ratio", "decode_ratio", "end_to_end_ratio")
+            assert values["memory_over_stock_mb"] == 0
+            assert all(values[key] > 0 for key in (*ratios, *(f"trace_{key}" for key in ratios)))
+
+
+# methods
+
+
+def test_methods_writes_tables_between_markers(pine: Run, tmp_path: Path) -> None:
+    from pine_engine.cli.methods import BEGIN, END
+
+    file = write(tmp_path / "page.md", f"# Before\n\n{BEGIN}\nold\n{END}\n\nAfter.\n")
+    assert pine("methods", "--into", file).status == pine("methods", "--into", file).status == 0
+    tables = pine("methods", "--markdown").stdout
+    assert file.read_text() == f"# Before\n\n{BEGIN}\n\n{tables}\n{END}\n\nAfter.\n"
+    for content in ("no markers", f"{END}\n{BEGIN}\n"):
+        file.write_text(content)
+        assert pine("methods", "--into", file).status == 2 and file.read_text() == content
+
+
+def test_methods_describe_masks_positions_and_weights(pine: Run) -> None:
+    by_name = {one["name"]: one for one in pine("methods", "--json").json["methods"]}
+    assert list(by_name) == list(METHODS)
+    columns = {name: (one["sees"], one["positions"], one["weight"]) for name, one in by_name.items()}
+    assert columns["sp"] == ("none", "all start together", "1/k for documents")
+    assert columns["vanilla"] == ("earlier ones", "as in the input", "1")
+    assert columns["pine"] == ("all", "important ones closest", "1")
