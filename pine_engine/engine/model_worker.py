@@ -23,7 +23,7 @@ NEVER = threading.Event()
 """Cancel flag of a run that is not cancelled."""
 
 
-class _ModelThread(threading.Thread):
+class _Worker(threading.Thread):
     def __init__(self) -> None:
         super().__init__(name="pine-engine-model", daemon=True)
         self.jobs: queue.SimpleQueue[Callable[[], bool]] = queue.SimpleQueue()
@@ -34,15 +34,15 @@ class _ModelThread(threading.Thread):
             pass
 
 
-class _Threads:
+class _Workers:
     """The idle worker, if there is one, and the number of torch threads that workers use."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._idle: _ModelThread | None = None
+        self._idle: _Worker | None = None
         self._num_threads: int | None = None
 
-    def begin(self, job: Callable[[], None]) -> threading.Event:
+    def submit(self, job: Callable[[], None]) -> threading.Event:
         import torch  # late: modules that only submit jobs load without torch
 
         if threading.current_thread() is threading.main_thread():
@@ -63,29 +63,29 @@ class _Threads:
             return continues
 
         with self._lock:
-            thread, self._idle = self._idle or _ModelThread(), None
+            thread, self._idle = self._idle or _Worker(), None
         thread.jobs.put(work)
         return finished
 
 
-_threads = _Threads()
+_workers = _Workers()
 
 
-def _replace_threads() -> None:
-    global _threads
-    _threads = _Threads()
+def _replace_workers() -> None:
+    global _workers
+    _workers = _Workers()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_replace_threads)  # a fork has no worker
+    os.register_at_fork(after_in_child=_replace_workers)  # a fork has no worker
 
 
-def begin(job: Callable[[], None]) -> threading.Event:
+def submit(job: Callable[[], None]) -> threading.Event:
     """Submit a job that does not raise, and return an event that is set when the job is finished.
 
     The worker uses as many torch threads as the main thread.
     """
-    return _threads.begin(job)
+    return _workers.submit(job)
 
 
 def run_in_worker(work: Callable[[threading.Event], Result]) -> Result:
@@ -95,7 +95,7 @@ def run_in_worker(work: Callable[[threading.Event], Result]) -> Result:
         work: Function of a flag that is set if the caller is interrupted.
     """
     interrupted = threading.Event()
-    if isinstance(threading.current_thread(), _ModelThread):
+    if isinstance(threading.current_thread(), _Worker):
         return work(interrupted)
     outcome: Future[Result] = Future()
 
@@ -105,7 +105,7 @@ def run_in_worker(work: Callable[[threading.Event], Result]) -> Result:
         except BaseException as error:  # raised again in the calling thread
             outcome.set_exception(error)
 
-    begin(job)
+    submit(job)
     try:
         return outcome.result()
     finally:
@@ -142,7 +142,7 @@ def stream_from_worker(
         finally:
             channel.put(None)
 
-    finished = begin(target)
+    finished = submit(target)
     try:
         while (item := channel.get()) is not None:
             if isinstance(item, BaseException):

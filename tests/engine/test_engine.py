@@ -22,18 +22,32 @@ from pine_engine.engine.events import (
     RunFinished,
     TokenGenerated,
 )
+from pine_engine.engine.transformers_generate import patch_generate
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
 from pine_engine.network.thread_tuner import torch_num_threads
 from pine_engine.prompts.layout import TokenLayout
+from tests.support.families import FAMILIES, by_tier, defined_logits, make
 from tests.support.reference import exact_llama, reference_logits
 from tests.support.tokenizers import letter_tokenizer
 
 TinyLlama = Callable[..., LlamaForCausalLM]
 
 LAYOUT = TokenLayout((5, 9, 60), ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35), (41,)), (51, 52, 53))
+WITHOUT_PREFIX = TokenLayout((), LAYOUT.documents, LAYOUT.suffix)
+"""As of a model without a BOS token."""
+
+SHAPES = (
+    "llama", "gpt_neox", "phi", "persimmon", "few rotary dimensions", "gemma2", "yarn",
+    "cohere", "glm", "norm of queries and keys, interleaved",
+)  # fmt: skip
+"""All kinds of RoPE and of score scaling."""
+
 INVARIANT = [name for name, method in METHODS.items() if method.is_order_invariant]
 LOGITS: dict[str, Any] = {"max_new_tokens": 3, "return_logits": True, "stop_at_eos": False}
+
+FAMILY_ROUNDING = 2e-5
+"""Relative to the largest logit: norms and angles are float32 in float64 models too."""
 
 ROUNDING = 1e-10
 """Float64: sums of some hundred terms in another order."""
@@ -52,15 +66,52 @@ def all_logits(engine: Engine, layout: TokenLayout, method: str) -> Tensor:
     return passes.prefill(engine.patched_models, layout, METHODS[method], room=0, logits_to_keep=0)[1]
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("layout", [LAYOUT, WITHOUT_PREFIX], ids=["prefix", "no prefix"])
 @pytest.mark.parametrize(("heads", "kv_heads"), [(4, 2), (4, 1), (4, 4)])
 def test_logits_are_those_of_the_definition(
-    tiny_llama: TinyLlama, method: str, heads: int, kv_heads: int
+    tiny_llama: TinyLlama, layout: TokenLayout, heads: int, kv_heads: int
 ) -> None:
     model = exact_llama(tiny_llama, heads=heads, kv_heads=kv_heads)
-    with torch.inference_mode():
-        expected = reference_logits(model, LAYOUT, method)
-    torch.testing.assert_close(all_logits(Engine(model), LAYOUT, method), expected, rtol=0, atol=ROUNDING)
+    engine = Engine(model)
+    for method in METHODS:
+        with torch.inference_mode():
+            expected = reference_logits(model, layout, method)
+        torch.testing.assert_close(all_logits(engine, layout, method), expected, rtol=0, atol=ROUNDING)
+
+
+@pytest.mark.parametrize("name", by_tier(SHAPES))
+def test_families_without_prefix_follow_the_definition(name: str) -> None:
+    family = FAMILIES[name]
+    model = make(family.kind, torch.float64, **family.options)
+    expected = {method: defined_logits(model, WITHOUT_PREFIX, method) for method in METHODS}
+    engine = Engine(model)
+    for method, logits in expected.items():
+        deviation = (all_logits(engine, WITHOUT_PREFIX, method) - logits).abs().max()
+        assert deviation <= FAMILY_ROUNDING * logits.abs().max(), method
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", by_tier(["llama", "phi", "cohere", "glm"]))
+def test_families_without_prefix_keep_order_invariance(name: str, dtype: torch.dtype) -> None:
+    family = FAMILIES[name]
+    shuffled = Engine(make(family.kind, dtype, **family.options)).shuffle(
+        WITHOUT_PREFIX, methods="all", max_new_tokens=3, count=4, stop_at_eos=False
+    )
+    for method, stats in shuffled.summary.items():
+        assert stats.bitwise_identical == METHODS[method].is_order_invariant, method
+
+
+def test_trace_and_generate_without_prefix_agree_with_engine(engine: Engine) -> None:
+    for method in METHODS:
+        result = engine.run(WITHOUT_PREFIX, methods=method, max_new_tokens=3, trace=True)
+        shares = result.traces[method].suffix_attention
+        assert shares is not None and not shares[..., 0].any()
+        assert shares.sum(-1) == pytest.approx(1.0, abs=1e-6)
+        with patch_generate(engine, WITHOUT_PREFIX, method=method) as inputs:
+            model: Any = engine.model
+            output = model.generate(**inputs, max_new_tokens=3, do_sample=False)
+        ids = result.answers[method].token_ids
+        assert tuple(output[0, WITHOUT_PREFIX.num_tokens :].tolist())[: len(ids)] == ids
 
 
 @pytest.mark.parametrize("method", METHODS)

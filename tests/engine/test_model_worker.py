@@ -1,4 +1,4 @@
-"""All computing is one thread's, which lives on."""
+"""All model computation runs in one worker thread."""
 
 import os
 import threading
@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pine_engine.engine.model_worker import (
-    begin,
+    submit,
     compute_on,
     iterate_in_worker,
     run_in_worker,
@@ -21,38 +21,32 @@ def here(_: threading.Event | None = None) -> threading.Thread:
     return threading.current_thread()
 
 
-def test_one_thread_does_every_job_in_turn() -> None:
+def test_one_worker_runs_every_job() -> None:
     first = run_in_worker(here)
     assert first is not threading.current_thread()
-    told: Iterable[threading.Thread] = stream_from_worker(lambda emit, _: emit(here()))
-    assert {run_in_worker(here), compute_on("cpu", here), *told} == {first}
-
-
-def test_elsewhere_than_on_the_cpu_the_caller_computes() -> None:
+    streamed: Iterable[threading.Thread] = stream_from_worker(lambda emit, _: emit(here()))
+    assert {run_in_worker(here), compute_on("cpu", here), *streamed} == {first}
+    assert run_in_worker(lambda _: [here(), run_in_worker(here), compute_on("cpu", here)]) == [first] * 3
     assert compute_on(torch.device("meta"), here) is threading.current_thread()
 
 
-def test_a_job_of_a_model_thread_is_done_there() -> None:
-    assert len(set(run_in_worker(lambda _: [here(), run_in_worker(here), compute_on("cpu", here)]))) == 1
-
-
-def test_a_second_thread_is_there_only_while_the_first_is_busy() -> None:
-    usual, goes_on = run_in_worker(here), threading.Event()
+def test_second_worker_exists_only_while_first_is_busy() -> None:
+    first, resume = run_in_worker(here), threading.Event()
 
     def wait() -> None:
-        goes_on.wait(10)
+        resume.wait(10)
 
-    over = begin(wait)
-    other = run_in_worker(here)
-    assert other is not usual
-    goes_on.set()
-    assert over.wait(10)
-    one_ends = [thread for thread in (usual, other) if thread is not run_in_worker(here)]
-    one_ends[0].join(10)
-    assert [thread.is_alive() for thread in (usual, other)].count(True) == 1
+    finished = submit(wait)
+    second = run_in_worker(here)
+    assert second is not first
+    resume.set()
+    assert finished.wait(10)
+    (ended,) = [thread for thread in (first, second) if thread is not run_in_worker(here)]
+    ended.join(10)
+    assert [thread.is_alive() for thread in (first, second)].count(True) == 1
 
 
-def test_what_is_raised_reaches_the_caller_and_the_thread_lives_on() -> None:
+def test_error_reaches_caller_and_worker_continues() -> None:
     def fail(_: threading.Event) -> None:
         raise LookupError("no such thing")
 
@@ -62,7 +56,7 @@ def test_what_is_raised_reaches_the_caller_and_the_thread_lives_on() -> None:
     assert run_in_worker(here) is before
 
 
-def test_who_is_interrupted_stops_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_stops_work(monkeypatch: pytest.MonkeyPatch) -> None:
     stopped = threading.Event()
 
     def work(interrupted: threading.Event) -> None:
@@ -78,15 +72,13 @@ def test_who_is_interrupted_stops_the_work(monkeypatch: pytest.MonkeyPatch) -> N
     assert stopped.wait(10)
 
 
-def test_torch_has_as_many_threads_there_as_in_the_main_thread() -> None:
+def test_worker_has_torch_threads_of_main_thread() -> None:
     for count in (1, 3, 2):
         with torch_num_threads(count):
             assert run_in_worker(lambda _: torch.get_num_threads()) == count
-            told: Iterable[int] = stream_from_worker(lambda emit, _: emit(torch.get_num_threads()))
-            assert list(told) == [count]
 
 
-def test_items_are_computed_there_when_they_are_asked_for() -> None:
+def test_items_are_computed_when_requested() -> None:
     made: list[threading.Thread] = []
 
     def make() -> Generator[int, None, None]:
@@ -102,7 +94,7 @@ def test_items_are_computed_there_when_they_are_asked_for() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks are for POSIX systems")
-def test_a_fork_has_a_thread_of_its_own() -> None:
+def test_fork_starts_own_worker() -> None:
     run_in_worker(here)
     child = os.fork()
     if not child:

@@ -215,33 +215,36 @@ RISING = [[0.0, 0.0], [1.0, 1.0], [2.0, 2.0], [3.0, 3.0]]
 REFERENCE = result((7, 8, 9), RISING)
 
 
-@pytest.mark.parametrize("row", [None, *range(4)])
-def test_difference_in_any_logit_is_found(row: int | None) -> None:
+def nudged(row: int, column: int, change: float) -> list[list[float]]:
     logits = [list(values) for values in RISING]
-    if row is not None:
-        logits[row][1] -= 0.25
-    cell = second_cell(REFERENCE, result((7, 8, 9), logits))
-    assert (cell.same_text, cell.first_difference) == (True, None)
-    assert (cell.max_abs_logit_diff, cell.bitwise_identical) == ((0, True) if row is None else (0.25, False))
+    logits[row][column] += change
+    return logits
 
 
 @pytest.mark.parametrize(
-    ("ids", "first_difference", "largest"),
-    [((5, 8, 9), 0, 0.5), ((7, 5, 9), 1, 0.5), ((7, 8, 5), 2, 4.0)],  # row 1 + i determines token i
+    ("ids", "logits", "first_difference", "largest", "is_identical"),
+    [
+        ((7, 8, 9), RISING, None, 0.0, True),
+        *(((7, 8, 9), nudged(row, 1, -0.25), None, 0.25, False) for row in range(4)),
+        ((5, 8, 9), nudged(1, 1, 0.5), 0, 0.5, False),  # row 1 + i determines token i
+        ((7, 5, 9), nudged(3, 0, 4.0), 1, 0.0, False),  # logits after the different token
+        ((7, 8, 5), nudged(3, 0, 4.0), 2, 4.0, False),
+        ((7, 8), RISING, 2, 0.0, False),
+        ((7, 8, 9, 6), RISING, 3, 0.0, False),
+    ],
 )
-def test_logits_after_different_token_are_not_compared(
-    ids: tuple[int, ...], first_difference: int, largest: float
+def test_comparison_includes_logits_up_to_different_token(
+    ids: tuple[int, ...],
+    logits: list[list[float]],
+    first_difference: int | None,
+    largest: float,
+    is_identical: bool,
 ) -> None:
-    cell = second_cell(REFERENCE, result(ids, [[0, 0], [1, 1.5], [2, 2], [7, 3]]))
-    assert (cell.same_text, cell.first_difference, cell.bitwise_identical) == (False, first_difference, False)
-    assert cell.max_abs_logit_diff == largest
-
-
-def test_shorter_answer_differs_at_its_end() -> None:
-    shorter = result((7, 8), RISING)
-    for cell in (second_cell(REFERENCE, shorter), second_cell(shorter, REFERENCE)):
-        assert (cell.same_text, cell.first_difference, cell.max_abs_logit_diff) == (False, 2, 0.0)
-        assert not cell.bitwise_identical
+    cell = second_cell(REFERENCE, result(ids, logits))
+    assert (cell.first_difference, cell.max_abs_logit_diff, cell.bitwise_identical) == (
+        first_difference, largest, is_identical
+    )  # fmt: skip
+    assert cell.same_text == (first_difference is None)
 
 
 LOG_10 = math.log(10)

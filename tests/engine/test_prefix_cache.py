@@ -1,4 +1,4 @@
-"""States that one prompt lends another give the numbers that reading everything again gives."""
+"""Reused states give the logits of a separate prefill."""
 
 from collections.abc import Callable
 
@@ -11,16 +11,14 @@ from pine_engine.attention.state import SequenceState
 from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.prefix_cache import PrefixCache
+from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import TokenLayout
 
 LAYOUT = TokenLayout((5, 9, 60), ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35)), (51, 52, 53))
 OTHER_QUESTION = TokenLayout(LAYOUT.prefix, LAYOUT.documents, (61, 62))
-ROUNDING = 1e-9
-"""Float64, but sums in products of other shapes, and transformers rotates with float32 angles."""
-
-ROTATED_ELSEWHERE = 1e-5
-"""A prefix that another method's row rotated: transformers' angles are float32, ours float64."""
+ROUNDING = 1e-5
+"""Float64, but transformers rotates with float32 angles."""
 
 
 @pytest.fixture(scope="module")
@@ -29,109 +27,99 @@ def engine(tiny_llama: Callable[..., LlamaForCausalLM]) -> Engine:
 
 
 @torch.inference_mode()
-def read(
-    engine: Engine, layout: TokenLayout, method: str, cached_sequences: list[SequenceState] | None = None
+def prefill(
+    engine: Engine, layout: TokenLayout, method: str, cached: list[SequenceState] | None = None
 ) -> tuple[SequenceState, Tensor, int]:
-    """The row, the logits of the suffix, and how many tokens went through the model."""
-    fed = []
-    count = engine.patched_models[0].network.model.embed_tokens.register_forward_hook(
-        lambda _, ids, __: fed.append(ids[0].numel())
-    )
+    """Return the state, the logits of the suffix, and the number of tokens that the model processed."""
+    fed: list[int] = []
+    embedding = engine.patched_models[0].network.model.embed_tokens
+    hook = embedding.register_forward_hook(lambda _, ids, __: fed.append(ids[0].numel()))
     row, logits = passes.prefill(
         engine.patched_models,
         layout,
         METHODS[method],
         room=4,
         logits_to_keep=layout.suffix_length,
-        cached_sequences=cached_sequences or [],
+        cached_sequences=cached or [],
     )
-    count.remove()
+    hook.remove()
     return row, logits, sum(fed)
 
 
-@pytest.mark.parametrize("donor", ["vanilla", "pcw_right", "pine", "mask_only"])
-@pytest.mark.parametrize("method", METHODS)
-def test_a_prefix_read_by_any_method_serves_all(engine: Engine, method: str, donor: str) -> None:
-    layout = TokenLayout(LAYOUT.prefix, ((11, 12, 13, 14, 15, 16, 17), *LAYOUT.documents[1:]), LAYOUT.suffix)
-    given, _, _ = read(engine, LAYOUT, donor)
-    _, expected, all_tokens = read(engine, layout, method)
-    _, logits, tokens = read(engine, layout, method, [given])
-    assert tokens == all_tokens - layout.prefix_length
-    torch.testing.assert_close(logits, expected, rtol=0, atol=ROTATED_ELSEWHERE)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_another_question_starts_behind_the_documents(engine: Engine, method: str) -> None:
-    given, before, _ = read(engine, LAYOUT, method)
-    _, expected, _ = read(engine, OTHER_QUESTION, method)
-    row, logits, tokens = read(engine, OTHER_QUESTION, method, [given])
-    assert tokens == OTHER_QUESTION.suffix_length
+def num_fed(engine: Engine, layout: TokenLayout, method: str, cached: SequenceState) -> int:
+    """Check the logits of a prefill that may reuse a state; return the number of processed tokens."""
+    expected = prefill(engine, layout, method)[1]
+    row, logits, tokens = prefill(engine, layout, method, [cached])
     torch.testing.assert_close(logits, expected, rtol=0, atol=ROUNDING)
-    again, repeated, _ = read(engine, LAYOUT, method, [given])
-    torch.testing.assert_close(repeated, before, rtol=0, atol=ROUNDING)
-    assert row.num_read() == OTHER_QUESTION.num_tokens and again.num_read() == LAYOUT.num_tokens
+    assert row.num_read() == layout.num_tokens
+    return tokens
+
+
+@pytest.mark.parametrize("source", ["vanilla", "pcw_right", "pine", "mask_only"])
+@pytest.mark.parametrize("method", METHODS)
+def test_prefix_of_any_method_is_reused(engine: Engine, method: str, source: str) -> None:
+    cached = prefill(engine, LAYOUT, source)[0]
+    layout = TokenLayout(LAYOUT.prefix, ((11, 12, 13, 14, 15, 16, 17), *LAYOUT.documents[1:]), LAYOUT.suffix)
+    all_tokens = prefill(engine, layout, method)[2]
+    assert num_fed(engine, layout, method, cached) == all_tokens - layout.prefix_length
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_another_order_starts_behind_the_documents_where_order_does_not_matter(
-    engine: Engine, method: str
-) -> None:
-    moved = LAYOUT.reorder([2, 0, 1])
-    given, _, _ = read(engine, LAYOUT, method)
-    _, expected, _ = read(engine, moved, method)
-    _, logits, tokens = read(engine, moved, method, [given])
-    assert (tokens == LAYOUT.suffix_length) == METHODS[method].is_order_invariant
-    torch.testing.assert_close(logits, expected, rtol=0, atol=ROTATED_ELSEWHERE)
+def test_documents_are_reused_for_other_question_and_order(engine: Engine, method: str) -> None:
+    cached, before, _ = prefill(engine, LAYOUT, method)
+    assert num_fed(engine, OTHER_QUESTION, method, cached) == OTHER_QUESTION.suffix_length
+    moved = num_fed(engine, LAYOUT.reorder([2, 0, 1]), method, cached)
+    assert (moved == LAYOUT.suffix_length) == METHODS[method].is_order_invariant
+    again = prefill(engine, LAYOUT, method, [cached])[1]  # the cached state is unchanged
+    torch.testing.assert_close(again, before, rtol=0, atol=ROUNDING)
 
 
-@pytest.mark.parametrize("method", ["pcw", "sp", "sp_prefix", "pcw_right", "sp_right"])
-def test_pcw_and_sp_read_documents_once(engine: Engine, method: str) -> None:
-    given, _, _ = read(engine, LAYOUT, "pcw")
-    _, expected, _ = read(engine, LAYOUT, method)
-    _, logits, tokens = read(engine, LAYOUT, method, [given])
-    assert tokens == LAYOUT.suffix_length
-    torch.testing.assert_close(logits, expected, rtol=0, atol=ROTATED_ELSEWHERE)
+@pytest.mark.parametrize("method", METHODS)
+def test_documents_of_pcw_are_reused_by_pcw_and_sp_only(engine: Engine, method: str) -> None:
+    cached = prefill(engine, LAYOUT, "pcw")[0]
+    is_reused = num_fed(engine, LAYOUT, method, cached) == LAYOUT.suffix_length
+    assert is_reused == (METHODS[method].document_encoding == METHODS["pcw"].document_encoding)
 
 
-@pytest.mark.parametrize("method", ["nia", "vanilla", "pine"])
-def test_control_documents_read_otherwise_are_not_used(engine: Engine, method: str) -> None:
-    given, _, _ = read(engine, LAYOUT, "pcw")
-    assert read(engine, LAYOUT, method, [given])[2] > LAYOUT.suffix_length
-
-
-def test_other_documents_or_another_prefix_are_read_anew(engine: Engine) -> None:
-    given, _, _ = read(engine, LAYOUT, "pine")
+def test_other_documents_or_prefix_are_not_reused(engine: Engine) -> None:
+    cached = prefill(engine, LAYOUT, "pine")[0]
     others = TokenLayout(LAYOUT.prefix, (*LAYOUT.documents[:2], (71, 72)), LAYOUT.suffix)
-    elsewhere = TokenLayout((6, 9, 60), LAYOUT.documents, LAYOUT.suffix)
-    for layout, lent in ((others, others.prefix_length), (elsewhere, 0)):
-        _, expected, all_tokens = read(engine, layout, "pine")
-        _, logits, tokens = read(engine, layout, "pine", [given])
-        assert tokens >= all_tokens - lent > LAYOUT.suffix_length
-        torch.testing.assert_close(logits, expected, rtol=0, atol=ROUNDING)
+    other_prefix = TokenLayout((6, 9, 60), LAYOUT.documents, LAYOUT.suffix)
+    for layout, reused in ((others, others.prefix_length), (other_prefix, 0)):
+        all_tokens = prefill(engine, layout, "pine")[2]
+        assert num_fed(engine, layout, "pine", cached) >= all_tokens - reused > LAYOUT.suffix_length
 
 
-def test_a_memory_answers_the_next_question_without_reading_the_documents_again(engine: Engine) -> None:
-    prefix_cache = PrefixCache()
-    methods = ["vanilla", "pcw", "sp", "pine"]
-    engine.run(LAYOUT, methods=methods, max_new_tokens=3, stop_at_eos=False, prefix_cache=prefix_cache)
-    assert [row.state.plan.method.name for row in prefix_cache.rows] == methods
+def test_prefix_cache_serves_next_question(engine: Engine) -> None:
+    cache, methods = PrefixCache(), ["vanilla", "pcw", "sp", "pine"]
+    engine.run(LAYOUT, methods=methods, max_new_tokens=3, prefix_cache=cache)
+    assert [row.state.plan.method.name for row in cache.rows] == methods
     expected = engine.run(OTHER_QUESTION, methods=methods, max_new_tokens=3, stop_at_eos=False)
     fed: list[int] = []
-    count = engine.patched_models[0].network.model.embed_tokens.register_forward_hook(
-        lambda _, ids, __: fed.append(ids[0].shape[1])
-    )
+    embedding = engine.patched_models[0].network.model.embed_tokens
+    hook = embedding.register_forward_hook(lambda _, ids, __: fed.append(ids[0].shape[1]))
     again = engine.run(
-        OTHER_QUESTION, methods=methods, max_new_tokens=3, stop_at_eos=False, prefix_cache=prefix_cache
+        OTHER_QUESTION, methods=methods, max_new_tokens=3, stop_at_eos=False, prefix_cache=cache
     )
-    count.remove()
+    hook.remove()
     assert fed[: len(methods)] == [OTHER_QUESTION.suffix_length] * len(methods)
     for method in methods:
         assert again.answers[method].token_ids == expected.answers[method].token_ids
 
 
-def test_a_trace_is_of_documents_that_were_read(engine: Engine) -> None:
-    prefix_cache = PrefixCache()
-    engine.run(LAYOUT, methods=["pine"], max_new_tokens=1, prefix_cache=prefix_cache)
-    traced = engine.run(LAYOUT, methods=["pine"], max_new_tokens=1, prefix_cache=prefix_cache, trace=True)
+def test_trace_is_not_taken_from_cached_documents(engine: Engine) -> None:
+    cache = PrefixCache()
+    engine.run(LAYOUT, methods=["pine"], max_new_tokens=1, prefix_cache=cache)
+    traced = engine.run(LAYOUT, methods=["pine"], max_new_tokens=1, prefix_cache=cache, trace=True)
     alone = engine.run(LAYOUT, methods=["pine"], max_new_tokens=1, trace=True)
     assert (traced.traces["pine"].document_starts == alone.traces["pine"].document_starts).all()
+
+
+def test_prefix_cache_of_other_model_raises(
+    engine: Engine, tiny_llama: Callable[..., LlamaForCausalLM]
+) -> None:
+    cache = PrefixCache()
+    engine.run(LAYOUT, max_new_tokens=0, prefix_cache=cache)
+    with pytest.raises(InputError) as raised:
+        Engine(tiny_llama()).run(LAYOUT, prefix_cache=cache)
+    assert raised.value.field == "prefix_cache"

@@ -1,6 +1,7 @@
 """An engine gives what a new engine over the same model gives, also after the model has changed."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -21,27 +22,21 @@ LAYOUT = TokenLayout((1, 2, 3), ((4, 5, 6, 7), (8, 9), (10, 11, 12)), (13, 14, 1
 
 
 def logits(engine: Engine, **options: Any) -> Tensor:
-    """Those of the prompt's suffix and of three decoding steps."""
+    """Return the logits of the suffix and of three decoding steps."""
     run = engine.run(
         LAYOUT, methods="pine", max_new_tokens=4, return_logits=True, stop_at_eos=False, **options
     )
     return run.logits["pine"]
 
 
-@torch.no_grad()
-def _optimizer_step(model: nn.Module) -> None:
+def _scale(model: nn.Module, *, of_data: bool = False) -> None:
     for weight in model.parameters():
-        weight.mul_(1.5)
+        (weight.data if of_data else weight).mul_(1.5)
 
 
-@torch.inference_mode()
-def _in_inference_mode(model: nn.Module) -> None:
-    for weight in model.parameters():
-        weight.mul_(1.5)
-
-
-def _load(model: nn.Module) -> None:
-    model.load_state_dict({name: 1.5 * weight for name, weight in model.state_dict().items()})
+def _load(model: nn.Module, *, assign: bool = False) -> None:
+    weights = {name: 1.5 * weight for name, weight in model.state_dict().items()}
+    model.load_state_dict(weights, assign=assign)
 
 
 def _replace_data(model: nn.Module) -> None:
@@ -49,32 +44,20 @@ def _replace_data(model: nn.Module) -> None:
         weight.data = 1.5 * weight.data
 
 
-def _write_to_data(model: nn.Module) -> None:
-    for weight in model.parameters():
-        weight.data.mul_(1.5)
-
-
-VALUES: dict[str, Change] = {
-    "optimizer step": _optimizer_step,
-    "inference mode": _in_inference_mode,
-    "load_state_dict": _load,
-    "data replaced": _replace_data,
-    "data changed": _write_to_data,
-}
-
-
-def _assign(model: nn.Module) -> None:
-    weights = {name: 1.5 * weight for name, weight in model.state_dict().items()}
-    model.load_state_dict(weights, assign=True)
-
-
 def _replace_module(model: Any) -> None:
     layer = model.model.layers[0]
     layer.mlp.down_proj = nn.Linear(layer.mlp.down_proj.in_features, layer.mlp.down_proj.out_features)
 
 
+VALUES: dict[str, Change] = {
+    "optimizer step": torch.no_grad()(_scale),
+    "inference mode": torch.inference_mode()(_scale),
+    "load_state_dict": _load,
+    "data replaced": _replace_data,
+    "data changed": partial(_scale, of_data=True),
+}
 STRUCTURE: dict[str, Change] = {
-    "load_state_dict with assign": _assign,
+    "load_state_dict with assign": partial(_load, assign=True),
     "module": _replace_module,
     "dtype": nn.Module.double,
 }
@@ -98,7 +81,7 @@ def test_engine_4bit_of_inference_tensors_decodes_with_new_weights() -> None:
     engine = Engine(model, decode_in_4bit=True)
     before = logits(engine)
     assert torch.equal(logits(engine), before)
-    _in_inference_mode(model)
+    VALUES["inference mode"](model)
     assert torch.equal(logits(engine), logits(Engine(model, decode_in_4bit=True)))
     assert not torch.equal(logits(engine), before)
 
