@@ -118,7 +118,7 @@ def test_single_method_is_accepted_everywhere(engine: Engine) -> None:
     *_, last = engine.generate(LAYOUT, methods="pine", **SHORT)
     assert isinstance(last, RunFinished) and list(last.result.answers) == ["pine"]
     *_, row = compare_orders(engine, LAYOUT, methods="pine", orders=[[1, 0]], max_new_tokens=1)
-    assert isinstance(row, OrderResult) and list(row.cells) == ["pine"]
+    assert isinstance(row, OrderResult) and list(row.comparisons) == ["pine"]
     for method in ("pine", METHODS["pine"], ["pine"], [METHODS["pine"]]):
         assert batch_answer(engine, [LAYOUT], method=method).method == "pine"
     assert len(generated(engine, LAYOUT, method=METHODS["pine"])) == 8

@@ -206,7 +206,7 @@ def certificate(engine: pine.Engine) -> str:
         engine,
         comparison,
         orders=shuffled.orders,
-        comparisons=shuffled.cells,
+        comparisons=shuffled.comparisons,
         hashes=pine.hash_logits(shuffled.first),
         seed=None,
         max_new_tokens=8,

@@ -86,7 +86,7 @@ def verify(
                 engine, layout, methods=names, orders=tried, max_new_tokens=max_new_tokens, stop_at_eos=False
             ):
                 if isinstance(event, OrderResult):
-                    cells.append(event.cells)
+                    cells.append(event.comparisons)
                     advance(example.id)
             entries += [
                 {

@@ -64,7 +64,7 @@ class OrderResult:
     """Answers of all methods in one order, compared with the first order."""
 
     order: tuple[int, ...]  # document in each slot
-    cells: dict[str, OrderComparison]  # by method
+    comparisons: dict[str, OrderComparison]  # by method
     result: RunResult
 
     def without_logits(self) -> "OrderResult":
@@ -72,7 +72,7 @@ class OrderResult:
         return replace(self, result=replace(self.result, logits={}))
 
     def __repr__(self) -> str:
-        answers = (f"{method}={shorten(cell.answer.text)}" for method, cell in self.cells.items())
+        answers = (f"{method}={shorten(cell.answer.text)}" for method, cell in self.comparisons.items())
         return f"OrderResult({', '.join([str(self.order), *answers])})"
 
 
@@ -92,7 +92,7 @@ def summarize_orders(rows: Sequence[Mapping[str, OrderComparison]]) -> dict[str,
     """Return the statistics of each method.
 
     Args:
-        rows: `OrderResult.cells` of each order.
+        rows: `OrderResult.comparisons` of each order.
     """
     summaries = {}
     for method in rows[0]:
@@ -118,27 +118,27 @@ INVARIANCE = {True: "kept", False: "broken", None: "none"}
 class ShuffleResult:
     """Answers to one prompt in several document orders, each compared with the first."""
 
-    rows: tuple[OrderResult, ...]
+    results: tuple[OrderResult, ...]
 
     @property
     def orders(self) -> tuple[tuple[int, ...], ...]:
         """The orders, the reference first; orders[i][slot] is a document."""
-        return tuple(row.order for row in self.rows)
+        return tuple(row.order for row in self.results)
 
     @property
-    def cells(self) -> list[dict[str, OrderComparison]]:
+    def comparisons(self) -> list[dict[str, OrderComparison]]:
         """Comparisons of each order, by method."""
-        return [row.cells for row in self.rows]
+        return [row.comparisons for row in self.results]
 
     @property
     def answers(self) -> dict[str, list[str]]:
         """Text of each method's answers, in all orders."""
-        return {method: [row.cells[method].text for row in self.rows] for method in self.summary}
+        return {method: [row.comparisons[method].text for row in self.results] for method in self.summary}
 
     @cached_property
     def summary(self) -> dict[str, OrderStats]:
         """Statistics of each method."""
-        return summarize_orders(self.cells)
+        return summarize_orders(self.comparisons)
 
     @property
     def invariance_held(self) -> dict[str, bool | None]:
@@ -151,10 +151,10 @@ class ShuffleResult:
     @property
     def first(self) -> RunResult:
         """The run in the first order."""
-        return self.rows[0].result
+        return self.results[0].result
 
     def __repr__(self) -> str:
-        parts = [f"{len(self.rows)} order{'s' * (len(self.rows) != 1)}"]
+        parts = [f"{len(self.results)} order{'s' * (len(self.results) != 1)}"]
         for method, summary in self.summary.items():
             count = summary.num_distinct_answers
             parts.append(f"{method}: {count} answer{'s' * (count != 1)}, {_describe_logits(summary)}")
@@ -162,7 +162,8 @@ class ShuffleResult:
 
     def _repr_html_(self) -> str:
         rows = [
-            (" ".join(map(str, row.order)), *(cell.text for cell in row.cells.values())) for row in self.rows
+            (" ".join(map(str, row.order)), *(cell.text for cell in row.comparisons.values()))
+            for row in self.results
         ]
         summaries = self.summary.values()
         rows.append(("different answers", *(str(summary.num_distinct_answers) for summary in summaries)))

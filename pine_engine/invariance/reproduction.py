@@ -105,7 +105,7 @@ def reproduce(engine: Engine, certified: Certificate, *, on_order: Callable[[str
     ):
         if isinstance(event, OrderResult):
             hashes = hashes or hash_logits(event.result)
-            comparisons.append(event.cells)
+            comparisons.append(event.comparisons)
             on_order(f"order {len(comparisons)} of {len(certified.orders)}")
     return create_certificate(
         engine,

@@ -167,7 +167,7 @@ def test_seconds_are_those_of_prefill_and_step(
     monkeypatch.setattr("pine_engine.engine.generation.time.perf_counter", lambda: float(next(clock)))
     assert {(one.prefill_s, one.decode_s_per_token) for one in batch(engine, max_new_tokens=3)} == {(1, 1)}
     shuffled = engine.shuffle(LAYOUTS[0], methods=["vanilla", "pine"], max_new_tokens=3, stop_at_eos=False)
-    answers = [answer for row in shuffled.rows for answer in row.result.answers.values()]
+    answers = [answer for row in shuffled.results for answer in row.result.answers.values()]
     assert {(one.prefill_s, one.decode_s_per_token) for one in answers} == {(1, 0.5)}  # of two orders
 
 

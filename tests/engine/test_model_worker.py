@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from pine_engine.engine.model_worker import (
-    submit,
     compute_on,
     iterate_in_worker,
     run_in_worker,
     stream_from_worker,
+    submit,
 )
 from pine_engine.network.thread_tuner import torch_num_threads
 

@@ -74,11 +74,11 @@ def shuffled(engine: Engine) -> ShuffleResult:
 
 def test_invariant_methods_are_identical_and_others_change(shuffled: ShuffleResult) -> None:
     assert shuffled.orders == tuple(sample_orders(3))
-    assert [row.result.layout for row in shuffled.rows] == [
+    assert [row.result.layout for row in shuffled.results] == [
         LAYOUT.reorder(order) for order in shuffled.orders
     ]
     for name, method in METHODS.items():
-        first, *others = (row.cells[name] for row in shuffled.rows)
+        first, *others = (row.comparisons[name] for row in shuffled.results)
         assert (first.bitwise_identical, first.max_abs_logit_diff, first.same_text) == (True, 0.0, True)
         for cell in others:
             assert cell.bitwise_identical == (cell.max_abs_logit_diff == 0) == method.is_order_invariant
@@ -90,9 +90,9 @@ def test_invariant_methods_are_identical_and_others_change(shuffled: ShuffleResu
 
 def test_comparisons_agree_with_separate_runs(engine: Engine, shuffled: ShuffleResult) -> None:
     differences = set()
-    for row in shuffled.rows:
+    for row in shuffled.results:
         alone = engine.run(row.result.layout, methods="all", **FIXED, return_logits=True)
-        for method, cell in row.cells.items():
+        for method, cell in row.comparisons.items():
             assert cell.answer.token_ids == alone.answers[method].token_ids
             assert torch.equal(row.result.logits[method], alone.logits[method])
             reference = shuffled.first.answers[method].token_ids
@@ -141,7 +141,7 @@ def test_number_of_orders_per_batch_changes_no_bit(
 
     monkeypatch.setattr(passes, "extend", counted)
     found = engine.shuffle(LAYOUT, methods=methods, **FIXED, return_logits=True)
-    for row, expected in zip(found.rows, together.rows, strict=True):
+    for row, expected in zip(found.results, together.results, strict=True):
         for method in methods:
             assert torch.equal(row.result.logits[method], expected.result.logits[method]), method
     steps = [width for width in widths if width > 1]  # others score the reference
@@ -312,7 +312,7 @@ def test_shuffle_reports_progress_and_drops_logits(engine: Engine) -> None:
     )
     assert list(found.orders) == sample_orders(6, 3, seed=3)
     assert calls == [0.25, 0.5, 0.75, 1.0]
-    assert all(row.result.logits == {} for row in found.rows)
+    assert all(row.result.logits == {} for row in found.results)
 
 
 def test_shuffle_finds_broken_invariance(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,7 +52,7 @@ def certified(engine: Engine, rows: list[OrderResult]) -> Certificate:
         engine,
         COMPARISON,
         orders=ORDERS,
-        comparisons=[row.cells for row in rows],
+        comparisons=[row.comparisons for row in rows],
         hashes=hash_logits(rows[0].result),
         seed=None,
         max_new_tokens=MAX_NEW_TOKENS,

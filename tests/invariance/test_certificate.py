@@ -27,7 +27,7 @@ from tests.invariance.conftest import COMPARISON, METHODS, PINE, VANILLA, write_
 def test_certificate_has_results_of_orders(certified: Certificate, rows: list[OrderResult]) -> None:
     assert certified.methods == METHODS
     for result in certified.results:
-        cells = [row.cells[result.method] for row in rows]
+        cells = [row.comparisons[result.method] for row in rows]
         first = cells[0].answer
         assert (result.first_answer, result.first_token_ids) == (first.text, list(first.token_ids))
         assert result.num_matching_answers == sum(cell.answer.token_ids == first.token_ids for cell in cells)

@@ -133,4 +133,4 @@ def test_prompts_are_read_and_answers_scored_in_float32_and_answers_written_in_4
 def test_answers_written_in_4_bits_are_the_same_in_every_order(methods: tuple[str, ...]) -> None:
     engine = Engine(synthetic_model("random:tiny", dtype="4bit", device="cpu"), decode_in_4bit=True)
     result = engine.shuffle(LAYOUT, methods=methods, max_new_tokens=5, stop_at_eos=False)
-    assert all(cell.bitwise_identical for row in result.rows for cell in row.cells.values())
+    assert all(cell.bitwise_identical for row in result.results for cell in row.comparisons.values())

@@ -51,7 +51,7 @@ def write_certificate(path: Path, model: Path) -> None:
         engine,
         request,
         orders=shuffled.orders,
-        comparisons=shuffled.cells,
+        comparisons=shuffled.comparisons,
         hashes=hash_logits(shuffled.first),
         seed=None,
         max_new_tokens=2,

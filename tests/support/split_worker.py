@@ -28,8 +28,10 @@ def find(engine: Engine) -> dict[str, Any]:
     few = engine.run(LAYOUT, methods=["vanilla", "pine"], trace=True, **options)
     traced: Any = few.traces["pine"].suffix_importance
     return {
-        "tokens": [{name: cell.answer.token_ids for name, cell in row.items()} for row in shuffled.cells],
-        "logits": [row.result.logits for row in shuffled.rows],
+        "tokens": [
+            {name: cell.answer.token_ids for name, cell in row.items()} for row in shuffled.comparisons
+        ],
+        "logits": [row.result.logits for row in shuffled.results],
         "kept": shuffled.invariance_held,
         "vanilla_is_equal": shuffled.summary["vanilla"].bitwise_identical,
         "beside_one": few.logits["pine"],

@@ -57,7 +57,7 @@ def draw_all(shuffled: ShuffleResult, text: str) -> dict[str, Draw]:
             {"a": weights}, 3, tokens=[text] * len(weights), labels=labels
         ),
         "plot_shuffle": lambda: viz.plot_shuffle(rows, labels=labels),
-        "plot_positions_by_order": lambda: viz.plot_positions_by_order(shuffled.rows, labels=labels),
+        "plot_positions_by_order": lambda: viz.plot_positions_by_order(shuffled.results, labels=labels),
         "plot_answer_importance": lambda: viz.plot_answer_importance(pine, [text, text]),
     }
 

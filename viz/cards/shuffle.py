@@ -51,7 +51,7 @@ def verdict_html(
         caption: Model, dtype and decoding.
         is_right: Check of an answer; None if the correct answer is not known.
     """
-    texts = [cell.text for row in rows for cell in row.cells.values()]
+    texts = [cell.text for row in rows for cell in row.comparisons.values()]
     return render(
         "shuffle_verdict.html",
         score=score_sentence(methods, rows, is_right) or "The first order is computed.",
@@ -72,7 +72,7 @@ def score_sentence(
     """
     scores = []
     for method in methods:
-        texts = [row.cells[method.name].text for row in rows if method.name in row.cells]
+        texts = [row.comparisons[method.name].text for row in rows if method.name in row.comparisons]
         num_right = sum(map(is_right, texts)) if is_right else 0
         if texts:
             scores.append((not method.is_order_invariant, -num_right, method.label, texts))
@@ -93,7 +93,7 @@ def verdict_sentence(methods: "Sequence[pine.Method]", rows: "Sequence[pine.Orde
     """
     held, broken, moved, constant = list[str](), list[str](), list[str](), list[str]()
     for method in methods:
-        cells = [row.cells[method.name] for row in rows[1:] if method.name in row.cells]
+        cells = [row.comparisons[method.name] for row in rows[1:] if method.name in row.comparisons]
         if not cells:
             continue
         is_equal = all(cell.bitwise_identical for cell in cells)
@@ -120,8 +120,8 @@ def verdict_sentence(methods: "Sequence[pine.Method]", rows: "Sequence[pine.Orde
 
 def shuffle_answer(method: "pine.Method", row: "pine.OrderResult", reference: "pine.OrderResult") -> str:
     """Render a method's answer beside that in the reference order, with the words that differ marked."""
-    cell = row.cells[method.name]
-    before, after = word_diff(reference.cells[method.name].text, cell.text)
+    cell = row.comparisons[method.name]
+    before, after = word_diff(reference.comparisons[method.name].text, cell.text)
     is_reference = row is reference
     answers = [("in the first row", _documents(reference), before), ("here", _documents(row), after)]
     return render(

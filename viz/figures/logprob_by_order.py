@@ -25,7 +25,7 @@ def plot_logprob_by_order(
     Returns:
         The figure.
     """
-    methods = list(rows[0].cells) if rows else []
+    methods = list(rows[0].comparisons) if rows else []
     figure = new_figure(
         name="order-spread",
         title="How likely the first row’s answer is in every order",
@@ -58,8 +58,8 @@ def plot_logprob_by_order(
 
 def _logprob_by_order_info(rows: "Sequence[pine.OrderResult]", method: str) -> tuple[list[int], FloatArray]:
     """Return the indices of the orders that have the method, and the log-probabilities."""
-    numbers = [number for number, row in enumerate(rows) if method in row.cells]
+    numbers = [number for number, row in enumerate(rows) if method in row.comparisons]
     logprobs = np.array(
-        [rows[number].cells[method].reference_logprob for number in numbers], dtype=np.float32
+        [rows[number].comparisons[method].reference_logprob for number in numbers], dtype=np.float32
     )
-    return numbers, logprobs if rows[0].cells[method].text else np.full_like(logprobs, np.nan)
+    return numbers, logprobs if rows[0].comparisons[method].text else np.full_like(logprobs, np.nan)

@@ -37,12 +37,14 @@ def plot_shuffle(
     Returns:
         The figure.
     """
-    methods = list(rows[0].cells) if rows else []
-    cells = [[row.cells.get(method) for method in methods] for row in rows]
+    methods = list(rows[0].comparisons) if rows else []
+    cells = [[row.comparisons.get(method) for method in methods] for row in rows]
     z, numbers = _shuffle_info(rows)
     count = max(len(numbers), 1)
     scale = [[edge / count, answer_color(number)] for number in range(count) for edge in (number, number + 1)]
-    kinds = [len({row.cells[method].text for row in rows if method in row.cells}) for method in methods]
+    kinds = [
+        len({row.comparisons[method].text for row in rows if method in row.comparisons}) for method in methods
+    ]
     columns = [
         f"{name}<br>{kind} answer{'s' * (kind != 1)}"
         for name, kind in zip(method_labels(methods, labels), kinds, strict=True)
@@ -90,12 +92,12 @@ def plot_shuffle(
 
 def _shuffle_info(rows: "Sequence[pine.OrderResult]") -> tuple[FloatArray, dict[str, int]]:
     """Return the numbers of the answers, (R, M) with NaN where there is none, and these by answer."""
-    methods = list(rows[0].cells) if rows else []
+    methods = list(rows[0].comparisons) if rows else []
     numbers = answer_numbers(
-        row.cells[method].text for row in rows for method in methods if method in row.cells
+        row.comparisons[method].text for row in rows for method in methods if method in row.comparisons
     )
     z = [
-        [numbers[row.cells[method].text] if method in row.cells else np.nan for method in methods]
+        [numbers[row.comparisons[method].text] if method in row.comparisons else np.nan for method in methods]
         for row in rows
     ]
     return np.array(z, dtype=np.float32).reshape(len(rows), len(methods)), numbers

@@ -99,7 +99,7 @@ def test_position_map_has_all_queries_and_blank_where_masked(
 
 
 def test_invariant_methods_move_no_document(tiny_shuffle: ShuffleResult) -> None:
-    figure = viz.plot_positions_by_order(tiny_shuffle.rows, layer=1, head=2)
+    figure = viz.plot_positions_by_order(tiny_shuffle.results, layer=1, head=2)
     bases = {
         method: np.array([[bar.base[index] for bar in frame.data] for frame in figure.frames])
         for index, method in enumerate(figure.data[0].y)
@@ -115,7 +115,7 @@ def test_invariant_methods_move_no_document(tiny_shuffle: ShuffleResult) -> None
 
 @pytest.mark.parametrize("method", ["vanilla", "pine"])
 def test_positions_of_an_order_are_by_document(tiny_shuffle: ShuffleResult, method: str) -> None:
-    row = tiny_shuffle.rows[4]
+    row = tiny_shuffle.results[4]
     kept = document_positions(row.order, row.result.traces, 1, 2)
     trace = row.result.traces[method]
     index = (min(1, len(trace.suffix_starts) - 1), 2 % trace.suffix_starts.shape[1])

@@ -50,10 +50,11 @@ def shuffled_result(
         )
 
     orders = [
-        TriedOrder(order=list(row.order), answers=[answer(*one) for one in row.cells.items()]) for row in rows
+        TriedOrder(order=list(row.order), answers=[answer(*one) for one in row.comparisons.items()])
+        for row in rows
     ]
     methods = []
-    for place, (method, summary) in enumerate(summarize_orders([row.cells for row in rows]).items()):
+    for place, (method, summary) in enumerate(summarize_orders([row.comparisons for row in rows]).items()):
         right = [bool(order.answers[place].is_correct) for order in orders]
         methods.append(
             MethodOrders(

@@ -299,7 +299,7 @@ def answer_behind(tried: "Tried", what: Mapping[str, Any]) -> str:
     if method is None or type(number) is not int or not 0 <= number < len(tried.rows):
         return ""
     row = tried.rows[number]
-    return shuffle_answer(method, row, tried.rows[0]) if method.name in row.cells else ""
+    return shuffle_answer(method, row, tried.rows[0]) if method.name in row.comparisons else ""
 
 
 def _shuffle(

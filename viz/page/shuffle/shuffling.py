@@ -122,7 +122,7 @@ def shuffle(
                 else:
                     tried.append(_tried(engine, item.result, identities[len(cells)]))
                 order = identities[len(cells)]
-                cells.append(item.cells)
+                cells.append(item.comparisons)
                 bare = replace(item.result, traces={}, logits={})
                 placed = document_positions(order, item.result.traces, *head)
                 shown = replace(

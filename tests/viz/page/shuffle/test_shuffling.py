@@ -91,7 +91,7 @@ def test_without_controls_only_what_was_chosen_runs(engine: Engine) -> None:
     assert last.sentence.startswith("Done: 2 orders")
     shown = tried_in(shuffle(engine, form(THREE[:2], methods=("pine",)), count=2, seed=0, controls=False))
     assert [method.name for method in shown[-1].methods] == ["pine"]
-    assert [list(row.cells) for row in shown[-1].rows] == [["pine"]] * 2
+    assert [list(row.comparisons) for row in shown[-1].rows] == [["pine"]] * 2
 
 
 def test_rows_and_places_grow_by_an_order_and_letters_follow_their_documents(
@@ -102,8 +102,8 @@ def test_rows_and_places_grow_by_an_order_and_letters_follow_their_documents(
     last = shown[-1]
     assert [row.order for row in last.rows] == [placed.order for placed in last.placed]
     assert last.rows[0].order == (1, 0, 2)
-    assert all(row.cells["pine"].bitwise_identical for row in last.rows)
-    assert not all(row.cells["vanilla"].bitwise_identical for row in last.rows)
+    assert all(row.comparisons["pine"].bitwise_identical for row in last.rows)
+    assert not all(row.comparisons["vanilla"].bitwise_identical for row in last.rows)
     assert [method.label for method in last.methods] == [
         "Vanilla", "PINE", "NIA", "Mask only", "Re-assignment only"
     ]  # fmt: skip
@@ -118,10 +118,10 @@ def test_documents_stand_still_under_pine_and_move_under_vanilla(views: list[Shu
 
 def test_a_cell_shows_its_answer_beside_the_first_rows(views: list[ShuffleView]) -> None:
     last = tried_in(views)[-1]
-    number = next(place for place, row in enumerate(last.rows) if not row.cells["vanilla"].same_text)
+    number = next(place for place, row in enumerate(last.rows) if not row.comparisons["vanilla"].same_text)
     shown = read_html(answer_behind(last, {"tried": number, "method": "vanilla"}))
     answers = [part.text for part in shown.with_class("pine-answer-text")]
-    assert answers == [last.rows[place].cells["vanilla"].text for place in (0, number)]
+    assert answers == [last.rows[place].comparisons["vanilla"].text for place in (0, number)]
     assert shown.all("mark") and "First difference at" in shown.text
     same = read_html(answer_behind(last, {"tried": 0, "method": "pine"}))
     assert len(same.with_class("pine-answer-text")) == 1 and not same.all("mark")
@@ -168,13 +168,13 @@ def test_every_printed_number_is_that_of_the_comparison(
     ]
     for row, drawn in zip(rows, tried_in(views)[-1].rows, strict=True):
         assert drawn.order == tuple((1, 0, 2)[place] for place in row.order)
-        for name, cell in row.cells.items():
-            found = drawn.cells[name]
+        for name, cell in row.comparisons.items():
+            found = drawn.comparisons[name]
             assert (found.text, found.same_text) == (cell.text, cell.same_text)
             assert found.reference_logprob == cell.reference_logprob
             assert found.max_abs_logit_diff == cell.max_abs_logit_diff
     for result in outcome.certificate.results:
-        cells = [row.cells[result.method] for row in rows]
+        cells = [row.comparisons[result.method] for row in rows]
         assert result.logprobs == [cell.reference_logprob for cell in cells]
         assert result.max_abs_logit_diff == max(cell.max_abs_logit_diff for cell in cells)
         assert result.first_token_ids == list(cells[0].answer.token_ids)
