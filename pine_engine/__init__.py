@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     )
     from pine_engine.methods.plan import AttentionPlan, build_plan
     from pine_engine.methods.table import METHODS, Method, get_methods
-    from pine_engine.prompts.inputs import LabeledRequest, Request
     from pine_engine.prompts.layout import TokenLayout
     from pine_engine.prompts.prompt import Document, Prompt
+    from pine_engine.prompts.request import LabeledRequest, Request
     from pine_engine.prompts.tasks import TASKS
 
 _LAZY_IMPORTS = {
@@ -69,7 +69,7 @@ _LAZY_IMPORTS = {
         "invariance.certificate": "Certificate create_certificate hash_logits read_certificate",
         "methods.plan": "AttentionPlan build_plan",
         "methods.table": "METHODS Method get_methods",
-        "prompts.inputs": "LabeledRequest Request",
+        "prompts.request": "LabeledRequest Request",
         "prompts.layout": "TokenLayout",
         "prompts.prompt": "Document Prompt",
         "prompts.tasks": "TASKS",

@@ -1,7 +1,6 @@
-"""Packages that the engine does without, and the command that brings one.
+"""Optional packages, and the command that installs one.
 
-The command works wherever the engine is installed: extras and files of the repository are not known to pip
-where the package came as a wheel.
+The command also works for an installed wheel, which has no files of the repository.
 """
 
 VERSIONS = {
@@ -13,10 +12,10 @@ VERSIONS = {
     "rdkit": "2026.9.1",
     "scikit-learn": "1.9.1",
 }
-"""Those that the tests run with, as in pyproject.toml and requirements-model.txt."""
+"""Tested versions, as in pyproject.toml and requirements-model.txt."""
 
 
 def how_to_install(*packages: str, options: str = "") -> str:
-    """What to run for these packages; options: of pip, such as "--no-deps "."""
+    """Return the advice to install packages; `options` are those of pip, such as "--no-deps "."""
     pinned = " ".join(f"{package}=={VERSIONS[package]}" for package in packages)
     return f"run `pip install {options}{pinned}`"

@@ -1,46 +1,46 @@
-"""Records as a notebook shows them: in one short line, and as a table."""
+"""Records in a notebook: one short line, or a table."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from html import escape
 from typing import Any
 
-LONGEST_TEXT = 60
+MAX_TEXT = 60
 """Characters of a text that a line shows."""
 
-MOST_ITEMS = 8
+MAX_ITEMS = 8
 """Items of a list that a line shows; of a list inside a list, half as many."""
 
 
 def short_repr(record: Any) -> str:
-    """The repr of a dataclass in one line: `__repr__ = short_repr`.
+    """Return the repr of a dataclass in one line: `__repr__ = short_repr`.
 
-    Long texts and lists are cut, arrays and tensors are told by dtype and shape; what is short is whole.
+    Long texts and lists are cut; arrays and tensors are shown as dtype and shape.
     """
     shown = (f"{each.name}={shorten(getattr(record, each.name))}" for each in fields(record) if each.repr)
     return f"{type(record).__name__}({', '.join(shown)})"
 
 
-def shorten(value: Any, most: int = MOST_ITEMS) -> str:
-    """A value in one line, see short_repr."""
+def shorten(value: Any, max_items: int = MAX_ITEMS) -> str:
+    """Return a value in one line, see short_repr."""
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return f"{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"
     if isinstance(value, str):
-        return repr(value if len(value) <= LONGEST_TEXT else f"{value[: LONGEST_TEXT - 4]} ...")
+        return repr(value if len(value) <= MAX_TEXT else f"{value[: MAX_TEXT - 4]} ...")
     if isinstance(value, tuple | list):
-        items = [shorten(item, max(most // 2, 1)) for item in value[:most]]
-        items += [f"... {len(value)} in all"] * (len(value) > most)
+        items = [shorten(item, max(max_items // 2, 1)) for item in value[:max_items]]
+        items += [f"... {len(value)} in all"] * (len(value) > max_items)
         opening, closing = "[]" if isinstance(value, list) else "()"
         return f"{opening}{', '.join(items)}{',' * (isinstance(value, tuple) and len(value) == 1)}{closing}"
     if isinstance(value, Mapping):
-        pairs = [f"{shorten(key)}: {shorten(item)}" for key, item in list(value.items())[:most]]
-        pairs += [f"... {len(value)} in all"] * (len(value) > most)
+        pairs = [f"{shorten(key)}: {shorten(item)}" for key, item in list(value.items())[:max_items]]
+        pairs += [f"... {len(value)} in all"] * (len(value) > max_items)
         return f"{{{', '.join(pairs)}}}"
     return repr(value)
 
 
 def html_table(columns: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
-    """An HTML table for `_repr_html_`; what stands in it is text, never markup. First cells head rows."""
+    """Return an HTML table for `_repr_html_` with escaped text; the first cell of a row is its header."""
 
     def line(cells: Iterable[str]) -> str:
         return f"<tr>{''.join(cells)}</tr>"

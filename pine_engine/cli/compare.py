@@ -26,7 +26,7 @@ def compare(
         device: Device of the model.
         as_json: Print JSON.
     """
-    from pine_engine.prompts.inputs import Request, read_request
+    from pine_engine.prompts.request import Request, read_request
 
     names = method_names(methods)
     request = read_request(file, Request)

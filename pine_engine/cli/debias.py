@@ -43,7 +43,7 @@ def debias(
         as_json: Print JSON.
     """
     from pine_engine.debias.plan import plan_debias
-    from pine_engine.prompts.inputs import LabeledRequest, read_request
+    from pine_engine.prompts.request import LabeledRequest, read_request
 
     requests = [read_request(file, LabeledRequest) for file in files]
     if labels is not None:

@@ -67,7 +67,7 @@ def verify(
         return
     names = method_names(methods)
 
-    from pine_engine.prompts.inputs import DataRow, read_rows
+    from pine_engine.prompts.request import DataRow, read_rows
 
     examples = list(read_rows(data, DataRow, limit).values())
     engine = output.load(model, dtype, device, needs_tokenizer=True)

@@ -7,7 +7,7 @@ from pine_engine.debias.orders import MAX_ORDERS, Order, document_orders, pride_
 from pine_engine.debias.table import CONTENT_FREE, DEBIASERS, Wrapper, get_wrapper
 from pine_engine.errors import InputError
 from pine_engine.methods.table import get_method
-from pine_engine.prompts.inputs import LabeledRequest
+from pine_engine.prompts.request import LabeledRequest
 
 
 @dataclass(frozen=True)

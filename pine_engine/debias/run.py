@@ -31,8 +31,8 @@ from pine_engine.debias.table import TIE
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event, RunFinished
 from pine_engine.methods.table import METHODS
-from pine_engine.prompts.inputs import LabeledRequest, Request
 from pine_engine.prompts.prompt import Document, Prompt
+from pine_engine.prompts.request import LabeledRequest, Request
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from itertools import permutations
 from pine_engine.errors import InputError
 from pine_engine.evaluation.examples import Example, check_some
 from pine_engine.evaluation.order_names import AS_IS, MOST_FOR_ALL, ORDERS
-from pine_engine.prompts.inputs import Request
 from pine_engine.prompts.layout import moved_order
+from pine_engine.prompts.request import Request
 from pine_engine.prompts.tasks import Task, document_letter, get_task
 
 Places = tuple[int, ...]

@@ -12,9 +12,9 @@ from pydantic import Field
 
 from pine_engine.errors import InputError
 from pine_engine.prompts.document_files import CsvTable
-from pine_engine.prompts.inputs import MAX_DOCUMENTS, DataRow, each_line, read_row
 from pine_engine.prompts.parse_errors import Problem, rows_or_mistakes
 from pine_engine.prompts.prompt import Document
+from pine_engine.prompts.request import MAX_DOCUMENTS, DataRow, each_line, read_row
 from pine_engine.prompts.tasks import USUAL_TASK
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pine_engine.errors import InputError, WriteError
 from pine_engine.evaluation.document_orders import expand
 from pine_engine.invariance.certificate import Platform
-from pine_engine.prompts.inputs import parse_json, read_text
+from pine_engine.prompts.request import parse_json, read_text
 
 RUN_FILE = "run.json"
 FORMAT: Final = "pine-explorer evaluation"

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from pine_engine.errors import InputError
 from pine_engine.molecules.chemistry import canonical_smiles
-from pine_engine.prompts.inputs import DataRow, read_rows
+from pine_engine.prompts.request import DataRow, read_rows
 
 PROPERTIES: dict[str, str] = {
     "alpha": "Bohr³",

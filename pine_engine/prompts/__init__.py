@@ -1,1 +1,1 @@
-"""A prompt, from the text that somebody enters to the tokens of its parts."""
+"""Prompts: from the text of the user to the tokens of each segment."""

@@ -1,7 +1,7 @@
-"""Tokens: the ids of a prompt, and which segment and offset each token has.
+"""Token ids of a prompt by segment.
 
-An offset counts tokens from the start of a segment; a physical index counts them from the start of
-the prompt. Positions, which RoPE sees, belong to plan.py.
+A physical index counts tokens from the start of the prompt. Positions, which RoPE uses, are in
+methods/plan.py.
 """
 
 import dataclasses
@@ -24,22 +24,27 @@ IntArray = NDArray[np.int64]
 
 TOKEN_IDS = (
     'token ids, whole numbers in one list, array or tensor, such as [5, 9, 60]; tokenizer(text)["input_ids"] '
-    "gives those of a text"
+    "returns those of a text"
 )
 
 PLACES = "the documents' places counted from 0, such as [2, 0, 1]"
 
 GUARDS = ("\n", "a")
-"""Texts behind which a tokenizer puts no blank; the second for texts that start with newlines, which may
-join into one token with the first."""
+"""Texts after which a tokenizer adds no blank. The second is for texts that begin with newlines, which may
+join into one token with the first guard."""
 
 
 @dataclass(frozen=True)
 class TokenLayout:
-    """Token ids of [ prefix | documents | suffix ], in input order; the prefix may be empty.
+    """Token ids of [ prefix | documents | suffix ] in input order.
 
-    Each segment may be given as any sequence of whole numbers (a list, a numpy array, a torch tensor), the
-    documents as a sequence of these, such as the rows of an array; they are kept as tuples of int.
+    Args:
+        prefix: Ids before the documents, in any sequence, array or tensor; may be empty.
+        documents: Ids of each document, such as the rows of an array.
+        suffix: Ids after the documents.
+
+    Raises:
+        InputError: A value is no token id, there is no document, or a document or the suffix is empty.
     """
 
     prefix: tuple[int, ...]
@@ -49,12 +54,12 @@ class TokenLayout:
     __repr__ = short_repr
 
     def __post_init__(self) -> None:
-        """Raises InputError for what is no token id, no document, one without tokens, or an empty suffix."""
         documents = sequence(self.documents)
         if documents is None:
             raise InputError(
                 f"the documents are {describe(self.documents)}; expected a list of documents, each made of "
-                f"{TOKEN_IDS}"
+                f"{TOKEN_IDS}",
+                field="documents",
             )
         segments = {
             "prefix": as_ints(self.prefix, "the prefix", TOKEN_IDS),
@@ -66,26 +71,27 @@ class TokenLayout:
         for name, ids in segments.items():
             object.__setattr__(self, name, ids)
         if not self.documents:
-            raise InputError("there are no documents; give at least one")
+            raise InputError("there are no documents; give at least one", field="documents")
         for index, ids in enumerate(self.documents):
             if not ids:
-                raise InputError(f"document {index + 1} has no tokens; write some text or remove it")
+                label = f"document {index + 1}"
+                raise InputError(f"{label} has no tokens; write some text or remove it", field=label)
         if not self.suffix:
-            raise InputError("nothing follows the documents; give a question")
+            raise InputError("nothing follows the documents; give a question", field="suffix")
 
     @property
     def num_documents(self) -> int:
-        """Number of documents, k."""
+        """Number of documents."""
         return len(self.documents)
 
     @property
     def prefix_length(self) -> int:
-        """Length of the prefix in tokens, S."""
+        """Length of the prefix in tokens."""
         return len(self.prefix)
 
     @property
     def suffix_length(self) -> int:
-        """Length of the suffix in tokens, T."""
+        """Length of the suffix in tokens."""
         return len(self.suffix)
 
     @cached_property
@@ -95,66 +101,84 @@ class TokenLayout:
 
     @cached_property
     def document_starts(self) -> IntArray:
-        """Physical index of each document's first token, (D,)."""
+        """Physical index of the first token of each document, (D,)."""
         starts: IntArray = self.prefix_length + np.cumsum(self.lengths) - self.lengths
         return starts
 
     @cached_property
     def documents_end(self) -> int:
-        """Physical index of the first suffix token, E."""
+        """Physical index of the first suffix token."""
         return self.prefix_length + int(self.lengths.sum())
 
     @property
     def num_tokens(self) -> int:
-        """Length of the whole prompt in tokens, n."""
+        """Length of the prompt in tokens."""
         return self.documents_end + self.suffix_length
 
     @cached_property
     def ids(self) -> tuple[int, ...]:
-        """All token ids in physical order, (n,)."""
+        """All token ids in physical order."""
         middle = tuple(token for ids in self.documents for token in ids)
         return self.prefix + middle + self.suffix
 
     def document_slice(self, index: int) -> slice:
-        """Physical indices of one document's tokens."""
+        """Return the physical indices of the tokens of a document.
+
+        Args:
+            index: Slot of the document.
+        """
         start = int(self.document_starts[index])
         return slice(start, start + len(self.documents[index]))
 
     def reorder(self, order: Sequence[int]) -> "TokenLayout":
-        """The same prompt with document order[0] first, order[1] second, ...
+        """Return the prompt with document order[0] first, order[1] second, ...
 
-        Raises InputError if order is not a permutation of the documents.
+        Args:
+            order: Permutation of the documents.
+
+        Raises:
+            InputError: The order is no permutation of the documents.
         """
         places = as_ints(order, "the order", PLACES)
         if sorted(places) != list(range(self.num_documents)):
-            raise InputError(f"order {list(places)} is not a permutation of {self.num_documents} documents")
+            message = f"order {list(places)} is not a permutation of {self.num_documents} documents"
+            raise InputError(message, field="order")
         return dataclasses.replace(self, documents=tuple(self.documents[d] for d in places))
 
     def extend(self, ids: Sequence[int]) -> "TokenLayout":
-        """The layout after more tokens were appended to the suffix."""
-        return dataclasses.replace(self, suffix=self.suffix + as_ints(ids, "what is appended", TOKEN_IDS))
+        """Return the layout with more tokens in the suffix.
+
+        Args:
+            ids: Token ids to append.
+        """
+        return dataclasses.replace(self, suffix=self.suffix + as_ints(ids, "the appended ids", TOKEN_IDS))
 
     def check_vocabulary(self, size: int) -> None:
-        """Raises InputError that names the first id outside 0 .. size - 1, and where it stands."""
+        """Raise InputError for the first id outside 0 .. size - 1.
+
+        Args:
+            size: Vocabulary size of the model.
+        """
         check_vocabulary("the prefix", self.prefix, size)
         for index, ids in enumerate(self.documents):
             check_vocabulary(f"document {index + 1}", ids, size)
         check_vocabulary("the suffix", self.suffix, size)
 
 
-def check_vocabulary(what: str, ids: Sequence[int], size: int) -> None:
-    """Raises InputError that names the first id outside 0 .. size - 1, and where in `what` it stands."""
+def check_vocabulary(label: str, ids: Sequence[int], size: int) -> None:
+    """Raise InputError for the first id outside 0 .. size - 1."""
     if not ids or (min(ids) >= 0 and max(ids) < size):
         return
     place = next(place for place, token in enumerate(ids) if not 0 <= token < size)
     raise InputError(
-        f"{what} holds the token id {ids[place]} at place {place}, but the vocabulary of the model has "
-        f"{size} tokens, 0 to {size - 1}; use the model's own tokenizer"
+        f"{label} holds the token id {ids[place]} at place {place}, but the vocabulary of the model has "
+        f"{size} tokens, 0 to {size - 1}; use the tokenizer of the model",
+        field=label.removeprefix("the "),
     )
 
 
 def tokenize(prompt: Prompt, tokenizer: Any) -> TokenLayout:
-    """Encodes each segment on its own (specification 2); BOS, if the model wants one, opens the prefix once.
+    """Encode each segment separately (specification 2), with BOS before the prefix if the tokenizer adds it.
 
     Raises InputError if a document has no tokens.
     """
@@ -168,22 +192,22 @@ def tokenize(prompt: Prompt, tokenizer: Any) -> TokenLayout:
 
 
 def tokenize_text(text: str, tokenizer: Any) -> tuple[int, ...]:
-    """Ids of a text that is data: nothing in it counts as a control token."""
+    """Return the ids of a text in which nothing is a control token."""
     return _SegmentEncoder(tokenizer)((Piece(text),))
 
 
 class _SegmentEncoder:
-    """Encodes segments: control tokens count in markup only, and no dummy blank is put in front."""
+    """Encoder of segments: control tokens count in markup only, and no blank is added before the text."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
-        # Runs of blanks, which some tokenizers add as tokens of their own, control nothing.
+        # Some tokenizers have added tokens for runs of blanks, which control nothing.
         self._control_ids: dict[str, int] = {
             name: token_id for name, token_id in tokenizer.get_added_vocab().items() if len(name.strip()) > 1
         }
         names = sorted(self._control_ids, key=len, reverse=True)
         self._control = re.compile("|".join(map(re.escape, names))) if names else None
-        # SentencePiece tokenizers of the Llama-2 type put a blank in front of every text they are given.
+        # SentencePiece tokenizers of the Llama-2 type add a blank before each text.
         guard = GUARDS[0]
         self._needs_guard = (
             self._encode_raw("a") != self._encode_raw(f"{guard}a")[len(self._encode_raw(guard)) :]
@@ -203,10 +227,10 @@ class _SegmentEncoder:
         return tuple(ids + self._encode_data(data))
 
     def _encode_data(self, text: str) -> list[int]:
-        """Ids of text in which nothing counts as a control token.
+        """Return ids of text in which nothing is a control token.
 
-        Tokens that were added without being marked special are matched even with
-        split_special_tokens; the text is cut inside each so that none can be.
+        With split_special_tokens, added tokens that are not marked special are still matched: the text is cut
+        inside each of them.
         """
         if not text:
             return []
@@ -217,13 +241,13 @@ class _SegmentEncoder:
             for name, token_id in self._control_ids.items()
             if name in text and token_id in self._encode_plain(name)
         ]
-        # Looking ahead finds those that overlap, too.
+        # The lookahead also finds names that overlap.
         cuts = {found.start() + 1 for name in matched for found in re.finditer(f"(?={name})", text)}
         borders = [0, *sorted(cuts), len(text)]
         return [token for start, end in pairwise(borders) for token in self._encode_plain(text[start:end])]
 
     def _encode_plain(self, text: str) -> list[int]:
-        """Ids of text without a blank in front: it is encoded behind a guard, whose tokens are dropped."""
+        """Return ids of text without a blank before it, by encoding it after a guard."""
         if not self._needs_guard:
             return self._encode_raw(text)
         for guard in GUARDS:
@@ -231,7 +255,7 @@ class _SegmentEncoder:
             ids = self._encode_raw(guard + text)
             if ids[: len(front)] == front:
                 return ids[len(front) :]
-        raise InputError(f"the tokenizer joins the start of {text[:20]!r} with whatever stands before it")
+        raise InputError(f"the tokenizer joins the start of {text[:20]!r} with the text before it")
 
     def _encode_raw(self, text: str) -> list[int]:
         encoded = self._tokenizer(text, add_special_tokens=False, split_special_tokens=True)
@@ -240,6 +264,6 @@ class _SegmentEncoder:
 
 
 def moved_order(num_documents: int, document: int, slot: int) -> tuple[int, ...]:
-    """The order with that document in that slot, the others as they were around it."""
+    """Return the order with one document in a slot, and the others in input order around it."""
     others = [index for index in range(num_documents) if index != document]
     return (*others[:slot], document, *others[slot:])

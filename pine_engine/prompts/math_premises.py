@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pine_engine.errors import InputError
-from pine_engine.prompts.inputs import DataRow
 from pine_engine.prompts.prompt import Document
+from pine_engine.prompts.request import DataRow
 from pine_engine.prompts.tasks import get_task
 
 _CLOSING = r"""["'”’)\]]*"""

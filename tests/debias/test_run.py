@@ -22,8 +22,8 @@ from pine_engine.debias.table import DEBIASERS
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import PrefillDone, RunFinished
 from pine_engine.errors import InputError
-from pine_engine.prompts.inputs import LabeledRequest
 from pine_engine.prompts.prompt import Document, Prompt
+from pine_engine.prompts.request import LabeledRequest
 from tests.support.tokenizers import letter_tokenizer
 
 COMPARISON = LabeledRequest(

@@ -8,8 +8,8 @@ import pytest
 
 from pine_engine.errors import InputError
 from pine_engine.evaluation.examples import Example, read_examples
-from pine_engine.prompts.inputs import MAX_DOCUMENTS, DataRow
 from pine_engine.prompts.prompt import Document
+from pine_engine.prompts.request import MAX_DOCUMENTS, DataRow
 
 PLAIN = {
     "id": "a-1",

@@ -32,9 +32,9 @@ from pine_engine.evaluation.measure import Measurement, measure
 from pine_engine.evaluation.priors import is_learnt_from, known_priors
 from pine_engine.evaluation.records import Key, Record
 from pine_engine.evaluation.settings import choose
-from pine_engine.prompts.inputs import LabeledRequest
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.prompt import Document
+from pine_engine.prompts.request import LabeledRequest
 from pine_engine.prompts.scoring import normalize_answer, parse_verdict
 from pine_engine.prompts.tasks import TASKS
 from tests.support import measured_rows

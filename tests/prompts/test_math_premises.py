@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pine_engine.errors import InputError
-from pine_engine.prompts.inputs import DataRow
 from pine_engine.prompts.math_premises import Premises, cut_sentences, split_problem, split_sentences
 from pine_engine.prompts.prompt import Document
+from pine_engine.prompts.request import DataRow
 from pine_engine.prompts.tasks import TASKS
 
 TEXTS = st.one_of(
@@ -106,23 +106,17 @@ def test_a_problem_is_cut_as_by_hand(problem: Premises) -> None:
     "stays",
     [
         "Then Bo picks 3.",
-        "Afterwards Bo picks 3.",
-        "And Bo picks 3.",
         "Bo then picks 3.",
         "These 3 cups are red.",
         "Bo picks 3 of the remaining cups.",
-        "Bo eats 3 cups and sells the rest.",
         "Bo eats 3 of them.",
         "Bo picks another 3.",
-        "Bo also picks 3.",
         "Bo picks 3 the next day.",
         "Bo picks 3 more.",
         "Bo picks twice as many.",
         "He picks 3.",
         "On Monday he picks 3.",
         "Bo likes berries.",
-        "One day Bo walks home.",
-        "Bo often walks home.",
         "After lunch Bo picks 3.",
     ],
 )
@@ -201,6 +195,5 @@ def test_a_problem_becomes_a_row() -> None:
 
 
 def test_a_problem_without_premises_is_no_row() -> None:
-    with pytest.raises(InputError) as raised:
+    with pytest.raises(InputError):
         split_problem("Ada picks 2. How many?").row("p-3")
-    assert str(raised.value) == "no premises of this problem can be exchanged; mark those that can"

@@ -12,8 +12,8 @@ from pathlib import Path
 from pine_engine.engine.engine import Engine
 from pine_engine.evaluation.records import Writer, open_run
 from pine_engine.invariance.certificate import create_certificate, hash_logits
-from pine_engine.prompts.inputs import Request
 from pine_engine.prompts.prompt import Document
+from pine_engine.prompts.request import Request
 from tests.support.commands import write
 from tests.support.measured_rows import QUESTION, pairs
 from tests.support.molecule_rows import SMILES, row, write_rows

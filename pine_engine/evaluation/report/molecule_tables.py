@@ -10,7 +10,7 @@ from pine_engine.evaluation.report.findings import SUBJECT
 from pine_engine.evaluation.report.tables import NONE, Part, Table, note, task_label
 from pine_engine.molecules.metrics import MeanError, MethodMetrics, References
 from pine_engine.molecules.request_rows import PROPERTIES
-from pine_engine.prompts.inputs import parse_json, read_text
+from pine_engine.prompts.request import parse_json, read_text
 
 TASK = "molecule_generation"
 

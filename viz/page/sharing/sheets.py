@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pine_engine.invariance.certificate import ASPECTS, FILE_NAME, Certificate
-from pine_engine.prompts.inputs import Request
 from pine_engine.prompts.prompt import Document
+from pine_engine.prompts.request import Request
 from viz.cards.certificate import certificate_page
 from viz.drawing.markup import figure_styles
 from viz.page.common.private_folder import remove_folder

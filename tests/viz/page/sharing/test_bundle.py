@@ -15,7 +15,7 @@ import pytest
 
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import trace_report
-from pine_engine.prompts.inputs import Request, read_request
+from pine_engine.prompts.request import Request, read_request
 from tests.support.runs import THREE, finish
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import read_html

@@ -11,9 +11,9 @@ from transformers import LlamaForCausalLM
 
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
-from pine_engine.prompts.inputs import DataRow, Request, read_request, read_rows
 from pine_engine.prompts.parse_errors import MAX_SHOWN, ValidationErrors
 from pine_engine.prompts.prompt import Document
+from pine_engine.prompts.request import DataRow, Request, read_request, read_rows
 from pine_engine.prompts.tasks import TASKS
 from tests.support.tokenizers import letter_tokenizer
 
