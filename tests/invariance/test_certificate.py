@@ -99,10 +99,7 @@ def test_hardware_is_first_processor_and_instruction_set(tmp_path: Path) -> None
     capability = torch.backends.cpu.get_cpu_capability()
     assert hardware_of("cpu", info) == f"Some CPU: fast, {capability}"
     assert hardware_of("cpu", tmp_path / "absent").endswith(f", {capability}")
-
-
-def test_installed_version_without_package() -> None:
-    assert installed_version("no-such-package") == "not installed, run from its sources"
+    assert "sources" in installed_version("no-such-package")
 
 
 # invalid files

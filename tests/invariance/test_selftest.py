@@ -6,36 +6,15 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pine_engine.attention import decode
 from pine_engine.attention.trace import Trace
 from pine_engine.benchmark.random_models import DEMANDING, load_engine, synthetic_model
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.orders import sample_orders
 from pine_engine.invariance import kernel_checks, selftest
-from pine_engine.invariance.kernel_checks import (
-    GEMM_ROWS,
-    Check,
-    RowLayer,
-    check_determinism,
-    check_fused_attention,
-    check_packed,
-    check_rows,
-    elementwise_layers,
-    linear_layers,
-)
-from pine_engine.invariance.selftest import (
-    INVARIANT,
-    PUBLISHED,
-    check_batch_neighbors,
-    check_control,
-    check_orders,
-    check_stacking,
-    plan_checks,
-    prompts,
-    without_keys,
-)
+from pine_engine.invariance.kernel_checks import GEMM_ROWS, Check, RowLayer
+from pine_engine.invariance.selftest import INVARIANT, PUBLISHED, prompts
 from pine_engine.network import rope
 from pine_engine.network.thread_tuner import torch_num_threads
 
@@ -58,7 +37,9 @@ def test_self_test_passes_and_covers_all_models(
 ) -> None:
     demanding = {shape: DEMANDING[shape] for shape in shapes}
     monkeypatch.setattr(selftest, "DEMANDING", demanding)
-    checks = {check.name: check for run_check in plan_checks(engine, shuffles=1) for check in [run_check()]}
+    checks = {
+        check.name: check for run_check in selftest.plan_checks(engine, shuffles=1) for check in [run_check()]
+    }
     assert [name for name, check in checks.items() if not check.holds] == []
     models = ("tiny model", "random:tiny", *(f"tiny model, {label}" for label in demanding.values()))
     labels = (*prompts(97), "batch neighbors", "stacked sequences")
@@ -76,8 +57,8 @@ def test_self_test_checks_packed_weights_in_4bit(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(selftest, "DEMANDING", {})
     model = synthetic_model("random:tiny", dtype="float32", device="cpu")
     for decode_in_4bit in (True, False):
-        planned: list[Any] = plan_checks(Engine(model, decode_in_4bit=decode_in_4bit), shuffles=1)
-        assert (check_packed in [check.func for check in planned]) == decode_in_4bit
+        planned: list[Any] = selftest.plan_checks(Engine(model, decode_in_4bit=decode_in_4bit), shuffles=1)
+        assert (kernel_checks.check_packed in [check.func for check in planned]) == decode_in_4bit
 
 
 def test_check_orders_index_dependent_layer_fails(engine: Engine) -> None:
@@ -88,7 +69,7 @@ def test_check_orders_index_dependent_layer_fails(engine: Engine) -> None:
         return output + output.abs() * 1e-5 * (indices % 5 == 0)
 
     with hooked(engine, nudge):
-        check = check_orders(engine, layout, INVARIANT, "nudged", shuffles=2)
+        check = selftest.check_orders(engine, layout, INVARIANT, "nudged", shuffles=2)
     assert check.verdict == "FAIL" and f"{len(INVARIANT)} methods, 3 orders, 104 tokens" in check.found
     assert all(f"{method} (up to " in check.found for method in INVARIANT)
 
@@ -98,7 +79,7 @@ def test_check_batch_neighbors_batch_dependent_layer_fails(engine: Engine) -> No
         return output * (1 + 1e-6 * (len(output) > 2))
 
     with hooked(engine, nudge):
-        check = check_batch_neighbors(engine)
+        check = selftest.check_batch_neighbors(engine)
     assert not check.holds and all(f"batch {index} (up to " in check.found for index in (2, 3))
     assert check.found.count(" (up to ") == 2
 
@@ -108,20 +89,20 @@ def test_check_stacking_hard_shape_needs_invariant_attention(
     shape: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with torch_num_threads(2):
-        assert check_stacking(load_engine(f"random:{shape}")).holds
+        assert selftest.check_stacking(load_engine(f"random:{shape}")).holds
         monkeypatch.setattr(decode, "decode_attention_threads", lambda *_: None)
         monkeypatch.setattr(rope, "ALIGNED_DIMS", 1)
-        assert not check_stacking(load_engine(f"random:{shape}")).holds
+        assert not selftest.check_stacking(load_engine(f"random:{shape}")).holds
 
 
 def test_check_control_unchanged_vanilla_fails(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert check_control(engine).holds
-    monkeypatch.setattr(selftest, "sample_orders", lambda count, *_: sample_orders(count, 0) * 2)
-    assert not check_control(engine).holds
+    assert selftest.check_control(engine).holds
+    monkeypatch.setattr(selftest, "sample_orders", lambda count, *_: [tuple(range(count))] * 2)
+    assert not selftest.check_control(engine).holds
 
 
 def test_without_keys_ties_importance_exactly() -> None:
-    tied = Engine(without_keys(synthetic_model("random:tiny", dtype="float32", device="cpu")))
+    tied = Engine(selftest.without_keys(synthetic_model("random:tiny", dtype="float32", device="cpu")))
     layout = prompts(97)["documents of equal length"]
     trace: Trace = tied.run(layout, methods=["pine"], max_new_tokens=2, trace=True).traces["pine"]
     importance = trace.suffix_importance
@@ -144,7 +125,7 @@ CPU = torch.device("cpu")
 
 
 def check(function: Callable[[Tensor], Tensor], *counts: int, width: int = 8) -> Check:
-    return check_rows("rows", [RowLayer("layer", width, function)], counts, torch.float32, CPU)
+    return kernel_checks.check_rows("rows", [RowLayer("layer", width, function)], counts, torch.float32, CPU)
 
 
 def test_check_rows_index_dependent_layer_fails() -> None:
@@ -157,7 +138,11 @@ def test_check_rows_index_dependent_layer_fails() -> None:
 
     failed = check(change_last, *GEMM_ROWS)
     assert (failed.verdict, failed.holds) == ("FAIL", False)
-    assert [count for count in GEMM_ROWS if f"({count} x 8)" in failed.found] == [*range(12, 17), 64, 300]
+    assert [count for count in GEMM_ROWS if f"({count} x 8)" in failed.found] == [
+        *range(12, 17),
+        64,
+        300,
+    ]
     assert check(lambda rows: rows * 2, *GEMM_ROWS).verdict == "pass"
 
 
@@ -167,24 +152,28 @@ def test_check_rows_moves_every_row(index: int) -> None:
 
 
 def test_check_packed_batch_dependent_layer_fails(engine: Engine) -> None:
-    assert check_packed(linear_layers(engine.patched_models[0].network, is_packed=True)).holds
+    assert kernel_checks.check_packed(
+        kernel_checks.linear_layers(engine.patched_models[0].network, is_packed=True)
+    ).holds
     layer = RowLayer("layer", 8, lambda rows: rows * (1 + 1e-6 * (len(rows) == 36)))
-    failed = check_packed([layer])
+    failed = kernel_checks.check_packed([layer])
     assert not failed.holds and "(36 x 8)" in failed.found and "(2 x 8)" not in failed.found
 
 
 def test_layers_cover_shapes_of_model(engine: Engine) -> None:
     network = engine.patched_models[0].network
-    linear = linear_layers(network)
+    linear = kernel_checks.linear_layers(network)
     # q and o, k and v, gate and up, down, lm_head
     shapes = sorted((layer.width, layer.function(torch.ones(1, layer.width)).shape[-1]) for layer in linear)
     assert shapes == [(64, 32), (64, 64), (64, 97), (64, 128), (128, 64)]
-    assert sorted((layer.name, layer.width) for layer in elementwise_layers(network)) == [
+    assert sorted((layer.name, layer.width) for layer in kernel_checks.elementwise_layers(network)) == [
         ("LlamaRMSNorm", 64),
         ("SiLUActivation", 128),
     ]
-    assert {layer.width for layer in linear_layers(network, is_packed=True)} == {64, 128}
+    assert {layer.width for layer in kernel_checks.linear_layers(network, is_packed=True)} == {64, 128}
     assert set(range(2, 17)) < set(GEMM_ROWS)
+    biased = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4, bias=False))
+    assert len(kernel_checks.linear_layers(biased)) == 2
 
 
 def test_check_fused_attention_offset_dependence_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,17 +185,17 @@ def test_check_fused_attention_offset_dependence_fails(monkeypatch: pytest.Monke
         return output + 1e-3 * (query.storage_offset() > 0)
 
     monkeypatch.setattr(kernel_checks, "scaled_dot_product_attention", depend_on_address)
-    assert check_fused_attention(torch.float32, CPU).holds
+    assert kernel_checks.check_fused_attention(torch.float32, CPU).holds
     monkeypatch.setattr(kernel_checks, "copied", lambda rows: rows)
-    failed = check_fused_attention(torch.float32, CPU)
+    failed = kernel_checks.check_fused_attention(torch.float32, CPU)
     assert not failed.holds
     for words in ("1 tokens, 4 heads of 32", "140 tokens, 1 heads of 40", "23 tokens, 3 heads of 24"):
         assert words in failed.found
 
 
 def test_check_determinism_changing_result_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert check_determinism(torch.float32, CPU).holds
+    assert kernel_checks.check_determinism(torch.float32, CPU).holds
     argsort, calls = torch.argsort, iter(range(99))
     monkeypatch.setattr(torch, "argsort", lambda *args, **options: argsort(*args, **options) + next(calls))
-    failed = check_determinism(torch.float32, CPU)
+    failed = kernel_checks.check_determinism(torch.float32, CPU)
     assert not failed.holds and failed.found.endswith("for argsort")
