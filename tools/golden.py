@@ -45,6 +45,7 @@ RENAMES: dict[str, str] = {
     "kept_promise": "invariance_held",
     "distinct_texts": "num_distinct_answers",
     "bitwise_equal": "bitwise_identical",
+    "TriedOrder": "AnswersInOrder",
     "plot_order_spread": "plot_logprob_by_order",
     "plot_shuffle_positions": "plot_positions_by_order",
     "plot_written": "plot_answer_importance",

@@ -27,28 +27,6 @@ if TYPE_CHECKING:
     from viz.figures.query_attention import plot_query_attention
     from viz.figures.shuffle import plot_shuffle
 
-_LAZY_IMPORTS = {
-    "plot_position_sweep": "position_sweep",
-    "plot_answer_attention": "answer_attention",
-    "plot_attention": "attention",
-    "plot_attention_shares": "attention_shares",
-    "plot_bias_curve": "bias_curve",
-    "plot_head_decisiveness": "head_decisiveness",
-    "plot_importance": "importance",
-    "plot_next_token_candidates": "next_token_candidates",
-    "plot_masks": "masks",
-    "plot_method_positions": "method_positions",
-    "plot_order_effects": "order_effects",
-    "plot_logprob_by_order": "logprob_by_order",
-    "plot_position_map": "position_map",
-    "plot_positions": "positions",
-    "plot_query_attention": "query_attention",
-    "plot_shuffle": "shuffle",
-    "plot_positions_by_order": "positions_by_order",
-    "plot_answer_importance": "answer_importance",
-}
-"""File of each name, in viz/figures."""
-
 __all__ = [
     "plot_answer_attention",
     "plot_answer_importance",
@@ -72,10 +50,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY_IMPORTS:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.figures.{_LAZY_IMPORTS[name]}"), name)
+    return getattr(import_module(f"{__name__}.figures.{name.removeprefix('plot_')}"), name)
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_LAZY_IMPORTS]
+    return [*globals(), *__all__]

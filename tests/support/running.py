@@ -6,7 +6,7 @@ from typing import Any
 
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.queue import FairQueue
-from viz.page.jobs.run_log import Run, RunLog, StopFlag
+from viz.page.jobs.run_log import LoggedRun, RunLog, StopFlag
 from viz.page.jobs.runner import run_on_model
 from viz.page.jobs.sources import Sources
 
@@ -25,7 +25,7 @@ def told(
     *,
     queue: FairQueue,
     runs: RunLog,
-    run: Run,
+    run: LoggedRun,
 ) -> Generator[Any, None, None]:
     """What who asks for a run is told: views and sentences, and at the end why it failed or has ended.
 

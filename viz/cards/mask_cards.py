@@ -3,10 +3,8 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
-from markupsafe import Markup
 from numpy.typing import NDArray
 
 from viz.drawing.identity import Role, Segment
@@ -140,7 +138,7 @@ def mask_cards(
                 mask,
                 [
                     (f"{mask.method}: {row_sentence(mask, query)}.", cells)
-                    for query, cells in enumerate(_cells(mask, reference, is_tiny=is_tiny))
+                    for query, cells in enumerate(_cells(mask, reference))
                 ],
                 mask_sentence(mask),
                 _readouts(mask, reference),
@@ -208,31 +206,19 @@ def _readouts(mask: SegmentMask, reference: SegmentMask | None) -> str:
     return json.dumps(readouts, ensure_ascii=False)
 
 
-def _cells(mask: SegmentMask, reference: SegmentMask | None, *, is_tiny: bool) -> list[list[Markup]]:
-    """Render the cells, queries in rows. There are thousands, but few kinds: each kind is rendered once."""
+def _cells(mask: SegmentMask, reference: SegmentMask | None) -> list[list[tuple[str, str, str]]]:
+    """Return class, text for screen readers and note of the cells, queries in rows."""
     count = len(mask.segments)
-    is_scaled = np.zeros((count, count), dtype=bool)
-    for query, key in product(range(count), range(count)):
-        is_scaled[query, key] = mask.is_scaled(query, key)
-    differs = np.zeros_like(is_scaled) if reference is None else mask.states != reference.states
-    cells: dict[tuple[int, bool, bool], Markup] = {}
+    differs = np.zeros((count, count), bool) if reference is None else mask.states != reference.states
+    difference = "" if reference is None else f", differs from {reference.method}"
     rows = []
-    for row in zip(mask.states.tolist(), is_scaled.tolist(), differs.tolist(), strict=True):
-        kinds = list(zip(*row, strict=True))
-        for state, scaled, different in set(kinds) - set(cells):
-            css_class = _CLASSES[state] + " pine-scaled" * scaled + " pine-differs" * different
-            word = _WORDS[state]
-            if different and reference is not None:
-                word += f", differs from {reference.method}"
-            html = render(
-                "mask_cell.html",
-                css_class=css_class,
-                word=word,
-                note=mask.scale if scaled else "",
-                is_tiny=is_tiny,
-            )
-            cells[state, scaled, different] = Markup(html)
-        rows.append([cells[kind] for kind in kinds])
+    for query, states in enumerate(mask.states.tolist()):
+        row = []
+        for key, state in enumerate(states):
+            is_scaled, is_different = mask.is_scaled(query, key), bool(differs[query, key])
+            css_class = _CLASSES[state] + " pine-scaled" * is_scaled + " pine-differs" * is_different
+            row.append((css_class, _WORDS[state] + difference * is_different, mask.scale * is_scaled))
+        rows.append(row)
     return rows
 
 

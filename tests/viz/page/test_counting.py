@@ -24,7 +24,7 @@ from viz.page.form.form import Form, TokenCount
 from viz.page.jobs.cost import Work
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.sources import Sources
-from viz.page.measure.measuring import Asked, plan_measurement, planned_work
+from viz.page.measure.measuring import MeasureRequest, plan_measurement, planned_work
 from viz.page.shuffle.shuffling import plan_shuffle
 from viz.page.sweep.sweeping import plan_standing
 
@@ -57,7 +57,7 @@ def test_the_estimate_is_of_the_work_that_is_planned(count: int, controls: bool,
 def test_a_measurement_is_estimated_from_its_first_rows(engine: Engine) -> None:
     rows = read_built_in("retrieval_qa")
     assert len(rows.examples) == 6
-    asked = Asked(rows, 6, ("vanilla", "pine"), ("gold-all",), True, False, 5)
+    asked = MeasureRequest(rows, 6, ("vanilla", "pine"), ("gold-all",), True, False, 5)
     exact = plan_measurement(engine, asked.examples, asked.settings())
     about = planned_work(engine, asked)
     assert exact.prompts == about.prompts == 6 * (4 + 1)  # PINE needs one order of each

@@ -19,11 +19,11 @@ from viz.page.form.form import MAX_NEW_TOKENS, Form
 ANSWERS_FILE = Path(__file__).parents[3] / "assets" / "recorded" / "answers.json"
 
 
-class _Record(BaseModel):
+class _RecordedModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class RecordedAnswer(_Record):
+class RecordedAnswer(_RecordedModel):
     """One method's answer."""
 
     method: str
@@ -38,7 +38,7 @@ class RecordedAnswer(_Record):
     """Its text in each of the orders."""
 
 
-class RecordedAnswers(_Record):
+class RecordedAnswers(_RecordedModel):
     """The answers to one example."""
 
     asked: str

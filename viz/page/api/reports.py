@@ -9,6 +9,7 @@ import numpy as np
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.tasks import USUAL_TASK, get_task
 from viz.page.api.results import (
+    AnswersInOrder,
     DocumentSeen,
     MethodOrders,
     MethodTrace,
@@ -16,7 +17,6 @@ from viz.page.api.results import (
     Result,
     Shuffled,
     Traced,
-    TriedOrder,
 )
 
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
@@ -50,7 +50,7 @@ def shuffled_result(
         )
 
     orders = [
-        TriedOrder(order=list(row.order), answers=[answer(*one) for one in row.comparisons.items()])
+        AnswersInOrder(order=list(row.order), answers=[answer(*one) for one in row.comparisons.items()])
         for row in rows
     ]
     methods = []

@@ -55,7 +55,7 @@ class OrderAnswer(BaseModel):
     bitwise_identical: bool = Field(description="Whether all logits and tokens are equal to the last bit.")
 
 
-class TriedOrder(BaseModel):
+class AnswersInOrder(BaseModel):
     """One order of the documents, and what every method answers."""
 
     order: list[int] = Field(
@@ -84,7 +84,7 @@ class Shuffled(Result):
     """What /shuffle gives."""
 
     methods: list[MethodOrders]
-    orders: list[TriedOrder] = Field(description="In the order tried, the documents as sent first.")
+    orders: list[AnswersInOrder] = Field(description="In the order tried, the documents as sent first.")
 
 
 class DocumentSeen(BaseModel):

@@ -27,7 +27,7 @@ from viz.page.jobs.metering import Meter
 
 if TYPE_CHECKING:
     from pine_engine.engine.engine import Engine
-    from viz.page.measure.measuring import Asked
+    from viz.page.measure.measuring import MeasureRequest
 
 
 @dataclass(frozen=True)
@@ -174,10 +174,10 @@ def _asked(
     orders: tuple[str, ...],
     max_new_tokens: int,
     settings: HostSettings,
-) -> "Asked":
-    from viz.page.measure.measuring import Asked
+) -> "MeasureRequest":
+    from viz.page.measure.measuring import MeasureRequest
 
-    return Asked(
+    return MeasureRequest(
         rows=rows,
         limit=len(rows.examples),
         methods=methods,

@@ -10,7 +10,7 @@ from viz.page.files.file_button import by_name
 from viz.page.files.limited_process import LimitError, Limits, compute_apart
 from viz.page.jobs.presence import listener, stop_if_left, visitor
 from viz.page.jobs.queue import FairQueue
-from viz.page.jobs.run_log import SHUTTING_DOWN, Run, RunLog
+from viz.page.jobs.run_log import SHUTTING_DOWN, LoggedRun, RunLog
 from viz.page.jobs.runner import WAIT_S
 
 Result = TypeVar("Result")
@@ -94,7 +94,7 @@ def without_words(words: Generator[Any, None, Result]) -> Result:
             return result
 
 
-def _go_on(run: Run) -> None:
+def _go_on(run: LoggedRun) -> None:
     """Raises Cancelled once the visitor has left, and PineError if the page is shut down."""
     stop_if_left()
     if why := run.over():

@@ -13,18 +13,18 @@ EXAMPLES_FILE = Path(__file__).parents[3] / "assets" / "examples.json"
 NonEmpty = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
-class _Record(BaseModel):
+class _ExampleModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class ExampleDocument(_Record):
+class ExampleDocument(_ExampleModel):
     """One document of an example; the title may be empty."""
 
     text: NonEmpty
     title: str = ""
 
 
-class FormExample(_Record):
+class FormExample(_ExampleModel):
     """One example."""
 
     name: NonEmpty

@@ -25,7 +25,7 @@ MOST_TOKENS = 2_000
 
 
 @dataclass(frozen=True)
-class Asked:
+class AttentionRequest:
     """What is to be computed. model: name of the one that gave the run. methods: beside each other."""
 
     layout: TokenLayout
@@ -43,7 +43,7 @@ class Attended:
     1e-6, where nothing is told apart in a figure, they are rounded coarsely.
     """
 
-    asked: Asked
+    asked: AttentionRequest
     weights: dict[str, NDArray[np.float16]]
 
 
@@ -57,7 +57,7 @@ class AttendedView:
     """The work so far."""
 
 
-def attend(engine: "Engine", asked: Asked) -> Generator[AttendedView, None, None]:
+def attend(engine: "Engine", asked: AttentionRequest) -> Generator[AttendedView, None, None]:
     """Reads the prompt under each method, and keeps one head's weights; closing it stops the model.
 
     Raises InputError for a longer prompt than MOST_TOKENS, and where the engine is not the run's own.
@@ -92,6 +92,6 @@ def attend(engine: "Engine", asked: Asked) -> Generator[AttendedView, None, None
     yield AttendedView(sentence, Attended(asked, weights), meter.work)
 
 
-def plan_attention(asked: Asked) -> Work:
+def plan_attention(asked: AttentionRequest) -> Work:
     """The work of reading the prompt under each method."""
     return planned(tokens=asked.layout.num_tokens, methods=len(asked.methods))

@@ -8,7 +8,7 @@ import gradio as gr
 
 from pine_engine.prompts.tasks import USUAL_TASK
 from viz.page.answers.answering import FinishedRun
-from viz.page.inside.attending import Asked, AttendedView, attend, plan_attention
+from viz.page.inside.attending import AttendedView, AttentionRequest, attend, plan_attention
 from viz.page.inside.drawn_attention import asked_attention
 from viz.page.inside.selection import Selection
 from viz.page.jobs.cost import Work
@@ -68,9 +68,9 @@ def wire_attention(
     return wire_job(panel.bar, begin, [finished, selection], [panel.attended], sources, chosen)
 
 
-def _attend(engine: "Engine", asked: Asked) -> Views:
+def _attend(engine: "Engine", asked: AttentionRequest) -> Views:
     return attend(engine, asked)
 
 
-def _plan(engine: "Engine", asked: Asked) -> Work:
+def _plan(engine: "Engine", asked: AttentionRequest) -> Work:
     return plan_attention(asked)

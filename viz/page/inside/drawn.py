@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class TabContent:
     """html: stands first. figures: by place, see inside_panel.FIGURES; a place that is not named is empty."""
 
     html: str

@@ -8,8 +8,8 @@ from viz.drawing.picture import switch
 from viz.figures.attention import plot_attention
 from viz.page.answers.answering import FinishedRun
 from viz.page.common.failures import notice
-from viz.page.inside.attending import Asked, Attended
-from viz.page.inside.drawn import Drawn
+from viz.page.inside.attending import Attended, AttentionRequest
+from viz.page.inside.drawn import TabContent
 from viz.page.inside.drawn_positions import shown_place
 from viz.page.inside.reading import token_of
 from viz.page.inside.selection import Selection
@@ -20,20 +20,20 @@ NOT_COMPUTED = (
 )
 
 
-def asked_attention(run: FinishedRun, selection: Selection) -> Asked:
+def asked_attention(run: FinishedRun, selection: Selection) -> AttentionRequest:
     """Vanilla beside the chosen method, or beside PINE, in the chosen head; of a mean, see shown_place."""
     place = shown_place(run, selection)
     other = "pine" if selection.method == "vanilla" else selection.method
-    return Asked(run.result.layout, run.model, ("vanilla", other), place.layer, place.head)
+    return AttentionRequest(run.result.layout, run.model, ("vanilla", other), place.layer, place.head)
 
 
-def draw_attention(run: FinishedRun, selection: Selection, attended: Attended | None) -> Drawn:
+def draw_attention(run: FinishedRun, selection: Selection, attended: Attended | None) -> TabContent:
     """What was computed last, as far as it is of this run, or what the run brought along."""
     asked = asked_attention(run, selection)
     if attended is None or (attended.asked.layout, attended.asked.model) != (asked.layout, asked.model):
         attended = brought_along(run)
     if attended is None:
-        return Drawn(empty_panel(NOT_COMPUTED))
+        return TabContent(empty_panel(NOT_COMPUTED))
     shown = attended.asked
     token = token_of(run, selection.query)
     figure = plot_attention(
@@ -47,7 +47,7 @@ def draw_attention(run: FinishedRun, selection: Selection, attended: Attended | 
     figure.update_layout(title_text=f"Attention, token by token, layer {shown.layer}, head {shown.head}")
     sinks = [("left out", {"with_sink": False}), ("drawn", {"with_sink": True})]
     html = switch("First token, the sink", sinks, "drawn" if selection.with_sink else "left out")
-    return Drawn(html + ("" if shown == asked else _other(asked)), {"attention": figure})
+    return TabContent(html + ("" if shown == asked else _other(asked)), {"attention": figure})
 
 
 def brought_along(run: FinishedRun) -> Attended | None:
@@ -58,12 +58,12 @@ def brought_along(run: FinishedRun) -> Attended | None:
         return None
     of = next(iter(kept.values())).asked
     return Attended(
-        Asked(run.result.layout, run.model, tuple(kept), of.layer, of.head),
+        AttentionRequest(run.result.layout, run.model, tuple(kept), of.layer, of.head),
         {name: one.weights[:, :total].astype(np.float16) for name, one in kept.items()},
     )
 
 
-def _other(asked: Asked) -> str:
+def _other(asked: AttentionRequest) -> str:
     """Says that what is chosen is not what is drawn."""
     label = METHODS[asked.methods[-1]].label
     return notice(f"Chosen are {label}, layer {asked.layer}, head {asked.head}: press Compute to draw them.")

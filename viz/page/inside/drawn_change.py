@@ -13,7 +13,7 @@ from viz.figures.answer_tokens import AnswerTokens, comparison_step
 from viz.figures.next_token_candidates import plot_next_token_candidates
 from viz.page.answers.answering import FinishedRun
 from viz.page.common.failures import notice
-from viz.page.inside.drawn import Drawn
+from viz.page.inside.drawn import TabContent
 from viz.page.inside.reading import query_of_step, step_of
 from viz.page.inside.selection import Selection
 
@@ -36,7 +36,7 @@ class Other:
     answer: AnswerTokens
 
 
-def draw_change(run: FinishedRun, selection: Selection) -> Drawn:
+def draw_change(run: FinishedRun, selection: Selection) -> TabContent:
     """The selected method's answer against another method's or another order's."""
     methods, orders = other_methods(run, selection.method), other_orders(run, selection.method)
     other = chosen_other(run, selection)
@@ -59,7 +59,7 @@ def draw_change(run: FinishedRun, selection: Selection) -> Drawn:
     ]
     figures = _figures(answers, selection.with_prefix) if any(told.tokens for told in answers) else {}
     pictures += [] if figures else [empty_panel(NOTHING_READ)]
-    return Drawn(_switches(run, methods, orders, other) + "".join(pictures), figures)
+    return TabContent(_switches(run, methods, orders, other) + "".join(pictures), figures)
 
 
 def other_methods(run: FinishedRun, method: str) -> list[Other]:

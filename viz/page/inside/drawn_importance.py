@@ -11,7 +11,7 @@ from viz.figures.attention_shares import plot_attention_shares
 from viz.figures.head_decisiveness import decisiveness, most_decisive, plot_head_decisiveness
 from viz.figures.importance import plot_importance
 from viz.page.answers.answering import FinishedRun
-from viz.page.inside.drawn import Drawn, of_method
+from viz.page.inside.drawn import TabContent, of_method
 from viz.page.inside.reading import ranked_trace, step_of
 from viz.page.inside.selection import Selection
 
@@ -25,7 +25,7 @@ NORMALISATIONS = (
 )
 
 
-def draw_importance(run: FinishedRun, selection: Selection) -> Drawn:
+def draw_importance(run: FinishedRun, selection: Selection) -> TabContent:
     """The heads, the documents, the tokens of the answer, and where attention went."""
     ranked = ranked_trace(run, selection.method)
     trace, label = run.result.traces[selection.method], METHODS[selection.method].label
@@ -56,7 +56,7 @@ def draw_importance(run: FinishedRun, selection: Selection) -> Drawn:
         figures["attention-shares"] = of_method(shares, label)
     missing = [NOT_RANKED] if ranked is None else [ALONE] if len(run.order) < 2 else []
     missing += [] if texts else [NOT_WRITTEN]
-    return Drawn(_switches(selection, ranked) + "".join(map(empty_panel, missing)), figures)
+    return TabContent(_switches(selection, ranked) + "".join(map(empty_panel, missing)), figures)
 
 
 def _switches(selection: Selection, ranked: Trace | None) -> str:

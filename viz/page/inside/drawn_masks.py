@@ -6,7 +6,7 @@ from viz.drawing.identity import Role, prompt_segments
 from viz.drawing.picture import pick
 from viz.figures.masks import mask_states, plot_masks
 from viz.page.answers.answering import FinishedRun
-from viz.page.inside.drawn import Drawn
+from viz.page.inside.drawn import TabContent
 from viz.page.inside.reading import plan_of, query_of_step, token_of
 from viz.page.inside.selection import Query, Selection
 
@@ -17,7 +17,7 @@ _SCALED: dict[KeyWeighting, tuple[Role, ...]] = {
 }
 
 
-def draw_masks(run: FinishedRun, selection: Selection) -> Drawn:
+def draw_masks(run: FinishedRun, selection: Selection) -> TabContent:
     """A document-level mask for each method, and under them the prompt token by token."""
     # What is taught, run or not, so that every class sees the same: masks need no model.
     shown = [name for name, row in METHODS.items() if row.in_tutorial or name in run.result.traces]
@@ -34,7 +34,7 @@ def draw_masks(run: FinishedRun, selection: Selection) -> Drawn:
         query=token if token < run.result.layout.num_tokens else None,
         order=run.order,
     )
-    return Drawn(cards, {"token-masks": tokens})
+    return TabContent(cards, {"token-masks": tokens})
 
 
 def segment_mask(run: FinishedRun, method: str) -> SegmentMask:

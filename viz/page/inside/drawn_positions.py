@@ -18,7 +18,7 @@ from viz.figures.position_map import plot_position_map
 from viz.figures.positions import plot_positions
 from viz.page.answers.answering import FinishedRun
 from viz.page.common.failures import notice
-from viz.page.inside.drawn import Drawn, of_method
+from viz.page.inside.drawn import TabContent, of_method
 from viz.page.inside.reading import ranked_trace, run_documents, suffix_tokens
 from viz.page.inside.selection import Query, Selection
 
@@ -36,7 +36,7 @@ class Place:
     is_chosen: bool = True
 
 
-def draw_positions(run: FinishedRun, selection: Selection) -> Drawn:
+def draw_positions(run: FinishedRun, selection: Selection) -> TabContent:
     """The documents as one query sees them, by layer or head and by method, and as all documents see them."""
     place, query, label = shown_place(run, selection), selection.query, METHODS[selection.method].label
     seen: dict[str, Any] = {"document" if query.kind == "document" else "query": query.index}
@@ -54,7 +54,7 @@ def draw_positions(run: FinishedRun, selection: Selection) -> Drawn:
     else:
         said = empty_panel(_OVER)
     rows = [("a layer", {"rows": "layer"}), ("a head", {"rows": "head"})]
-    return Drawn(switch("A row is", rows, f"a {selection.rows}") + said, figures)
+    return TabContent(switch("A row is", rows, f"a {selection.rows}") + said, figures)
 
 
 def _remarks(run: FinishedRun, trace: Trace, place: Place) -> list[str]:

@@ -18,7 +18,7 @@ from viz.page.common.failures import first_problem
 from viz.page.common.figure_box import build_figure, figure_value
 from viz.page.inside.attending import Attended
 from viz.page.inside.attention_panel import AttentionPanel, build_attention, wire_attention
-from viz.page.inside.drawn import Drawn
+from viz.page.inside.drawn import TabContent
 from viz.page.inside.drawn_attention import draw_attention
 from viz.page.inside.drawn_change import draw_change
 from viz.page.inside.drawn_importance import draw_importance
@@ -91,7 +91,7 @@ when its tab is opened again.
 _PICKS = TypeAdapter(Annotated[list[tuple[int, dict[str, Any]]], Field(max_length=MOST_PICKS)])
 
 
-DRAWING: dict[str, Callable[[FinishedRun, Selection], Drawn]] = {
+DRAWING: dict[str, Callable[[FinishedRun, Selection], TabContent]] = {
     "masks": draw_masks,
     "positions": draw_positions,
     "importance": draw_importance,

@@ -39,7 +39,7 @@ class StopFlag:
 
 
 @dataclass(eq=False)
-class Run:
+class LoggedRun:
     """One run."""
 
     what: str
@@ -130,7 +130,7 @@ class RunLog:
         self.closing = False
         self._most_seconds = max_seconds
         self._changed = threading.Condition()
-        self._open: set[Run] = set()
+        self._open: set[LoggedRun] = set()
 
     @property
     def open(self) -> int:
@@ -142,12 +142,12 @@ class RunLog:
         with self._changed:
             return self._speeds[model]
 
-    def new(self, what: str, methods: Sequence[str], stop: StopFlag | None = None) -> Run:
+    def new(self, what: str, methods: Sequence[str], stop: StopFlag | None = None) -> LoggedRun:
         """A run that has not begun."""
-        return Run(what, tuple(methods), stop or StopFlag(), self._most_seconds)
+        return LoggedRun(what, tuple(methods), stop or StopFlag(), self._most_seconds)
 
     @contextmanager
-    def watched(self, run: Run) -> Iterator[Run]:
+    def watched(self, run: LoggedRun) -> Iterator[LoggedRun]:
         """Counts the run while the block goes on; then logs how it ended, and learns how fast it was."""
         run.stop.requested = False
         with self._changed:

@@ -1,6 +1,6 @@
 """A run from the wait for its turn to its end, be it asked for by a button of the page or a call of the API.
 
-who asks -> Run -> FairQueue -> EngineSource -> compute(work) -> views, and how it ended in the Run
+LoggedRun -> FairQueue -> EngineSource -> compute(work) -> views, and the reason of the end in the LoggedRun
 """
 
 from collections.abc import Callable, Generator
@@ -12,7 +12,7 @@ from viz.page.common.failures import explain
 from viz.page.jobs.cost import Work
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.presence import listener, stop_if_left, visitor
-from viz.page.jobs.run_log import Run
+from viz.page.jobs.run_log import LoggedRun
 from viz.page.jobs.sources import Sources
 from viz.page.jobs.zerogpu import compute
 
@@ -31,7 +31,7 @@ Each word costs the server some milliseconds, and many may wait.
 
 def run_on_model(
     sources: Sources,
-    run: Run,
+    run: LoggedRun,
     lease: Callable[[], AbstractContextManager[EngineSource]],
     work: "Callable[[Engine], Generator[View, None, None]]",
     *,
@@ -77,7 +77,7 @@ def run_on_model(
 
 
 def _until_loaded(
-    source: EngineSource, run: Run, say: Callable[[str], Shown]
+    source: EngineSource, run: LoggedRun, say: Callable[[str], Shown]
 ) -> Generator[Shown, None, None]:
     while not run.over() and source.wait(WAIT_S) is None:
         stop_if_left()

@@ -39,7 +39,7 @@ if TYPE_CHECKING:  # these import torch, which would keep the page waiting
     from pine_engine.engine.engine import Engine
     from viz.page.jobs.model_pool import Choice
     from viz.page.measure.measured_files import MeasuredFiles
-    from viz.page.measure.measuring import Asked, Measured, MeasureView
+    from viz.page.measure.measuring import MeasuredRecords, MeasureRequest, MeasureView
 
 FIRST_ORDERS = ["as-is", "reversed"]
 """Shown until torch is there, which knows all orders."""
@@ -106,13 +106,13 @@ def read_asked(
     orders: Sequence[str],
     what: Sequence[str],
     length: float,
-) -> "Asked":
+) -> "MeasureRequest":
     """What is to be measured, from the values of the widgets in the order of MeasurePanel.inputs."""
-    from viz.page.measure.measuring import Asked  # imports torch
+    from viz.page.measure.measuring import MeasureRequest  # imports torch
 
     if not all(isinstance(name, str) for name in (*(orders or ()), *(wrapped or ()))):
         raise InputError("an order or a method that is not in words was given; choose those of the lists")
-    return Asked(
+    return MeasureRequest(
         rows=chosen_rows(name, own),
         limit=int(limit),
         methods=asked_methods(methods, wrapped),
@@ -332,7 +332,7 @@ def _wire_announcement(
         meaning = orders_meaning(list(asked.orders))
         return {panel.bar.status: said, panel.bar.estimate: guess, panel.meaning: meaning}
 
-    def estimate(asked: "Asked", choice: "Choice | None") -> str:
+    def estimate(asked: "MeasureRequest", choice: "Choice | None") -> str:
         from viz.page.measure.measuring import planned_work  # imports torch, as above
 
         engine = sources.now(asked.rows.task.name, choice)
@@ -358,7 +358,7 @@ def _wire_announcement(
 def _wire_run(
     panel: MeasurePanel, sources: Sources, chosen: gr.State, settings: HostSettings, disk: Disk
 ) -> None:
-    def hand_over(measured: "Measured") -> dict[Any, Any]:
+    def hand_over(measured: "MeasuredRecords") -> dict[Any, Any]:
         from viz.page.measure.measured_files import write_measured  # imports torch, which is there by now
 
         files = write_measured(measured, disk.new_folder())
@@ -373,7 +373,7 @@ def _wire_run(
         }
 
     def begin(kept: "MeasuredFiles | None", *values: Any) -> Job:
-        measured: Measured | None = None
+        measured: MeasuredRecords | None = None
         _forget(kept)
 
         def show_view(view: "MeasureView") -> Updates:

@@ -10,7 +10,7 @@ from pine_engine.cli.report import TITLE
 from pine_engine.evaluation.report.parts import report_parts
 from viz.export.report import report_page
 from viz.page.common.private_folder import remove_folder
-from viz.page.measure.measuring import Measured
+from viz.page.measure.measuring import MeasuredRecords
 
 RECORDS, REPORT = "records.jsonl", "report.html"
 
@@ -35,7 +35,7 @@ class MeasuredFiles:
         return self.folder / REPORT
 
 
-def write_measured(measured: Measured, folder: Path) -> MeasuredFiles:
+def write_measured(measured: MeasuredRecords, folder: Path) -> MeasuredFiles:
     """Writes the files into a folder that is theirs alone.
 
     There is no report before one row is done with every method in every order.

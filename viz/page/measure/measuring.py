@@ -49,7 +49,7 @@ class Heartbeat:
 
 
 @dataclass(frozen=True)
-class Asked:
+class MeasureRequest:
     """What is to be measured."""
 
     rows: DataSet
@@ -100,7 +100,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredRecords:
     """What was measured so far, and with what."""
 
     info: RunInfo
@@ -131,13 +131,13 @@ class MeasureView:
     curves: tuple[Curve, ...] | None = None
     """Over the slots of the answer, one for each number of documents."""
 
-    measured: Measured | None = None
+    measured: MeasuredRecords | None = None
     done: Work | None = None
     """The work so far."""
 
 
-def work_sentence(asked: Asked, host: HostSettings = DEFAULTS) -> str:
-    """What will be computed, in words. Raises InputError as Asked.settings does."""
+def work_sentence(asked: MeasureRequest, host: HostSettings = DEFAULTS) -> str:
+    """What will be computed, in words. Raises InputError as `settings` does."""
     settings = asked.settings(host)
     planned = planned_keys(asked.examples, settings.methods, settings.order_names)
     count = len(asked.examples)
@@ -147,15 +147,15 @@ def work_sentence(asked: Asked, host: HostSettings = DEFAULTS) -> str:
     return f"{product}: {len(planned)} record{'s' if len(planned) != 1 else ''}."
 
 
-def planned_work(engine: Engine, asked: Asked, host: HostSettings = DEFAULTS) -> Work:
-    """About how much work it is, from the first rows alone. Raises InputError as Asked.settings does."""
+def planned_work(engine: Engine, asked: MeasureRequest, host: HostSettings = DEFAULTS) -> Work:
+    """About how much work it is, from the first rows alone. Raises InputError as `settings` does."""
     settings = asked.settings(host)
     sample = asked.examples[:SAMPLED]
     return plan_measurement(engine, sample, settings).times(len(asked.examples) / max(1, len(sample)))
 
 
 def measure_rows(
-    engine: Engine, asked: Asked, host: HostSettings = DEFAULTS
+    engine: Engine, asked: MeasureRequest, host: HostSettings = DEFAULTS
 ) -> Generator[MeasureView, None, None]:
     """Measures the rows; closing the generator stops the model.
 
@@ -181,7 +181,7 @@ def measure_rows(
                     _counted(len(records), len(planned), began),
                     measured_tables(tables, done=len(records), planned=len(planned), note=_errors(records)),
                     curves=tuple(slot_curves(records, planned, setting)),
-                    measured=Measured(info, tuple(records), frozenset(planned)),
+                    measured=MeasuredRecords(info, tuple(records), frozenset(planned)),
                     done=work_of(records),
                 )
             elif isinstance(event, Heartbeat):
@@ -191,7 +191,7 @@ def measure_rows(
                 yield MeasureView(f"{counted} · {progress_sentence(event)}")
             if not isinstance(event, Heartbeat):
                 heard = now
-    run = Measured(info, tuple(records), frozenset(planned)).run
+    run = MeasuredRecords(info, tuple(records), frozenset(planned)).run
     note = " ".join(filter(None, (_INTERVALS if run else "", _errors(records))))
     tables = tabulate(records, planned, run.tasks if run else ())
     yield MeasureView(
@@ -209,7 +209,7 @@ _INTERVALS = (
 
 
 def measured_events(
-    engine: Engine, asked: Asked, host: HostSettings
+    engine: Engine, asked: MeasureRequest, host: HostSettings
 ) -> Generator[Event | Record | Heartbeat, None, None]:
     """Every record as soon as it is there, and what is told meanwhile; closing it stops the model.
 

@@ -23,7 +23,7 @@ from viz.page.answers.answering import FinishedRun
 from viz.page.common.theme import PLOTLY
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
-from viz.page.inside.drawn import Drawn
+from viz.page.inside.drawn import TabContent
 from viz.page.inside.inside_panel import DRAWING, TABS
 from viz.page.inside.selection import Selection, as_picks
 from viz.page.sharing.session import session_of, to_json
@@ -178,11 +178,11 @@ def _orders(run: FinishedRun) -> Numbers:
     )
 
 
-def _numbers(drawn: Drawn) -> list[NamedNumbers]:
+def _numbers(drawn: TabContent) -> list[NamedNumbers]:
     return picture_numbers(drawn.html) + list(map(figure_numbers, drawn.figures.values()))
 
 
-def _pictures(run: FinishedRun, drawn: Mapping[str, Drawn]) -> str:
+def _pictures(run: FinishedRun, drawn: Mapping[str, TabContent]) -> str:
     return pictures_page(
         [
             Section(heading, tab.html, tuple(map(packed_json, tab.figures.values())))

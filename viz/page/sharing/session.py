@@ -28,11 +28,11 @@ Text = Annotated[str, StringConstraints(max_length=200_000)]
 ShortText = Annotated[str, StringConstraints(max_length=2_000)]
 
 
-class _Record(BaseModel):
+class _SessionModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class SharedDocument(_Record):
+class SharedDocument(_SessionModel):
     """A document in a slot."""
 
     letter: Annotated[int, Field(ge=0, lt=MAX_DOCUMENTS)]
@@ -42,7 +42,7 @@ class SharedDocument(_Record):
     text: Text = ""
 
 
-class Session(_Record):
+class Session(_SessionModel):
     """Everything that makes the page what it is, apart from what the model computes."""
 
     format: Literal["pine-explorer session"] = "pine-explorer session"

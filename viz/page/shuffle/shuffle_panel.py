@@ -33,7 +33,7 @@ from viz.page.shuffle.orders import DEFAULT_ORDERS, SAMPLED_AT_MOST, orders_sent
 if TYPE_CHECKING:  # imports torch, which would keep the page waiting
     from pine_engine.engine.engine import Engine
     from viz.page.jobs.model_pool import Choice
-    from viz.page.shuffle.shuffling import Outcome, ShuffleView, Tried
+    from viz.page.shuffle.shuffling import ShuffleOutcome, ShuffleView, Tried
 
 WHAT_WILL_BE = (
     "Here will be a row for every order of the documents, with a letter for each different answer, and the "
@@ -187,7 +187,7 @@ def wire_shuffle(
         **PRIVATE_EVENT,
     )
 
-    def hand_over(outcome: "Outcome", origin: Origin) -> dict[Any, Any]:
+    def hand_over(outcome: "ShuffleOutcome", origin: Origin) -> dict[Any, Any]:
         files = write_files(outcome.certificate, disk.new_folder())
         return {
             page.finished: outcome.finished,
@@ -244,7 +244,7 @@ def wire_shuffle(
     ) -> Job:
         form = read_form(*values)
         origin = Origin(form, choice)
-        outcome: Outcome | None = None
+        outcome: ShuffleOutcome | None = None
         _forget(kept)
 
         def show_view(view: "ShuffleView") -> Updates:

@@ -29,7 +29,7 @@ from viz.page.shuffle.orders import tries_all, with_controls
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ShuffleOutcome:
     """What a shuffle leaves: the run as entered, with the other orders that were tried, and a certificate."""
 
     finished: FinishedRun
@@ -56,7 +56,7 @@ class ShuffleView:
 
     sentence: str
     tried: "Tried | None" = None
-    outcome: Outcome | None = None
+    outcome: ShuffleOutcome | None = None
     """Of the orders tried so far."""
 
     done: Work | None = None
@@ -143,7 +143,7 @@ def shuffle(
                 yield ShuffleView(
                     f"Order {len(shown.rows)} done",
                     shown,
-                    Outcome(replace(finished, tried=tuple(tried)), certificate),
+                    ShuffleOutcome(replace(finished, tried=tuple(tried)), certificate),
                     meter.work,
                 )
                 continue

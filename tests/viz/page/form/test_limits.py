@@ -19,7 +19,7 @@ from viz.page.form.documents import Entry, entries_from, room_beside
 from viz.page.form.form import Form
 from viz.page.form.pasting import pasted_sentence
 from viz.page.jobs.loading import EngineSource
-from viz.page.measure.measuring import Asked, measure_rows
+from viz.page.measure.measuring import MeasureRequest, measure_rows
 from viz.page.shuffle.orders import number_of_orders, orders_sentence, tries_all
 from viz.page.shuffle.shuffling import orders_for, shuffle
 from viz.page.sweep.sweeping import stand
@@ -78,10 +78,10 @@ def test_a_sample_is_announced_where_not_all_orders_are_allowed() -> None:
     assert orders_sentence(3, 4, 1, 5) == "3 documents: the order as entered and 3 random ones, seed 1."
 
 
-def measured(**changes: Any) -> Asked:
+def measured(**changes: Any) -> MeasureRequest:
     values: dict[str, Any] = {"orders": ("as-is",), "limit": 2, "max_new_tokens": 3} | changes
     rows = read_built_in("retrieval_qa")
-    return Asked(rows=rows, methods=("pine",), generate=True, logprobs=False, **values)
+    return MeasureRequest(rows=rows, methods=("pine",), generate=True, logprobs=False, **values)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def measured(**changes: Any) -> Asked:
         (measured(orders=("gold-all", "reversed")), "5 orders were asked for, and this page tries 4 at most"),
     ],
 )
-def test_a_measurement_is_limited(asked: Asked, sentence: str, engine: Engine) -> None:
+def test_a_measurement_is_limited(asked: MeasureRequest, sentence: str, engine: Engine) -> None:
     with pytest.raises(InputError, match=sentence):
         next(measure_rows(engine, asked, LIMITED))
 

@@ -27,7 +27,7 @@ from viz.page.form.form import Form
 from viz.page.form.read_only import NOTE, check_rows_shipped, check_shipped
 from viz.page.inside.inside_panel import View
 from viz.page.jobs.loading import EngineSource
-from viz.page.measure.measuring import Asked
+from viz.page.measure.measuring import MeasureRequest
 from viz.page.sharing.session import session_of, to_code
 from viz.page.sweep.sweeping import stand
 
@@ -97,7 +97,7 @@ def test_only_the_rows_of_the_page_are_measured() -> None:
     rows = read_built_in("retrieval_qa")
     own = replace(rows, examples=(rows.examples[0].model_copy(update={"question": "What of mine?"}),))
     with pytest.raises(InputError, match="Nothing was measured"):
-        Asked(own, 1, ("pine",), ("as-is",), True, False, 8).settings(READ_ONLY)
+        MeasureRequest(own, 1, ("pine",), ("as-is",), True, False, 8).settings(READ_ONLY)
 
 
 def call(page: gr.Blocks, name: str) -> Callable[..., Any]:

@@ -19,7 +19,7 @@ from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import read_html
 from viz.page.answers.answering import FinishedRun
 from viz.page.inside import attending
-from viz.page.inside.attending import Asked, Attended, attend, plan_attention
+from viz.page.inside.attending import Attended, AttentionRequest, attend, plan_attention
 from viz.page.inside.drawn_attention import asked_attention, draw_attention
 from viz.page.inside.reading import bounds_of, first_selection
 from viz.page.inside.selection import Query, Selection
@@ -41,7 +41,7 @@ def selection() -> Selection:
     return Selection("pine", Query("document", 1), 1, 2)
 
 
-def computed(engine: Engine, asked: Asked) -> Attended:
+def computed(engine: Engine, asked: AttentionRequest) -> Attended:
     *_, last = attend(engine, asked)
     assert last.attended is not None and last.done is not None
     # What is said before it costs is what it costs.

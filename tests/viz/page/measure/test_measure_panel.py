@@ -50,7 +50,7 @@ from viz.page.measure import measuring
 from viz.page.measure.measure_panel import build_measure, chosen_rows, read_asked
 from viz.page.measure.measured_files import remove_measured, write_measured
 from viz.page.measure.measuring import (
-    Asked,
+    MeasureRequest,
     MeasureView,
     measure_rows,
     plan_measurement,
@@ -67,8 +67,8 @@ def engine(tiny_llama: Callable[..., LlamaForCausalLM]) -> Engine:
     return Engine(tiny_llama(max_context_length=2048), letter_tokenizer(), name="tiny")
 
 
-def asked(name: str = "retrieval_qa", **changes: Any) -> Asked:
-    usual = Asked(
+def asked(name: str = "retrieval_qa", **changes: Any) -> MeasureRequest:
+    usual = MeasureRequest(
         rows=read_built_in(name),
         limit=2,
         methods=("vanilla", "pine"),

@@ -35,7 +35,7 @@ from viz.page.sharing.sheets import Files, form_comparison, remove_files, write_
 from viz.page.shuffle import orders
 from viz.page.shuffle.orders import with_controls
 from viz.page.shuffle.shuffle_panel import answer_behind, build_shuffle, wire_shuffle
-from viz.page.shuffle.shuffling import Outcome, ShuffleView, Tried, caption_of, orders_for, shuffle
+from viz.page.shuffle.shuffling import ShuffleOutcome, ShuffleView, Tried, caption_of, orders_for, shuffle
 
 THREE = entries_from([("Varo", "red"), ("Senna", "green"), ("Orm", "white")])
 FIGURES = ("shuffle-matrix", "shuffle-played", "shuffle-spread")
@@ -67,7 +67,7 @@ def tried_in(views: Iterable[ShuffleView]) -> list[Tried]:
 
 
 @pytest.fixture(scope="module")
-def outcome(views: list[ShuffleView]) -> Outcome:
+def outcome(views: list[ShuffleView]) -> ShuffleOutcome:
     return [view.outcome for view in views if view.outcome][-1]
 
 
@@ -151,7 +151,7 @@ def test_answers_are_right_by_the_rule_of_their_task() -> None:
 
 
 def test_every_printed_number_is_that_of_the_comparison(
-    engine: Engine, views: list[ShuffleView], outcome: Outcome
+    engine: Engine, views: list[ShuffleView], outcome: ShuffleOutcome
 ) -> None:
     asked = form(methods=with_controls(("vanilla", "pine")))
     rows = [
@@ -180,7 +180,7 @@ def test_every_printed_number_is_that_of_the_comparison(
         assert result.first_token_ids == list(cells[0].answer.token_ids)
 
 
-def test_it_ends_as_a_run_with_the_other_orders_tried(outcome: Outcome) -> None:
+def test_it_ends_as_a_run_with_the_other_orders_tried(outcome: ShuffleOutcome) -> None:
     run = outcome.finished
     assert isinstance(run, FinishedRun)
     assert run.order == (1, 0, 2) and run.titles == ("Senna", "Varo", "Orm")
@@ -207,7 +207,7 @@ def test_an_outcome_of_some_orders_is_one_of_these(views: list[ShuffleView]) -> 
 # The certificate
 
 
-def test_a_certificate_asks_what_the_form_asked(engine: Engine, outcome: Outcome) -> None:
+def test_a_certificate_asks_what_the_form_asked(engine: Engine, outcome: ShuffleOutcome) -> None:
     certificate = outcome.certificate
     lettered = certificate.request.tokenize(engine)
     assert lettered.reorder(certificate.orders[0]) == form_layout(form(), engine)
@@ -224,7 +224,7 @@ def test_the_seed_is_certified_where_orders_were_drawn(engine: Engine) -> None:
     assert [tuple(order) for order in view.outcome.certificate.orders] == orders_for(5, 2, 7)
 
 
-def test_both_files_hold_the_certificate(outcome: Outcome, tmp_path: Path) -> None:
+def test_both_files_hold_the_certificate(outcome: ShuffleOutcome, tmp_path: Path) -> None:
     disk = Disk(tmp_path, 1e6)
     files = write_files(outcome.certificate, disk.new_folder())
     assert read_certificate(files.certificate) == outcome.certificate
