@@ -3,6 +3,7 @@
 import csv
 import json
 import sys
+import tomllib
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -13,6 +14,11 @@ from typing import Any
 from pine_engine.data import readers
 from pine_engine.errors import InputError, one_line
 from pine_engine.extras import how_to_install
+
+Convert = Callable[[Iterable[readers.Record]], Iterator[readers.Row]]
+
+UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, OSError, EOFError, csv.Error, zlib.error)
+"""Errors of readers and conversions for a file of another form."""
 
 TIMEOUT_S = 30
 NUM_RETRIES = 2
@@ -43,23 +49,23 @@ class PublicSet:
         name: Name of the set.
         task: Task of its examples.
         records: Number of records in the source.
-        size: Approximate size of all files, in bytes; None if unknown.
         license: License of the source.
         source: Home page.
         files: Files of the source.
         read: Reader of the records of one file.
         convert: Conversion of the records of all files to rows.
+        size: Size of all files in bytes; None if unknown.
     """
 
     name: str
     task: str
     records: int
-    size: int | None
     license: str
     source: str
     files: tuple[SourceFile, ...]
     read: Callable[[Path], Iterator[Any]]
-    convert: Callable[[Iterable[readers.Record]], Iterator[readers.Row]]
+    convert: Convert
+    size: int | None = None
 
 
 def download(public_set: PublicSet, folder: Path) -> list[Path]:
@@ -175,16 +181,7 @@ def _rows(public_set: PublicSet, paths: Iterable[Path]) -> Iterator[readers.Row]
 
     try:
         yield from public_set.convert(records())
-    except (
-        LookupError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        OSError,
-        EOFError,
-        csv.Error,
-        zlib.error,
-    ) as error:
+    except UNREADABLE as error:
         raise InputError(
             f"{where} cannot be read ({one_line(error)}); delete the file and run the same command again"
         ) from error
@@ -197,132 +194,19 @@ def _not_written(path: Path, error: OSError) -> InputError:
     )
 
 
-def _github(repository: str, commit: str, path: str) -> str:
-    return f"https://raw.githubusercontent.com/{repository}/{commit}/{path}"
+def _load_sets() -> dict[str, PublicSet]:
+    content = tomllib.loads((Path(__file__).parent / "sets.toml").read_text(encoding="utf-8"))
+    sets = {}
+    for entry in content["set"]:
+        files = tuple(SourceFile(**file) for file in entry.pop("files"))
+        read: Callable[[Path], Iterator[Any]] = getattr(readers, f"read_{entry.pop('read')}")
+        convert: Convert = getattr(readers, f"convert_{entry.pop('convert')}")
+        sets[entry["name"]] = PublicSet(**entry, files=files, read=read, convert=convert)
+    return sets
 
 
-def _lost_in_the_middle(path: str) -> str:
-    return _github("nelson-liu/lost-in-the-middle", "29b8a6d042ce29abccee3db1a73171a107d7e6af", path)
-
-
-def _llmbar(path: str) -> str:
-    return _github(
-        "princeton-nlp/LLMBar", "900616bff90b6c6c8e1681f7d079250637c55992", f"Dataset/{path}/dataset.json"
-    )
-
-
-def _humanevalpack(language: str) -> str:
-    path = f"evaluation/create/humaneval-x/data/{language}/data/humanevalpack.jsonl"
-    return _github("bigcode-project/octopack", "e17a8f6470264286bc6a52eb8263582083bf3bf6", path)
-
-
-def _questions(count: int, size: int, sha256: str) -> PublicSet:
-    path = f"qa_data/{count}_total_documents/nq-open-{count}_total_documents_gold_at_0.jsonl.gz"
-    return PublicSet(
-        f"lost-in-the-middle-{count}", "retrieval_qa", 2655, size,
-        license=(
-            "MIT, Copyright (c) 2023 Nelson Liu; NaturalQuestions: CC BY-SA 3.0; "
-            "passages of English Wikipedia: CC BY-SA"
-        ),
-        source="https://github.com/nelson-liu/lost-in-the-middle",
-        files=(SourceFile(f"{count}-documents.jsonl.gz", _lost_in_the_middle(path), sha256=sha256),),
-        read=readers.read_json_lines,
-        convert=readers.convert_questions,
-    )  # fmt: skip
-
-
-# fmt: off
-_SETS = (
-    PublicSet(
-        "rewardbench", "judge_pair", 2985, 2_354_751,
-        license="ODC-BY 1.0; its subsets come from sets with licences of their own",
-        source="https://huggingface.co/datasets/allenai/reward-bench",
-        files=(SourceFile(
-            "filtered.parquet",
-            "https://huggingface.co/datasets/allenai/reward-bench/resolve/"
-            "168d848cdbbea9764fae4a544dc9ca1e6cca4931/data/filtered-00000-of-00001.parquet",
-            sha256="65473c20ed0627e02503557ae102c25c6b0e66b5ed69ee327e224bb95e70ca29",
-        ),),
-        read=readers.read_parquet,
-        convert=readers.convert_rewardbench,
-    ),
-    PublicSet(
-        "llmbar", "judge_pair", 419, 546_715,
-        license="MIT, Copyright (c) 2023 Princeton Natural Language Processing",
-        source="https://github.com/princeton-nlp/LLMBar",
-        files=tuple(SourceFile(f"{part}.json", _llmbar(path), part) for part, path in {
-            "llmbar-natural": "LLMBar/Natural",
-            "llmbar-adver-neighbor": "LLMBar/Adversarial/Neighbor",
-            "llmbar-adver-gptinst": "LLMBar/Adversarial/GPTInst",
-            "llmbar-adver-gptout": "LLMBar/Adversarial/GPTOut",
-            "llmbar-adver-manual": "LLMBar/Adversarial/Manual",
-        }.items()),
-        read=readers.read_json_list,
-        convert=readers.convert_llmbar,
-    ),
-    PublicSet(
-        "mt-bench", "judge_pair", 200, 468_579,
-        license="CC BY 4.0 (the judgments); MIT (LLMBar, which took the majority and left out ties)",
-        source="https://github.com/princeton-nlp/LLMBar",
-        files=(SourceFile("mt-bench.json", _llmbar("Processed/MT-Bench")),),
-        read=readers.read_json_list,
-        convert=readers.convert_mt_bench,
-    ),
-    PublicSet(
-        "humanevalpack", "judge_pair", 984, None,
-        license="MIT, Copyright (c) 2023 Muennighoff",
-        source="https://github.com/bigcode-project/octopack",
-        files=tuple(
-            SourceFile(f"{language}.jsonl", _humanevalpack(language), language)
-            for language in ("cpp", "go", "java", "js", "python", "rust")
-        ),
-        read=readers.read_json_lines,
-        convert=readers.convert_humanevalpack,
-    ),
-    _questions(10, 7_801_797, "192a05b27af2b09eec33ca0c94bb5cf82bcaf70d78b3bdff1258df34bf37aab9"),
-    _questions(20, 15_151_873, "69a8dd87a45f07fb3ed9b804917a89db975cd6e488682fc838edca029cc3881f"),
-    PublicSet(
-        "key-value-75", "kv_retrieval", 500, 1_667_554,
-        license="MIT, Copyright (c) 2023 Nelson Liu",
-        source="https://github.com/nelson-liu/lost-in-the-middle",
-        files=(SourceFile(
-            "75-keys.jsonl.gz", _lost_in_the_middle("kv_retrieval_data/kv-retrieval-75_keys.jsonl.gz")
-        ),),
-        read=readers.read_json_lines,
-        convert=readers.convert_key_values,
-    ),
-    PublicSet(
-        "gsm8k", "math_reasoning", 1319, 749_738,
-        license="MIT, Copyright (c) 2021 OpenAI",
-        source="https://github.com/openai/grade-school-math",
-        files=(SourceFile(
-            "test.jsonl",
-            _github(
-                "openai/grade-school-math", "3101c7d5072418e28b9008a6636bde82a006892c",
-                "grade_school_math/data/test.jsonl",
-            ),
-            sha256="3730d312f6e3440559ace48831e51066acaca737f6eabec99bccb9e4b3c39d14",
-        ),),
-        read=readers.read_json_lines,
-        convert=readers.convert_gsm8k,
-    ),
-    PublicSet(
-        "qm9", "molecule_generation", 133_885, 29_856_825,
-        license="CC0 1.0 (QM9: Ramakrishnan et al. 2014, doi 10.1038/sdata.2014.22)",
-        source="https://moleculenet.org",
-        files=(SourceFile(
-            "qm9.csv",
-            "https://deepchemdata.s3-us-west-1.amazonaws.com/datasets/qm9.csv",
-            sha256="3e668f8c34e4bc392a90d417a50a5eed3b64b842a817a633024bdc054c68ccb4",
-        ),),
-        read=readers.read_csv,
-        convert=readers.convert_molecules,
-    ),
-)
-# fmt: on
-
-PUBLIC_SETS: dict[str, PublicSet] = {row.name: row for row in _SETS}
-"""All public sets by name."""
+PUBLIC_SETS = _load_sets()
+"""All public datasets by name, from sets.toml."""
 
 NOT_PUBLIC = {"r-gsm": "math_reasoning"}
-"""Sets of papers without a known public copy, with their task."""
+"""Datasets of papers without a known public copy, with their task."""
