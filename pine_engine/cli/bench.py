@@ -78,7 +78,9 @@ def bench(
     if end_to_end:
         with output.progress(jobs.num_steps(repeats)) as advance:
             report = jobs.measure_jobs(engine, work, layouts[0], repeats, advance)
-        output.print_report(report, as_json, _job_rows(report, jobs.JOBS))
+        rows: list[dict[str, Any]] = [{"job": "stock model, one answer", "seconds": report["stock_s"]}]
+        rows += [{"job": jobs.JOBS[name], **values} for name, values in report["jobs"].items()]
+        output.print_report(report, as_json, rows)
     elif profile:
         profiles: list[dict[str, Any]] = []
         with output.progress(len(works) * len(names)) as advance:
@@ -104,56 +106,17 @@ def bench(
 
 
 def _point_rows(point: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return a row for the stock model, for each method and for all methods. "x" is the ratio to stock."""
+    """Return a row for the stock model, for each method and for all methods together."""
     size = {"tokens": point["n"], "documents": point["documents"]}
-    rows: list[dict[str, Any]] = []
-    for name, values in {"stock": point["stock"], **point["methods"]}.items():
-        peak = values.get("peak_device_mb", values.get("peak_rss_mb"))
-        row = {
-            "method": name,
-            **size,
-            "prefill": f"{values['prefill_s']:.3g} s",
-            "decode per token": f"{1000 * values['decode_s_per_token']:.3g} ms",
-            "end to end": None,
-            "peak memory": f"{peak:,.0f} MB",
-        }
-        if name != "stock":
-            row["prefill"] += f", {values['prefill_ratio']:.2f}x"
-            row["decode per token"] += f", {values['decode_ratio']:.2f}x"
-            row["end to end"] = f"{values['end_to_end_ratio']:.2f}x"
-            row["peak memory"] = f"{values['memory_over_stock_mb']:+,.0f} MB"
-        if "trace_end_to_end_ratio" in values:
-            row["traced / untraced"] = f"{values['trace_end_to_end_ratio']:.2f}x"
-        rows.append(row)
-    together = point["together"]
-    if len(together["methods"]) > 1:
-        step = f"{1000 * together['decode_s_per_step']:.3g} ms, {together['decode_ratio']:.2f}x"
-        rows.append({"method": "all together", **size, "decode per token": step})
-    return rows
+    together = {key: value for key, value in point["together"].items() if key != "methods"}
+    named = {"stock": point["stock"], **point["methods"], "all together": together}
+    return [{"method": name, **size, **values} for name, values in named.items()]
 
 
 def _profile_rows(profiles: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [
-        {
-            "method": each["method"],
-            "part": each["part"],
-            "tokens": each["n"],
-            "operation": place["where"],
-            "share": f"{place['share']:.1%}",
-        }
+        {"method": each["method"], "part": each["part"], "tokens": each["n"], **place}
         for each in profiles
         for place in each["places"]
         if place["share"] >= MIN_SHARE
-    ]
-
-
-def _job_rows(report: dict[str, Any], descriptions: dict[str, str]) -> list[dict[str, Any]]:
-    stock = {"job": "stock model, one answer", "seconds": f"{report['stock_s']:.3g} s"}
-    return [stock] + [
-        {
-            "job": descriptions[name],
-            "seconds": f"{values['seconds']:.3g} s",
-            "over stock": f"{values['ratio']:.2f}x",
-        }
-        for name, values in report["jobs"].items()
     ]

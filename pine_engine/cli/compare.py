@@ -44,14 +44,4 @@ def compare(
                 advance(f"{event.answer.method}: answer finished")
             elif isinstance(event, RunFinished):
                 report = {"model": engine.model_name, "dtype": engine.dtype, **answers_report(event.result)}
-    rows = [
-        {
-            "method": result["method"],
-            "answer": result["text"],
-            "tokens": result["tokens"],
-            "prefill, s": result["prefill_s"],
-            "decode, s per token": result["decode_s_per_token"],
-        }
-        for result in report["results"]
-    ]
-    output.print_report(report, as_json, rows)
+    output.print_report(report, as_json, report["results"])

@@ -28,7 +28,7 @@ def download_data(
 
     if name is None:
         sets = _list_sets()
-        output.print_report({"sets": sets}, as_json, list(map(_set_row, sets)))
+        output.print_report({"sets": sets}, as_json, sets)
         return
     public_set = registry.get_set(name)
     paths = registry.download(public_set, output_dir)
@@ -76,17 +76,6 @@ def _list_sets() -> list[dict[str, Any]]:
         }
         for each in PUBLIC_SETS.values()
     ] + [{"set": name, "task": task, **unknown} for name, task in NOT_PUBLIC.items()]
-
-
-def _set_row(entry: dict[str, Any]) -> dict[str, Any]:
-    size = None if entry["bytes"] is None else f"{entry['bytes'] / 1e6:.1f} MB"
-    named = {key: entry[key] for key in ("set", "task", "records")}
-    return {
-        **named,
-        "size": size,
-        "license": entry["license"],
-        "source": entry["source"] or "no public copy is known",
-    }
 
 
 def file_sha256(path: Path) -> str:

@@ -14,16 +14,5 @@ def models(as_json: AsJson = False) -> None:
     """
     from pine_engine.models.listing import list_models
 
-    found = list_models()
-    rows = [
-        {
-            "name": model.name,
-            "from": model.origin,
-            "family": model.family or None,
-            "size": f"{model.size_bytes / 1e6:,.0f} MB",
-            "context, tokens": model.context,
-            "loads": "yes" if model.supported else f"no: {model.reason}",
-        }
-        for model in found
-    ]
-    output.print_report({"models": [dataclasses.asdict(model) for model in found]}, as_json, rows)
+    found = [dataclasses.asdict(model) for model in list_models()]
+    output.print_report({"models": found}, as_json, found)

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from textwrap import wrap
@@ -99,8 +100,9 @@ def print_rows(console: Console, rows: Sequence[dict[str, Any]]) -> None:
 
     Args:
         console: Console to print on; its width decides.
-        rows: Rows by title. The first value names the row. A missing value is "-" in a table.
+        rows: Values by JSON key or title. The first one names the row. A missing one is "-" in a table.
     """
+    rows = [{_title(key): value for key, value in row.items()} for row in rows]
     titles = list(dict.fromkeys(title for row in rows for title in row))
     cells = [[_cell_text(row.get(title)) for title in titles] for row in rows]
     widths = _column_widths(titles, cells, console.width)
@@ -153,6 +155,11 @@ def _print_block(console: Console, row: dict[str, Any], *, is_first: bool) -> No
         ]
         for start, line in zip([f"  {title}", *[""] * len(lines)], lines, strict=False):
             console.print(Text(start.ljust(indent) + line), soft_wrap=True)
+
+
+def _title(key: str) -> str:
+    """Return a JSON key as a title: `prefill_s` is "prefill, s"."""
+    return re.sub(r"_(s|mb)$", r", \1", key).replace("_", " ")
 
 
 def _width(texts: Sequence[str]) -> int:

@@ -101,20 +101,7 @@ def verify(
             ]
     summary = {name: _total(name, [one for one in entries if one["method"] == name]) for name in names}
     report = {"model": engine.model_name, "dtype": engine.dtype, "rows": entries, "summary": summary}
-    rows = [
-        {
-            "method": name,
-            "examples": total["rows"],
-            "orders": total["orders"],
-            "examples with one answer": total["rows_with_one_text"],
-            "max |Δ logit|": total["max_abs_logit_diff"],
-            "bitwise identical": total["bitwise_identical"],
-            "invariance held": "not claimed"
-            if total["invariance_held"] is None
-            else total["invariance_held"],
-        }
-        for name, total in summary.items()
-    ]
+    rows = [{"method": name, **total} for name, total in summary.items()]
     output.print_report(report, as_json, rows)
     if changed := [name for name, total in summary.items() if total["invariance_held"] is False]:
         output.print_note(f"the order of the documents changed the output of: {', '.join(changed)}")

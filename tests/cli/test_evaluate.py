@@ -317,6 +317,13 @@ def test_only_main_process_prints_errors(case: Case, monkeypatch: pytest.MonkeyP
     assert outcome.status == 2 and ("sideways" in outcome.stderr) == (rank == 0)
 
 
+def test_missing_records_of_ended_process_exit_1(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in launched(0).items():
+        monkeypatch.setenv(name, value)
+    outcome = case.run()
+    assert (outcome.status, outcome.json["missing"]) == (1, NUM_RECORDS * 2 // 5)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_accelerate_launch_computes_records_of_one_process(case: Case) -> None:

@@ -61,11 +61,11 @@ def run(pine: Run, line: str) -> Outcome:
 SMALL = "--model random:tiny --documents 3 --document-tokens 5 --max-new-tokens 2 --methods vanilla,pine"
 
 RUNS = {
-    "compare": ("compare request.json --max-new-tokens 2", "model dtype results", "answer"),
+    "compare": ("compare request.json --max-new-tokens 2", "model dtype results", "prefill, s"),
     "verify": (
         "verify data.jsonl --num-orders 2 --max-new-tokens 1",
         "model dtype rows summary",
-        "not claimed",
+        "invariance held",
     ),
     "conformance": (f"conformance {GOLDEN}", "cases conforms", "s4_llama_k8"),
     "debias": (
@@ -89,7 +89,7 @@ RUNS = {
         "bench --end-to-end --model random:tiny --documents 3 --document-tokens 5 --max-new-tokens 2 "
         "--repeats 1",
         "n documents new_tokens dtype threads stock_s jobs generate_over_run beside_over_run",
-        "over stock",
+        "stock model, one answer",
     ),
     "molecules": (
         "molecules molecules.jsonl --predictor-data train.jsonl --methods vanilla,pine --orders 2 "
@@ -98,8 +98,8 @@ RUNS = {
         "alpha above Vanilla",
     ),
     "methods": ("methods", "methods wrappers", "permutation_full alone is permutation_full:vanilla"),
-    "models": ("models", "models", "no: unsupported"),
-    "download-data": ("download-data", "sets", "29.9 MB"),
+    "models": ("models", "models", "unsupported"),
+    "download-data": ("download-data", "sets", "29856825"),
 }
 
 

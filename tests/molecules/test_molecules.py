@@ -101,6 +101,7 @@ def test_split_depends_on_smiles_only() -> None:
         for one in cast(list[Molecule], getattr(split, name))
     }
     assert len(parts) == len(molecules) == sum(map(len, vars(split).values()))
+    assert (parts["CCO"], parts["N"]) == ("train", "predictor")  # as for the shipped weights
     assert 340 < len(split.predictor) < 460 and 10 < len(split.held_out) < 40
     subset = random.Random(0).sample(molecules, 100)
     assert split_molecules(subset) == MoleculeSplit(
