@@ -12,7 +12,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from pine_engine.attention.blocks import BlockLayout
 from pine_engine.methods.table import ImportanceKind
-from pine_engine.network.batch_invariant_ops import linear
+from pine_engine.network.batch_invariant_ops import invariant_linear
 from pine_engine.network.registration import AttentionParams
 from pine_engine.network.rope import from_pairs
 
@@ -146,7 +146,7 @@ def document_importance(
     reduced = keys.new_empty(num_kv_heads, rows, len(blocks.lengths))
     for head in range(num_kv_heads):
         for first in range(0, rows, chunk):
-            weights = linear(query[head, first : first + chunk], keys[head], bias).softmax(-1)
+            weights = invariant_linear(query[head, first : first + chunk], keys[head], bias).softmax(-1)
             reduced[head, first : first + chunk] = reduce_by_document(weights, blocks, kind)
     per_head = reduced.view(num_kv_heads, -1, num_queries, reduced.shape[-1]).sum(2).flatten(0, 1)
     return per_length(per_head, blocks, kind)

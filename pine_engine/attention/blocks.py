@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pine_engine.prompts.layout import TokenLayout
 
-SHORTEST_IN_CLASS = 0.7
+MIN_LENGTH_RATIO = 0.7
 """Smallest ratio of document lengths in a length class, which is stored as one padded block."""
 
 
@@ -103,7 +103,7 @@ def build_blocks(layout: TokenLayout, device: torch.device) -> BlockLayout:
     class_of: dict[int, int] = {}
     for length in sorted(set(lengths), reverse=True):
         max_length = min(class_of.values(), default=0)
-        class_of[length] = max_length if length >= SHORTEST_IN_CLASS * max_length and max_length else length
+        class_of[length] = max_length if length >= MIN_LENGTH_RATIO * max_length and max_length else length
     order = sorted(range(len(lengths)), key=lambda d: (class_of[lengths[d]], layout.documents[d]))
 
     padded = [class_of[lengths[d]] for d in order]

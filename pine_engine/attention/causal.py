@@ -28,7 +28,7 @@ class CausalAttention(Strategy):
 
     stored: StoredKeys
     key_bias: Tensor | None
-    alike: Hashable
+    batch_key: Hashable
     recorder: TraceRecorder | None
 
     @classmethod
@@ -49,13 +49,15 @@ class CausalAttention(Strategy):
         return cls(StoredKeys(plan, index), bias, ("causal", weighting), context.recorder)
 
     @property
-    def continuing(self) -> Self:
+    def decode_strategy(self) -> Self:
         """See Strategy."""
         return self
 
-    def prefill(self, inputs: LayerInput, prefix: KeysValues | None, room: int) -> tuple[Tensor, LayerCache]:
+    def prefill(
+        self, inputs: LayerInput, prefix: KeysValues | None, reserved_tokens: int
+    ) -> tuple[Tensor, LayerCache]:
         """See Strategy."""
-        cache = new_layer(inputs.key, self.stored.plan.layout.num_tokens + room)
+        cache = new_layer(inputs.key, self.stored.plan.layout.num_tokens + reserved_tokens)
         if prefix:
             cache.append(*prefix)
         return self.extend(inputs, cache), cache

@@ -17,22 +17,22 @@ from pine_engine.network.thread_tuner import torch_num_threads
 Index = slice | Tensor
 
 
-def batch_caches(rows: Sequence[SequenceState]) -> None:
+def batch_caches(sequences: Sequence[SequenceState]) -> None:
     """Batch the KV caches of sequences whose attention can be computed in one call.
 
     The time of a decode step depends on the number of small operations, and a batch needs no more of them
     than one sequence. Caches that are in a batch already stay there.
     """
     groups: dict[Hashable, list[SequenceState]] = {}
-    for row in rows:
-        if row.cache.stack is None:
-            shapes = tuple(_shape(layer) for layer in row.cache.layers)
-            devices = dict.fromkeys(layer.keys.device for layer in row.cache.layers)
-            keys = tuple(row.state.strategy(device).continuing.alike for device in devices)
-            groups.setdefault((id(row.state.patched_model), keys, shapes), []).append(row)
+    for sequence in sequences:
+        if sequence.cache.stack is None:
+            shapes = tuple(_shape(layer) for layer in sequence.cache.layers)
+            devices = dict.fromkeys(layer.keys.device for layer in sequence.cache.layers)
+            keys = tuple(sequence.state.strategy(device).decode_strategy.batch_key for device in devices)
+            groups.setdefault((id(sequence.state.patched_model), keys, shapes), []).append(sequence)
     for group in groups.values():
         if len(group) > 1:
-            BatchedKVCache.of([row.cache for row in group])
+            BatchedKVCache.of([sequence.cache for sequence in group])
 
 
 def _shape(layer: LayerCache) -> Hashable:
@@ -52,7 +52,7 @@ class SequenceGroup:
         layers: Layers of the batch of caches.
     """
 
-    rows: tuple[SequenceState, ...]
+    sequences: tuple[SequenceState, ...]
     places: Index
     numbers: Index
     slots: tuple[SequenceState | None, ...]
@@ -67,30 +67,32 @@ class SequenceGroup:
         If another sequence of the batch of caches is longer, each is computed alone, because zeros would be
         written over the tokens of the longer one.
         """
-        by_cache = {id(row.cache): (place, row) for place, row in members}
+        by_cache = {id(sequence.cache): (place, sequence) for place, sequence in members}
         found = [by_cache.get(id(cache)) for cache in stack.caches]
         length = members[0][1].cache.length
         if len(members) == 1 or any(cache.length > length for cache in stack.caches):
-            return [cls.alone(place, row) for place, row in members]
+            return [cls.alone(place, sequence) for place, sequence in members]
         active = [(number, *member) for number, member in enumerate(found) if member]
-        numbers, places, rows = zip(*active, strict=True)
+        numbers, places, sequences = zip(*active, strict=True)
         slots = tuple(member and member[1] for member in found)
-        return [cls(rows, _index(places), _index(numbers), slots, stack.layers)]
+        return [cls(sequences, _index(places), _index(numbers), slots, stack.layers)]
 
     @classmethod
-    def alone(cls, place: int, row: SequenceState) -> "SequenceGroup":
+    def alone(cls, place: int, sequence: SequenceState) -> "SequenceGroup":
         """Return a single sequence."""
-        return cls((row,), _index([place]), slice(0, 1), (row,), row.cache.layers)
+        return cls((sequence,), _index([place]), slice(0, 1), (sequence,), sequence.cache.layers)
 
     def extend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scoring: AttentionParams, output: Tensor
     ) -> None:
         """Write the attention of these sequences into `output`; shapes as in ForwardPass."""
         query, key, value = (self._concatenate_heads(vectors) for vectors in (query, key, value))
-        strategies: list[Any] = [row and row.state.strategy(query.device).continuing for row in self.slots]
+        strategies: list[Any] = [
+            sequence and sequence.state.strategy(query.device).decode_strategy for sequence in self.slots
+        ]
         strategy = next(filter(None, strategies))
         cache = self.layers[layer]
-        local_caches = [row.cache.layers[layer] for row in self.rows]
+        local_caches = [sequence.cache.layers[layer] for sequence in self.sequences]
         cache.length = local_caches[0].length
         result = strategy.extend(LayerInput(layer, query, key, value, scoring), cache, strategies)
         output[self.places] = result.unflatten(0, (len(self.slots), -1))[self.numbers]
@@ -100,7 +102,7 @@ class SequenceGroup:
     def _concatenate_heads(self, vectors: Tensor) -> Tensor:
         """Convert (B, heads, n, head_dim) to (len(slots) * heads, n, head_dim), zeros for finished ones."""
         active = vectors[self.places]
-        if len(self.rows) < len(self.slots):
+        if len(self.sequences) < len(self.slots):
             padded = active.new_zeros(len(self.slots), *active.shape[1:])
             padded[self.numbers] = active
             active = padded
@@ -124,7 +126,7 @@ class DecodePass:
         on_layer: Called with the index of each layer when it begins.
     """
 
-    rows: Sequence[SequenceState | None]
+    sequences: Sequence[SequenceState | None]
     on_layer: Callable[[int], None]
 
     def attend(
@@ -143,11 +145,13 @@ class DecodePass:
         """Sequences of equal length in the same batch of caches, and single sequences."""
         groups: list[SequenceGroup] = []
         stacked: dict[tuple[BatchedKVCache, int], list[tuple[int, SequenceState]]] = {}
-        for place, row in enumerate(self.rows):
-            if row and row.cache.stack:
-                stacked.setdefault((row.cache.stack, row.cache.length), []).append((place, row))
-            elif row:
-                groups.append(SequenceGroup.alone(place, row))
+        for place, sequence in enumerate(self.sequences):
+            if sequence and sequence.cache.stack:
+                stacked.setdefault((sequence.cache.stack, sequence.cache.length), []).append(
+                    (place, sequence)
+                )
+            elif sequence:
+                groups.append(SequenceGroup.alone(place, sequence))
         for (stack, _), members in stacked.items():
             groups += SequenceGroup.of_stack(stack, members)
         return groups

@@ -71,7 +71,9 @@ class IsolatedAttention(Strategy):
         suffix = CausalAttention.over(context, stored.to(device))
         return cls(layout, order.to(device), shift, suffix, context.recorder)
 
-    def prefill(self, inputs: LayerInput, prefix: KeysValues | None, room: int) -> tuple[Tensor, LayerCache]:
+    def prefill(
+        self, inputs: LayerInput, prefix: KeysValues | None, reserved_tokens: int
+    ) -> tuple[Tensor, LayerCache]:
         """See Strategy."""
         outputs, length = [], self.layout.prefix_length
         if prefix is None:
@@ -93,18 +95,18 @@ class IsolatedAttention(Strategy):
         keys, values = inputs.key[:, self.order], inputs.value[:, self.order]
         if self.shift:
             keys = self.shift.move(inputs.layer, keys)
-        cache = new_layer(keys, self.layout.num_tokens + room)
+        cache = new_layer(keys, self.layout.num_tokens + reserved_tokens)
         cache.append(*prefix)
         cache.append(keys, values)
         outputs.append(self.suffix.extend(inputs.tokens(first), cache))
         return torch.cat(outputs, dim=1), cache
 
     @property
-    def continuing(self) -> CausalAttention:
+    def decode_strategy(self) -> CausalAttention:
         """See Strategy."""
         return self.suffix
 
-    def adopt(self, layer: int, keys: Tensor, source: AttentionPlan) -> Tensor:
+    def convert_keys(self, layer: int, keys: Tensor, source: AttentionPlan) -> Tensor:
         """See Strategy."""
         if self.shift is None or source.moves_documents:
             return keys

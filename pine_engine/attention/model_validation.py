@@ -88,7 +88,9 @@ def validate_model(
             model, f"its sliding window is {window} tokens, which would cut even a prompt of {PROBE_TOKENS}"
         )
     _check_adapters(model)
-    return tuple(_prove_range(model, packed, longest) for longest in (*lengths_of_change(model.config), None))
+    return tuple(
+        _validate_range(model, packed, longest) for longest in (*lengths_of_change(model.config), None)
+    )
 
 
 def _unsupported(model: nn.Module, reason: str) -> ModelError:
@@ -97,7 +99,7 @@ def _unsupported(model: nn.Module, reason: str) -> ModelError:
 
 
 @torch.no_grad()
-def _prove_range(
+def _validate_range(
     model: PreTrainedModel, packed: Mapping[nn.Parameter, PackedWeight], longest: int | None
 ) -> PatchedModel:
     """Return the patched model for prompts of up to `longest` tokens; for longer ones if None."""
@@ -262,8 +264,10 @@ def _relative_to_largest(deviation: Tensor, expected: Tensor) -> float:
 
 
 def _run(patched_model: PatchedModel, layout: TokenLayout, name: str) -> Tensor:
-    state = new_state(build_plan(METHODS[name], layout), patched_model=patched_model, room=0, recorder=None)
-    prefill = PrefillPass(SequenceState(state, KVCache([])), room=0, on_layer=lambda _: None)
+    state = new_state(
+        build_plan(METHODS[name], layout), patched_model=patched_model, reserved_tokens=0, recorder=None
+    )
+    prefill = PrefillPass(SequenceState(state, KVCache([])), reserved_tokens=0, on_layer=lambda _: None)
     ids, position_ids = torch.tensor(layout.ids), state.position_ids(0, layout.num_tokens)[0]
     return _forward(patched_model.network, ids, position_ids, prefill)
 

@@ -32,7 +32,7 @@ class PlacedAttention(Strategy):
     starts: Tensor
     seen_at: Tensor
     suffix: CausalAttention
-    alike: Hashable
+    batch_key: Hashable
 
     @classmethod
     def of(
@@ -46,21 +46,23 @@ class PlacedAttention(Strategy):
         seen_at = torch.from_numpy(moved + np.arange(layout.prefix_length, layout.documents_end))
         suffix = CausalAttention.of(context)
         positions = (layout.prefix_length, layout.documents_end, context.plan.suffix_start)
-        alike = ("placed", context.plan.method, positions, suffix.alike)
-        return cls(placement, starts, seen_at.to(context.device), suffix, alike)
+        batch_key = ("placed", context.plan.method, positions, suffix.batch_key)
+        return cls(placement, starts, seen_at.to(context.device), suffix, batch_key)
 
     @property
-    def continuing(self) -> Self:
+    def decode_strategy(self) -> Self:
         """See Strategy."""
         return self
 
-    def prefill(self, inputs: LayerInput, prefix: KeysValues | None, room: int) -> tuple[Tensor, LayerCache]:
+    def prefill(
+        self, inputs: LayerInput, prefix: KeysValues | None, reserved_tokens: int
+    ) -> tuple[Tensor, LayerCache]:
         """See Strategy."""
         outputs, prefix, documents, suffix = self.placement.prefill_prefix(inputs, prefix)
         slots = self.placement.to_slots(documents)
         outputs += self.placement.prefill_documents(documents, slots, prefix, self.starts)
 
-        cache = new_layer(inputs.key, self.placement.layout.num_tokens + room)
+        cache = new_layer(inputs.key, self.placement.layout.num_tokens + reserved_tokens)
         cache.append(*prefix)
         keys = self.placement.rotations[inputs.layer].rotate(documents.key, self.seen_at)
         cache.append(keys, documents.value)

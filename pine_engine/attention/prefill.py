@@ -13,7 +13,7 @@ from pine_engine.network.thread_tuner import torch_num_threads
 
 @dataclass(frozen=True)
 class PrefillPass:
-    """Prefill of one prompt under one method; fills the cache of `row`.
+    """Prefill of one prompt under one method; fills the cache of `sequence`.
 
     Attributes:
         row: State and empty cache of the prompt.
@@ -23,8 +23,8 @@ class PrefillPass:
         threads: Number of torch threads for attention; None keeps it.
     """
 
-    row: SequenceState
-    room: int
+    sequence: SequenceState
+    reserved_tokens: int
     on_layer: Callable[[int], None]
     prefix_of: SequenceState | None = None
     threads: int | None = None
@@ -34,7 +34,7 @@ class PrefillPass:
     ) -> Tensor:
         """Return the attention output of one layer, zero for padding; the batch size is 1."""
         self.on_layer(layer)
-        layout, strategy = self.row.state.plan.layout, self.row.state.strategy(query.device)
+        layout, strategy = self.sequence.state.plan.layout, self.sequence.state.strategy(query.device)
         count, prefix = layout.num_tokens, None
         if self.prefix_of:
             count -= layout.prefix_length
@@ -42,6 +42,6 @@ class PrefillPass:
             prefix = source.prefix(layer, self.prefix_of.cache.layers[layer], layout.prefix_length)
         inputs = LayerInput(layer, query[0], key[0], value[0], scoring).tokens(0, count)
         with torch_num_threads(self.threads):
-            output, cache = strategy.prefill(inputs, prefix, self.room)
-        self.row.cache.layers.append(cache)
+            output, cache = strategy.prefill(inputs, prefix, self.reserved_tokens)
+        self.sequence.cache.layers.append(cache)
         return functional.pad(output, (0, 0, 0, query.shape[2] - count))[None]

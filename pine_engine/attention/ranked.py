@@ -52,7 +52,7 @@ class RankedAttention(Strategy):
     segments: Tensor
     kind: ImportanceKind
     is_reversed: bool
-    alike: Hashable
+    batch_key: Hashable
     recorder: TraceRecorder | None
 
     @classmethod
@@ -77,16 +77,18 @@ class RankedAttention(Strategy):
             segments=one_hot(torch.cat(segments), layout.num_documents + 2).to(context.compute_dtype),
             kind=plan.method.importance,
             is_reversed=plan.is_reversed,
-            alike=("ranked", plan.method, positions),
+            batch_key=("ranked", plan.method, positions),
             recorder=context.recorder,
         )
 
     @property
-    def continuing(self) -> Self:
+    def decode_strategy(self) -> Self:
         """See Strategy."""
         return self
 
-    def prefill(self, inputs: LayerInput, prefix: KeysValues | None, room: int) -> tuple[Tensor, LayerCache]:
+    def prefill(
+        self, inputs: LayerInput, prefix: KeysValues | None, reserved_tokens: int
+    ) -> tuple[Tensor, LayerCache]:
         """See Strategy."""
         layer, layout = inputs.layer, self.placement.layout
         outputs, prefix, documents, suffix = self.placement.prefill_prefix(inputs, prefix)
@@ -96,7 +98,7 @@ class RankedAttention(Strategy):
 
         cache = new_layer(
             inputs.key,
-            layout.prefix_length + layout.suffix_length + room,
+            layout.prefix_length + layout.suffix_length + reserved_tokens,
             dtype=self.placement.compute_dtype,
             blocks=self._store(layer, slots),
         )

@@ -17,7 +17,7 @@ from pine_engine.attention.blocks import BlockLayout
 from pine_engine.attention.kv_cache import heads_of
 from pine_engine.attention.trace import Alternative, TokenRange, TokenWeights, Trace, TraceConfig
 from pine_engine.methods.plan import AttentionPlan
-from pine_engine.methods.positions import MASKED, who_sees_whom
+from pine_engine.methods.positions import MASKED, attention_mask
 from pine_engine.network.registration import AttentionParams, LayerInput
 
 
@@ -232,7 +232,7 @@ class TraceRecorder:
             queries = np.arange(first, first + len(weights))
             dense = torch.zeros(len(queries), len(keys))
             dense.index_add_(1, key_index.cpu(), weights.float().cpu())
-            mask = who_sees_whom(plan, queries, keys)
+            mask = attention_mask(plan, queries, keys)
             table[queries - token_range.first] = np.where(mask, dense.numpy(), np.nan)
         return TokenWeights(token_range, table)
 

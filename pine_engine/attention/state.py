@@ -33,14 +33,16 @@ class PromptState:
     plan: AttentionPlan
     patched_model: PatchedModel
     recorder: TraceRecorder | None
-    room: int
+    reserved_tokens: int
     positions: Tensor
     strategies: dict[torch.device, Strategy] = field(default_factory=dict, repr=False, compare=False)
 
     def strategy(self, device: torch.device) -> Strategy:
         """Return the strategy of the layers on a device, created once per device."""
         if device not in self.strategies:
-            context = StrategyContext(self.plan, self.patched_model, self.room, self.recorder, device)
+            context = StrategyContext(
+                self.plan, self.patched_model, self.reserved_tokens, self.recorder, device
+            )
             self.strategies[device] = choose_strategy(context)
         return self.strategies[device]
 
@@ -66,13 +68,13 @@ def new_state(
     plan: AttentionPlan,
     *,
     patched_model: PatchedModel,
-    room: int,
+    reserved_tokens: int,
     recorder: TraceRecorder | None,
 ) -> PromptState:
     """Return the state of a prompt; raise ModelError if PINE must rotate and head dimensions differ."""
     device = input_device(patched_model.network)
-    positions = torch.from_numpy(plan.query_positions(room)).to(device)
-    state = PromptState(plan, patched_model, recorder, room, positions)
+    positions = torch.from_numpy(plan.query_positions(reserved_tokens)).to(device)
+    state = PromptState(plan, patched_model, recorder, reserved_tokens, positions)
     state.strategy(device)  # raises before the forward pass begins
     return state
 
@@ -96,7 +98,7 @@ class SequenceState:
     state: PromptState
     cache: KVCache
 
-    def num_read(self) -> int:
+    def num_cached_tokens(self) -> int:
         """Return the number of tokens of prompt and continuation in the cache."""
         layout = self.state.plan.layout
         in_blocks = layout.documents_end - layout.prefix_length if self.state.plan.is_ranked else 0

@@ -50,14 +50,14 @@ class StrategyContext:
 
     plan: AttentionPlan
     patched_model: PatchedModel
-    room: int
+    reserved_tokens: int
     recorder: TraceRecorder | None
     device: torch.device
 
     @property
     def length(self) -> int:
         """Maximum number of tokens of prompt and answer."""
-        return self.plan.layout.num_tokens + self.room
+        return self.plan.layout.num_tokens + self.reserved_tokens
 
     @property
     def compute_dtype(self) -> torch.dtype:
@@ -66,7 +66,7 @@ class StrategyContext:
 
     def positions(self) -> Tensor:
         """Return the position of every token as a query, int64 (length,)."""
-        return torch.from_numpy(self.plan.query_positions(self.room)).to(self.device)
+        return torch.from_numpy(self.plan.query_positions(self.reserved_tokens)).to(self.device)
 
     def rotations(self) -> tuple[Rotation, ...]:
         """Return the rotation of each layer; raise ModelError as head_dim_of does."""
@@ -95,7 +95,7 @@ class DecodeStrategy(Protocol):
     """Attention of tokens after the documents: the suffix, decoded tokens, and candidate answers."""
 
     @property
-    def alike(self) -> Hashable:
+    def batch_key(self) -> Hashable:
         """Key of sequences that can be batched: equal keys mean equal computation."""
 
     def extend(self, inputs: LayerInput, cache: LayerCache, members: Sequence[Any] = ()) -> Tensor:
@@ -113,10 +113,12 @@ class Strategy(Protocol):
     """Attention of all layers of one device for one prompt and plan."""
 
     @property
-    def continuing(self) -> DecodeStrategy:
+    def decode_strategy(self) -> DecodeStrategy:
         """Strategy for the tokens after the documents."""
 
-    def prefill(self, inputs: LayerInput, prefix: KeysValues | None, room: int) -> tuple[Tensor, LayerCache]:
+    def prefill(
+        self, inputs: LayerInput, prefix: KeysValues | None, reserved_tokens: int
+    ) -> tuple[Tensor, LayerCache]:
         """Return the attention output (H, n, head_dim) of a prompt, and its cache.
 
         Args:
@@ -129,7 +131,7 @@ class Strategy(Protocol):
         """Return the first `length` tokens of a prefilled cache in the form that `prefill` expects."""
         return cache.keys[:, :length], cache.values[:, :length]
 
-    def adopt(self, layer: int, keys: Tensor, source: AttentionPlan) -> Tensor:
+    def convert_keys(self, layer: int, keys: Tensor, source: AttentionPlan) -> Tensor:
         """Convert cached keys (G, n, head_dim) of prefix and documents to those of this strategy.
 
         `source` is the plan of the cache. It encodes documents in the same way.

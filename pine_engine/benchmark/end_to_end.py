@@ -115,7 +115,9 @@ def profile_method(
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
 
     def prefill() -> Sequence[Any]:
-        return passes.prefill(engine.patched_models, layout, METHODS[name], room=new_tokens, logits_to_keep=1)
+        return passes.prefill(
+            engine.patched_models, layout, METHODS[name], reserved_tokens=new_tokens, logits_to_keep=1
+        )
 
     prefill()  # warm-up: allocates memory and selects kernels
     with profile(activities=activities) as of_prefill:

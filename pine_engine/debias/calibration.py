@@ -108,7 +108,10 @@ def calibrate_labels(
 
     @torch.inference_mode()
     def work(emit: Callable[[Event | CalibratedLabels], None], cancelled: threading.Event) -> None:
-        read = [read_prompt(engine, x, method, room=0, emit=emit, cancelled=cancelled)[1] for x in layouts]
+        read = [
+            read_prompt(engine, x, method, reserved_tokens=0, emit=emit, cancelled=cancelled)[1]
+            for x in layouts
+        ]
         logprobs = [label_log_probabilities(log_probabilities(logits[-1]), ids) for logits in read]
         emit(calibrate(torch.stack(logprobs), weighting))
 
@@ -149,7 +152,9 @@ def generate_calibrated(
         def read() -> Iterator[ActiveGeneration]:
             began = time.perf_counter()
             prompts = [
-                read_prompt(engine, layout, method, room=max_new_tokens, emit=emit, cancelled=cancelled)
+                read_prompt(
+                    engine, layout, method, reserved_tokens=max_new_tokens, emit=emit, cancelled=cancelled
+                )
                 for layout in layouts
             ]
             yield calibrated_prompt(0, method.name, prompts, steps, time.perf_counter() - began)

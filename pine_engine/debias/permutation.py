@@ -285,7 +285,7 @@ def _observe(
 ) -> OptionRun:
     layout = _in_order(engine, prompt, order)
     engine.check_length(layout, 0)
-    _, logits = read_prompt(engine, layout, method, room=0, emit=emit, cancelled=cancelled)
+    _, logits = read_prompt(engine, layout, method, reserved_tokens=0, emit=emit, cancelled=cancelled)
     run = OptionRun(order, softmax(label_log_probabilities(log_probabilities(logits[-1]), ids).tolist()))
     emit(run)
     return run

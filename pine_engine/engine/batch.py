@@ -64,7 +64,7 @@ def generate_batch(
         for index, (layout, method) in enumerate(zip(layouts, methods, strict=True)):
             began = time.perf_counter()
             row, logits = passes.prefill(
-                engine.patched_models, layout, method, room=max_new_tokens, logits_to_keep=1
+                engine.patched_models, layout, method, reserved_tokens=max_new_tokens, logits_to_keep=1
             )
             synchronize(logits)
             yield ActiveGeneration(method.name, (row,), logits, time.perf_counter() - began, index)

@@ -224,8 +224,8 @@ class Engine(PreparedModel):
         layout = tokenize_request(self, prompt, **request)
         texts = as_tuple_of(continuations, str, "continuation", "give at least one text to score")
         answers = [self.tokenize_answer(text) for text in texts]
-        room = max(map(len, answers))
-        self.check_length(layout, room)
+        reserved_tokens = max(map(len, answers))
+        self.check_length(layout, reserved_tokens)
 
         @torch.inference_mode()
         def work(interrupted: threading.Event) -> dict[str, list[Score]]:
@@ -233,7 +233,7 @@ class Engine(PreparedModel):
                 self.patched_models,
                 layout,
                 names,
-                room=room,
+                reserved_tokens=reserved_tokens,
                 on_layer_of=lambda _: lambda _: raise_if_cancelled(interrupted),
             )
             scores = [

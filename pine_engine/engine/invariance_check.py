@@ -37,7 +37,9 @@ def check_invariance(patched_models: Sequence[PatchedModel], name: str, vocabula
         )
 
     def prefill(layout: TokenLayout, method: Method) -> Tensor:
-        return passes.prefill(patched_models, layout, method, room=0, logits_to_keep=layout.suffix_length)[1]
+        return passes.prefill(
+            patched_models, layout, method, reserved_tokens=0, logits_to_keep=layout.suffix_length
+        )[1]
 
     changes = changes_by_order(prefill, vocabulary)
     if not changes:

@@ -93,7 +93,7 @@ def read_prompt(
     layout: TokenLayout,
     method: Method,
     *,
-    room: int,
+    reserved_tokens: int,
     emit: Emit,
     cancelled: threading.Event,
 ) -> tuple[SequenceState, Tensor]:
@@ -105,7 +105,12 @@ def read_prompt(
     on_layer = layer_progress_callback(method.name, model.num_layers, emit, cancelled)
     began = time.perf_counter()
     row, logits = passes.prefill(
-        model.patched_models, layout, method, room=room, logits_to_keep=1, on_layer=on_layer
+        model.patched_models,
+        layout,
+        method,
+        reserved_tokens=reserved_tokens,
+        logits_to_keep=1,
+        on_layer=on_layer,
     )
     emit(PrefillDone(method.name, time.perf_counter() - began))
     check_finite(logits[-1], method.name, 0)

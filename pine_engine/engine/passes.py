@@ -26,7 +26,7 @@ def prefill(
     layout: TokenLayout,
     method: Method,
     *,
-    room: int,
+    reserved_tokens: int,
     logits_to_keep: int,
     recorder: TraceRecorder | None = None,
     on_layer: Callable[[int], None] = lambda _: None,
@@ -34,26 +34,33 @@ def prefill(
 ) -> tuple[SequenceState, Tensor]:
     """Return the state of a prompt under one method and the logits (logits_to_keep, V) of its last tokens.
 
-    Runs under torch.inference_mode, in the network for prompts of this length. At most `room` tokens may
-    follow. `logits_to_keep` is 0 for all logits. `on_layer` is called at the start of each layer and
-    may raise.
-    Prefixes and documents of `cached_sequences`, states of the same networks, are reused if equal.
+    Runs under torch.inference_mode, in the network for prompts of this length. At most `reserved_tokens`
+    tokens may follow. `logits_to_keep` is 0 for all logits. `on_layer` is called at the start of each layer
+    and may raise. Prefixes and documents of `cached_sequences`, states of the same networks, are reused if
+    equal.
     """
     patched_model = next(
-        each for each in patched_models if each.longest is None or layout.num_tokens <= each.longest
+        each
+        for each in patched_models
+        if each.max_prompt_length is None or layout.num_tokens <= each.max_prompt_length
     )
-    state = new_state(build_plan(method, layout), patched_model=patched_model, room=room, recorder=recorder)
+    state = new_state(
+        build_plan(method, layout),
+        patched_model=patched_model,
+        reserved_tokens=reserved_tokens,
+        recorder=recorder,
+    )
     # A trace needs the prefill of documents, and one of single tokens also that of the prefix.
     cached_sequences = [] if recorder and recorder.request.token_ranges else list(cached_sequences)
     if recorder is None and (source := find_documents(cached_sequences, state)):
-        row = fork(source, state, room)
+        row = fork(source, state, reserved_tokens)
         return row, extend([row], [layout.suffix], on_layer)[0, -logits_to_keep:]
     prefix_of = find_prefix(cached_sequences, state)
     first = layout.prefix_length if prefix_of else 0
     ids = torch.tensor([layout.ids[first:]], device=input_device(patched_model.network))
     row = SequenceState(state, KVCache([]))
     pace = (
-        patched_model.pace.prompt(method, ids.shape[1])
+        patched_model.thread_tuner.prompt(method, ids.shape[1])
         if _is_any_num_threads_exact(patched_model, ids)
         else None
     )
@@ -61,7 +68,7 @@ def prefill(
     with pace or nullcontext(lambda: None) as begin_layer:
         logits = run_pass(
             patched_model.network,
-            PrefillPass(row, room, _call_both(begin_layer, on_layer), prefix_of, threads),
+            PrefillPass(row, reserved_tokens, _call_both(begin_layer, on_layer), prefix_of, threads),
             ids,
             state.position_ids(first, ids.shape[1]),
             logits_to_keep=logits_to_keep,
@@ -74,7 +81,7 @@ def prefill_each(
     layout: TokenLayout,
     methods: Iterable[Method],
     *,
-    room: int,
+    reserved_tokens: int,
     on_layer_of: Callable[[Method], Callable[[int], None]],
 ) -> tuple[list[SequenceState], list[Tensor]]:
     """Return the states of a prompt under several methods, which share equal parts, and their last logits."""
@@ -85,7 +92,7 @@ def prefill_each(
             patched_models,
             layout,
             method,
-            room=room,
+            reserved_tokens=reserved_tokens,
             logits_to_keep=1,
             on_layer=on_layer_of(method),
             cached_sequences=rows,
@@ -132,10 +139,13 @@ def _extend_under(
     tokens = torch.tensor([ids[place] for place in places], device=input_device(patched_model.network))
     zeros = torch.zeros_like(tokens[:1])
     position_ids = torch.cat(
-        [zeros if row is None else row.state.position_ids(row.num_read(), tokens.shape[1]) for row in fed]
+        [
+            zeros if row is None else row.state.position_ids(row.num_cached_tokens(), tokens.shape[1])
+            for row in fed
+        ]
     )
     pace = (
-        patched_model.pace.step(len(tokens))
+        patched_model.thread_tuner.step(len(tokens))
         if is_step and _is_any_num_threads_exact(patched_model, tokens)
         else None
     )

@@ -50,20 +50,20 @@ def find_documents(rows: Iterable[SequenceState], state: PromptState) -> Sequenc
     return next((row for row in rows if _shares_documents(row.state, state)), None)
 
 
-def fork(source: SequenceState, state: PromptState, room: int) -> SequenceState:
+def fork(source: SequenceState, state: PromptState, reserved_tokens: int) -> SequenceState:
     """Return a new row with the tokens of the source before its suffix; the source is unchanged.
 
-    Document blocks are shared. Prefix and, without blocks, documents are copied. `room` is the maximum number
-    of tokens that follow the prompt.
+    Document blocks are shared. Prefix and, without blocks, documents are copied. `reserved_tokens` is the
+    maximum number of tokens that follow the prompt.
     """
     layout = state.plan.layout
     length = layout.prefix_length if state.plan.is_ranked else layout.documents_end
     layers = []
     for index, layer in enumerate(source.cache.layers):
         strategy = state.strategy(layer.keys.device)
-        cache = empty_like(layer, length + layout.suffix_length + room)
+        cache = empty_like(layer, length + layout.suffix_length + reserved_tokens)
         cache.append(
-            strategy.adopt(index, layer.keys[:, :length], source.state.plan), layer.values[:, :length]
+            strategy.convert_keys(index, layer.keys[:, :length], source.state.plan), layer.values[:, :length]
         )
         layers.append(cache)
     return SequenceState(state, KVCache(layers))

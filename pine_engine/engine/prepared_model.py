@@ -22,7 +22,7 @@ from pine_engine.models.packed import PackedWeight, pack
 from pine_engine.models.support import context_in_words, stated_context
 from pine_engine.network.model_patching import PatchedModel
 from pine_engine.network.model_snapshot import ModelSnapshot
-from pine_engine.network.parallel import own_heads
+from pine_engine.network.parallel import num_local_heads
 from pine_engine.prompts.layout import TOKEN_IDS, TokenLayout, check_vocabulary, tokenize, tokenize_text
 from pine_engine.prompts.prompt import PROMPT_HINT, Prompt
 
@@ -76,7 +76,7 @@ class PreparedModel:
             )
         self.model = model
         self.tokenizer = tokenizer
-        self.num_heads = own_heads(model)
+        self.num_heads = num_local_heads(model)
         self.model_name = name
         self.revision = revision
         self.model_ref = model_ref or name

@@ -66,7 +66,7 @@ class Run:
             self.patched_models,
             self.layout,
             method,
-            room=settings.max_new_tokens,
+            reserved_tokens=settings.max_new_tokens,
             logits_to_keep=self.layout.suffix_length if settings.return_logits else 1,
             recorder=recorder,
             on_layer=layer_progress_callback(method.name, self.model.num_layers, emit, cancelled),

@@ -214,7 +214,7 @@ class _AnsweringForward:
         patched_models = self._engine.patched_models
         if patched_models is not self._patched_models:  # at first, and after a change of the model
             self._read = [
-                passes.prefill(patched_models, layout, self._method, room=ROOM, logits_to_keep=1)
+                passes.prefill(patched_models, layout, self._method, reserved_tokens=ROOM, logits_to_keep=1)
                 for layout in self._layouts
             ]
             self._patched_models = patched_models
@@ -244,15 +244,20 @@ class _AnswerCache(Cache):
         self.num_fed_tokens = num_fed_tokens
         return logits
 
-    def _make_room(self, room: int) -> None:
+    def _make_room(self, reserved_tokens: int) -> None:
         states: dict[int, PromptState] = {}
         for row in self._rows:
             if id(row.state) not in states:
                 states[id(row.state)] = new_state(
-                    row.state.plan, patched_model=row.state.patched_model, room=room, recorder=None
+                    row.state.plan,
+                    patched_model=row.state.patched_model,
+                    reserved_tokens=reserved_tokens,
+                    recorder=None,
                 )
-        self._rows = [_branch(row, states[id(row.state)], room - self.num_fed_tokens) for row in self._rows]
-        self._room = room
+        self._rows = [
+            _branch(row, states[id(row.state)], reserved_tokens - self.num_fed_tokens) for row in self._rows
+        ]
+        self._room = reserved_tokens
 
     def _take(self, indices: Sequence[int]) -> None:
         """Select sequences. One that is selected twice is copied."""
@@ -288,11 +293,11 @@ class _AnswerCache(Cache):
         self.num_fed_tokens += tokens_to_remove
 
 
-def _branch(row: SequenceState, state: PromptState, room: int) -> SequenceState:
+def _branch(row: SequenceState, state: PromptState, reserved_tokens: int) -> SequenceState:
     """Return a copy of a row under an equal state, with space for more tokens. Document blocks are shared."""
     layers = []
     for layer in row.cache.layers:
-        branch = empty_like(layer, layer.length + room)
+        branch = empty_like(layer, layer.length + reserved_tokens)
         branch.append(layer.keys[:, : layer.length], layer.values[:, : layer.length])
         layers.append(branch)
     return SequenceState(state, KVCache(layers))

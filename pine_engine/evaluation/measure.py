@@ -221,8 +221,8 @@ class _ExampleWork:
         generations = list(
             dict.fromkeys(generation for result in results for generation in result.generations)
         )
-        room = max(map(self._room, results), default=0)
-        reader = Prefiller(self._engine, prefills, room=room, on_layer=self._on_layer)
+        reserved_tokens = max(map(self._room, results), default=0)
+        reader = Prefiller(self._engine, prefills, reserved_tokens=reserved_tokens, on_layer=self._on_layer)
         reusing_methods = Counter(prefill for generation in generations for prefill in generation.prefills)
         held: dict[Prefill, Prefilled] = {}
 

@@ -45,9 +45,11 @@ class Prefilled:
 class Prefiller:
     """Reads the prompts of one example, and holds what they lend each other; for torch.inference_mode."""
 
-    def __init__(self, engine: Engine, prefills: Sequence[Prefill], *, room: int, on_layer: OnLayer) -> None:
+    def __init__(
+        self, engine: Engine, prefills: Sequence[Prefill], *, reserved_tokens: int, on_layer: OnLayer
+    ) -> None:
         self._engine = engine
-        self._room = room
+        self._room = reserved_tokens
         self._on_layer = on_layer
         self._num_prefills = len(prefills)
         self._borrowers = Counter(_loan(prefill) for prefill in prefills)
@@ -98,7 +100,7 @@ class Prefiller:
             self._engine.patched_models,
             layout,
             method,
-            room=self._room,
+            reserved_tokens=self._room,
             logits_to_keep=1,
             on_layer=lambda layer: self._on_layer(prefill.method, layer),
             cached_sequences=cached_sequences,

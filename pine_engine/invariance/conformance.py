@@ -150,9 +150,9 @@ def _compute(engine: Engine, layout: TokenLayout, steps: int) -> dict[str, NDArr
     )
     with torch.inference_mode():
         prefill = {
-            name: passes.prefill(engine.patched_models, layout, METHODS[name], room=0, logits_to_keep=0)[
-                1
-            ].numpy()
+            name: passes.prefill(
+                engine.patched_models, layout, METHODS[name], reserved_tokens=0, logits_to_keep=0
+            )[1].numpy()
             for name in result.answers
         }
     decoded = {name: logits[layout.suffix_length - 1 :].numpy() for name, logits in result.logits.items()}

@@ -86,7 +86,7 @@ def sweep_document(
                 engine.patched_models,
                 layout.reorder(order),
                 selected,
-                room=len(ids),
+                reserved_tokens=len(ids),
                 on_layer_of=lambda method: layer_progress_callback(
                     method.name, engine.num_layers, emit, cancelled
                 ),

@@ -169,7 +169,7 @@ def check_stacking(engine: Engine) -> Check:
 
 def _prefill(engine: Engine, method: str, layouts: Sequence[TokenLayout]) -> list[SequenceState]:
     return [
-        passes.prefill(engine.patched_models, layout, METHODS[method], room=1, logits_to_keep=1)[0]
+        passes.prefill(engine.patched_models, layout, METHODS[method], reserved_tokens=1, logits_to_keep=1)[0]
         for layout in layouts
     ]
 

@@ -29,7 +29,7 @@ def is_in_document(plan: AttentionPlan, tokens: Tokens) -> NDArray[np.bool_]:
     return (plan.layout.prefix_length <= tokens) & (tokens < plan.layout.documents_end)
 
 
-def who_sees_whom(plan: AttentionPlan, queries: Tokens, keys: Tokens) -> NDArray[np.bool_]:
+def attention_mask(plan: AttentionPlan, queries: Tokens, keys: Tokens) -> NDArray[np.bool_]:
     """Return the attention mask, bool (Q, K): True if the query attends to the key."""
     of_query, of_key = document_of(plan, queries), document_of(plan, keys)
     inside = is_in_document(plan, queries)[:, None] & is_in_document(plan, keys)
@@ -61,7 +61,7 @@ def position_matrix(
     starts = np.where((queries >= end)[:, None], from_suffix, from_documents)
     outside = np.where(keys < end, keys, keys - end + plan.suffix_start)
     positions = np.where(is_in_document(plan, keys), starts + keys - layout.document_starts[of_key], outside)
-    return np.where(who_sees_whom(plan, queries, keys), positions, MASKED)
+    return np.where(attention_mask(plan, queries, keys), positions, MASKED)
 
 
 def starts_from_ranking(ranking: Tokens, lengths: IntArray, end: int) -> IntArray:

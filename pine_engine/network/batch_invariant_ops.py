@@ -69,7 +69,7 @@ IN_DECODE_STEP: ContextVar[bool] = ContextVar("is_step", default=False)
 """True inside a decode step, which uses packed weights where the model has them."""
 
 
-def linear(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def invariant_linear(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Apply a linear layer, batch-invariantly.
 
     Shape:
@@ -81,7 +81,7 @@ def linear(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         return functional.linear(rows, weight, bias)
     is_single_row = rows.numel() == rows.shape[-1]
     if is_single_row and not SINGLE_ROW_PASS.get():
-        return linear(torch.cat((rows, rows)), weight, bias)[: len(rows)]
+        return invariant_linear(torch.cat((rows, rows)), weight, bias)[: len(rows)]
     if rows.dtype == torch.float32:
         return _onednn(rows, weight, bias)
     if rows.dtype in HALF_PRECISION and not is_single_row and not multiplies_in(rows.dtype):
@@ -207,9 +207,9 @@ def invariant_elementwise(function: Callable[[Tensor], Tensor], values: Tensor) 
 def _matmul(rows: Tensor, other: Tensor) -> Tensor:
     """Multiply batch-invariantly by a weight matrix, or by a stack of them with its own rows for each."""
     if other.dim() == 2 and rows.dim() >= 2:
-        return linear(rows, other.mT)
+        return invariant_linear(rows, other.mT)
     if rows.dim() == other.dim() == 3 and rows.shape[0] == other.shape[0]:
-        return torch.stack([linear(*pair) for pair in zip(rows, other.mT, strict=True)])
+        return torch.stack([invariant_linear(*pair) for pair in zip(rows, other.mT, strict=True)])
     return torch.matmul(rows, other)
 
 
@@ -231,7 +231,7 @@ _ELEMENTWISE: tuple[Callable[..., Tensor], ...] = (
 """Functions whose SIMD loop and scalar loop can round differently."""
 
 _REPLACEMENTS: dict[Callable[..., Any], Callable[..., Any]] = {
-    functional.linear: linear,
+    functional.linear: invariant_linear,
     **dict.fromkeys(
         (
             *(torch.matmul, torch.mm, torch.bmm, Tensor.matmul, Tensor.mm, Tensor.bmm),
@@ -323,7 +323,7 @@ def _forward_name(module: nn.Module) -> str:
 
 def _linear_layer(module: nn.Linear, packed: PackedWeight | None, rows: Tensor) -> Tensor:
     if packed is None or not IN_DECODE_STEP.get():
-        return linear(rows, module.weight, module.bias)
+        return invariant_linear(rows, module.weight, module.bias)
     result = packed.multiply(rows)
     return result if module.bias is None else result + module.bias
 

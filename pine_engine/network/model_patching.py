@@ -34,14 +34,14 @@ class PatchedModel:
     Attributes:
         network: Patched copy of the model.
         ropes: Rotary embeddings.
-        longest: Longest prompt, in tokens, for which the frequencies are valid; None for any.
-        pace: Tuner of the number of threads.
+        max_prompt_length: Longest prompt, in tokens, for which the frequencies are valid; None for any.
+        thread_tuner: Tuner of the number of threads.
     """
 
     network: PreTrainedModel
     ropes: LayerRopes
-    longest: int | None
-    pace: ThreadTuner = field(default_factory=ThreadTuner, repr=False, compare=False)
+    max_prompt_length: int | None
+    thread_tuner: ThreadTuner = field(default_factory=ThreadTuner, repr=False, compare=False)
 
 
 @torch.inference_mode(False)

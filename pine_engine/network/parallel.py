@@ -18,7 +18,7 @@ def num_processes(model: PreTrainedModel) -> int:
     return model.tp_size or 1
 
 
-def own_heads(model: PreTrainedModel) -> int:
+def num_local_heads(model: PreTrainedModel) -> int:
     """Return the number of query heads per layer in this process.
 
     Raises:

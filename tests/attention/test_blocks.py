@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pine_engine.attention.blocks import SHORTEST_IN_CLASS, BlockLayout, build_blocks
+from pine_engine.attention.blocks import MIN_LENGTH_RATIO, BlockLayout, build_blocks
 from pine_engine.prompts.layout import TokenLayout
 
 CPU = torch.device("cpu")
@@ -57,7 +57,7 @@ def test_length_classes_are_sorted_and_limit_padding(layout: TokenLayout) -> Non
         assert group.first == end and group.size == len(members) * group.length
         assert members == sorted(members)
         lengths = [len(document) for document in members]
-        assert max(lengths) == group.length and min(lengths) >= SHORTEST_IN_CLASS * group.length
+        assert max(lengths) == group.length and min(lengths) >= MIN_LENGTH_RATIO * group.length
         end = group.last
     assert end == layout.num_documents
     assert len(blocks.token_index) == sum(group.size for group in blocks.classes)

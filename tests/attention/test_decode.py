@@ -27,7 +27,7 @@ def engine(tiny_llama: Callable[..., LlamaForCausalLM]) -> Engine:
 @torch.inference_mode()
 def prefill(engine: Engine, method: str, layouts: Sequence[TokenLayout]) -> list[SequenceState]:
     return [
-        passes.prefill(engine.patched_models, layout, METHODS[method], room=6, logits_to_keep=1)[0]
+        passes.prefill(engine.patched_models, layout, METHODS[method], reserved_tokens=6, logits_to_keep=1)[0]
         for layout in layouts
     ]
 
@@ -53,7 +53,7 @@ def test_batched_sequences_equal_single_ones(engine: Engine, method: str) -> Non
     assert len({id(row.cache.stack) for row in together}) == 1 and together[0].cache.stack
     for step in range(2):
         assert torch.equal(extend(together, step), extend(alone, step))
-    assert [row.num_read() for row in together] == [row.num_read() for row in alone]
+    assert [row.num_cached_tokens() for row in together] == [row.num_cached_tokens() for row in alone]
 
 
 @pytest.mark.parametrize("method", ["vanilla", "pcw", "pine", "pine_input_order"])

@@ -133,7 +133,7 @@ class Scripted:
         ids = [tuple(int(piece.text) for piece in document) for document in prompt.documents]
         return TokenLayout((), tuple(ids), (0,))
 
-    def check_length(self, layout: TokenLayout, room: int) -> None:
+    def check_length(self, layout: TokenLayout, reserved_tokens: int) -> None:
         """Everything fits."""
 
     def prefill(self, _: Any, layout: TokenLayout, *__: Any, **___: Any) -> tuple[list[int], torch.Tensor]:
@@ -324,7 +324,11 @@ def test_an_answer_is_the_same_whatever_is_written_beside_it(
         with torch.inference_mode():
             read = [
                 passes.prefill(
-                    engine.patched_models, layout.reorder(order), METHODS["nia"], room=9, logits_to_keep=1
+                    engine.patched_models,
+                    layout.reorder(order),
+                    METHODS["nia"],
+                    reserved_tokens=9,
+                    logits_to_keep=1,
                 )
                 for layout in layouts
             ]
@@ -355,11 +359,17 @@ def test_the_time_of_a_step_is_shared_by_rows(monkeypatch: pytest.MonkeyPatch, e
     monkeypatch.setattr("pine_engine.engine.generation.time.perf_counter", lambda: float(next(clock)))
     with torch.inference_mode():
         read = [
-            passes.prefill(engine.patched_models, layout, METHODS["vanilla"], room=3, logits_to_keep=1)
+            passes.prefill(
+                engine.patched_models, layout, METHODS["vanilla"], reserved_tokens=3, logits_to_keep=1
+            )
             for layout in layouts_of(engine)
         ]
         plain = passes.prefill(
-            engine.patched_models, layouts_of(engine)[0], METHODS["vanilla"], room=3, logits_to_keep=1
+            engine.patched_models,
+            layouts_of(engine)[0],
+            METHODS["vanilla"],
+            reserved_tokens=3,
+            logits_to_keep=1,
         )
     prompts = [
         calibrated_prompt(0, "vanilla", read, "every", 4.0),
@@ -375,10 +385,15 @@ def test_a_copied_cache_is_continued_on_its_own(engine: Engine) -> None:
     layout = layouts_of(engine)[0]
     for base in ("vanilla", "pine", "pcw"):
         with torch.inference_mode():
-            row, _ = passes.prefill(engine.patched_models, layout, METHODS[base], room=3, logits_to_keep=1)
+            row, _ = passes.prefill(
+                engine.patched_models, layout, METHODS[base], reserved_tokens=3, logits_to_keep=1
+            )
             other = SequenceState(row.state, row.cache.copy())
             first = passes.extend([row], [[7, 8]])
-            assert (row.num_read(), other.num_read()) == (layout.num_tokens + 2, layout.num_tokens)
+            assert (row.num_cached_tokens(), other.num_cached_tokens()) == (
+                layout.num_tokens + 2,
+                layout.num_tokens,
+            )
             passes.extend([other], [[9, 9, 9]])
             again = SequenceState(row.state, row.cache.copy())
             again.cache.truncate(row.cache.length - 2)

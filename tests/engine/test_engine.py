@@ -63,7 +63,9 @@ def engine(tiny_llama: TinyLlama) -> Engine:
 
 @torch.inference_mode()
 def all_logits(engine: Engine, layout: TokenLayout, method: str) -> Tensor:
-    return passes.prefill(engine.patched_models, layout, METHODS[method], room=0, logits_to_keep=0)[1]
+    return passes.prefill(
+        engine.patched_models, layout, METHODS[method], reserved_tokens=0, logits_to_keep=0
+    )[1]
 
 
 @pytest.mark.parametrize("layout", [LAYOUT, WITHOUT_PREFIX], ids=["prefix", "no prefix"])

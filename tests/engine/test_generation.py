@@ -95,7 +95,7 @@ def test_free_slots_change_no_bit(tiny_llama: TinyLlama, dtype: torch.dtype) -> 
     for before, after in ((0, 1), (0, 3), (1, 0), (3, 2)):
         with torch.inference_mode():
             row, _ = passes.prefill(
-                engine.patched_models, LAYOUTS[0], get_method("pine"), room=1, logits_to_keep=1
+                engine.patched_models, LAYOUTS[0], get_method("pine"), reserved_tokens=1, logits_to_keep=1
             )
             rows = [*[None] * before, row, *[None] * after]
             found.append(passes.extend(rows, [[9]] * len(rows))[before])

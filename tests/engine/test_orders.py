@@ -117,7 +117,7 @@ def test_comparisons_agree_with_separate_runs(engine: Engine, shuffled: ShuffleR
 def logprob_of(engine: Engine, layout: TokenLayout, method: str, ids: tuple[int, ...]) -> float:
     """Return the log-probability of an answer that is processed at once."""
     row, last = passes.prefill(
-        engine.patched_models, layout, METHODS[method], room=len(ids), logits_to_keep=1
+        engine.patched_models, layout, METHODS[method], reserved_tokens=len(ids), logits_to_keep=1
     )
     logits = torch.cat((last, passes.extend([row], [ids[:-1]])[0])).log_softmax(-1)
     return float(sum(logits[step, token] for step, token in enumerate(ids)))
@@ -204,7 +204,7 @@ def second_cell(first: RunResult, other: RunResult) -> OrderComparison:
     cache.truncate = lambda length: setattr(cache, "length", length)
     patched = SimpleNamespace(network=SimpleNamespace(device=torch.device("cpu")))
     state = SimpleNamespace(plan=SimpleNamespace(method=METHODS["pine"]), patched_model=patched)
-    row: Any = SimpleNamespace(state=state, cache=cache, num_read=lambda: cache.length)
+    row: Any = SimpleNamespace(state=state, cache=cache, num_cached_tokens=lambda: cache.length)
     model: Any = SimpleNamespace(tokenizer=None)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(passes, "extend", lambda rows, ids, _: torch.zeros(len(rows), len(ids[0]), 10))

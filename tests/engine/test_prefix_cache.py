@@ -38,7 +38,7 @@ def prefill(
         engine.patched_models,
         layout,
         METHODS[method],
-        room=4,
+        reserved_tokens=4,
         logits_to_keep=layout.suffix_length,
         cached_sequences=cached or [],
     )
@@ -51,7 +51,7 @@ def num_fed(engine: Engine, layout: TokenLayout, method: str, cached: SequenceSt
     expected = prefill(engine, layout, method)[1]
     row, logits, tokens = prefill(engine, layout, method, [cached])
     torch.testing.assert_close(logits, expected, rtol=0, atol=ROUNDING)
-    assert row.num_read() == layout.num_tokens
+    assert row.num_cached_tokens() == layout.num_tokens
     return tokens
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pine_engine.attention import arithmetic
 from pine_engine.methods.plan import AttentionPlan, build_plan
-from pine_engine.methods.positions import MASKED, position_matrix, starts_from_ranking, who_sees_whom
+from pine_engine.methods.positions import MASKED, attention_mask, position_matrix, starts_from_ranking
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import IntArray
 from tests.support.worked_matrices import EXAMPLES, Example, read_matrix
@@ -59,7 +59,7 @@ def test_positions_and_masks_equal_worked_example(section: str, method: str) -> 
     assert plan.query_positions(2).tolist() == [*positions, positions[-1] + 1, positions[-1] + 2]
 
     tokens = np.arange(layout.num_tokens)
-    assert np.array_equal(who_sees_whom(plan, tokens, tokens), matrix != MASKED)
+    assert np.array_equal(attention_mask(plan, tokens, tokens), matrix != MASKED)
     assert np.array_equal(matrix.diagonal(), positions)
     assert (matrix[: layout.documents_end, layout.documents_end :] == MASKED).all()
     has_later = bool((matrix > positions[:, None]).any())

@@ -385,11 +385,15 @@ def test_quantized_weights_are_order_invariant(tmp_path: Path, package: str, opt
     orders = [LAYOUT, LAYOUT.reorder([2, 0, 1])]
     with torch.inference_mode():
         pine, shuffled = (
-            passes.prefill(engine.patched_models, one, METHODS["pine"], room=0, logits_to_keep=1)[1]
+            passes.prefill(engine.patched_models, one, METHODS["pine"], reserved_tokens=0, logits_to_keep=1)[
+                1
+            ]
             for one in orders
         )
         vanilla, moved = (
-            passes.prefill(engine.patched_models, one, METHODS["vanilla"], room=0, logits_to_keep=1)[1]
+            passes.prefill(
+                engine.patched_models, one, METHODS["vanilla"], reserved_tokens=0, logits_to_keep=1
+            )[1]
             for one in orders
         )
     assert torch.equal(pine, shuffled)

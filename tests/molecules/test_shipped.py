@@ -59,7 +59,11 @@ def test_pine_molecule_is_invariant_to_order(engine: Engine) -> None:
     with torch.inference_mode():
         read = [
             passes.prefill(
-                engine.patched_models, layout.reorder(order), get_method("pine"), room=1, logits_to_keep=1
+                engine.patched_models,
+                layout.reorder(order),
+                get_method("pine"),
+                reserved_tokens=1,
+                logits_to_keep=1,
             )[1]
             for order in ALL_ORDERS[::6]
         ]

@@ -17,7 +17,7 @@ from pine_engine.network.batch_invariant_ops import (
     OpCallerRecorder,
     decode_attention_threads,
     invariant_elementwise,
-    linear,
+    invariant_linear,
     patch_op_callers,
 )
 from pine_engine.network.thread_tuner import torch_num_threads
@@ -43,11 +43,11 @@ def normal(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> Te
 def test_linear_is_batch_invariant(inner: int, outer: int, dtype: torch.dtype) -> None:
     shapes = (outer, inner), (outer,), (77, inner)
     weight, bias, rows = (normal(*shape, dtype=dtype) for shape in shapes)
-    expected = linear(rows, weight, bias)
+    expected = invariant_linear(rows, weight, bias)
     pick = random.Random(inner)
     for batch_size in (1, 2, 3, 5, 8, 11, 13, 40, 77):
         batch = pick.sample(range(77), batch_size)
-        assert torch.equal(linear(rows[batch], weight, bias), expected[batch])
+        assert torch.equal(invariant_linear(rows[batch], weight, bias), expected[batch])
     torch.testing.assert_close(expected, functional.linear(rows, weight, bias), rtol=2e-2, atol=2e-2)
 
 
@@ -74,10 +74,10 @@ def test_single_row_is_doubled_except_in_its_own_pass(monkeypatch: pytest.Monkey
         return onednn(rows, *rest)
 
     monkeypatch.setattr(ops, "_onednn", count)
-    linear(rows[3:4], weight)
+    invariant_linear(rows[3:4], weight)
     token = SINGLE_ROW_PASS.set(True)
     try:
-        torch.testing.assert_close(linear(rows[3:4], weight), functional.linear(rows[3:4], weight))
+        torch.testing.assert_close(invariant_linear(rows[3:4], weight), functional.linear(rows[3:4], weight))
     finally:
         SINGLE_ROW_PASS.reset(token)
     assert batch_sizes == [2, 1]
@@ -86,7 +86,7 @@ def test_single_row_is_doubled_except_in_its_own_pass(monkeypatch: pytest.Monkey
 def test_linear_keeps_leading_dimensions() -> None:
     weight = normal(7, 4)
     for shape in ((3, 4), (1, 4), (2, 3, 4), (1, 1, 4), (0, 4), (2, 0, 4)):
-        assert linear(normal(*shape), weight).shape == (*shape[:-1], 7)
+        assert invariant_linear(normal(*shape), weight).shape == (*shape[:-1], 7)
 
 
 @pytest.mark.parametrize("dtype", HALF_PRECISION, ids=str)
@@ -94,10 +94,10 @@ def test_fp32_gemm_rounds_once_in_any_chunks(dtype: torch.dtype, monkeypatch: py
     monkeypatch.setattr(ops, "multiplies_in", lambda _: False)
     rows, weight, bias = (normal(*shape, dtype=dtype) for shape in ((9, 64), (50, 64), (50,)))
     exact = functional.linear(rows.double(), weight.double(), bias.double()).to(dtype)
-    expected = linear(rows, weight, bias)
+    expected = invariant_linear(rows, weight, bias)
     torch.testing.assert_close(expected, exact, rtol=1e-2 if dtype == torch.bfloat16 else 2e-3, atol=1e-3)
     monkeypatch.setattr(ops, "UPCAST_CHUNK_NUMEL", 64 * 16)
-    assert torch.equal(linear(rows, weight, bias), expected)
+    assert torch.equal(invariant_linear(rows, weight, bias), expected)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,9 @@ def test_batched_gemm_in_invariant_mode_is_a_stack_of_linear_layers() -> None:
     rows, weights = normal(4, 5, 8), normal(4, 8, 3)
     with BatchInvariantMode():
         result = torch.bmm(rows, weights)
-    assert torch.equal(result, torch.stack([linear(*pair) for pair in zip(rows, weights.mT, strict=True)]))
+    assert torch.equal(
+        result, torch.stack([invariant_linear(*pair) for pair in zip(rows, weights.mT, strict=True)])
+    )
 
 
 def test_in_place_function_stays_in_place() -> None:

@@ -43,7 +43,9 @@ def outputs(engine: Engine) -> tuple[dict[str, Tensor], dict[str, Any], Any]:
     """Return prompt logits and generated tokens of each method, and PINE's importances."""
     with torch.inference_mode():
         logits = {
-            name: passes.prefill(engine.patched_models, LAYOUT, METHODS[name], room=0, logits_to_keep=0)[1]
+            name: passes.prefill(
+                engine.patched_models, LAYOUT, METHODS[name], reserved_tokens=0, logits_to_keep=0
+            )[1]
             for name in COMPARED
         }
     result = engine.run(LAYOUT, methods=COMPARED, max_new_tokens=5, stop_at_eos=False, trace=True)
@@ -94,7 +96,7 @@ def tensors_of(value: Any) -> list[Tensor]:
 def test_strategy_is_created_once_per_device(method: str) -> None:
     (patched_model,) = Engine(make("llama")).patched_models
     plan = build_plan(METHODS[method], LAYOUT)
-    state = new_state(plan, patched_model=patched_model, room=2, recorder=None)
+    state = new_state(plan, patched_model=patched_model, reserved_tokens=2, recorder=None)
     on_cpu, on_meta = (tensors_of(state.strategy(torch.device(name))) for name in ("cpu", "meta"))
     assert {tensor.device.type for tensor in on_meta} == {"meta"}
     assert {tensor.device.type for tensor in on_cpu} == {"cpu"}

@@ -47,7 +47,9 @@ def expected_logits(engine: Engine) -> Tensor:
 @torch.inference_mode()
 def prefill(engine: Engine, method: str, layout: TokenLayout = LAYOUT) -> Tensor:
     """Return the logits (n, V) of a prompt."""
-    return passes.prefill(engine.patched_models, layout, METHODS[method], room=0, logits_to_keep=0)[1]
+    return passes.prefill(
+        engine.patched_models, layout, METHODS[method], reserved_tokens=0, logits_to_keep=0
+    )[1]
 
 
 def difference(result: Tensor, expected: Tensor) -> float:

@@ -183,7 +183,9 @@ def test_changed_model_is_supported(change: Callable[[PreTrainedModel], Any]) ->
         model = change(make("llama"))
     expected = model(IDS).logits
     patched_models = Engine(model).patched_models
-    vanilla = passes.prefill(patched_models, LAYOUT, get_method("vanilla"), room=0, logits_to_keep=0)[1]
+    vanilla = passes.prefill(
+        patched_models, LAYOUT, get_method("vanilla"), reserved_tokens=0, logits_to_keep=0
+    )[1]
     torch.testing.assert_close(vanilla, expected[0, -len(vanilla) :], rtol=1e-4, atol=1e-4)
     assert torch.equal(model(IDS).logits, expected)
 

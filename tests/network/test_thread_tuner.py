@@ -186,7 +186,9 @@ def test_number_of_threads_changes_no_prefill(
     def prefill(choose: Callable[..., bool]) -> torch.Tensor:
         monkeypatch.setattr(ThreadPolicy, "should_use_all", choose)
         logits = [
-            passes.prefill(engine.patched_models, layout, METHODS[method], room=0, logits_to_keep=0)[1]
+            passes.prefill(
+                engine.patched_models, layout, METHODS[method], reserved_tokens=0, logits_to_keep=0
+            )[1]
             for method in ("vanilla", "pcw", "pine")
         ]
         return torch.cat(logits)
@@ -212,5 +214,7 @@ def test_attention_threads_depend_on_prompt_length_only(
         monkeypatch.setattr(ThreadPolicy, "should_use_all", lambda *_, use_all=use_all: use_all)
         for layout in (SHORT, LONG):
             with torch.inference_mode():
-                passes.prefill(engine.patched_models, layout, METHODS["pine"], room=0, logits_to_keep=1)
+                passes.prefill(
+                    engine.patched_models, layout, METHODS["pine"], reserved_tokens=0, logits_to_keep=1
+                )
     assert used == {(SHORT.num_tokens, 1), (LONG.num_tokens, 2)}

@@ -11,7 +11,7 @@ import viz
 from pine_engine.engine.orders import ShuffleResult
 from pine_engine.errors import InputError
 from pine_engine.methods.plan import build_plan
-from pine_engine.methods.positions import who_sees_whom
+from pine_engine.methods.positions import attention_mask
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import TokenLayout
 from viz.figures.attention import _attention_info
@@ -106,7 +106,7 @@ def test_masks_equal_the_plans_and_equal_masks_share_a_panel() -> None:
     tokens = np.arange(layout.num_tokens)
     assert next(iter(masks)) == "Vanilla; Re-assignment only" and len(masks) == 3
     for method in METHODS.values():
-        expected = who_sees_whom(build_plan(method, layout), tokens, tokens)
+        expected = attention_mask(build_plan(method, layout), tokens, tokens)
         (label,) = [label for label, z in masks.items() if np.array_equal(~np.isnan(z), expected)]
         assert method.label in label.split("; ")
     assert [trace.name for trace in viz.plot_masks(LAYOUT, query=4).data] == list(masks)

@@ -10,7 +10,7 @@ import pytest
 
 from pine_engine.engine.engine import Engine
 from pine_engine.methods.plan import build_plan
-from pine_engine.methods.positions import MASKED, who_sees_whom
+from pine_engine.methods.positions import MASKED, attention_mask
 from pine_engine.methods.table import METHODS, TUTORIAL_METHODS
 from tests.support.runs import THREE, finish, swapped, telling_queries
 from tests.support.tokenizers import letter_tokenizer
@@ -140,7 +140,7 @@ def test_the_mask_of_every_method_is_drawn_over_the_whole_prompt(run: FinishedRu
     figure = draw_masks(run, first_selection(run)).figures["token-masks"]
     tokens = np.arange(run.result.layout.num_tokens)
     for name in METHODS:
-        expected = who_sees_whom(plan_of(run, name), tokens, tokens)
+        expected = attention_mask(plan_of(run, name), tokens, tokens)
         assert sum(np.array_equal(~np.isnan(trace.z), expected) for trace in figure.data) == 1, name
     assert list(figure.layout.xaxis.ticktext) == ["SYS", "B", "A", "C", "SUF"]
 
