@@ -2,18 +2,18 @@
 
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from pine_engine.evaluation.estimates import estimate_tasks
 from pine_engine.evaluation.intervals import Estimate
-from pine_engine.evaluation.records import Record
+from pine_engine.evaluation.records import Record, RunInfo
 from pine_engine.evaluation.report.molecule_tables import read_molecule_report
 from pine_engine.evaluation.report.parts import report_parts
-from pine_engine.evaluation.report.runs import MeasuredRun, run_labels
-from pine_engine.evaluation.report.tables import Part
+from pine_engine.evaluation.report.runs import MeasuredRun
+from pine_engine.evaluation.report.tables import Part, task_label
 from pine_engine.evaluation.rewardbench import SUBSETS
 from pine_engine.evaluation.task_estimates import TaskEstimates
 from tests.support.records import SWAPS, judged, run_info, sweep, swept
@@ -152,27 +152,102 @@ def molecule_json(**changes: object) -> str:
     return json.dumps(printed)
 
 
-def golden_runs() -> list[MeasuredRun]:
-    """Return runs of questions, of two models on pairs, and of math problems."""
-    questions = [*qa_records()]
-    records = {
-        "questions": (QA, [*questions, *shuffled(questions)]),
-        "pairs": (JUDGE, [*judge_records()]),
-        "Llama": (LLAMA, [*judge_records()]),
-        "math": (MATH, [*math_records(QA_METHODS)]),
-    }
-    labels = run_labels([info for info, _ in records.values()])
+def some_parsed(num_parsed: int) -> list[Record]:
+    """Return twelve pairs with some parsed verdicts, all of them right."""
     return [
-        MeasuredRun(label, info, estimate_tasks(found))
-        for label, (info, found) in zip(labels, records.values(), strict=True)
+        judged(f"p-{index:02}", method, name, "AB"[SWAPS[name][0].index(0)] if index < num_parsed else None)
+        for index, method, name in product(range(12), ("vanilla", "pine"), ("as-is", "swapped"))
     ]
 
 
+def within_chance(num_pairs: int) -> list[Record]:
+    """Return pairs of which vanilla judges the even ones correctly, and PINE the odd ones."""
+    return [
+        judged(f"p-{index}", method, "as-is", "AB"[(index + (method == "pine")) % 2])
+        for index in range(num_pairs)
+        for method in ("vanilla", "pine")
+    ]
+
+
+def half_parsed_order() -> list[Record]:
+    """Return pairs of which almost no verdict can be parsed after the swap, and none of subset b."""
+    return [
+        judged(
+            f"p-{index:02}",
+            "vanilla",
+            name,
+            "A" if name == "as-is" else None,
+            section="Chat",
+            subset="ab"[index // 6],
+            weight=float(index < 6),
+        )
+        for index in range(12)
+        for name in ("as-is", "swapped")
+    ]
+
+
+def unknown_methods() -> list[Record]:
+    """Return two questions under methods that are in no table, one slot without a parsed answer."""
+    names = {"nia": "voted:vanilla", "pine": "debated:pine"}
+    return [
+        record.model_copy(
+            update={
+                "method": names.get(record.method, record.method),
+                "parsed": None if record.gold_slot == 2 else record.parsed,
+            }
+        )
+        for record in qa_records()
+        if record.example in ("q-1", "q-2")
+    ]
+
+
+def runs_of(records: dict[str, tuple[RunInfo, Iterable[Record]]]) -> list[MeasuredRun]:
+    """Return runs with these labels."""
+    return [MeasuredRun(label, info, estimate_tasks([*found])) for label, (info, found) in records.items()]
+
+
+def golden_runs() -> list[MeasuredRun]:
+    """Return runs of questions, of two models on pairs, and of math problems."""
+    questions = [*qa_records()]
+    return runs_of(
+        {
+            "questions": (QA, [*questions, *shuffled(questions)]),
+            "pairs": (JUDGE, judge_records()),
+            "Llama": (LLAMA, judge_records()),
+            "math": (MATH, math_records(QA_METHODS)),
+        }
+    )
+
+
+def edge_runs() -> list[MeasuredRun]:
+    """Return runs with unparsed answers, few examples, no sections, all sections and unknown methods."""
+    methods = {"vanilla": "B", "nia": None, "pine": "A"}
+    uncompared = [
+        judged(f"p-{n}", name, "as-is", verdict) for n in range(12) for name, verdict in methods.items()
+    ]
+    return runs_of(
+        {
+            **{f"{count} of 12 parsed": (JUDGE, some_parsed(count)) for count in (0, 3, 8, 12)},
+            **{f"{count} within chance": (JUDGE, within_chance(count)) for count in (5, 25)},
+            "unparsed after the swap": (JUDGE, half_parsed_order()),
+            "NIA unparsed": (JUDGE, uncompared),
+            "RewardBench": (LLAMA, rewardbench()),
+            "unknown methods": (QA, unknown_methods()),
+        }
+    )
+
+
 def golden_parts(folder: Path) -> list[Part]:
-    """Return the parts of a report of these runs and of molecules."""
+    """Return the parts of a report of the golden runs and of molecules."""
     file = folder / "molecules.json"
     file.write_text(molecule_json(), encoding="utf-8")
     return report_parts(golden_runs(), molecules=[read_molecule_report(file)])
+
+
+def edge_parts() -> list[Part]:
+    """Return the key findings and the tables of the tasks in a report of the edge runs."""
+    headings = ("Key findings", task_label("judge_pair"), task_label("retrieval_qa"))
+    return [part for part in report_parts(edge_runs()) if part.heading in headings]
 
 
 def markdown_of(parts: Sequence[Part]) -> str:
@@ -184,4 +259,5 @@ if __name__ == "__main__":
     import tempfile
 
     with tempfile.TemporaryDirectory() as scratch:
-        GOLDEN.write_text(markdown_of(golden_parts(Path(scratch))), encoding="utf-8")
+        parts = golden_parts(Path(scratch)) + edge_parts()
+        GOLDEN.write_text(markdown_of(parts), encoding="utf-8")

@@ -6,7 +6,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from pine_engine.evaluation.method_names import method_label
-from pine_engine.evaluation.report.findings import SUBJECT
+from pine_engine.evaluation.report.key_findings import SUBJECT
 from pine_engine.evaluation.report.tables import NONE, Part, Table, note, task_label
 from pine_engine.molecules.metrics import MeanError, MethodMetrics, References
 from pine_engine.molecules.request_rows import PROPERTIES

@@ -8,8 +8,8 @@ from typing import Any
 from pine_engine.evaluation.intervals import Estimate
 from pine_engine.evaluation.judge_scenarios import CHANGED, FIRST, OVER_ORDERS, SECOND
 from pine_engine.evaluation.method_names import method_label
-from pine_engine.evaluation.report.findings import SUBJECT
 from pine_engine.evaluation.report.judge_tables import old_weights, scenario_rows
+from pine_engine.evaluation.report.key_findings import SUBJECT
 from pine_engine.evaluation.report.published import PAPER, SECTIONS, gains, published, published_model
 from pine_engine.evaluation.report.runs import MeasuredRun
 from pine_engine.evaluation.report.tables import (

@@ -7,8 +7,8 @@ import numpy as np
 from pine_engine.evaluation.bootstrap import NUM_RESAMPLES, SEED
 from pine_engine.evaluation.intervals import LEVEL, MIN_EXAMPLES, share
 from pine_engine.evaluation.report.curves import accuracy_bars, slot_curves
-from pine_engine.evaluation.report.findings import findings
 from pine_engine.evaluation.report.judge_tables import position_bias, scenario_results, subset_results
+from pine_engine.evaluation.report.key_findings import key_findings
 from pine_engine.evaluation.report.molecule_tables import MoleculeReport, molecule_part
 from pine_engine.evaluation.report.paper_tables import overhead_beside, paper_part, same_model, same_subsets
 from pine_engine.evaluation.report.published import PAPER, gains
@@ -33,9 +33,11 @@ def report_parts(runs: Sequence[MeasuredRun], *, molecules: Sequence[MoleculeRep
     """Return all parts of a report of at least one run, or one report of molecules."""
     found = {task.grid.task for run in runs for task in run.tasks}
     tasks = [name for name in TASKS if name in found]
-    shorten = Part("In short", tuple(text for task in tasks for run in runs for text in findings(task, run)))
+    summary = Part(
+        "Key findings", tuple(text for task in tasks for run in runs for text in key_findings(task, run))
+    )
     return [
-        *([measured_part(runs), shorten, reading_part()] if runs else []),
+        *([measured_part(runs), summary, reading_part()] if runs else []),
         *(task_part(task, runs) for task in tasks),
         *([molecule_part(molecules)] if molecules else []),
         *([overhead_part(tasks, runs)] if runs else []),

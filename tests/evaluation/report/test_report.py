@@ -5,7 +5,6 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -23,10 +22,7 @@ from pine_engine.cli.report import report
 from pine_engine.errors import InputError
 from pine_engine.evaluation.estimates import estimate_tasks
 from pine_engine.evaluation.intervals import Estimate
-from pine_engine.evaluation.judge_scenarios import BOTH, CHANGED, FIRST, OVER_ORDERS, SECOND
 from pine_engine.evaluation.records import Record, RunInfo, Writer
-from pine_engine.evaluation.report.findings import findings
-from pine_engine.evaluation.report.judge_tables import scenario_results
 from pine_engine.evaluation.report.molecule_tables import read_molecule_report
 from pine_engine.evaluation.report.parts import report_parts
 from pine_engine.evaluation.report.published import (
@@ -49,21 +45,20 @@ from pine_engine.evaluation.report.tables import (
 )
 from pine_engine.evaluation.report.task_tables import slot_results
 from pine_engine.evaluation.rewardbench import SUBSETS
-from tests.support.records import SWAPS, judged, run_info, swept
+from tests.support.records import run_info, swept
 from tests.support.report_runs import (
     GOLDEN,
     JUDGE,
     QA,
     QA_METHODS,
+    edge_parts,
     golden_parts,
     golden_runs,
     markdown_of,
     math_records,
     molecule_json,
     qa_records,
-    rewardbench,
     shuffled,
-    task_of,
 )
 from tests.support.viz_reading import HOSTILE, Element, read_html
 from viz.drawing.markup import figure_styles
@@ -95,12 +90,6 @@ def part_of(parts: Sequence[Part], task: str) -> Part:
     return part
 
 
-def cells(run: MeasuredRun, title: str) -> list[dict[str, str]]:
-    part = part_of(report_parts([run]), run.info.task)
-    (table,) = [table for table in part.tables if table.title == title]
-    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
-
-
 def means_of(line: CurveLine) -> list[float | None]:
     return [one and one.mean for one in line.values]
 
@@ -109,8 +98,8 @@ def means_of(line: CurveLine) -> list[float | None]:
 
 
 def test_report_equals_the_golden_report(parts: list[Part]) -> None:
-    """All tables, notes, sentences and commands. `python -m tests.support.report_runs` writes the file."""
-    assert markdown_of(parts) == GOLDEN.read_text(encoding="utf-8")
+    """All tables, notes, findings and commands. `python -m tests.support.report_runs` writes the file."""
+    assert markdown_of([*parts, *edge_parts()]) == GOLDEN.read_text(encoding="utf-8")
 
 
 def page_table(root: Element, label: str) -> tuple[list[str], list[list[str]]]:
@@ -150,71 +139,10 @@ def test_page_has_the_tables_of_the_report(parts: list[Part], page: str) -> None
 # tables
 
 
-def test_unparsed_answers_have_no_accuracy_in_tables_and_sentences() -> None:
-    pairs = [
-        judged(f"p-{index}", "vanilla", name, "A" if name == "as-is" or index == 11 else None,
-               better=index // 11, section="Chat", subset=("a", "b")[index // 6])
-        for index in range(12) for name in ("as-is", "swapped")
-    ]  # fmt: skip
-    pairs = [one.model_copy(update={"parsed": None, "score": 0.5}) if one.example == "p-11" else one
-             for one in pairs]  # fmt: skip
-    judge = run_of(JUDGE, pairs)
-    (order,) = cells(judge, "In each order")
-    assert order["swapped"] == "none read" and order["as-is"].startswith("95.8 (")
-    (main,) = cells(judge, "Main results")
-    assert main["worst order"].startswith("as-is: ") and main["best order"].startswith("as-is: ")
-    assert [row["accuracy"] == "none read" for row in cells(judge, "Position bias")] == [False, True]
-    scenarios, subsets = (
-        {row["scenario"]: row for row in cells(judge, title)}
-        for title in ("Scenarios by section", "Chat: its subsets")
-    )
-    assert scenarios[SECOND]["Chat"] == subsets[SECOND]["b"] == "none read"
-    assert scenarios[FIRST]["Chat"].startswith("95.8 (")
-    records = [
-        one.model_copy(update={"parsed": None, "score": 0.0} if one.gold_slot == 2 else {})
-        for one in qa_records()
-    ]
-    questions = run_of(QA, records)
-    for row in cells(questions, "With the answer in each slot"):
-        assert (row["slot 3"] == "none read") == (row["by"] == "generated answer, %")
-    finding = findings("retrieval_qa", questions)[0]
-    assert "none can be read in gold-at:2" in finding and "(gold-at:2)" not in finding
-
-
 def test_one_slot_alone_is_no_table() -> None:
     records = [one for one in qa_records() if one.gold_slot == 0]
     assert slot_results("retrieval_qa", [run_of(QA, records)]) is None
     assert slot_results("retrieval_qa", [run_of(QA, [*qa_records()])]) is not None
-
-
-def test_scenarios_of_data_without_sections_and_with_more_orders() -> None:
-    records = [one.model_copy(update={"section": None, "subset": None}) for one in rewardbench()]
-    table = scenario_results("judge_pair", [run_of(JUDGE, records)])
-    assert table is not None and table.columns[4:] == ("all pairs",)
-    first = task_of(records).get("vanilla", "generated", "scenario", FIRST)
-    assert table.rows[0][3:] == (FIRST, f"{estimated(first)}, n = 69")
-    verdicts = {"as-is": "A", "swapped": "B", "segments-swapped": "B", "labels-swapped": None}
-    for names in (["as-is", "swapped"], [*SWAPS]):
-        pairs = [
-            judged(f"p-{index}", "vanilla", name, verdicts[name]) for index in range(4) for name in names
-        ]
-        table = scenario_results("judge_pair", [run_of(JUDGE, pairs)])
-        assert table is not None
-        found = [(row[3], row[4].split(" ")[0]) for row in table.rows]
-        both_orders = [(FIRST, "100.0"), (SECOND, "100.0"), (BOTH, "100.0"), (CHANGED, "0.0")]
-        assert found == [*([(OVER_ORDERS, "62.5")] if len(names) > 2 else []), *both_orders]
-
-
-def test_methods_in_no_table_are_last_and_have_their_names() -> None:
-    names = {"nia": "voted:vanilla", "pine": "debated:pine"}
-    records = [
-        record.model_copy(update={"method": names.get(record.method, record.method)})
-        for record in qa_records()
-    ]
-    part = part_of(report_parts([run_of(QA, [*reversed(records)])]), "retrieval_qa")
-    assert [line.label for line in part.curves[0].lines] == ["Vanilla", *sorted(names.values())]
-    (main,) = [table for table in part.tables if table.title == "Main results"]
-    assert {row[1] for row in main.rows} == {"Vanilla", *names.values()}
 
 
 @pytest.mark.parametrize(
@@ -308,69 +236,6 @@ def test_math_has_bars_by_model_and_method() -> None:
     (bars,) = part_of(report_parts([small, large]), "math_reasoning").curves
     assert bars.has_bars and bars.places == ("small", "large") and "NIA (small)" in bars.note
     assert {line.label: means_of(line) for line in bars.lines} == {"Vanilla": [25, 25], "PINE": [50, 50]}
-
-
-# findings
-
-
-def test_findings_name_losses_and_swaps(runs: list[MeasuredRun]) -> None:
-    (nats,) = [one for one in findings("retrieval_qa", runs[0]) if "nats" in one]
-    assert "n = 20" in nats and "-0.25 (-0.25 to -0.25), beyond chance" in nats
-    assert "PINE loses to Vanilla (-0.25 " in nats and "; NIA (-0.92 " in nats
-    assert "Vanilla has -2.00 " in nats and "from -2.50 (gold-at:1) to -1.50 (gold-at:0)" in nats
-    verdicts = findings("judge_pair", runs[1])[0]
-    assert "0.0 % when places alone are swapped, 100.0 % when letters alone" in verdicts
-    assert "No other method here has a higher mean than PINE." in verdicts
-
-
-def test_a_method_with_unparsed_answers_is_not_compared() -> None:
-    verdicts = {"vanilla": "B", "nia": None, "pine": "A"}
-    records = [judged(f"p-{index}", method, "as-is", verdict)
-               for index in range(12) for method, verdict in verdicts.items()]  # fmt: skip
-    (finding,) = findings("judge_pair", run_of(JUDGE, records))
-    assert finding.endswith("whose answers can mostly be read has a higher mean than PINE.")
-
-
-@pytest.mark.parametrize(
-    ("count", "text"), [(25, r"-4\.0 \(.*\), within chance"), (5, "-20.0 of 5 examples")]
-)
-def test_a_difference_with_zero_in_its_interval_is_within_chance(count: int, text: str) -> None:
-    """Vanilla is right in the even pairs, PINE in the odd ones."""
-    records = [
-        judged(f"p-{index}", method, "as-is", "AB"[(index + (method == "pine")) % 2])
-        for index in range(count)
-        for method in ("vanilla", "pine")
-    ]
-    (finding,) = findings("judge_pair", run_of(JUDGE, records))
-    assert re.search(f"PINE less Vanilla: {text}", finding) and "PINE loses to Vanilla" in finding
-
-
-@pytest.mark.parametrize("num_parsed", [0, 3, 8, 12])
-def test_findings_begin_with_unparsed_answers(num_parsed: int) -> None:
-    """All parsed verdicts of the twelve pairs are right: 50 % and no change mean nothing."""
-    records = [
-        judged(f"p-{index:02}", method, name, "AB"[SWAPS[name][0].index(0)] if index < num_parsed else None)
-        for index, method, name in product(range(12), ("vanilla", "pine"), ("as-is", "swapped"))
-    ]
-    run = run_of(JUDGE, records)
-    (finding,) = findings("judge_pair", run)
-    vanilla, pine = cells(run, "Main results")
-    if num_parsed == 0:
-        assert finding.count("None of ") == 2 and "higher mean" not in finding
-        assert vanilla["mean over orders"] == vanilla["worst order"] == "none read"
-        assert vanilla["answer changes, %"] == pine["more than vanilla"] == "–"
-    elif num_parsed == 3:
-        assert "75.0 (46.8 to 91.1) % of Vanilla’s answers cannot be read" in finding
-        assert "100.0 (43.9 to 100.0) % are right" in finding
-        assert not re.search("less Vanilla|higher mean|as the mean over orders", finding)
-    elif num_parsed == 8:
-        assert finding.split(": ", 1)[1].startswith("33.3 (13.8 to 60.9) %")
-        assert "PINE less Vanilla: 0.0 (" in finding
-    else:
-        assert "cannot be read" not in finding and "cannot be read, %" not in vanilla
-    if num_parsed < 12:
-        assert vanilla["cannot be read, %"].startswith(f"{100 * (12 - num_parsed) / 12:.1f} (")
-    assert "50.0" not in finding
 
 
 # the paper

@@ -20,7 +20,7 @@ from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.intervals import MIN_EXAMPLES
 from pine_engine.evaluation.measure import Measurement
 from pine_engine.evaluation.records import Key, Record, RunInfo
-from pine_engine.evaluation.report.findings import findings
+from pine_engine.evaluation.report.key_findings import key_findings as find_key_findings
 from pine_engine.evaluation.report.runs import MeasuredRun, run_labels
 from pine_engine.evaluation.report.tables import Curve
 from pine_engine.evaluation.settings import Settings, choose, most_visited
@@ -197,7 +197,7 @@ def measure_rows(
     yield MeasureView(
         f"Done: {len(records)} records in {time.monotonic() - began:.1f} s.",
         measured_tables(tables, done=len(records), planned=len(planned), note=note),
-        key_findings(findings(info.task, run) if run else []),
+        key_findings(find_key_findings(info.task, run) if run else []),
         tuple(slot_curves(records, planned, setting)),
     )
 

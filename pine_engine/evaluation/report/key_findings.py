@@ -22,7 +22,7 @@ SWAPS = {
 """What each swap of two answers moves."""
 
 
-def findings(task: str, run: MeasuredRun) -> list[str]:
+def key_findings(task: str, run: MeasuredRun) -> list[str]:
     """Return the findings about one run of a task, one text for each metric."""
     texts = []
     for metric in METRICS:
