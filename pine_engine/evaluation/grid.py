@@ -31,14 +31,8 @@ Weights = dict[tuple[str, str], float]
 class Grid:
     """Examples of one task that can be compared.
 
-    Attributes:
-        task: Name of the task.
-        examples: Complete examples.
-        methods: Methods in the order of the method table.
-        orders: Names of orders as they were measured. Examples of few documents may lack some of them.
-        left_out: Number of incomplete examples.
-        failed: Number of records with an error.
-        columns: By method, the records of each example.
+    orders: names as they were measured; examples of few documents may lack some of them. left_out: number of
+    incomplete examples. failed: number of records with an error. columns: by method, records of each example.
     """
 
     task: str

@@ -39,17 +39,9 @@ Flags = NDArray[np.bool_]
 class Estimate(NamedTuple):
     """A mean over examples with its 95 % interval, and what it is the mean of.
 
-    Attributes:
-        mean: Share from 0 to 1, nats for log-probabilities, or the unit of a cost.
-        low: Lower end of the interval, None for too few examples.
-        high: Upper end of the interval, None for too few examples.
-        num_examples: Number of examples.
-        is_parsed: False for the score of answers of which none can be parsed.
-        task: Name of the task.
-        method: Name of the method, with its wrapper.
-        metric: "generated", "chosen" or "logprob", see answers.py, or "cost".
-        group: Quantity, see estimates.py.
-        name: Order, slot, section or other part that the quantity is of; "" for all.
+    mean, low, high: share from 0 to 1, nats for log-probabilities, or the unit of a cost. is_parsed: False if
+    no answer behind the score can be parsed. metric: "generated", "chosen", "logprob" (see answers.py) or
+    "cost". group, name: quantity, and order, slot, section or other part (see estimates.py).
     """
 
     mean: float

@@ -46,13 +46,8 @@ def same_model(task: str, runs: Sequence[MeasuredRun]) -> Table | None:
                 )
     if not rows:
         return None
-    return Table(
-        title="Ours beside the paper's, same model",
-        columns=("whose", "method", "scenario", *SECTIONS, "total", "where in the paper"),
-        rows=tuple(dict.fromkeys(rows)),
-        heads=3,
-        note=note("same_model", paper=PAPER),
-    )
+    columns = ("whose", "method", "scenario", *SECTIONS, "total", "where in the paper")
+    return _table("same_model", columns, list(dict.fromkeys(rows)), 3)
 
 
 def same_subsets(task: str, runs: Sequence[MeasuredRun]) -> list[Table]:
@@ -107,80 +102,56 @@ def _subset(row: Row, name: str) -> Estimate | None:
 
 def shuffle_and_mean() -> Table:
     """Return the paper's gain on a single shuffle, and on the mean of the two orders it is drawn from."""
-    return Table(
-        title="The paper's gain: on one shuffle, and on the mean of both orders",
-        columns=(
-            *("model", "RewardBench", "better answer is A", "is B", "mean of both", "one shuffle", "PINE"),
-            *("PINE less shuffle", "PINE less mean", "shuffle below both"),
-        ),
-        rows=tuple(
-            (
-                *(one.model, one.part, f"{one.first:.1f}", f"{one.second:.1f}", f"{one.mean:.2f}"),
-                *(f"{one.shuffled:.1f}", f"{one.pine:.1f}", f"{one.on_shuffle:+.1f}", f"{one.on_mean:+.2f}"),
-                "yes" if one.is_below_both else "no",
-            )
-            for one in gains()
-        ),
-        heads=2,
-        note=note("shuffle_and_mean", paper=PAPER),
+    columns = (
+        *("model", "RewardBench", "better answer is A", "is B", "mean of both", "one shuffle", "PINE"),
+        *("PINE less shuffle", "PINE less mean", "shuffle below both"),
     )
+    rows = [
+        (
+            *(one.model, one.part, f"{one.first:.1f}", f"{one.second:.1f}", f"{one.mean:.2f}"),
+            *(f"{one.shuffled:.1f}", f"{one.pine:.1f}", f"{one.on_shuffle:+.1f}", f"{one.on_mean:+.2f}"),
+            "yes" if one.is_below_both else "no",
+        )
+        for one in gains()
+    ]
+    return _table("shuffle_and_mean", columns, rows, 2)
 
 
 def paper_part(runs: Sequence[MeasuredRun]) -> Part:
     """Return the numbers of the paper for models without a run, and those that need none."""
     ours = {published_model(run.info.platform.model) for run in runs}
-    scores = Table(
-        title="RewardBench",
-        columns=("model", "method", "order", *SECTIONS, "average", "where"),
-        rows=tuple(
-            (row["model"], method_label(row["method"]), row["setting"], *_percents(row), row["where"])
-            for row in published("judge_scores")
-            if row["model"] not in ours
-        ),
-        heads=3,
-        note=note("paper_scores", paper=PAPER),
-    )
-    changed = Table(
-        title="Verdicts that change when the answers are swapped, vanilla",
-        columns=("model", *SECTIONS, "average"),
-        rows=tuple((row["model"], *_percents(row)) for row in published("changed_verdicts")),
-        note=note("paper_changed", paper=PAPER),
-    )
-    molecules = Table(
-        title="Molecules: mean absolute errors",
-        columns=("method", "alpha", "HOMO", "LUMO", "gap", "mu", "Cv"),
-        rows=tuple(
-            (
-                method_label(row["method"]),
-                *(f"{row[name]:g}" for name in ("alpha", "homo", "lumo", "gap", "mu", "cv")),
-            )
-            for row in published("molecule_errors")
-        ),
-        note=note("paper_molecules", paper=PAPER),
-    )
-    overheads = [
-        (
-            *(task_label(row["task"]), NONE),
-            f"PINE takes about {row['ratio']:g}x vanilla's time with {row['documents']} documents",
-            "section 4.5",
-        )
-        for row in published("overheads")
+    scores = [
+        (row["model"], method_label(row["method"]), row["setting"], *_percents(row), row["where"])
+        for row in published("judge_scores")
+        if row["model"] not in ours
     ]
-    in_words = [
+    changed = [(row["model"], *_percents(row)) for row in published("changed_verdicts")]
+    molecules = [
+        (method_label(method), *(f"{error:g}" for error in errors))
+        for method, *errors in (row.values() for row in published("molecule_errors"))
+    ]
+    remarks = [
         (task_label(row["task"]), row["model"], row["text"], row["where"]) for row in published("remarks")
     ]
-    remarks = Table(
-        title="In words",
-        columns=("task", "model", "what it says", "where"),
-        rows=(*in_words, *overheads),
-        heads=2,
-        note=f"Source: {PAPER}.",
-    )
+    for row in published("overheads"):
+        text = f"PINE takes about {row['ratio']:g}x vanilla's time with {row['documents']} documents"
+        remarks.append((task_label(row["task"]), NONE, text, "section 4.5"))
     return Part(
         heading="The paper's own numbers (other models)",
         sentences=(note("paper"),),
-        tables=(shuffle_and_mean(), scores, changed, molecules, remarks),
+        tables=(
+            shuffle_and_mean(),
+            _table("paper_scores", ("model", "method", "order", *SECTIONS, "average", "where"), scores, 3),
+            _table("paper_changed", ("model", *SECTIONS, "average"), changed),
+            _table("paper_molecules", ("method", "alpha", "HOMO", "LUMO", "gap", "mu", "Cv"), molecules),
+            _table("paper_remarks", ("task", "model", "what it says", "where"), remarks, 2),
+        ),
     )
+
+
+def _table(name: str, columns: Sequence[str], rows: Sequence[tuple[str, ...]], heads: int = 1) -> Table:
+    """Return a table of published numbers whose title and note are in texts.toml."""
+    return Table(note(f"{name}_title"), tuple(columns), tuple(rows), heads, note(name, paper=PAPER))
 
 
 def overhead_beside(runs: Sequence[MeasuredRun]) -> Table | None:
@@ -199,10 +170,4 @@ def overhead_beside(runs: Sequence[MeasuredRun]) -> Table | None:
             rows += [*ours, (f"{THEIRS}, its models", label, str(theirs["documents"]), about, NONE)]
     if not rows:
         return None
-    return Table(
-        title="PINE's time over vanilla's, beside the paper's",
-        columns=("whose", "task", "documents", "all", "prefill"),
-        rows=tuple(rows),
-        heads=2,
-        note=note("paper_overhead", paper=PAPER),
-    )
+    return _table("paper_overhead", ("whose", "task", "documents", "all", "prefill"), rows, 2)

@@ -31,17 +31,6 @@ METRIC_LABELS: dict[str, str] = {
 }
 
 
-@cache
-def _texts() -> dict[str, Any]:
-    return tomllib.loads(Path(__file__).with_name("texts.toml").read_text(encoding="utf-8"))
-
-
-def note(name: str, **values: object) -> str:
-    """Return a text of texts.toml with values in place of {names}."""
-    text: str = _texts()[name]
-    return text.strip().format(**values)
-
-
 COST_UNITS = {"seconds": " s", "prefill_s": " s", "decode_s": " s", "prefill_ratio": "x", "ratio": "x"}
 
 
@@ -75,17 +64,7 @@ class CurveLine:
 class Curve:
     """Lines over common places, or groups of bars.
 
-    Attributes:
-        name: Stem of the file of its image.
-        title: Title of the figure.
-        x_title: Title of the x axis.
-        y_title: Title of the y axis, with the unit.
-        places: Labels of the places.
-        lines: One line, or one bar per group, for each method.
-        levels: Lines of one estimate.
-        areas: By label, the edges of a filled area: from the first to the second.
-        has_bars: True for groups of bars.
-        note: How to interpret the figure.
+    levels: lines of one estimate. areas: label and both edges of each area. name: stem of an image file.
     """
 
     name: str
@@ -137,16 +116,22 @@ def pivot(
     title: str, rows: Sequence[Row], columns: Sequence[Column], *, heads: int = 3, note: str = ""
 ) -> Table:
     """Return a table with one cell for each row and column."""
-    return Table(
-        title=title,
-        columns=tuple(name for name, _ in columns),
-        rows=tuple(
-            tuple(estimated(row.get(*cell)) if isinstance(cell, tuple) else cell(row) for _, cell in columns)
-            for row in rows
-        ),
-        heads=heads,
-        note=note,
-    )
+    cells = [
+        tuple(estimated(row.get(*cell)) if isinstance(cell, tuple) else cell(row) for _, cell in columns)
+        for row in rows
+    ]
+    return Table(title, tuple(name for name, _ in columns), tuple(cells), heads, note)
+
+
+def note(name: str, **values: object) -> str:
+    """Return a text of texts.toml with values in place of {names}."""
+    text: str = _texts()[name]
+    return text.strip().format(**values)
+
+
+@cache
+def _texts() -> dict[str, Any]:
+    return tomllib.loads(Path(__file__).with_name("texts.toml").read_text(encoding="utf-8"))
 
 
 def without_lone_run(table: Table) -> Table:
@@ -154,13 +139,9 @@ def without_lone_run(table: Table) -> Table:
     runs = {row[0] for row in table.rows}
     if table.columns[0] != "run" or len(runs) != 1:
         return table
-    return Table(
-        title=table.title,
-        columns=table.columns[1:],
-        rows=tuple(row[1:] for row in table.rows),
-        heads=table.heads - 1,
-        note=f"{runs.pop()}. {table.note}".strip(),
-    )
+    rows = tuple(row[1:] for row in table.rows)
+    text = f"{runs.pop()}. {table.note}".strip()
+    return Table(table.title, table.columns[1:], rows, table.heads - 1, text)
 
 
 def from_to(numbers: Sequence[int]) -> str:
@@ -177,8 +158,7 @@ def task_label(name: str) -> str:
 def drawn(estimate: Estimate) -> Estimate:
     """Return a share in percent, and nats unchanged."""
     scale = 1.0 if estimate.metric == "logprob" else 100.0
-    ends = (None if end is None else scale * end for end in (estimate.low, estimate.high))
-    low, high = ends
+    low, high = (None if end is None else scale * end for end in (estimate.low, estimate.high))
     return estimate._replace(mean=scale * estimate.mean, low=low, high=high)
 
 
