@@ -151,51 +151,6 @@ def test_an_unparsed_verdict_counts_half_and_is_no_change() -> None:
     assert means(task, "says A") == pytest.approx([0, 2 / 3])
 
 
-def test_scores_of_unparsed_answers_are_marked() -> None:
-    """A judge whose verdicts are parsed in one order, and questions of which one slot has no answer."""
-    pairs = [
-        judged(f"p-{index}", "vanilla", name, "A" if name == "as-is" else None, section="Chat", subset="easy")
-        for index in range(4)
-        for name in ("as-is", "swapped")
-    ]
-    task = task_of(pairs)
-    assert Row(task, "vanilla", "generated").extreme_orders() == ("as-is", "as-is")
-    assert not group(task, "changed")
-    unparsed = {(one.group, one.name) for one in task.estimates if not one.is_parsed}
-    assert unparsed == {
-        ("order", "swapped"),
-        ("slot", "2 > 1"),
-        ("scenario", SECOND),
-        ("section", f"{SECOND} > Chat"),
-        ("subset", f"{SECOND} > Chat > easy"),
-    }
-    questions = [
-        one.model_copy(update={"parsed": "" if one.gold_slot else None})
-        for one in sweep(3, ["nia"], lambda *_: -1.0)
-    ]
-    questions += [
-        one.model_copy(update={"order_name": "shuffled:1", "order": (2, 0, 1)})
-        for one in questions
-        if one.gold_slot == 0
-    ]
-    unparsed_slots = {(one.metric, one.group, one.name) for one in task_of(questions).estimates
-                if not one.is_parsed}  # fmt: skip
-    assert unparsed_slots == {
-        ("generated", group, name)
-        for group, name in (
-            *(("order", "gold-at:0"), ("order", "shuffled:1")),
-            *(("slot", "3 > 0"), ("shuffled", "3")),
-        )
-    }, "log-probabilities need no parsing"
-
-
-def test_without_parsed_answers_nothing_changes_and_nothing_is_right() -> None:
-    task = task_of([judged(f"p-{index}", "vanilla", name, None) for index in range(4) for name in SWAPS])
-    assert not group(task, "changed") and not group(task, "parsed") and not group(task, "order changed")
-    assert (means(task, "unparsed"), means(task, "mean")) == ([1], [0.5])
-    assert Row(task, "vanilla", "generated").extreme_orders() == ("as-is", "as-is")
-
-
 def test_the_most_likely_choice_is_a_verdict() -> None:
     logprobs = {"as-is": (-1.0, -2.0), "swapped": (-1.0, -3.0)}
     records = [judged("p", "pine", name, None, logprobs=pair, better=1) for name, pair in logprobs.items()]
