@@ -123,21 +123,15 @@ def _score_estimates(scores: Scores) -> Iterator[Labeled]:
 def _answer_estimates(scores: Scores) -> Iterator[Labeled]:
     """Yield how often answers change and are parsed, and which letter and document they name."""
     grid, metric = scores.grid, scores.metric
-    # An example with a single order cannot change.
-    yield (
-        "changed",
-        (),
-        scores.mean(
-            differ([column[name] for name in names], metric) if len(names) > 1 else None
-            for column, names in zip(scores.columns, grid.distinct, strict=True)
-        ),
+    changed = (
+        differ([column[name] for name in names], metric)
+        for column, names in zip(scores.columns, grid.distinct, strict=True)
     )
-    yield "unparsed", (), scores.mean(_over_averaged(scores, lambda one: parsed_answer(one, metric) is None))
-    yield (
-        "parsed",
-        (),
-        scores.mean(_over_averaged(scores, lambda one: scores.score(one) if scores.is_parsed(one) else None)),
-    )
+    unparsed = _over_averaged(scores, lambda one: parsed_answer(one, metric) is None)
+    parsed = _over_averaged(scores, lambda one: scores.score(one) if scores.is_parsed(one) else None)
+    yield "changed", (), scores.mean(changed)
+    yield "unparsed", (), scores.mean(unparsed)
+    yield "parsed", (), scores.mean(parsed)
     for name in grid.orders:
         changes = (_changed_from_stored(column, name, metric) for column in scores.columns)
         yield "order changed", (name,), scores.mean(changes)

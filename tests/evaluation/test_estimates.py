@@ -71,6 +71,12 @@ def test_a_shuffle_is_in_the_mean_only_without_other_orders() -> None:
     assert means(task_of([shuffle]), "mean", metric="logprob") == [-9]
 
 
+def test_a_shuffle_measured_first_hides_no_order() -> None:
+    drawn = judged("p", "vanilla", "swapped", "A").model_copy(update={"order_name": "shuffled:0"})
+    records = [drawn, judged("p", "vanilla", "swapped", "A"), judged("p", "vanilla", "as-is", "A")]
+    assert task_of(records).grid.averaged_orders == ["swapped", "as-is"]
+
+
 def test_two_names_of_one_order_count_once() -> None:
     """As stored the gold document is first, so gold-at:0 is that order again."""
     records = [

@@ -166,14 +166,3 @@ def test_a_shuffle_completes_no_slot() -> None:
     name = next(name for seed in range(99) if arrange(one, name := f"shuffled:{seed}").order == (1, 0))
     records = [record(one, "gold-first", "pine", 1.0), record(one, name, "pine", 0.0)]
     assert slots_of(records) == {2: {0: [1.0], None: [0.0]}}
-
-
-def test_a_shuffle_named_first_hides_no_order() -> None:
-    """Of two documents each shuffle is one of the two orders, and both are in the mean."""
-    one = example(0, 0, 2)
-    scores = {"shuffled:0": 1.0, "gold-first": 1.0, "gold-last": 0.0, "shuffled:1": 0.0}
-    for spec in permutations(scores):
-        task = task_of([record(one, name, "vanilla", scores[name]) for name in spec])
-        mean = task.get("vanilla", "generated", "mean")
-        assert mean is not None and mean.mean == 0.5
-        assert set(task.grid.averaged_orders) == {"gold-first", "gold-last"}
