@@ -290,14 +290,14 @@ def _print_summary(
 
 def _row(row: "Row") -> dict[str, Any]:
     """Return the mean of a metric over all orders, and in the worst and best order."""
-    from pine_engine.evaluation.report.tables import UNREAD
+    from pine_engine.evaluation.report.tables import UNPARSED
 
     mean, unparsed, changed = row.mean, row.get("unparsed"), row.get("changed")
     line: dict[str, Any] = {
         "method": row.method,
         "metric": row.metric,
         "examples": mean.num_examples,
-        "mean [95 %]": _interval(mean) if mean.is_parsed else UNREAD,
+        "mean [95 %]": _interval(mean) if mean.is_parsed else UNPARSED,
     }
     if unparsed and unparsed.mean:
         line["unparsed"] = unparsed.mean

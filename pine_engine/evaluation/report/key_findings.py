@@ -19,7 +19,7 @@ SWAPS = {
     "labels-swapped": "letters alone",
     "swapped": "places and letters",
 }
-"""What each swap of two answers moves."""
+"""Effect of each swap of two answers: what it moves."""
 
 
 def key_findings(task: str, run: MeasuredRun) -> list[str]:

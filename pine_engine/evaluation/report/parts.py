@@ -16,7 +16,7 @@ from pine_engine.evaluation.report.runs import MeasuredRun, repeat_command
 from pine_engine.evaluation.report.tables import (
     NONE,
     TOO_FEW,
-    UNREAD,
+    UNPARSED,
     Part,
     Table,
     estimated,
@@ -82,7 +82,7 @@ def reading_part() -> Part:
             min_examples=MIN_EXAMPLES,
             too_few=TOO_FEW,
         ),
-        note("chance", min_examples=MIN_EXAMPLES, unparsed=UNREAD),
+        note("chance", min_examples=MIN_EXAMPLES, unparsed=UNPARSED),
     )
     return Part("How to read it", sentences)
 

@@ -18,7 +18,7 @@ from pine_engine.prompts.tasks import TASKS
 NONE = "–"
 """Cell of a value that was not measured."""
 
-UNREAD = "none read"
+UNPARSED = "none read"
 """Cell of the score of answers of which none can be parsed."""
 
 TOO_FEW = "too few"
@@ -178,7 +178,7 @@ def estimated(estimate: Estimate | None) -> str:
     if estimate is None:
         return NONE
     if not estimate.is_parsed:
-        return UNREAD
+        return UNPARSED
     is_cost = estimate.metric == "cost"
 
     def text(value: float) -> str:
