@@ -1,4 +1,4 @@
-"""`python -m pine_engine VERB`."""
+"""`python -m pine_engine SUBCOMMAND`."""
 
 from pine_engine.cli.main import main
 

@@ -100,8 +100,8 @@ def evaluate(
     from pine_engine.engine.model_worker import raise_if_cancelled
     from pine_engine.evaluation.records import dtype_of_run, open_run
 
-    own = part.select(examples)
-    shown = examples if part.is_launched else own
+    share = part.select(examples)
+    shown = examples if part.is_launched else share
     with ExitStack() as opened:
         if not opened.enter_context(lock_shard(output_dir, part)):
             output.print_note(
@@ -127,7 +127,7 @@ def evaluate(
         started = time.perf_counter()
         try:
             with stop_on_signals() as stopped:
-                _measure(engine, examples, own, settings, output_dir, part, stopped)
+                _measure(engine, examples, share, settings, output_dir, part, stopped)
                 if part.is_launched and part.index == 0:
                     while _read_planned(output_dir, examples, settings)[1]:
                         stopped.wait(1)
@@ -187,7 +187,7 @@ def _choose(
 def _measure(
     engine: "Engine",
     examples: Sequence["Example"],
-    own: Sequence["Example"],
+    share: Sequence["Example"],
     settings: "Settings",
     output_dir: Path,
     shard: Shard,
@@ -200,7 +200,7 @@ def _measure(
     from pine_engine.evaluation.priors import known_priors
     from pine_engine.evaluation.records import Record, Writer, read_records
 
-    planned = planned_keys(own, settings.methods, settings.order_names)
+    planned = planned_keys(share, settings.methods, settings.order_names)
     with Writer(output_dir, shard.index) as writer:
         found = read_records(output_dir)
         done = {record.key for record in found}
@@ -211,7 +211,7 @@ def _measure(
                     writer.append(item)
                     advance(f"{item.example}: {item.method}, {item.order_name}")
 
-            measurement = Measurement(engine, own, settings, done, examples, known_priors(found))
+            measurement = Measurement(engine, share, settings, done, examples, known_priors(found))
             compute_on(engine.device, lambda: measurement.work(keep, stopped))
 
 

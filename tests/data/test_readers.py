@@ -18,14 +18,9 @@ from pine_engine.evaluation.examples import Example, read_examples
 from pine_engine.prompts.tasks import TASKS
 
 PREFERENCE = {
-    "prompt": "Name a river.",
-    "chosen": "The Elbe.",
-    "chosen_model": "model-1",
-    "rejected": "A river is water.",
-    "rejected_model": "model-2",
-    "subset": "llmbar-adver-GPTOut",
-    "id": 7,
-}
+    "prompt": "Name a river.", "chosen": "The Elbe.", "chosen_model": "model-1",
+    "rejected": "A river is water.", "rejected_model": "model-2", "subset": "llmbar-adver-GPTOut", "id": 7,
+}  # fmt: skip
 COMPARED = {"input": "Say hello in French.", "output_1": "Bonjour.", "output_2": "Hello.", "label": 1}
 PROBLEM = {
     "task_id": "Python/0",
