@@ -106,7 +106,7 @@ def test_answers_without_letters_change_with_their_words() -> None:
 # verdicts
 
 
-def test_letters_and_places_are_told_apart() -> None:
+def test_letters_and_places_are_distinguished() -> None:
     """One judge prefers the letter A, one the first place, and one knows the better answer."""
     preferences = {
         "vanilla": lambda name: "A",
