@@ -42,6 +42,12 @@ if TYPE_CHECKING:
         hash_logits,
         read_certificate,
     )
+    from pine_engine.invariance.position_sweep import (
+        OrderEffects,
+        SlotScored,
+        order_effects,
+        sweep_document,
+    )
     from pine_engine.methods.plan import AttentionPlan, build_plan
     from pine_engine.methods.table import METHODS, Method, get_methods
     from pine_engine.prompts.layout import TokenLayout
@@ -67,6 +73,7 @@ _LAZY_IMPORTS = {
         "engine.transformers_generate": "patch_generate",
         "errors": "InputError ModelError PineError",
         "invariance.certificate": "Certificate create_certificate hash_logits read_certificate",
+        "invariance.position_sweep": "OrderEffects SlotScored order_effects sweep_document",
         "methods.plan": "AttentionPlan build_plan",
         "methods.table": "METHODS Method get_methods",
         "prompts.request": "LabeledRequest Request",
@@ -94,6 +101,7 @@ __all__ = [
     "Method",
     "ModelError",
     "OrderComparison",
+    "OrderEffects",
     "OrderResult",
     "OrderStats",
     "PineError",
@@ -106,6 +114,7 @@ __all__ = [
     "RunResult",
     "Score",
     "ShuffleResult",
+    "SlotScored",
     "TokenGenerated",
     "TokenLayout",
     "TokenRange",
@@ -117,12 +126,14 @@ __all__ = [
     "generate_batch",
     "get_methods",
     "hash_logits",
+    "order_effects",
     "patch_generate",
     "plan_debias",
     "read_certificate",
     "run_debias",
     "sample_orders",
     "summarize_orders",
+    "sweep_document",
 ]  # fmt: skip
 
 

@@ -76,6 +76,7 @@ def test_scale_is_on_the_scaled_weights_only(scaled: tuple[Any, ...], expected: 
         (MASKS["all"], "Every document reads all the others, in both directions."),
         (np.array([[1, 1, 0], [0, 1, 0], [0, 0, 1]], dtype=bool), "1 of 6 pairs of documents may be read."),
         (MASKS["causal"].T, "3 of 6 pairs of documents may be read."),
+        (np.tri(3, k=1, dtype=bool), "5 of 6 pairs of documents may be read."),
     ],
 )
 def test_sentence_describes_the_states(visible: np.ndarray, sentence: str) -> None:

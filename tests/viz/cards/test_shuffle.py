@@ -44,6 +44,11 @@ def test_verdict_names_held_invariance_and_controls(
     assert ("last bit" in verdict) == cells["pine"].bitwise_identical
 
 
+def test_invariance_is_broken_by_one_order() -> None:
+    rows = [order_row([0, 1], {"pine": one}) for one in (PARIS, CLOSE, PARIS)]
+    assert "and did: PINE." in verdict_sentence(METHODS_SHOWN, rows)
+
+
 def test_one_row_has_no_verdict() -> None:
     assert verdict_sentence(METHODS_SHOWN, ROWS[:1]) == ""
     assert "pine-verdict" not in verdict_html(METHODS_SHOWN, ROWS[:1], caption="")
