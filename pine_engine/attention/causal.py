@@ -22,7 +22,7 @@ class CausalAttention(Strategy):
     Attributes:
         stored: Token of each stored key.
         key_bias: (n + room,), logarithm of the weight of each key; None if all weights are 1.
-        alike: See DecodeStrategy.
+        batch_key: See DecodeStrategy.
         recorder: Recorder of the trace; None without a trace.
     """
 

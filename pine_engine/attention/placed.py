@@ -25,7 +25,7 @@ class PlacedAttention(Strategy):
         starts: int64 (D, 1, D), start of document b as seen from document a, in block order.
         seen_at: int64 (document tokens,), position of each token as seen from the suffix, in input order.
         suffix: Strategy for the tokens after the documents, once they are rotated.
-        alike: See DecodeStrategy.
+        batch_key: See DecodeStrategy.
     """
 
     placement: Placement

@@ -42,7 +42,7 @@ class RankedAttention(Strategy):
         segments: One-hot segment (K, 1 + D + 1) of each of these keys, documents in block order.
         kind: Reduction of attention to importance.
         is_reversed: True if more important documents are farther.
-        alike: See DecodeStrategy.
+        batch_key: See DecodeStrategy.
         recorder: Recorder of the trace; None without a trace.
     """
 
