@@ -19,11 +19,7 @@ from pine_engine.network.registration import LayerInput
 class CausalAttention(Strategy):
     """Every token attends to all tokens stored before it.
 
-    Attributes:
-        stored: Token of each stored key.
-        key_bias: (n + room,), logarithm of the weight of each key; None if all weights are 1.
-        batch_key: See DecodeStrategy.
-        recorder: Recorder of the trace; None without a trace.
+    `key_bias` (n + reserved_tokens,) is the logarithm of the weight of each key; None if all weights are 1.
     """
 
     stored: StoredKeys
@@ -38,7 +34,7 @@ class CausalAttention(Strategy):
 
     @classmethod
     def over(cls, context: StrategyContext, index: Tensor) -> Self:
-        """Store the tokens with these physical indices, (n + room,), in this order."""
+        """Store the tokens with these physical indices, (n + reserved_tokens,), in this order."""
         plan, layout, bias = context.plan, context.plan.layout, _key_bias(context)
         weighting = bias is not None and (
             plan.method.key_weighting,

@@ -40,12 +40,10 @@ class IsolatedAttention(Strategy):
     """Each document attends to the prefix and itself; the suffix attends to all tokens.
 
     Attributes:
-        layout: Token layout of the prompt.
         order: int64 (document tokens,), document token in each place of the cache, counted from the first
             one: block order for order-invariant methods.
         shift: Rotation of document keys for the suffix; None if it sees them at the same positions.
         suffix: Strategy for the tokens after the documents.
-        recorder: Recorder of the trace; None without a trace.
     """
 
     layout: TokenLayout

@@ -21,11 +21,9 @@ class PlacedAttention(Strategy):
     """Each document attends to others at the positions of the plan, independent of their content.
 
     Attributes:
-        placement: Attention of prefix and documents.
         starts: int64 (D, 1, D), start of document b as seen from document a, in block order.
         seen_at: int64 (document tokens,), position of each token as seen from the suffix, in input order.
         suffix: Strategy for the tokens after the documents, once they are rotated.
-        batch_key: See DecodeStrategy.
     """
 
     placement: Placement

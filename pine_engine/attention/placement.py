@@ -36,14 +36,9 @@ class Placement:
     """Prefill of prefix and documents from unrotated queries and keys.
 
     Attributes:
-        layout: Token layout of the prompt.
-        blocks: Block layout of the documents.
-        rotations: Rotation of each layer.
-        positions: int64 (n + room,), position of every token as a query.
+        positions: int64 (n + reserved_tokens,), position of every token as a query.
         visible: bool (D, D), True if document a attends to document b, in block order.
         is_contiguous: True if the visible keys of each document have positions without gaps.
-        compute_dtype: Dtype of ranking and merging.
-        recorder: Recorder of the trace; None without a trace.
     """
 
     layout: TokenLayout

@@ -17,7 +17,7 @@ class PrefillPass:
 
     Attributes:
         row: State and empty cache of the prompt.
-        room: Number of tokens that may follow the prompt.
+        reserved_tokens: Number of tokens that may follow the prompt.
         on_layer: Called with the index of each layer when it begins.
         prefix_of: Prefilled sequence with the same prefix; the pass then begins with the documents.
         threads: Number of torch threads for attention; None keeps it.

@@ -35,15 +35,12 @@ class RankedAttention(Strategy):
     """Every head ranks the other documents for each document, and all documents for each suffix token.
 
     Attributes:
-        placement: Attention of prefix and documents.
         padding: (P,), 0 for tokens and -inf for padding; None without padding.
         key_index: Physical index of each key that the suffix attends to: slots, prefix, then suffix with
             reserved tokens.
         segments: One-hot segment (K, 1 + D + 1) of each of these keys, documents in block order.
         kind: Reduction of attention to importance.
         is_reversed: True if more important documents are farther.
-        batch_key: See DecodeStrategy.
-        recorder: Recorder of the trace; None without a trace.
     """
 
     placement: Placement

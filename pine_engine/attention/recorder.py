@@ -53,12 +53,7 @@ class BatchMember:
 class DecodeOutput:
     """Suffix and decoded tokens of one layer; their attention is computed at the end of the run.
 
-    Attributes:
-        scoring: Parameters of the attention scores.
-        stored: Token of each stored key.
-        bias: Logarithm of the weight of each key; None if all weights are 1.
-        keys: (G, K, head_dim), keys up to the last query.
-        queries: (H, Q, head_dim) each.
+    `keys` (G, K, head_dim) are those up to the last query, and `queries` (H, Q, head_dim) each.
     """
 
     scoring: AttentionParams
@@ -81,11 +76,7 @@ class DecodeOutput:
 class SuffixRanking:
     """Ranking by the next Q suffix tokens of a layer, documents in block order.
 
-    Attributes:
-        blocks: Block layout of the documents.
-        heads: Heads of this sequence, if those of other sequences are concatenated.
-        ranking: Importance and starts (..., Q, D).
-        shares: (..., Q, 1 + D + 1), attention on each segment.
+    `heads` are those of this sequence. `shares` (..., Q, 1 + D + 1) is the attention on each segment.
     """
 
     blocks: BlockLayout

@@ -22,11 +22,8 @@ class PromptState:
     """State that all layers of one prompt under one method share.
 
     Attributes:
-        plan: Attention plan.
-        wiring: Patched model.
-        recorder: Recorder of the trace; None without a trace.
-        room: Number of tokens that may follow the prompt.
-        positions: int64 (n + room,), position of every token as a query.
+        reserved_tokens: Number of tokens that may follow the prompt.
+        positions: int64 (n + reserved_tokens,), position of every token as a query.
         strategies: Attention strategy for each device of the model.
     """
 

@@ -40,12 +40,7 @@ class Rotation:
 class StrategyContext:
     """Data from which a strategy is created: a prompt, its plan, and the device of the layers.
 
-    Attributes:
-        plan: Attention plan of the prompt.
-        wiring: Patched model.
-        room: Number of tokens that may follow the prompt.
-        recorder: Recorder of the trace; None without a trace.
-        device: Device of the layers.
+    `reserved_tokens` is the number of tokens that may follow the prompt.
     """
 
     plan: AttentionPlan
@@ -124,7 +119,7 @@ class Strategy(Protocol):
         Args:
             inputs: Input of the prompt, without the prefix if `prefix` is present.
             prefix: Rotated keys, in the layout of the model, and values of a prefilled prefix.
-            room: Number of tokens that may follow the prompt.
+            reserved_tokens: Number of tokens that may follow the prompt.
         """
 
     def prefix(self, layer: int, cache: LayerCache, length: int) -> KeysValues:

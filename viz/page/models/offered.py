@@ -68,7 +68,7 @@ def facts_html(pool: ModelPool, choice: Choice) -> str:
             name=choice.name,
             facts=tuple(facts.items()),
             needs=tuple(Need(dtype, in_words(size), here or size <= free) for dtype, size in sizes.items()),
-            reserved_tokens=f"{in_words(free)} on {pool.device}",
+            room=f"{in_words(free)} on {pool.device}",
             reason=(reason or model.reason).rstrip("."),
         )
     )
