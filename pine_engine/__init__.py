@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pine_engine.attention.trace import TokenRange, Trace, TraceConfig
+    from pine_engine.debias.debias import DebiasResult, run_debias
     from pine_engine.debias.plan import plan_debias
-    from pine_engine.debias.run import DebiasResult, run_debias
     from pine_engine.debias.table import DEBIASERS
     from pine_engine.engine.batch import generate_batch
     from pine_engine.engine.engine import Engine
@@ -60,7 +60,7 @@ _LAZY_IMPORTS = {
     for module, names in {
         "attention.trace": "TokenRange Trace TraceConfig",
         "debias.plan": "plan_debias",
-        "debias.run": "DebiasResult run_debias",
+        "debias.debias": "DebiasResult run_debias",
         "debias.table": "DEBIASERS",
         "engine.batch": "generate_batch",
         "engine.engine": "Engine",

@@ -33,8 +33,6 @@ from pine_engine import (
     patch_generate,
     plan_debias,
 )
-from pine_engine.debias.calibration import calibrate_labels
-from pine_engine.debias.permutation import permute_answers, permute_options
 from pine_engine.engine.events import RunFinished
 from pine_engine.engine.orders import OrderResult
 from pine_engine.errors import UnknownNameError
@@ -268,9 +266,6 @@ REFUSALS: list[Any] = [
         lambda engine, methods: engine.run(LAYOUT, methods=methods)),
     *with_value("", [[], "pine,vanilla"], lambda engine, methods: engine.run(LAYOUT, methods=methods)),
     *with_value("", ["all", ["pine"], None],
-        lambda engine, base: calibrate_labels(engine, LAYOUT, ["A", "B"], content_free=[LAYOUT], base=base),
-        lambda engine, base: permute_options(engine, LAYOUT, ["A", "B"], orders=[(0, 1)], base=base),
-        lambda engine, base: permute_answers(engine, LAYOUT, len, orders=[(0, 1)], base=base),
         lambda _, base: plan_debias([LABELLED], wrapper="permutation_full", base=base),
         lambda engine, base: generated(engine, [LAYOUT], method=base)),
     *with_value("",

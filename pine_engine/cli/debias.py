@@ -1,13 +1,15 @@
 """Subcommand `debias`: answers of a debiasing wrapper around one method."""
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from pine_engine.cli import output
 from pine_engine.cli.options import AsJson, Device, Dtype, ModelName, split_names
-from pine_engine.debias.orders import MAX_ORDERS
+from pine_engine.debias.plan import MAX_ORDERS
+from pine_engine.methods.table import METHODS
 
 
 def debias(
@@ -62,7 +64,7 @@ def debias(
 
     engine = output.load(model, dtype, device, needs_tokenizer=True)
 
-    from pine_engine.debias.run import DebiasResult, debias_report, debias_rows, run_debias
+    from pine_engine.debias.debias import DebiasResult, run_debias
     from pine_engine.engine.events import PrefillDone
 
     results: list[DebiasResult] = []
@@ -72,5 +74,25 @@ def debias(
                 advance(f"{event.method}: prefill finished")
             elif isinstance(event, DebiasResult):
                 results.append(event)
-    report = debias_report(engine, plan, list(map(str, files)), results)
-    output.print_report(report, as_json, debias_rows(report))
+    report: dict[str, Any] = {
+        "model": engine.model_name,
+        "dtype": engine.dtype,
+        "wrapper": wrapper,
+        "base": base,
+        "prompts": plan.num_prompts,
+        "results": [
+            {"file": str(file), **asdict(result)} for file, result in zip(files, results, strict=True)
+        ],
+    }
+    rows = [_row(result, METHODS[base].label) for result in report["results"]]
+    output.print_report(report, as_json, rows)
+
+
+def _row(result: dict[str, Any], base: str) -> dict[str, Any]:
+    base_answers = result["base_answers"].items()
+    return {
+        "file": result["file"],
+        "answer": result["answer"] or "none",
+        "scores": ", ".join(f"{label} {score:.3g}" for label, score in result["scores"].items()),
+        f"{base} alone": ", ".join(f"{answer or 'none'} {count}x" for answer, count in base_answers),
+    }

@@ -21,7 +21,7 @@ from pine_engine.cli.options import (
     split_names,
 )
 from pine_engine.errors import Cancelled, InputError, WriteError
-from pine_engine.evaluation.order_names import AS_IS, ORDERS
+from pine_engine.evaluation.document_orders import AS_IS, ORDERS
 from pine_engine.evaluation.shards import (
     Shard,
     device_of_shard,
@@ -91,6 +91,7 @@ def evaluate(
         part = parse_shard(shard)
         examples = _read(data, task, limit, sample_seed)
         settings = _choose(examples, methods, orders, metrics, max_new_tokens, recompute)
+        settings = settings.model_copy(update={"sample": sample_seed})
         device = device_of_shard(device, part)
     except InputError:
         if is_main_process():
@@ -98,7 +99,7 @@ def evaluate(
         raise typer.Exit(output.BAD_INPUT) from None  # the main process shows the same error
 
     from pine_engine.engine.model_worker import raise_if_cancelled
-    from pine_engine.evaluation.records import dtype_of_run, open_run
+    from pine_engine.evaluation.records import dtype_of_run, open_run, run_info
 
     share = part.select(examples)
     shown = examples if part.is_launched else share
@@ -116,13 +117,7 @@ def evaluate(
                 if run_dtype := dtype_of_run(output_dir):
                     first.close()
             engine = output.load(model, run_dtype or "auto", device, needs_tokenizer=True)
-            about = settings.run_info(
-                engine,
-                task=examples[0].task,
-                data=data.name,
-                data_sha256=file_sha256(data),
-                sample=sample_seed,
-            )
+            about = run_info(settings, engine, data=data.name, data_sha256=file_sha256(data))
             info = open_run(output_dir, about)
         started = time.perf_counter()
         try:
@@ -195,12 +190,10 @@ def _measure(
 ) -> None:
     """Measure the examples of this process, and append their records to its file."""
     from pine_engine.engine.model_worker import compute_on
-    from pine_engine.evaluation.example_plan import planned_keys
     from pine_engine.evaluation.measure import Measurement
-    from pine_engine.evaluation.priors import known_priors
     from pine_engine.evaluation.records import Record, Writer, read_records
 
-    planned = planned_keys(share, settings.methods, settings.order_names)
+    planned = settings.keys(share)
     with Writer(output_dir, shard.index) as writer:
         found = read_records(output_dir)
         done = {record.key for record in found}
@@ -211,7 +204,7 @@ def _measure(
                     writer.append(item)
                     advance(f"{item.example}: {item.method}, {item.order_name}")
 
-            measurement = Measurement(engine, share, settings, done, examples, known_priors(found))
+            measurement = Measurement(engine, share, settings, found, examples)
             compute_on(engine.device, lambda: measurement.work(keep, stopped))
 
 
@@ -219,10 +212,9 @@ def _read_planned(
     output_dir: Path, examples: Sequence["Example"], settings: "Settings"
 ) -> "tuple[list[Record], int]":
     """Return the existing records of these examples and the number of missing ones."""
-    from pine_engine.evaluation.example_plan import planned_keys
     from pine_engine.evaluation.records import read_records
 
-    planned = planned_keys(examples, settings.methods, settings.order_names)
+    planned = settings.keys(examples)
     records = [record for record in read_records(output_dir) if record.key in planned]
     return records, len(planned) - len(records)
 
@@ -258,7 +250,7 @@ def _print_summary(
         "dtype": info.platform.dtype,
         "run": info.model_dump(mode="json"),
         "records": len(records),
-        "computed": sum(record.computed for record in records),
+        "computed": sum(record.was_computed for record in records),
         "errors": len(errors),
         "missing": missing,
         "wall_s": seconds,

@@ -6,8 +6,7 @@ from typing import Any
 
 from pine_engine.cli import output
 from pine_engine.cli.options import AsJson
-from pine_engine.debias.measured import NAMING
-from pine_engine.debias.table import DEBIASERS
+from pine_engine.debias.table import DEBIASERS, NAMING
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS, KeyWeighting, MaskKind, PositionKind
 

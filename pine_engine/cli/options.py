@@ -8,7 +8,7 @@ from typing import Annotated, get_args
 
 import typer
 
-from pine_engine.debias.measured import measured_methods
+from pine_engine.debias.table import measured_methods
 from pine_engine.errors import InputError
 from pine_engine.methods.table import get_methods
 

@@ -1,20 +1,127 @@
-"""A wrapper over whole comparisons: what is run, planned and checked without a model."""
+"""Plans of wrappers, made and checked without a model: orders, content-free prompts, priors.
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+`run_debias` and the evaluation both follow these plans. In an order, order[p] is the document at place p.
+"""
 
-from pine_engine.debias.orders import MAX_ORDERS, Order, document_orders, pride_samples
-from pine_engine.debias.table import CONTENT_FREE, DEBIASERS, Wrapper, get_wrapper
+import hashlib
+import itertools
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+from pine_engine.debias.table import CONTENT_FREE, DEBIASERS, OrderKind, Wrapper, get_wrapper
 from pine_engine.errors import InputError
 from pine_engine.methods.table import get_method
+from pine_engine.prompts.prompt import Prompt, segment_text
 from pine_engine.prompts.request import LabeledRequest
+
+Order = tuple[int, ...]
+
+MAX_ORDERS = 720
+"""Default limit of the orders of full permutation: those of six documents."""
+
+PRIOR_FRACTION = 0.05
+"""Share of the samples from which PriDe learns its prior."""
+
+SEED = 0
+"""Seed of the hash that selects the examples of an evaluation from which PriDe learns its prior."""
+
+_PLACEHOLDER = "\ue002"
+"""Private-use character in place of a document's content while a prompt is built."""
+
+
+def document_orders(
+    num_documents: int,
+    kind: OrderKind | None = "full",
+    *,
+    samples: int = 10,
+    seed: int = 0,
+    max_orders: int = MAX_ORDERS,
+) -> list[Order]:
+    """Return the orders to run: all in lexicographic order, the rotations, a sample, or the given one alone.
+
+    Raises InputError for too many orders and for a sample of none.
+
+    Args:
+        num_documents: Number of documents.
+        kind: Column `orders` of the wrapper.
+        samples: Number of sampled orders; all orders if there are no more.
+        seed: Seed of the sampled orders.
+        max_orders: Limit of `full`.
+    """
+    places = tuple(range(num_documents))
+    count = math.factorial(num_documents)
+    if kind is None:
+        return [places]
+    if kind == "cyclic":
+        return [places[start:] + places[:start] for start in places]
+    if kind == "sampled":
+        if samples < 1:
+            raise InputError(f"the number of sampled orders is {samples}; give 1 or more")
+        if samples < count:
+            generator, orders = random.Random(seed), dict[Order, None]()
+            while len(orders) < samples:
+                orders[tuple(generator.sample(places, num_documents))] = None
+            return list(orders)
+    elif count > max_orders:
+        raise InputError(
+            f"all orders of {num_documents} documents are {num_documents}! = {Decimal(count):.4g} runs, more "
+            f"than the limit of {max_orders}; run the {num_documents} cyclic orders or sampled ones"
+        )
+    return list(itertools.permutations(places))
+
+
+def prior_samples(count: int, seed: int = 0) -> set[int]:
+    """Return the indices of the requests from which PriDe learns: a random share, at least one."""
+    return set(random.Random(seed).sample(range(count), max(1, int(count * PRIOR_FRACTION))))
+
+
+def is_prior_example(example: str) -> bool:
+    """Check whether PriDe learns from the example of an id, in every dataset and every part of a dataset."""
+    digest = hashlib.sha256(f"{SEED}:{example}".encode()).digest()
+    return int.from_bytes(digest[:8]) < PRIOR_FRACTION * 2**64
+
+
+def content_free_prompts(build: Callable[[list[str]], Prompt], num_documents: int) -> list[Prompt]:
+    """Return one prompt per content-free text, in which the text replaces the content of every document.
+
+    Titles, headers and labels stay. Raises InputError for a document without content, and for one of which
+    nothing else is left.
+
+    Args:
+        build: Makes the prompt from the contents of the documents.
+        num_documents: Number of documents.
+    """
+    template = build([_PLACEHOLDER] * num_documents)
+    for index, segment in enumerate(template.documents):
+        if _PLACEHOLDER not in segment_text(segment):
+            raise InputError(f"document {index + 1} of the prompt is without its content; build it in")
+    prompts = []
+    for content in CONTENT_FREE:
+        documents = tuple(
+            tuple(replace(piece, text=piece.text.replace(_PLACEHOLDER, content)) for piece in segment)
+            for segment in template.documents
+        )
+        for index, segment in enumerate(documents):
+            if not segment_text(segment):
+                raise InputError(
+                    f"nothing is left of document {index + 1} without its content; put a title or a header "
+                    "around it"
+                )
+        prompts.append(replace(template, documents=documents))
+    return prompts
 
 
 @dataclass(frozen=True)
 class DebiasPlan:
-    """What is run: comparisons under one wrapper, and the orders of each, none where they stay in order.
+    """Requests under one wrapper.
 
-    max_new_tokens: of generated answers, 0 where none is.
+    Attributes:
+        orders: Orders in which the base method is run, for each request.
+        max_new_tokens: Limit of a generated answer, 0 if none is generated.
+        prior_samples: Indices of the requests from which a prior is learned.
     """
 
     wrapper: Wrapper
@@ -23,16 +130,13 @@ class DebiasPlan:
     orders: tuple[tuple[Order, ...], ...]
     majority: bool
     max_new_tokens: int
-    seed: int
+    prior_samples: frozenset[int]
 
     @property
     def num_prompts(self) -> int:
-        """How many prompts are read in all."""
-        count = len(self.comparisons)
-        if self.wrapper.orders is None:
-            return count * (1 + len(CONTENT_FREE))
-        in_all_orders = pride_samples(count, seed=self.seed) if self.wrapper.has_prior else range(count)
-        return sum(len(own) if index in in_all_orders else 1 for index, own in enumerate(self.orders))
+        """Number of prefills."""
+        free = 0 if self.wrapper.calibrated == "nothing" else len(CONTENT_FREE)
+        return sum(len(orders) + free for orders in self.orders)
 
 
 def plan_debias(
@@ -46,12 +150,20 @@ def plan_debias(
     seed: int = 0,
     max_orders: int = MAX_ORDERS,
 ) -> DebiasPlan:
-    """Says what is run, or why it cannot be.
+    """Plan the runs of a wrapper, and check that all requests fit it.
 
-    majority: documents are voted for by generated answers, not averaged by the next token's probabilities.
-    samples, seed, max_orders: see document_orders; the seed also chooses what PriDe learns from.
-    Raises InputError for an unknown wrapper or method, no comparison, labels that do not fit, and too many
-    orders.
+    Args:
+        comparisons: Requests, with labels where the wrapper needs them.
+        wrapper: Name in `DEBIASERS`.
+        base: Method that is run several times.
+        majority: True for a vote of generated answers; otherwise, probabilities of the labels are averaged.
+        max_new_tokens: Limit of a generated answer.
+        samples: Orders of `permutation_sampled`.
+        seed: Seed of the sampled orders and of the samples of `pride`.
+        max_orders: Limit of `permutation_full`.
+
+    Raises:
+        InputError: For an unknown name, no request, labels that do not fit, or too many orders.
     """
     row = get_wrapper(wrapper)
     get_method(base)
@@ -61,21 +173,20 @@ def plan_debias(
         names = [other.name for other in DEBIASERS.values() if other.votes]
         raise InputError(f"{wrapper} takes no majority of answers; choose from: {', '.join(names)}")
     _check_labels(row, comparisons)
-    kind = row.orders
-    orders = [
-        document_orders(len(one.documents), kind, samples=samples, seed=seed, max_orders=max_orders)
-        if kind
-        else []
-        for one in comparisons
-    ]
+    learned = prior_samples(len(comparisons), seed) if row.has_prior else set()
+    orders = []
+    for index, comparison in enumerate(comparisons):
+        kind = None if row.has_prior and index not in learned else row.orders
+        options = {"samples": samples, "seed": seed, "max_orders": max_orders}
+        orders.append(tuple(document_orders(len(comparison.documents), kind, **options)))
     return DebiasPlan(
         wrapper=row,
         base=base,
         comparisons=tuple(comparisons),
-        orders=tuple(map(tuple, orders)),
+        orders=tuple(orders),
         majority=majority,
-        max_new_tokens=max_new_tokens if majority or row.calibrated in ("first", "every") else 0,
-        seed=seed,
+        max_new_tokens=max_new_tokens if majority or row.steps else 0,
+        prior_samples=frozenset(learned),
     )
 
 

@@ -1,42 +1,46 @@
-"""The table of wrappers: ways to take a position bias out of any base method, one frozen row each.
+"""Wrappers that reduce a position bias of any base method, and the names of wrapped methods: `wrapper:base`.
 
-A wrapper runs a method of methods.py several times and combines what comes out. What each does is fixed in
-docs/specification.md section 8; everything done differently for two of them is read from the columns.
+A wrapper runs a method several times and combines the outputs (docs/specification.md, section 8). All
+differences
+between two wrappers are columns of the table.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from pine_engine.errors import InputError
 from pine_engine.input_validation import Registry
+from pine_engine.methods.table import ALL, METHODS, Method, get_method, get_methods
 
 OrderKind = Literal["full", "cyclic", "sampled"]
-"""Which orders of k documents are run: all k!, the k rotations, or a random sample."""
+"""Orders of k documents that are run: all k!, the k rotations, or a random sample."""
 
 Steps = Literal["first", "every"]
-"""Which generated tokens are compared with their probability without content."""
+"""Generated tokens that are calibrated with the content-free prompts."""
 
 Calibrated = Steps | Literal["nothing", "labels"]
-"""What is so compared: nothing, given labels, the first generated token, or every generated token."""
+"""Calibrated quantity: nothing, the labels, the first generated token, or every generated token."""
 
 Invariance = Literal["always", "of base", "never"]
-"""Whether the result is promised to be the same in whatever order the documents are given: always, if the
-base method promises it, or not at all."""
-
+"""Order invariance of the result: always, if the base method is invariant, or never."""
 
 TIE = "tie"
-"""The answer where several documents have the most votes."""
+"""Answer if several documents have the most votes."""
 
 CONTENT_FREE = ("N/A", "", "[MASK]")
-"""Contents that say nothing."""
+"""Texts that replace the content of each document in a content-free prompt."""
 
 
 @dataclass(frozen=True)
 class Wrapper:
-    """One wrapper; see the types above for its columns.
+    """One wrapper; the types above define its columns.
 
-    orders: None if the documents keep their order. has_prior: the orders are run on a few samples only,
-    and what they tell about the labels is taken from all others. invariance: the invariance in words.
-    cost: in words, in runs of the base method.
+    Attributes:
+        orders: Orders of the documents that are run, None for the given order alone.
+        has_prior: True if all orders are run on a few samples only, to learn a prior of the labels.
+        invariance: The invariance in words.
+        cost: Number of runs of the base method, in words.
     """
 
     name: str
@@ -52,12 +56,12 @@ class Wrapper:
 
     @property
     def votes(self) -> bool:
-        """Whether the answers that are written in several orders vote."""
+        """True if the answers generated in several orders vote."""
         return self.orders is not None and not self.has_prior
 
     @property
     def steps(self) -> Steps | None:
-        """The generated tokens that are calibrated, None if none are."""
+        """Generated tokens that are calibrated, None if none are."""
         if self.calibrated == "nothing" or self.calibrated == "labels":
             return None
         return self.calibrated
@@ -159,5 +163,119 @@ DEBIASERS: dict[str, Wrapper] = Registry("wrapper", _ROWS)
 
 
 def get_wrapper(name: str) -> Wrapper:
-    """The wrapper of that name. Raises InputError for an unknown one."""
+    """Return the wrapper of a name. Raises InputError for an unknown one."""
     return DEBIASERS[name]
+
+
+SEPARATOR = ":"
+"""Between the names of a wrapper and of its base method."""
+
+DEFAULT_BASE = "vanilla"
+"""Base method of a wrapper that is named alone."""
+
+_FIRST = next(iter(DEBIASERS))
+
+NAMING = (
+    f"In evaluate a wrapper goes around any method: {_FIRST}{SEPARATOR}pine is {_FIRST} around PINE, and "
+    f"{_FIRST} alone is {_FIRST}{SEPARATOR}{DEFAULT_BASE}."
+)
+"""Explanation of the names for readers of the tables."""
+
+NUM_MEASURED = len(METHODS) * (1 + len(DEBIASERS))
+"""Number of methods, alone and with each wrapper."""
+
+
+@dataclass(frozen=True)
+class MeasuredMethod:
+    """A method, alone or with a wrapper around it."""
+
+    base: Method
+    wrapper: Wrapper | None = None
+
+    @property
+    def name(self) -> str:
+        """Name in records: "pine", "permutation_full:vanilla"."""
+        return f"{self.wrapper.name}{SEPARATOR}{self.base.name}" if self.wrapper else self.base.name
+
+    @property
+    def label(self) -> str:
+        """Name in tables: "PINE", "Permutation, full (Vanilla)"."""
+        return f"{self.wrapper.label} ({self.base.label})" if self.wrapper else self.base.label
+
+    @property
+    def is_order_invariant(self) -> bool:
+        """True if the result is the same for all orders of the documents."""
+        if self.wrapper is None or self.wrapper.invariance_kind == "of base":
+            return self.base.is_order_invariant
+        return self.wrapper.invariance_kind == "always"
+
+    @property
+    def generates(self) -> bool:
+        """True if it generates an answer."""
+        return self.wrapper is None or self.wrapper.votes or self.wrapper.steps is not None
+
+    @property
+    def scores_answers(self) -> bool:
+        """True if it has a log-probability of an accepted answer."""
+        return self.wrapper is None or self.wrapper.votes
+
+    @property
+    def scores_choices(self) -> bool:
+        """True if it has a log-probability of each choice of a task."""
+        return self.wrapper is None or self.wrapper.orders is not None or self.wrapper.calibrated == "labels"
+
+    @property
+    def rank(self) -> int:
+        """Number of its line in tables: methods alone, then those of each wrapper."""
+        wrappers = [None, *DEBIASERS.values()]
+        return wrappers.index(self.wrapper) * len(METHODS) + list(METHODS.values()).index(self.base)
+
+    @property
+    def mark(self) -> int:
+        """Number of its marker in all curves: methods alone, then all wrappers of each method.
+
+        If two in a figure differ in color only, the later one gets another shape.
+        """
+        place = list(METHODS.values()).index(self.base)
+        if self.wrapper is None:
+            return place
+        return len(METHODS) + place * len(DEBIASERS) + list(DEBIASERS.values()).index(self.wrapper)
+
+
+def measured_method(name: str) -> MeasuredMethod:
+    """Return the method or wrapped method of a name. Raises InputError for an unknown or nested name."""
+    if name in METHODS:
+        return MeasuredMethod(METHODS[name])
+    wrapper, separator, base = name.partition(SEPARATOR)
+    if not separator and wrapper not in DEBIASERS:
+        raise InputError(
+            f"unknown method {name!r}; choose from: {', '.join(METHODS)}, or {ALL!r} alone, or put a wrapper "
+            f"around one, as in {_FIRST}{SEPARATOR}{DEFAULT_BASE}: {', '.join(DEBIASERS)}"
+        )
+    row = get_wrapper(wrapper)
+    if base.partition(SEPARATOR)[0] in DEBIASERS:
+        raise InputError(
+            f"{name} is a wrapper around a wrapper; put {wrapper} around a method: {', '.join(METHODS)}"
+        )
+    return MeasuredMethod(get_method(base if separator else DEFAULT_BASE), row)
+
+
+def measured_methods(names: Sequence[str] | None = None) -> tuple[MeasuredMethod, ...]:
+    """Return methods by name: the default methods for None, every method alone for ["all"].
+
+    Raises InputError for an unknown name and for one that is named twice.
+    """
+    if not names or list(names) == [ALL]:
+        return tuple(map(MeasuredMethod, get_methods(names)))
+    methods = tuple(map(measured_method, names))
+    if len(set(methods)) < len(methods):
+        raise InputError(f"a method was named twice in {', '.join(names)}; name each method once")
+    return methods
+
+
+def find_measured(name: str) -> MeasuredMethod | None:
+    """Return the method that a record names, None if the tables no longer have it."""
+    try:
+        return measured_method(name)
+    except InputError:
+        return None

@@ -63,15 +63,15 @@ def named_document(record: Record, answer: str | None) -> int | None:
     if answer is None or len(answer) != 1:
         return None
     index = ord(answer) - ord("A")
-    return record.entered[index] if 0 <= index < len(record.entered) else None
+    return record.input_order[index] if 0 <= index < len(record.input_order) else None
 
 
 def first_document(record: Record) -> int:
     """Return the stored document in the first slot."""
-    return record.entered[record.order[0]]
+    return record.input_order[record.permutation[0]]
 
 
 def is_as_stored(record: Record) -> bool:
     """Return True if documents and letters are in the order of the data, under any name of that order."""
     stored = tuple(range(record.num_documents))
-    return record.entered == record.order == stored
+    return record.input_order == record.permutation == stored

@@ -1,8 +1,8 @@
-"""Arrangements: which document is entered where, and in which order the entered ones stand in the prompt.
+"""Document orders of an evaluation: their names, and the slots and letters of the documents.
 
-Documents of some tasks bear a label, the letter or number of the place where they were entered. There a user
-who changes the order enters the documents elsewhere, and their labels change; what comes of the order alone
-and what of the labels alone is told apart by two order_names of their own.
+Documents of some tasks have a label: the letter or number of the place at which they were entered. There, a
+user who changes the order enters the documents at other places, which changes their labels. The orders
+segments-swapped and labels-swapped separate both effects.
 """
 
 import random
@@ -14,80 +14,100 @@ from itertools import permutations
 
 from pine_engine.errors import InputError
 from pine_engine.evaluation.examples import Example, check_some
-from pine_engine.evaluation.order_names import AS_IS, MOST_FOR_ALL, ORDERS
 from pine_engine.prompts.layout import moved_order
 from pine_engine.prompts.request import Request
 from pine_engine.prompts.tasks import Task, document_letter, get_task
 
 Places = tuple[int, ...]
 
+AS_IS = "as-is"
+
+MAX_FOR_ALL = 5
+"""Limit of the documents for `all`, which has 120 orders of 5 documents."""
+
+ORDERS = {
+    AS_IS: "as stored",
+    "reversed": "the last document first",
+    "gold-first": "the gold document first, the others as they were",
+    "gold-last": "the gold document last",
+    "gold-at:I": "the gold document in slot I, counted from 0",
+    "gold-all": "the gold document in every slot in turn",
+    "shuffled:S": "one shuffle of each example, with seed S",
+    "order:1-0-2": "the stored documents in this order",
+    "all": f"every order of at most {MAX_FOR_ALL} documents",
+    "judge": "gold-first, gold-last and shuffled:0, which the paper's tables of judges need",
+    "swapped": "two documents change places and labels, as when a user swaps them",
+    "segments-swapped": "two documents change places, and keep their labels",
+    "labels-swapped": "two documents change labels, and keep their places",
+}
+"""Names of the orders that can be evaluated, and their meaning."""
+
 
 @dataclass(frozen=True)
 class DocumentOrder:
-    """How the documents of an example stand in a prompt.
+    """Slots and letters of the documents of an example.
 
-    entered: entered[i] is the stored document that is entered i-th, and bears letter i. order: the entered
-    one order[p] stands in slot p; it is reordered as tokens, and keeps its letter.
+    Attributes:
+        input_order: input_order[i] is the stored document that is entered at place i and has letter i.
+        permutation: The document that was entered at place permutation[p] is in slot p. It keeps its letter.
     """
 
     name: str
-    entered: Places
-    order: Places
+    input_order: Places
+    permutation: Places
 
     @property
     def slots(self) -> Places:
-        """The stored document in each slot."""
-        return tuple(self.entered[place] for place in self.order)
+        """Stored document of each slot."""
+        return tuple(self.input_order[place] for place in self.permutation)
 
     def gold_slot(self, example: Example) -> int | None:
-        """The slot of the document that holds the answer."""
+        """Return the slot of the document with the answer."""
         return None if example.gold_index is None else self.slots.index(example.gold_index)
 
-    def comparison(self, example: Example) -> Request:
-        """The example with its documents as they are entered, still to be reordered."""
+    def request(self, example: Example) -> Request:
+        """Return the request with its documents as entered, before they are reordered."""
         whole = example.comparison()
-        return whole.model_copy(update={"documents": [whole.documents[index] for index in self.entered]})
+        return whole.model_copy(update={"documents": [whole.documents[index] for index in self.input_order]})
 
     def answers(self, example: Example) -> tuple[str, ...]:
-        """The accepted answers; one that is a document's letter is the letter that it bears now."""
+        """Return the accepted answers. The letter of a document is replaced by its letter in this order."""
         if not get_task(example.task).has_letters:
             return tuple(example.answers)
         return tuple(self.letters.get(answer, answer) for answer in example.answers)
 
     @property
     def letters(self) -> dict[str, str]:
-        """The letter that each document bears now, by the one that it bears as stored."""
-        return {document_letter(stored): document_letter(place) for place, stored in enumerate(self.entered)}
+        """Letter of each document in this order, by its letter as stored."""
+        return {
+            document_letter(stored): document_letter(place) for place, stored in enumerate(self.input_order)
+        }
 
 
-def order_names(example: Example, spec: Sequence[str] = (AS_IS,)) -> list[DocumentOrder]:
-    """The order_names that were asked for, each name once.
-
-    Raises InputError for an unknown name, and for one that this example cannot be brought into.
-    """
-    names = (name for asked in spec for name in expand(asked, len(example.documents)))
-    return [arrange(example, name) for name in dict.fromkeys(names)]
+def names_of(spec: Sequence[str], num_documents: int) -> list[str]:
+    """Return the single orders that names such as gold-all stand for, each once."""
+    return list(dict.fromkeys(name for each in spec for name in expand(each, num_documents)))
 
 
 def expand(name: str, num_documents: int) -> list[str]:
-    """The names of single order_names that a name stands for; all others stand for themselves."""
+    """Return the single orders of one name."""
     if name == "gold-all":
         return [f"gold-at:{slot}" for slot in range(num_documents)]
     if name == "judge":
         return ["gold-first", "gold-last", "shuffled:0"]
-    if name == "all" and num_documents <= MOST_FOR_ALL:
+    if name == "all" and num_documents <= MAX_FOR_ALL:
         orders = permutations(range(num_documents))
         return ["order:" + "-".join(map(str, order)) for order in orders]
     return [name]
 
 
 def arrange(example: Example, name: str) -> DocumentOrder:
-    """The order_name of that name. Raises InputError as order_names does."""
+    """Return the order of a name. Raises InputError for a name that is unknown or does not fit."""
     task, count = get_task(example.task), len(example.documents)
     kind, colon, value = name.partition(":")
     as_stored = tuple(range(count))
     if name in _SWAPS:
-        if not _bears_labels(task):
+        if not _has_labels(task):
             raise InputError(
                 f"{name} needs documents with labels, and those of {task.name} have none; use reversed"
             )
@@ -96,7 +116,7 @@ def arrange(example: Example, name: str) -> DocumentOrder:
         return DocumentOrder(name, *_SWAPS[name])
     if name == "all":
         raise InputError(
-            f"{example.id} has {count} documents, and all orders are tried of at most {MOST_FOR_ALL}; "
+            f"{example.id} has {count} documents, and all orders are tried of at most {MAX_FOR_ALL}; "
             "use shuffled:0"
         )
     pattern, slots_of = _MOVES.get(kind, _UNKNOWN)
@@ -108,33 +128,37 @@ def arrange(example: Example, name: str) -> DocumentOrder:
     return in_slots(example, name, slots)
 
 
+def arrange_all(example: Example, spec: Sequence[str]) -> list[DocumentOrder]:
+    """Return the orders of several names. Raises InputError like arrange."""
+    return [arrange(example, name) for name in names_of(spec, len(example.documents))]
+
+
 def in_slots(example: Example, name: str, slots: Places) -> DocumentOrder:
-    """The order_name in which these stored documents stand in the slots, as when a user enters them there:
-    where documents bear labels, those of their slots."""
+    """Return the order with these stored documents in the slots. Labels are those of the slots."""
     as_stored = tuple(range(len(slots)))
-    if _bears_labels(get_task(example.task)):
+    if _has_labels(get_task(example.task)):
         return DocumentOrder(name, slots, as_stored)
     return DocumentOrder(name, as_stored, slots)
 
 
-def check_arrangements(spec: Sequence[str], examples: Sequence[Example]) -> None:
-    """Raises InputError for names that none of the examples can be brought into, and for one given twice."""
+def check_orders(spec: Sequence[str], examples: Sequence[Example]) -> None:
+    """Raise InputError for no name, a duplicate, and a name that fits none of the examples."""
     if not spec:
         raise InputError(f"no order was chosen; choose at least one of: {', '.join(ORDERS)}")
     if len(set(spec)) < len(spec):
         raise InputError(f"an order was named twice in {','.join(spec)}; name each order once")
     for name in spec:
-        check_some(examples, partial(order_names, spec=[name]))
+        check_some(examples, partial(arrange_all, spec=[name]))
 
 
 def is_drawn(name: str) -> bool:
-    """Whether the order_name of that name is drawn at random, for each example anew."""
+    """Check whether an order is drawn at random for each example."""
     return name.startswith("shuffled:")
 
 
-def labels_go_with_places(task: str, order: Places) -> bool:
-    """Whether documents in this order bear the labels of their places, or none at all."""
-    return not _bears_labels(get_task(task)) or list(order) == sorted(order)
+def labels_follow_slots(task: str, permutation: Places) -> bool:
+    """Check whether documents in this order have the labels of their slots, or no labels."""
+    return not _has_labels(get_task(task)) or list(permutation) == sorted(permutation)
 
 
 def _gold(example: Example, slot: int) -> Places:
@@ -148,11 +172,11 @@ def _gold(example: Example, slot: int) -> Places:
 
 def _shuffled(example: Example, seed: str) -> list[int]:
     slots = list(range(len(example.documents)))
-    random.Random(f"{seed}:{example.id}").shuffle(slots)  # a text, so that equal seeds shuffle examples apart
+    random.Random(f"{seed}:{example.id}").shuffle(slots)  # a text, so each example has its own shuffle
     return slots
 
 
-def _bears_labels(task: Task) -> bool:
+def _has_labels(task: Task) -> bool:
     return task.has_letters or task.has_numbers
 
 
@@ -165,14 +189,14 @@ _MOVES: dict[str, tuple[str, Callable[[Example, str], Sequence[int]]]] = {
     "shuffled": (r":\d{1,9}", _shuffled),
     "order": (r":\d{1,4}(-\d{1,4})*", lambda _, order: [int(place) for place in order.split("-")]),
 }
-"""What follows each name, and the stored document in each slot."""
+"""Pattern of the part behind each name, and the stored document of each slot."""
 
 _UNKNOWN = ("(?!)", _shuffled)
-"""A pattern that fits nothing."""
+"""Pattern that matches nothing."""
 
 _SWAPS: dict[str, tuple[Places, Places]] = {
     "swapped": ((1, 0), (0, 1)),
     "segments-swapped": ((0, 1), (1, 0)),
     "labels-swapped": ((1, 0), (1, 0)),
 }
-"""How two documents are entered, and in which order these stand."""
+"""`input_order` and `permutation` of two documents."""

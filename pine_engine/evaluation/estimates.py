@@ -165,7 +165,7 @@ def _changed_from_stored(column: Column, name: str, metric: Metric) -> float | N
 def _cost_estimates(grid: Grid, method: str, resamples: Resamples) -> Iterator[Labeled]:
     """Yield times and tokens per record, and ratios to the baseline as if no prefill had been shared."""
     all_records = np.ones((len(grid.examples), len(grid.orders)))
-    computed = grid.values(method, lambda record: 1.0 if record.computed else None)
+    computed = grid.values(method, lambda record: 1.0 if record.was_computed else None)
 
     def per_record(value: Callable[[Record], float | None], kept: Floats) -> Estimate | None:
         values = grid.values(method, value) * kept
@@ -179,7 +179,7 @@ def _cost_estimates(grid: Grid, method: str, resamples: Resamples) -> Iterator[L
     yield "answer_tokens", (), per_record(lambda record: record.answer_tokens, all_records)
     if method == BASELINE or BASELINE not in grid.methods:
         return
-    both = computed * grid.values(BASELINE, lambda record: 1.0 if record.computed else None)
+    both = computed * grid.values(BASELINE, lambda record: 1.0 if record.was_computed else None)
 
     def to_baseline(value: Callable[[Record], float]) -> Estimate | None:
         above, below = (_totals(grid.values(name, value) * both) for name in (method, BASELINE))

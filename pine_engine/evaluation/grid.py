@@ -62,7 +62,7 @@ class Grid:
         for column in self.columns[self.methods[0]]:
             first: dict[tuple[tuple[int, ...], tuple[int, ...]], str] = {}
             for name in sorted(filter(column.__contains__, self.orders), key=is_drawn):
-                first.setdefault((column[name].entered, column[name].order), name)
+                first.setdefault((column[name].input_order, column[name].permutation), name)
             found.append(list(first.values()))
         return tuple(found)
 
@@ -108,7 +108,7 @@ class Grid:
 
     def num_computed(self, method: str) -> int:
         """Return the number of records that were computed, not taken from another order."""
-        return sum(record.computed for column in self.columns[method] for record in column.values())
+        return sum(record.was_computed for column in self.columns[method] for record in column.values())
 
     def some_records(self) -> list[Record]:
         """Return one record of each example, for values that depend on neither method nor order."""

@@ -1,262 +1,269 @@
-"""Measuring: every example under every method in every order_name, record by record."""
+"""Evaluation of examples: every example under every method in every document order, record by record."""
 
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from pine_engine.attention.state import SequenceState
-from pine_engine.debias.calibration import calibrated_prompt
-from pine_engine.debias.measured import MeasuredMethod
+from pine_engine.debias.debias import calibrated_prompt, mean_prior
+from pine_engine.debias.plan import is_prior_example
+from pine_engine.debias.table import MeasuredMethod
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event, PrefillProgress
 from pine_engine.engine.generation import BATCH_ROWS, ActiveGeneration, decode_answers
 from pine_engine.engine.likelihood import score_answer
 from pine_engine.engine.model_worker import raise_if_cancelled, stream_from_worker
 from pine_engine.errors import InputError, ModelError
-from pine_engine.evaluation.combining import MethodOutput, Prior, combine
-from pine_engine.evaluation.example_plan import (
-    BaseRun,
-    Generation,
-    Prefill,
-    Result,
-    blank,
-    plan_example,
-    planned_keys,
-)
+from pine_engine.evaluation.combine import MethodOutput, Prior, combine
+from pine_engine.evaluation.document_orders import AS_IS, DocumentOrder
+from pine_engine.evaluation.example_runs import BaseRun, Generation, Prefill, Result, plan_example
 from pine_engine.evaluation.examples import Example
-from pine_engine.evaluation.order_names import AS_IS
-from pine_engine.evaluation.prefilling import Prefilled, Prefiller
-from pine_engine.evaluation.priors import Priors
-from pine_engine.evaluation.records import Key, Record
-from pine_engine.evaluation.settings import Settings, choose
+from pine_engine.evaluation.records import Record, blank_record
+from pine_engine.evaluation.settings import Key, Settings, choose
+from pine_engine.evaluation.shared_prefill import SharedPrefill
 from pine_engine.methods.table import Method
 from pine_engine.prompts.tasks import get_task
 
 Emit = Callable[[Event | Record], None]
 
-BATCH_WIDTH = 2 * BATCH_ROWS
-"""Answers that are written together, with free places if there are fewer: a product of another number of rows
-may have other bits, and what is measured beside an answer must not change it."""
+BATCH_SIZE = 2 * BATCH_ROWS
+"""Batch size of decoding. Fixed, because a GEMM of another size may round differently, and the answers "
+"of other
+methods must not change a record."""
 
 
 def measure(
-    engine: Engine, examples: Sequence[Example], *, done: AbstractSet[Key] = frozenset(), **options: Any
+    engine: Engine, examples: Sequence[Example], *, found: Iterable[Record] = (), **options: Any
 ) -> Generator[Event | Record, None, None]:
-    """Measures examples; yields each Record as soon as it is there, and PrefillProgress between them.
+    """Evaluate examples; yield each record when it is complete, and PrefillProgress between records.
 
-    options, and what is raised for them: as for choose(). done: records that are there already.
-    A prompt is read once for its answer and its log-probabilities; what cannot be read or arranged, or has
-    logits that are not finite, becomes a record with an error. Closing the generator stops
-    the model within one layer.
+    A prompt that is too long, a document order that an example does not have, and logits that are not finite
+    become records with an error. Closing the generator stops the model within one layer.
+
+    Args:
+        engine: Engine with a tokenizer.
+        examples: Examples.
+        found: Existing records, which are not computed again.
+        options: Options of choose(). Raises InputError as choose() does.
     """
-    return stream_from_worker(Measurement(engine, examples, choose(examples, **options), done).work)
+    return stream_from_worker(Measurement(engine, examples, choose(examples, **options), found=found).work)
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """A measurement that has been checked, for callers with a thread of their own; done: see measure().
+    """A checked evaluation, to run in a thread of the caller.
 
-    rows: those of the whole run, in its order, where others measure some of them; None if these are all.
-    known: priors that are there already, see known_priors.
+    Attributes:
+        examples: Examples to evaluate.
+        found: Existing records.
+        dataset: Examples of the whole run, of which `examples` may be a shard. None if they are the same.
     """
 
     engine: Engine
     examples: Sequence[Example]
     settings: Settings
-    done: AbstractSet[Key]
-    rows: Sequence[Example] | None = None
-    known: Mapping[tuple[str, str], Prior] = field(default_factory=dict)
+    found: Iterable[Record] = ()
+    dataset: Sequence[Example] | None = None
 
     @torch.inference_mode()
     def work(self, emit: Emit, cancelled: threading.Event) -> None:
-        """Emits what measure() yields, in the caller's thread; raises Cancelled once the flag is set."""
+        """Emit the events and records of measure(). Raises Cancelled when the flag is set."""
+        records = list(self.found)
+        done = {record.key for record in records}
+        priors = _Priors(self, emit, cancelled)
+        for record in records:
+            priors.add(record)
 
-        def learn(row: Example, method: MeasuredMethod) -> Prior | None:
-            return self._learn(row, method, emit, cancelled)
-
-        def tell(item: Event | Record) -> None:
+        def emit_and_learn(item: Event | Record) -> None:
             if isinstance(item, Record):
-                priors.see(item)
+                priors.add(item)
             emit(item)
 
-        priors = Priors(self.examples if self.rows is None else self.rows, self.known, learn)
         for example in self.examples:
             raise_if_cancelled(cancelled)
-            divided = {
+            used = {
                 method.name: priors.before(example, method)
-                for method in self.settings.methods
-                if method.wrapper and method.wrapper.has_prior and self._is_missing(example, method)
+                for method in self.settings.measured
+                if method.wrapper
+                and method.wrapper.has_prior
+                and not self.settings.keys([example], [method]).keys() <= done
             }
-            _ExampleWork(self, example, divided, tell, cancelled).run()
+            _ExampleRun(self.engine, example, self.settings, done, used, emit_and_learn, cancelled).run()
 
-    def _is_missing(self, example: Example, method: MeasuredMethod) -> bool:
-        planned = planned_keys([example], [method], self.settings.order_names)
-        return not planned.keys() <= self.done
 
-    def _learn(
-        self, row: Example, method: MeasuredMethod, emit: Emit, cancelled: threading.Event
-    ) -> Prior | None:
-        """The prior of a row that somebody else measures, or nobody yet; its records are not told of."""
-        settings = replace(self.settings, methods=(method,), order_names=(AS_IS,), generate=False)
+class _Priors:
+    """Priors of PriDe, independent of shards, of a limit of the examples, and of interruptions.
+
+    A prior is learned from the first example that can be measured, and from a share of the others,
+    selected by
+    their ids. All other examples are divided by the mean prior of those before them.
+    """
+
+    def __init__(self, measurement: Measurement, emit: Emit, cancelled: threading.Event) -> None:
+        self._measurement, self._emit, self._cancelled = measurement, emit, cancelled
+        self._known: dict[tuple[str, str], Prior | None] = {}
+
+    def add(self, record: Record) -> None:
+        """Keep the prior of a record."""
+        if record.prior:
+            self._known[record.method, record.example] = tuple(record.prior.values())
+
+    def before(self, example: Example, method: MeasuredMethod) -> Prior | None:
+        """Return the prior that an example is divided by, None if it is learned from this example."""
+        learned: list[Prior] = []
+        for row in self._measurement.dataset or self._measurement.examples:
+            is_learned = not learned or is_prior_example(row.id)
+            if row.id == example.id:
+                return None if is_learned else mean_prior(learned)
+            if is_learned:
+                if (method.name, row.id) not in self._known:
+                    self._known[method.name, row.id] = self._learn(row, method)
+                if prior := self._known[method.name, row.id]:
+                    learned.append(prior)
+        raise AssertionError(f"{example.id} is not an example of the run")
+
+    def _learn(self, example: Example, method: MeasuredMethod) -> Prior | None:
+        """Measure the prior of an example of another shard; its records are not emitted."""
+        changes = {"methods": (method.name,), "order_names": (AS_IS,), "generate": False}
+        settings = self._measurement.settings.model_copy(update=changes)
         found: list[Prior] = []
 
         def keep(item: Event | Record) -> None:
             if not isinstance(item, Record):
-                emit(item)
+                self._emit(item)
             elif item.prior:
                 found.append(tuple(item.prior.values()))
 
-        alone = replace(self, settings=settings, done=frozenset())
-        _ExampleWork(alone, row, {method.name: None}, keep, cancelled).run()
+        engine = self._measurement.engine
+        _ExampleRun(engine, example, settings, set(), {method.name: None}, keep, self._cancelled).run()
         return found[0] if found else None
 
 
-@dataclass
-class _Read:
-    """A prompt that was read. standalone_s, attributed_s: as in Prefilled, with scoring. logprobs: of "
-    "given texts."""
-
-    standalone_s: float
-    attributed_s: float
-    logprobs: dict[str, float]
-
-
-class _ExampleWork:
-    """One example: its prompts are read one by one, and its answers written together.
-
-    divided: the prior of each method that divides by one, None for those that learn it from this example.
-    """
+class _ExampleRun:
+    """Evaluation of one example: its prompts are prefilled one by one, and its answers decoded together."""
 
     def __init__(
         self,
-        measurement: Measurement,
+        engine: Engine,
         example: Example,
-        divided: Mapping[str, Prior | None],
+        settings: Settings,
+        done: set[Key],
+        priors: dict[str, Prior | None],
         emit: Emit,
         cancelled: threading.Event,
     ) -> None:
-        self._engine, self._settings = measurement.engine, measurement.settings
-        self._example, self._task = example, get_task(example.task)
-        self._divided = divided
-        self._emit, self._cancelled = emit, cancelled
-        self._max_new_tokens = self._settings.max_new_tokens or self._task.max_new_tokens
-        self._tokens_of: dict[str, tuple[int, ...]] = {}
-        self._plan = plan_example(
-            self._engine,
-            example,
-            self._settings,
-            done=measurement.done,
-            learning={name for name, prior in divided.items() if prior is None},
-        )
-        self._given = self._texts_to_score()
-        self._read: dict[Prefill, _Read] = {}
+        self._engine, self._example, self._settings = engine, example, settings
+        self._priors, self._emit, self._cancelled = priors, emit, cancelled
+        self._task = get_task(example.task)
+        self._max_new_tokens = settings.max_new_tokens or self._task.max_new_tokens
+        learning = {name for name, prior in priors.items() if prior is None}
+        self._plan = plan_example(engine, example, settings, done=done, learning=learning)
+        self._texts: dict[Prefill, dict[str, None]] = {prefill: {} for prefill in self._plan.prefills}
+        for result in self._plan.results:
+            for run in result.runs:
+                self._texts[run.prefill] |= dict.fromkeys(self._scored_texts(result.method, run))
+        self._tokens: dict[str, tuple[int, ...]] = {}
+        self._logprobs: dict[Prefill, dict[str, float]] = {}
+        self._scoring_s: dict[Prefill, float] = {}
         self._written: dict[Generation, ActiveGeneration] = {}
         self._failed: dict[Prefill | Generation, str] = {}
 
     def run(self) -> None:
-        """Emits the example's records."""
-        for record in self._plan.failed:
-            self._emit(record)
-        waiting = dict.fromkeys(filter(self._can_be_read, self._plan.results))
-        results = tuple(waiting)
-        shared: Counter[Prefill | Generation] = Counter()
-        for result in results:
-            shared.update([*result.prefills, *result.generations])
+        """Emit the records of the example."""
+        as_stored = tuple(range(len(self._example.documents)))
+        for (method, name), error in self._plan.errors.items():
+            order = DocumentOrder(name, as_stored, as_stored)
+            self._emit_record(method, order, was_computed=False, error=error)
+        waiting = list(filter(self._fits, self._plan.results))
+        prefills = dict.fromkeys(prefill for result in waiting for prefill in result.prefills)
+        reserved_tokens = max(map(self._reserved_tokens, waiting), default=0)
+        shared = SharedPrefill(
+            self._engine, prefills, reserved_tokens=reserved_tokens, on_layer=self._on_layer
+        )
+        uses: Counter[Prefill | Generation] = Counter()
+        for result in waiting:
+            uses.update((*result.prefills, *result.generations))
         try:
-            for _ in self._compute(results):
-                for result in [one for one in waiting if self._is_there(one)]:
-                    del waiting[result]
-                    if error := self._error_of(result):
-                        self._fail(result, error)
+            for _ in self._compute(waiting, shared):
+                for result in filter(self._is_complete, list(waiting)):
+                    waiting.remove(result)
+                    needed = (*result.prefills, *result.generations)
+                    if errors := [self._failed[item] for item in needed if item in self._failed]:
+                        self._fail(result, errors[0])
                     else:
-                        self._record(result, shared)
+                        self._emit_records(result, shared, uses)
         except torch.OutOfMemoryError:
             for result in waiting:
                 self._fail(result, "the device ran out of memory; measure with shorter prompts or answers")
 
-    def _texts_to_score(self) -> dict[Prefill, dict[str, None]]:
-        """The texts of which each prompt's log-probability is asked: an accepted answer, and the choices."""
-        given: dict[Prefill, dict[str, None]] = {prefill: {} for prefill in self._plan.prefills}
-        for result in self._plan.results:
-            for run in result.runs:
-                given[run.prefill] |= dict.fromkeys(self._weighed(result.method, run))
-        return given
-
-    def _weighed(self, method: MeasuredMethod, run: BaseRun) -> tuple[str, ...]:
-        """The texts of which one run is asked the log-probability for a method."""
+    def _scored_texts(self, method: MeasuredMethod, run: BaseRun) -> tuple[str, ...]:
+        """Return the texts whose log-probability a method needs: an accepted answer, and the choices."""
         if not self._settings.logprobs:
             return ()
-        answers = run.order_name.answers(self._example)[:1] if method.weighs_answers else ()
-        return (*answers, *(self._task.choices if method.weighs_choices else ()))
+        answers = run.order.answers(self._example)[:1] if method.scores_answers else ()
+        return (*answers, *(self._task.choices if method.scores_choices else ()))
 
-    def _can_be_read(self, result: Result) -> bool:
+    def _fits(self, result: Result) -> bool:
+        """Check the context length of a result's prompts, and emit an error otherwise."""
         try:
             for prefill in result.prefills:
-                self._engine.check_length(prefill.layout, self._room(result))
+                self._engine.check_length(prefill.layout, self._reserved_tokens(result))
         except InputError as error:
             self._fail(result, str(error))
             return False
         return True
 
-    def _room(self, result: Result) -> int:
-        """How many tokens may follow a result's prompts."""
-        weighed = (text for run in result.runs for text in self._weighed(result.method, run))
-        given = [len(self._tokens(text)) for text in weighed]
-        return max([*given, self._max_new_tokens if result.generations else 0])
+    def _reserved_tokens(self, result: Result) -> int:
+        """Return the number of tokens that may follow a result's prompts."""
+        lengths = [self._max_new_tokens if result.generations else 0]
+        for run in result.runs:
+            for text in self._scored_texts(result.method, run):
+                if text not in self._tokens:
+                    self._tokens[text] = self._engine.tokenize_answer(text)
+                lengths.append(len(self._tokens[text]))
+        return max(lengths)
 
-    def _tokens(self, text: str) -> tuple[int, ...]:
-        if text not in self._tokens_of:
-            self._tokens_of[text] = self._engine.tokenize_answer(text)
-        return self._tokens_of[text]
+    def _compute(self, results: Sequence[Result], shared: SharedPrefill) -> Iterator[None]:
+        """Compute everything that the results need, and yield after each part."""
+        generations = list(dict.fromkeys(item for result in results for item in result.generations))
+        continued = Counter(prefill for generation in generations for prefill in generation.prefills)
+        held: dict[Prefill, tuple[SequenceState, torch.Tensor]] = {}
 
-    def _compute(self, results: Sequence[Result]) -> Iterator[None]:
-        """Reads and writes what the results need, and yields whenever there is more."""
-        prefills = list(dict.fromkeys(one for result in results for one in result.prefills))
-        generations = list(
-            dict.fromkeys(generation for result in results for generation in result.generations)
-        )
-        reserved_tokens = max(map(self._room, results), default=0)
-        reader = Prefiller(self._engine, prefills, reserved_tokens=reserved_tokens, on_layer=self._on_layer)
-        reusing_methods = Counter(prefill for generation in generations for prefill in generation.prefills)
-        held: dict[Prefill, Prefilled] = {}
-
-        def row_of(prefill: Prefill) -> tuple[SequenceState, torch.Tensor]:
-            """A row of its own for each answer that goes on from the prompt; the last one takes the first."""
+        def take(prefill: Prefill) -> tuple[SequenceState, torch.Tensor]:
+            """Return a copy of the state for each answer; the last answer takes the original."""
             if prefill not in held:
-                held[prefill] = self._read_prompt(reader, prefill)
-            reusing_methods[prefill] -= 1
-            prefilled = held[prefill] if reusing_methods[prefill] else held.pop(prefill)
-            row = prefilled.row
-            return (
-                SequenceState(row.state, row.cache.copy()) if reusing_methods[prefill] else row
-            ), prefilled.logits
+                held[prefill] = self._prefill(shared, prefill)
+            continued[prefill] -= 1
+            if not continued[prefill]:
+                return held.pop(prefill)
+            row, logits = held[prefill]
+            return SequenceState(row.state, row.cache.copy()), logits
 
         def prompts() -> Iterator[ActiveGeneration]:
             for index, generation in enumerate(generations):
-                read = [row_of(prefill) for prefill in generation.prefills]
-                seconds = sum(self._read[prefill].standalone_s for prefill in generation.prefills)
-                name = generation.prefills[0].method.name
+                taken = list(map(take, generation.prefills))
+                seconds = sum(shared.standalone_s[prefill] for prefill in generation.prefills)
+                method = generation.prefills[0].method.name
                 if generation.steps:
-                    yield calibrated_prompt(index, name, read, generation.steps, seconds)
+                    yield calibrated_prompt(index, method, taken, generation.steps, seconds)
                 else:
-                    ((row, logits),) = read
-                    yield ActiveGeneration(name, (row,), logits, seconds, index)
+                    ((row, logits),) = taken
+                    yield ActiveGeneration(method, (row,), logits, seconds, index)
 
-        for prefill in prefills:
-            if prefill not in reusing_methods:
-                self._read_prompt(reader, prefill)
+        for prefill in dict.fromkeys(item for result in results for item in result.prefills):
+            if prefill not in continued:
+                self._prefill(shared, prefill)
                 yield
         for written in decode_answers(
             self._engine,
             prompts(),
             max_new_tokens=self._max_new_tokens,
-            batch_size=BATCH_WIDTH,
+            batch_size=BATCH_SIZE,
             cancelled=self._cancelled,
         ):
             if written.error:
@@ -265,80 +272,87 @@ class _ExampleWork:
                 self._written[generations[written.index]] = written
             yield
 
-    def _read_prompt(self, reader: Prefiller, prefill: Prefill) -> Prefilled:
-        """Reads a prompt and takes the log-probabilities that are asked for; the row is left as it was."""
-        prefilled = reader.read(prefill)
+    def _prefill(self, shared: SharedPrefill, prefill: Prefill) -> tuple[SequenceState, torch.Tensor]:
+        """Prefill a prompt, and score its texts; the state stays as it was."""
+        row, logits = shared.run(prefill)
         began = time.perf_counter()
-        logprobs: dict[str, float] = {}
+        logprobs = self._logprobs[prefill] = {}
         try:
-            for text in self._given[prefill]:
-                logprobs[text] = score_answer(
-                    prefilled.row,
-                    prefilled.logits,
-                    text,
-                    self._tokens(text),
-                    on_layer=lambda _: raise_if_cancelled(self._cancelled),
-                ).total
+            for text in self._texts[prefill]:
+                on_layer = lambda _: raise_if_cancelled(self._cancelled)  # noqa: E731
+                logprobs[text] = score_answer(row, logits, text, self._tokens[text], on_layer=on_layer).total
         except ModelError as error:
             self._failed[prefill] = str(error)
-        self._read[prefill] = _Read(
-            prefilled.standalone_s, prefilled.attributed_s + time.perf_counter() - began, logprobs
-        )
-        return prefilled
+        self._scoring_s[prefill] = time.perf_counter() - began
+        return row, logits
 
-    def _is_there(self, result: Result) -> bool:
-        """Whether all that the result needs was computed, or failed."""
-        written = self._written.keys() | self._failed.keys()
-        return result.prefills.keys() <= self._read.keys() and result.generations.keys() <= written
+    def _is_complete(self, result: Result) -> bool:
+        """Check that everything is computed, or failed, that a result needs."""
+        generations = self._written.keys() | self._failed.keys()
+        return result.prefills.keys() <= self._logprobs.keys() and result.generations.keys() <= generations
 
-    def _error_of(self, result: Result) -> str | None:
-        """Why a result cannot be, if something that it needs has failed."""
-        needed = (*result.prefills, *result.generations)
-        return next((self._failed[one] for one in needed if one in self._failed), None)
-
-    def _record(self, result: Result, shared: Mapping[Prefill | Generation, int]) -> None:
-        """Emits the records of a result, the first of them as computed. shared: by how many results."""
-        runs = [self._said(result.method, run) for run in result.runs]
+    def _emit_records(
+        self, result: Result, shared: SharedPrefill, uses: Counter[Prefill | Generation]
+    ) -> None:
+        """Emit the records of a result, the first of them as computed."""
         written = [self._written[run.generation] for run in result.runs if run.generation]
-        spent = [self._read[prefill].attributed_s / shared[prefill] for prefill in result.prefills]
-        spent += [self._written[generation].seconds / shared[generation] for generation in result.generations]
-        measured = {
-            "prompts": len(result.runs),
-            "prompt_tokens": result.prompt_tokens,
-            "answer_tokens": sum(len(one.answer.token_ids) for one in written) if written else None,
-        }
+        seconds = [
+            (shared.attributed_s[prefill] + self._scoring_s[prefill]) / uses[prefill]
+            for prefill in result.prefills
+        ]
+        seconds += [self._written[item].seconds / uses[item] for item in result.generations]
         times = {
-            "prefill_s": sum(self._read[run.prefill].standalone_s for run in result.runs),
+            "prefill_s": sum(shared.standalone_s[run.prefill] for run in result.runs),
             "decode_s": sum(one.seconds for one in written),
-            "seconds": sum(spent),
+            "seconds": sum(seconds),
         }
-        prior = self._divided.get(result.method.name)
-        for index, order_name in enumerate(result.order_names):
-            said = combine(result.method, self._example, runs, order_name, prior)
-            record = blank(self._example, result.method, order_name)
-            update = measured | said | {"computed": index == 0} | (times if index == 0 else {})
-            self._emit(record.model_copy(update=update))
+        runs = [self._outcome(result.method, run) for run in result.runs]
+        prior = self._priors.get(result.method.name)
+        for index, order in enumerate(result.orders):
+            self._emit_record(
+                result.method,
+                order,
+                prompts=len(result.runs),
+                prompt_tokens=_num_prompt_tokens(result),
+                answer_tokens=sum(len(one.answer.token_ids) for one in written) if written else None,
+                was_computed=index == 0,
+                **combine(result.method, self._example, runs, order, prior),
+                **(times if index == 0 else {}),
+            )
 
-    def _said(self, method: MeasuredMethod, run: BaseRun) -> MethodOutput:
-        """What one run says of what is asked of the method."""
-        logprobs = self._read[run.prefill].logprobs
-        answers = run.order_name.answers(self._example)
-        choices = self._task.choices if method.weighs_choices else ()
-        weighed = answers[:1] if method.weighs_answers else ()
+    def _outcome(self, method: MeasuredMethod, run: BaseRun) -> MethodOutput:
+        """Return the outcome of one run, as far as a method needs it."""
+        logprobs = self._logprobs[run.prefill]
+        texts = self._scored_texts(method, run)
+        answers = run.order.answers(self._example)
+        choices = self._task.choices if method.scores_choices and self._settings.logprobs else ()
         return MethodOutput(
-            order_name=run.order_name,
+            order=run.order,
             answers=answers,
             text=self._written[run.generation].answer.text if run.generation else None,
-            answer_logprob=next((logprobs[text] for text in weighed if text in logprobs), None),
-            choice_logprobs={text: logprobs[text] for text in choices if text in logprobs} or None,
+            answer_logprob=logprobs[texts[0]] if method.scores_answers and answers and texts else None,
+            choice_logprobs={text: logprobs[text] for text in choices} or None,
         )
 
     def _fail(self, result: Result, error: str) -> None:
-        """Emits the records of a result that cannot be computed."""
-        failed = {"prompt_tokens": result.prompt_tokens, "computed": False, "error": error}
-        for order_name in result.order_names:
-            self._emit(blank(self._example, result.method, order_name).model_copy(update=failed))
+        """Emit the records of a result that cannot be computed."""
+        for order in result.orders:
+            self._emit_record(
+                result.method,
+                order,
+                prompt_tokens=_num_prompt_tokens(result),
+                was_computed=False,
+                error=error,
+            )
+
+    def _emit_record(self, method: MeasuredMethod, order: DocumentOrder, **fields: Any) -> None:
+        record = blank_record(self._example, method.name, order)
+        self._emit(record.model_copy(update=fields))
 
     def _on_layer(self, method: Method, layer: int) -> None:
         raise_if_cancelled(self._cancelled)
         self._emit(PrefillProgress(method.name, layer, self._engine.num_layers))
+
+
+def _num_prompt_tokens(result: Result) -> int:
+    return sum(run.prefill.layout.num_tokens for run in result.runs)

@@ -1,6 +1,6 @@
 """Labels and ranks of the methods that records name, also of methods that are in no table."""
 
-from pine_engine.debias.measured import NUM_MEASURED, find_measured
+from pine_engine.debias.table import NUM_MEASURED, find_measured
 
 
 def method_label(name: str) -> str:

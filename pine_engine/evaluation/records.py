@@ -1,52 +1,73 @@
-"""Records: what was measured, one line for each example, method and order_name, in files that only grow."""
+"""Records of a run: one JSON line per example, method and document order, in files that only grow."""
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from pine_engine.errors import InputError, WriteError
-from pine_engine.evaluation.document_orders import expand
-from pine_engine.invariance.certificate import Platform
+from pine_engine.evaluation.document_orders import DocumentOrder, names_of
+from pine_engine.evaluation.examples import Example
+from pine_engine.evaluation.rewardbench import find_subset
+from pine_engine.evaluation.settings import Key, Settings
+from pine_engine.invariance.certificate import Platform, platform_of
 from pine_engine.prompts.request import parse_json, read_text
+
+if TYPE_CHECKING:
+    from pine_engine.engine.engine import Engine
 
 RUN_FILE = "run.json"
 FORMAT: Final = "pine-explorer evaluation"
-VERSION: Final = 1
-KEYS_OF_VERSION_1 = {"arrangement": "order_name", "arrangements": "order_names"}
-
-Key = tuple[str, str, str]
-"""Example, method, order_name: what a run measures at most once."""
+VERSION: Final = 2
+RENAMED_KEYS = {
+    "arrangement": "order_name",
+    "arrangements": "order_names",
+    "entered": "input_order",
+    "order": "permutation",
+    "computed": "was_computed",
+}
+"""Keys of version 1 and of version 2."""
 
 Seconds = Annotated[float, Field(ge=0)]
 
 
 class _Versioned(BaseModel):
-    """Base of the lines of a run, which renames the keys of version 1."""
+    """Base of records and settings, which also reads version 1."""
 
     @model_validator(mode="before")
     @classmethod
     def _rename_keys(cls, fields: Any) -> Any:
-        return {KEYS_OF_VERSION_1.get(key, key): value for key, value in fields.items()}
+        if not isinstance(fields, dict):
+            return fields
+        renamed = {RENAMED_KEYS.get(key, key): value for key, value in fields.items()}
+        return renamed | {"version": VERSION} if fields.get("version") == 1 else renamed
 
 
 class Record(_Versioned):
-    """One example under one method in one order_name.
+    """One example under one method in one document order.
 
-    entered, order: see DocumentOrder. gold_slot: where the document with the answer stands. answers: those
-    accepted in this order_name. text, parsed, score, answer_tokens: of the generated answer, None if none
-    was asked for; parsed is what the task reads in it, None if nothing can be read. answer_logprob: natural
-    log-probability of the first accepted answer, in nats. choice_logprobs: the same of each of the task's
-    choices; choice_score: 1 if the most likely choice is accepted, 0 if not, between them on a tie.
-    prompts, prompt_tokens: read for it. prefill_s, decode_s: seconds to read them as if nothing were lent,
-    and its answer's share of the decoding steps, which several answers share; seconds: what was spent on
-    both and on scoring given answers, so that they add up over records.
-    computed: False if the outcome is that of another order_name, since it cannot differ; it took 0 seconds.
-    error: why nothing was measured, in a sentence. section, subset, weight: of a judge's data set.
+    Attributes:
+        input_order: As in DocumentOrder, like permutation.
+        gold_slot: Slot of the document with the answer.
+        answers: Accepted answers in this order.
+        text: Generated answer; None, like parsed, score and answer_tokens, if none is generated.
+        parsed: Answer that the task parses from the text, None if the text has none.
+        answer_logprob: Log-probability of the first accepted answer, in nats.
+        choice_logprobs: Log-probability of each choice of the task, in nats.
+        choice_score: 1 if the most likely choice is accepted, otherwise 0; the mean if several are.
+        prior: Prior of PriDe: learned from this example, or the one that it was divided by.
+        prompts: Number of prompts, which have prompt_tokens in all.
+        prefill_s: Seconds of all prefills without reuse.
+        decode_s: Share of the decoding steps, which several answers have in common.
+        seconds: Share of the time spent, also on scoring. The sum over records is the time of the run.
+        was_computed: False if the outcome is that of another order, because it cannot differ.
+        error: Reason why there is no result.
+        section: Section of RewardBench, like subset and weight.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
@@ -55,8 +76,8 @@ class Record(_Versioned):
     task: str
     method: str
     order_name: str
-    entered: tuple[int, ...]
-    order: tuple[int, ...]
+    input_order: tuple[int, ...]
+    permutation: tuple[int, ...]
     gold_slot: int | None = None
     num_documents: int
     answers: tuple[str, ...] = ()
@@ -73,7 +94,7 @@ class Record(_Versioned):
     prefill_s: Seconds = 0.0
     decode_s: Seconds = 0.0
     seconds: Seconds = 0.0
-    computed: bool = True
+    was_computed: bool = True
     error: str | None = None
     section: str | None = None
     subset: str | None = None
@@ -81,44 +102,34 @@ class Record(_Versioned):
 
     @property
     def key(self) -> Key:
-        """What the record is about; a run has one record for each."""
+        """Example, method and order; a run has one record for each."""
         return self.example, self.method, self.order_name
 
 
-class RunInfo(_Versioned):
-    """What a run measures, and with what: the settings that all its records share.
+class RunInfo(_Versioned, Settings):
+    """Settings of a run, and what it was computed with.
 
-    data: name of the file; data_sha256: of its bytes. sample: the seed with which its rows were drawn, None
-    for the first ones. order_names: as asked for, such as gold-all.
-    generate, logprobs: what is measured. max_new_tokens: the longest answer, None for the task's own.
-    recompute: outcomes that cannot differ are computed all the same. started: when, in UTC.
+    Attributes:
+        started: Date and time in UTC.
+        data: Name of the file with the examples.
+        data_sha256: Of its bytes.
+        address: Hub id, folder or file of the model.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     format: Literal["pine-explorer evaluation"] = FORMAT
-    version: Literal[1] = VERSION
+    version: Literal[2] = VERSION
     started: str
     data: str
     data_sha256: str
-    sample: int | None = None
-    task: str
-    methods: tuple[str, ...]
-    order_names: tuple[str, ...]
-    generate: bool
-    logprobs: bool
-    max_new_tokens: int | None
-    recompute: bool = False
     address: str
     platform: Platform
 
     def differences(self, other: "RunInfo") -> list[str]:
-        """In words, the settings for which the records of both cannot stand in one folder."""
-        ours, theirs = self._settings(), other._settings()
+        """Return in words the settings whose difference keeps the records of two runs apart."""
+        ours, theirs = self._comparable(), other._comparable()
         return [f"{name} {ours[name]}, not {theirs[name]}" for name in ours if ours[name] != theirs[name]]
 
-    def _settings(self) -> dict[str, str]:
-        """What must agree. Processor and threads need not, since a run may have processes on several."""
+    def _comparable(self) -> dict[str, str]:
         platform = self.platform
         return {
             "model": platform.model,
@@ -130,7 +141,7 @@ class RunInfo(_Versioned):
             "task": self.task,
             "methods": ",".join(self.methods),
             "orders": ",".join(self.order_names),
-            "measure": ",".join(
+            "metrics": ",".join(
                 name for name, on in (("generate", self.generate), ("logprob", self.logprobs)) if on
             ),
             "max-new-tokens": str(self.max_new_tokens or "of the task"),
@@ -139,6 +150,38 @@ class RunInfo(_Versioned):
             "torch": platform.torch,
             "transformers": platform.transformers,
         }
+
+
+def run_info(settings: Settings, engine: "Engine", *, data: str, data_sha256: str) -> RunInfo:
+    """Return the settings of a run that begins now."""
+    return RunInfo(
+        **settings.model_dump(),
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        data=data,
+        data_sha256=data_sha256,
+        address=engine.model_ref,
+        platform=platform_of(engine),
+    )
+
+
+def blank_record(example: Example, method: str, order: DocumentOrder) -> Record:
+    """Return the record of an example in an order, without results."""
+    named = example.meta.get("subset")
+    subset = find_subset(named) if isinstance(named, str) else None
+    return Record(
+        example=example.id,
+        task=example.task,
+        method=method,
+        order_name=order.name,
+        input_order=order.input_order,
+        permutation=order.permutation,
+        gold_slot=order.gold_slot(example),
+        num_documents=len(example.documents),
+        answers=order.answers(example),
+        section=subset.section if subset else None,
+        subset=subset.name if subset else named if isinstance(named, str) else None,
+        weight=subset.weight if subset else None,
+    )
 
 
 class Writer:
@@ -252,7 +295,9 @@ def read_records(folder: Path) -> list[Record]:
                 record = parse_json(Record, line.decode(), where)
             except UnicodeDecodeError as error:
                 raise InputError(f"{where} is not UTF-8 text; the file was damaged or edited") from error
-            if record.method not in info.methods or record.order_name not in _names(info, record):
+            if record.method not in info.methods or record.order_name not in names_of(
+                info.order_names, record.num_documents
+            ):
                 raise InputError(
                     f"{where}: {record.method}, {record.order_name} is not of the run that {RUN_FILE} "
                     "describes; keep each run in a folder of its own"
@@ -262,15 +307,10 @@ def read_records(folder: Path) -> list[Record]:
         records.values(),
         key=lambda record: (
             record.example,
-            _names(info, record).index(record.order_name),
+            names_of(info.order_names, record.num_documents).index(record.order_name),
             info.methods.index(record.method),
         ),
     )
-
-
-def _names(info: RunInfo, record: Record) -> list[str]:
-    """The order_names that the run has of such an example."""
-    return [name for asked in info.order_names for name in expand(asked, record.num_documents)]
 
 
 def _record_file(folder: Path, shard: int) -> Path:

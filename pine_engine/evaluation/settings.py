@@ -1,77 +1,81 @@
-"""What is measured of each example: the settings of a run, checked before a model is there."""
+"""Settings of an evaluation: the options of `evaluate` that its records depend on, checked without a "
+"model."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Any
 
-from pine_engine.debias.measured import MeasuredMethod, measured_methods
-from pine_engine.debias.orders import Order, document_orders
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pine_engine.debias.plan import document_orders
+from pine_engine.debias.table import MeasuredMethod, measured_methods
 from pine_engine.errors import InputError
-from pine_engine.evaluation.document_orders import check_arrangements
+from pine_engine.evaluation.document_orders import AS_IS, check_orders, names_of
 from pine_engine.evaluation.examples import Example, check_some
-from pine_engine.evaluation.order_names import AS_IS
-from pine_engine.evaluation.records import RunInfo
-from pine_engine.invariance.certificate import platform_of
+from pine_engine.prompts.parse_errors import format_validation_errors
 from pine_engine.prompts.tasks import get_task
 
-if TYPE_CHECKING:
-    from pine_engine.engine.engine import Engine
+Key = tuple[str, str, str]
+"""Example, method and order of a record. A run has one record for each."""
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What is measured of each example.
+class Settings(BaseModel):
+    """Options that all records of a run have in common.
 
-    order_names: names, see ORDERS in order_names.py. generate: an answer is written and scored. logprobs:
-    the first accepted answer and the task's choices are scored by their log-probability. max_new_tokens: of
-    an answer, None for the task's own. recompute: what cannot differ is computed all the same.
+    Attributes:
+        task: Task of all examples.
+        sample: Seed with which the examples were drawn, None for the first ones.
+        methods: Names of methods, with or without wrappers.
+        order_names: Names in ORDERS.
+        generate: True to generate and score answers.
+        logprobs: True for the log-probabilities of the first accepted answer and of the task's choices.
+        max_new_tokens: Limit of an answer, None for that of the task.
+        recompute: True to compute also what is the same in all orders.
     """
 
-    methods: tuple[MeasuredMethod, ...]
-    order_names: tuple[str, ...]
-    generate: bool
-    logprobs: bool
-    max_new_tokens: int | None
-    recompute: bool
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
-    def run_info(
-        self, engine: "Engine", *, task: str, data: str, data_sha256: str, sample: int | None = None
-    ) -> RunInfo:
-        """What a run that starts now measures, and with what; data, data_sha256, sample: as in RunInfo."""
-        return RunInfo(
-            started=datetime.now(UTC).isoformat(timespec="seconds"),
-            data=data,
-            data_sha256=data_sha256,
-            sample=sample,
-            task=task,
-            methods=tuple(method.name for method in self.methods),
-            order_names=self.order_names,
-            generate=self.generate,
-            logprobs=self.logprobs,
-            max_new_tokens=self.max_new_tokens,
-            recompute=self.recompute,
-            address=engine.model_ref,
-            platform=platform_of(engine),
+    task: str = ""
+    sample: int | None = None
+    methods: tuple[str, ...]
+    order_names: tuple[str, ...] = (AS_IS,)
+    generate: bool = True
+    logprobs: bool = True
+    max_new_tokens: int | None = Field(None, ge=1)
+    recompute: bool = False
+
+    @property
+    def measured(self) -> tuple[MeasuredMethod, ...]:
+        """Methods with their wrappers."""
+        return measured_methods(self.methods)
+
+    def keys(
+        self, examples: Sequence[Example], methods: Sequence[MeasuredMethod] | None = None
+    ) -> dict[Key, None]:
+        """Return the keys of all records of the examples, in their order."""
+        return dict.fromkeys(
+            (example.id, method.name, name)
+            for example in examples
+            for name in names_of(self.order_names, len(example.documents))
+            for method in (self.measured if methods is None else methods)
         )
 
     def check(self, method: MeasuredMethod, example: Example) -> None:
-        """Raises InputError if the method can say nothing of the example, or not what is asked for."""
+        """Raise InputError if a method has no result for an example, or not the selected metrics."""
         task, name, wrapper = get_task(example.task), method.name, method.wrapper
         if wrapper is None:
             return
-        if not method.writes and not task.choices:
+        if not method.generates and not task.choices:
             raise InputError(
                 f"{name} weighs the choices of a task, and {task.name} has none; leave it out, or take a "
                 "permutation, calibration_first or calibration_every"
             )
-        if not method.writes and not self.logprobs:
+        if not method.generates and not self.logprobs:
             raise InputError(f"{name} writes no answers; measure log-probabilities too, or leave it out")
-        if not method.weighs_choices and not self.generate:
+        if not method.scores_choices and not self.generate:
             raise InputError(f"{name} is about written answers; measure these too, or leave it out")
         count, choices = len(example.documents), len(task.choices)
-        visited_orders(method, count)
+        document_orders(count, wrapper.orders)
         if wrapper.orders and self.logprobs and task.has_letters and choices not in (0, count):
             raise InputError(
                 f"{name} needs a choice for each document, and {example.id} has {count} documents and "
@@ -79,50 +83,37 @@ class Settings:
             )
 
 
-def choose(
-    examples: Sequence[Example],
-    *,
-    methods: Sequence[str] | None = None,
-    order_names: Sequence[str] = (AS_IS,),
-    generate: bool = True,
-    logprobs: bool = True,
-    max_new_tokens: int | None = None,
-    recompute: bool = False,
-) -> Settings:
-    """The settings, checked. methods: names, perhaps with wrappers; the default methods for None.
+def choose(examples: Sequence[Example], *, methods: Sequence[str] | None = None, **options: Any) -> Settings:
+    """Return checked settings.
 
-    Raises InputError for an unknown method or wrapper, an order_name that is unknown or that none of the
-    examples can be brought into, a wrapper that can do nothing with any of them, such as one of more orders
-    than MAX_ORDERS, an answer length below 1, and if nothing is to be measured.
+    Raises InputError for an invalid option, an unknown method, an order or a wrapper that fits none of the
+    examples, and for no metric.
+
+    Args:
+        examples: Examples that are evaluated.
+        methods: Names of methods, with or without wrappers. Default: the default methods.
+        options: Fields of Settings.
     """
-    if not generate and not logprobs:
+    try:
+        named = tuple(method.name for method in measured_methods(methods))
+        settings = Settings(task=examples[0].task, methods=named, **options)
+    except ValidationError as error:
+        raise InputError("; ".join(map(str, format_validation_errors(error)))) from error
+    if not settings.generate and not settings.logprobs:
         raise InputError("nothing is to be measured; ask for generated answers, log-probabilities, or both")
-    if max_new_tokens is not None and max_new_tokens < 1:
-        raise InputError(f"the answer length is {max_new_tokens}; give 1 or more tokens")
-    check_arrangements(order_names, examples)
-    chosen = measured_methods(methods)
-    settings = Settings(chosen, tuple(order_names), generate, logprobs, max_new_tokens, recompute)
-    for method in chosen:
+    check_orders(settings.order_names, examples)
+    for method in settings.measured:
         check_some(examples, partial(settings.check, method))
     return settings
 
 
-def visited_orders(method: MeasuredMethod, num_documents: int) -> list[Order]:
-    """The orders in which the base method is run at most; only the one that is given if none are visited.
-
-    Raises InputError for more than MAX_ORDERS.
-    """
-    if method.wrapper is None or method.wrapper.orders is None:
-        return [tuple(range(num_documents))]
-    return document_orders(num_documents, method.wrapper.orders)
-
-
-def most_visited(method: MeasuredMethod, examples: Sequence[Example]) -> int:
-    """How many orders the base method is run in at most, of those examples that can be measured."""
+def max_visited(method: MeasuredMethod, examples: Sequence[Example]) -> int:
+    """Return the largest number of orders of the base method, over the examples that can be evaluated."""
     counts = []
     for example in examples:
         try:
-            counts.append(len(visited_orders(method, len(example.documents))))
+            kind = method.wrapper.orders if method.wrapper else None
+            counts.append(len(document_orders(len(example.documents), kind)))
         except InputError:
             continue
     return max(counts, default=0)

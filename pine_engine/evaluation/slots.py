@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean
 
 from pine_engine.evaluation.answers import Metric, is_parsed, score_of
-from pine_engine.evaluation.document_orders import Places, is_drawn, labels_go_with_places
+from pine_engine.evaluation.document_orders import Places, is_drawn, labels_follow_slots
 from pine_engine.evaluation.grid import Column
 from pine_engine.evaluation.records import Record
 
@@ -75,7 +75,9 @@ def _by_order_of_others(column: Column, metric: Metric) -> dict[Places, dict[int
         if gold is None:
             continue
         for score in _scores([record], metric):
-            others = tuple(record.entered[place] for slot, place in enumerate(record.order) if slot != gold)
+            others = tuple(
+                record.input_order[place] for slot, place in enumerate(record.permutation) if slot != gold
+            )
             found.setdefault(others, {}).setdefault(gold, score)
     return found
 
@@ -85,7 +87,7 @@ def _not_drawn(column: Column) -> list[Record]:
     return [
         record
         for name, record in column.items()
-        if not is_drawn(name) and labels_go_with_places(record.task, record.order)
+        if not is_drawn(name) and labels_follow_slots(record.task, record.permutation)
     ]
 
 

@@ -19,11 +19,12 @@ import pytest
 import torch
 
 from pine_engine.cli import output
+from pine_engine.debias.plan import is_prior_example
 from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.evaluation import shards
-from pine_engine.evaluation.priors import is_learnt_from
-from pine_engine.evaluation.records import Key, read_records, read_run
+from pine_engine.evaluation.records import read_records, read_run
+from pine_engine.evaluation.settings import Key
 from pine_engine.evaluation.shards import Shard, lock_shard
 from pine_engine.models import dtypes
 from tests.support.commands import Forked, Outcome, Run, Steps, run_cli_forked, run_verb
@@ -80,7 +81,7 @@ class Case:
 
     def records(self) -> dict[Key, dict[str, Any]]:
         """Return the content of each record, without times and without `was_computed`."""
-        excluded = {*TIMES, "computed"}
+        excluded = {*TIMES, "was_computed"}
         return {record.key: record.model_dump(exclude=excluded) for record in read_records(self.folder)}
 
     def moved(self, name: str) -> "Case":
@@ -108,7 +109,7 @@ def test_report_summarizes_records_of_folder(case: Case) -> None:
     report = case.run().json
     records = read_records(case.folder)
     assert (report["records"], report["errors"], report["missing"]) == (NUM_RECORDS, 0, 0)
-    assert report["computed"] == sum(record.computed for record in records) < NUM_RECORDS
+    assert report["computed"] == sum(record.was_computed for record in records) < NUM_RECORDS
     assert report["seconds"] == pytest.approx(sum(record.seconds for record in records))
     assert 0 < report["seconds"] <= report["wall_s"]
     assert report["run"] == read_run(case.folder).model_dump(mode="json")
@@ -449,5 +450,5 @@ def test_wrapped_methods_have_records_metrics_and_costs(wrapped: Case) -> None:
     assert kinds["calibration_every:vanilla"] == ["generated"]
     prompts = {name: one["cost"]["prompts"]["mean"] for name, one in by_name.items()}
     assert prompts["permutation_full:vanilla"] == 2 and prompts["calibration_every:vanilla"] == 4
-    num_for_prior = sum(is_learnt_from(pair["id"]) for pair in PAIRS[1:]) + 1
+    num_for_prior = sum(is_prior_example(pair["id"]) for pair in PAIRS[1:]) + 1
     assert prompts["pride:vanilla"] == pytest.approx((6 + num_for_prior) / 6)

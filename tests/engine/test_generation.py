@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 from transformers import LlamaForCausalLM
 
-from pine_engine.debias.calibration import calibrate_labels, generate_calibrated
-from pine_engine.debias.permutation import permute_options
+from pine_engine.debias.debias import run_debias
+from pine_engine.debias.plan import plan_debias
+from pine_engine.debias.table import DEBIASERS
 from pine_engine.engine import passes
 from pine_engine.engine.batch import generate_batch
 from pine_engine.engine.engine import Engine
@@ -27,6 +28,7 @@ from pine_engine.invariance.position_sweep import sweep_document
 from pine_engine.methods.table import METHODS, get_method
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.prompt import Piece, Prompt
+from pine_engine.prompts.request import LabeledRequest
 from tests.support.tokenizers import letter_tokenizer
 
 TinyLlama = Callable[..., LlamaForCausalLM]
@@ -275,19 +277,23 @@ def test_nonfinite_patched_generate_raises(engine: Engine) -> None:
             model.generate(**inputs, max_new_tokens=3, do_sample=False, eos_token_id=None)
 
 
-def test_nonfinite_debias_orders_and_sweep_raise(engine: Engine) -> None:
-    free = [TokenLayout(LAYOUT.prefix, ((7,), (7,), (7,)), LAYOUT.suffix)]
+def test_nonfinite_orders_and_sweep_raise(engine: Engine) -> None:
     attempts: list[Callable[[], Any]] = [
-        lambda: calibrate_labels(engine, LAYOUT, ["A", "B"], content_free=free),
-        lambda: generate_calibrated(engine, LAYOUT, content_free=free, steps="every", max_new_tokens=3),
-        lambda: generate_calibrated(engine, LAYOUT, content_free=free, steps="first", max_new_tokens=3),
-        lambda: permute_options(engine, LAYOUT, ["A", "B", "C"], orders=[(0, 1, 2), (2, 0, 1)]),
         lambda: compare_orders(engine, LAYOUT, orders=[[0, 1, 2]]),
         lambda: sweep_document(engine, LAYOUT, document=0, answer="ab"),
     ]
     for attempt in attempts:
         with broken(engine, 52), pytest.raises(ModelError, match=r"^under \w+ the model's logits"):
             list(attempt())
+
+
+@pytest.mark.parametrize("wrapper", DEBIASERS)
+def test_nonfinite_debias_raises(engine: Engine, wrapper: str) -> None:
+    fields = {"question": "Why?", "documents": ["a", "bZ"], "labels": ["A", "B"], "system": "Say."}
+    plan = plan_debias([LabeledRequest.model_validate(fields)], wrapper=wrapper, max_new_tokens=2)
+    (token,) = engine.tokenize_answer("Z")
+    with broken(engine, token), pytest.raises(ModelError, match=r"^under vanilla the model's logits"):
+        list(run_debias(engine, plan))
 
 
 def test_measured_example_with_nonfinite_logits_has_error(engine: Engine) -> None:

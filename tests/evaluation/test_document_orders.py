@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pine_engine.errors import InputError
-from pine_engine.evaluation.document_orders import arrange, check_arrangements, expand, order_names
+from pine_engine.evaluation.document_orders import ORDERS, arrange, arrange_all, check_orders, names_of
 from pine_engine.evaluation.examples import Example
-from pine_engine.evaluation.order_names import ORDERS
 from pine_engine.prompts.prompt import Document
 
 
@@ -67,25 +66,25 @@ def test_each_example_and_each_seed_is_shuffled_otherwise() -> None:
 
 def test_names_stand_for_several_arrangements() -> None:
     one = example(3, gold=1)
-    assert {(a.name, a.slots) for a in order_names(one, ["gold-all"])} == {
+    assert {(a.name, a.slots) for a in arrange_all(one, ["gold-all"])} == {
         ("gold-at:0", (1, 0, 2)), ("gold-at:1", (0, 1, 2)), ("gold-at:2", (0, 2, 1))
     }  # fmt: skip
-    assert [a.slots for a in order_names(one, ["all"])] == list(permutations(range(3)))
-    assert [a.name for a in order_names(one, ["order:2-0-1", "all"])].count("order:2-0-1") == 1
+    assert [a.slots for a in arrange_all(one, ["all"])] == list(permutations(range(3)))
+    assert [a.name for a in arrange_all(one, ["order:2-0-1", "all"])].count("order:2-0-1") == 1
     assert slots(one, "reversed") == (2, 1, 0)
     assert slots(one, "order:2-0-1") == (2, 0, 1)
-    assert [a.slots for a in order_names(one)] == [(0, 1, 2)]
+    assert [a.slots for a in arrange_all(one, ["as-is"])] == [(0, 1, 2)]
 
 
 def test_tokens_are_reordered_where_documents_bear_no_label() -> None:
     moved = arrange(example(3, gold=2), "gold-first")
-    assert (moved.entered, moved.order) == ((0, 1, 2), (2, 0, 1))
+    assert (moved.input_order, moved.permutation) == ((0, 1, 2), (2, 0, 1))
 
 
 def test_documents_are_entered_elsewhere_where_they_bear_a_label() -> None:
     for task in ("judge_pair", "retrieval_qa_numbered"):
         moved = arrange(example(3, gold=2, task=task), "gold-first")
-        assert (moved.entered, moved.order) == ((2, 0, 1), (0, 1, 2))
+        assert (moved.input_order, moved.permutation) == ((2, 0, 1), (0, 1, 2))
 
 
 @pytest.mark.parametrize(
@@ -103,15 +102,15 @@ def test_places_and_labels_are_swapped_apart(
     judged = example(2, gold=1, task="judge_pair", answers=("B", "the second"))
     found = arrange(judged, name)
     assert found.slots[0] == first
-    assert {stored: "AB"[place] for place, stored in enumerate(found.entered)} == labels
+    assert {stored: "AB"[place] for place, stored in enumerate(found.input_order)} == labels
     assert found.answers(judged) == (accepted, "the second")
-    entered = found.comparison(judged).documents
-    assert [document.text for document in entered] == [f"text {index}" for index in found.entered]
+    entered = found.request(judged).documents
+    assert [document.text for document in entered] == [f"text {index}" for index in found.input_order]
 
 
 def test_answers_without_letters_stay() -> None:
     numbered = example(2, answers=("A",), task="retrieval_qa_numbered")
-    assert arrange(numbered, "reversed").entered == (1, 0)
+    assert arrange(numbered, "reversed").input_order == (1, 0)
     assert arrange(numbered, "reversed").answers(numbered) == ("A",)
 
 
@@ -137,18 +136,18 @@ def test_without_a_gold_document_there_is_no_gold_slot() -> None:
 )
 def test_what_an_example_cannot_be_brought_into_is_said(name: str, one: Example, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
-        order_names(one, [name])
+        arrange_all(one, [name])
 
 
 def test_orders_are_checked_against_all_examples_before_anything_is_loaded() -> None:
     some = [example(2), example(2, gold=1)]
-    check_arrangements(["as-is", "gold-first"], some)
+    check_orders(["as-is", "gold-first"], some)
     with pytest.raises(InputError, match="one has no slot 2"):
-        check_arrangements(["gold-at:2"], [example(2, gold=0), example(2, gold=1)])
+        check_orders(["gold-at:2"], [example(2, gold=0), example(2, gold=1)])
     with pytest.raises(InputError, match="no order was chosen; choose at least one of: as-is"):
-        check_arrangements([], some)
+        check_orders([], some)
     with pytest.raises(InputError, match="an order was named twice in as-is,as-is; name each order once"):
-        check_arrangements(["as-is", "as-is"], some)
+        check_orders(["as-is", "as-is"], some)
 
 
 def test_the_docs_have_every_form() -> None:
@@ -159,5 +158,5 @@ def test_the_docs_have_every_form() -> None:
 @pytest.mark.parametrize("form", ORDERS)
 def test_every_form_that_is_offered_is_understood(form: str) -> None:
     name = form.replace(":I", ":1").replace(":S", ":7").replace(":1-0-2", ":1-0")
-    for expanded in expand(name, 2):
+    for expanded in names_of([name], 2):
         assert arrange(example(2, gold=1, task="judge_pair"), expanded).name == expanded

@@ -61,7 +61,7 @@ def test_each_order_and_their_mean_are_estimated() -> None:
 def test_a_shuffle_is_in_the_mean_only_without_other_orders() -> None:
     slots = [swept("q", "vanilla", slot, logprob=-1.0 - slot) for slot in range(3)]
     shuffle = swept("q", "vanilla", 2, logprob=-9.0, order_name="shuffled:7").model_copy(
-        update={"order": (2, 1, 0)}
+        update={"permutation": (2, 1, 0)}
     )
     task = task_of([*slots, shuffle])
     found = [means(task, name, metric="logprob")[0] for name in ("mean", "worst case", "best case")]
@@ -255,7 +255,7 @@ def by_specification(records: Sequence[Record], method: str, name: str) -> dict[
             return 0.5 if record.parsed is None else float((record.parsed,) == record.answers)
 
         def named(record: Record) -> int | None:
-            return None if record.parsed is None else record.entered["AB".index(record.parsed)]
+            return None if record.parsed is None else record.input_order["AB".index(record.parsed)]
 
         value = {
             FIRST: score(first),

@@ -13,13 +13,12 @@ from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import PrefillProgress
 from pine_engine.errors import Cancelled, InputError
 from pine_engine.evaluation.document_orders import arrange
-from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.measure import Measurement, measure
-from pine_engine.evaluation.records import Key, Record
+from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.rewardbench import SUBSETS, find_subset
-from pine_engine.evaluation.settings import choose
+from pine_engine.evaluation.settings import Key, choose
 from pine_engine.methods.table import METHODS
-from tests.support.measured_rows import PAIR, QUESTION, TIMES
+from tests.support.measured_rows import PAIR, QUESTION, evaluate_records, outcome, watch_prefills
 from tests.support.tokenizers import letter_tokenizer
 
 ROUNDING = 1e-4
@@ -33,58 +32,27 @@ def engine(tiny_llama: Callable[..., LlamaForCausalLM]) -> Engine:
     return Engine(tiny_llama(max_context_length=900, head_dim=32), letter_tokenizer(), stop_token_ids=())
 
 
-def records(engine: Engine, examples: Sequence[Example], **options: Any) -> dict[Key, Record]:
-    options = {"max_new_tokens": 6, **options}
-    found = [item for item in measure(engine, examples, **options) if isinstance(item, Record)]
-    assert len({record.key for record in found}) == len(found)
-    return {record.key: record for record in found}
-
-
-def outcome(record: Record, *left_out: str) -> dict[str, Any]:
-    """All of a record but the times and what else is named."""
-    return record.model_dump(exclude={*TIMES, *left_out})
-
-
-@pytest.fixture
-def prefills(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
-    """Which method has read a prompt, and how many tokens went through the model for it, in order."""
-    made: list[tuple[str, int]] = []
-    prefill = passes.prefill
-
-    def read(patched_models: Any, layout: Any, method: Any, **options: Any) -> Any:
-        fed: list[int] = []
-        hook = engine.patched_models[0].network.model.embed_tokens.register_forward_hook(
-            lambda _, ids, __: fed.append(ids[0].numel())
-        )
-        try:
-            return prefill(patched_models, layout, method, **options)
-        finally:
-            hook.remove()
-            made.append((method.name, sum(fed)))
-
-    monkeypatch.setattr(passes, "prefill", read)
-    return made
-
-
 @pytest.fixture(scope="module")
 def everything(engine: Engine) -> dict[Key, Record]:
-    return records(engine, [QUESTION], methods=METHOD_NAMES, order_names=["as-is", "gold-all", "shuffled:3"])
+    return evaluate_records(
+        engine, [QUESTION], methods=METHOD_NAMES, order_names=["as-is", "gold-all", "shuffled:3"]
+    )
 
 
-def test_a_record_says_what_the_engine_says(engine: Engine, everything: dict[Key, Record]) -> None:
+def test_record_agrees_with_engine(engine: Engine, everything: dict[Key, Record]) -> None:
     texts = set()
     for method in METHOD_NAMES:
         for name in ("as-is", "gold-at:3", "shuffled:3"):
             record = everything["q", method, name]
-            order_name = arrange(QUESTION, name)
-            layout = QUESTION.comparison().tokenize(engine).reorder(order_name.order)
+            order = arrange(QUESTION, name)
+            layout = QUESTION.comparison().tokenize(engine).reorder(order.permutation)
             answer = engine.run(layout, methods=[method], max_new_tokens=6).answers[method]
             (score,) = engine.score(layout, ["It shines"], methods=[method])[method]
             assert record.text == answer.text
             assert record.answer_tokens == len(answer.token_ids)
             assert record.answer_logprob == pytest.approx(score.total, abs=ROUNDING)
             assert record.prompt_tokens == layout.num_tokens
-            assert record.gold_slot == order_name.slots.index(1)
+            assert record.gold_slot == order.slots.index(1)
             assert record.answers == ("It shines", "shines")
             texts.add(record.text)
     assert len(texts) > 3
@@ -101,9 +69,9 @@ def test_what_promises_invariance_is_computed_once_and_other_methods_in_every_or
         assert len(found) == 6
         # gold-at:1 is as stored.
         expected = 1 if METHODS[method].is_order_invariant else 5
-        assert sum(record.computed for record in found) == expected
+        assert sum(record.was_computed for record in found) == expected
         assert len({record.answer_logprob for record in found}) == expected
-        assert all((record.seconds > 0) == record.computed for record in found)
+        assert all((record.seconds > 0) == record.was_computed for record in found)
 
 
 def test_computing_again_changes_no_bit(engine: Engine) -> None:
@@ -111,11 +79,11 @@ def test_computing_again_changes_no_bit(engine: Engine) -> None:
         "methods": ["vanilla", *(name for name, row in METHODS.items() if row.is_order_invariant)],
         "order_names": ["as-is", "reversed", "shuffled:3"],
     }
-    reused = records(engine, [QUESTION], **options)
-    again = records(engine, [QUESTION], **options, recompute=True)
-    assert all(record.computed for record in again.values())
-    assert {key: outcome(record, "computed") for key, record in again.items()} == {
-        key: outcome(record, "computed") for key, record in reused.items()
+    reused = evaluate_records(engine, [QUESTION], **options)
+    again = evaluate_records(engine, [QUESTION], **options, recompute=True)
+    assert all(record.was_computed for record in again.values())
+    assert {key: outcome(record) for key, record in again.items()} == {
+        key: outcome(record) for key, record in reused.items()
     }
     assert len({again["q", "vanilla", name].answer_logprob for name in options["order_names"]}) == 3
 
@@ -124,12 +92,12 @@ def test_two_answers_of_the_same_words_are_written_as_if_each_order_were_alone(e
     """Swapped they are the same tokens, while the accepted letter is another."""
     twins = PAIR.model_copy(update={"documents": [PAIR.documents[0], PAIR.documents[0]]})
     methods = ["vanilla", "pine", "permutation_full"]
-    together = records(engine, [twins, QUESTION], methods=methods, order_names=["as-is", "swapped"])
+    together = evaluate_records(engine, [twins, QUESTION], methods=methods, order_names=["as-is", "swapped"])
     for method in methods:
         for name in ("as-is", "swapped"):
-            (alone,) = records(engine, [twins], methods=[method], order_names=[name]).values()
+            (alone,) = evaluate_records(engine, [twins], methods=[method], order_names=[name]).values()
             assert alone.error is None
-            assert outcome(together[alone.key], "computed") == outcome(alone, "computed")
+            assert outcome(together[alone.key]) == outcome(alone)
     said = [together["p", "vanilla", name] for name in ("as-is", "swapped")]
     assert said[0].text == said[1].text and said[0].answers != said[1].answers
     assert said[0].answer_logprob != said[1].answer_logprob
@@ -138,20 +106,23 @@ def test_two_answers_of_the_same_words_are_written_as_if_each_order_were_alone(e
 def test_what_writes_nothing_needs_no_room_for_an_answer(engine: Engine) -> None:
     """Whatever is measured beside it."""
     options = {"order_names": ["as-is"], "max_new_tokens": engine.max_context_length - 5}
-    alone = records(engine, [PAIR], methods=["calibration_labels"], **options)
-    beside = records(engine, [PAIR], methods=["calibration_labels", "vanilla"], **options)
+    alone = evaluate_records(engine, [PAIR], methods=["calibration_labels"], **options)
+    beside = evaluate_records(engine, [PAIR], methods=["calibration_labels", "vanilla"], **options)
     (key,) = alone
     assert alone[key].error is None and "may take" in (beside["p", "vanilla", "as-is"].error or "")
-    assert outcome(beside[key], "computed") == outcome(alone[key], "computed")
+    assert outcome(beside[key]) == outcome(alone[key])
 
 
 def test_where_equal_bits_are_not_promised_every_order_is_computed(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = {"methods": ["pine"], "order_names": ["as-is", "reversed"], "generate": False}
-    assert [record.computed for record in records(engine, [QUESTION], **options).values()] == [True, False]
+    assert [record.was_computed for record in evaluate_records(engine, [QUESTION], **options).values()] == [
+        True,
+        False,
+    ]
     monkeypatch.setattr(Engine, "invariance_warning", "Equal bits are not promised.")
-    assert all(record.computed for record in records(engine, [QUESTION], **options).values())
+    assert all(record.was_computed for record in evaluate_records(engine, [QUESTION], **options).values())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -159,36 +130,37 @@ def test_a_record_does_not_depend_on_what_is_measured_beside_it(
     tiny_llama: Callable[..., LlamaForCausalLM], dtype: torch.dtype
 ) -> None:
     engine = Engine(tiny_llama(max_context_length=900, head_dim=32, dtype=dtype), letter_tokenizer())
-    all_of_it = records(
+    all_of_it = evaluate_records(
         engine, [QUESTION], methods=METHOD_NAMES, order_names=["as-is", "gold-all", "reversed"]
     )
     for method in METHOD_NAMES:
-        alone = records(engine, [QUESTION], methods=[method], order_names=["reversed"])
+        alone = evaluate_records(engine, [QUESTION], methods=[method], order_names=["reversed"])
         (record,) = alone.values()
-        assert outcome(record, "computed") == outcome(all_of_it[record.key], "computed")
+        assert outcome(record) == outcome(all_of_it[record.key])
 
 
 def test_what_is_done_is_not_done_again_and_the_rest_comes_out_the_same(
     engine: Engine, everything: dict[Key, Record]
 ) -> None:
-    done = {key for index, key in enumerate(everything) if index % 3}
-    rest = records(
+    found = [record for index, record in enumerate(everything.values()) if index % 3]
+    rest = evaluate_records(
         engine,
         [QUESTION],
         methods=METHOD_NAMES,
         order_names=["as-is", "gold-all", "shuffled:3"],
-        done=done,
+        found=found,
     )
-    assert rest.keys() == everything.keys() - done
+    assert rest.keys() == everything.keys() - {record.key for record in found}
     for key, record in rest.items():
-        assert outcome(record, "computed") == outcome(everything[key], "computed")
+        assert outcome(record) == outcome(everything[key])
 
 
 def test_prompts_are_read_once_for_answers_and_scores_and_prefixes_once_for_all(
-    engine: Engine, prefills: list[tuple[str, int]]
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     layout = QUESTION.comparison().tokenize(engine)
-    records(engine, [QUESTION], methods=["vanilla", "pine"], order_names=["gold-all"])
+    prefills = watch_prefills(engine, monkeypatch)
+    evaluate_records(engine, [QUESTION], methods=["vanilla", "pine"], order_names=["gold-all"])
     assert [name for name, _ in prefills] == ["vanilla", "vanilla", "pine", *["vanilla"] * 3]
     prefix, *rest = (tokens for _, tokens in prefills)
     assert prefix - layout.prefix_length < 12
@@ -196,10 +168,13 @@ def test_prompts_are_read_once_for_answers_and_scores_and_prefixes_once_for_all(
 
 
 def test_methods_that_read_documents_alike_read_them_once(
-    engine: Engine, prefills: list[tuple[str, int]]
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     suffix = QUESTION.comparison().tokenize(engine).suffix_length
-    records(engine, [QUESTION], methods=["sp", "pcw", "pcw_right"], order_names=["as-is", "reversed"])
+    prefills = watch_prefills(engine, monkeypatch)
+    evaluate_records(
+        engine, [QUESTION], methods=["sp", "pcw", "pcw_right"], order_names=["as-is", "reversed"]
+    )
     assert [name for name, _ in prefills] == ["vanilla", "pcw", "sp", "pcw_right"]
     assert [tokens for _, tokens in prefills[2:]] == [suffix, suffix]
 
@@ -208,8 +183,8 @@ def test_seconds_of_reading_add_up_and_are_told_as_if_nothing_were_lent(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = iter(range(1000))
-    monkeypatch.setattr("pine_engine.evaluation.prefilling.time.perf_counter", lambda: float(next(clock)))
-    found = records(engine, [QUESTION], methods=["vanilla", "pcw", "sp"], generate=False)
+    monkeypatch.setattr("pine_engine.evaluation.shared_prefill.time.perf_counter", lambda: float(next(clock)))
+    found = evaluate_records(engine, [QUESTION], methods=["vanilla", "pcw", "sp"], generate=False)
     # The prefix, vanilla, PCW and SP's suffix take a second each, and so does scoring for each method.
     assert {record.method: record.prefill_s for record in found.values()} == {
         "vanilla": 2, "pcw": 2, "sp": 3
@@ -222,18 +197,18 @@ def test_seconds_of_reading_add_up_and_are_told_as_if_nothing_were_lent(
 
 def test_the_seconds_of_decoding_are_shared(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(1000))
-    monkeypatch.setattr("pine_engine.evaluation.prefilling.time.perf_counter", lambda: float(next(clock)))
-    found = records(engine, [QUESTION], methods=["vanilla", "nia"])
+    monkeypatch.setattr("pine_engine.evaluation.shared_prefill.time.perf_counter", lambda: float(next(clock)))
+    found = evaluate_records(engine, [QUESTION], methods=["vanilla", "nia"])
     # Six tokens take five steps of a second each.
     assert [record.decode_s for record in found.values()] == [2.5, 2.5]
     assert [record.seconds for record in found.values()] == [pytest.approx(1 / 2 + 1 + 1 + 2.5)] * 2
 
 
 def test_a_judge_names_the_choice_it_finds_likelier(engine: Engine) -> None:
-    found = records(engine, [PAIR], methods=["vanilla", "pine"], order_names=["as-is", "swapped"])
+    found = evaluate_records(engine, [PAIR], methods=["vanilla", "pine"], order_names=["as-is", "swapped"])
     for key, record in found.items():
-        order_name = arrange(PAIR, key[2])
-        layout = order_name.comparison(PAIR).tokenize(engine)
+        order = arrange(PAIR, key[2])
+        layout = order.request(PAIR).tokenize(engine)
         scores = engine.score(layout, [*record.answers, "[[A]]", "[[B]]"], methods=[key[1]])[key[1]]
         accepted = "B" if key[2] == "as-is" else "A"
         assert [score.text for score in scores] == [accepted, "[[A]]", "[[B]]"]
@@ -253,19 +228,21 @@ def test_choices_that_are_equally_likely_share_the_score(
 ) -> None:
     model = tiny_llama(max_context_length=900)
     model.lm_head.weight.zero_()
-    (record,) = records(Engine(model, letter_tokenizer()), [PAIR], methods=["pine"], generate=False).values()
+    (record,) = evaluate_records(
+        Engine(model, letter_tokenizer()), [PAIR], methods=["pine"], generate=False
+    ).values()
     assert record.choice_score == 0.5
 
 
 def test_labels_alone_make_other_texts_and_places_alone_do_not(engine: Engine) -> None:
-    found = records(
+    found = evaluate_records(
         engine,
         [PAIR],
         methods=["vanilla", "pine"],
         order_names=["as-is", "swapped", "segments-swapped", "labels-swapped"],
     )
     computed = {
-        method: {name for _, by, name in found if by == method and found["p", method, name].computed}
+        method: {name for _, by, name in found if by == method and found["p", method, name].was_computed}
         for method in ("vanilla", "pine")
     }
     assert computed["vanilla"] == {"as-is", "swapped", "segments-swapped", "labels-swapped"}
@@ -280,7 +257,9 @@ def test_labels_alone_make_other_texts_and_places_alone_do_not(engine: Engine) -
 
 def test_texts_that_are_the_same_are_accepted_by_their_labels(engine: Engine) -> None:
     twins = PAIR.model_copy(update={"documents": [PAIR.documents[0]] * 2})
-    found = records(engine, [twins], methods=["pine"], order_names=["as-is", "swapped"], generate=False)
+    found = evaluate_records(
+        engine, [twins], methods=["pine"], order_names=["as-is", "swapped"], generate=False
+    )
     one, other = found.values()
     assert one.choice_logprobs == other.choice_logprobs
     assert {one.choice_score, other.choice_score} == {0, 1}
@@ -288,17 +267,17 @@ def test_texts_that_are_the_same_are_accepted_by_their_labels(engine: Engine) ->
 
 
 def test_what_is_not_asked_for_is_none(engine: Engine) -> None:
-    (scored,) = records(engine, [QUESTION], methods=["pine"], generate=False).values()
+    (scored,) = evaluate_records(engine, [QUESTION], methods=["pine"], generate=False).values()
     assert (scored.text, scored.parsed, scored.score, scored.answer_tokens) == (None,) * 4
     assert scored.answer_logprob is not None and scored.choice_logprobs is None
-    (written,) = records(engine, [PAIR], methods=["pine"], logprobs=False).values()
+    (written,) = evaluate_records(engine, [PAIR], methods=["pine"], logprobs=False).values()
     assert (written.answer_logprob, written.choice_logprobs, written.choice_score) == (None,) * 3
     assert written.text
     open_end = QUESTION.model_copy(update={"answers": []})
-    (unscored,) = records(engine, [open_end], methods=["pine"]).values()
+    (unscored,) = evaluate_records(engine, [open_end], methods=["pine"]).values()
     assert unscored.text and (unscored.score, unscored.answer_logprob) == (None, None)
     undecided = PAIR.model_copy(update={"answers": []})
-    (weighed,) = records(engine, [undecided], methods=["pine"], generate=False).values()
+    (weighed,) = evaluate_records(engine, [undecided], methods=["pine"], generate=False).values()
     assert weighed.choice_logprobs is not None and set(weighed.choice_logprobs) == {"[[A]]", "[[B]]"}
     assert (weighed.answer_logprob, weighed.choice_score) == (None, None)
 
@@ -307,7 +286,7 @@ def test_what_cannot_be_measured_is_said_and_the_run_goes_on(engine: Engine) -> 
     long = QUESTION.model_copy(update={"id": "long", "documents": [*QUESTION.documents] * 9})
     unanswered = QUESTION.model_copy(update={"id": "open", "gold_index": None})
     silent = QUESTION.model_copy(update={"id": "silent", "answers": [""]})
-    found = records(
+    found = evaluate_records(
         engine,
         [long, unanswered, silent, QUESTION],
         methods=["vanilla", "pine"],
@@ -321,7 +300,7 @@ def test_what_cannot_be_measured_is_said_and_the_run_goes_on(engine: Engine) -> 
     assert ("open", "vanilla", "as-is") not in errors
     assert errors["silent", "vanilla", "as-is"] == "the answer '' has no tokens; give some text"
     for key in errors:
-        assert (found[key].computed, found[key].seconds, found[key].text) == (False, 0, None)
+        assert (found[key].was_computed, found[key].seconds, found[key].text) == (False, 0, None)
 
 
 def test_a_device_without_memory_costs_one_example(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -333,7 +312,7 @@ def test_a_device_without_memory_costs_one_example(engine: Engine, monkeypatch: 
         return prefill(patched_models, layout, method, **options)
 
     monkeypatch.setattr(passes, "prefill", read)
-    found = records(engine, [QUESTION, PAIR], methods=["vanilla", "pine", "nia"], generate=False)
+    found = evaluate_records(engine, [QUESTION, PAIR], methods=["vanilla", "pine", "nia"], generate=False)
     assert [(record.method, record.error is None) for record in found.values()] == [
         ("vanilla", True), ("pine", False), ("nia", False)
     ] * 2  # fmt: skip
@@ -360,7 +339,7 @@ def test_a_stop_is_noticed_in_the_next_layer(engine: Engine, layer: int, generat
 
     settings = choose([QUESTION], methods=["vanilla"], generate=generate, logprobs=not generate)
     with pytest.raises(Cancelled):
-        Measurement(engine, [QUESTION], settings, frozenset()).work(emit, cancelled)
+        Measurement(engine, [QUESTION], settings, ()).work(emit, cancelled)
     assert len(seen) == layer
 
 
@@ -373,7 +352,7 @@ def test_reading_is_told_by_the_method_that_asked(engine: Engine) -> None:
     ("options", "sentence"),
     [
         ({"generate": False, "logprobs": False}, "nothing is to be measured; ask for generated answers"),
-        ({"max_new_tokens": 0}, "the answer length is 0; give 1 or more tokens"),
+        ({"max_new_tokens": 0}, "max_new_tokens"),
         ({"methods": ["pines"]}, "unknown method 'pines'"),
         ({"order_names": ["sideways"]}, "unknown order 'sideways'"),
     ],
@@ -386,10 +365,10 @@ def test_what_makes_no_sense_is_refused_before_anything_is_read(
 
 
 def test_records_of_a_judge_know_their_section(engine: Engine) -> None:
-    (known,) = records(engine, [PAIR], methods=["pine"], generate=False).values()
+    (known,) = evaluate_records(engine, [PAIR], methods=["pine"], generate=False).values()
     assert (known.section, known.subset, known.weight) == ("Chat Hard", "llmbar-adver-GPTInst", 92)
     own = PAIR.model_copy(update={"meta": {"subset": "mine"}})
-    (unknown,) = records(engine, [own], methods=["pine"], generate=False).values()
+    (unknown,) = evaluate_records(engine, [own], methods=["pine"], generate=False).values()
     assert (unknown.section, unknown.subset, unknown.weight) == (None, "mine", None)
 
 
@@ -414,5 +393,5 @@ def test_batches_are_as_wide_whatever_is_measured(engine: Engine, monkeypatch: p
 
     monkeypatch.setattr(passes, "extend", watched)
     for names, orders in ((["pine"], ["as-is"]), (METHOD_NAMES, ["gold-all"])):
-        records(engine, [QUESTION], methods=names, order_names=orders, logprobs=False)
+        evaluate_records(engine, [QUESTION], methods=names, order_names=orders, logprobs=False)
     assert len(widths - {1}) == 1  # suffixes that follow documents read before are fed one by one

@@ -31,14 +31,16 @@ INFO = RunInfo(
     order_names=("as-is", "gold-all"),
     generate=True,
     logprobs=True,
+    sample=None,
     max_new_tokens=None,
+    recompute=False,
     address="tiny",
     platform=PLATFORM,
 )
 
 
 def record(example: str = "q1", method: str = "pine", order_name: str = "as-is", **fields: Any) -> Record:
-    base = {"task": "retrieval_qa", "entered": (0, 1), "order": (0, 1), "num_documents": 2}
+    base = {"task": "retrieval_qa", "input_order": (0, 1), "permutation": (0, 1), "num_documents": 2}
     return Record(example=example, method=method, order_name=order_name, **{**base, **fields})
 
 
@@ -61,7 +63,7 @@ def test_records_come_back_as_they_were_written(run: Path) -> None:
         choice_score=1.0, prompt_tokens=9, answer_tokens=3, prefill_s=0.1, decode_s=0.2, seconds=0.3,
         section="Chat", subset="mine", weight=3.5,
     )  # fmt: skip
-    failed = record(method="vanilla", computed=False, error="too long")
+    failed = record(method="vanilla", was_computed=False, error="too long")
     write(run, full, failed)
     assert read_records(run) == [failed, full]
 
@@ -163,7 +165,7 @@ def test_a_run_goes_on_with_its_own_settings_wherever_it_is_computed(run: Path) 
         ({"methods": ("pine",)}, "methods vanilla,pine, not pine"),
         ({"order_names": ("as-is",)}, "orders as-is,gold-all, not as-is"),
         ({"task": "kv_retrieval"}, "task retrieval_qa, not kv_retrieval"),
-        ({"logprobs": False}, "measure generate,logprob, not generate"),
+        ({"logprobs": False}, "metrics generate,logprob, not generate"),
         ({"max_new_tokens": 5}, "max-new-tokens of the task, not 5"),
         ({"recompute": True}, "recompute no, not yes"),
         ({"sample": 0}, "sample none, not 0"),
@@ -205,6 +207,6 @@ def test_the_settings_are_there_as_a_whole_or_not_at_all(run: Path) -> None:
     assert [path.name for path in run.iterdir()] == ["run.json"]
     text = (run / "run.json").read_text()
     assert RunInfo.model_validate(json.loads(text)) == INFO
-    (run / "run.json").write_text(text.replace('"version": 1', '"version": 2'))
-    with pytest.raises(InputError, match="run.json: version: got int 2, expected 1"):
+    (run / "run.json").write_text(text.replace('"version": 2', '"version": 3'))
+    with pytest.raises(InputError, match="run.json: version: got int 3, expected 2"):
         read_run(run)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pine_engine.evaluation.document_orders import arrange, order_names
+from pine_engine.evaluation.document_orders import arrange, arrange_all
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.grid import make_grid
 from pine_engine.evaluation.records import Record
@@ -33,8 +33,8 @@ def record(one: Example, name: str, method: str, score: float | None) -> Record:
         task=one.task,
         method=method,
         order_name=name,
-        entered=found.entered,
-        order=found.order,
+        input_order=found.input_order,
+        permutation=found.permutation,
         gold_slot=found.gold_slot(one),
         num_documents=len(one.documents),
         answers=("A",),
@@ -69,7 +69,7 @@ def test_order_independent_scores_give_a_flat_curve(case: tuple[list[Example], l
     """Each slot is over the same examples, so the curve is flat if it is flat for each example."""
     examples, spec = case
     records = [record(one, arranged.name, "pine", index / 7)
-               for index, one in enumerate(examples) for arranged in order_names(one, spec)]  # fmt: skip
+               for index, one in enumerate(examples) for arranged in arrange_all(one, spec)]  # fmt: skip
     mean = fmean(index / 7 for index in range(len(examples)))
     for table in slots_of(records).values():
         means = [fmean(scores) for slot, scores in table.items() if slot is not None]
@@ -86,7 +86,7 @@ def test_the_order_of_the_other_documents_moves_no_slot(case: tuple[list[Example
         return random.Random(f"{one.id}{others}").random()
 
     records = [record(one, arranged.name, "pine", score(one, arranged.name))
-               for one in examples for arranged in order_names(one, spec)]  # fmt: skip
+               for one in examples for arranged in arrange_all(one, spec)]  # fmt: skip
     for table in slots_of(records).values():
         first, *others = [scores for slot, scores in table.items() if slot is not None]
         assert all(scores == pytest.approx(first) for scores in others)
@@ -115,7 +115,7 @@ def test_only_orders_that_can_be_compared_make_a_slot(
     records = []
     for index, gold in enumerate(golds):
         one = example(index, gold, 4)
-        names = ["as-is"] if gold is None else [arranged.name for arranged in order_names(one, spec)]
+        names = ["as-is"] if gold is None else [arranged.name for arranged in arrange_all(one, spec)]
         records += [record(one, name, "pine", 1.0) for name in names]
     found = [table for table in slots_of(records).values()]
     assert [tuple(table)[:-1] for table in found] == ([] if slots is None else [slots])
@@ -126,7 +126,7 @@ def test_only_orders_that_can_be_compared_make_a_slot(
 def test_all_orders_count_equally_in_each_slot() -> None:
     """Three documents: each slot has two orders of the others, and their mean."""
     one = example(0, 1, 3)
-    scores = {arranged.name: index / 10 for index, arranged in enumerate(order_names(one, ["all"]))}
+    scores = {arranged.name: index / 10 for index, arranged in enumerate(arrange_all(one, ["all"]))}
     table = slots_of([record(one, name, "pine", score) for name, score in scores.items()])[3]
     for slot in range(3):
         expected = fmean(score for name, score in scores.items() if arrange(one, name).slots[slot] == 1)
@@ -163,6 +163,6 @@ def test_letters_go_with_the_places() -> None:
 
 def test_a_shuffle_completes_no_slot() -> None:
     one = example(0, 0, 2)
-    name = next(name for seed in range(99) if arrange(one, name := f"shuffled:{seed}").order == (1, 0))
+    name = next(name for seed in range(99) if arrange(one, name := f"shuffled:{seed}").permutation == (1, 0))
     records = [record(one, "gold-first", "pine", 1.0), record(one, name, "pine", 0.0)]
     assert slots_of(records) == {2: {0: [1.0], None: [0.0]}}

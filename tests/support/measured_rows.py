@@ -1,8 +1,16 @@
 """Rows that are measured on tiny models: a question, a pair, and as many other pairs as are asked for."""
 
+from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
+from pine_engine.engine import passes
+from pine_engine.engine.engine import Engine
 from pine_engine.evaluation.examples import Example
+from pine_engine.evaluation.measure import measure
+from pine_engine.evaluation.records import Record
+from pine_engine.evaluation.settings import Key
 from pine_engine.prompts.prompt import Document
 
 TIMES = {"prefill_s", "decode_s", "seconds"}
@@ -49,3 +57,35 @@ def pairs(count: int) -> list[dict[str, Any]]:
         }
         for number in range(count)
     ]
+
+
+def evaluate_records(engine: Engine, examples: Sequence[Example], **options: Any) -> dict[Key, Record]:
+    """Evaluate examples with answers of at most 6 tokens; return the records by their keys."""
+    items = measure(engine, examples, **{"max_new_tokens": 6, **options})
+    records = [item for item in items if isinstance(item, Record)]
+    assert len({record.key for record in records}) == len(records)
+    return {record.key: record for record in records}
+
+
+def outcome(record: Record) -> dict[str, Any]:
+    """Return everything of a record that reuse does not change."""
+    return record.model_dump(exclude={*TIMES, "was_computed"})
+
+
+def watch_prefills(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """Return a list that receives the method and the number of computed tokens of each prefill."""
+    made: list[tuple[str, int]] = []
+    prefill = passes.prefill
+
+    def watched(models: Any, layout: Any, method: Any, **options: Any) -> Any:
+        counts: list[int] = []
+        embeddings = engine.patched_models[0].network.model.embed_tokens
+        hook = embeddings.register_forward_hook(lambda _, ids, __: counts.append(ids[0].numel()))
+        try:
+            return prefill(models, layout, method, **options)
+        finally:
+            hook.remove()
+            made.append((method.name, sum(counts)))
+
+    monkeypatch.setattr(passes, "prefill", watched)
+    return made

@@ -57,14 +57,14 @@ def qa_records() -> Iterator[Record]:
         is_taken = record.method == "pine" and record.gold_slot != 0
         seconds = 0.0 if is_taken else {"vanilla": 2.0, "nia": 1.5, "pine": 3.0}[record.method]
         yield record.model_copy(
-            update={"computed": not is_taken, "seconds": seconds, "prefill_s": seconds / 2}
+            update={"was_computed": not is_taken, "seconds": seconds, "prefill_s": seconds / 2}
         )
 
 
 def shuffled(records: Sequence[Record], slot: int = 2) -> list[Record]:
     """Return a shuffled record for each record with the gold document in that slot."""
     return [
-        one.model_copy(update={"order_name": "shuffled:1", "order": (2, 0, 1), "gold_slot": 1})
+        one.model_copy(update={"order_name": "shuffled:1", "permutation": (2, 0, 1), "gold_slot": 1})
         for one in records
         if one.gold_slot == slot
     ]
@@ -98,7 +98,7 @@ def math_records(methods: Sequence[str]) -> Iterator[Record]:
         solved = float(index % 4 < (2 if method == "pine" else 1))
         record = swept(f"m-{index}", method, 0, score=solved, text="7")
         for name, order in (("as-is", (0, 1, 2)), ("reversed", (2, 1, 0))):
-            changes = {"task": "math_reasoning", "gold_slot": None, "order_name": name, "order": order}
+            changes = {"task": "math_reasoning", "gold_slot": None, "order_name": name, "permutation": order}
             yield record.model_copy(update={**changes, "parsed": None if method == "nia" else "7"})
 
 

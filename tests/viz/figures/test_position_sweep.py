@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import viz
-from pine_engine.debias.measured import NUM_MEASURED
+from pine_engine.debias.table import NUM_MEASURED
 from pine_engine.engine.likelihood import Score
 from pine_engine.invariance.position_sweep import SlotScored, order_effects
 from viz.figures.position_sweep import line_style, sweep_sentence

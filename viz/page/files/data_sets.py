@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from pine_engine.debias.measured import MeasuredMethod
+from pine_engine.debias.table import MeasuredMethod
 from pine_engine.errors import InputError
-from pine_engine.evaluation.document_orders import check_arrangements
+from pine_engine.evaluation.document_orders import ORDERS, check_orders
 from pine_engine.evaluation.examples import Example, read_examples
-from pine_engine.evaluation.order_names import ORDERS
-from pine_engine.evaluation.settings import choose, most_visited
+from pine_engine.evaluation.settings import choose, max_visited
 from pine_engine.prompts.tasks import TASKS, Task, get_task
 from viz.page.common.bounds import MAX_DATA_SET_DOCUMENTS, MAX_ROWS
 from viz.page.common.theme import ASSETS
@@ -88,7 +87,7 @@ def orders_for(rows: DataSet) -> list[str]:
     fitting = []
     for name in (*SINGLE_ORDERS, *SEVERAL_ORDERS):
         try:
-            check_arrangements([name], rows.examples)
+            check_orders([name], rows.examples)
         except InputError:
             continue
         fitting.append(name)
@@ -103,7 +102,7 @@ def wrapped_for(rows: DataSet, offered: Iterable[MeasuredMethod], max_orders: in
             choose(rows.examples, methods=[method.name])
         except InputError:
             continue
-        if most_visited(method, rows.examples) <= max_orders:
+        if max_visited(method, rows.examples) <= max_orders:
             fitting.append(method.name)
     return fitting
 

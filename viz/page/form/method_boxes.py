@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import gradio as gr
 
-from pine_engine.debias.measured import MeasuredMethod
-from pine_engine.debias.table import DEBIASERS
+from pine_engine.debias.table import DEBIASERS, MeasuredMethod
 from pine_engine.methods.table import METHODS, get_methods
 
 DEFAULT_METHODS = [row.name for row in get_methods()]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from pine_engine.debias.measured import find_measured
+from pine_engine.debias.table import find_measured
 from pine_engine.errors import Cancelled, PineError
 from viz.page.jobs.cost import Speed, Work
 from viz.page.jobs.memory import give_back_memory

@@ -15,15 +15,15 @@ from pine_engine.engine.events import Event
 from pine_engine.engine.model_worker import stream_from_worker
 from pine_engine.errors import InputError
 from pine_engine.evaluation.estimates import estimate_tasks
-from pine_engine.evaluation.example_plan import plan_example, planned_keys
+from pine_engine.evaluation.example_runs import plan_example
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.intervals import MIN_EXAMPLES
 from pine_engine.evaluation.measure import Measurement
-from pine_engine.evaluation.records import Key, Record, RunInfo
+from pine_engine.evaluation.records import Record, RunInfo, run_info
 from pine_engine.evaluation.report.key_findings import key_findings as find_key_findings
 from pine_engine.evaluation.report.runs import MeasuredRun, run_labels
 from pine_engine.evaluation.report.tables import Curve
-from pine_engine.evaluation.settings import Settings, choose, most_visited
+from pine_engine.evaluation.settings import Key, Settings, choose, max_visited
 from pine_engine.prompts.tasks import get_task
 from viz.cards.measured import key_findings, measured_tables
 from viz.page.answers.answering import progress_sentence
@@ -87,16 +87,16 @@ class MeasureRequest:
             logprobs=self.logprobs,
             max_new_tokens=self.max_new_tokens,
         )
-        keys = planned_keys(self.examples, chosen.methods[:1], chosen.order_names)
+        keys = chosen.keys(self.examples, chosen.measured[:1])
         check_orders(max(Counter(example for example, _, _ in keys).values(), default=0), host)
-        for method in chosen.methods:
-            check_orders(most_visited(method, self.examples), host)
+        for method in chosen.measured:
+            check_orders(max_visited(method, self.examples), host)
         return chosen
 
     def num_records(self, host: HostSettings) -> int:
         """How many records there will be. Raises InputError as settings does."""
         settings = self.settings(host)
-        return len(planned_keys(self.examples, settings.methods, settings.order_names))
+        return len(settings.keys(self.examples))
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class MeasureView:
 def work_sentence(asked: MeasureRequest, host: HostSettings = DEFAULTS) -> str:
     """What will be computed, in words. Raises InputError as `settings` does."""
     settings = asked.settings(host)
-    planned = planned_keys(asked.examples, settings.methods, settings.order_names)
+    planned = settings.keys(asked.examples)
     count = len(asked.examples)
     orders = {name for _, _, name in planned}
     parts = ((count, "row"), (len(settings.methods), "method"), (len(orders), "order"))
@@ -163,8 +163,8 @@ def measure_rows(
     """
     settings = asked.settings(host)
     rows = asked.rows
-    info = settings.run_info(engine, task=rows.task.name, data=rows.name, data_sha256=rows.sha256)
-    planned = planned_keys(asked.examples, settings.methods, settings.order_names)
+    info = run_info(settings, engine, data=rows.name, data_sha256=rows.sha256)
+    planned = settings.keys(asked.examples)
     setting = f"{engine.model_name}, {engine.dtype}, {asked.rows.name}"
     records: list[Record] = []
     began = heard = time.monotonic()
@@ -217,7 +217,7 @@ def measured_events(
     """
     settings = asked.settings(host)
     check_prompts(engine, asked.examples, host)
-    return _events(Measurement(engine, asked.examples, settings, frozenset()))
+    return _events(Measurement(engine, asked.examples, settings))
 
 
 def check_prompts(engine: Engine, examples: Sequence[Example], host: HostSettings) -> None:
@@ -231,7 +231,7 @@ def check_prompts(engine: Engine, examples: Sequence[Example], host: HostSetting
 
 def work_of(records: Sequence[Record]) -> Work:
     """The work behind these records; what was not computed anew was none, and what was lent is shared."""
-    computed = [(record, _own_part(record)) for record in records if record.computed]
+    computed = [(record, _own_part(record)) for record in records if record.was_computed]
     return Work(
         prompts=len(computed),
         prompt_tokens=round(sum(part * record.prompt_tokens for record, part in computed)),

@@ -5,13 +5,14 @@ from statistics import fmean
 
 import numpy as np
 
-from pine_engine.debias.measured import measured_method
+from pine_engine.debias.table import measured_method
 from pine_engine.evaluation.answers import METRICS, Metric, differ, is_parsed, score_of
 from pine_engine.evaluation.grid import make_grid
 from pine_engine.evaluation.intervals import Estimate
 from pine_engine.evaluation.method_names import is_order_invariant, method_label, method_mark
-from pine_engine.evaluation.records import Key, Record
+from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.report.tables import Curve, CurveLine, drawn
+from pine_engine.evaluation.settings import Key
 from pine_engine.evaluation.slots import ParsedScore, group_by_slot, is_flat
 from pine_engine.evaluation.task_estimates import TaskEstimates
 from viz.cards.measured import MeasuredRow, MeasuredTable
@@ -135,9 +136,9 @@ def _says(method: str, kind: Metric) -> bool:
     """Whether a method has such numbers; a wrapper may be about answers alone, or about choices."""
     measured = measured_method(method)
     return {
-        "generated": measured.writes,
-        "chosen": measured.weighs_choices,
-        "logprob": measured.weighs_answers,
+        "generated": measured.generates,
+        "chosen": measured.scores_choices,
+        "logprob": measured.scores_answers,
     }[kind]
 
 

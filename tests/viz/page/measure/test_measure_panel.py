@@ -11,11 +11,9 @@ import gradio as gr
 import pytest
 from transformers import LlamaForCausalLM
 
-from pine_engine.debias.measured import measured_methods
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.evaluation.estimates import estimate_tasks
-from pine_engine.evaluation.example_plan import planned_keys
 from pine_engine.evaluation.measure import measure
 from pine_engine.evaluation.records import Record
 from pine_engine.methods.table import METHODS, get_methods
@@ -238,7 +236,7 @@ def test_wrappers_are_offered_where_they_can_say_something() -> None:
 
     assert {wrapped.base.name for wrapped in WRAPPED} == set(OFFERED)
     assert offered("judge_pair") == {wrapped.name for wrapped in WRAPPED}
-    others = {one.name for one in WRAPPED if one.writes}
+    others = {one.name for one in WRAPPED if one.generates}
     assert offered("retrieval_qa") == offered("math_reasoning") == others
     assert others - offered("qm9") == {f"permutation_full:{base}" for base in OFFERED}
     assert offered("retrieval_qa", 23) == others - {f"permutation_full:{base}" for base in OFFERED}
@@ -259,7 +257,7 @@ def test_work_that_was_lent_is_counted_once() -> None:
     halves = [record.model_copy(update={"decode_s": 2.0, "seconds": 3.0}) for record in alone]
     both = {"prompts": 2, "prompt_tokens": 120, "answer_tokens": 8, "prefill_s": 8.0, "decode_s": 4.0}
     wrapped = halves[0].model_copy(update={"method": "permutation_full:vanilla", "seconds": 6.0, **both})
-    taken = wrapped.model_copy(update={"order_name": "gold-at:1", "computed": False, "seconds": 0.0})
+    taken = wrapped.model_copy(update={"order_name": "gold-at:1", "was_computed": False, "seconds": 0.0})
     work = work_of([*halves, wrapped, taken])
     assert (work.prompt_tokens, work.new_tokens, work.orders) == (120, 8, 2)
     assert (work.read_s, work.write_s) == (8.0, 4.0)
@@ -358,9 +356,8 @@ SLOT = "slot of the answer"
 
 
 def test_pine_changes_no_answer_and_its_line_is_flat(records: tuple[Record, ...]) -> None:
-    planned = planned_keys(
-        asked().examples, measured_methods(["vanilla", "pine"]), ("gold-first", "gold-last")
-    )
+    request = asked(methods=("vanilla", "pine"), orders=("gold-first", "gold-last"))
+    planned = request.settings().keys(request.examples)
     answers, logprobs = tabulate(records, planned)
     by_label = {row.label: row for row in answers.rows}
     assert (by_label["PINE"].changed, by_label["PINE"].compared) == (0, 2)
@@ -433,7 +430,7 @@ def test_the_curve_of_the_page_is_that_of_the_report() -> None:
 def test_what_cannot_be_read_has_no_line_and_no_level() -> None:
     """Of vanilla nothing, of PINE nothing in the last slot: no value is drawn for it."""
     records = [*sweep(3, ["vanilla", "nia", "pine"], lambda index, _, slot: -index - slot)]
-    records += [one.model_copy(update={"order_name": "shuffled:1", "order": (2, 1, 0)})
+    records += [one.model_copy(update={"order_name": "shuffled:1", "permutation": (2, 1, 0)})
                 for one in records if one.gold_slot == 2]  # fmt: skip
     unparsed = [
         one.model_copy(update={"answer_logprob": None})
@@ -595,7 +592,7 @@ def test_nats_have_no_percent_and_no_answers() -> None:
 
 def test_the_curve_has_a_point_for_every_slot_and_says_whose_it_is() -> None:
     records = [*sweep(3, ["nia", "pine"], lambda index, _, slot: -index - slot)]
-    records += [one.model_copy(update={"order_name": "shuffled:1", "order": (2, 1, 0)})
+    records += [one.model_copy(update={"order_name": "shuffled:1", "permutation": (2, 1, 0)})
                 for one in records if one.gold_slot == 2]  # fmt: skip
     curves = slot_curves(records, {one.key for one in records}, "a <b> & c")
     figure = plot_bias_curve(curves)
@@ -632,4 +629,4 @@ def test_time_left_is_rounded_up(seconds: float, words: str) -> None:
 
 def test_all_methods_can_be_ticked() -> None:
     every = tuple(METHODS)
-    assert [method.base for method in asked(methods=every).settings().methods] == list(METHODS.values())
+    assert [method.base for method in asked(methods=every).settings().measured] == list(METHODS.values())

@@ -1,0 +1,363 @@
+"""Permutation, PriDe and contextual calibration: their arithmetic, and run_debias (specification, section 8).
+
+Sources: Zheng et al. 2024, chujiezheng/LLM-MCQ-Bias; Zhao et al. 2021, tonyzhaozh/few-shot-learning.
+Calibration
+of every token is a definition of this project.
+"""
+
+import math
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from pine_engine.attention.state import SequenceState
+from pine_engine.debias.plan import DebiasPlan, Order, content_free_prompts
+from pine_engine.debias.table import TIE, Steps, Wrapper
+from pine_engine.engine.engine import Engine
+from pine_engine.engine.events import Event, RunFinished
+from pine_engine.engine.generation import ActiveGeneration, decode_answers
+from pine_engine.engine.likelihood import label_ids, label_log_probabilities, log_probabilities, read_prompt
+from pine_engine.engine.model_worker import stream_from_worker
+from pine_engine.methods.table import get_method
+from pine_engine.prompts.prompt import Document, Prompt
+from pine_engine.prompts.request import LabeledRequest, Request
+
+CANDIDATES = 100
+"""Number of the most likely first tokens that are calibrated; the others cannot be chosen."""
+
+EPSILON = 1e-10
+"""Added to probabilities before their logarithm, as in the released code."""
+
+Vote = TypeVar("Vote", int, str)
+
+Emit = Callable[["Event | DebiasResult"], None]
+
+
+@dataclass(frozen=True)
+class DebiasResult:
+    """Answer to one request.
+
+    Attributes:
+        answer: A label, of the chosen document in the given order; "tie"; "" if no answer names a label; or
+            the generated text.
+        scores: Probability, votes or calibrated score of each label. Empty for generated text.
+        base_answers: Number of runs of the base method for each of its answers. Empty for generated text.
+    """
+
+    answer: str
+    scores: dict[str, float]
+    base_answers: dict[str, int]
+
+
+def run_debias(engine: Engine, plan: DebiasPlan) -> Generator[Event | DebiasResult, None, None]:
+    """Run a plan; yield the events of all prompts, and a result for each request in turn.
+
+    Closing the generator stops the model.
+
+    Args:
+        engine: Engine with a tokenizer.
+        plan: Plan of plan_debias.
+
+    Raises:
+        InputError: For a label of several tokens, and, before the first prompt, for a request that has no
+            prompt or a prompt that is too long.
+    """
+    for comparison in plan.comparisons:
+        engine.check_length(comparison.tokenize(engine), plan.max_new_tokens)
+    if plan.majority:
+        for comparison, orders in zip(plan.comparisons, plan.orders, strict=True):
+            yield from _vote(engine, plan, comparison, orders)
+        return
+
+    def work(emit: Emit, cancelled: threading.Event) -> None:
+        run = _generate if plan.wrapper.steps else _score_labels
+        run(engine, plan, emit, cancelled)
+
+    yield from stream_from_worker(work)
+
+
+def _vote(
+    engine: Engine, plan: DebiasPlan, comparison: LabeledRequest, orders: Sequence[Order]
+) -> Generator[Event | DebiasResult, None, None]:
+    """Generate an answer in each order; each votes for the document whose label it names."""
+    labels = comparison.labels
+    documents: list[int | None] = []
+    for order in orders:
+        prompt = _in_order(comparison, order).prompt(engine)
+        for event in engine.generate(prompt, methods=[plan.base], max_new_tokens=plan.max_new_tokens):
+            if isinstance(event, RunFinished):
+                place = named_label(event.result.answers[plan.base].text, labels)
+                documents.append(None if place is None else order[place])
+            else:
+                yield event
+    winners = most_voted(documents)
+    answer = TIE if len(winners) > 1 else "".join(labels[document] for document in winners)
+    votes = {label: float(documents.count(document)) for document, label in enumerate(labels)}
+    base_answers = Counter("" if document is None else labels[document] for document in documents)
+    yield DebiasResult(answer, votes, dict(base_answers))
+
+
+@torch.inference_mode()
+def _score_labels(engine: Engine, plan: DebiasPlan, emit: Emit, cancelled: threading.Event) -> None:
+    """Combine the probabilities that the labels have as the next token."""
+    method = get_method(plan.base)
+    ids = [label_ids(engine, comparison.labels) for comparison in plan.comparisons]
+    observed: list[list[list[float]]] = []
+    for comparison, orders in zip(plan.comparisons, plan.orders, strict=True):
+        prompts = [_in_order(comparison, order).prompt(engine) for order in orders]
+        if plan.wrapper.calibrated == "labels":
+            prompts += content_free(engine, comparison)
+        observed.append([])
+        for prompt in prompts:
+            layout = engine.tokenize(prompt)
+            engine.check_length(layout, 0)
+            _, logits = read_prompt(engine, layout, method, reserved_tokens=0, emit=emit, cancelled=cancelled)
+            logprobs = label_log_probabilities(log_probabilities(logits[-1]), ids[len(observed) - 1])
+            observed[-1].append(logprobs.tolist())
+        if not plan.wrapper.has_prior:
+            emit(_combine(plan, len(observed) - 1, observed[-1], None))
+    if plan.wrapper.has_prior:
+        prior = mean_prior([pride_prior(observed[index]) for index in sorted(plan.prior_samples)])
+        for index, logprobs_of_runs in enumerate(observed):
+            is_learned = index in plan.prior_samples
+            emit(_combine(plan, index, logprobs_of_runs, None if is_learned else prior))
+
+
+def _combine(
+    plan: DebiasPlan, index: int, logprobs: Sequence[Sequence[float]], prior: Sequence[float] | None
+) -> DebiasResult:
+    labels, orders = plan.comparisons[index].labels, plan.orders[index]
+    scores = combine_labels(plan.wrapper, logprobs, orders, prior)
+    # The runs behind those of the orders are content-free.
+    favorites = Counter(
+        labels[order[most_probable(run)]] for order, run in zip(orders, logprobs, strict=False)
+    )
+    return DebiasResult(
+        labels[most_probable(scores)], dict(zip(labels, scores, strict=True)), dict(favorites)
+    )
+
+
+@torch.inference_mode()
+def _generate(engine: Engine, plan: DebiasPlan, emit: Emit, cancelled: threading.Event) -> None:
+    """Generate answers with the first or every token calibrated.
+
+    With `every`, all prompts are continued with the same answer, one batch row each. The log-probabilities of
+    the answer are those of its prompt, before calibration.
+    """
+    method = get_method(plan.base)
+    steps = plan.wrapper.steps
+    assert steps
+
+    def read(prompts: Sequence[Prompt]) -> Iterator[ActiveGeneration]:
+        began = time.perf_counter()
+        prefilled = []
+        for prompt in prompts:
+            layout = engine.tokenize(prompt)
+            engine.check_length(layout, plan.max_new_tokens)
+            prefilled.append(
+                read_prompt(
+                    engine,
+                    layout,
+                    method,
+                    reserved_tokens=plan.max_new_tokens,
+                    emit=emit,
+                    cancelled=cancelled,
+                )
+            )
+        yield calibrated_prompt(0, method.name, prefilled, steps, time.perf_counter() - began)
+
+    for comparison in plan.comparisons:
+        prompts = [comparison.prompt(engine), *content_free(engine, comparison)]
+        (written,) = decode_answers(
+            engine,
+            read(prompts),
+            max_new_tokens=plan.max_new_tokens,
+            batch_size=num_continued(len(prompts), steps),
+            emit=emit,
+            cancelled=cancelled,
+        )
+        if written.error:
+            raise written.error
+        emit(DebiasResult(written.text, {}, {}))
+
+
+def _in_order(comparison: LabeledRequest, order: Order) -> LabeledRequest:
+    """Reorder the documents. The prompt is built afterwards, so labels in it stay at their places."""
+    documents = [comparison.documents[index] for index in order]
+    return comparison.model_copy(update={"documents": documents})
+
+
+def content_free(engine: Engine, comparison: Request) -> list[Prompt]:
+    """Return the prompts of a request without the content of its documents, see content_free_prompts."""
+
+    def build(contents: list[str]) -> Prompt:
+        documents = [
+            Document(text=text, title=document.title)
+            for text, document in zip(contents, comparison.documents, strict=True)
+        ]
+        return comparison.model_copy(update={"documents": documents}).prompt(engine)
+
+    return content_free_prompts(build, len(comparison.documents))
+
+
+def named_label(text: str, labels: Sequence[str]) -> int | None:
+    """Return the index of the label that an answer names, None if it names none.
+
+    The first label that occurs as [[label]] (specification 9.1), otherwise the label that is the answer or
+    begins it, followed by one of . : , ) or the end of the line.
+    """
+    for index, label in enumerate(labels):
+        if f"[[{label}]]" in text:
+            return index
+    for index, label in enumerate(labels):
+        if re.match(rf"\W*{re.escape(label)}([.:,)\n]|\s*$)", text):
+            return index
+    return None
+
+
+def combine_labels(
+    wrapper: Wrapper,
+    logprobs: Sequence[Sequence[float]],
+    orders: Sequence[Order],
+    prior: Sequence[float] | None = None,
+) -> tuple[float, ...]:
+    """Combine the log-probabilities of labels over the base runs of a wrapper.
+
+    Returns the calibrated scores of the labels, or the mean probability of each document.
+
+    Args:
+        wrapper: Wrapper that averages orders, or calibrates labels.
+        logprobs: One list per run; for calibration, of the prompt and then of the content-free prompts.
+        orders: orders[i][p] is the document that label p names in run i.
+        prior: Prior of the labels by which each run is divided.
+    """
+    if wrapper.calibrated == "labels":
+        return calibrate(torch.tensor(logprobs, dtype=torch.float64))
+    observed = [softmax(run) for run in logprobs]
+    if prior:
+        observed = [divide_by_prior(run, prior) for run in observed]
+    return average(orders, observed)
+
+
+def calibrate(logprobs: Tensor) -> tuple[float, ...]:
+    """Return the calibrated scores of labels from log-probabilities (1 + n, labels), float64.
+
+    The probabilities of the prompt, and the mean of the n content-free prompts, are normalized to sum 1.
+    """
+    free = logprobs[1:].logsumexp(0).log_softmax(0)
+    return tuple((logprobs[0].log_softmax(0) - free).exp().tolist())
+
+
+def average(orders: Sequence[Order], observed: Sequence[Sequence[float]]) -> tuple[float, ...]:
+    """Return for each document the mean probability of the label that it had.
+
+    Sums are exactly rounded, so the order of the runs does not matter: all orders of the documents give
+    bitwise identical results for every given order.
+    """
+    runs = list(zip(orders, observed, strict=True))
+    return tuple(
+        math.fsum(run[order.index(document)] for order, run in runs) / len(runs)
+        for document in range(len(orders[0]))
+    )
+
+
+def pride_prior(logprobs: Sequence[Sequence[float]]) -> tuple[float, ...]:
+    """Return the prior of one sample: softmax of the mean over its runs of ln(observed + EPSILON)."""
+    observed = [softmax(run) for run in logprobs]
+    logs = [
+        math.fsum(math.log(value + EPSILON) for value in place) / len(observed)
+        for place in zip(*observed, strict=True)
+    ]
+    return softmax(logs)
+
+
+def mean_prior(priors: Sequence[Sequence[float]]) -> tuple[float, ...]:
+    """Return the mean of the priors of several samples; empty without samples."""
+    return tuple(math.fsum(place) / len(priors) for place in zip(*priors, strict=True))
+
+
+def divide_by_prior(observed: Sequence[float], prior: Sequence[float]) -> tuple[float, ...]:
+    """Return probabilities without the prior: softmax of ln(observed + EPSILON) - ln(prior + EPSILON)."""
+    pairs = zip(observed, prior, strict=True)
+    return softmax([math.log(value + EPSILON) - math.log(share + EPSILON) for value, share in pairs])
+
+
+def softmax(logs: Sequence[float]) -> tuple[float, ...]:
+    """Return probabilities with sum 1 from unnormalized log-probabilities."""
+    largest = max(logs)
+    weights = [math.exp(value - largest) for value in logs]
+    return tuple(weight / math.fsum(weights) for weight in weights)
+
+
+def log_mean(logs: Sequence[float]) -> float:
+    """Return the logarithm of the mean of probabilities from their logarithms, independent of their order."""
+    largest = max(logs)
+    if largest == -math.inf:
+        return largest
+    return largest + math.log(math.fsum(math.exp(value - largest) for value in logs) / len(logs))
+
+
+def most_voted(votes: Iterable[Vote | None]) -> list[Vote]:
+    """Return the answers with the most votes in ascending order: several in a tie, none without votes."""
+    counts = Counter(vote for vote in votes if vote is not None)
+    most = max(counts.values(), default=0)
+    return sorted(vote for vote, count in counts.items() if count == most)
+
+
+def most_probable(probabilities: Sequence[float]) -> int:
+    """Return the index of the largest number, the first of equals."""
+    return max(range(len(probabilities)), key=probabilities.__getitem__)
+
+
+def calibrated_prompt(
+    index: int, method: str, prompts: Sequence[tuple[SequenceState, Tensor]], steps: Steps, seconds: float
+) -> ActiveGeneration:
+    """Return a prompt whose answer is calibrated, for decoding in a batch.
+
+    Args:
+        index: Number of the prompt.
+        method: Name of the base method.
+        prompts: State and logits (1, V) of the prompt, then of the content-free prompts.
+        steps: Tokens that are calibrated.
+        seconds: Time of all prefills.
+    """
+    rows = tuple(row for row, _ in prompts)
+    return ActiveGeneration(
+        index=index,
+        method=method,
+        rows=rows[: num_continued(len(rows), steps)],
+        logits=torch.cat([logits for _, logits in prompts]),
+        prefill_s=seconds,
+        choose=lambda logits: _choose(log_probabilities(logits), steps),
+    )
+
+
+def num_continued(num_prompts: int, steps: Steps | None) -> int:
+    """Return the number of prompts that are continued with the answer."""
+    return num_prompts if steps == "every" else 1
+
+
+def _choose(logprobs: Tensor, steps: Steps) -> tuple[int, float]:
+    """Choose a token from logprobs (n, V), the prompt first; return it with its uncalibrated log-probability.
+
+    `first` subtracts probabilities among the candidates, `every` divides them over the vocabulary. Without
+    content-free prompts, the most likely token is chosen.
+    """
+    own, free = logprobs[0], logprobs[1:]
+    if not len(free):
+        token = int(own.argmax())
+    elif steps == "every":
+        # The factor 1/n of the mean is the same for all tokens.
+        token = int((own - free.logsumexp(0)).argmax())
+    else:
+        candidates = own.topk(min(CANDIDATES, len(own))).indices
+        least = free[:, candidates].amin(0)
+        token = int(candidates[(own[candidates].softmax(0) - least.softmax(0)).argmax()])
+    return token, float(own[token])

@@ -1,0 +1,393 @@
+"""Arithmetic of permutation, PriDe and calibration by hand, and run_debias against its definition."""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import LlamaForCausalLM
+
+from pine_engine.debias import debias
+from pine_engine.debias.debias import (
+    CANDIDATES,
+    DebiasResult,
+    average,
+    calibrate,
+    calibrated_prompt,
+    combine_labels,
+    content_free,
+    divide_by_prior,
+    log_mean,
+    mean_prior,
+    most_voted,
+    named_label,
+    pride_prior,
+    run_debias,
+    softmax,
+)
+from pine_engine.debias.plan import document_orders, plan_debias, prior_samples
+from pine_engine.debias.table import DEBIASERS, Steps
+from pine_engine.engine import passes
+from pine_engine.engine.engine import Engine
+from pine_engine.engine.events import GenerationFinished, PrefillDone, RunFinished, TokenGenerated
+from pine_engine.engine.generation import ActiveGeneration, decode_answers
+from pine_engine.errors import InputError
+from pine_engine.methods.table import METHODS
+from pine_engine.prompts.layout import TokenLayout
+from pine_engine.prompts.prompt import Document
+from pine_engine.prompts.request import LabeledRequest
+from tests.support.tokenizers import letter_tokenizer
+
+REQUEST = LabeledRequest(
+    question="Why?",
+    documents=[
+        Document(text="Moon."),
+        Document(text="Hot tea.", title="T"),
+        Document(text="Blue sky."),
+    ],
+    labels=["A", "B", "C"],
+    instruction="Say.",
+    system="Be kind.",
+    task="judge_pair",
+)
+"""The task writes the letter of each document's place into the prompt."""
+
+ROUNDING = 1e-6
+"""Probabilities from float32 logits of a decoding step, which has another shape than a prefill."""
+
+
+@pytest.fixture(scope="module")
+def engine(tiny_llama: Callable[..., LlamaForCausalLM]) -> Engine:
+    return Engine(tiny_llama(max_context_length=900, head_dim=32), letter_tokenizer(), stop_token_ids=())
+
+
+def changed(**fields: Any) -> LabeledRequest:
+    return LabeledRequest.model_validate({**dict(REQUEST), **fields})
+
+
+def in_order(order: tuple[int, ...]) -> LabeledRequest:
+    return changed(documents=[REQUEST.documents[index] for index in order])
+
+
+def run(engine: Engine, *requests: LabeledRequest, **options: Any) -> list[DebiasResult]:
+    plan = plan_debias(requests or [REQUEST], **options)
+    return [event for event in run_debias(engine, plan) if isinstance(event, DebiasResult)]
+
+
+# arithmetic
+
+
+def test_average_follows_the_documents() -> None:
+    """Document 1 has the second label first (0.3), then the first one (0.6)."""
+    mean = average([(0, 1), (1, 0)], [(0.7, 0.3), (0.6, 0.4)])
+    assert mean == pytest.approx(((0.7 + 0.4) / 2, (0.3 + 0.6) / 2))
+
+
+@given(st.lists(st.floats(-60, 0), min_size=1, max_size=12), st.randoms(use_true_random=False))
+def test_log_mean_is_independent_of_order(logs: list[float], random: Any) -> None:
+    mean = log_mean(logs)
+    assert mean == pytest.approx(np.log(np.mean(np.exp(logs))), abs=1e-9)
+    random.shuffle(logs)
+    assert log_mean(logs) == mean
+
+
+def test_log_mean_and_softmax_of_tiny_probabilities() -> None:
+    assert log_mean([-np.inf, -np.inf]) == -np.inf
+    assert log_mean([-np.inf, -3.0]) == pytest.approx(-3 - np.log(2))
+    assert log_mean([-800.0, -801.0]) == pytest.approx(-800 + np.log((1 + np.exp(-1)) / 2))
+    assert softmax([-40.0, -41.0]) == pytest.approx((1 / (1 + np.exp(-1)), 1 / (1 + np.exp(1))))
+    assert softmax([-900.0, 0.0]) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("votes", "winners"),
+    [
+        (["b", "a", "b"], ["b"]),
+        (["b", "a"], ["a", "b"]),
+        ([None, "b", None], ["b"]),
+        ([None, None], []),
+        ([2, 0, 2, 0, 1], [0, 2]),
+    ],
+)
+def test_most_voted_lists_ties_in_ascending_order(votes: list[Any], winners: list[Any]) -> None:
+    for one in itertools.permutations(votes):
+        assert most_voted(one) == winners
+
+
+def test_prior_by_hand() -> None:
+    """Two labels, two orders: the means of the logarithms are ln 0.4 and ln 0.2, up to a common sum."""
+    prior = pride_prior(np.log([(0.8, 0.2), (0.2, 0.2)]).tolist())
+    first, second = (0.8 * 0.5) ** 0.5, (0.2 * 0.5) ** 0.5
+    assert prior == pytest.approx((first / (first + second), second / (first + second)), abs=1e-8)
+    assert mean_prior([(0.75, 0.25), (0.25, 0.75), (0.5, 0.5), (0.1, 0.9)]) == pytest.approx((0.4, 0.6))
+    # 0.5 / 0.8 against 0.5 / 0.2 is one against four.
+    assert divide_by_prior((0.5, 0.5), (0.8, 0.2)) == pytest.approx((0.2, 0.8), abs=1e-8)
+    assert divide_by_prior((1.0, 0.0), (0.5, 0.5)) == pytest.approx((1.0, 0.0), abs=1e-8)
+    divided = combine_labels(DEBIASERS["pride"], [[math.log(0.5)] * 2], [(0, 1)], (0.8, 0.2))
+    assert divided == pytest.approx((0.2, 0.8), abs=1e-8)
+
+
+def test_calibrated_labels_by_hand() -> None:
+    """The labels have 0.6 and 0.4, and without content 0.3 and 0.1 in the mean: 0.75 and 0.25."""
+    logprobs = torch.tensor([[0.3, 0.2], [0.2, 0.02], [0.4, 0.18]], dtype=torch.float64).log()
+    assert calibrate(logprobs) == pytest.approx((0.6 / 0.75, 0.4 / 0.25))
+    assert combine_labels(DEBIASERS["calibration_labels"], logprobs.tolist(), [(0, 1)]) == calibrate(logprobs)
+
+
+def choose(steps: Steps, *probabilities: list[float]) -> tuple[int, float]:
+    """Choose a token by its probabilities after the prompt and after content-free prompts."""
+    logits = torch.tensor(probabilities).double().log() + 3.0
+    state: Any = SimpleNamespace()
+    prompt = calibrated_prompt(0, "vanilla", [(state, row[None]) for row in logits], steps, 0.0)
+    assert len(prompt.rows) == (len(logits) if steps == "every" else 1)
+    assert torch.equal(prompt.logits, logits)
+    return prompt.choose(logits)
+
+
+def test_first_token_is_calibrated_by_the_least_content_free_probability() -> None:
+    """The least are 0.1 each, so 0.5 wins; means of 0.45, 0.1 and 0.45 would select token 1."""
+    own, free = [0.5, 0.3, 0.2], [[0.8, 0.1, 0.1], [0.1, 0.1, 0.8]]
+    assert choose("first", own, *free)[0] == 0
+    # With one content-free prompt: 0.5 - 0.8, 0.3 - 0.1, 0.2 - 0.1.
+    token, logprob = choose("first", own, free[0])
+    assert (token, round(logprob, 6)) == (1, round(math.log(0.3), 6))
+    assert choose("first", own)[0] == 0  # later tokens are greedy
+
+
+def test_every_token_is_calibrated_by_the_mean() -> None:
+    """0.5/0.45, 0.3/0.1 and 0.2/0.45; then 0.8/0.8, 0.18/0.07 and 0.02/0.13."""
+    assert choose("every", [0.5, 0.3, 0.2], [0.8, 0.1, 0.1], [0.1, 0.1, 0.8])[0] == 1
+    assert choose("every", [0.8, 0.18, 0.02], [0.9, 0.05, 0.05], [0.7, 0.09, 0.21])[0] == 1
+
+
+def test_first_token_is_one_of_the_candidates() -> None:
+    """100 tokens have 0.01 among the candidates, token 7 less without content; 50 have almost nothing."""
+    own = [0.0099] * CANDIDATES + [0.0002] * 50
+    free = [0.01] * 7 + [0.0099] + [0.01] * 92 + [1e-12] * 50
+    assert choose("first", own, free)[0] == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("Both are fine, but [[B]].", 1), ("[[B]] or [[A]]", 0), ("A", 0), (" B.\nBecause", 1),
+        ("B) it is", 1), ("**A**", None), ("A better answer is B", None), ("Neither", None), ("", None),
+        ("(B)", 1),
+    ],
+)  # fmt: skip
+def test_answer_names_a_label_in_brackets_or_at_its_beginning(text: str, place: int | None) -> None:
+    assert named_label(text, ["A", "B"]) == place
+
+
+# run_debias
+
+
+@pytest.mark.parametrize("wrapper", DEBIASERS)
+def test_each_prompt_is_reported_and_each_request_has_a_result(engine: Engine, wrapper: str) -> None:
+    plan = plan_debias([REQUEST] * 3, wrapper=wrapper, samples=4, max_new_tokens=1)
+    events = list(run_debias(engine, plan))
+    expected = {"permutation_full": 18, "permutation_cyclic": 9, "pride": 3 + 2}
+    count = sum(isinstance(event, PrefillDone) for event in events)
+    assert plan.num_prompts == count == expected.get(wrapper, 12)
+    assert sum(isinstance(event, DebiasResult) for event in events) == 3
+
+
+def probabilities(engine: Engine, layout: TokenLayout, base: str) -> np.ndarray:
+    """Return the probabilities of all next tokens, float64."""
+    result = engine.run(layout, methods=[base], max_new_tokens=1, return_logits=True)
+    assert result.logits is not None
+    softmax: np.ndarray = result.logits[base][-1].double().softmax(-1).numpy()
+    return softmax
+
+
+def label_probabilities(engine: Engine, layout: TokenLayout, base: str) -> np.ndarray:
+    """Return the probabilities of A, B and C as the next token, with sum 1."""
+    labels = probabilities(engine, layout, base)[letter_tokenizer().convert_tokens_to_ids(["A", "B", "C"])]
+    normalized: np.ndarray = labels / labels.sum()
+    return normalized
+
+
+@pytest.mark.parametrize("base", ["vanilla", "pine"])
+@pytest.mark.parametrize("kind", ["full", "cyclic", "sampled"])
+def test_permutation_averages_the_probabilities_of_the_labels(engine: Engine, base: str, kind: Any) -> None:
+    options = {"samples": 4, "seed": 5}
+    (result,) = run(engine, wrapper=f"permutation_{kind}", base=base, **options)
+    expected, favorites = np.zeros(3), []
+    orders = document_orders(3, kind, **options)
+    for order in orders:
+        observed = label_probabilities(engine, in_order(order).tokenize(engine), base)
+        expected[list(order)] += observed / len(orders)
+        favorites.append("ABC"[order[int(observed.argmax())]])
+    np.testing.assert_allclose(list(result.scores.values()), expected, rtol=0, atol=ROUNDING)
+    assert result.answer == "ABC"[int(expected.argmax())]
+    assert result.base_answers == {label: favorites.count(label) for label in favorites}
+
+
+def test_full_permutation_is_bitwise_invariant_and_cyclic_is_not(engine: Engine) -> None:
+    for base in ("vanilla", "nia"):
+        (first,) = run(engine, wrapper="permutation_full", base=base)
+        (cyclic,) = run(engine, wrapper="permutation_cyclic", base=base)
+        for order in itertools.permutations(range(3)):
+            (result,) = run(engine, in_order(order), wrapper="permutation_full", base=base)
+            assert list(result.scores.values()) == [first.scores["ABC"[index]] for index in order]
+        (swapped,) = run(engine, in_order((1, 0, 2)), wrapper="permutation_cyclic", base=base)
+        assert swapped.scores["B"] != pytest.approx(cyclic.scores["A"], abs=1e-4)
+
+
+def test_pride_divides_by_the_prior_of_the_samples(engine: Engine) -> None:
+    requests = [changed(question=question) for question in ("Why?", "Who?", "How?")]
+    results = run(engine, *requests, wrapper="pride", seed=1)
+    (learned,) = prior_samples(3, seed=1)
+    (cyclic,) = run(engine, requests[learned], wrapper="permutation_cyclic")
+    assert results[learned] == cyclic
+    logs = []
+    for order in document_orders(3, "cyclic"):
+        documents = [REQUEST.documents[index] for index in order]
+        moved = requests[learned].model_copy(update={"documents": documents})
+        logs.append(np.log(label_probabilities(engine, moved.tokenize(engine), "vanilla") + 1e-10))
+    prior = np.exp(np.mean(logs, axis=0))
+    for index in {0, 1, 2} - {learned}:
+        observed = label_probabilities(engine, requests[index].tokenize(engine), "vanilla")
+        scores = (observed + 1e-10) / (prior / prior.sum() + 1e-10)
+        np.testing.assert_allclose(list(results[index].scores.values()), scores / scores.sum(), rtol=1e-4)
+        assert sum(results[index].base_answers.values()) == 1
+
+
+@pytest.mark.parametrize("base", ["vanilla", "pine"])
+def test_label_calibration_divides_by_the_content_free_mean(engine: Engine, base: str) -> None:
+    (result,) = run(engine, wrapper="calibration_labels", base=base)
+    ids = letter_tokenizer().convert_tokens_to_ids(["A", "B", "C"])
+    prompts = (REQUEST.prompt(engine), *content_free(engine, REQUEST))
+    own, *free = (probabilities(engine, engine.tokenize(prompt), base)[ids] for prompt in prompts)
+    mean = np.mean(free, axis=0)
+    scores = (own / own.sum()) / (mean / mean.sum())
+    np.testing.assert_allclose(list(result.scores.values()), scores, rtol=1e-4)
+    assert result.answer == "ABC"[int(scores.argmax())]
+    assert result.base_answers == {"ABC"[int(own.argmax())]: 1}
+
+
+@pytest.mark.parametrize("base", ["vanilla", "pine"])
+@pytest.mark.parametrize("steps", ["first", "every"])
+def test_calibrated_answer_is_that_of_computing_each_step_anew(engine: Engine, base: str, steps: str) -> None:
+    layouts = [engine.tokenize(prompt) for prompt in (REQUEST.prompt(engine), *content_free(engine, REQUEST))]
+    ids: list[int] = []
+    for step in range(2):
+        own, *free = (probabilities(engine, layout.extend(ids), base) for layout in layouts)
+        if steps == "every":
+            scores = np.log(own) - np.log(np.mean(free, axis=0))
+        else:  # the vocabulary has fewer tokens than there are candidates
+            least = np.min(free, axis=0)
+            scores = own - least / least.sum() if step == 0 else own
+        ids.append(int(scores.argmax()))
+    events = list(
+        run_debias(engine, plan_debias([changed(labels=[])], wrapper=f"calibration_{steps}", base=base,
+                                      max_new_tokens=2))
+    )  # fmt: skip
+    (answer,) = (event.answer for event in events if isinstance(event, GenerationFinished))
+    assert answer.token_ids == tuple(ids)
+    texts = [event.text for event in events if isinstance(event, TokenGenerated)]
+    assert len(texts) == 2
+    assert events[-1] == DebiasResult(texts[-1], {}, {})
+
+
+@pytest.mark.parametrize(
+    ("places", "answer", "scores", "base_answers"),
+    [
+        ([0, 0], "tie", (1, 1), {"A": 1, "B": 1}),
+        ([0, 1], "A", (2, 0), {"A": 2}),
+        ([None, 0], "B", (0, 1), {"": 1, "B": 1}),
+        ([None, None], "", (0, 0), {"": 2}),
+    ],
+)
+def test_majority_counts_the_documents_that_answers_name(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, places: list[int | None], answer: str,
+    scores: tuple[float, float], base_answers: dict[str, int],
+) -> None:  # fmt: skip
+    """The orders are (A, B) and (B, A), so that the first place twice means both documents."""
+    named, texts = iter(places), []
+
+    def name(text: str, _: list[str]) -> int | None:
+        texts.append(text)
+        return next(named)
+
+    monkeypatch.setattr(debias, "named_label", name)
+    two = changed(documents=["Moon.", "Tea."], labels=["A", "B"])
+    (result,) = run(engine, two, wrapper="permutation_full", majority=True, max_new_tokens=2)
+    assert result == DebiasResult(answer, dict(zip("AB", map(float, scores), strict=True)), base_answers)
+    swapped = changed(documents=["Tea.", "Moon."], labels=["A", "B"]).tokenize(engine)
+    assert texts[1] == engine.run(swapped, methods="vanilla", max_new_tokens=2).answers["vanilla"].text
+
+
+def test_prompt_that_does_not_fit_is_refused_before_the_first_prefill(engine: Engine) -> None:
+    requests = [REQUEST, changed(documents=["x" * 900, "y", "z"])]
+    with pytest.raises(InputError):
+        next(run_debias(engine, plan_debias(requests, wrapper="permutation_cyclic")))
+    rest = engine.max_context_length - REQUEST.tokenize(engine).num_tokens
+    options: dict[str, Any] = {"wrapper": "permutation_cyclic", "max_new_tokens": rest + 1}
+    assert len(run(engine, **options)) == 1
+    with pytest.raises(InputError):
+        next(run_debias(engine, plan_debias([REQUEST], majority=True, **options)))
+    with pytest.raises(InputError):
+        run(engine, changed(labels=["A", "B", "Con"]), wrapper="permutation_full")
+
+
+@pytest.mark.parametrize("wrapper", ["permutation_full", "calibration_every"])
+def test_closing_stops_the_model(engine: Engine, wrapper: str) -> None:
+    layers: list[None] = []
+    layer = engine.patched_models[0].network.model.layers[0]
+    hook = layer.register_forward_hook(lambda *_: layers.append(None))
+    stream = run_debias(engine, plan_debias([REQUEST] * 50, wrapper=wrapper))
+    next(event for event in stream if isinstance(event, PrefillDone))
+    stream.close()
+    hook.remove()
+    assert 0 < len(layers) < 50
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_calibrated_answer_is_independent_of_its_batch(
+    tiny_llama: Callable[..., LlamaForCausalLM], dtype: torch.dtype
+) -> None:
+    """Answers of one, one, four, four and one rows, which a batch of eight cannot hold at once."""
+    engine = Engine(tiny_llama(dtype=dtype, head_dim=32), letter_tokenizer())
+    layouts = [engine.tokenize(prompt) for prompt in (REQUEST.prompt(engine), *content_free(engine, REQUEST))]
+    kinds: list[Steps | None] = [None, "first", "every", "every", None]
+    orders = list(itertools.permutations(range(3)))
+
+    def prompts(numbers: tuple[int, ...]) -> Iterator[ActiveGeneration]:
+        for number in numbers:
+            with torch.inference_mode():
+                prefilled = [
+                    passes.prefill(
+                        engine.patched_models, layout.reorder(orders[number]), METHODS["nia"],
+                        reserved_tokens=6, logits_to_keep=1,
+                    )
+                    for layout in layouts
+                ]  # fmt: skip
+            steps = kinds[number]
+            if steps:
+                yield calibrated_prompt(number, "nia", prefilled, steps, 1.0)
+            else:
+                yield ActiveGeneration("nia", (prefilled[0][0],), prefilled[0][1], 1.0, number)
+
+    def answers(*numbers: int) -> dict[int, tuple[Any, ...]]:
+        done = decode_answers(engine, prompts(numbers), max_new_tokens=6, batch_size=8)
+        return {one.index: (one.answer.token_ids, one.answer.logprobs) for one in done}
+
+    together = answers(0, 1, 2, 3, 4)
+    assert answers(4, 3, 2, 1, 0) == together
+    for number, answer in together.items():
+        assert answers(number) == {number: answer}
+    assert len(set(together.values())) == 5
+
+
+def test_run_events_are_those_of_the_base_method(engine: Engine) -> None:
+    plan = plan_debias([REQUEST], wrapper="permutation_cyclic", majority=True, base="pcw", max_new_tokens=1)
+    events = list(run_debias(engine, plan))
+    assert sum(isinstance(event, PrefillDone) for event in events) == 3
+    assert not any(isinstance(event, RunFinished) for event in events)
