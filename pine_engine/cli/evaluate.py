@@ -148,7 +148,7 @@ def _read(data: Path, task: str | None, limit: int | None, sample_seed: int | No
 
     examples = read_examples(data, limit, sample_seed)
     if task is not None:
-        return [example.asked_as(task) for example in examples]
+        return [example.with_task(task) for example in examples]
     tasks = dict.fromkeys(example.task for example in examples)
     if len(tasks) > 1:
         raise InputError(f"{data} has examples of {' and '.join(tasks)}; give --task, or a file for each")

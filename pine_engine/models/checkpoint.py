@@ -136,7 +136,7 @@ def read_safetensors(
         # Models with images are loaded as a whole unless transformers has a text-only class for them.
         with_images = set(modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES)
         with_images -= modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.keys()
-        # Any: the pair that output_loading_info asks for is not in transformers' annotations.
+        # Any: transformers' annotations lack the pair that output_loading_info returns.
         kind: Any = AutoModelForImageTextToText if config.model_type in with_images else AutoModelForCausalLM
         resolved = LOADED_IN[resolve_dtype(dtype, device, stored=stored_dtype(config))]
         loaded = kind.from_pretrained(

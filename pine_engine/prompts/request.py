@@ -127,7 +127,7 @@ class DataRow(_WithDocuments):
         self.check()
         return self
 
-    def asked_as(self, task: str) -> Self:
+    def with_task(self, task: str) -> Self:
         """Return the row with another task; an instruction that is the one of the former task is dropped.
 
         Raises InputError for an unknown task.

@@ -426,7 +426,7 @@ def test_load_by_default_decodes_4_bit_files_in_4_bits(
     monkeypatch.setattr(models, "read_gguf", lambda path, **options: (loaded.model, loaded.tokenizer))
     monkeypatch.setattr(packed, "stored_in_4_bits", lambda model: stored)
     assert load(str(file)).dtype == expected
-    assert load(str(file), dtype="4bit").dtype == "4bit"  # asked for, and so rounded
+    assert load(str(file), dtype="4bit").dtype == "4bit"  # requested, and so rounded
 
 
 def test_damaged_gguf_file_is_rejected(tmp_path: Path) -> None:
@@ -626,18 +626,18 @@ def test_the_embedded_model_is_known_by_none_and_by_name(embedded_folder: Path) 
 def test_embedded_model_loads_without_connection(embedded_folder: Path) -> None:
     script = """
 import sys
-asked = []
-sys.addaudithook(lambda event, args: asked.append((event, args)) if event.startswith("socket.") else None)
+events = []
+sys.addaudithook(lambda event, args: events.append((event, args)) if event.startswith("socket.") else None)
 import socket
 from pine_engine.models.load import load
 load()
-looked_up = [args for event, args in asked if event in ("socket.getaddrinfo", "socket.connect")]
+looked_up = [args for event, args in events if event in ("socket.getaddrinfo", "socket.connect")]
 print(looked_up)
 try:
     socket.getaddrinfo("localhost", 80)
 except OSError:
     pass
-print(asked[-1][0])  # the control: a look-up would have been seen
+print(events[-1][0])  # the control: a look-up would have been seen
 """
     environment = {**os.environ, "HF_HUB_OFFLINE": "0"}
     done = subprocess.run(
@@ -652,7 +652,7 @@ def test_converted_copy_is_bitwise_identical_to_gguf(
     embedded_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_hub(*_: Any, **__: Any) -> NoReturn:
-        raise AssertionError("the hub was asked for a local model")
+        raise AssertionError("the hub was contacted for a local model")
 
     monkeypatch.setattr(huggingface_hub.HfApi, "model_info", no_hub)
     copy, original = load(), load(resolve().path_or_id)

@@ -207,6 +207,7 @@ def test_added_tokens_that_are_not_marked_special_are_text_too(text: str) -> Non
         "<think></think>",
         "<<think>>",
         "<th<think>ink>",
+        "<><><>",
         "<><><><>",
     ],
 )

@@ -213,11 +213,11 @@ def test_row_texts_take_the_roles_of_its_task(
 def test_row_with_another_task_keeps_only_user_instruction() -> None:
     """Data sets contain the instruction of their task, which would be wrong under another task."""
     default = TASKS["retrieval_qa"].instruction
-    row = DataRow(**{**ROW, "prefix": default, "system": "Be kind."}).asked_as("retrieval_qa_numbered")
+    row = DataRow(**{**ROW, "prefix": default, "system": "Be kind."}).with_task("retrieval_qa_numbered")
     assert row == DataRow(**{**ROW, "task": "retrieval_qa_numbered", "system": "Be kind."})
     judged = DataRow(**{**ROW, "task": "judge_pair", "system": TASKS["judge_pair"].instruction})
-    assert judged.asked_as("kv_retrieval") == DataRow(**{**ROW, "task": "kv_retrieval"})
+    assert judged.with_task("kv_retrieval") == DataRow(**{**ROW, "task": "kv_retrieval"})
     custom = DataRow(**{**ROW, "prefix": "In a word."})
-    assert custom.asked_as("retrieval_qa_numbered").comparison().instruction == "In a word."
+    assert custom.with_task("retrieval_qa_numbered").comparison().instruction == "In a word."
     with pytest.raises(InputError):
-        custom.asked_as("poetry")
+        custom.with_task("poetry")
