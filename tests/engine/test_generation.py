@@ -13,7 +13,7 @@ from transformers import LlamaForCausalLM
 from pine_engine.debias.debias import run_debias
 from pine_engine.debias.plan import plan_debias
 from pine_engine.debias.table import DEBIASERS
-from pine_engine.engine import passes
+from pine_engine.engine import generation, passes
 from pine_engine.engine.batch import generate_batch
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Answer
@@ -106,7 +106,7 @@ def test_free_slots_change_no_bit(tiny_llama: TinyLlama, dtype: torch.dtype) -> 
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Record each prefill, and of each step the number of rows and of used slots."""
+    """Record prefills, sizes of stacked caches, and the numbers of rows and of used slots of each step."""
     made: list[Any] = []
     prefill, extend = passes.prefill, passes.extend
 
@@ -119,6 +119,12 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         made.append((len(rows), sum(row is not None for row in rows)))
         return extend(rows, *args, **options)
 
+    def count_stack(rows: Any) -> None:
+        made.append(len(rows))
+        batch_caches(rows)
+
+    batch_caches = generation.batch_caches
+    monkeypatch.setattr(generation, "batch_caches", count_stack)
     monkeypatch.setattr(passes, "prefill", count_prefill)
     monkeypatch.setattr(passes, "extend", count_step)
     return made
@@ -132,7 +138,7 @@ def test_free_slot_is_refilled_and_kept(tiny_llama: TinyLlama, calls: list[Any])
     calls.clear()
     indices = [index for index, _ in generate_batch(engine, LAYOUTS[:3], max_new_tokens=4, batch_size=2)]
     assert indices == [1, 0, 2]
-    assert calls == ["prefill", "prefill", (2, 2), "prefill", (2, 2), (2, 2), (2, 1)]
+    assert calls == ["prefill", "prefill", 2, (2, 2), "prefill", 2, (2, 2), (2, 2), (2, 1)]
 
 
 def test_batch_is_lazy_and_stops_when_closed(tiny_llama: TinyLlama, calls: list[Any]) -> None:
@@ -142,7 +148,7 @@ def test_batch_is_lazy_and_stops_when_closed(tiny_llama: TinyLlama, calls: list[
     assert calls == []
     index, answer = next(answers)
     assert (index, len(answer.token_ids)) == (0, 3)
-    made = ["prefill", "prefill", (2, 2), (2, 2)]
+    made = ["prefill", "prefill", 2, (2, 2), (2, 2)]
     assert calls == made and not torch.is_inference_mode_enabled()
     answers.close()
     assert list(answers) == [] and calls == made

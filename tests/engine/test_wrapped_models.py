@@ -54,7 +54,7 @@ def compiled_in_place(model: Model) -> Model:
     return model
 
 
-DEBIASERS: dict[str, Callable[[Model], Model]] = {
+WRAPPERS: dict[str, Callable[[Model], Model]] = {
     "peft": lora,
     "compiled": compiled,
     "compiled peft": lambda model: compiled(lora(model)),
@@ -90,16 +90,18 @@ def run(engine: Engine, layout: TokenLayout = LAYOUT, method: str = "pine") -> t
     return engine.run(layout, **options).answers[method].token_ids
 
 
-@pytest.mark.parametrize("wrap", DEBIASERS.values(), ids=DEBIASERS)
-def test_answering_wrapped_model_ignores_document_order(model: Model, wrap: Callable[[Model], Model]) -> None:
+@pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
+def test_patched_generate_wrapped_model_ignores_document_order(
+    model: Model, wrap: Callable[[Model], Model]
+) -> None:
     wrapped = wrap(model)
     assert {answered(wrapped, layout) for layout in LAYOUTS} == {run(Engine(wrapped))}
 
 
 @pytest.mark.parametrize("name", ["peft", "compiled peft", "peft of compiled"])
-def test_answering_vanilla_with_adapter_is_stock_generate(model: Model, name: str) -> None:
+def test_patched_generate_vanilla_with_adapter_is_stock_generate(model: Model, name: str) -> None:
     base = copy.deepcopy(model)
-    wrapped = DEBIASERS[name](model)
+    wrapped = WRAPPERS[name](model)
     expected = [stock(wrapped, layout) for layout in LAYOUTS]
     assert [answered(wrapped, layout, "vanilla") for layout in LAYOUTS] == expected
     assert len(set(expected)) > 1 and stock(base) != expected[0]
@@ -123,7 +125,7 @@ class Elsewhere(nn.Module):
         return self.copied.generate(*args, **options)
 
 
-def test_answering_bypassed_by_wrapper_raises(model: Model) -> None:
+def test_patched_generate_bypassed_by_wrapper_raises(model: Model) -> None:
     wrapper = Elsewhere(model)
     before = sorted(vars(wrapper)), sorted(vars(model))
     with pytest.raises(ModelError, match="Elsewhere"):
@@ -165,7 +167,7 @@ def test_engine_follows_changed_adapter(model: Model, change: Callable[[Model], 
     assert run(engine) == run(Engine(model))
 
 
-def test_answering_follows_adapter_disabled_inside(model: Model) -> None:
+def test_patched_generate_follows_adapter_disabled_inside(model: Model) -> None:
     wrapped = lora(model)
     with patch_generate(wrapped, LAYOUT, method="vanilla") as inputs:
         enabled = generated(wrapped, inputs)
@@ -178,7 +180,7 @@ def test_answering_follows_adapter_disabled_inside(model: Model) -> None:
 
 
 @pytest.mark.parametrize("names", [["__base__"], ["default"]])
-def test_answering_follows_adapter_names(model: Model, names: list[str]) -> None:
+def test_patched_generate_follows_adapter_names(model: Model, names: list[str]) -> None:
     wrapped = lora(model)
     ids = torch.tensor([LAYOUT.ids])
     plain: dict[str, Any] = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "adapter_names": names}
