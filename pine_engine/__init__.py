@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from pine_engine.debias.debias import DebiasResult, run_debias
     from pine_engine.debias.plan import plan_debias
     from pine_engine.debias.table import DEBIASERS
-    from pine_engine.engine.batch import generate_batch
     from pine_engine.engine.engine import Engine
     from pine_engine.engine.events import (
         Answer,
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
         RunResult,
         TokenGenerated,
     )
+    from pine_engine.engine.generation import generate_batch
     from pine_engine.engine.likelihood import Score
     from pine_engine.engine.orders import (
         OrderComparison,
@@ -62,10 +62,10 @@ _LAZY_IMPORTS = {
         "debias.plan": "plan_debias",
         "debias.debias": "DebiasResult run_debias",
         "debias.table": "DEBIASERS",
-        "engine.batch": "generate_batch",
         "engine.engine": "Engine",
         "engine.events": "Answer GenerationFinished PrefillDone PrefillProgress RunFinished RunResult "
         "TokenGenerated",
+        "engine.generation": "generate_batch",
         "engine.likelihood": "Score",
         "engine.orders": "OrderComparison OrderResult OrderStats ShuffleResult"
         " compare_orders sample_orders summarize_orders",

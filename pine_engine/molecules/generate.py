@@ -3,8 +3,8 @@
 import random
 from collections.abc import Callable, Sequence
 
-from pine_engine.engine.batch import generate_batch
 from pine_engine.engine.engine import Engine
+from pine_engine.engine.generation import generate_batch
 from pine_engine.molecules.chemistry import canonical_smiles
 from pine_engine.molecules.request_rows import PROPERTIES, GeneratedMolecule, Molecule
 from pine_engine.prompts.layout import TokenLayout

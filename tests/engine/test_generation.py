@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 from transformers import LlamaForCausalLM
 
+from pine_engine.attention.decode import batch_caches
 from pine_engine.debias.debias import run_debias
 from pine_engine.debias.plan import plan_debias
 from pine_engine.debias.table import DEBIASERS
 from pine_engine.engine import generation, passes
-from pine_engine.engine.batch import generate_batch
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Answer
-from pine_engine.engine.generation import check_finite
+from pine_engine.engine.generation import check_finite, generate_batch
 from pine_engine.engine.orders import compare_orders
 from pine_engine.engine.transformers_generate import patch_generate
 from pine_engine.errors import InputError, ModelError
@@ -123,7 +123,6 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         made.append(len(rows))
         batch_caches(rows)
 
-    batch_caches = generation.batch_caches
     monkeypatch.setattr(generation, "batch_caches", count_stack)
     monkeypatch.setattr(passes, "prefill", count_prefill)
     monkeypatch.setattr(passes, "extend", count_step)
