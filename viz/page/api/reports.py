@@ -10,11 +10,11 @@ from pine_engine.methods.table import METHODS
 from pine_engine.prompts.tasks import USUAL_TASK, get_task
 from viz.page.api.results import (
     AnswersInOrder,
+    ApiResult,
     DocumentSeen,
     MethodOrders,
     MethodTrace,
     OrderAnswer,
-    Result,
     Shuffled,
     Traced,
 )
@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # importing the engine imports torch, which would keep the pa
     from pine_engine.engine.orders import OrderComparison, OrderResult
 
 
-def as_json(result: Result) -> dict[str, Any]:
+def as_json(result: ApiResult) -> dict[str, Any]:
     """The result as an object of JSON; `stop_reason` is for the caller to say."""
     return result.model_dump(mode="json", exclude={"stop_reason"})
 

@@ -15,7 +15,7 @@ else:
 RIGHT = Field(description="Whether it holds an accepted answer; null where none was given.")
 
 
-class Result(BaseModel):
+class ApiResult(BaseModel):
     """What all calls say."""
 
     model: str = Field(description="The model that answered.")
@@ -36,7 +36,7 @@ class MethodAnswer(BaseModel):
     decode_s_per_token: float = Field(description="Seconds that each token of the answer took.")
 
 
-class Compared(Result):
+class Compared(ApiResult):
     """What /compare gives."""
 
     results: list[MethodAnswer] = Field(description="One for each method.")
@@ -80,7 +80,7 @@ class MethodOrders(BaseModel):
     )
 
 
-class Shuffled(Result):
+class Shuffled(ApiResult):
     """What /shuffle gives."""
 
     methods: list[MethodOrders]
@@ -113,7 +113,7 @@ class MethodTrace(BaseModel):
     )
 
 
-class Traced(Result):
+class Traced(ApiResult):
     """What /trace gives."""
 
     prefix_tokens: int
@@ -121,14 +121,14 @@ class Traced(Result):
     results: list[MethodTrace]
 
 
-class Measured(Result):
+class Measured(ApiResult):
     """What /measure gives."""
 
     summary: dict[str, Any] = Field(description="Estimates with intervals, as in `evaluate --json`.")
     records: list[Record]
 
 
-RESULTS: dict[str, type[Result]] = {
+RESULTS: dict[str, type[ApiResult]] = {
     "compare": Compared,
     "shuffle": Shuffled,
     "trace": Traced,

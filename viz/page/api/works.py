@@ -17,7 +17,7 @@ from pine_engine.evaluation.task_estimates import nested
 from pine_engine.methods.table import METHODS
 from viz.page.answers.answering import plan_answers
 from viz.page.api.reports import as_json, is_correct, shuffled_result, traced_result
-from viz.page.api.results import Compared, Measured, Result, Traced
+from viz.page.api.results import ApiResult, Compared, Measured, Traced
 from viz.page.common.host_settings import HostSettings
 from viz.page.files.data_sets import DataSet
 from viz.page.form.checks import form_layout
@@ -80,7 +80,7 @@ def _answers(
     engine: "Engine",
     form: Form,
     settings: HostSettings,
-    report: Callable[[RunResult], Result],
+    report: Callable[[RunResult], ApiResult],
     *,
     trace: bool = False,
 ) -> Generator[CallView, None, None]:
