@@ -69,11 +69,11 @@ def run_debias(engine: Engine, plan: DebiasPlan) -> Generator[Event | DebiasResu
         InputError: For a label of several tokens, and, before the first prompt, for a request that has no
             prompt or a prompt that is too long.
     """
-    for comparison in plan.comparisons:
-        engine.check_length(comparison.tokenize(engine), plan.max_new_tokens)
+    for request in plan.requests:
+        engine.check_length(request.tokenize(engine), plan.max_new_tokens)
     if plan.majority:
-        for comparison, orders in zip(plan.comparisons, plan.orders, strict=True):
-            yield from _vote(engine, plan, comparison, orders)
+        for request, orders in zip(plan.requests, plan.orders, strict=True):
+            yield from _vote(engine, plan, request, orders)
         return
 
     def work(emit: Emit, cancelled: threading.Event) -> None:
@@ -84,13 +84,13 @@ def run_debias(engine: Engine, plan: DebiasPlan) -> Generator[Event | DebiasResu
 
 
 def _vote(
-    engine: Engine, plan: DebiasPlan, comparison: LabeledRequest, orders: Sequence[Order]
+    engine: Engine, plan: DebiasPlan, request: LabeledRequest, orders: Sequence[Order]
 ) -> Generator[Event | DebiasResult, None, None]:
     """Generate an answer in each order; each votes for the document whose label it names."""
-    labels = comparison.labels
+    labels = request.labels
     documents: list[int | None] = []
     for order in orders:
-        prompt = _in_order(comparison, order).prompt(engine)
+        prompt = _in_order(request, order).prompt(engine)
         for event in engine.generate(prompt, methods=[plan.base], max_new_tokens=plan.max_new_tokens):
             if isinstance(event, RunFinished):
                 place = named_label(event.result.answers[plan.base].text, labels)
@@ -108,12 +108,12 @@ def _vote(
 def _score_labels(engine: Engine, plan: DebiasPlan, emit: Emit, cancelled: threading.Event) -> None:
     """Combine the probabilities that the labels have as the next token."""
     method = get_method(plan.base)
-    ids = [label_ids(engine, comparison.labels) for comparison in plan.comparisons]
+    ids = [label_ids(engine, request.labels) for request in plan.requests]
     observed: list[list[list[float]]] = []
-    for comparison, orders in zip(plan.comparisons, plan.orders, strict=True):
-        prompts = [_in_order(comparison, order).prompt(engine) for order in orders]
+    for request, orders in zip(plan.requests, plan.orders, strict=True):
+        prompts = [_in_order(request, order).prompt(engine) for order in orders]
         if plan.wrapper.calibrated == "labels":
-            prompts += content_free(engine, comparison)
+            prompts += content_free(engine, request)
         observed.append([])
         for prompt in prompts:
             layout = engine.tokenize(prompt)
@@ -133,7 +133,7 @@ def _score_labels(engine: Engine, plan: DebiasPlan, emit: Emit, cancelled: threa
 def _combine(
     plan: DebiasPlan, index: int, logprobs: Sequence[Sequence[float]], prior: Sequence[float] | None
 ) -> DebiasResult:
-    labels, orders = plan.comparisons[index].labels, plan.orders[index]
+    labels, orders = plan.requests[index].labels, plan.orders[index]
     scores = combine_labels(plan.wrapper, logprobs, orders, prior)
     # The runs behind those of the orders are content-free.
     favorites = Counter(
@@ -173,8 +173,8 @@ def _generate(engine: Engine, plan: DebiasPlan, emit: Emit, cancelled: threading
             )
         yield calibrated_prompt(0, method.name, prefilled, steps, time.perf_counter() - began)
 
-    for comparison in plan.comparisons:
-        prompts = [comparison.prompt(engine), *content_free(engine, comparison)]
+    for request in plan.requests:
+        prompts = [request.prompt(engine), *content_free(engine, request)]
         (written,) = decode_answers(
             engine,
             read(prompts),
@@ -188,23 +188,23 @@ def _generate(engine: Engine, plan: DebiasPlan, emit: Emit, cancelled: threading
         emit(DebiasResult(written.text, {}, {}))
 
 
-def _in_order(comparison: LabeledRequest, order: Order) -> LabeledRequest:
+def _in_order(request: LabeledRequest, order: Order) -> LabeledRequest:
     """Reorder the documents. The prompt is built afterwards, so labels in it stay at their places."""
-    documents = [comparison.documents[index] for index in order]
-    return comparison.model_copy(update={"documents": documents})
+    documents = [request.documents[index] for index in order]
+    return request.model_copy(update={"documents": documents})
 
 
-def content_free(engine: Engine, comparison: Request) -> list[Prompt]:
+def content_free(engine: Engine, request: Request) -> list[Prompt]:
     """Return the prompts of a request without the content of its documents, see content_free_prompts."""
 
     def build(contents: list[str]) -> Prompt:
         documents = [
             Document(text=text, title=document.title)
-            for text, document in zip(contents, comparison.documents, strict=True)
+            for text, document in zip(contents, request.documents, strict=True)
         ]
-        return comparison.model_copy(update={"documents": documents}).prompt(engine)
+        return request.model_copy(update={"documents": documents}).prompt(engine)
 
-    return content_free_prompts(build, len(comparison.documents))
+    return content_free_prompts(build, len(request.documents))
 
 
 def named_label(text: str, labels: Sequence[str]) -> int | None:

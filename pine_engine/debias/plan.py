@@ -126,7 +126,7 @@ class DebiasPlan:
 
     wrapper: Wrapper
     base: str
-    comparisons: tuple[LabeledRequest, ...]
+    requests: tuple[LabeledRequest, ...]
     orders: tuple[tuple[Order, ...], ...]
     majority: bool
     max_new_tokens: int
@@ -140,7 +140,7 @@ class DebiasPlan:
 
 
 def plan_debias(
-    comparisons: Sequence[LabeledRequest],
+    requests: Sequence[LabeledRequest],
     *,
     wrapper: str,
     base: str = "vanilla",
@@ -153,7 +153,7 @@ def plan_debias(
     """Plan the runs of a wrapper, and check that all requests fit it.
 
     Args:
-        comparisons: Requests, with labels where the wrapper needs them.
+        requests: Requests, with labels where the wrapper needs them.
         wrapper: Name in `DEBIASERS`.
         base: Method that is run several times.
         majority: True for a vote of generated answers; otherwise, probabilities of the labels are averaged.
@@ -167,22 +167,22 @@ def plan_debias(
     """
     row = get_wrapper(wrapper)
     get_method(base)
-    if not comparisons:
-        raise InputError("there is nothing to answer; give at least one comparison")
+    if not requests:
+        raise InputError("no request to answer: expected at least one")
     if majority and not row.votes:
         names = [other.name for other in DEBIASERS.values() if other.votes]
         raise InputError(f"{wrapper} takes no majority of answers; choose from: {', '.join(names)}")
-    _check_labels(row, comparisons)
-    learned = prior_samples(len(comparisons), seed) if row.has_prior else set()
+    _check_labels(row, requests)
+    learned = prior_samples(len(requests), seed) if row.has_prior else set()
     orders = []
-    for index, comparison in enumerate(comparisons):
+    for index, request in enumerate(requests):
         kind = None if row.has_prior and index not in learned else row.orders
         options = {"samples": samples, "seed": seed, "max_orders": max_orders}
-        orders.append(tuple(document_orders(len(comparison.documents), kind, **options)))
+        orders.append(tuple(document_orders(len(request.documents), kind, **options)))
     return DebiasPlan(
         wrapper=row,
         base=base,
-        comparisons=tuple(comparisons),
+        requests=tuple(requests),
         orders=tuple(orders),
         majority=majority,
         max_new_tokens=max_new_tokens if majority or row.steps else 0,
@@ -190,9 +190,9 @@ def plan_debias(
     )
 
 
-def _check_labels(wrapper: Wrapper, comparisons: Sequence[LabeledRequest]) -> None:
-    for comparison in comparisons:
-        labels, documents = len(comparison.labels), len(comparison.documents)
+def _check_labels(wrapper: Wrapper, requests: Sequence[LabeledRequest]) -> None:
+    for request in requests:
+        labels, documents = len(request.labels), len(request.documents)
         if not labels and (wrapper.orders or wrapper.calibrated == "labels"):
             raise InputError(
                 f"{wrapper.name} needs the labels that the model may answer; give some, such as A and B"
@@ -201,7 +201,7 @@ def _check_labels(wrapper: Wrapper, comparisons: Sequence[LabeledRequest]) -> No
             raise InputError(
                 f"there are {labels} labels for {documents} documents; give one label per document"
             )
-    if wrapper.has_prior and len({tuple(comparison.labels) for comparison in comparisons}) > 1:
+    if wrapper.has_prior and len({tuple(request.labels) for request in requests}) > 1:
         raise InputError(
             f"{wrapper.name} learns about labels, which differ here; give the same labels throughout"
         )

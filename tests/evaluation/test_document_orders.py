@@ -1,4 +1,4 @@
-"""Arrangements of an example: where documents go, and that labels and accepted answers go with them."""
+"""Document orders of an example: slots, labels and accepted answers."""
 
 from itertools import permutations
 from pathlib import Path
@@ -37,7 +37,7 @@ tasks = st.sampled_from(["retrieval_qa", "judge_pair", "retrieval_qa_numbered"])
 
 
 @given(sizes_and_gold, tasks, st.data())
-def test_the_gold_document_is_moved_and_the_others_keep_their_order(
+def test_gold_document_moves_and_others_keep_their_order(
     size: tuple[int, int], task: str, data: st.DataObject
 ) -> None:
     count, gold = size
@@ -51,20 +51,20 @@ def test_the_gold_document_is_moved_and_the_others_keep_their_order(
 
 
 @given(st.integers(1, 12), tasks, st.integers(0, 99))
-def test_a_shuffle_is_an_order_that_its_seed_repeats(count: int, task: str, seed: int) -> None:
+def test_shuffle_is_a_seeded_permutation(count: int, task: str, seed: int) -> None:
     one = example(count, task=task)
     assert sorted(slots(one, f"shuffled:{seed}")) == list(range(count))
     assert arrange(one, f"shuffled:{seed}") == arrange(one, f"shuffled:{seed}")
 
 
-def test_each_example_and_each_seed_is_shuffled_otherwise() -> None:
+def test_examples_and_seeds_have_different_shuffles() -> None:
     one = example(8)
     found = {slots(one.model_copy(update={"id": f"id {index}"}), "shuffled:1") for index in range(20)}
     assert len(found) > 15
     assert len({slots(one, f"shuffled:{seed}") for seed in range(20)}) > 15
 
 
-def test_names_stand_for_several_arrangements() -> None:
+def test_name_can_stand_for_several_orders() -> None:
     one = example(3, gold=1)
     assert {(a.name, a.slots) for a in arrange_all(one, ["gold-all"])} == {
         ("gold-at:0", (1, 0, 2)), ("gold-at:1", (0, 1, 2)), ("gold-at:2", (0, 2, 1))
@@ -76,12 +76,12 @@ def test_names_stand_for_several_arrangements() -> None:
     assert [a.slots for a in arrange_all(one, ["as-is"])] == [(0, 1, 2)]
 
 
-def test_tokens_are_reordered_where_documents_bear_no_label() -> None:
+def test_documents_without_labels_are_permuted() -> None:
     moved = arrange(example(3, gold=2), "gold-first")
     assert (moved.input_order, moved.permutation) == ((0, 1, 2), (2, 0, 1))
 
 
-def test_documents_are_entered_elsewhere_where_they_bear_a_label() -> None:
+def test_documents_with_labels_change_the_input_order() -> None:
     for task in ("judge_pair", "retrieval_qa_numbered"):
         moved = arrange(example(3, gold=2, task=task), "gold-first")
         assert (moved.input_order, moved.permutation) == ((2, 0, 1), (0, 1, 2))
@@ -96,7 +96,7 @@ def test_documents_are_entered_elsewhere_where_they_bear_a_label() -> None:
         ("labels-swapped", 0, {0: "B", 1: "A"}, "A"),
     ],
 )
-def test_places_and_labels_are_swapped_apart(
+def test_slots_and_labels_are_swapped_separately(
     name: str, first: int, labels: dict[int, str], accepted: str
 ) -> None:
     judged = example(2, gold=1, task="judge_pair", answers=("B", "the second"))
@@ -134,12 +134,12 @@ def test_without_a_gold_document_there_is_no_gold_slot() -> None:
         ("labels-swapped", example(3, task="judge_pair"), "needs 2 documents, and one has 3; use reversed"),
     ],
 )
-def test_what_an_example_cannot_be_brought_into_is_said(name: str, one: Example, sentence: str) -> None:
+def test_order_that_does_not_fit_is_refused(name: str, one: Example, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         arrange_all(one, [name])
 
 
-def test_orders_are_checked_against_all_examples_before_anything_is_loaded() -> None:
+def test_orders_must_fit_one_example() -> None:
     some = [example(2), example(2, gold=1)]
     check_orders(["as-is", "gold-first"], some)
     with pytest.raises(InputError, match="one has no slot 2"):
@@ -150,13 +150,13 @@ def test_orders_are_checked_against_all_examples_before_anything_is_loaded() -> 
         check_orders(["as-is", "as-is"], some)
 
 
-def test_the_docs_have_every_form() -> None:
+def test_documentation_lists_every_order() -> None:
     text = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text(encoding="utf-8")
     assert [form for form in ORDERS if f"`{form}`" not in text] == []
 
 
 @pytest.mark.parametrize("form", ORDERS)
-def test_every_form_that_is_offered_is_understood(form: str) -> None:
+def test_every_listed_order_is_implemented(form: str) -> None:
     name = form.replace(":I", ":1").replace(":S", ":7").replace(":1-0-2", ":1-0")
     for expanded in names_of([name], 2):
         assert arrange(example(2, gold=1, task="judge_pair"), expanded).name == expanded

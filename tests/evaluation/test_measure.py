@@ -1,4 +1,4 @@
-"""Measuring on a tiny model: what a record says is what the engine says, whatever is measured beside it."""
+"""Evaluation on a tiny model: records agree with the engine, for every selection of methods."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +22,7 @@ from tests.support.measured_rows import PAIR, QUESTION, evaluate_records, outcom
 from tests.support.tokenizers import letter_tokenizer
 
 ROUNDING = 1e-4
-"""Float32 log-probabilities of about -100 nats, from products of other shapes."""
+"""Float32 log-probabilities of about -100 nats, from GEMMs of other shapes."""
 
 METHOD_NAMES = ["vanilla", "nia", "pcw", "sp", "pine", "pine_input_order"]
 
@@ -58,7 +58,7 @@ def test_record_agrees_with_engine(engine: Engine, everything: dict[Key, Record]
     assert len(texts) > 3
 
 
-def test_what_promises_invariance_is_computed_once_and_other_methods_in_every_order(
+def test_invariant_methods_are_computed_once(
     everything: dict[Key, Record],
 ) -> None:
     by_method = {
@@ -74,21 +74,7 @@ def test_what_promises_invariance_is_computed_once_and_other_methods_in_every_or
         assert all((record.seconds > 0) == record.was_computed for record in found)
 
 
-def test_computing_again_changes_no_bit(engine: Engine) -> None:
-    options: dict[str, Any] = {
-        "methods": ["vanilla", *(name for name, row in METHODS.items() if row.is_order_invariant)],
-        "order_names": ["as-is", "reversed", "shuffled:3"],
-    }
-    reused = evaluate_records(engine, [QUESTION], **options)
-    again = evaluate_records(engine, [QUESTION], **options, recompute=True)
-    assert all(record.was_computed for record in again.values())
-    assert {key: outcome(record) for key, record in again.items()} == {
-        key: outcome(record) for key, record in reused.items()
-    }
-    assert len({again["q", "vanilla", name].answer_logprob for name in options["order_names"]}) == 3
-
-
-def test_two_answers_of_the_same_words_are_written_as_if_each_order_were_alone(engine: Engine) -> None:
+def test_equal_documents_keep_their_labels(engine: Engine) -> None:
     """Swapped they are the same tokens, while the accepted letter is another."""
     twins = PAIR.model_copy(update={"documents": [PAIR.documents[0], PAIR.documents[0]]})
     methods = ["vanilla", "pine", "permutation_full"]
@@ -103,7 +89,7 @@ def test_two_answers_of_the_same_words_are_written_as_if_each_order_were_alone(e
     assert said[0].answer_logprob != said[1].answer_logprob
 
 
-def test_what_writes_nothing_needs_no_room_for_an_answer(engine: Engine) -> None:
+def test_method_without_answer_reserves_no_tokens(engine: Engine) -> None:
     """Whatever is measured beside it."""
     options = {"order_names": ["as-is"], "max_new_tokens": engine.max_context_length - 5}
     alone = evaluate_records(engine, [PAIR], methods=["calibration_labels"], **options)
@@ -113,9 +99,7 @@ def test_what_writes_nothing_needs_no_room_for_an_answer(engine: Engine) -> None
     assert outcome(beside[key]) == outcome(alone[key])
 
 
-def test_where_equal_bits_are_not_promised_every_order_is_computed(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_guarantee_every_order_is_computed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     options = {"methods": ["pine"], "order_names": ["as-is", "reversed"], "generate": False}
     assert [record.was_computed for record in evaluate_records(engine, [QUESTION], **options).values()] == [
         True,
@@ -126,7 +110,7 @@ def test_where_equal_bits_are_not_promised_every_order_is_computed(
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_record_does_not_depend_on_what_is_measured_beside_it(
+def test_record_is_independent_of_other_methods(
     tiny_llama: Callable[..., LlamaForCausalLM], dtype: torch.dtype
 ) -> None:
     engine = Engine(tiny_llama(max_context_length=900, head_dim=32, dtype=dtype), letter_tokenizer())
@@ -139,25 +123,7 @@ def test_a_record_does_not_depend_on_what_is_measured_beside_it(
         assert outcome(record) == outcome(all_of_it[record.key])
 
 
-def test_what_is_done_is_not_done_again_and_the_rest_comes_out_the_same(
-    engine: Engine, everything: dict[Key, Record]
-) -> None:
-    found = [record for index, record in enumerate(everything.values()) if index % 3]
-    rest = evaluate_records(
-        engine,
-        [QUESTION],
-        methods=METHOD_NAMES,
-        order_names=["as-is", "gold-all", "shuffled:3"],
-        found=found,
-    )
-    assert rest.keys() == everything.keys() - {record.key for record in found}
-    for key, record in rest.items():
-        assert outcome(record) == outcome(everything[key])
-
-
-def test_prompts_are_read_once_for_answers_and_scores_and_prefixes_once_for_all(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_prompt_and_prefix_are_computed_once(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     layout = QUESTION.comparison().tokenize(engine)
     prefills = watch_prefills(engine, monkeypatch)
     evaluate_records(engine, [QUESTION], methods=["vanilla", "pine"], order_names=["gold-all"])
@@ -167,9 +133,7 @@ def test_prompts_are_read_once_for_answers_and_scores_and_prefixes_once_for_all(
     assert all(tokens - (layout.num_tokens - layout.prefix_length) < 12 for tokens in rest)
 
 
-def test_methods_that_read_documents_alike_read_them_once(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_methods_with_equal_encoding_share_documents(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     suffix = QUESTION.comparison().tokenize(engine).suffix_length
     prefills = watch_prefills(engine, monkeypatch)
     evaluate_records(
@@ -179,9 +143,7 @@ def test_methods_that_read_documents_alike_read_them_once(
     assert [tokens for _, tokens in prefills[2:]] == [suffix, suffix]
 
 
-def test_seconds_of_reading_add_up_and_are_told_as_if_nothing_were_lent(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_prefill_seconds_add_up(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(1000))
     monkeypatch.setattr("pine_engine.evaluation.shared_prefill.time.perf_counter", lambda: float(next(clock)))
     found = evaluate_records(engine, [QUESTION], methods=["vanilla", "pcw", "sp"], generate=False)
@@ -195,16 +157,7 @@ def test_seconds_of_reading_add_up_and_are_told_as_if_nothing_were_lent(
     assert seconds["pcw"] == pytest.approx(1 / 2 + 1 / 3 + 1)
 
 
-def test_the_seconds_of_decoding_are_shared(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter(range(1000))
-    monkeypatch.setattr("pine_engine.evaluation.shared_prefill.time.perf_counter", lambda: float(next(clock)))
-    found = evaluate_records(engine, [QUESTION], methods=["vanilla", "nia"])
-    # Six tokens take five steps of a second each.
-    assert [record.decode_s for record in found.values()] == [2.5, 2.5]
-    assert [record.seconds for record in found.values()] == [pytest.approx(1 / 2 + 1 + 1 + 2.5)] * 2
-
-
-def test_a_judge_names_the_choice_it_finds_likelier(engine: Engine) -> None:
+def test_judge_selects_the_more_likely_choice(engine: Engine) -> None:
     found = evaluate_records(engine, [PAIR], methods=["vanilla", "pine"], order_names=["as-is", "swapped"])
     for key, record in found.items():
         order = arrange(PAIR, key[2])
@@ -223,7 +176,7 @@ def test_a_judge_names_the_choice_it_finds_likelier(engine: Engine) -> None:
     assert {record.choice_score for record in found.values()} == {0, 1}
 
 
-def test_choices_that_are_equally_likely_share_the_score(
+def test_equally_likely_choices_share_the_score(
     tiny_llama: Callable[..., LlamaForCausalLM],
 ) -> None:
     model = tiny_llama(max_context_length=900)
@@ -234,7 +187,7 @@ def test_choices_that_are_equally_likely_share_the_score(
     assert record.choice_score == 0.5
 
 
-def test_labels_alone_make_other_texts_and_places_alone_do_not(engine: Engine) -> None:
+def test_labels_change_the_prompt_of_pine_and_slots_do_not(engine: Engine) -> None:
     found = evaluate_records(
         engine,
         [PAIR],
@@ -255,7 +208,7 @@ def test_labels_alone_make_other_texts_and_places_alone_do_not(engine: Engine) -
     assert pine["labels-swapped"]["answers"] == ("A",)
 
 
-def test_texts_that_are_the_same_are_accepted_by_their_labels(engine: Engine) -> None:
+def test_equal_texts_are_scored_by_their_labels(engine: Engine) -> None:
     twins = PAIR.model_copy(update={"documents": [PAIR.documents[0]] * 2})
     found = evaluate_records(
         engine, [twins], methods=["pine"], order_names=["as-is", "swapped"], generate=False
@@ -266,7 +219,7 @@ def test_texts_that_are_the_same_are_accepted_by_their_labels(engine: Engine) ->
     assert one.answer_logprob != other.answer_logprob
 
 
-def test_what_is_not_asked_for_is_none(engine: Engine) -> None:
+def test_unselected_metrics_are_none(engine: Engine) -> None:
     (scored,) = evaluate_records(engine, [QUESTION], methods=["pine"], generate=False).values()
     assert (scored.text, scored.parsed, scored.score, scored.answer_tokens) == (None,) * 4
     assert scored.answer_logprob is not None and scored.choice_logprobs is None
@@ -282,7 +235,7 @@ def test_what_is_not_asked_for_is_none(engine: Engine) -> None:
     assert (weighed.answer_logprob, weighed.choice_score) == (None, None)
 
 
-def test_what_cannot_be_measured_is_said_and_the_run_goes_on(engine: Engine) -> None:
+def test_failed_example_becomes_error_record(engine: Engine) -> None:
     long = QUESTION.model_copy(update={"id": "long", "documents": [*QUESTION.documents] * 9})
     unanswered = QUESTION.model_copy(update={"id": "open", "gold_index": None})
     silent = QUESTION.model_copy(update={"id": "silent", "answers": [""]})
@@ -303,7 +256,7 @@ def test_what_cannot_be_measured_is_said_and_the_run_goes_on(engine: Engine) -> 
         assert (found[key].was_computed, found[key].seconds, found[key].text) == (False, 0, None)
 
 
-def test_a_device_without_memory_costs_one_example(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_out_of_memory_costs_one_example(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     prefill = passes.prefill
 
     def read(patched_models: Any, layout: Any, method: Any, **options: Any) -> Any:
@@ -319,7 +272,7 @@ def test_a_device_without_memory_costs_one_example(engine: Engine, monkeypatch: 
     assert "the device ran out of memory" in str(found["q", "pine", "as-is"].error)
 
 
-def test_closing_ends_it(engine: Engine) -> None:
+def test_closing_stops_the_model(engine: Engine) -> None:
     events = measure(engine, [QUESTION], methods=["vanilla"], max_new_tokens=6)
     assert isinstance(next(events), PrefillProgress)
     events.close()
@@ -327,8 +280,8 @@ def test_closing_ends_it(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("generate", [True, False])
-@pytest.mark.parametrize("layer", [1, 2, 3, 4])
-def test_a_stop_is_noticed_in_the_next_layer(engine: Engine, layer: int, generate: bool) -> None:
+@pytest.mark.parametrize("layer", [1, 4])
+def test_stop_takes_effect_in_the_next_layer(engine: Engine, layer: int, generate: bool) -> None:
     """The prefix has two layers, and so has the rest; behind them comes decoding, or scoring."""
     cancelled, seen = threading.Event(), []
 
@@ -343,7 +296,7 @@ def test_a_stop_is_noticed_in_the_next_layer(engine: Engine, layer: int, generat
     assert len(seen) == layer
 
 
-def test_reading_is_told_by_the_method_that_asked(engine: Engine) -> None:
+def test_progress_names_the_method_of_the_record(engine: Engine) -> None:
     events: Iterator[Any] = measure(engine, [QUESTION], methods=["sp"], generate=False)
     assert {event.method for event in events if isinstance(event, PrefillProgress)} == {"sp"}
 
@@ -357,14 +310,14 @@ def test_reading_is_told_by_the_method_that_asked(engine: Engine) -> None:
         ({"order_names": ["sideways"]}, "unknown order 'sideways'"),
     ],
 )
-def test_what_makes_no_sense_is_refused_before_anything_is_read(
+def test_invalid_option_is_refused_before_prefill(
     engine: Engine, options: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(InputError, match=sentence):
         measure(engine, [QUESTION], **options)
 
 
-def test_records_of_a_judge_know_their_section(engine: Engine) -> None:
+def test_judge_record_has_section_and_weight(engine: Engine) -> None:
     (known,) = evaluate_records(engine, [PAIR], methods=["pine"], generate=False).values()
     assert (known.section, known.subset, known.weight) == ("Chat Hard", "llmbar-adver-GPTInst", 92)
     own = PAIR.model_copy(update={"meta": {"subset": "mine"}})
@@ -372,7 +325,7 @@ def test_records_of_a_judge_know_their_section(engine: Engine) -> None:
     assert (unknown.section, unknown.subset, unknown.weight) == (None, "mine", None)
 
 
-def test_sections_have_their_subsets() -> None:
+def test_section_weights_have_published_sums() -> None:
     weights: dict[str, float] = {}
     for subset in SUBSETS:
         weights[subset.section] = weights.get(subset.section, 0) + subset.weight
@@ -382,7 +335,7 @@ def test_sections_have_their_subsets() -> None:
     assert find_subset(None) is find_subset("mine") is None
 
 
-def test_batches_are_as_wide_whatever_is_measured(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batch_size_is_fixed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """A product of 8 rows has other bits than one of 16 on some processors, so that texts could differ."""
     widths = set()
     extend = passes.extend

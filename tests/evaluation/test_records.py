@@ -1,4 +1,4 @@
-"""Files of records: what a killed run leaves is read, and what belongs to another run is not."""
+"""Files of records: those of an interrupted run are read, and those of another run are refused."""
 
 import json
 import os
@@ -56,7 +56,7 @@ def write(folder: Path, *records: Record, process: int = 0) -> None:
             writer.append(one)
 
 
-def test_records_come_back_as_they_were_written(run: Path) -> None:
+def test_records_are_read_as_written(run: Path) -> None:
     full = record(
         gold_slot=1, answers=("Zürich\u2028",), text='line\n"two" 🌲', parsed=None, score=0.5,
         answer_logprob=float("-inf"), choice_logprobs={"[[A]]": -1.25, "[[B]]": float("-inf")},
@@ -68,7 +68,7 @@ def test_records_come_back_as_they_were_written(run: Path) -> None:
     assert read_records(run) == [failed, full]
 
 
-def test_records_of_all_processes_are_put_in_one_order(run: Path) -> None:
+def test_records_of_all_shards_are_sorted(run: Path) -> None:
     names = ["as-is", "gold-at:0", "gold-at:1"]
     expected = [record(e, m, a) for e in ("q1", "q2", "q3") for a in names for m in ("vanilla", "pine")]
     for process in (10, 2, 0):
@@ -76,9 +76,7 @@ def test_records_of_all_processes_are_put_in_one_order(run: Path) -> None:
     assert read_records(run) == expected
 
 
-def test_a_line_is_there_as_soon_as_it_is_written_and_an_example_reaches_the_disk(
-    run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_record_is_written_at_once_and_example_synced(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
     fsync = os.fsync
 
@@ -99,7 +97,7 @@ def test_a_line_is_there_as_soon_as_it_is_written_and_an_example_reaches_the_dis
 
 
 @pytest.mark.parametrize("cut", [1, 40, -3])
-def test_a_torn_last_line_is_left_out_and_cut_off_before_the_next(run: Path, cut: int) -> None:
+def test_torn_last_line_is_ignored_and_cut_off(run: Path, cut: int) -> None:
     first, second = record(text="Öl"), record("q2", text="Öl")
     write(run, first, second)
     file = run / "records.0.jsonl"
@@ -111,7 +109,7 @@ def test_a_torn_last_line_is_left_out_and_cut_off_before_the_next(run: Path, cut
     assert file.read_bytes() == whole
 
 
-def test_a_line_torn_inside_a_character_is_left_out(run: Path) -> None:
+def test_line_torn_inside_a_character_is_ignored(run: Path) -> None:
     write(run, record(), record("q2", text="Ö"))
     file = run / "records.0.jsonl"
     whole = file.read_bytes()
@@ -119,7 +117,7 @@ def test_a_line_torn_inside_a_character_is_left_out(run: Path) -> None:
     assert [one.example for one in read_records(run)] == ["q1"]
 
 
-def test_of_two_records_with_one_key_the_first_counts(run: Path) -> None:
+def test_first_of_two_records_with_one_key_counts(run: Path) -> None:
     write(run, record(text="first"))
     write(run, record(text="second"), process=1)
     assert [one.text for one in read_records(run)] == ["first"]
@@ -144,14 +142,14 @@ def test_of_two_records_with_one_key_the_first_counts(run: Path) -> None:
         ),
     ],
 )
-def test_a_line_that_is_no_record_of_the_run_is_named(run: Path, line: bytes, sentence: str) -> None:
+def test_invalid_line_is_named(run: Path, line: bytes, sentence: str) -> None:
     good = record().model_dump_json().encode()
     (run / "records.3.jsonl").write_bytes(b"\n".join([good, line, b""]))
     with pytest.raises(InputError, match=sentence):
         read_records(run)
 
 
-def test_a_run_goes_on_with_its_own_settings_wherever_it_is_computed(run: Path) -> None:
+def test_run_resumes_on_another_machine(run: Path) -> None:
     elsewhere = PLATFORM.model_copy(
         update={"hardware": "another", "threads": 1, "device": "cpu:1", "python": "3.12"}
     )
@@ -177,9 +175,7 @@ def test_a_run_goes_on_with_its_own_settings_wherever_it_is_computed(run: Path) 
         ({"platform": PLATFORM.model_copy(update={"torch": "2.8"})}, "torch 2.13, not 2.8"),
     ],
 )
-def test_a_folder_of_other_settings_is_refused_and_what_differs_is_named(
-    run: Path, changed: dict[str, Any], words: str
-) -> None:
+def test_folder_of_other_settings_is_refused(run: Path, changed: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError) as raised:
         open_run(run, INFO.model_copy(update=changed))
     assert f"{run} belongs to a run with {words}" in str(raised.value)
@@ -187,12 +183,12 @@ def test_a_folder_of_other_settings_is_refused_and_what_differs_is_named(
     assert read_run(run) == INFO
 
 
-def test_all_that_differs_is_named(run: Path) -> None:
+def test_error_names_every_difference(run: Path) -> None:
     with pytest.raises(InputError, match="methods vanilla,pine, not pine; recompute no, not yes; give"):
         open_run(run, INFO.model_copy(update={"methods": ("pine",), "recompute": True}))
 
 
-def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
+def test_folder_without_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is no run: it has no run.json; give a folder that `evaluate` has"):
         read_records(tmp_path)
     (tmp_path / "records.0.jsonl").write_text("{}\n")
@@ -203,7 +199,7 @@ def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
         open_run(tmp_path / "file" / "run", INFO)
 
 
-def test_the_settings_are_there_as_a_whole_or_not_at_all(run: Path) -> None:
+def test_settings_are_written_atomically(run: Path) -> None:
     assert [path.name for path in run.iterdir()] == ["run.json"]
     text = (run / "run.json").read_text()
     assert RunInfo.model_validate(json.loads(text)) == INFO
