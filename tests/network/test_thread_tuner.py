@@ -21,6 +21,7 @@ from pine_engine.network.thread_tuner import (
     ContentionMonitor,
     ThreadPolicy,
     ThreadTuner,
+    attention_threads,
     torch_num_threads,
 )
 from pine_engine.prompts.layout import TokenLayout
@@ -218,3 +219,5 @@ def test_attention_threads_depend_on_prompt_length_only(
                     engine.patched_models, layout, METHODS["pine"], reserved_tokens=0, logits_to_keep=1
                 )
     assert used == {(SHORT.num_tokens, 1), (LONG.num_tokens, 2)}
+    # Another limit would change logits of prompts between the two.
+    assert (attention_threads(256), attention_threads(257)) == (1, 2)
