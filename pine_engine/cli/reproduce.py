@@ -13,7 +13,7 @@ from pine_engine.cli.options import AsJson
 
 if TYPE_CHECKING:
     from pine_engine.invariance.certificate import Certificate
-    from pine_engine.invariance.reproduction import Check, Reproduction
+    from pine_engine.invariance.reproduction import CertificateCheck, Reproduction
 
 
 def reproduce(
@@ -101,7 +101,7 @@ def _report(certified: "Certificate", found: "Certificate", compared: "Reproduct
     }
 
 
-def _checked(checks: list["Check"]) -> dict[str, str]:
+def _checked(checks: list["CertificateCheck"]) -> dict[str, str]:
     """Return the tolerance of each completed comparison."""
     return {
         check.label: f"within {check.tolerance:g}" if check.tolerance else "exactly"

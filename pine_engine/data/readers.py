@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -30,13 +30,8 @@ GSM8K_RESULT = re.compile(r"####\s*(-?[\d,]*\.?\d+)")
 Row = dict[str, Any]
 """One example. Its keys have the order of the schema."""
 
-
-class Record(NamedTuple):
-    """A record, its number in its file, counted from 0, and the part of the set that the file holds."""
-
-    content: Any
-    number: int
-    part: str
+SourceRecord = tuple[Any, int, str]
+"""Content of a record, its index in its file, counted from 0, and the part of the set in the file."""
 
 
 def read_json_lines(path: Path) -> Iterator[Any]:
@@ -73,7 +68,7 @@ def read_parquet(path: Path) -> Iterator[dict[str, Any]]:
             yield from batch.to_pylist()
 
 
-def convert_rewardbench(records: Iterable[Record]) -> Iterator[Row]:
+def convert_rewardbench(records: Iterable[SourceRecord]) -> Iterator[Row]:
     """Convert RewardBench. Places the chosen answer as RewardBench does (docs/specification.md, 9.1)."""
     for (pair, index, _), is_second in zip(records, _draw_placements(), strict=False):
         yield _pair_row(
@@ -93,7 +88,7 @@ def convert_rewardbench(records: Iterable[Record]) -> Iterator[Row]:
         )
 
 
-def convert_llmbar(records: Iterable[Record]) -> Iterator[Row]:
+def convert_llmbar(records: Iterable[SourceRecord]) -> Iterator[Row]:
     """Convert LLMBar in the order of the source. The part of a record is its subset."""
     for pair, index, part in records:
         yield _labeled_pair_row(
@@ -101,7 +96,7 @@ def convert_llmbar(records: Iterable[Record]) -> Iterator[Row]:
         )
 
 
-def convert_mt_bench(records: Iterable[Record]) -> Iterator[Row]:
+def convert_mt_bench(records: Iterable[SourceRecord]) -> Iterator[Row]:
     """Convert MT-Bench in the order of the source, without repeated pairs."""
     seen: set[tuple[str, frozenset[str]]] = set()
     for pair, index, _ in records:
@@ -118,7 +113,7 @@ def convert_mt_bench(records: Iterable[Record]) -> Iterator[Row]:
         )
 
 
-def convert_humanevalpack(records: Iterable[Record]) -> Iterator[Row]:
+def convert_humanevalpack(records: Iterable[SourceRecord]) -> Iterator[Row]:
     """Convert HumanEvalPack to pairs of the reference solution and its buggy variant."""
     for (problem, index, part), is_second in zip(records, _draw_placements(), strict=False):
         yield _pair_row(
@@ -133,7 +128,7 @@ def convert_humanevalpack(records: Iterable[Record]) -> Iterator[Row]:
         )
 
 
-def convert_questions(records: Iterable[Record]) -> Iterator[Row]:
+def convert_questions(records: Iterable[SourceRecord]) -> Iterator[Row]:
     """Convert the questions of Lost in the Middle, with their passages in the order of the source."""
     for question, index, _ in records:
         passages = question["ctxs"]
@@ -156,7 +151,7 @@ def convert_questions(records: Iterable[Record]) -> Iterator[Row]:
         )
 
 
-def convert_key_values(records: Iterable[Record]) -> Iterator[Row]:
+def convert_key_values(records: Iterable[SourceRecord]) -> Iterator[Row]:
     """Convert key-value pairs. The title of a document is a key, its text the value."""
     for content, index, _ in records:
         pairs = content["ordered_kv_records"]
@@ -173,7 +168,7 @@ def convert_key_values(records: Iterable[Record]) -> Iterator[Row]:
         )
 
 
-def convert_gsm8k(records: Iterable[Record]) -> Iterator[Row]:
+def convert_gsm8k(records: Iterable[SourceRecord]) -> Iterator[Row]:
     """Convert the GSM8K problems that `split_problem` can split into two or more premises.
 
     The result resembles R-GSM, which was split by hand.
@@ -196,7 +191,7 @@ def convert_gsm8k(records: Iterable[Record]) -> Iterator[Row]:
         )
 
 
-def convert_molecules(records: Iterable[Record]) -> Iterator[Row]:
+def convert_molecules(records: Iterable[SourceRecord]) -> Iterator[Row]:
     """Convert QM9: six properties, energies in eV with four decimals; without repeated SMILES."""
     seen: set[str] = set()
     for molecule, _, _ in records:

@@ -15,7 +15,7 @@ from pine_engine.data import readers
 from pine_engine.errors import InputError, one_line
 from pine_engine.extras import how_to_install
 
-Convert = Callable[[Iterable[readers.Record]], Iterator[readers.Row]]
+Convert = Callable[[Iterable[readers.SourceRecord]], Iterator[readers.Row]]
 
 UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, OSError, EOFError, csv.Error, zlib.error)
 """Errors of readers and conversions for a file of another form."""
@@ -171,13 +171,13 @@ def get_set(name: str) -> PublicSet:
 def _rows(public_set: PublicSet, paths: Iterable[Path]) -> Iterator[readers.Row]:
     where = public_set.name
 
-    def records() -> Iterator[readers.Record]:
+    def records() -> Iterator[readers.SourceRecord]:
         nonlocal where
         for file, path in zip(public_set.files, paths, strict=True):
             where = f"{path}, record 0"
             for index, content in enumerate(public_set.read(path)):
                 where = f"{path}, record {index}"
-                yield readers.Record(content, index, file.part)
+                yield content, index, file.part
 
     try:
         yield from public_set.convert(records())

@@ -45,7 +45,7 @@ MODEL_FIELDS = ("model", "revision", "dtype")
 
 
 @dataclass(frozen=True)
-class Check:
+class CertificateCheck:
     """Comparison of one statement of a certificate with its reproduction."""
 
     method: str | None  # None for the certificate as a whole
@@ -69,14 +69,14 @@ class Reproduction:
     platform_differences: list[str]
     overrides: list[str]
     tolerance: Tolerance | None
-    checks: list[Check]
+    checks: list[CertificateCheck]
 
     @property
     def holds(self) -> bool:
         """True if no completed comparison found a difference."""
         return not any(check.problem for check in self.checks)
 
-    def checks_of(self, method: str | None) -> list[Check]:
+    def checks_of(self, method: str | None) -> list[CertificateCheck]:
         """Return the comparisons of one method, or of the certificate as a whole."""
         return [check for check in self.checks if check.method == method]
 
@@ -146,9 +146,9 @@ def compare_certificates(
         reason = f"logits depend on the platform, which differs: {', '.join(ASPECTS[f] for f in differences)}"
     checks = [*_check_model(differences, requested, there), _check_orders(certified)]
     if elsewhere:
-        checks.append(Check(None, "where it was computed", unchecked="this is another platform"))
+        checks.append(CertificateCheck(None, "where it was computed", unchecked="this is another platform"))
     if reason and here.revision is None:
-        checks.append(Check(None, "the weights", unchecked="the model has no revision"))
+        checks.append(CertificateCheck(None, "the weights", unchecked="the model has no revision"))
     for pair in pairs:
         checks += _check_method(*pair, tolerance or EXACT, reason)
     return Reproduction(
@@ -161,9 +161,9 @@ def compare_certificates(
 
 def _check_model(
     differences: Mapping[str, str], requested: Collection[str], certified: Platform
-) -> Iterator[Check]:
+) -> Iterator[CertificateCheck]:
     for field in MODEL_FIELDS:
-        check = partial(Check, None, f"the {ASPECTS[field]}")
+        check = partial(CertificateCheck, None, f"the {ASPECTS[field]}")
         if field in requested:
             yield check(unchecked="an option replaced it")
         elif field in differences and getattr(certified, field) is None:
@@ -172,7 +172,7 @@ def _check_model(
             yield check(problem=differences.get(field))
 
 
-def _check_orders(certified: Certificate) -> Check:
+def _check_orders(certified: Certificate) -> CertificateCheck:
     """Check that the orders are those of the seed, or the first permutations; a stopped test has fewer."""
     orders = [tuple(order) for order in certified.orders]
     first = orders[0]
@@ -183,14 +183,16 @@ def _check_orders(certified: Certificate) -> Check:
         sampled = sample_orders(len(first), len(orders) - 1, certified.seed)
         expected = [tuple(first[slot] for slot in order) for order in sampled]
         source = f"the orders of seed {certified.seed}"
-    return Check(None, "the orders", problem=None if expected == orders else f"orders: expected {source}")
+    return CertificateCheck(
+        None, "the orders", problem=None if expected == orders else f"orders: expected {source}"
+    )
 
 
 def _check_method(
     found: MethodResult, certified: MethodResult, tolerance: Tolerance, reason: str | None
-) -> Iterator[Check]:
+) -> Iterator[CertificateCheck]:
     """Compare one method; reason: why its logits may differ, None if they must be bitwise identical."""
-    check = partial(Check, found.method)
+    check = partial(CertificateCheck, found.method)
     problem = _compare("first answer", found.first_answer, certified.first_answer)
     if problem is None and found.first_token_ids != certified.first_token_ids:
         problem = "first answer: got other token ids"
