@@ -29,7 +29,14 @@ class PrefixCache:
         return f"PrefixCache({len(self.rows)} rows)"
 
     def belong_to(self, model: Any) -> None:
-        """Bind the states to a model. Raises InputError if they belong to another one."""
+        """Bind the states to a model.
+
+        Args:
+            model: Model that computes the states.
+
+        Raises:
+            InputError: The cache has states of another model.
+        """
         if self.rows and self._model is not model:
             raise InputError(
                 "the prefix cache belongs to another model. Create one PrefixCache per engine.",

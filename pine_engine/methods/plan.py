@@ -78,7 +78,14 @@ class AttentionPlan:
         return self.method.mask == "bidirectional" and (self.is_ranked or self.method.positions == "own_last")
 
     def query_positions(self, num_decoded: int = 0) -> IntArray:
-        """Return the position of every token as a query, (n + num_decoded,)."""
+        """Return the position of every token as a query.
+
+        Args:
+            num_decoded: Number of decoded tokens after the prompt.
+
+        Shape:
+            Returns: (n + num_decoded,).
+        """
         layout = self.layout
         moved = np.repeat(self.query_starts - layout.document_starts, layout.lengths)
         positions = np.arange(layout.num_tokens + num_decoded)
