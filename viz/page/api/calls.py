@@ -19,7 +19,7 @@ from pydantic import ValidationError, validate_call
 from pine_engine.errors import InputError, PineError
 from pine_engine.methods.table import get_methods
 from pine_engine.prompts.parse_errors import MAX_SHOWN, format_validation_errors
-from pine_engine.prompts.prompt import Document
+from pine_engine.prompts.prompt import Document, DocumentInput
 from pine_engine.prompts.tasks import USUAL_TASK
 from viz.page.api import works
 from viz.page.api.results import MethodName
@@ -55,7 +55,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
 
     def compare(
         question: str,
-        documents: list[Document],
+        documents: list[DocumentInput],
         methods: list[str] | None = None,
         max_new_tokens: int = 64,
         instruction: str = "",
@@ -82,7 +82,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
 
     def shuffle(
         question: str,
-        documents: list[Document],
+        documents: list[DocumentInput],
         methods: list[str] | None = None,
         max_new_tokens: int = 64,
         instruction: str = "",
@@ -119,7 +119,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
 
     def trace(
         question: str,
-        documents: list[Document],
+        documents: list[DocumentInput],
         methods: list[str] | None = None,
         max_new_tokens: int = 8,
         instruction: str = "",
