@@ -58,7 +58,7 @@ def test_each_order_and_their_mean_are_estimated() -> None:
     assert group(task, "slot") == {"2 > 0": (0.75, 4), "2 > 1": (0.25, 4)}
 
 
-def test_a_shuffle_is_in_the_mean_only_without_other_orders() -> None:
+def test_shuffle_is_averaged_only_without_other_orders() -> None:
     slots = [swept("q", "vanilla", slot, logprob=-1.0 - slot) for slot in range(3)]
     shuffle = swept("q", "vanilla", 2, logprob=-9.0, order_name="shuffled:7").model_copy(
         update={"permutation": (2, 1, 0)}
@@ -69,9 +69,6 @@ def test_a_shuffle_is_in_the_mean_only_without_other_orders() -> None:
     assert task.grid.averaged_orders == ["gold-at:0", "gold-at:1", "gold-at:2"]
     assert Row(task, "vanilla", "logprob").extreme_orders() == ("gold-at:2", "gold-at:0")
     assert means(task_of([shuffle]), "mean", metric="logprob") == [-9]
-
-
-def test_a_shuffle_measured_first_hides_no_order() -> None:
     drawn = judged("p", "vanilla", "swapped", "A").model_copy(update={"order_name": "shuffled:0"})
     records = [drawn, judged("p", "vanilla", "swapped", "A"), judged("p", "vanilla", "as-is", "A")]
     assert task_of(records).grid.averaged_orders == ["swapped", "as-is"]
@@ -157,24 +154,25 @@ def test_an_unparsed_verdict_counts_half_and_is_no_change() -> None:
     assert means(task, "says A") == pytest.approx([0, 2 / 3])
 
 
-def test_the_most_likely_choice_is_a_verdict() -> None:
-    logprobs = {"as-is": (-1.0, -2.0), "swapped": (-1.0, -3.0)}
-    records = [judged("p", "pine", name, None, logprobs=pair, better=1) for name, pair in logprobs.items()]
-    task = task_of(records)
-    assert means(task, "order", "pine", "chosen") == [0, 1]
-    assert means(task, "changed", "pine", "chosen") == [1]
-    assert means(task, "says A", "pine", "chosen") == [1, 1]
+def test_most_likely_choice_is_a_verdict() -> None:
+    """Equally likely choices are a verdict that names neither answer."""
 
+    def chosen(*logprobs: tuple[float, float]) -> TaskEstimates:
+        names = ("as-is", "swapped", "segments-swapped")
+        return task_of(
+            [
+                judged("p", "pine", name, None, logprobs=pair, better=1)
+                for name, pair in zip(names, logprobs, strict=False)
+            ]
+        )
 
-def test_equally_likely_choices_are_one_verdict_in_all_orders() -> None:
-    """The verdict names neither answer, and differs from a verdict for an answer."""
-    equal = {"as-is": (-1.0, -1.0), "swapped": (-1.0, -1.0), "segments-swapped": (-2.0, -2.0)}
-    ties = [judged("p", "pine", name, None, logprobs=pair) for name, pair in equal.items()]
-    task = task_of(ties)
+    task = chosen((-1.0, -2.0), (-1.0, -3.0))
+    found = [means(task, name, "pine", "chosen") for name in ("order", "changed", "says A")]
+    assert found == [[0, 1], [1], [1, 1]]
+    tie = chosen((-1.0, -1.0), (-1.0, -1.0), (-2.0, -2.0))
     for name in ("changed", "unparsed", "says A", "says first"):
-        assert set(means(task, name, "pine", "chosen")) == {0}
-    decided = [*ties[:1], judged("p", "pine", "swapped", None, logprobs=(-1.0, -1.5))]
-    assert means(task_of(decided), "changed", "pine", "chosen") == [1]
+        assert set(means(tie, name, "pine", "chosen")) == {0}
+    assert means(chosen((-1.0, -1.0), (-1.0, -1.5)), "changed", "pine", "chosen") == [1]
 
 
 # sections and scenarios
@@ -208,14 +206,13 @@ def test_sections_weigh_subsets_and_the_total_is_their_plain_mean() -> None:
     }
 
 
-def test_a_subset_without_weight_weighs_its_examples() -> None:
+def test_weight_of_subset_without_one_is_its_number_of_examples() -> None:
     records = [
-        judged(f"{subset}-{index}", "vanilla", "as-is", verdict, section="Chat", subset=subset)
-        for subset, verdicts in (("easy", "AAA"), ("hard", "B"))
-        for index, verdict in enumerate(verdicts)
+        judged(f"p-{index}", "vanilla", "as-is", verdict, section="Chat", subset="hard" if index else "easy")
+        for index, verdict in enumerate("BAAA")
     ]
     task = task_of(records)
-    assert means(task, "section") == [0.75] and not group(task, "total"), "one section is no total"
+    assert means(task, "section") == [0.75] and not group(task, "total")
 
 
 def test_published_subsets_make_published_sections() -> None:
@@ -326,10 +323,8 @@ def test_methods_are_compared_example_by_example() -> None:
         return -10.0 * index + (0.5 if method == "pine" else slot - 1.0)
 
     task = task_of([*sweep(20, ["pine", "vanilla"], logprob)])
-    (difference,) = [one for one in task.estimates if (one.metric, one.group) == ("logprob", "minus")]
-    assert (difference.method, difference.name) == ("pine", "vanilla")
+    difference = Row(task, "pine", "logprob").differences()["vanilla"]
     assert difference.value == (0.5, 0.5, 0.5, 20, True)
-    assert Row(task, "pine", "logprob").differences()["vanilla"] == difference
     assert Row(task, "vanilla", "logprob").differences()["pine"].value == (-0.5, -0.5, -0.5, 20, True)
     spread = task.get("vanilla", "logprob", "mean")
     assert spread is not None and spread.interval is not None and spread.interval[1] - spread.interval[0] > 20
@@ -384,16 +379,13 @@ def test_nested_json_has_all_estimates() -> None:
     task = task_of([*rewardbench()])
     content = json.loads(json.dumps(nested([task]), allow_nan=False))
     assert (content["resamples"], content["seed"]) == (2000, 0)
-    found: list[tuple[float, float | None, float | None, int, bool]] = []
-
-    def collect(value: object) -> None:
+    pending, found = [content["tasks"]], []
+    while pending:
+        value = pending.pop()
         if isinstance(value, dict) and "is_read" in value:
             found.append(tuple(value.values()))
         elif isinstance(value, dict | list):
-            for one in value.values() if isinstance(value, dict) else value:
-                collect(one)
-
-    collect(content["tasks"])
+            pending += value.values() if isinstance(value, dict) else value
     expected = [one.value for one in task.estimates]
     subsets = [one.value for one in task.estimates if one.group == "subset"]  # with both sets of weights
     assert sorted(map(repr, found)) == sorted(map(repr, expected + subsets))
