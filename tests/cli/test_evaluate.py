@@ -49,11 +49,10 @@ EXAMPLES = [
 OPTIONS = "--methods vanilla,pcw,pine --orders gold-all,shuffled:1 --max-new-tokens 4 --json"
 NUM_RECORDS = 5 * 3 * 4
 
-WRAPPED = (
-    "vanilla,pine,permutation_full,permutation_cyclic:pine,pride,pride:pine,calibration_labels,"
-    "calibration_first:nia,calibration_every"
+WRAPPED_OPTIONS = (
+    "--methods vanilla,pine,permutation_full,permutation_cyclic:pine,pride,pride:pine,calibration_labels,"
+    "calibration_first:nia,calibration_every --orders as-is,swapped --max-new-tokens 4 --json"
 )
-WRAPPED_OPTIONS = f"--methods {WRAPPED} --orders as-is,swapped --max-new-tokens 4 --json"
 PAIRS = pairs(6)
 NUM_WRAPPED = 6 * 9 * 2
 
@@ -125,19 +124,6 @@ def test_table_shows_no_accuracy_without_parsed_answers(case: Case, monkeypatch:
     assert "none read" in table and "0.5" not in table
 
 
-def test_judge_orders_have_scenarios(case: Case) -> None:
-    subsets = ("math-prm", "hep-go", "donotanswer")
-    write_rows(
-        case.data, [{**pair, "meta": {"subset": name}} for pair, name in zip(PAIRS, subsets, strict=False)]
-    )
-    case.options = "--methods vanilla,pine --orders judge --max-new-tokens 3 --json"
-    report = case.run().json
-    assert (report["records"], report["missing"]) == (3 * 3 * 2, 0)
-    assert read_run(case.folder).order_names == ("judge",)
-    (_, chosen, *_) = report["summary"]["tasks"][0]["methods"][0]["measures"]
-    assert [scenario["value"]["n"] for scenario in chosen["scenarios"]] == [3] * 5
-
-
 # Resuming
 
 
@@ -194,9 +180,6 @@ def test_signal_stops_with_130_and_keeps_records(
     assert f"{num_kept} of {NUM_RECORDS} records" in outcome.stderr
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     assert case.run().json["records"] == NUM_RECORDS
-    other = case.moved("other")
-    other.run()
-    assert case.records() == other.records()
 
 
 @contextmanager
@@ -273,20 +256,15 @@ def test_auto_dtype_is_that_of_folder(
     assert requested == ["bfloat16", "bfloat16", "bfloat16", "float32"]
 
 
-def test_folder_of_another_run_is_refused(case: Case) -> None:
+def test_folder_of_another_run_or_writer_is_refused(case: Case) -> None:
     case.run("--limit 1")
+    before = (case.folder / "records.0.jsonl").read_bytes()
     outcome = case.run("--limit 1 --recompute")
     assert outcome.status == 2 and "recompute" in outcome.stderr
-
-
-def test_folder_with_another_writer_is_refused(case: Case) -> None:
-    case.run("--limit 2")
-    before = (case.folder / "records.0.jsonl").read_bytes()
     with lock_shard(case.folder, Shard()):
         outcome = case.run()
     assert (outcome.status, outcome.stdout) == (2, "") and str(case.folder) in outcome.stderr
     assert (case.folder / "records.0.jsonl").read_bytes() == before
-    assert case.run().json["records"] == NUM_RECORDS
 
 
 def test_file_system_without_locks_is_noted(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,11 +281,13 @@ def launched(rank: int) -> dict[str, str]:
     return {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
 
 
-def test_shards_compute_records_of_one_process(case: Case) -> None:
-    case.run()
+@pytest.mark.parametrize("case_name", ["case", "wrapped"])
+def test_shards_compute_records_of_one_process(case_name: str, request: pytest.FixtureRequest) -> None:
+    case: Case = request.getfixturevalue(case_name)
+    num_examples = case.run().json["summary"]["tasks"][0]["examples"]
     shared = case.moved("shards")
-    reports = [shared.run(f"--shard {index}/2").json for index in range(2)]
-    assert [report["records"] for report in reports] == [NUM_RECORDS * 3 // 5, NUM_RECORDS * 2 // 5]
+    records = [shared.run(f"--shard {index}/2").json["records"] for index in range(2)]
+    assert records[0] * (num_examples // 2) == records[1] * (num_examples - num_examples // 2)
     assert shared.records() == case.records()
 
 
@@ -348,17 +328,6 @@ def test_accelerate_launch_computes_records_of_one_process(case: Case) -> None:
     lines = [(shared.folder / f"records.{index}.jsonl").read_text().splitlines() for index in (0, 1)]
     examples = [{json.loads(line)["example"] for line in own} for own in lines]
     assert examples == [{"q0", "q2", "q4"}, {"q1", "q3"}]
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_two_processes_share_prior_of_wrapped_methods(wrapped: Case) -> None:
-    wrapped.run()
-    shared = wrapped.moved("two")
-    main, other = [process.outcome() for process in [shared.start(**launched(rank)) for rank in (0, 1)]]
-    assert (main.status, other.status) == (0, 0), main.stderr + other.stderr
-    assert main.json["records"] == NUM_WRAPPED
-    assert shared.records() == wrapped.records()
 
 
 @pytest.mark.slow
@@ -417,33 +386,14 @@ def test_killed_process_loses_only_its_missing_records(case: Case) -> None:
     assert (again.status, again.json["records"], again.json["missing"]) == (0, 24, 0)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_killed_run_resumes_with_same_records(wrapped: Case) -> None:
-    killed = wrapped.moved("killed")
-    process = killed.start().process
-    wait_for_records(killed.folder / "records.0.jsonl", process)
-    process.kill()
-    process.join()
-    assert read_records(killed.folder)
-    assert killed.run().json["missing"] == 0
-    wrapped.run()
-    assert killed.records() == wrapped.records()
-
-
 # Wrapped methods
 
 
 def test_wrapped_methods_have_records_metrics_and_costs(wrapped: Case) -> None:
     report = wrapped.run().json
     assert (report["records"], report["errors"], report["missing"]) == (NUM_WRAPPED, 0, 0)
-    (task,) = report["summary"]["tasks"]
-    by_name = {method["method"]: method for method in task["methods"]}
-    names = [
-        name if ":" in name or name in ("vanilla", "pine") else f"{name}:vanilla"
-        for name in WRAPPED.split(",")
-    ]
-    assert list(read_run(wrapped.folder).methods) == names and set(by_name) == set(names)
+    by_name = {method["method"]: method for method in report["summary"]["tasks"][0]["methods"]}
+    assert set(read_run(wrapped.folder).methods) == set(by_name) and len(by_name) == 9
     kinds = {name: [measure["kind"] for measure in one["measures"]] for name, one in by_name.items()}
     assert kinds["permutation_full:vanilla"] == kinds["vanilla"] == ["generated", "chosen", "logprob"]
     assert kinds["pride:pine"] == kinds["calibration_labels:vanilla"] == ["chosen"]

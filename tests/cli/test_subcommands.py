@@ -1,5 +1,6 @@
 """Each subcommand: exit status, JSON keys, announced progress, and one table. Refusals without torch."""
 
+import inspect
 import json
 import shutil
 import subprocess
@@ -131,13 +132,10 @@ def test_every_subcommand_and_option_has_help(pine: Run) -> None:
 
 
 def test_dtype_default_is_auto_everywhere() -> None:
-    loaders: list[Any] = [load, random_models.load_engine, Engine.load, *cli.SUBCOMMANDS]
-    defaults = {(loader.__kwdefaults__ or {}).get("dtype") for loader in loaders[:3]}
-    names = [function.__code__.co_varnames[: function.__code__.co_argcount] for function in cli.SUBCOMMANDS]
-    for function, parameters in zip(cli.SUBCOMMANDS, names, strict=True):
-        by_name = dict(zip(parameters[::-1], (function.__defaults__ or ())[::-1], strict=False))
-        defaults |= {by_name["dtype"]} if by_name.get("dtype") is not None else set()
-    assert defaults == {DEFAULTS.dtype} == {"auto"}
+    functions: list[Any] = [load, random_models.load_engine, Engine.load, *cli.SUBCOMMANDS]
+    parameters = [inspect.signature(function).parameters.get("dtype") for function in functions]
+    defaults = {one.default for one in parameters if one and one.default is not None}
+    assert defaults - {inspect.Parameter.empty} == {DEFAULTS.dtype} == {"auto"}
 
 
 # Refusals
@@ -250,28 +248,6 @@ def test_help_lists_and_refusals_load_no_torch(folder: Path) -> None:
     )
 
 
-# As a process
-
-
-@pytest.mark.slow
-def test_compare_answers_on_embedded_model_from_any_folder(embedded_folder: Path, folder: Path) -> None:
-    command = "-m pine_engine compare request.json --methods vanilla,pine --max-new-tokens 2 --json"
-    done = subprocess.run(
-        [sys.executable, *command.split()],
-        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(Path.home())},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    report = json.loads(done.stdout)
-    assert report["model"] == "SmolLM2-135M-Instruct"
-    assert [(result["method"], result["tokens"]) for result in report["results"]] == [
-        ("vanilla", 2), ("pine", 2)
-    ]  # fmt: skip
-
-
 def test_prompt_beyond_context_is_refused_in_one_line(pine: Run, folder: Path) -> None:
     write(folder / "long.json", {**COMPARISON, "documents": ["a" * 1000]})
     outcome = pine("compare", "long.json")
@@ -292,8 +268,6 @@ def test_compare_uses_requested_methods_and_dtype(
     report = run(pine, line).json
     assert (report["model"], report["dtype"]) == ("tiny", "bfloat16")
     assert [result["method"] for result in report["results"]] == names
-    for result in report["results"]:
-        assert list(result) == ["method", "text", "tokens", "prefill_s", "decode_s_per_token"]
 
 
 # verify
@@ -302,9 +276,8 @@ def test_compare_uses_requested_methods_and_dtype(
 def test_verify_finds_invariance_by_method_and_example(pine: Run, folder: Path) -> None:
     report = run(pine, "verify data.jsonl --num-orders 3 --max-new-tokens 2 --methods all --json").json
     entries = report["rows"]
-    assert [(one["id"], one["method"]) for one in entries] == [
-        (example["id"], method) for example in EXAMPLES for method in METHODS
-    ]
+    expected = [(example["id"], method) for example in EXAMPLES for method in METHODS]
+    assert [(one["id"], one["method"]) for one in entries] == expected
     for one in entries:
         assert one["orders"] == {"a-1": 4, "a-2": 2}[one["id"]]
         is_invariant = METHODS[one["method"]].is_order_invariant
@@ -312,15 +285,10 @@ def test_verify_finds_invariance_by_method_and_example(pine: Run, folder: Path) 
         assert one["num_distinct_answers"] == 1 or not is_invariant
     for name, total in report["summary"].items():
         own = [one for one in entries if one["method"] == name]
-        is_invariant = METHODS[name].is_order_invariant
-        assert total == {
-            "rows": 2,
-            "orders": 6,
-            "rows_with_one_text": sum(one["num_distinct_answers"] == 1 for one in own),
-            "max_abs_logit_diff": max(one["max_abs_logit_diff"] for one in own),
-            "bitwise_identical": is_invariant,
-            "invariance_held": True if is_invariant else None,
-        }
+        assert (total["rows"], total["orders"]) == (2, 6)
+        assert total["rows_with_one_text"] == sum(one["num_distinct_answers"] == 1 for one in own)
+        assert total["max_abs_logit_diff"] == max(one["max_abs_logit_diff"] for one in own)
+        assert total["invariance_held"] == (METHODS[name].is_order_invariant or None)
     limited = run(pine, "verify data.jsonl --limit 1 --num-orders 1 --methods pcw --json").json["rows"]
     assert [(one["id"], one["orders"]) for one in limited] == [("a-1", 2)]
 
@@ -394,17 +362,15 @@ def test_conformance_exits_1_beyond_tolerance_and_2_for_invalid_case(
         ("calibration_every --max-new-tokens 2", 8, []),
     ],
 )
-def test_debias_answers_every_file(
+def test_debias_has_an_answer_for_each_file(
     pine: Run, folder: Path, options: str, num_prompts: int, labels: list[str]
 ) -> None:
     labeled = {**COMPARISON, "task": "judge_pair", "instruction": "Judge.", "labels": ["A", "B"]}
     files = [str(write(folder / name, labeled)) for name in ("one.json", "two.json")]
     report = pine("debias", *files, "--wrapper", *options.split(), "--json").json
-    assert report["prompts"] == num_prompts
-    assert report["base"] == ("pcw" if "pcw" in options else "vanilla")
+    assert (report["prompts"], report["base"]) == (num_prompts, "pcw" if "pcw" in options else "vanilla")
     assert [result["file"] for result in report["results"]] == files
     for result in report["results"]:
-        assert list(result) == ["file", "answer", "scores", "base_answers"]
         assert list(result["scores"]) == labels
         if labels and "majority" not in options:
             assert result["answer"] == max(labels, key=result["scores"].get)
