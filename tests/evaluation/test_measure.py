@@ -1,7 +1,7 @@
 """Evaluation on a tiny model: records agree with the engine, for every selection of methods."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -84,9 +84,9 @@ def test_equal_documents_keep_their_labels(engine: Engine) -> None:
             (alone,) = evaluate_records(engine, [twins], methods=[method], order_names=[name]).values()
             assert alone.error is None
             assert outcome(together[alone.key]) == outcome(alone)
-    said = [together["p", "vanilla", name] for name in ("as-is", "swapped")]
-    assert said[0].text == said[1].text and said[0].answers != said[1].answers
-    assert said[0].answer_logprob != said[1].answer_logprob
+    as_is, swapped = (together["p", "vanilla", name] for name in ("as-is", "swapped"))
+    assert as_is.text == swapped.text and as_is.answers != swapped.answers
+    assert as_is.answer_logprob != swapped.answer_logprob
 
 
 def test_method_without_answer_reserves_no_tokens(engine: Engine) -> None:
@@ -176,47 +176,29 @@ def test_judge_selects_the_more_likely_choice(engine: Engine) -> None:
     assert {record.choice_score for record in found.values()} == {0, 1}
 
 
-def test_equally_likely_choices_share_the_score(
-    tiny_llama: Callable[..., LlamaForCausalLM],
-) -> None:
+def test_equally_likely_choices_share_the_score(tiny_llama: Callable[..., LlamaForCausalLM]) -> None:
     model = tiny_llama(max_context_length=900)
     model.lm_head.weight.zero_()
-    (record,) = evaluate_records(
-        Engine(model, letter_tokenizer()), [PAIR], methods=["pine"], generate=False
-    ).values()
+    tied = Engine(model, letter_tokenizer())
+    (record,) = evaluate_records(tied, [PAIR], methods=["pine"], generate=False).values()
     assert record.choice_score == 0.5
 
 
 def test_labels_change_the_prompt_of_pine_and_slots_do_not(engine: Engine) -> None:
-    found = evaluate_records(
-        engine,
-        [PAIR],
-        methods=["vanilla", "pine"],
-        order_names=["as-is", "swapped", "segments-swapped", "labels-swapped"],
-    )
-    computed = {
-        method: {name for _, by, name in found if by == method and found["p", method, name].was_computed}
-        for method in ("vanilla", "pine")
-    }
-    assert computed["vanilla"] == {"as-is", "swapped", "segments-swapped", "labels-swapped"}
-    assert computed["pine"] == {"as-is", "swapped"}
-    pine = {name: outcome(found["p", "pine", name]) for _, _, name in found}
-    assert pine["as-is"]["choice_logprobs"] == pine["segments-swapped"]["choice_logprobs"]
-    assert pine["swapped"]["choice_logprobs"] == pine["labels-swapped"]["choice_logprobs"]
-    assert pine["as-is"]["choice_logprobs"] != pine["swapped"]["choice_logprobs"]
-    assert pine["segments-swapped"]["answers"] == ("B",)
-    assert pine["labels-swapped"]["answers"] == ("A",)
-
-
-def test_equal_texts_are_scored_by_their_labels(engine: Engine) -> None:
-    twins = PAIR.model_copy(update={"documents": [PAIR.documents[0]] * 2})
-    found = evaluate_records(
-        engine, [twins], methods=["pine"], order_names=["as-is", "swapped"], generate=False
-    )
-    one, other = found.values()
-    assert one.choice_logprobs == other.choice_logprobs
+    names = ["as-is", "swapped", "segments-swapped", "labels-swapped"]
+    twins = PAIR.model_copy(update={"id": "twins", "documents": [PAIR.documents[0]] * 2})
+    found = evaluate_records(engine, [PAIR, twins], methods=["vanilla", "pine"], order_names=names)
+    computed = [(by, name) for (one, by, name), record in found.items() if one == "p" and record.was_computed]
+    assert {name for by, name in computed if by == "vanilla"} == set(names)
+    assert {name for by, name in computed if by == "pine"} == {"as-is", "swapped"}
+    pine = {name: found["p", "pine", name] for name in names}
+    assert pine["as-is"].choice_logprobs == pine["segments-swapped"].choice_logprobs
+    assert pine["swapped"].choice_logprobs == pine["labels-swapped"].choice_logprobs
+    assert pine["as-is"].choice_logprobs != pine["swapped"].choice_logprobs
+    assert (pine["segments-swapped"].answers, pine["labels-swapped"].answers) == (("B",), ("A",))
+    one, other = (found["twins", "pine", name] for name in ("as-is", "swapped"))
+    assert one.choice_logprobs == other.choice_logprobs and one.answer_logprob != other.answer_logprob
     assert {one.choice_score, other.choice_score} == {0, 1}
-    assert one.answer_logprob != other.answer_logprob
 
 
 def test_unselected_metrics_are_none(engine: Engine) -> None:
@@ -239,19 +221,13 @@ def test_failed_example_becomes_error_record(engine: Engine) -> None:
     long = QUESTION.model_copy(update={"id": "long", "documents": [*QUESTION.documents] * 9})
     unanswered = QUESTION.model_copy(update={"id": "open", "gold_index": None})
     silent = QUESTION.model_copy(update={"id": "silent", "answers": [""]})
-    found = evaluate_records(
-        engine,
-        [long, unanswered, silent, QUESTION],
-        methods=["vanilla", "pine"],
-        order_names=["as-is", "gold-last"],
-    )
-    assert len(found) == 16
+    examples, options = [long, unanswered, silent, QUESTION], {"order_names": ["as-is", "gold-last"]}
+    found = evaluate_records(engine, examples, methods=["vanilla", "pine"], **options)
     errors = {key: record.error for key, record in found.items() if record.error}
-    assert {key[0] for key in errors} == {"long", "open", "silent"}
-    assert "tokens and the answer may take 9, but the model reads 900" in errors["long", "pine", "gold-last"]
-    assert errors["open", "vanilla", "gold-last"].startswith("open has no gold_index")
-    assert ("open", "vanilla", "as-is") not in errors
-    assert errors["silent", "vanilla", "as-is"] == "the answer '' has no tokens; give some text"
+    assert len(found) == 16 and {key[0] for key in errors} == {"long", "open", "silent"}
+    assert "900" in errors["long", "pine", "gold-last"]
+    assert ("open", "vanilla", "gold-last") in errors and ("open", "vanilla", "as-is") not in errors
+    assert ("silent", "vanilla", "as-is") in errors
     for key in errors:
         assert (found[key].was_computed, found[key].seconds, found[key].text) == (False, 0, None)
 
@@ -269,14 +245,7 @@ def test_out_of_memory_costs_one_example(engine: Engine, monkeypatch: pytest.Mon
     assert [(record.method, record.error is None) for record in found.values()] == [
         ("vanilla", True), ("pine", False), ("nia", False)
     ] * 2  # fmt: skip
-    assert "the device ran out of memory" in str(found["q", "pine", "as-is"].error)
-
-
-def test_closing_stops_the_model(engine: Engine) -> None:
-    events = measure(engine, [QUESTION], methods=["vanilla"], max_new_tokens=6)
-    assert isinstance(next(events), PrefillProgress)
-    events.close()
-    assert list(events) == []
+    assert "memory" in str(found["q", "pine", "as-is"].error)
 
 
 @pytest.mark.parametrize("generate", [True, False])
@@ -296,25 +265,26 @@ def test_stop_takes_effect_in_the_next_layer(engine: Engine, layer: int, generat
     assert len(seen) == layer
 
 
-def test_progress_names_the_method_of_the_record(engine: Engine) -> None:
-    events: Iterator[Any] = measure(engine, [QUESTION], methods=["sp"], generate=False)
-    assert {event.method for event in events if isinstance(event, PrefillProgress)} == {"sp"}
-
-
 @pytest.mark.parametrize(
-    ("options", "sentence"),
+    "options",
     [
-        ({"generate": False, "logprobs": False}, "nothing is to be measured; ask for generated answers"),
-        ({"max_new_tokens": 0}, "max_new_tokens"),
-        ({"methods": ["pines"]}, "unknown method 'pines'"),
-        ({"order_names": ["sideways"]}, "unknown order 'sideways'"),
+        {"generate": False, "logprobs": False},
+        {"max_new_tokens": 0},
+        {"methods": ["pines"]},
+        {"order_names": ["sideways"]},
     ],
 )
-def test_invalid_option_is_refused_before_prefill(
-    engine: Engine, options: dict[str, Any], sentence: str
-) -> None:
-    with pytest.raises(InputError, match=sentence):
+def test_invalid_option_is_refused_before_prefill(engine: Engine, options: dict[str, Any]) -> None:
+    with pytest.raises(InputError):
         measure(engine, [QUESTION], **options)
+
+
+def test_closed_iterator_stops_the_model(engine: Engine) -> None:
+    events = measure(engine, [QUESTION], methods=["sp"], max_new_tokens=6)
+    first = next(events)
+    assert isinstance(first, PrefillProgress) and first.method == "sp"
+    events.close()
+    assert list(events) == []
 
 
 def test_judge_record_has_section_and_weight(engine: Engine) -> None:

@@ -105,16 +105,10 @@ def test_torn_last_line_is_ignored_and_cut_off(run: Path, cut: int) -> None:
     begins = whole.index(b"\n") + 1
     file.write_bytes(whole[: begins + cut if cut > 0 else cut])
     assert read_records(run) == [first]
+    file.write_bytes(whole[: whole.rindex("Ö".encode()) + 1])  # inside a character
+    assert read_records(run) == [first]
     write(run, second)
     assert file.read_bytes() == whole
-
-
-def test_line_torn_inside_a_character_is_ignored(run: Path) -> None:
-    write(run, record(), record("q2", text="Ö"))
-    file = run / "records.0.jsonl"
-    whole = file.read_bytes()
-    file.write_bytes(whole[: whole.rindex("Ö".encode()) + 1])
-    assert [one.example for one in read_records(run)] == ["q1"]
 
 
 def test_first_of_two_records_with_one_key_counts(run: Path) -> None:
@@ -124,35 +118,25 @@ def test_first_of_two_records_with_one_key_counts(run: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "sentence"),
+    "line",
     [
-        (b"{}", "records.3.jsonl, line 2 has [0-9]+ mistakes:\n\\w+: it is missing"),
-        (b"no", "records.3.jsonl, line 2: it is not JSON"),
-        (
-            record(method="nia").model_dump_json().encode(),
-            "line 2: nia, as-is is not of the run that run.json describes; keep each run in a folder of its",
-        ),
-        (
-            record(order_name="reversed").model_dump_json().encode(),
-            "line 2: pine, reversed is not of the run",
-        ),
-        (
-            record(text="x~").model_dump_json().encode().replace(b"~", b"\xff"),
-            "line 2 is not UTF-8 text; the file was",
-        ),
+        b"{}",
+        b"no",
+        record(method="nia").model_dump_json().encode(),
+        record(order_name="reversed").model_dump_json().encode(),
+        record(text="x~").model_dump_json().encode().replace(b"~", b"\xff"),
     ],
 )
-def test_invalid_line_is_named(run: Path, line: bytes, sentence: str) -> None:
+def test_invalid_line_is_named(run: Path, line: bytes) -> None:
     good = record().model_dump_json().encode()
     (run / "records.3.jsonl").write_bytes(b"\n".join([good, line, b""]))
-    with pytest.raises(InputError, match=sentence):
+    with pytest.raises(InputError, match=r"records.3.jsonl, line 2\b"):
         read_records(run)
 
 
 def test_run_resumes_on_another_machine(run: Path) -> None:
-    elsewhere = PLATFORM.model_copy(
-        update={"hardware": "another", "threads": 1, "device": "cpu:1", "python": "3.12"}
-    )
+    changed = {"hardware": "another", "threads": 1, "device": "cpu:1", "python": "3.12"}
+    elsewhere = PLATFORM.model_copy(update=changed)
     later = INFO.model_copy(update={"started": "2026-01-01T00:00:00+00:00", "platform": elsewhere})
     assert open_run(run, later) == INFO == read_run(run)
 
@@ -168,35 +152,31 @@ def test_run_resumes_on_another_machine(run: Path) -> None:
         ({"recompute": True}, "recompute no, not yes"),
         ({"sample": 0}, "sample none, not 0"),
         ({"data_sha256": "f" * 64}, "data qa.jsonl (SHA-256 000000000000), not qa.jsonl (SHA-256 ffff"),
-        ({"platform": PLATFORM.model_copy(update={"model": "big"})}, "model tiny, not big"),
-        ({"platform": PLATFORM.model_copy(update={"revision": "a"})}, "revision unknown, not a"),
-        ({"platform": PLATFORM.model_copy(update={"dtype": "bfloat16"})}, "dtype float32, not bfloat16"),
-        ({"platform": PLATFORM.model_copy(update={"device": "cuda:0"})}, "device cpu, not cuda"),
-        ({"platform": PLATFORM.model_copy(update={"torch": "2.8"})}, "torch 2.13, not 2.8"),
+        ({"platform": {"model": "big"}}, "model tiny, not big"),
+        ({"platform": {"revision": "a"}}, "revision unknown, not a"),
+        ({"platform": {"dtype": "bfloat16"}}, "dtype float32, not bfloat16"),
+        ({"platform": {"device": "cuda:0"}}, "device cpu, not cuda"),
+        ({"platform": {"torch": "2.8"}}, "torch 2.13, not 2.8"),
+        ({"methods": ("pine",), "recompute": True}, "methods vanilla,pine, not pine; recompute no, not yes"),
     ],
 )
 def test_folder_of_other_settings_is_refused(run: Path, changed: dict[str, Any], words: str) -> None:
+    if "platform" in changed:
+        changed = {"platform": PLATFORM.model_copy(update=changed["platform"])}
     with pytest.raises(InputError) as raised:
         open_run(run, INFO.model_copy(update=changed))
-    assert f"{run} belongs to a run with {words}" in str(raised.value)
-    assert "give its settings to go on with it, or another folder" in str(raised.value)
+    assert words in str(raised.value)
     assert read_run(run) == INFO
 
 
-def test_error_names_every_difference(run: Path) -> None:
-    with pytest.raises(InputError, match="methods vanilla,pine, not pine; recompute no, not yes; give"):
-        open_run(run, INFO.model_copy(update={"methods": ("pine",), "recompute": True}))
-
-
 def test_folder_without_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is no run: it has no run.json; give a folder that `evaluate` has"):
+    with pytest.raises(InputError):
         read_records(tmp_path)
     (tmp_path / "records.0.jsonl").write_text("{}\n")
-    with pytest.raises(InputError, match="has records but no run.json, so they belong to no run"):
+    with pytest.raises(InputError):
         open_run(tmp_path, INFO)
-    (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="file/run cannot be written: Not a directory; give another folder"):
-        open_run(tmp_path / "file" / "run", INFO)
+    with pytest.raises(InputError):
+        open_run(tmp_path / "records.0.jsonl" / "run", INFO)
 
 
 def test_settings_are_written_atomically(run: Path) -> None:
@@ -204,5 +184,5 @@ def test_settings_are_written_atomically(run: Path) -> None:
     text = (run / "run.json").read_text()
     assert RunInfo.model_validate(json.loads(text)) == INFO
     (run / "run.json").write_text(text.replace('"version": 2', '"version": 3'))
-    with pytest.raises(InputError, match="run.json: version: got int 3, expected 2"):
+    with pytest.raises(InputError, match="version"):
         read_run(run)

@@ -69,7 +69,7 @@ def records(engine: Engine, examples: Sequence[Example], **options: Any) -> dict
 
 
 def pairs(count: int) -> list[Example]:
-    texts = ["Me.", "You, or he.", "Nobody at all.", "She.", "The moon?", "It is 3.", "Yes."]
+    texts = ["Me.", "You, or he.", "All of us.", "She.", "The moon?", "It is 3.", "Yes."]
     found = []
     for number in range(count):
         documents = [Document(text=text) for text in (texts[number % 7], f"{texts[-number % 5]}!")]
