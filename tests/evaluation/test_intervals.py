@@ -201,7 +201,10 @@ def test_ratio_of_seconds_is_covered() -> None:
 @pytest.mark.parametrize("count", [1, MIN_EXAMPLES - 1])
 def test_fewer_than_ten_examples_have_no_interval(count: int) -> None:
     drawn = draw(count, num_resamples=FEW)
-    for estimate in (mean(np.arange(count) - 4.0, drawn), ratio(np.ones(count), np.ones(count), drawn)):
+    for estimate in (
+        mean(np.arange(count, dtype=np.float64) - 4.0, drawn),
+        ratio(np.ones(count), np.ones(count), drawn),
+    ):
         assert estimate is not None and estimate.interval is None and estimate.num_examples == count
         assert estimate.negative().interval is None
 
