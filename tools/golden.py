@@ -61,8 +61,6 @@ RENAMES: dict[str, str] = {
     "promise": "invariance",
     "meaning": "description",
     "unread": "unparsed",
-    "ended": "stop_reason",
-    "right": "is_correct",
     "elsewhere": "platform_differences",
     "replaced": "overrides",
     "repeated": "bitwise_reproduced",
