@@ -10,7 +10,6 @@ about the bootstrap", for the reach.
 """
 
 import math
-from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
@@ -26,21 +25,8 @@ _CHUNK = 256
 
 _NORMAL = NormalDist()
 
-
-@dataclass(frozen=True)
-class Resamples:
-    """Resampled examples. counts: (B, n), how often each of the n examples is in each of the B resamples."""
-
-    counts: NDArray[np.uint16]
-
-    def totals(self, values: Floats) -> Floats:
-        """Return the sums over each resample, (B, m). values: (n, m), finite."""
-        rows = np.flatnonzero(values.any(axis=1))  # a subset is a small part of all examples
-        parts = [
-            self.counts[start : start + _CHUNK, rows].astype(np.float64) @ values[rows]
-            for start in range(0, len(self.counts), _CHUNK)
-        ]
-        return np.concatenate(parts)
+Resamples = NDArray[np.uint16]
+"""Number of times that each of n examples is in each of B resamples, (B, n)."""
 
 
 def draw(num_examples: int, *, num_resamples: int = NUM_RESAMPLES, seed: int = SEED) -> Resamples:
@@ -57,7 +43,17 @@ def draw(num_examples: int, *, num_resamples: int = NUM_RESAMPLES, seed: int = S
         drawn += num_examples * np.arange(rows)[:, None]
         found = np.bincount(drawn.ravel(), minlength=rows * num_examples)
         counts[start : start + rows] = found.reshape(rows, num_examples)
-    return Resamples(counts)
+    return counts
+
+
+def totals(resamples: Resamples, values: Floats) -> Floats:
+    """Return the sums over each resample, (B, m). values: (n, m), finite."""
+    rows = np.flatnonzero(values.any(axis=1))  # a subset is a small part of all examples
+    parts = [
+        resamples[start : start + _CHUNK, rows].astype(np.float64) @ values[rows]
+        for start in range(0, len(resamples), _CHUNK)
+    ]
+    return np.concatenate(parts)
 
 
 def mean(values: Floats, resamples: Resamples, weights: Floats | None = None) -> Estimate | None:
@@ -83,8 +79,8 @@ def ratio(above: Floats, below: Floats, resamples: Resamples) -> Estimate | None
     if n < MIN_EXAMPLES:
         return Estimate(point, None, None, n)
     rest = over - point * under
-    totals = resamples.totals(np.stack([over - start * under, under], axis=1))
-    samples = start + totals[totals[:, 1] > 0, 0] / totals[totals[:, 1] > 0, 1]
+    sums = totals(resamples, np.stack([over - start * under, under], axis=1))
+    samples = start + sums[sums[:, 1] > 0, 0] / sums[sums[:, 1] > 0, 1]
     low, high = np.quantile(samples, _levels(point, samples, rest, n))
     # A quantile is between two samples, and rounding may move it past both.
     return Estimate(point, min(float(low), point), max(float(high), point), n)

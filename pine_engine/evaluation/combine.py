@@ -88,9 +88,8 @@ def _scored(task: Task, run: MethodOutput, text: str) -> dict[str, Any]:
 def _vote(task: Task, runs: Sequence[MethodOutput], order: DocumentOrder) -> dict[str, Any]:
     """Return the most frequent answer, with a generated text that has it.
 
-    A tie of documents, and runs of which none can be parsed, are scored as an empty text. Of other
-    answers with
-    the same number of votes, the first in alphabetical order wins.
+    A tie of documents, and runs of which none can be parsed, are scored as an empty text. Of other answers
+    with the same number of votes, the first in alphabetical order wins.
     """
     votes = [_answer_of(task, run) for run in runs]
     winners = most_voted(votes)

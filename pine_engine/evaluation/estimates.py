@@ -22,6 +22,7 @@ All estimates of a task are over the same examples, see grid.py.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import combinations
+from operator import attrgetter
 from statistics import fmean
 
 import numpy as np
@@ -36,7 +37,7 @@ from pine_engine.evaluation.answers import (
     named_document,
     parsed_answer,
 )
-from pine_engine.evaluation.bootstrap import Resamples, draw, ratio
+from pine_engine.evaluation.bootstrap import ratio
 from pine_engine.evaluation.grid import Column, Grid, Scores, make_grid
 from pine_engine.evaluation.intervals import Estimate, Floats
 from pine_engine.evaluation.judge_scenarios import OVER_ORDERS, scenario_scores, section_estimates
@@ -73,12 +74,11 @@ def _estimate_task(records: Sequence[Record]) -> TaskEstimates:
             f"no example of {grid.task} has been measured with every method in every order; go on with "
             "`evaluate`, or look at the errors in its records"
         )
-    resamples = draw(len(grid.examples))
     all_scores = [
         scores
         for method in grid.methods
         for metric in METRICS
-        if np.isfinite((scores := Scores(grid, method, metric, resamples)).values).any()
+        if np.isfinite((scores := Scores(grid, method, metric)).values).any()
     ]
     found: list[Estimate] = []
 
@@ -90,7 +90,7 @@ def _estimate_task(records: Sequence[Record]) -> TaskEstimates:
     for scores in all_scores:
         add(scores.method, scores.metric, _score_estimates(scores))
     for method in grid.methods:
-        add(method, "cost", _cost_estimates(grid, method, resamples))
+        add(method, "cost", _cost_estimates(grid, method))
     for other, scores in combinations(all_scores, 2):
         if other.metric == scores.metric:
             add(scores.method, scores.metric, [("minus", (other.method,), scores.minus(other))])
@@ -162,28 +162,26 @@ def _changed_from_stored(column: Column, name: str, metric: Metric) -> float | N
     return differ([stored, column[name]], metric)
 
 
-def _cost_estimates(grid: Grid, method: str, resamples: Resamples) -> Iterator[Labeled]:
+def _cost_estimates(grid: Grid, method: str) -> Iterator[Labeled]:
     """Yield times and tokens per record, and ratios to the baseline as if no prefill had been shared."""
     all_records = np.ones((len(grid.examples), len(grid.orders)))
     computed = grid.values(method, lambda record: 1.0 if record.was_computed else None)
 
-    def per_record(value: Callable[[Record], float | None], kept: Floats) -> Estimate | None:
-        values = grid.values(method, value) * kept
-        return ratio(_totals(values), _totals(np.isfinite(values)), resamples)
+    def per_record(field: str, kept: Floats) -> Estimate | None:
+        values = grid.values(method, attrgetter(field)) * kept
+        return ratio(_totals(values), _totals(np.isfinite(values)), grid.resamples)
 
-    yield "seconds", (), per_record(lambda record: record.seconds, computed)
-    yield "prefill_s", (), per_record(lambda record: record.prefill_s, computed)
-    yield "decode_s", (), per_record(lambda record: record.decode_s, computed)
-    yield "prompts", (), per_record(lambda record: record.prompts, all_records)
-    yield "prompt_tokens", (), per_record(lambda record: record.prompt_tokens, all_records)
-    yield "answer_tokens", (), per_record(lambda record: record.answer_tokens, all_records)
+    for field in ("seconds", "prefill_s", "decode_s"):
+        yield field, (), per_record(field, computed)
+    for field in ("prompts", "prompt_tokens", "answer_tokens"):
+        yield field, (), per_record(field, all_records)
     if method == BASELINE or BASELINE not in grid.methods:
         return
     both = computed * grid.values(BASELINE, lambda record: 1.0 if record.was_computed else None)
 
     def to_baseline(value: Callable[[Record], float]) -> Estimate | None:
         above, below = (_totals(grid.values(name, value) * both) for name in (method, BASELINE))
-        return ratio(above, below, resamples)
+        return ratio(above, below, grid.resamples)
 
     def has_answers(name: str) -> bool:
         return bool(np.isfinite(grid.values(name, lambda record: record.answer_tokens)).any())

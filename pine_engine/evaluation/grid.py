@@ -53,6 +53,11 @@ class Grid:
         return values
 
     @cached_property
+    def resamples(self) -> Resamples:
+        """Resampled examples, the same for all estimates of the task."""
+        return bootstrap.draw(len(self.examples))
+
+    @cached_property
     def distinct(self) -> tuple[list[str], ...]:
         """Order names of each example, each order of the same texts once.
 
@@ -117,12 +122,11 @@ class Grid:
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of one method by one metric in a grid. resamples: the same for all scores of the grid."""
+    """Scores of one method by one metric in a grid."""
 
     grid: Grid
     method: str
     metric: Metric
-    resamples: Resamples
 
     @cached_property
     def values(self) -> Floats:
@@ -180,7 +184,7 @@ class Scores:
         """
         numbers = np.array(list(values), dtype=np.float64)
         if self.metric == "logprob":
-            return bootstrap.mean(numbers, self.resamples, weights)
+            return bootstrap.mean(numbers, self.grid.resamples, weights)
         estimate = intervals.share(numbers, weights)
         if estimate is None or parsed is None or (parsed & np.isfinite(numbers)).any():
             return estimate
@@ -190,7 +194,7 @@ class Scores:
         """Return the difference of the means over orders, over the examples that both have."""
         difference = self.over_orders - other.over_orders
         if self.metric == "logprob":
-            return bootstrap.mean(difference, self.resamples)
+            return bootstrap.mean(difference, self.grid.resamples)
         return intervals.share(difference, minimum=-1.0)
 
     def share(self, holds: Callable[[Record], bool], order: str) -> Estimate | None:

@@ -1,10 +1,8 @@
 """Prefill of the prompts of one example, with shared parts computed once.
 
-Reuse does not depend on the other methods of the run: the prefix is always computed alone, and methods
-with the same
-document encoding always continue from the first of them in the table. So records are bitwise identical
-for every
-selection of methods, and after an interruption.
+Reuse does not depend on the other methods of the run: the prefix is always computed alone, and methods with
+the same document encoding always continue from the first of them in the table. So records are bitwise
+identical for every selection of methods, and after an interruption.
 """
 
 import time

@@ -23,6 +23,9 @@ DOCUMENTS = ((1, 5), (7, 30), (23, 5), (140, 30))
 HEADS = ((4, 32), (1, 32), (1, 40), (3, 24))
 """Numbers of heads and head dimensions."""
 
+RowLayer = tuple[str, int, Callable[[Tensor], Tensor]]
+"""Name, width and function of a layer that maps each row of (rows, width) independently."""
+
 
 @dataclass(frozen=True)
 class Check:
@@ -55,15 +58,6 @@ def join(items: Iterable[object]) -> str:
     return ", ".join(map(str, items))
 
 
-@dataclass(frozen=True)
-class RowLayer:
-    """Layer that maps each row of (rows, width) independently."""
-
-    name: str
-    width: int
-    function: Callable[[Tensor], Tensor]
-
-
 def linear_layers(network: nn.Module, *, is_packed: bool = False) -> list[RowLayer]:
     """Return one linear layer of each shape, or its GEMM with the 4-bit weights of decode steps."""
     by_shape: dict[tuple[int, int, bool], nn.Linear] = {}
@@ -71,9 +65,9 @@ def linear_layers(network: nn.Module, *, is_packed: bool = False) -> list[RowLay
         if isinstance(module, nn.Linear):
             by_shape.setdefault((module.in_features, module.out_features, module.bias is not None), module)
     if not is_packed:
-        return [RowLayer("linear layer", module.in_features, module) for module in by_shape.values()]
+        return [("linear layer", module.in_features, module) for module in by_shape.values()]
     return [
-        RowLayer("4-bit linear layer", module.in_features, PackedWeight.of(module.weight).multiply)
+        ("4-bit linear layer", module.in_features, PackedWeight.of(module.weight).multiply)
         for module in by_shape.values()
         if is_packable(module)
     ]
@@ -86,16 +80,16 @@ def elementwise_layers(network: nn.Module) -> list[RowLayer]:
     """
     config = getattr(network, "config", None)
     mlp_width = config and getattr(config.get_text_config(), "intermediate_size", None)
-    widths = [mlp_width] if mlp_width else sorted({layer.width for layer in linear_layers(network)})
+    widths = [mlp_width] if mlp_width else sorted({width for _, width, _ in linear_layers(network)})
     layers: dict[tuple[str, int], RowLayer] = {}
     for module in network.modules():
         name = type(module).__name__
         weight = getattr(module, "weight", None)
         if name.endswith("Norm") and weight is not None:
-            layers.setdefault((name, weight.numel()), RowLayer(name, weight.numel(), module))
+            layers.setdefault((name, weight.numel()), (name, weight.numel(), module))
         elif type(module).__module__ in ("transformers.activations", "torch.nn.modules.activation"):
             for width in widths:
-                layers.setdefault((name, width), RowLayer(name, width, module))
+                layers.setdefault((name, width), (name, width, module))
     return list(layers.values())
 
 
@@ -105,13 +99,13 @@ def check_rows(
 ) -> Check:
     """Check that each row of a layer is bitwise identical after the rows are reversed and rotated."""
     failed = []
-    for layer, count in product(layers, counts):
-        rows = _random((count, layer.width), dtype, device)
-        result = layer.function(rows)
+    for (layer, width, function), count in product(layers, counts):
+        rows = _random((count, width), dtype, device)
+        result = function(rows)
         indices = torch.arange(count)
         orders = indices.flip(0), indices.roll(1)  # together they move every row
-        if not all(torch.equal(layer.function(rows[order]), result[order]) for order in orders):
-            failed.append(f"{layer.name} ({count} x {layer.width})")
+        if not all(torch.equal(function(rows[order]), result[order]) for order in orders):
+            failed.append(f"{layer} ({count} x {width})")
     return check_all(
         name,
         failed,
@@ -125,11 +119,11 @@ def check_packed(layers: Sequence[RowLayer]) -> Check:
     """Check that each row of a 4-bit GEMM is bitwise identical in every batch size, one included."""
     counts = (*GEMM_ROWS, 36)
     failed = []
-    for layer, count in product(layers, counts):
-        rows = _random((count, layer.width), torch.float32, torch.device("cpu"))
-        single = torch.cat([layer.function(row) for row in rows.split(1)])
-        if not torch.equal(layer.function(rows), single):
-            failed.append(f"{layer.name} ({count} x {layer.width})")
+    for (layer, width, function), count in product(layers, counts):
+        rows = _random((count, width), torch.float32, torch.device("cpu"))
+        single = torch.cat([function(row) for row in rows.split(1)])
+        if not torch.equal(function(rows), single):
+            failed.append(f"{layer} ({count} x {width})")
     return check_all(
         "GEMM with 4-bit weights",
         failed,

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from pine_engine.evaluation.bootstrap import Resamples, _student, draw, mean, ratio
+from pine_engine.evaluation.bootstrap import _student, draw, mean, ratio, totals
 from pine_engine.evaluation.intervals import MIN_EXAMPLES, Estimate, share
 from pine_engine.evaluation.judge_scenarios import OVER_ORDERS
 from tests.support.records import judged
@@ -248,16 +248,16 @@ def test_interval_follows_the_formula_of_efron() -> None:
 def test_resamples_are_drawn_with_replacement_and_by_seed() -> None:
     """Draws of the last of four examples: binomial(4, 1/4)."""
     drawn = draw(4, num_resamples=4000)
-    shares = np.bincount(drawn.counts[:, 3], minlength=5) / 4000
+    shares = np.bincount(drawn[:, 3], minlength=5) / 4000
     assert shares == pytest.approx([math.comb(4, i) * 3 ** (4 - i) / 256 for i in range(5)], abs=0.03)
-    assert np.array_equal(drawn.counts, draw(4, num_resamples=4000).counts)
-    assert not np.array_equal(drawn.counts, draw(4, num_resamples=4000, seed=1).counts)
+    assert np.array_equal(drawn, draw(4, num_resamples=4000))
+    assert not np.array_equal(drawn, draw(4, num_resamples=4000, seed=1))
     values = np.random.default_rng(1).normal(size=(4, 3))
-    assert drawn.totals(values) == pytest.approx(drawn.counts.astype(float) @ values)
-    assert set(drawn.counts.sum(axis=1)) == {4}
+    assert totals(drawn, values) == pytest.approx(drawn.astype(float) @ values)
+    assert set(drawn.sum(axis=1)) == {4}
 
 
 def test_ratio_is_that_of_the_sums() -> None:
-    drawn = Resamples(np.ones((2, 2), dtype=np.uint16))
+    drawn = np.ones((2, 2), dtype=np.uint16)
     assert ratio(np.array([6.0, 2.0]), np.array([1.0, 1.0]), drawn) == Estimate(4, None, None, 2)
     assert ratio(np.zeros(2), np.zeros(2), drawn) is None

@@ -13,7 +13,7 @@ from pine_engine.attention.trace import Trace
 from pine_engine.benchmark.random_models import DEMANDING, load_engine, synthetic_model
 from pine_engine.engine.engine import Engine
 from pine_engine.invariance import kernel_checks, selftest
-from pine_engine.invariance.kernel_checks import GEMM_ROWS, Check, RowLayer
+from pine_engine.invariance.kernel_checks import GEMM_ROWS, Check
 from pine_engine.invariance.selftest import INVARIANT, PUBLISHED, prompts
 from pine_engine.network import rope
 from pine_engine.network.thread_tuner import torch_num_threads
@@ -125,7 +125,7 @@ CPU = torch.device("cpu")
 
 
 def check(function: Callable[[Tensor], Tensor], *counts: int, width: int = 8) -> Check:
-    return kernel_checks.check_rows("rows", [RowLayer("layer", width, function)], counts, torch.float32, CPU)
+    return kernel_checks.check_rows("rows", [("layer", width, function)], counts, torch.float32, CPU)
 
 
 def test_check_rows_index_dependent_layer_fails() -> None:
@@ -155,8 +155,7 @@ def test_check_packed_batch_dependent_layer_fails(engine: Engine) -> None:
     assert kernel_checks.check_packed(
         kernel_checks.linear_layers(engine.patched_models[0].network, is_packed=True)
     ).holds
-    layer = RowLayer("layer", 8, lambda rows: rows * (1 + 1e-6 * (len(rows) == 36)))
-    failed = kernel_checks.check_packed([layer])
+    failed = kernel_checks.check_packed([("layer", 8, lambda rows: rows * (1 + 1e-6 * (len(rows) == 36)))])
     assert not failed.holds and "(36 x 8)" in failed.found and "(2 x 8)" not in failed.found
 
 
@@ -164,13 +163,13 @@ def test_layers_cover_shapes_of_model(engine: Engine) -> None:
     network = engine.patched_models[0].network
     linear = kernel_checks.linear_layers(network)
     # q and o, k and v, gate and up, down, lm_head
-    shapes = sorted((layer.width, layer.function(torch.ones(1, layer.width)).shape[-1]) for layer in linear)
+    shapes = sorted((width, function(torch.ones(1, width)).shape[-1]) for _, width, function in linear)
     assert shapes == [(64, 32), (64, 64), (64, 97), (64, 128), (128, 64)]
-    assert sorted((layer.name, layer.width) for layer in kernel_checks.elementwise_layers(network)) == [
+    assert sorted(layer[:2] for layer in kernel_checks.elementwise_layers(network)) == [
         ("LlamaRMSNorm", 64),
         ("SiLUActivation", 128),
     ]
-    assert {layer.width for layer in kernel_checks.linear_layers(network, is_packed=True)} == {64, 128}
+    assert {width for _, width, _ in kernel_checks.linear_layers(network, is_packed=True)} == {64, 128}
     assert set(range(2, 17)) < set(GEMM_ROWS)
     biased = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4, bias=False))
     assert len(kernel_checks.linear_layers(biased)) == 2
