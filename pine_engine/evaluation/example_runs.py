@@ -55,7 +55,7 @@ class BaseRun:
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
+class PlannedResult:
     """Outcome of a method, the same for several document orders.
 
     Attributes:
@@ -82,7 +82,7 @@ class Result:
 class ExamplePlan:
     """Results of an example, and the errors of those that cannot be computed, by method and order."""
 
-    results: tuple[Result, ...]
+    results: tuple[PlannedResult, ...]
     errors: dict[tuple[MeasuredMethod, str], str]
 
     @property
@@ -114,7 +114,7 @@ def plan_example(
         learning: Names of the methods that learn their prior from this example.
     """
     planner = _Planner(engine, example, settings, learning)
-    results: dict[Hashable, Result] = {}
+    results: dict[Hashable, PlannedResult] = {}
     errors: dict[tuple[MeasuredMethod, str], str] = {}
     for name in names_of(settings.order_names, len(example.documents)):
         for method in settings.measured:
@@ -129,7 +129,7 @@ def plan_example(
                 continue
             # Two orders with the same runs have the same result.
             key = method.name, frozenset(Counter(map(planner.key, runs)).items())
-            result = results.setdefault(key, Result(method, runs))
+            result = results.setdefault(key, PlannedResult(method, runs))
             if is_missing:
                 result.orders.append(order)
     return ExamplePlan(tuple(result for result in results.values() if result.orders), errors)

@@ -21,7 +21,7 @@ from pine_engine.engine.model_worker import raise_if_cancelled, stream_from_work
 from pine_engine.errors import InputError, ModelError
 from pine_engine.evaluation.combine import MethodOutput, Prior, combine
 from pine_engine.evaluation.document_orders import AS_IS, DocumentOrder
-from pine_engine.evaluation.example_runs import BaseRun, Generation, Prefill, Result, plan_example
+from pine_engine.evaluation.example_runs import BaseRun, Generation, PlannedResult, Prefill, plan_example
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.records import Record, blank_record
 from pine_engine.evaluation.settings import Key, Settings, choose
@@ -208,7 +208,7 @@ class _ExampleRun:
         answers = run.order.answers(self._example)[:1] if method.scores_answers else ()
         return (*answers, *(self._task.choices if method.scores_choices else ()))
 
-    def _fits(self, result: Result) -> bool:
+    def _fits(self, result: PlannedResult) -> bool:
         """Check the context length of a result's prompts, and emit an error otherwise."""
         try:
             for prefill in result.prefills:
@@ -218,7 +218,7 @@ class _ExampleRun:
             return False
         return True
 
-    def _reserved_tokens(self, result: Result) -> int:
+    def _reserved_tokens(self, result: PlannedResult) -> int:
         """Return the number of tokens that may follow a result's prompts."""
         lengths = [self._max_new_tokens if result.generations else 0]
         for run in result.runs:
@@ -228,7 +228,7 @@ class _ExampleRun:
                 lengths.append(len(self._tokens[text]))
         return max(lengths)
 
-    def _compute(self, results: Sequence[Result], shared: SharedPrefill) -> Iterator[None]:
+    def _compute(self, results: Sequence[PlannedResult], shared: SharedPrefill) -> Iterator[None]:
         """Compute everything that the results need, and yield after each part."""
         generations = list(dict.fromkeys(item for result in results for item in result.generations))
         continued = Counter(prefill for generation in generations for prefill in generation.prefills)
@@ -286,13 +286,13 @@ class _ExampleRun:
         self._scoring_s[prefill] = time.perf_counter() - began
         return row, logits
 
-    def _is_complete(self, result: Result) -> bool:
+    def _is_complete(self, result: PlannedResult) -> bool:
         """Check that everything is computed, or failed, that a result needs."""
         generations = self._written.keys() | self._failed.keys()
         return result.prefills.keys() <= self._logprobs.keys() and result.generations.keys() <= generations
 
     def _emit_records(
-        self, result: Result, shared: SharedPrefill, uses: Counter[Prefill | Generation]
+        self, result: PlannedResult, shared: SharedPrefill, uses: Counter[Prefill | Generation]
     ) -> None:
         """Emit the records of a result, the first of them as computed."""
         written = [self._written[run.generation] for run in result.runs if run.generation]
@@ -334,7 +334,7 @@ class _ExampleRun:
             choice_logprobs={text: logprobs[text] for text in choices} or None,
         )
 
-    def _fail(self, result: Result, error: str) -> None:
+    def _fail(self, result: PlannedResult, error: str) -> None:
         """Emit the records of a result that cannot be computed."""
         for order in result.orders:
             self._emit_record(
@@ -354,5 +354,5 @@ class _ExampleRun:
         self._emit(PrefillProgress(method.name, layer, self._engine.num_layers))
 
 
-def _num_prompt_tokens(result: Result) -> int:
+def _num_prompt_tokens(result: PlannedResult) -> int:
     return sum(run.prefill.layout.num_tokens for run in result.runs)
