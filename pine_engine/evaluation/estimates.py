@@ -123,28 +123,29 @@ def _score_estimates(scores: Scores) -> Iterator[Labeled]:
 def _answer_estimates(scores: Scores) -> Iterator[Labeled]:
     """Yield how often answers change and are parsed, and which letter and document they name."""
     grid, metric = scores.grid, scores.metric
+
+    def answer(record: Record) -> str | None:
+        return parsed_answer(record, metric)
+
+    def is_unparsed(record: Record) -> bool:
+        return answer(record) is None
+
     changed = (
         differ([column[name] for name in names], metric)
         for column, names in zip(scores.columns, grid.distinct, strict=True)
     )
-    unparsed = _over_averaged(scores, lambda one: parsed_answer(one, metric) is None)
     parsed = _over_averaged(scores, lambda one: scores.score(one) if scores.is_parsed(one) else None)
     yield "changed", (), scores.mean(changed)
-    yield "unparsed", (), scores.mean(unparsed)
+    yield "unparsed", (), scores.mean(_over_averaged(scores, is_unparsed))
     yield "parsed", (), scores.mean(parsed)
     for name in grid.orders:
         changes = (_changed_from_stored(column, name, metric) for column in scores.columns)
         yield "order changed", (name,), scores.mean(changes)
-        yield "order unparsed", (name,), scores.share(lambda one: parsed_answer(one, metric) is None, name)
+        yield "order unparsed", (name,), scores.share(is_unparsed, name)
         if get_task(grid.task).has_letters:
-            yield "says A", (name,), scores.share(lambda one: parsed_answer(one, metric) == "A", name)
-            yield (
-                "says first",
-                (name,),
-                scores.share(
-                    lambda one: named_document(one, parsed_answer(one, metric)) == first_document(one), name
-                ),
-            )
+            yield "says A", (name,), scores.share(lambda one: answer(one) == "A", name)
+            first = scores.share(lambda one: named_document(one, answer(one)) == first_document(one), name)
+            yield "says first", (name,), first
 
 
 def _over_averaged(scores: Scores, value: Callable[[Record], float | None]) -> Iterator[float | None]:

@@ -93,11 +93,11 @@ class Grid:
     @cached_property
     def weights_v0_1_1(self) -> Weights:
         """Weights of RewardBench 0.1.1, empty if they are equal to `weights`."""
-        found = {names: find_subset(names[1]) for names in self.weights}
-        old = {
-            names: one.weight_v0_1_1 if (one := found[names]) and one.weight_v0_1_1 is not None else weight
-            for names, weight in self.weights.items()
-        }
+        old = dict(self.weights)
+        for names in old:
+            subset = find_subset(names[1])
+            if subset and subset.weight_v0_1_1 is not None:
+                old[names] = subset.weight_v0_1_1
         return {} if old == self.weights else old
 
     @cached_property

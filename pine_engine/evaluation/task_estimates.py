@@ -107,10 +107,9 @@ class Row:
     def extreme_orders(self) -> tuple[str, str]:
         """Return the orders with the lowest and the highest mean, of those with an answer that is parsed."""
         orders = self.means("order", self.task.grid.averaged_orders)
-        parsed = {name: one for name, one in orders.items() if one.is_parsed} or orders
-        return min(parsed, key=lambda name: parsed[name].mean), max(
-            parsed, key=lambda name: parsed[name].mean
-        )
+        parsed = {name: one for name, one in orders.items() if one.is_parsed}
+        means = {name: one.mean for name, one in (parsed or orders).items()}
+        return min(means, key=means.__getitem__), max(means, key=means.__getitem__)
 
     def json(self) -> dict[str, Any]:
         """Return all estimates of the method by the metric."""

@@ -47,7 +47,7 @@ def scenario_results(task: str, runs: Sequence[MeasuredRun]) -> Table | None:
     columns += [(name, partial(_section, name=name)) for name in names]
     columns.append(("total", ("total",)))
     old = [name for name in names if any(_has_other_weights(row, name) for row in rows)]
-    columns += [(f"{name}, weights of v0.1.1", partial(_old_section, name=name)) for name in old]
+    columns += [(f"{name}, weights of v0.1.1", partial(_section, name=name, is_v0_1_1=True)) for name in old]
     if old:
         columns.append(("total, weights of v0.1.1", lambda row: estimated(old_weights(row, "total"))))
     notes = ([note("scenarios")] if has_scenarios else []) + [note("sections")]
@@ -60,12 +60,8 @@ def _counted(estimate: Estimate | None) -> str:
     return text if estimate is None or not estimate.is_parsed else f"{text}, n = {estimate.num_examples}"
 
 
-def _section(row: Row, name: str) -> str:
-    return _counted(row.get("section", name))
-
-
-def _old_section(row: Row, name: str) -> str:
-    return _counted(old_weights(row, "section", name))
+def _section(row: Row, name: str, *, is_v0_1_1: bool = False) -> str:
+    return _counted(old_weights(row, "section", name) if is_v0_1_1 else row.get("section", name))
 
 
 def _has_other_weights(row: Row, section: str) -> bool:
