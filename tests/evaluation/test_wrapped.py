@@ -413,23 +413,23 @@ def test_seconds_add_up(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None
 MANY = QUESTION.model_copy(update={"id": "many", "documents": QUESTION.documents * 3})
 
 
+THREE_ANSWERS = PAIR.model_copy(update={"documents": [PAIR.documents[0]] * 3})
+
+
 @pytest.mark.parametrize(
-    ("examples", "options"),
+    ("example", "method", "options"),
     [
-        ([QUESTION], {"methods": ["pride"]}),
-        ([QUESTION], {"methods": ["calibration_labels:pine"]}),
-        ([PAIR], {"methods": ["pride"], "logprobs": False}),
-        ([PAIR], {"methods": ["vanilla", "calibration_every"], "generate": False}),
-        ([MANY], {"methods": ["permutation_full"]}),
-        (
-            [PAIR.model_copy(update={"documents": [PAIR.documents[0]] * 3})],
-            {"methods": ["permutation_full"]},
-        ),
+        (QUESTION, "pride", {}),
+        (QUESTION, "calibration_labels:pine", {}),
+        (PAIR, "pride", {"logprobs": False}),
+        (PAIR, "calibration_every", {"generate": False}),
+        (MANY, "permutation_full", {}),
+        (THREE_ANSWERS, "permutation_full", {}),
     ],
 )
-def test_wrapper_without_result_is_refused(examples: list[Example], options: dict[str, Any]) -> None:
+def test_wrapper_without_result_is_refused(example: Example, method: str, options: dict[str, Any]) -> None:
     with pytest.raises(InputError):
-        choose(examples, **options)
+        choose([example], methods=["vanilla", method], **options)
 
 
 def test_wrapper_without_result_for_one_example_is_an_error_record(engine: Engine) -> None:
@@ -442,18 +442,8 @@ def test_wrapper_without_result_for_one_example_is_an_error_record(engine: Engin
 
 
 def test_one_prompt_that_is_too_long_is_an_error_of_the_record(engine: Engine) -> None:
-    """Content-free prompts fit; the prompt does not."""
     long = QUESTION.model_copy(update={"documents": [*QUESTION.documents, QUESTION.documents[0]] * 9})
     methods = ["vanilla", "permutation_cyclic", "calibration_every"]
     found = evaluate_records(engine, [long], methods=methods).values()
     assert [bool(record.error) for record in found] == [True] * 3
     assert not any(record.was_computed for record in found)
-
-
-def test_unselected_metrics_are_none(engine: Engine) -> None:
-    scored = records(engine, [PAIR], methods=["permutation_full", "pride"], generate=False).values()
-    assert {(record.text, record.answer_tokens) for record in scored} == {(None, None)}
-    assert all(record.choice_logprobs for record in scored)
-    generated = records(engine, [PAIR], methods=["permutation_full", "calibration_first"], logprobs=False)
-    assert {record.choice_logprobs for record in generated.values()} == {None}
-    assert all(record.text for record in generated.values())

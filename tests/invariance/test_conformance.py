@@ -12,10 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from pine_engine.errors import InputError
-from pine_engine.invariance.conformance import (
-    CaseReport,
-    check_case,
-)
+from pine_engine.invariance.conformance import CaseReport, check_case
 from pine_engine.prompts.layout import TokenLayout
 from tests.support.families import FAMILIES, LAYOUT, make
 from tests.support.recorded_cases import record_case
@@ -122,11 +119,8 @@ def test_check_case_loads_family(name: str, tmp_path: Path) -> None:
 
 def test_check_case_two_documents_without_prefix(tmp_path: Path) -> None:
     layout = TokenLayout((), LAYOUT.documents[:2], LAYOUT.suffix)
-    assert check_case(record_case(tmp_path, make("llama"), layout, [[0, 1], [1, 0]])).conforms
-
-
-def test_check_case_ignores_buffers_of_old_checkpoints(case: Path) -> None:
-    file = case / "weights.safetensors"
+    case = record_case(tmp_path, make("llama"), layout, [[0, 1], [1, 0]])
+    file = case / "weights.safetensors"  # with a buffer of old checkpoints
     save_file({**load_file(file), "model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(8)}, file)
     assert check_case(case).conforms
 
@@ -188,12 +182,18 @@ def test_check_case_missing_or_damaged_file_raises(case: Path, file: str, conten
     check_incomplete(case)
 
 
-def test_check_case_missing_key_or_other_weights_raise(case: Path) -> None:
+def test_check_case_missing_key_or_tensor_or_other_weights_raise(case: Path) -> None:
     content = json.loads((case / "case.json").read_text())
     for key in ("prefix", "documents", "suffix", "steps", "runs"):
         (case / "case.json").write_text(json.dumps({name: content[name] for name in content if name != key}))
         assert key in check_incomplete(case)
     (case / "case.json").write_text(json.dumps(content))
+    tensors = load_file(case / "expected_0.safetensors")
+    logits = tensors.pop("prefill_logits")
+    save_file(tensors, case / "expected_0.safetensors")
+    with pytest.raises(InputError, match="prefill_logits"):
+        check_case(case)
+    save_file({**tensors, "prefill_logits": logits}, case / "expected_0.safetensors")
     shutil.copy(GOLDEN / CASES[2] / "weights.safetensors", case)
     check_incomplete(case)
 
@@ -204,11 +204,3 @@ def check_incomplete(case: Path) -> str:
     message = str(raised.value)
     assert message.startswith(f"{case} is not a complete conformance case: ") and "\n" not in message
     return message
-
-
-def test_check_case_missing_tensor_raises(case: Path) -> None:
-    tensors = load_file(case / "expected_0.safetensors")
-    del tensors["prefill_logits"]
-    save_file(tensors, case / "expected_0.safetensors")
-    with pytest.raises(InputError, match="prefill_logits"):
-        check_case(case)

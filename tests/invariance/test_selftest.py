@@ -130,7 +130,7 @@ def check(function: Callable[[Tensor], Tensor], *counts: int, width: int = 8) ->
 
 def test_check_rows_index_dependent_layer_fails() -> None:
     def change_last(rows: Tensor) -> Tensor:
-        """As a GEMM kernel that computes the last of 12 or more rows in another way."""
+        """Change the last of 12 or more rows, as a GEMM kernel with another order of sums does."""
         result = rows * 2
         if len(rows) >= 12:
             result[-1] = torch.nextafter(result[-1], result[-1] + 1)
@@ -138,17 +138,11 @@ def test_check_rows_index_dependent_layer_fails() -> None:
 
     failed = check(change_last, *GEMM_ROWS)
     assert (failed.verdict, failed.holds) == ("FAIL", False)
-    assert [count for count in GEMM_ROWS if f"({count} x 8)" in failed.found] == [
-        *range(12, 17),
-        64,
-        300,
-    ]
+    found = [count for count in GEMM_ROWS if f"({count} x 8)" in failed.found]
+    assert found == [count for count in GEMM_ROWS if count >= 12]
     assert check(lambda rows: rows * 2, *GEMM_ROWS).verdict == "pass"
-
-
-@pytest.mark.parametrize("index", range(5))
-def test_check_rows_moves_every_row(index: int) -> None:
-    assert not check(lambda rows: rows + torch.eye(5)[:, index : index + 1] * 1e-3, 5).holds
+    for index in range(5):
+        assert not check(lambda rows, at=index: rows + torch.eye(5)[:, at : at + 1] * 1e-3, 5).holds
 
 
 def test_check_packed_batch_dependent_layer_fails(engine: Engine) -> None:

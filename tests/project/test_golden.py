@@ -14,7 +14,6 @@ from tools import golden, golden_cases
 from viz.page.sharing.session import from_code, from_file
 
 VERSION_1 = Path(__file__).parents[1] / "golden" / "outputs" / "version_1"
-CASES = ("a/llama", "b/methods")
 
 
 def test_golden_compare_detects_changed_value_and_other_platform(
@@ -51,7 +50,7 @@ def test_renamed_applies_to_keys_names_and_options_but_not_to_sentences() -> Non
 
 @pytest.fixture
 def version_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the files, in a current folder with the model that they name."""
+    """Return a copy of the files, in a current folder with the model that they name."""
     shutil.copytree(VERSION_1, tmp_path / "v1")
     monkeypatch.chdir(tmp_path)
     golden_cases.load_tiny()

@@ -1,4 +1,4 @@
-"""Requirements of the image: all packages are pinned with hashes, from one index per file."""
+"""Pinned versions: requirements of the image with hashes, and actions of workflows with commits."""
 
 import re
 from importlib import metadata
@@ -52,16 +52,6 @@ def test_only_torch_for_cpu_names_an_index() -> None:
     assert pins(TORCH["cpu"]).keys() == {"torch"}
 
 
-def test_requirements_of_app_are_locked() -> None:
-    """If not: make lock."""
-    locked = pins(LOCK)
-    for requirement, _ in entries("requirements.txt"):
-        if requirement.name != "torch":
-            assert {f"=={version}" for version in locked[canonicalize_name(requirement.name)]} == {
-                str(requirement.specifier)
-            }
-
-
 def test_builds_of_torch_are_newest_allowed_version() -> None:
     (taken,) = [each.specifier for each, _ in entries("requirements.txt") if each.name == "torch"]
     (cpu,), (cuda,) = pins(TORCH["cpu"])["torch"], pins(TORCH["cuda"])["torch"]
@@ -78,23 +68,36 @@ def test_lock_has_shared_dependencies_of_torch_without_cuda() -> None:
     assert not locked.keys() & (only_cuda | {"torch"})
 
 
-def test_dependencies_of_app_are_locked() -> None:
-    """Dependencies are those of installed packages of the locked version."""
+def test_requirements_of_app_and_their_dependencies_are_locked() -> None:
+    """Dependencies are those of installed packages of the locked version. If not: make lock."""
     locked = pins(LOCK) | pins(TORCH["cuda"])
-    needed = [(requirement, "requirements.txt") for requirement, _ in entries("requirements.txt")]
+    needed = [requirement for requirement, _ in entries("requirements.txt")]
+    for requirement in needed:
+        if requirement.name != "torch":
+            versions = locked[canonicalize_name(requirement.name)]
+            assert {f"=={version}" for version in versions} == {str(requirement.specifier)}
     seen = set()
     while needed:
-        requirement, by = needed.pop()
+        requirement = needed.pop()
         name = canonicalize_name(requirement.name)
         if (name, *sorted(requirement.extras)) in seen:
             continue
         seen.add((name, *sorted(requirement.extras)))
-        assert name in locked, f"{by} needs {requirement}, which is not locked; run `make lock`"
+        assert name in locked, f"{requirement} is not locked"
         installed = metadata.distribution(name)
         if Version(installed.version).public not in locked[name]:
             continue
         for each in map(Requirement, installed.requires or ()):
             wanted = ("", *requirement.extras)
             if each.marker is None or any(each.marker.evaluate({"extra": extra}) for extra in wanted):
-                needed.append((each, name))
+                needed.append(each)
     assert len(seen) > len(entries("requirements.txt"))
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / ".github" / "workflows").glob("*.y*ml")), ids=lambda path: path.name
+)
+def test_workflow_actions_are_pinned_to_commits(path: Path) -> None:
+    used = re.findall(r"^\s*(?:-\s*)?uses:\s*(.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    assert used
+    assert [each for each in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", each)] == []

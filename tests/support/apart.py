@@ -1,4 +1,4 @@
-"""Functions for a process of its own: those that end well, and those that have to be ended."""
+"""Functions for another process: they return, raise an error, exceed a limit, or end by a signal."""
 
 import os
 import signal
@@ -11,49 +11,49 @@ from pine_engine.errors import InputError
 
 
 def double(number: int) -> int:
-    """Twice the number."""
+    """Return twice the number."""
     return 2 * number
 
 
 def refuse(sentence: str) -> None:
-    """Raises InputError."""
+    """Raise InputError."""
     raise InputError(sentence)
 
 
 def fail(words: str) -> None:
-    """Raises an error that is none of its reader's."""
+    """Raise an unexpected error."""
     raise KeyError(words)
 
 
 def spin() -> None:
-    """Computes for ever."""
+    """Compute without end."""
     while True:
         pass
 
 
 def hold(megabytes: int) -> int:
-    """Takes so much memory."""
+    """Allocate memory."""
     return len(bytearray(megabytes * 1_000_000))
 
 
 def write_much(characters: int) -> str:
-    """A text of so many characters."""
+    """Return a text of this length."""
     return "x" * characters
 
 
 def sleep_as(file: Path) -> None:
-    """Writes the number of its process into the file and sleeps."""
+    """Write the process id into the file, then sleep."""
     file.with_suffix(".part").write_text(str(os.getpid()))
     file.with_suffix(".part").rename(file)
     time.sleep(600)
 
 
 def crash(number: int) -> None:
-    """Ends its process by a signal."""
+    """End this process by a signal."""
     os.kill(os.getpid(), signal.Signals(number))
 
 
 def imported_for(module: str, others: tuple[str, ...]) -> list[str]:
-    """Which of the others are imported with a module."""
+    """Return the other modules that are imported with a module."""
     import_module(module)
     return [name for name in others if name in sys.modules]

@@ -1,4 +1,4 @@
-"""The Chromium that plays the visitors."""
+"""Chromium for browser tests."""
 
 import os
 import shutil
@@ -17,13 +17,13 @@ FLAGS = (
 
 
 def chromium_path() -> str | None:
-    """Where it is installed; None if it is not."""
+    """Return the path of the browser, None if it is not installed."""
     return os.environ.get("PINE_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 @contextmanager
 def started_chromium(path: str) -> Iterator[Browser]:
-    """Starts the one at this path, until the block is left."""
+    """Run the browser at this path until the end of the block."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
         yield browser

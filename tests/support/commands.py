@@ -1,4 +1,4 @@
-"""Verbs of the command line, run in this process, and what they leave behind."""
+"""Subcommands that run in this process or in a forked one, and their outcomes."""
 
 import contextlib
 import dataclasses
@@ -19,11 +19,11 @@ COMPARISON = {
     "question": "Why?",
     "documents": ["Tides follow the moon.", {"title": "Sun", "text": "It shines."}],
 }
-"""What `compare` reads."""
+"""A request for `compare`."""
 
 
 class Outcome(NamedTuple):
-    """What a verb left behind."""
+    """Exit status and output of a subcommand."""
 
     status: int
     stdout: str
@@ -31,7 +31,7 @@ class Outcome(NamedTuple):
 
     @property
     def json(self) -> Any:
-        """The one object on stdout."""
+        """Return the only object on stdout."""
         assert self.stdout.count("\n") == 1 and self.stdout.endswith("\n")
         return json.loads(self.stdout)
 
@@ -40,7 +40,7 @@ Run = Callable[..., Outcome]
 
 
 def verb_runner(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs a verb with its arguments; what it prints is read from the file descriptors."""
+    """Return a function that runs a subcommand and captures its file descriptors."""
 
     def run(*arguments: object) -> Outcome:
         monkeypatch.setattr(sys, "argv", ["pine_engine", *map(str, arguments)])
@@ -54,21 +54,21 @@ def verb_runner(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPat
 
 @dataclasses.dataclass(frozen=True)
 class Forked:
-    """A verb in a process of its own, and the files that it prints into."""
+    """A subcommand in another process, and the files with its output."""
 
     process: BaseProcess
     stdout: Path
     stderr: Path
 
     def outcome(self) -> Outcome:
-        """What it leaves behind when it has ended."""
+        """Return the outcome after the end of the process."""
         self.process.join(200)
         assert self.process.exitcode is not None, self.stderr.read_text()
         return Outcome(self.process.exitcode, self.stdout.read_text(), self.stderr.read_text())
 
 
 def run_cli_forked(folder: Path, *arguments: object, environment: Mapping[str, str] | None = None) -> Forked:
-    """Begins a verb with its arguments; what it prints goes into files in the folder."""
+    """Start a subcommand whose output is written to files in the folder."""
     stdout, stderr = (folder / f"{secrets.token_hex(8)}.{stream}" for stream in ("out", "err"))
     words = ["pine_engine", *map(str, arguments)]
     return Forked(
@@ -77,38 +77,31 @@ def run_cli_forked(folder: Path, *arguments: object, environment: Mapping[str, s
 
 
 def run_verb(words: list[str]) -> None:
-    """What a process does that runs a verb; words: of its command line."""
+    """Run a subcommand. words: of its command line."""
     sys.argv = words
     cli.main()
 
 
 def write(path: Path, content: Any) -> Path:
-    """Writes a text as it is, anything else as JSON; returns the path."""
+    """Write a text unchanged, anything else as JSON, and return the path."""
     path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
     return path
 
 
-def assert_refused(outcome: Outcome, sentence: str) -> None:
-    """Bad input is one line, exit status 2 and nothing on stdout."""
-    assert outcome.stdout == ""
-    assert outcome.stderr == f"pine_engine: {sentence}\n"
-    assert outcome.status == 2
-
-
 @dataclasses.dataclass(frozen=True)
 class Steps:
-    """How many steps each progress bar announced, and what each step said."""
+    """Announced numbers of steps of progress bars, and the texts of the steps."""
 
     announced: list[int] = dataclasses.field(default_factory=list)
     taken: list[str] = dataclasses.field(default_factory=list)
 
     @contextlib.contextmanager
     def progress(self, total: int, done: int = 0) -> Iterator[Callable[[str], None]]:
-        """In place of output.progress."""
+        """Record the steps; replaces output.progress."""
         self.announced.append(total - done)
         yield self.taken.append
 
 
 def load_nothing(*_: Any, **__: Any) -> None:
-    """In place of output.load, where what is wrong can be known before a model is there."""
+    """Fail; replaces output.load in tests of errors that need no model."""
     raise AssertionError("a model was loaded")

@@ -45,13 +45,13 @@ class Family:
 
 
 def rope(rope_type: str, **options: Any) -> dict[str, Any]:
-    """Rope parameters of a scaled type, for a model made for 128 tokens and stretched to 512."""
+    """Return RoPE parameters of a scaled type, from 128 tokens to 512."""
     scaled = {"rope_theta": 10_000.0, "factor": 4.0, "original_max_position_embeddings": 128}
     return {"rope_parameters": {"rope_type": rope_type, **scaled, **options}}
 
 
 def longrope(long_from: int, turning: int = 4, **options: Any) -> dict[str, Any]:
-    """Rope parameters with other frequencies, `turning` of them, for more than `long_from` tokens."""
+    """Return RoPE parameters with `turning` other frequencies for more than `long_from` tokens."""
     factors = {"short_factor": [1.0, 1.1, 1.2, 1.3], "long_factor": [2.0, 3.0, 5.0, 8.0]}
     return {
         "original_max_position_embeddings": long_from,
@@ -66,7 +66,7 @@ def longrope(long_from: int, turning: int = 4, **options: Any) -> dict[str, Any]
 
 
 def two_ropes(near: str) -> dict[str, Any]:
-    """Rope parameters of layers that see a window, and of those that see everything."""
+    """Return RoPE parameters of layers with a sliding window and of layers with full attention."""
     return {
         "head_dim": 8,
         "sliding_window": 64,
@@ -88,14 +88,19 @@ SIZES = {
     "num_key_value_heads": 2,
     "max_position_embeddings": 512,
 }
-"""Of every family, where its row says nothing else."""
+"""Config options of each family, unless its row has others."""
 
-TEXT_SIDE = {**SIZES, "head_dim": 8}
 QWEN_EYES = {"depth": 1, "embed_dim": 32, "hidden_size": 32, "num_heads": 2, "mlp_ratio": 2}
 EYES = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
 THREE_AXES = {
     "rope_parameters": {"rope_type": "default", "rope_theta": 100.0, "mrope_section": [1, 1, 2]},
 }
+
+
+def vision(text: dict[str, Any], images: dict[str, Any]) -> dict[str, Any]:
+    """Return the configs of the text part and of the vision part of a model."""
+    return {"text_config": {**SIZES, "head_dim": 8, **text}, "vision_config": images}
+
 
 FEW_EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
 LLAMA3 = rope("llama3", low_freq_factor=1.0, high_freq_factor=4.0)
@@ -146,20 +151,12 @@ FAMILIES = {
     "nemotron": Family("nemotron"),
     "olmo3": Family("olmo3", options=two_ropes("default")),
     "stablelm": Family("stablelm"),
-    # The text sides of models that see.
-    "gemma3": Family(
-        "gemma3", options={"text_config": TEXT_SIDE | two_ropes("default"), "vision_config": EYES}
-    ),
-    "mistral3": Family(
-        "mistral3", options={"text_config": TEXT_SIDE, "vision_config": EYES | {"head_dim": 16}}
-    ),
-    "qwen2_vl": Family(
-        "qwen2_vl", options={"text_config": TEXT_SIDE | THREE_AXES, "vision_config": QWEN_EYES}
-    ),
-    "qwen2_5_vl": Family(
-        "qwen2_5_vl", options={"text_config": TEXT_SIDE | THREE_AXES, "vision_config": QWEN_EYES}
-    ),
-    # What a family may be configured to.
+    # The text parts of vision models.
+    "gemma3": Family("gemma3", options=vision(two_ropes("default"), EYES)),
+    "mistral3": Family("mistral3", options=vision({}, EYES | {"head_dim": 16})),
+    "qwen2_vl": Family("qwen2_vl", options=vision(THREE_AXES, QWEN_EYES)),
+    "qwen2_5_vl": Family("qwen2_5_vl", options=vision(THREE_AXES, QWEN_EYES)),
+    # Config options that change attention.
     "one key head": Family("llama", options={"num_key_value_heads": 1}),
     "a key head for each query head": Family("llama", options={"num_key_value_heads": 4}),
     "bias": Family("llama", options={"attention_bias": True}),
@@ -202,25 +199,19 @@ def by_tier(names: Iterable[str]) -> list[pytest.ParameterSet]:
 
 
 def make(kind: str, dtype: torch.dtype = torch.float32, **options: Any) -> PreTrainedModel:
-    """A model of that type with random weights large enough that positions matter; always the same."""
-    given = {
-        **SIZES,
-        "pad_token_id": 0,
-        "bos_token_id": 1,
-        "eos_token_id": 2,
-        **options,
-    }
-    sees = "vision_config" in options
-    config = AutoConfig.for_model(kind, **(options if sees else given))
+    """Return a model with constant random weights, large enough that positions have an effect."""
+    has_vision = "vision_config" in options
+    defaults = {} if has_vision else {**SIZES, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    config = AutoConfig.for_model(kind, **{**defaults, **options})
     config.initializer_range = config.get_text_config().initializer_range = 0.2
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        kind_of_model: Any = AutoModelForImageTextToText if sees else AutoModelForCausalLM
+        kind_of_model: Any = AutoModelForImageTextToText if has_vision else AutoModelForCausalLM
         model = kind_of_model.from_config(
             config,
             dtype=dtype,
             attn_implementation="eager",
-            experts_implementation="eager",  # the fused one knows no float64
+            experts_implementation="eager",  # the fused one has no float64
         )
         for name, parameter in model.named_parameters():  # some families begin with biases of zero
             if name.endswith("bias"):
@@ -236,7 +227,7 @@ Mix = Callable[[nn.Module, Tensor, Tensor, Tensor, float, float | None], Tensor]
 REFERENCE = "reference_for_tests"
 
 _mix: list[Mix] = []
-"""What the reference's attention does now; not an argument, since some families hand none on."""
+"""Current attention of the reference; some families pass no arguments to their attention."""
 
 
 def _reference_attention(
@@ -260,8 +251,8 @@ AttentionMaskInterface.register(REFERENCE, lambda *_, **__: None)
 
 @contextmanager
 def mixed_by(model: PreTrainedModel, mix: Mix) -> Iterator[None]:
-    """The model with another attention for the time of the block."""
-    is_fused = model.config.model_type == "falcon"  # which knows no registry
+    """Replace the attention of the model inside the block."""
+    is_fused = model.config.model_type == "falcon"  # which uses no registry
     configs = [part.config for part in model.modules() if isinstance(part, PreTrainedModel)]
     before = [config._attn_implementation for config in configs]
     attention = next(part for part in model.modules() if type(part).__name__.endswith("Attention"))
@@ -287,7 +278,7 @@ def defined_logits(
     method: str,
     observe: Callable[[int, int, Tensor], None] = lambda *_: None,
 ) -> Tensor:
-    """Logits (n, V) of every token of the prompt under a method. Source: specification 1, 3.
+    """Return the logits (n, V) of the prompt under a method. Source: specification 1, 3.
 
     observe: called with layer, head and the unrotated scores (n, n).
     """
@@ -302,8 +293,8 @@ def defined_logits(
         kinds = model.config.get_text_config().layer_types if isinstance(rotary.rope_type, dict) else None
         of_layer = [] if kinds is None else [kinds[module.layer_idx]]
         cos, sin = rotary(query, torch.arange(layout.num_tokens)[None], *of_layer)
-        # A model run at position 0 has already applied the factor that yarn puts into cos and sin, to the
-        # dimensions that turn.
+        # At position 0 the model has already applied the factor of yarn in cos and sin to the rotated
+        # dimensions.
         factor = torch.ones(query.shape[-1])
         factor[: cos.shape[-1]] = cos[0, 0, 0]
         query, key = query / factor, key / factor
@@ -331,7 +322,7 @@ def defined_logits(
 
 
 def _at_every_position(rotate: Any, vectors: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Vectors (heads, n, d) at each of P positions, (n, heads, P, d). cos, sin: (1, P, turning)."""
+    """Rotate vectors (heads, n, d) to each of P positions, (n, heads, P, d). cos, sin: (1, P, turning)."""
     turning = cos.shape[-1]
     spread = vectors.transpose(0, 1)[:, :, None].expand(-1, -1, cos.shape[1], -1)
     turned, _ = rotate(spread[..., :turning], spread[..., :turning], cos, sin)

@@ -1,4 +1,4 @@
-"""Processes that begin at once: forked from one that has imported all and loaded the embedded model."""
+"""Processes forked from one that has imported everything and loaded the embedded model."""
 
 import multiprocessing
 import os
@@ -20,16 +20,16 @@ def fork(
     stderr: Path,
     environment: Mapping[str, str] | None = None,
 ) -> BaseProcess:
-    """Begins work in a process as at the root of the repository.
+    """Start work in a process whose folder is the root of the repository.
 
-    environment: put into that of this process; nothing that is read while something is imported.
+    environment: added to that of this process; it must not be read by an import.
     """
-    import torch  # here, so that who starts no process need not wait for it
+    import torch  # here, because it is slow
 
-    wholly = os.environ | dict(environment or {})
-    # The number of threads decides the last bits of a product.
-    told = (work, arguments, stdout, stderr, wholly, torch.get_num_threads())
-    process = _context.Process(target=_begin, args=told)
+    variables = os.environ | dict(environment or {})
+    # The last bits of a GEMM depend on the number of threads.
+    all_arguments = (work, arguments, stdout, stderr, variables, torch.get_num_threads())
+    process = _context.Process(target=_begin, args=all_arguments)
     process.start()
     return process
 

@@ -1,4 +1,4 @@
-"""A stand-in for the Hugging Face hub on this machine, with the few answers that a download needs."""
+"""A local server with the responses of the Hugging Face hub that a download needs."""
 
 import hashlib
 import json
@@ -21,9 +21,11 @@ PIECE = 1 << 16
 
 @dataclass
 class HubServer:
-    """Serves the files of a folder as a model. break_at: bytes of a weights file after which it hangs up.
+    """Server of the files of a folder as a model.
 
-    asked: the files that were asked for.
+    Attributes:
+        break_at: Close the connection after this many bytes of a weights file.
+        asked: Names of the requested files.
     """
 
     hub_id: str
@@ -33,7 +35,7 @@ class HubServer:
     asked: list[str] = field(default_factory=list)
 
     def answer(self, handler: BaseHTTPRequestHandler, *, body: bool) -> None:
-        """Answers one request."""
+        """Send the response to one request."""
         path = urlsplit(handler.path).path
         if re.fullmatch(rf"/api/models/{self.hub_id}(/revision/main)?", path):
             self._json(handler, {"id": self.hub_id, "sha": COMMIT, "siblings": []})
@@ -61,14 +63,14 @@ class HubServer:
         handler.wfile.write(text)
 
     def _file(self, handler: BaseHTTPRequestHandler, file: Path, *, body: bool) -> None:
-        asked = handler.headers.get("Range")
-        start = int(asked.removeprefix("bytes=").removesuffix("-")) if asked else 0
+        requested = handler.headers.get("Range")
+        start = int(requested.removeprefix("bytes=").removesuffix("-")) if requested else 0
         content = file.read_bytes()
-        handler.send_response(206 if asked else 200)
+        handler.send_response(206 if requested else 200)
         handler.send_header("ETag", f'"{_oid(file)}"')
         handler.send_header("X-Repo-Commit", COMMIT)
         handler.send_header("Content-Length", str(len(content) - start))
-        if asked:
+        if requested:
             handler.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
         handler.end_headers()
         if not body:
@@ -85,11 +87,11 @@ def _oid(file: Path) -> str:
 
 @contextmanager
 def hub_of(hub_id: str, folder: Path, cache: Path) -> Iterator[HubServer]:
-    """A hub with one model; until the end of the block the hub's client asks it, with an empty cache."""
+    """Serve a hub with one model to the hub's client, with an empty cache, until the end of the block."""
     served = HubServer(hub_id, folder)
 
     class Handler(BaseHTTPRequestHandler):
-        """Answers as the HubServer says; every connection ends with its answer."""
+        """Handler that closes each connection after its response."""
 
         def do_GET(self) -> None:
             served.answer(self, body=True)
@@ -98,7 +100,7 @@ def hub_of(hub_id: str, folder: Path, cache: Path) -> Iterator[HubServer]:
             served.answer(self, body=False)
 
         def log_message(self, *_: object) -> None:
-            """Says nothing."""
+            """Write no log."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     served.url = f"http://127.0.0.1:{server.server_port}"
@@ -111,7 +113,7 @@ def hub_of(hub_id: str, folder: Path, cache: Path) -> Iterator[HubServer]:
         patch.setattr(constants, "ENDPOINT", served.url)
         address = served.url + "/{repo_id}/resolve/{revision}/{filename}"
         patch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", address)
-        patch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", PIECE)  # so that a small file has a progress too
+        patch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", PIECE)  # a small file then has progress, too
         patch.setattr(hub, "_hf_api", None)  # it keeps the address
         try:
             yield served

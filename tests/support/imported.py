@@ -1,4 +1,4 @@
-"""The app and the command line imported, the embedded model loaded: what forks.py forks from."""
+"""Imports and the embedded model that the processes of forks.py share."""
 
 from typing import Any
 
@@ -7,9 +7,9 @@ import torch
 import app
 from pine_engine.engine.engine import Engine
 from pine_engine.models.embedded import EMBEDDED_NAME, find_embedded_gguf
-from tests.support import commands  # noqa: F401 - for the verbs
+from tests.support import commands  # noqa: F401 - for the subcommands
 
-# The threads of a product are lost in a fork, which would wait for them.
+# A fork has none of the threads of a GEMM, and would wait for them.
 torch.set_num_threads(1)
 
 _load = app.load_engine

@@ -1,4 +1,4 @@
-"""Rows that are measured on tiny models: a question, a pair, and as many other pairs as are asked for."""
+"""Rows that are measured on tiny models: a question, a pair, and any number of other pairs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from pine_engine.evaluation.settings import Key
 from pine_engine.prompts.prompt import Document
 
 TIMES = {"prefill_s", "decode_s", "seconds"}
-"""What a record says of time, which is never the same twice."""
+"""Fields of a record that differ between runs."""
 
 QUESTION = Example(
     id="q",
@@ -44,7 +44,7 @@ PAIR = Example(
 
 
 def pairs(count: int) -> list[dict[str, Any]]:
-    """Pairs as a file has them, the better answer in turns A and B."""
+    """Return pairs as in a file; the better answer is A or B in turns."""
     return [
         {
             "id": f"p{number}",

@@ -1,4 +1,4 @@
-"""Molecules written for tests, with made-up properties that follow from what they are made of."""
+"""Molecules for tests, whose invented properties follow from their atoms."""
 
 import json
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ SMILES = tuple(f"{'C' * length}{end}" for length in range(1, 11) for end in ENDS
 
 
 def values(smiles: str) -> tuple[str, ...]:
-    """Six numbers that are linear in the numbers of letters, so that a linear model can learn them."""
+    """Return six numbers that are linear in the numbers of letters, so that a linear model can learn them."""
     carbon, oxygen, nitrogen = (smiles.count(letter) for letter in "CON")
     numbers = (
         *(10 * carbon + 4 * oxygen + 7 * nitrogen, -6 + 0.1 * carbon, oxygen - nitrogen),
@@ -27,10 +27,10 @@ def molecule(smiles: str) -> Molecule:
 
 
 def row(smiles: str, **changed: Any) -> dict[str, Any]:
-    """A row in the schema of data sets."""
+    """Return a row in the schema of data sets."""
     documents = [{"title": name, "text": text} for name, text in zip(PROPERTIES, values(smiles), strict=True)]
-    given = {"id": f"m-{smiles}", "task": "molecule_generation", "documents": documents, "answers": [smiles]}
-    return {**given, "source": "written for tests", "license": "CC0-1.0", **changed}
+    fields = {"id": f"m-{smiles}", "task": "molecule_generation", "documents": documents, "answers": [smiles]}
+    return {**fields, "source": "written for tests", "license": "CC0-1.0", **changed}
 
 
 def write_rows(path: Path, rows: Iterable[dict[str, Any]]) -> Path:

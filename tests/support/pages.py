@@ -1,6 +1,5 @@
 """Commands and Python blocks of README and docs, and the files that the commands name."""
 
-import contextlib
 import itertools
 import json
 import re
@@ -10,14 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pine_engine.engine.engine import Engine
-from pine_engine.evaluation.records import Writer, open_run
 from pine_engine.invariance.certificate import create_certificate, hash_logits
 from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.request import Request
 from tests.support.commands import write
 from tests.support.measured_rows import QUESTION, pairs
 from tests.support.molecule_rows import SMILES, row, write_rows
-from tests.support.records import judged, run_info
+from tests.support.records import judged, run_info, write_run
 
 ROOT = Path(__file__).parents[2]
 PAGES = {
@@ -60,12 +58,9 @@ def write_certificate(path: Path, model: Path) -> None:
     write(path, certificate.model_copy(update={"model_ref": str(model)}).model_dump_json())
 
 
-def write_run(path: Path) -> None:
-    path.mkdir(parents=True)
-    open_run(path, run_info())
-    with contextlib.closing(Writer(path)) as writer:
-        for method, order in itertools.product(("vanilla", "pine"), ("as-is", "swapped")):
-            writer.append(judged("p-0", method, order, "A"))
+def write_judge_run(path: Path, _: Path) -> None:
+    keys = itertools.product(("vanilla", "pine"), ("as-is", "swapped"))
+    write_run(path, run_info(), [judged("p-0", method, order, "A") for method, order in keys])
 
 
 FILES: dict[str, Callable[[Path, Path], object]] = {
@@ -77,9 +72,9 @@ FILES: dict[str, Callable[[Path, Path], object]] = {
     "MOLECULES.jsonl": lambda path, _: write_rows(path, [row(SMILES[0])]),
     "CERTIFICATE.json": write_certificate,
     "DIR": lambda path, _: shutil.copytree(ROOT / "tests/golden/conformance/s1_llama_k2", path / "case"),
-    "RUN": lambda path, _: write_run(path),
-    "RUNS/lost-in-the-middle-10": lambda path, _: write_run(path),
-    "RUNS/llmbar": lambda path, _: write_run(path),
+    "RUN": write_judge_run,
+    "RUNS/lost-in-the-middle-10": write_judge_run,
+    "RUNS/llmbar": write_judge_run,
 }
 """Writers of the files that commands name; they take the path, and the folder of a model."""
 

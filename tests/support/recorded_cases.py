@@ -21,17 +21,9 @@ STEPS = 4
 def record_case(
     folder: Path, model: PreTrainedModel, layout: TokenLayout, orders: Sequence[Sequence[int]]
 ) -> Path:
-    """Writes a case: the float32 model as transformers saves it, and what the definition gives in float64."""
+    """Write a case: the float32 model, and the outputs of the definition in float64."""
     model.save_pretrained(folder)
     (folder / "model.safetensors").rename(folder / "weights.safetensors")
-    record_expected(folder, model, layout, orders)
-    return folder
-
-
-def record_expected(
-    folder: Path, model: PreTrainedModel, layout: TokenLayout, orders: Sequence[Sequence[int]]
-) -> None:
-    """Writes case.json and the expected outputs of each order beside a model."""
     exact = copy.deepcopy(model).double()
     runs = [
         {"order": list(order), "file": f"expected_{index}.safetensors"} for index, order in enumerate(orders)
@@ -40,6 +32,7 @@ def record_expected(
         save_file(_expected(exact, layout.reorder(order)), folder / str(run["file"]))
     parts = {"prefix": layout.prefix, "documents": layout.documents, "suffix": layout.suffix}
     (folder / "case.json").write_text(json.dumps({**parts, "steps": STEPS, "runs": runs}))
+    return folder
 
 
 def _expected(model: PreTrainedModel, layout: TokenLayout) -> dict[str, Tensor]:
@@ -47,18 +40,18 @@ def _expected(model: PreTrainedModel, layout: TokenLayout) -> dict[str, Tensor]:
     for method, start in (("vanilla", "vanilla_"), ("pine", "")):
         longer = layout
         for _ in range(STEPS):
-            logits, raw = _read(model, longer, method)
+            logits, raw = _run(model, longer, method)
             longer = longer.extend([int(logits[-1].argmax())])
         expected |= {
             f"{start}prefill_logits": logits[: layout.num_tokens].float(),
             f"{start}decode_logits": logits[layout.num_tokens - 1 :].float(),
             f"{start}decode_ids": torch.tensor(longer.suffix[-STEPS:]),
         }
-    return expected | _places(layout.extend(longer.suffix[-STEPS:-1]), raw, layout.suffix_length)
+    return expected | _positions(layout.extend(longer.suffix[-STEPS:-1]), raw, layout.suffix_length)
 
 
-def _read(model: PreTrainedModel, layout: TokenLayout, method: str) -> tuple[Tensor, Tensor]:
-    """The logits (n, V), and the unrotated scores (A, H, n, n)."""
+def _run(model: PreTrainedModel, layout: TokenLayout, method: str) -> tuple[Tensor, Tensor]:
+    """Return the logits (n, V), and the unrotated scores (A, H, n, n)."""
     scores: dict[int, dict[int, Tensor]] = defaultdict(dict)
 
     def keep(layer: int, head: int, raw: Tensor) -> None:
@@ -68,8 +61,8 @@ def _read(model: PreTrainedModel, layout: TokenLayout, method: str) -> tuple[Ten
     return logits, torch.stack([torch.stack(list(heads.values())) for _, heads in sorted(scores.items())])
 
 
-def _places(layout: TokenLayout, raw: Tensor, suffix_length: int) -> dict[str, Tensor]:
-    """Shifts and importances of a prompt with its decoded tokens; raw: unrotated scores (A, H, n, n)."""
+def _positions(layout: TokenLayout, raw: Tensor, suffix_length: int) -> dict[str, Tensor]:
+    """Return shifts and importances of a prompt with its decoded tokens. raw: (A, H, n, n), unrotated."""
     first = layout.document_starts.tolist()
     queries = [*first, *range(layout.documents_end, layout.num_tokens)]
     shifts = torch.empty(*raw.shape[:2], len(queries), layout.num_documents, dtype=torch.int64)

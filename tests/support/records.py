@@ -1,9 +1,10 @@
-"""Records of an evaluation that never ran, for tests of what is made of them."""
+"""Hand-written records of an evaluation, for tests of estimates and reports."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
+from pathlib import Path
 
-from pine_engine.evaluation.records import Record, RunInfo
+from pine_engine.evaluation.records import Record, RunInfo, Writer, open_run
 from pine_engine.invariance.certificate import Platform
 
 SWAPS = {
@@ -12,7 +13,7 @@ SWAPS = {
     "labels-swapped": ((1, 0), (1, 0)),
     "swapped": ((1, 0), (0, 1)),
 }
-"""Arrangements of a pair: which stored document is entered first, and in which order they stand."""
+"""Input order and permutation of a pair by order name."""
 
 
 def judged(
@@ -29,7 +30,7 @@ def judged(
     seconds: float = 1.0,
     computed: bool = True,
 ) -> Record:
-    """A pair that was judged. better: the stored answer that is the better one, whatever its letter."""
+    """Return the record of a judged pair. better: index of the better stored answer."""
     entered, order = SWAPS[order_name]
     right = "AB"[entered.index(better)]
     return Record(
@@ -73,7 +74,7 @@ def swept(
     computed: bool = True,
     error: str | None = None,
 ) -> Record:
-    """A question over k documents of which the first, as stored, has the answer and stands in this slot."""
+    """Return the record of a question over k documents, the first stored one gold and in this slot."""
     others = iter(range(1, k))
     order = tuple(0 if place == slot else next(others) for place in range(k))
     return Record(
@@ -107,14 +108,14 @@ def sweep(
     *,
     k: int = 3,
 ) -> Iterator[Record]:
-    """Each example under each method with the gold in each slot; scored right above -2 nats."""
+    """Yield each example under each method with the gold document in each slot; correct above -2 nats."""
     for index, method, slot in product(range(examples), methods, range(k)):
         value = logprob(index, method, slot)
         yield swept(f"q-{index}", method, slot, k=k, logprob=value, score=float(value > -2))
 
 
 def run_info(**changes: object) -> RunInfo:
-    """The settings of such a run."""
+    """Return the settings of such a run."""
     platform = Platform(
         model="HuggingFaceTB/SmolLM2-135M-Instruct",
         revision="abc123",
@@ -141,3 +142,11 @@ def run_info(**changes: object) -> RunInfo:
         "platform": platform,
     }
     return RunInfo.model_validate({**settings, **changes})
+
+
+def write_run(folder: Path, info: RunInfo, records: Iterable[Record]) -> None:
+    """Write the folder of a run."""
+    open_run(folder, info)
+    with Writer(folder) as writer:
+        for record in records:
+            writer.append(record)

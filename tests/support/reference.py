@@ -1,4 +1,4 @@
-"""The definition, word by word and without any cleverness: an independent reference for the engine.
+"""Plain implementation of the definition: an independent reference for the engine.
 
 One query at a time, explicit positions, transformers' own rotation, float64. Nothing here is shared with
 `pine_engine.attention.arithmetic`.
@@ -31,19 +31,19 @@ class ExactRotary(nn.Module):
 
 
 def exact_llama(tiny_llama: Callable[..., LlamaForCausalLM], **options: Any) -> LlamaForCausalLM:
-    """A tiny Llama in float64, rotation included. tiny_llama, options: see the fixture."""
+    """Return a tiny Llama in float64, RoPE included. tiny_llama, options: see the fixture."""
     model = tiny_llama(dtype=torch.float64, attn_implementation="sdpa", **options)
     model.model.rotary_emb = ExactRotary(model)
     return model
 
 
 def reference_logits(model: LlamaForCausalLM, layout: TokenLayout, method: str) -> Tensor:
-    """Logits (n, V) of every token of the prompt under one of the methods. Source: specification 1, 3."""
+    """Return the logits (n, V) of the prompt under a method. Source: specification 1, 3."""
     return reference_pass(model, layout, method)[0]
 
 
 def reference_pass(model: LlamaForCausalLM, layout: TokenLayout, method: str) -> tuple[Tensor, Tensor]:
-    """Logits (n, V), and the attention weights of all layers and heads (A, H, n, n), NaN where masked."""
+    """Return logits (n, V) and attention weights (A, H, n, n), NaN where masked."""
     ids = torch.tensor(layout.ids)
     hidden = model.model.embed_tokens(ids)
     layers = []
@@ -94,7 +94,7 @@ def _rotate(model: LlamaForCausalLM, vectors: Tensor, positions: list[int]) -> T
 def positions_seen(
     layout: TokenLayout, method: str, index: int, raw: Tensor
 ) -> tuple[int, dict[int, int], dict[int, float]]:
-    """The query's position, the position of every key it sees, and weights other than 1 of some keys.
+    """Return the position of a query, the positions of the keys it can attend to, and weights other than 1.
 
     raw: (n, n) unrotated scores of a head.
     """

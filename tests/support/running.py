@@ -14,7 +14,7 @@ from viz.page.jobs.sources import Sources
 def one_run(
     stop: StopFlag | None = None, *, max_seconds: float | None = None, queue: FairQueue | None = None
 ) -> dict[str, Any]:
-    """What `told` needs of a run, in a process of its own. stop: the visitor's flag."""
+    """Return the arguments of `told` for a new run. stop: flag of the user."""
     runs = RunLog(max_seconds)
     return {"queue": queue or FairQueue(0), "runs": runs, "run": runs.new("compare", ["pine"], stop)}
 
@@ -27,9 +27,9 @@ def told(
     runs: RunLog,
     run: LoggedRun,
 ) -> Generator[Any, None, None]:
-    """What who asks for a run is told: views and sentences, and at the end why it failed or has ended.
+    """Yield the views and messages of a run, and at the end the reason why it failed or ended.
 
-    source: or a function that leases it.
+    source: model, or a function that leases it.
     """
     main = source if isinstance(source, EngineSource) else EngineSource(_unloaded, "none")
     lease = (lambda: nullcontext(source)) if isinstance(source, EngineSource) else source

@@ -1,4 +1,4 @@
-"""Finished runs of a tiny model, as the page makes them, for the tests of its pictures."""
+"""Finished runs of a tiny model, as the page makes them, for tests of its figures."""
 
 from dataclasses import replace
 from typing import Any
@@ -14,12 +14,12 @@ THREE = entries_from([("Varo", "red cat"), ("Senna", "green"), ("Orm", "white ha
 
 
 def swapped(entries: Entries, slot: int) -> Entries:
-    """The documents with the one in that slot and the one behind it in each other's places."""
+    """Return the documents with those in this slot and the next one exchanged."""
     return (*entries[:slot], entries[slot + 1], entries[slot], *entries[slot + 2 :])
 
 
 def finish(engine: Engine, entries: Entries, **changes: Any) -> FinishedRun:
-    """A run of these documents, by every method unless told otherwise."""
+    """Return a run of these documents, by default under all methods."""
     form = Form("retrieval_qa", "Which is green?", "Answer.", tuple(METHODS), 3, entries)
     *_, last = answer(engine, replace(form, **changes))
     assert last.finished is not None
@@ -27,7 +27,7 @@ def finish(engine: Engine, entries: Entries, **changes: Any) -> FinishedRun:
 
 
 def telling_queries(run: FinishedRun) -> list[str]:
-    """Values of queries of every kind: all documents, and both ends of the question and of the answer."""
+    """Return queries of each kind: all documents, and both ends of the question and of the answer."""
     values = [value for _, value in query_choices(run)]
     question = run.result.layout.num_documents
     answer = question + run.result.layout.suffix_length

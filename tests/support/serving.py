@@ -1,4 +1,4 @@
-"""Serves the app: as a user starts it, or ten times as fast, from a process that has imported it already."""
+"""Run the app as a user does, or ten times as fast, forked from a process that has imported it."""
 
 import os
 import socket
@@ -17,7 +17,7 @@ import psutil
 from tests.support import forks
 from tests.support.forks import ROOT
 
-PATIENCE_S = 60.0  # a machine busy with other tests
+PATIENCE_S = 60.0  # other tests may slow it down
 
 
 @dataclass(frozen=True)
@@ -30,14 +30,14 @@ class ServedApp:
 
 
 Serve = Callable[..., AbstractContextManager[ServedApp]]
-"""served_app, as the fixture `serve` gives it."""
+"""Type of served_app."""
 
 
 @contextmanager
 def started_app(
     log: Path, *flags: str, environment: Mapping[str, str] | None = None, folder: Path = ROOT
 ) -> Iterator[ServedApp]:
-    """Runs `python app.py` of a folder on a free port of this machine until the block is left."""
+    """Run `python app.py` of a folder on a free port until the end of the block."""
     port = _free_port()
     with log.open("w") as output:
         process = psutil.Popen(
@@ -53,9 +53,9 @@ def started_app(
 
 @contextmanager
 def served_app(log: Path, *flags: str, environment: Mapping[str, str] | None = None) -> Iterator[ServedApp]:
-    """The same page, forked from a process that has imported the app and loaded the embedded model.
+    """Run the app in a fork of a process that has imported it and loaded the embedded model.
 
-    environment: nothing that is read when the app is imported, as PYTHONPATH is.
+    environment: variables that no import reads.
     """
     port = _free_port()
     arguments = ["--port", str(port), *flags]
@@ -75,7 +75,7 @@ def _serve(arguments: list[str]) -> None:
 
 @contextmanager
 def _answering(served: ServedApp) -> Iterator[ServedApp]:
-    """Waits for the page, and ends its process when the block is left."""
+    """Wait for the page, and end its process at the end of the block."""
     began = time.monotonic()
     try:
         while not _answers(served.url):

@@ -1,18 +1,9 @@
-"""Tiny tokenizers made on the spot, with a few control tokens each."""
+"""Tiny tokenizers with a few control tokens."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
-from tokenizers import (
-    AddedToken,
-    Regex,
-    Tokenizer,
-    decoders,
-    models,
-    normalizers,
-    pre_tokenizers,
-    processors,
-)
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 CONTROL = ["<pad>", "<s>", "</s>", "<|im_start|>", "<|im_end|>"]
@@ -24,12 +15,17 @@ CHAT_TEMPLATE = (
 )
 
 
+def _fast(tokenizer: Tokenizer, chat_template: str | None, **options: Any) -> PreTrainedTokenizerFast:
+    tokens = {"bos_token": "<s>", "eos_token": "</s>", **options}
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, chat_template=chat_template, **tokens)
+
+
 def letter_tokenizer(
     *, chat_template: str | None = CHAT_TEMPLATE, unmarked_control: str | None = None
 ) -> PreTrainedTokenizerFast:
-    """Ids 0 to 4 are control tokens, then one id per ASCII character; 97 or fewer ids for letters.
+    """Return a tokenizer of 5 control tokens and one token per ASCII character.
 
-    unmarked_control: a token that is added without being marked special, as some tokenizers have them.
+    unmarked_control: an added token that is not marked as special, as some tokenizers have.
     """
     letters = ["\n", *map(chr, range(32, 123))]
     vocabulary = {name: index for index, name in enumerate([*CONTROL, *letters])}
@@ -39,13 +35,7 @@ def letter_tokenizer(
     tokenizer.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in CONTROL])
     if unmarked_control:
         tokenizer.add_tokens([AddedToken(unmarked_control, special=False, normalized=False)])
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        bos_token="<s>",
-        eos_token="</s>",
-        pad_token="<pad>",
-        chat_template=chat_template,
-    )
+    return _fast(tokenizer, chat_template, pad_token="<pad>")
 
 
 def byte_tokenizer(
@@ -56,10 +46,10 @@ def byte_tokenizer(
     adds_bos: bool = False,
     adds_eos: bool = False,
 ) -> PreTrainedTokenizerFast:
-    """One id per byte, so that any text can be encoded and decoded exactly; ids below 5 are CONTROL.
+    """Return a tokenizer of 5 control tokens and one token per byte, which encodes any text exactly.
 
-    unmarked: tokens added without being marked special. special: more that are marked. adds_bos: puts <s>
-    in front, as Llama's tokenizers do. adds_eos: puts </s> behind.
+    unmarked: added tokens that are not marked as special. special: further special tokens. adds_bos: add <s>
+    at the start, as Llama's tokenizers do. adds_eos: add </s> at the end.
     """
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {name: index for index, name in enumerate([*CONTROL, *alphabet])}
@@ -71,20 +61,13 @@ def byte_tokenizer(
     tokenizer.add_tokens([AddedToken(name, special=False, normalized=False) for name in unmarked])
     parts = [*(["<s>"] if adds_bos else []), "$A", *(["</s>"] if adds_eos else [])]
     tokenizer.post_processor = processors.TemplateProcessing(parts, special_tokens=[("<s>", 1), ("</s>", 2)])
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        bos_token="<s>",
-        eos_token="</s>",
-        pad_token="<pad>",
-        chat_template=chat_template,
-        clean_up_tokenization_spaces=False,
-    )
+    return _fast(tokenizer, chat_template, pad_token="<pad>", clean_up_tokenization_spaces=False)
 
 
 BLANK = "▁"
 
 Blanks = Literal["prepend", "metaspace"]
-"""The part of a tokenizer that puts a blank in front of a text."""
+"""Part of a tokenizer that adds a blank at the start of a text."""
 
 
 def sentencepiece_tokenizer(
@@ -93,10 +76,10 @@ def sentencepiece_tokenizer(
     chat_template: str | None = None,
     merges: Sequence[tuple[str, str]] = (),
 ) -> PreTrainedTokenizerFast:
-    """As Llama-2's: puts a dummy blank in front of every text, knows bytes, adds <s>.
+    """Return a tokenizer like that of Llama-2: it adds a blank and <s> at the start, and has byte tokens.
 
-    kind: "prepend" normalises as Llama-2 does, "metaspace" splits as newer conversions of it do.
-    merges: pairs of tokens that join into one, besides those that make " the" one token.
+    kind: "prepend" normalizes like Llama-2, "metaspace" splits like newer conversions of it.
+    merges: pairs of tokens that are merged, besides those that make " the" one token.
     """
     letters = [BLANK, *"abcdefghijklmnopqrstuvwxyz.:?", "\n"]
     pairs = [(BLANK, "a"), (BLANK, "t"), ("t", "h"), (f"{BLANK}t", "h"), (f"{BLANK}th", "e")]
@@ -116,11 +99,4 @@ def sentencepiece_tokenizer(
     )
     tokenizer.add_special_tokens([AddedToken(name, special=True) for name in ("<unk>", "<s>", "</s>")])
     tokenizer.post_processor = processors.TemplateProcessing("<s> $A", special_tokens=[("<s>", 1)])
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        bos_token="<s>",
-        eos_token="</s>",
-        unk_token="<unk>",
-        chat_template=chat_template,
-        clean_up_tokenization_spaces=False,
-    )
+    return _fast(tokenizer, chat_template, unk_token="<unk>", clean_up_tokenization_spaces=False)

@@ -1,4 +1,4 @@
-"""Reads the HTML of viz back: cells of tables, elements, attributes."""
+"""Parser of the HTML of viz: elements, attributes and table cells."""
 
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -18,14 +18,14 @@ class Element:
         return set(self.attributes.get("class", "").split())
 
     def all(self, tag: str) -> list["Element"]:
-        """Elements of this tag inside, in document order."""
+        """Return the elements of this tag inside, in document order."""
         found = []
         for child in self.children:
             found += ([child] if child.tag == tag else []) + child.all(tag)
         return found
 
     def with_class(self, name: str) -> list["Element"]:
-        """Elements of this class inside, in document order."""
+        """Return the elements of this class inside, in document order."""
         found = []
         for child in self.children:
             found += ([child] if name in child.classes else []) + child.with_class(name)
@@ -53,7 +53,7 @@ class _Reader(HTMLParser):
 
 
 def read_html(html: str) -> Element:
-    """The root of the parsed HTML; fails if a tag is not closed."""
+    """Return the root of the parsed HTML. Fails if a tag is not closed."""
     reader = _Reader()
     reader.feed(html)
     reader.close()
@@ -62,7 +62,7 @@ def read_html(html: str) -> Element:
 
 
 def table_cells(table: Element) -> list[list[Element]]:
-    """Data cells of the body of a table, row by row."""
+    """Return the data cells of the body of a table by row."""
     return [row.all("td") for body in table.all("tbody") for row in body.all("tr")]
 
 
@@ -74,11 +74,11 @@ HOSTILE = (
     "\"'><script>alert(1)</script>",
     "</td></table>",
 )
-"""Texts that must come out as they went in."""
+"""Texts that must be escaped."""
 
 
 def assert_harmless(html: str) -> None:
-    """Fails if the HTML has an element or attribute that none of our templates write."""
+    """Fail if the HTML has an element or attribute that no template writes."""
     pending = [read_html(html)]
     while pending:
         element = pending.pop()

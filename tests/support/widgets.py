@@ -15,9 +15,9 @@ Built = TypeVar("Built")
 
 
 def built(build: Callable[[], Built]) -> Built:
-    """What `build` makes with gradio.
+    """Return the result of `build` inside an event loop.
 
-    Outside a running loop gradio makes loops that it never closes, so it is given one.
+    Without one, gradio creates event loops that it never closes.
     """
 
     async def in_loop() -> Built:
@@ -28,5 +28,5 @@ def built(build: Callable[[], Built]) -> Built:
 
 @cache
 def whole_page() -> gr.Blocks:
-    """The Blocks of the app, to be looked at only; no model is loaded."""
+    """Return the Blocks of the app without a model. Tests must not change it."""
     return built(lambda: build_app(EngineSource(lambda: pytest.fail("no model is needed"), "none")))

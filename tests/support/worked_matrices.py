@@ -1,4 +1,4 @@
-"""Reads tests/golden/worked_matrices.txt: position matrices worked by hand."""
+"""Position matrices of tests/golden/worked_matrices.txt, computed by hand."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ FILE = Path(__file__).parents[1] / "golden" / "worked_matrices.txt"
 
 @dataclass(frozen=True)
 class Example:
-    """A layout, and the stated orders of importance, most important first."""
+    """A layout, and its rankings of documents, most important first."""
 
     first_position: int
     layout: TokenLayout
@@ -38,7 +38,7 @@ EXAMPLES = {
 
 
 def read_matrix(section: str, title: str) -> tuple[IntArray, IntArray]:
-    """Positions (n, n) and query positions (n,), counted from 0, of one matrix in the file."""
+    """Return positions (n, n) and query positions (n,), from 0, of one matrix in the file."""
     _, _, rest = FILE.read_text().partition(f"## {section} {title}\n")
     lines = rest.partition("\n\n")[0].splitlines()[1:]
     first = EXAMPLES[section].first_position

@@ -22,7 +22,7 @@ from pine_engine.cli.report import report
 from pine_engine.errors import InputError
 from pine_engine.evaluation.estimates import estimate_tasks
 from pine_engine.evaluation.intervals import Estimate
-from pine_engine.evaluation.records import Record, RunInfo, Writer
+from pine_engine.evaluation.records import Record, RunInfo
 from pine_engine.evaluation.report.molecule_tables import read_molecule_report
 from pine_engine.evaluation.report.parts import report_parts
 from pine_engine.evaluation.report.published import (
@@ -42,7 +42,7 @@ from pine_engine.evaluation.report.tables import (
     without_lone_run,
 )
 from pine_engine.evaluation.report.task_tables import slot_results
-from tests.support.records import run_info, swept
+from tests.support.records import run_info, swept, write_run
 from tests.support.report_runs import (
     GOLDEN,
     JUDGE,
@@ -362,14 +362,6 @@ def test_repeat_command_has_the_settings_of_the_run(runs: list[MeasuredRun]) -> 
     command = repeat_command(replace(runs[0], info=runs[0].info.model_copy(update=changes)))
     assert "--task retrieval_qa --sample-seed 3 --limit 20 --methods vanilla,nia,pine" in command
     assert "--max-new-tokens 7 --model embedded" in command and " --recompute --output-dir FOLDER" in command
-
-
-def write_run(folder: Path, info: RunInfo, records: Sequence[Record]) -> None:
-    folder.mkdir()
-    (folder / "run.json").write_text(info.model_dump_json(), encoding="utf-8")
-    with Writer(folder) as writer:
-        for record in records:
-            writer.append(record)
 
 
 CURVES = [f"retrieval-qa-1-3-{name}" for name in ("generated", "generated-areas", "logprob", "logprob-areas")]

@@ -7,7 +7,7 @@ Written from what its documentation and its behaviour say:
 - the duration is computed from the arguments of the call, which this prints with each call;
 - outside a decorated function the model is not run, once the page is launched, and is not loaded then;
 - closing the generator ends the fork at its next value; an exception in the fork arrives as the name of its
-  class alone; work that takes longer than it said is ended.
+  class alone; work that takes longer than its duration is ended.
 """
 
 import io
@@ -27,7 +27,7 @@ from gradio.context import LocalContext
 if not hasattr(gr, "Blocks"):
     raise ImportError("gradio, which is still being imported, goes on without")
 
-MOST_S = 300
+MAX_S = 300
 
 _context = multiprocessing.get_context("fork")
 _decorated: list[Callable[..., Any]] = []
@@ -57,8 +57,10 @@ def GPU(*, duration: Callable[..., int]) -> Callable[[Callable[..., Any]], Calla
             seconds = duration(*args, **kwargs)
             _say(f"asked for {seconds} s")
             if LocalContext.request.get(None) is None:
-                raise gr.Error("Space app has reached its GPU limit")  # nobody's share can be used
-            if seconds > MOST_S:
+                raise gr.Error(
+                    "Space app has reached its GPU limit"
+                )  # there is no user whose quota could be used
+            if seconds > MAX_S:
                 raise gr.Error(f"The requested GPU duration ({seconds}s) is larger than the maximum allowed")
             yield from _values(task, _packed((args, kwargs)), seconds)
 
