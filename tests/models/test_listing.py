@@ -1,5 +1,7 @@
 """Properties of a model that are known without its weights. The list is tested in test_load.py."""
 
+import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,11 +13,12 @@ from safetensors.torch import save_file
 from transformers import LlamaForCausalLM
 
 from pine_engine.errors import ModelError
+from pine_engine.models.dtypes import Dtype
 from pine_engine.models.listing import LoadableModel, describe
 from pine_engine.models.load import load
 
 
-def test_a_folder_is_described_as_it_is_loaded(tiny: Path) -> None:
+def test_folder_is_described_as_it_is_loaded(tiny: Path) -> None:
     found, loaded = describe(str(tiny)), load(str(tiny))
     assert (found.name, found.origin, found.family, found.reason) == (str(tiny), "folder", "llama", "")
     assert found.supported and found.missing_bytes == 0
@@ -38,11 +41,9 @@ def test_weights_in_several_files_are_counted_and_missing_ones_named(
 
 
 @pytest.mark.parametrize("size", [0, 1000, 30_000])
-def test_truncated_weights_are_found_without_loading_them(size: int, tmp_path: Path, tiny: Path) -> None:
-    for file in tiny.iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    weights = tmp_path / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:size])
+def test_describe_truncated_weights_is_unsupported(size: int, tmp_path: Path, tiny: Path) -> None:
+    shutil.copytree(tiny, tmp_path, dirs_exist_ok=True)
+    os.truncate(tmp_path / "model.safetensors", size)
     found = describe(str(tmp_path))
     assert not found.supported and "damaged" in found.reason
 
@@ -55,7 +56,7 @@ def test_packed_weights_are_not_counted_as_parameters(tmp_path: Path, tiny: Path
     assert found.memory_bytes("float32") > found.size_bytes > 0
 
 
-def test_the_header_of_a_gguf_file_is_enough(tmp_path: Path) -> None:
+def test_describe_gguf_reads_its_header(tmp_path: Path) -> None:
     writer = GGUFWriter(tmp_path / "small.gguf", "llama")
     writer.add_context_length(900)
     writer.add_block_count(3)
@@ -71,22 +72,25 @@ def test_the_header_of_a_gguf_file_is_enough(tmp_path: Path) -> None:
     assert (found.family, found.context, found.parameters) == ("llama", 900, 11 * 64)
     assert found.state_values == 2 * 3 * 2 * 8  # keys and values, layers, heads, 64 / 8
     (tmp_path / "bad.gguf").write_bytes(b"GGUF" + bytes(100))
-    with pytest.raises(ModelError, match="bad.gguf"):
-        describe(str(tmp_path / "bad.gguf"))
+    for read in (describe, load):
+        with pytest.raises(ModelError, match="bad.gguf"):
+            read(str(tmp_path / "bad.gguf"))
 
 
-def test_memory_grows_with_the_precision_and_the_context() -> None:
-    small = LoadableModel("m", "hub", 0, 8192, "llama", True, "", 8_000_000_000, 65_536)
-    # Weights, and states of 4,096 tokens under four methods: two bytes a number.
-    assert small.memory_bytes("bfloat16") == 16_000_000_000 + 65_536 * 2 * 4096 * 4 + 500_000_000
-    assert small.memory_bytes("float16") == small.memory_bytes("bfloat16")
-    doubled = 2 * (small.memory_bytes("bfloat16") - 500_000_000) + 500_000_000
-    assert small.memory_bytes("float32") == doubled
-    short = LoadableModel("m", "hub", 0, 1024, "llama", True, "", 8_000_000_000, 65_536)
-    assert short.memory_bytes("bfloat16") == 16_000_000_000 + 65_536 * 2 * 1024 * 4 + 500_000_000
+@pytest.mark.parametrize(
+    ("context", "dtype", "num_bytes", "num_tokens"),
+    [(8192, "bfloat16", 2, 4096), (8192, "float16", 2, 4096), (8192, "float32", 4, 4096),
+     (1024, "bfloat16", 2, 1024)],
+)  # fmt: skip
+def test_memory_has_weights_and_states_of_four_methods(
+    context: int, dtype: Dtype, num_bytes: int, num_tokens: int
+) -> None:
+    model = LoadableModel("m", "hub", 0, context, "llama", True, "", 8_000_000_000, 65_536)
+    expected = num_bytes * (8_000_000_000 + 65_536 * num_tokens * 4) + 500_000_000
+    assert model.memory_bytes(dtype) == expected
 
 
-@pytest.mark.parametrize("name", ["~nobody-has-this-name/model", "a" * 5000, "\0", "\ud800/x", "../..", ""])
-def test_impossible_name_is_rejected(name: str) -> None:
+@pytest.mark.parametrize("name", ["~nobody-has-this-name/model", "a" * 5000, "\0", "\ud800/x", "../.."])
+def test_describe_impossible_name_raises_model_error(name: str) -> None:
     with pytest.raises(ModelError):
         describe(name)

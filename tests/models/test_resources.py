@@ -18,7 +18,7 @@ def container(folder: Path, limit: str, current: int, inactive: int) -> None:
     (folder / "memory.stat").write_text(f"anon 5\ninactive_file {inactive}\nactive_file 7\n")
 
 
-def test_the_limit_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limit_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "CGROUP", tmp_path)
     available = free_memory("cpu")
     assert available == pytest.approx(psutil.virtual_memory().available, rel=0.2)
@@ -28,7 +28,7 @@ def test_the_limit_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.Mon
     assert free_memory("cpu") == pytest.approx(available, rel=0.2)
 
 
-def test_the_disk_of_a_folder_that_is_not_there_yet(tmp_path: Path) -> None:
+def test_disk_of_a_folder_that_is_not_there_yet(tmp_path: Path) -> None:
     there = shutil.disk_usage(tmp_path).free
     assert free_disk(tmp_path / "not" / "yet") == pytest.approx(there, rel=0.05)
 
