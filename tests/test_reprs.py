@@ -55,7 +55,7 @@ def test_what_is_long_is_one_line() -> None:
     )
 
 
-def test_a_run_is_a_table_of_answers_in_which_text_is_text() -> None:
+def test_run_is_a_table_of_answers_in_which_text_is_text() -> None:
     table = RESULT._repr_html_()
     assert table.count("<tr>") == 1 + len(METHODS)
     assert f"&lt;b&gt;{LONG}" in table and "<b>" not in table
@@ -67,7 +67,7 @@ def test_a_run_is_a_table_of_answers_in_which_text_is_text() -> None:
     )
 
 
-def test_an_engine_is_its_model() -> None:
+def test_engine_is_its_model() -> None:
     engine = object.__new__(Engine)
     engine.model_name, engine.decode_in_4bit = "tiny", False
     model: Any = torch.nn.Linear(1, 1)

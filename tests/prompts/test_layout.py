@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
@@ -30,17 +30,13 @@ LAYOUT = TokenLayout((1, 2, 3), ((10, 11), (20,), (30, 31, 32)), (40, 41))
 
 def test_layout_has_the_indices_of_its_segments() -> None:
     assert LAYOUT.ids == (1, 2, 3, 10, 11, 20, 30, 31, 32, 40, 41)
-    assert (LAYOUT.prefix_length, LAYOUT.documents_end, LAYOUT.suffix_length, LAYOUT.num_tokens) == (
-        3,
-        9,
-        2,
-        11,
-    )
-    assert LAYOUT.num_documents == 3
+    assert (LAYOUT.prefix_length, LAYOUT.documents_end, LAYOUT.suffix_length) == (3, 9, 2)
+    assert (LAYOUT.num_tokens, LAYOUT.num_documents) == (11, 3)
     assert LAYOUT.lengths.tolist() == [2, 1, 3]
     assert LAYOUT.document_starts.tolist() == [3, 5, 6]
     for index, ids in enumerate(LAYOUT.documents):
-        assert list(LAYOUT.ids)[LAYOUT.document_slice(index)] == list(ids)
+        assert LAYOUT.ids[LAYOUT.document_slice(index)] == ids
+    assert LAYOUT.extend([50, 51]) == TokenLayout(LAYOUT.prefix, LAYOUT.documents, (40, 41, 50, 51))
 
 
 @given(order=st.permutations(range(3)))
@@ -52,33 +48,22 @@ def test_reordering_moves_documents_and_nothing_else(order: list[int]) -> None:
     assert moved.reorder(inverse) == LAYOUT
 
 
-def test_extending_appends_to_the_suffix() -> None:
-    longer = LAYOUT.extend([50, 51])
-    assert longer.ids == (*LAYOUT.ids, 50, 51)
-    assert longer.documents_end == LAYOUT.documents_end
-
-
 @pytest.mark.parametrize(
     "form",
-    [
-        list, np.array, torch.tensor, iter, collections.deque,
-        lambda ids: np.array(ids, dtype=np.uint8),
-        lambda ids: torch.tensor(ids, dtype=torch.int32),
-        lambda ids: [np.int64(token) for token in ids],
-        lambda ids: [torch.tensor(token) for token in ids],
-    ],
+    [list, np.array, torch.tensor, iter, collections.deque,
+     lambda ids: np.array(ids, dtype=np.uint8), lambda ids: [torch.tensor(token) for token in ids]],
 )  # fmt: skip
 def test_ids_may_be_any_sequence(form: Callable[[Any], Any]) -> None:
     documents: Any = [form(ids) for ids in LAYOUT.documents]
-    given = TokenLayout(form(LAYOUT.prefix), documents, form(LAYOUT.suffix))
-    assert given == LAYOUT and hash(given) == hash(LAYOUT)
-    assert {type(token) for token in given.ids} == {int}
-    assert given.reorder(form((2, 0, 1))) == LAYOUT.reorder([2, 0, 1])
-    assert given.extend(form((50,))) == LAYOUT.extend([50])
+    layout = TokenLayout(form(LAYOUT.prefix), documents, form(LAYOUT.suffix))
+    assert layout == LAYOUT and hash(layout) == hash(LAYOUT)
+    assert {type(token) for token in layout.ids} == {int}
+    assert layout.reorder(form((2, 0, 1))) == LAYOUT.reorder([2, 0, 1])
+    assert layout.extend(form((50,))) == LAYOUT.extend([50])
 
 
 @pytest.mark.parametrize("array", [np.array([[10, 11], [20, 21]]), torch.tensor([[10, 11], [20, 21]])])
-def test_the_rows_of_an_array_are_documents(array: Any) -> None:
+def test_rows_of_an_array_are_documents(array: Any) -> None:
     assert TokenLayout((1,), array, (2,)).documents == ((10, 11), (20, 21))
 
 
@@ -109,11 +94,10 @@ def test_layout_with_wrong_part_is_rejected(field: str, prefix: Any, documents: 
 
 
 @pytest.mark.parametrize(
-    "order",
-    [[0, 1], [0, 1, 1], [0, 1, 3], [0, 1, 2, 2], [-1, 0, 1], "012", None, 5, [0, 1.0, 2], [True, 0, 2]],
+    "order", [[0, 1], [0, 1, 1], [0, 1, 3], [-1, 0, 1], "012", None, 5, [0, 1.0, 2], [True, 0, 2]]
 )
-def test_wrong_order_is_rejected(order: Any) -> None:
-    with pytest.raises(InputError, match="order"):
+def test_reorder_by_wrong_order_raises_input_error(order: Any) -> None:
+    with pytest.raises(InputError):
         LAYOUT.reorder(order)
 
 
@@ -131,12 +115,6 @@ def test_id_outside_the_vocabulary_is_rejected(layout: TokenLayout, field: str) 
     with pytest.raises(InputError) as raised:
         layout.check_vocabulary(41)
     assert raised.value.field == field
-
-
-def test_a_prompt_without_prefix_is_allowed() -> None:
-    layout = tokenize(Prompt((), ((Piece("ab"),),), (Piece("c"),)), byte_tokenizer())
-    assert layout.prefix == ()
-    assert layout.document_starts.tolist() == [0]
 
 
 # text is data
@@ -200,22 +178,13 @@ def test_added_tokens_that_are_not_marked_special_are_text_too(text: str) -> Non
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "<think>x",
-        "<think>x<think>x",
-        "<|im_end|>||",
-        "<think></think>",
-        "<<think>>",
-        "<th<think>ink>",
-        "<><><>",
-        "<><><><>",
-    ],
+    ["<think>x<think>x", "<|im_end|>||", "<think></think>", "<<think>>", "<th<think>ink>", "<><><><>"],
 )
 def test_added_tokens_that_overlap_are_text(text: str) -> None:
     assert_only_data(text, UNMARKED, set(UNMARKED.get_added_vocab().values()))
 
 
-def test_an_unmarked_token_in_the_template_is_a_control_token() -> None:
+def test_unmarked_token_in_the_template_is_a_control_token() -> None:
     template = "<think>{{ messages[0]['content'] }}</think>"
     tokenizer = byte_tokenizer(chat_template=template, unmarked=["<think>", "</think>"])
     layout = tokenize(build_prompt(tokenizer, prefix="<think>", documents=["a"], suffix="b"), tokenizer)
@@ -224,7 +193,7 @@ def test_an_unmarked_token_in_the_template_is_a_control_token() -> None:
     assert layout.suffix == (*tokenize_text("b", tokenizer), added["</think>"])
 
 
-def test_the_longest_control_token_in_the_template_counts() -> None:
+def test_longest_control_token_in_the_template_counts() -> None:
     tokenizer = byte_tokenizer(
         chat_template="<|im_end|>|{{ messages[0]['content'] }}!", unmarked=["<|im_end|>|"]
     )
@@ -232,7 +201,7 @@ def test_the_longest_control_token_in_the_template_counts() -> None:
     assert layout.prefix == (tokenizer.get_added_vocab()["<|im_end|>|"],)
 
 
-def test_a_control_token_split_between_two_texts_of_the_user_is_text() -> None:
+def test_control_token_split_between_two_texts_of_the_user_is_text() -> None:
     tokenizer = byte_tokenizer(chat_template=None)
     layout = tokenize(
         build_prompt(tokenizer, prefix="<|im_", documents=["end|>"], suffix="</s", system="<|im_start|"),
@@ -282,22 +251,17 @@ WITHOUT_BOS = WITH_BOS.removeprefix("{{ bos_token }}")
 
 @pytest.mark.parametrize(
     ("template", "adds_bos", "expected"),
-    [
-        (WITH_BOS, True, 1),
-        (WITH_BOS, False, 1),
-        (WITHOUT_BOS, True, 1),
-        (WITHOUT_BOS, False, 0),
-        (None, True, 1),
-        (None, False, 0),
-    ],
-)
-def test_bos_is_before_the_prefix_once(template: str | None, adds_bos: bool, expected: int) -> None:
+    [(WITH_BOS, True, 1), (WITH_BOS, False, 1), (WITHOUT_BOS, True, 1), (WITHOUT_BOS, False, 0),
+     (None, True, 1), (None, False, 0)],
+)  # fmt: skip
+@pytest.mark.parametrize("prefix", ["<s>p", ""])
+def test_bos_is_before_the_prefix_once(
+    template: str | None, adds_bos: bool, expected: int, prefix: str
+) -> None:
     tokenizer = byte_tokenizer(chat_template=template, adds_bos=adds_bos)
-    layout = tokenize(build_prompt(tokenizer, prefix="<s>p", documents=["<s>", "d"], suffix="s"), tokenizer)
+    layout = tokenize(build_prompt(tokenizer, prefix=prefix, documents=["<s>", "d"], suffix="s"), tokenizer)
     assert layout.ids.count(tokenizer.bos_token_id) == expected
     assert layout.prefix[:1].count(tokenizer.bos_token_id) == expected
-    empty = tokenize(build_prompt(tokenizer, prefix="", documents=["d"], suffix="s"), tokenizer)
-    assert empty.prefix[:1].count(tokenizer.bos_token_id) == expected
     assert tokenizer.bos_token_id not in tokenize_text("yes", tokenizer)
 
 
@@ -338,33 +302,24 @@ def pieces_of(ids: tuple[int, ...], tokenizer: PreTrainedTokenizerFast) -> str:
 
 @pytest.mark.parametrize("kind", ["prepend", "metaspace"])
 @pytest.mark.parametrize("newlines_merge", [False, True])
-@pytest.mark.parametrize(
-    "text", ["the cat", " the cat", "  the", "a", " ", "\nthe", "\n\nthe", "\n", "\n\n\n", "é the", "</s>"]
-)
-def test_no_blank_is_put_in_front_of_a_segment(kind: Blanks, newlines_merge: bool, text: str) -> None:
+def test_no_blank_is_put_in_front_of_a_segment(kind: Blanks, newlines_merge: bool) -> None:
     tokenizer = sentencepiece_tokenizer(kind, merges=[NEWLINES] if newlines_merge else [])
-    assert tokenizer.convert_ids_to_tokens(tokenizer("the", add_special_tokens=False)["input_ids"]) == [
-        "▁the"
-    ]
-    layout = tokenize(
-        build_prompt(tokenizer, prefix="the", documents=[f"x{text}", "b"], suffix=text), tokenizer
-    )
-    assert pieces_of(layout.documents[0], tokenizer) == f"x{text}"
-    assert pieces_of(layout.documents[1], tokenizer) == "b"
-    assert pieces_of(layout.suffix, tokenizer) == f"{text}\nAnswer:"
-    assert pieces_of(tokenize_text(text, tokenizer), tokenizer) == text
-    assert layout.ids.count(tokenizer.bos_token_id) == 1
-    assert layout.ids.count(tokenizer.eos_token_id) == 0
+    the = tokenizer("the", add_special_tokens=False)["input_ids"]
+    assert tokenizer.convert_ids_to_tokens(the) == ["▁the"]
 
-
-@pytest.mark.parametrize("kind", ["prepend", "metaspace"])
-@pytest.mark.parametrize("newlines_merge", [False, True])
-def test_any_text_comes_back_without_a_blank_in_front(kind: Blanks, newlines_merge: bool) -> None:
-    tokenizer = sentencepiece_tokenizer(kind, merges=[NEWLINES] if newlines_merge else [])
-
-    @given(text=st.text(alphabet="a the\né.", max_size=12))
+    @example("the cat")
+    @example(" the")
+    @example("\n\nthe")
+    @example("</s>")
+    @given(st.text(alphabet="a the\né.", min_size=1, max_size=12))
     def check(text: str) -> None:
         assert pieces_of(tokenize_text(text, tokenizer), tokenizer) == text
+        prompt = build_prompt(tokenizer, prefix="the", documents=[f"x{text}", "b"], suffix=text)
+        layout = tokenize(prompt, tokenizer)
+        assert [pieces_of(ids, tokenizer) for ids in layout.documents] == [f"x{text}", "b"]
+        assert pieces_of(layout.suffix, tokenizer) == f"{text}\nAnswer:"
+        assert layout.ids.count(tokenizer.bos_token_id) == 1
+        assert layout.ids.count(tokenizer.eos_token_id) == 0
 
     check()
 
@@ -376,7 +331,7 @@ def test_text_that_merges_with_each_guard_is_rejected() -> None:
     assert pieces_of(tokenize_text("the", tokenizer), tokenizer) == "the"
 
 
-def test_a_blank_that_was_written_gives_the_token_with_a_blank() -> None:
+def test_blank_that_was_written_gives_the_token_with_a_blank() -> None:
     tokenizer = sentencepiece_tokenizer("prepend")
     with_blank, without = tokenize_text(" the", tokenizer), tokenize_text("the", tokenizer)
     assert tokenizer.convert_ids_to_tokens(list(with_blank)) == [f"{BLANK}the"]
@@ -384,7 +339,6 @@ def test_a_blank_that_was_written_gives_the_token_with_a_blank() -> None:
 
 
 def test_segments_are_encoded_one_by_one() -> None:
-    """A border between segments is a border between tokens, whatever stands next to it."""
     tokenizer = sentencepiece_tokenizer("prepend")
     for parts in itertools.permutations(["t", "h", " t", "he"]):
         prompt = Prompt((), tuple((Piece(part),) for part in parts), (Piece("?"),))

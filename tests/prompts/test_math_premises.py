@@ -27,26 +27,23 @@ TEXTS = st.one_of(
 @pytest.mark.parametrize(
     "sentences",
     [
-        ["Ann has 3 apples. ", "Bob has 4."],
         ["Mr. and Mrs. Lind pay $5.50 for 2.5 kg. ", "Dr. Ek pays 7."],
         ["J. Lind has 3. ", "I have 4."],
         ["The shop opens at 8 a.m. and closes at 5 p.m. ", "It sells 3 pens, etc. ", "Why?"],
         ["It weighs 12 oz. in all. ", "It costs $3.\n\n", "How much is 1 oz.?"],
         ["Wait... ", "Is it 3? ", "Is it 4?! ", "She has as many as I. ", "Yes!"],
         ["He said: “I have 3. You have 4.” ", "She has 5."],
-        ['"I have 3. You have 4." ', "Ann agrees."],
         ['"Do you have 3?" asks Ann. ', "Bob has (at last.) ", "He has 4."],
         ['A 5" nail is long. ', "A 3 cm one is not."],
         ["“I have 3. ", "You have 4."],
         ["  Ann has 3.\t", "4 are red.  "],
         ["e.g. 3 of them. ", "No end"],
         ["www.three.org has 3 pages. ", "Ok."],
-        ["Nothing ends here"],
         [" "],
         [],
     ],
 )
-def test_sentences_end_where_a_reader_ends_them(sentences: list[str]) -> None:
+def test_sentences_end_as_cut_by_hand(sentences: list[str]) -> None:
     assert list(split_sentences("".join(sentences))) == sentences
 
 
@@ -79,7 +76,7 @@ PRICES = Premises(
     ("A pen costs $1.50.\n", "Mr. Ek buys 4 pens. ", "A third of the pens are blue. "),
     "He then buys 2 more. How much does he pay?",
 )
-TOLD_TO_FIND = Premises("", ("Ida has 3 cats. ", "Ola has 4 cats. "), "Find the number of cats.")
+FIND = Premises("", ("Ida has 3 cats. ", "Ola has 4 cats. "), "Find the number of cats.")
 NO_NAME = Premises(
     "She has 3 cats. ", ("She has 4 dogs. ", "She has 5 birds. "), "How many animals are they?"
 )
@@ -95,52 +92,32 @@ EQUAL_RUNS = Premises(
 )
 
 
-@pytest.mark.parametrize(
-    "problem", [SUBJECTS, ONE_PERSON, PRICES, TOLD_TO_FIND, NO_NAME, TWO_RUNS, EQUAL_RUNS]
-)
-def test_a_problem_is_cut_as_by_hand(problem: Premises) -> None:
+@pytest.mark.parametrize("problem", [SUBJECTS, ONE_PERSON, PRICES, FIND, NO_NAME, TWO_RUNS, EQUAL_RUNS])
+def test_problem_is_cut_as_by_hand(problem: Premises) -> None:
     assert split_problem(problem.reassemble()) == problem
 
 
 @pytest.mark.parametrize(
-    "stays",
-    [
-        "Then Bo picks 3.",
-        "Bo then picks 3.",
-        "These 3 cups are red.",
-        "Bo picks 3 of the remaining cups.",
-        "Bo eats 3 of them.",
-        "Bo picks another 3.",
-        "Bo picks 3 the next day.",
-        "Bo picks 3 more.",
-        "Bo picks twice as many.",
-        "He picks 3.",
-        "On Monday he picks 3.",
-        "Bo likes berries.",
-        "After lunch Bo picks 3.",
-    ],
-)
-def test_a_sentence_that_goes_on_or_tells_no_number_stays(stays: str) -> None:
+    "sentence",
+    ["Then Bo picks 3.", "Bo then picks 3.", "These 3 cups are red.", "Bo picks 3 of the remaining cups.",
+     "Bo eats 3 of them.", "Bo picks another 3.", "Bo picks 3 the next day.", "Bo picks 3 more.",
+     "Bo picks twice as many.", "He picks 3.", "On Monday he picks 3.", "Bo likes berries.",
+     "After lunch Bo picks 3."],
+)  # fmt: skip
+def test_sentence_without_number_or_with_reference_is_no_premise(sentence: str) -> None:
     before, after = ("Ada picks 2. ", "Cy picks 4. "), ("Di picks 5. ", "Ed picks 6. ", "Flo picks 7. ")
-    cut = split_problem("".join((*before, f"{stays} ", *after, "How many?")))
-    assert cut == Premises("".join((*before, f"{stays} ")), after, "How many?")
+    cut = split_problem("".join((*before, f"{sentence} ", *after, "How many?")))
+    assert cut == Premises("".join((*before, f"{sentence} ")), after, "How many?")
 
 
 @pytest.mark.parametrize(
-    "moves",
-    [
-        "Bo picks twice as many as Ada.",
-        "Bo picks 3 more cups than Ada.",
-        "In her garden Bo picks 3.",
-        "Half of the cups are red.",
-        "Bo says he picks 3.",
-        "A dozen cups fit in a basket.",
-        "Theo picks 3.",
-        "Sotherby picks 3.",
-    ],
-)
-def test_a_sentence_that_says_all_itself_moves(moves: str) -> None:
-    premises = ("Ada picks 2. ", f"{moves} ", "Cy picks 4. ")
+    "sentence",
+    ["Bo picks twice as many as Ada.", "Bo picks 3 more cups than Ada.", "In her garden Bo picks 3.",
+     "Half of the cups are red.", "Bo says he picks 3.", "A dozen cups fit in a basket.", "Theo picks 3.",
+     "Sotherby picks 3."],
+)  # fmt: skip
+def test_complete_sentence_is_a_premise(sentence: str) -> None:
+    premises = ("Ada picks 2. ", f"{sentence} ", "Cy picks 4. ")
     assert split_problem("".join((*premises, "How many?"))) == Premises("", premises, "How many?")
 
 
@@ -160,7 +137,7 @@ def test_without_two_premises_there_are_none(prefix: str, suffix: str) -> None:
 
 
 @given(text=TEXTS)
-def test_the_parts_together_are_the_problem(text: str) -> None:
+def test_parts_together_are_the_problem(text: str) -> None:
     cut = split_problem(text)
     assert cut.reassemble() == text
     assert len(cut.premises) != 1
@@ -178,7 +155,7 @@ def test_any_other_cut_is_the_same_problem(text: str, places: list[int]) -> None
 # rows
 
 
-def test_a_problem_becomes_a_row() -> None:
+def test_problem_becomes_a_row() -> None:
     assert ONE_PERSON.row("p-1") == DataRow(
         id="p-1",
         task="math_reasoning",
@@ -194,6 +171,6 @@ def test_a_problem_becomes_a_row() -> None:
     assert PRICES.row("p-2").prefix == TASKS["math_reasoning"].instruction
 
 
-def test_a_problem_without_premises_is_no_row() -> None:
+def test_row_without_premises_raises_input_error() -> None:
     with pytest.raises(InputError):
         split_problem("Ada picks 2. How many?").row("p-3")

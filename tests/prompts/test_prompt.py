@@ -47,51 +47,34 @@ def rendered(template: str, content: str, system: str = "") -> str:
 
 @pytest.mark.parametrize("template", [CHAT_TEMPLATE, SYSTEM_INSIDE_USER])
 @pytest.mark.parametrize("system", ["", "Be brief."])
-def test_the_segments_together_are_the_templates_rendering(template: str, system: str) -> None:
+def test_segments_together_are_the_templates_rendering(template: str, system: str) -> None:
     prompt = make(template, system=system)
     assert whole_text(prompt) == rendered(template, "Read.onetwo Why?", system)
-
-
-def test_only_template_text_is_markup() -> None:
-    prompt = make(CHAT_TEMPLATE, system="Be brief.")
-    assert prompt == Prompt(
-        prefix=(
-            Piece("<|im_start|>system\n", is_markup=True),
-            Piece("Be brief."),
-            Piece("<|im_end|>\n<|im_start|>user\n", is_markup=True),
-            Piece("Read."),
-        ),
-        documents=((Piece("one"),), (Piece("two"),)),
-        suffix=(Piece(" Why?"), Piece("<|im_end|>\n<|im_start|>assistant\n", is_markup=True)),
-    )
-
-
-LOOPS = "{% for i in range(100000) %}" * 3 + "{% endfor %}" * 3
 
 
 @pytest.mark.parametrize(
     "template",
     [
         "{{ messages.__class__.__mro__ }}",
-        "{{ ''.__class__() }}",
         "{% for %}",
         "{{ 1 / 0 }}",
+        "{{ raise_exception('never') }}",
         "{{ 'a' * 10000000000 }}",
         "{{ 2 ** 10000000000 }}",
         "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
-        LOOPS,
+        "{% for i in range(100000) %}" * 3 + "{% endfor %}" * 3,
         "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
-        "{% for i in range(100000) %}{% for j in range(100000) if false %}{% endfor %}{% endfor %}",
     ],
 )
-def test_build_prompt_hostile_template_is_refused_in_bounded_time(
+def test_build_prompt_hostile_template_is_rejected_in_bounded_time(
     template: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chat_template, "RENDER_S", 0.05)
-    began = time.monotonic()
-    with pytest.raises(ModelError):
-        make(template, system="Be brief.")
-    assert time.monotonic() - began < 30  # 0.1 s on an idle machine; without a limit hours, or never
+    start = time.monotonic()
+    for system in ("", "Be brief."):
+        with pytest.raises(ModelError):
+            make(template, system=system)
+    assert time.monotonic() - start < 30  # 0.1 s on an idle machine; without a limit hours, or never
 
 
 @pytest.mark.parametrize("template", [CHAT_TEMPLATE, NO_SYSTEM_ROLE, ONLY_USER, SYSTEM_INSIDE_USER, None])
@@ -115,21 +98,26 @@ def test_system_text_without_role_opens_user_message(template: str) -> None:
     assert Piece("Be brief.\n\nRead.") in prompt.prefix
 
 
-def test_template_error_without_system_text_is_raised() -> None:
-    with pytest.raises(ModelError, match="never"):
-        make("{{ raise_exception('never') }}")
-
-
-def test_without_template_the_parts_are_plain_text() -> None:
-    assert make(None) == Prompt(
-        (Piece("Read."),), ((Piece("one"),), (Piece("two"),)), (Piece(" Why?"), Piece("\nAnswer:"))
-    )
-    assert segment_text(make(None, system="Be brief.").prefix) == "Be brief.\n\nRead."
-
-
-def test_empty_parts_leave_no_piece() -> None:
-    prompt = make(None, prefix="")
-    assert prompt.prefix == ()
+@pytest.mark.parametrize(
+    ("template", "prefix", "end"),
+    [
+        (
+            CHAT_TEMPLATE,
+            (
+                Piece("<|im_start|>system\n", is_markup=True),
+                Piece("Be brief."),
+                Piece("<|im_end|>\n<|im_start|>user\n", is_markup=True),
+                Piece("Read."),
+            ),
+            Piece("<|im_end|>\n<|im_start|>assistant\n", is_markup=True),
+        ),
+        (None, (Piece("Be brief.\n\nRead."),), Piece("\nAnswer:")),
+    ],
+)
+def test_only_template_text_is_markup(template: str | None, prefix: tuple[Piece, ...], end: Piece) -> None:
+    documents = ((Piece("one"),), (Piece("two"),))
+    assert make(template, system="Be brief.") == Prompt(prefix, documents, (Piece(" Why?"), end))
+    assert make(None, prefix="").prefix == ()
 
 
 @pytest.mark.parametrize("part", ["prefix", "suffix", "system", "documents"])
