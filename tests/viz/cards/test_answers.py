@@ -55,16 +55,16 @@ def test_grid_shows_answers_unchanged_and_in_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "reading", "shown"),
+    ("text", "reading", "parts"),
     [
-        ("B is wrong: [[A]]", Reading("A", "verdict"), "verdict reads as A"),
-        ("B is wrong: [[A]]", Reading("A", "verdict", 1.0), "verdict reads as A ✓ right"),
-        ("Answer: 7", Reading("7", "number", 0.0), "number reads as 7 ✗ wrong"),
-        ("Both.", Reading(None, "verdict", 0.5), "no verdict found ◐ 0.5 points"),
-        (" Brenholt. ", Reading("Brenholt.", "answer", 1.0), "✓ right"),
-        ("Brenholt. ", Reading("Brenholt.", "answer"), ""),
+        ("B is wrong: [[A]]", Reading("A", "verdict"), ["A"]),
+        ("Answer: 7", Reading("7", "number", 1.0), ["7", "✓"]),
+        ("Answer: 7", Reading("7", "number", 0.0), ["7", "✗"]),
+        ("Both.", Reading(None, "verdict", 0.5), ["no verdict", "0.5"]),
+        ("Brenholt. ", Reading("Brenholt.", "answer"), []),
     ],
 )
-def test_finished_card_shows_parsed_value_and_score(text: str, reading: Reading, shown: str) -> None:
+def test_finished_card_shows_parsed_value_and_score(text: str, reading: Reading, parts: list[str]) -> None:
     root = read_html(answer_grid([card("finished", text=text, reading=reading)]))
-    assert " ".join(" ".join(part.text.split()) for part in root.with_class("pine-reading")) == shown
+    shown = " ".join(part.text for part in root.with_class("pine-reading"))
+    assert all(part in shown for part in parts) and bool(shown) == bool(parts)

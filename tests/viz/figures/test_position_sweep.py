@@ -46,11 +46,10 @@ def test_two_effects_add_up() -> None:
 
 
 def test_sentence_names_changes_from_large_to_none() -> None:
-    assert sentence(VALUES) == (
-        "As document B goes through all 3 slots, the log-probability of “Paris is it” moves by 4.5 nats "
-        "under Vanilla (most likely in slot 3, least likely in slot 2) and by 1.5 under NIA; it does not "
-        "move at all (0.0) under PINE and PCW (tiny)."
-    )
+    text = sentence(VALUES)
+    parts = ("document B", "“Paris is it”", "4.5 nats", "slot 3", "slot 2", "1.5 under NIA", "PINE and PCW")
+    assert [part for part in parts if part not in text] == []
+    assert [text.index(part) for part in parts] == sorted(text.index(part) for part in parts)
 
 
 def test_smallest_change_is_a_change() -> None:
@@ -58,9 +57,9 @@ def test_smallest_change_is_a_change() -> None:
     assert "moves by 4.4e-16 nats under PINE" in text and "(0.0) under PCW (" in text
 
 
-@pytest.mark.parametrize(("count", "part"), [(1, "in 1 of 3 slots"), (2, "through 2 of 3 slots")])
-def test_sentence_of_a_stopped_sweep_counts_slots(count: int, part: str) -> None:
-    assert part in sentence(VALUES, count)
+@pytest.mark.parametrize("count", [1, 2])
+def test_sentence_of_a_stopped_sweep_counts_slots(count: int) -> None:
+    assert f"{count} of 3 slots" in sentence(VALUES, count)
 
 
 def test_line_style_is_unique_by_symbol_then_color() -> None:
