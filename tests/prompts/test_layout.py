@@ -35,7 +35,7 @@ def test_layout_has_the_indices_of_its_segments() -> None:
     assert LAYOUT.lengths.tolist() == [2, 1, 3]
     assert LAYOUT.document_starts.tolist() == [3, 5, 6]
     for index, ids in enumerate(LAYOUT.documents):
-        assert LAYOUT.ids[LAYOUT.document_slice(index)] == ids
+        assert list(LAYOUT.ids)[LAYOUT.document_slice(index)] == list(ids)
     assert LAYOUT.extend([50, 51]) == TokenLayout(LAYOUT.prefix, LAYOUT.documents, (40, 41, 50, 51))
 
 
