@@ -1,8 +1,7 @@
 """Prompts and answers that the records of one example need, each computed once.
 
-A record needs one run of its base method, or several if a wrapper is around it. The same tokens under
-the same
-method are computed once, and an order-invariant method once for all orders of the same input documents.
+A record needs one run of its base method, or several if a wrapper is around it. The same tokens under the
+same method are computed once, and an order-invariant method once for all orders of the same input documents.
 """
 
 from collections import Counter
