@@ -42,6 +42,7 @@ from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.request import LabeledRequest
+from tests.support.forward import count_tokens
 from tests.support.tokenizers import letter_tokenizer
 
 REQUEST = LabeledRequest(
@@ -161,9 +162,8 @@ def test_first_token_is_calibrated_by_the_least_content_free_probability() -> No
 
 
 def test_every_token_is_calibrated_by_the_mean() -> None:
-    """0.5/0.45, 0.3/0.1 and 0.2/0.45; then 0.8/0.8, 0.18/0.07 and 0.02/0.13."""
+    """0.5/0.45, 0.3/0.1 and 0.2/0.45."""
     assert choose("every", [0.5, 0.3, 0.2], [0.8, 0.1, 0.1], [0.1, 0.1, 0.8])[0] == 1
-    assert choose("every", [0.8, 0.18, 0.02], [0.9, 0.05, 0.05], [0.7, 0.09, 0.21])[0] == 1
 
 
 def test_first_token_is_one_of_the_candidates() -> None:
@@ -195,6 +195,7 @@ def test_each_prompt_is_reported_and_each_request_has_a_result(engine: Engine, w
     expected = {"permutation_full": 18, "permutation_cyclic": 9, "pride": 3 + 2}
     count = sum(isinstance(event, PrefillDone) for event in events)
     assert plan.num_prompts == count == expected.get(wrapper, 12)
+    assert not any(isinstance(event, RunFinished) for event in events)
     assert sum(isinstance(event, DebiasResult) for event in events) == 3
 
 
@@ -274,7 +275,7 @@ def test_label_calibration_divides_by_the_content_free_mean(engine: Engine, base
 
 @pytest.mark.parametrize("base", ["vanilla", "pine"])
 @pytest.mark.parametrize("steps", ["first", "every"])
-def test_calibrated_answer_is_that_of_computing_each_step_anew(engine: Engine, base: str, steps: str) -> None:
+def test_calibrated_answer_is_that_of_separate_steps(engine: Engine, base: str, steps: str) -> None:
     layouts = [engine.tokenize(prompt) for prompt in (REQUEST.prompt(engine), *content_free(engine, REQUEST))]
     ids: list[int] = []
     for step in range(2):
@@ -339,14 +340,11 @@ def test_prompt_that_does_not_fit_is_refused_before_the_first_prefill(engine: En
 
 @pytest.mark.parametrize("wrapper", ["permutation_full", "calibration_every"])
 def test_closing_stops_the_model(engine: Engine, wrapper: str) -> None:
-    layers: list[None] = []
-    layer = engine.patched_models[0].network.model.layers[0]
-    hook = layer.register_forward_hook(lambda *_: layers.append(None))
-    stream = run_debias(engine, plan_debias([REQUEST] * 50, wrapper=wrapper))
-    next(event for event in stream if isinstance(event, PrefillDone))
-    stream.close()
-    hook.remove()
-    assert 0 < len(layers) < 50
+    with count_tokens(engine.patched_models[0].network.model.layers[0]) as calls:
+        stream = run_debias(engine, plan_debias([REQUEST] * 50, wrapper=wrapper))
+        next(event for event in stream if isinstance(event, PrefillDone))
+        stream.close()
+    assert 0 < len(calls) < 50
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -384,10 +382,3 @@ def test_calibrated_answer_is_independent_of_its_batch(
     for number, answer in together.items():
         assert answers(number) == {number: answer}
     assert len(set(together.values())) == 5
-
-
-def test_run_events_are_those_of_the_base_method(engine: Engine) -> None:
-    plan = plan_debias([REQUEST], wrapper="permutation_cyclic", majority=True, base="pcw", max_new_tokens=1)
-    events = list(run_debias(engine, plan))
-    assert sum(isinstance(event, PrefillDone) for event in events) == 3
-    assert not any(isinstance(event, RunFinished) for event in events)

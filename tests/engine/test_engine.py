@@ -10,10 +10,8 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 from transformers import LlamaForCausalLM
 
-from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import (
     GenerationFinished,
@@ -28,6 +26,7 @@ from pine_engine.methods.table import METHODS
 from pine_engine.network.thread_tuner import torch_num_threads
 from pine_engine.prompts.layout import TokenLayout
 from tests.support.families import FAMILIES, by_tier, defined_logits, make
+from tests.support.forward import count_tokens, prefill_logits
 from tests.support.reference import exact_llama, reference_logits
 from tests.support.tokenizers import letter_tokenizer
 
@@ -61,13 +60,6 @@ def engine(tiny_llama: TinyLlama) -> Engine:
     return Engine(exact_llama(tiny_llama), letter_tokenizer())
 
 
-@torch.inference_mode()
-def all_logits(engine: Engine, layout: TokenLayout, method: str) -> Tensor:
-    return passes.prefill(
-        engine.patched_models, layout, METHODS[method], reserved_tokens=0, logits_to_keep=0
-    )[1]
-
-
 @pytest.mark.parametrize("layout", [LAYOUT, WITHOUT_PREFIX], ids=["prefix", "no prefix"])
 @pytest.mark.parametrize(("heads", "kv_heads"), [(4, 2), (4, 1), (4, 4)])
 def test_logits_are_those_of_the_definition(
@@ -78,7 +70,7 @@ def test_logits_are_those_of_the_definition(
     for method in METHODS:
         with torch.inference_mode():
             expected = reference_logits(model, layout, method)
-        torch.testing.assert_close(all_logits(engine, layout, method), expected, rtol=0, atol=ROUNDING)
+        torch.testing.assert_close(prefill_logits(engine, layout, method), expected, rtol=0, atol=ROUNDING)
 
 
 @pytest.mark.parametrize("name", by_tier(SHAPES))
@@ -88,7 +80,7 @@ def test_families_without_prefix_follow_the_definition(name: str) -> None:
     expected = {method: defined_logits(model, WITHOUT_PREFIX, method) for method in METHODS}
     engine = Engine(model)
     for method, logits in expected.items():
-        deviation = (all_logits(engine, WITHOUT_PREFIX, method) - logits).abs().max()
+        deviation = (prefill_logits(engine, WITHOUT_PREFIX, method) - logits).abs().max()
         assert deviation <= FAMILY_ROUNDING * logits.abs().max(), method
 
 
@@ -121,11 +113,11 @@ def test_one_document_is_vanilla_of_transformers(engine: Engine, method: str) ->
     layout = TokenLayout((5, 9, 60), (tuple(range(11, 20)),), (51, 52, 53))
     with torch.inference_mode():
         expected = engine.model(torch.tensor([layout.ids])).logits[0]
-    torch.testing.assert_close(all_logits(engine, layout, method), expected, rtol=0, atol=ROUNDING)
+    torch.testing.assert_close(prefill_logits(engine, layout, method), expected, rtol=0, atol=ROUNDING)
 
 
 def test_methods_differ(engine: Engine) -> None:
-    logits = [all_logits(engine, LAYOUT, method)[-1] for method in METHODS]
+    logits = [prefill_logits(engine, LAYOUT, method)[-1] for method in METHODS]
     for left, right in itertools.combinations(logits, 2):
         assert (left - right).abs().max() > 1e-3
 
@@ -135,7 +127,7 @@ def test_decoding_equals_prefill_of_longer_prompt(engine: Engine, method: str) -
     result = engine.run(LAYOUT, methods=[method], **LOGITS | {"max_new_tokens": 5})
     ids = result.answers[method].token_ids
     longer = LAYOUT.extend(ids[:-1])
-    expected = all_logits(engine, longer, method)[longer.documents_end :]
+    expected = prefill_logits(engine, longer, method)[longer.documents_end :]
     torch.testing.assert_close(result.logits[method], expected.float(), rtol=0, atol=FLOAT32_LOGITS)
     assert ids == tuple(expected[LAYOUT.suffix_length - 1 :].argmax(-1).tolist())
 
@@ -192,7 +184,7 @@ def test_order_changes_no_bit_for_any_number_of_threads(tiny_llama: TinyLlama, t
         for suffix, method in itertools.product([(51, 52), (51, 52, 53)], ["pcw", "pine"]):
             layout = TokenLayout((5, 9, 60), tuple(documents), suffix)
             moved = layout.reorder(order)
-            before, after = all_logits(engine, layout, method), all_logits(engine, moved, method)
+            before, after = prefill_logits(engine, layout, method), prefill_logits(engine, moved, method)
             for slot, document in enumerate(order):
                 pair = before[layout.document_slice(document)], after[moved.document_slice(slot)]
                 assert torch.equal(*pair)
@@ -202,7 +194,7 @@ def test_order_changes_no_bit_for_any_number_of_threads(tiny_llama: TinyLlama, t
 def test_document_logits_move_with_document_if_invariant(engine: Engine, method: str) -> None:
     order = [2, 0, 3, 1]
     moved = LAYOUT.reorder(order)
-    before, after = all_logits(engine, LAYOUT, method), all_logits(engine, moved, method)
+    before, after = prefill_logits(engine, LAYOUT, method), prefill_logits(engine, moved, method)
     if method not in INVARIANT:
         assert (after[-1] - before[-1]).abs().max() > 1e-3
         return
@@ -212,13 +204,13 @@ def test_document_logits_move_with_document_if_invariant(engine: Engine, method:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_documents_attend_as_the_mask_says(engine: Engine, method: str) -> None:
+def test_documents_attend_as_the_mask_allows(engine: Engine, method: str) -> None:
     changed = TokenLayout(LAYOUT.prefix, ((71, 72, 73, 74), *LAYOUT.documents[1:]), LAYOUT.suffix)
-    before, after = all_logits(engine, LAYOUT, method), all_logits(engine, changed, method)
+    before, after = prefill_logits(engine, LAYOUT, method), prefill_logits(engine, changed, method)
     difference = (before - after)[LAYOUT.document_slice(2)].abs().max()
     assert (difference > 1e-6) == (METHODS[method].mask != "none")
     other_question = TokenLayout(LAYOUT.prefix, LAYOUT.documents, (81, 82, 83))
-    after = all_logits(engine, other_question, method)
+    after = prefill_logits(engine, other_question, method)
     assert torch.equal(before[: LAYOUT.documents_end], after[: LAYOUT.documents_end])
 
 
@@ -227,7 +219,7 @@ def test_score_is_log_probability_of_answer(engine: Engine, method: str) -> None
     texts = ["ab", "c", "hello"]
     for text, score in zip(texts, engine.score(LAYOUT, texts, methods=[method])[method], strict=True):
         longer = LAYOUT.extend(score.token_ids)
-        logprobs = all_logits(engine, longer, method).log_softmax(-1)[LAYOUT.num_tokens - 1 : -1]
+        logprobs = prefill_logits(engine, longer, method).log_softmax(-1)[LAYOUT.num_tokens - 1 : -1]
         expected = [float(row[token]) for row, token in zip(logprobs, score.token_ids, strict=True)]
         assert score.logprobs == pytest.approx(expected, abs=1e-5)
         assert score.text == text and score.total == pytest.approx(sum(expected), abs=1e-4)
@@ -281,15 +273,12 @@ def test_finished_answer_does_not_change_others(engine: Engine) -> None:
 
 def test_closing_generate_stops_model_within_a_layer(tiny_llama: TinyLlama) -> None:
     engine = Engine(tiny_llama(layers=8))
-    calls: list[None] = []
-    layer = engine.patched_models[0].network.model.layers[0]
-    hook = layer.mlp.register_forward_hook(lambda *_: calls.append(None))
-    run = engine.generate(LAYOUT, methods=["vanilla"], max_new_tokens=400, stop_at_eos=False)
-    next(event for event in run if isinstance(event, TokenGenerated))
-    run.close()
-    num_calls = len(calls)
-    time.sleep(0.2)
-    hook.remove()
+    with count_tokens(engine.patched_models[0].network.model.layers[0].mlp) as calls:
+        run = engine.generate(LAYOUT, methods=["vanilla"], max_new_tokens=400, stop_at_eos=False)
+        next(event for event in run if isinstance(event, TokenGenerated))
+        run.close()
+        num_calls = len(calls)
+        time.sleep(0.2)
     assert len(calls) == num_calls < 100
 
 

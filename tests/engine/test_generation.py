@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -226,17 +227,35 @@ def broken(engine: Engine, token: int, value: float = math.nan) -> Iterator[None
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 @pytest.mark.parametrize("method", METHODS)
 def test_nonfinite_prefill_raises(engine: Engine, method: str, value: float) -> None:
-    options: dict[str, Any] = {"methods": [method], "max_new_tokens": 2}
     with broken(engine, 52, value):
         for attempt in (
-            lambda: engine.run(LAYOUT, **options),
             lambda: engine.run(LAYOUT, methods=[method], max_new_tokens=0),
-            lambda: list(engine.generate(LAYOUT, **options)),
+            lambda: list(engine.generate(LAYOUT, methods=[method], max_new_tokens=2)),
             lambda: engine.score(LAYOUT, ["ab"], methods=[method]),
         ):
             with pytest.raises(ModelError, match=f"^under {method} .* first token"):
                 attempt()
-    assert engine.run(LAYOUT, **options, stop_at_eos=False).answers[method].token_ids
+    assert engine.run(LAYOUT, methods=[method], max_new_tokens=2, stop_at_eos=False).answers[method].token_ids
+
+
+def debias(engine: Engine, wrapper: str) -> None:
+    """Debias a request with token 52 in a document."""
+    fields = {"question": "Why?", "documents": ["a", "bN"], "labels": ["A", "B"], "system": "Say."}
+    plan = plan_debias([LabeledRequest.model_validate(fields)], wrapper=wrapper, max_new_tokens=2)
+    list(run_debias(engine, plan))
+
+
+ATTEMPTS: dict[str, Callable[[Engine], Any]] = {
+    "orders": lambda engine: list(compare_orders(engine, LAYOUT, orders=[[0, 1, 2]])),
+    "sweep": lambda engine: list(sweep_document(engine, LAYOUT, document=0, answer="ab")),
+    **{name: partial(debias, wrapper=name) for name in DEBIASERS},
+}
+
+
+@pytest.mark.parametrize("attempt", ATTEMPTS.values(), ids=ATTEMPTS)
+def test_nonfinite_comparison_raises(engine: Engine, attempt: Callable[[Engine], Any]) -> None:
+    with broken(engine, 52), pytest.raises(ModelError, match=r"^under \w+ the model's logits"):
+        attempt(engine)
 
 
 def test_nonfinite_step_raises_with_number(engine: Engine) -> None:
@@ -280,25 +299,6 @@ def test_nonfinite_patched_generate_raises(engine: Engine) -> None:
         ids = model.generate(**inputs, max_new_tokens=1, do_sample=False)[:, -1].tolist()
         with broken(engine, ids[0]), pytest.raises(ModelError, match="after 1 tokens"):
             model.generate(**inputs, max_new_tokens=3, do_sample=False, eos_token_id=None)
-
-
-def test_nonfinite_orders_and_sweep_raise(engine: Engine) -> None:
-    attempts: list[Callable[[], Any]] = [
-        lambda: compare_orders(engine, LAYOUT, orders=[[0, 1, 2]]),
-        lambda: sweep_document(engine, LAYOUT, document=0, answer="ab"),
-    ]
-    for attempt in attempts:
-        with broken(engine, 52), pytest.raises(ModelError, match=r"^under \w+ the model's logits"):
-            list(attempt())
-
-
-@pytest.mark.parametrize("wrapper", DEBIASERS)
-def test_nonfinite_debias_raises(engine: Engine, wrapper: str) -> None:
-    fields = {"question": "Why?", "documents": ["a", "bZ"], "labels": ["A", "B"], "system": "Say."}
-    plan = plan_debias([LabeledRequest.model_validate(fields)], wrapper=wrapper, max_new_tokens=2)
-    (token,) = engine.tokenize_answer("Z")
-    with broken(engine, token), pytest.raises(ModelError, match=r"^under vanilla the model's logits"):
-        list(run_debias(engine, plan))
 
 
 def test_measured_example_with_nonfinite_logits_has_error(engine: Engine) -> None:

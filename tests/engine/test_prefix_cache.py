@@ -1,6 +1,7 @@
 """Reused states give the logits of a separate prefill."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from pine_engine.engine.prefix_cache import PrefixCache
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import TokenLayout
+from tests.support.forward import count_tokens
 
 LAYOUT = TokenLayout((5, 9, 60), ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35)), (51, 52, 53))
 OTHER_QUESTION = TokenLayout(LAYOUT.prefix, LAYOUT.documents, (61, 62))
@@ -31,18 +33,11 @@ def prefill(
     engine: Engine, layout: TokenLayout, method: str, cached: list[SequenceState] | None = None
 ) -> tuple[SequenceState, Tensor, int]:
     """Return the state, the logits of the suffix, and the number of tokens that the model processed."""
-    fed: list[int] = []
-    embedding = engine.patched_models[0].network.model.embed_tokens
-    hook = embedding.register_forward_hook(lambda _, ids, __: fed.append(ids[0].numel()))
-    row, logits = passes.prefill(
-        engine.patched_models,
-        layout,
-        METHODS[method],
-        reserved_tokens=4,
-        logits_to_keep=layout.suffix_length,
-        cached_sequences=cached or [],
-    )
-    hook.remove()
+    options: dict[str, Any] = {"reserved_tokens": 4, "logits_to_keep": layout.suffix_length}
+    with count_tokens(engine.patched_models[0].network.model.embed_tokens) as fed:
+        row, logits = passes.prefill(
+            engine.patched_models, layout, METHODS[method], cached_sequences=cached or [], **options
+        )
     return row, logits, sum(fed)
 
 
@@ -95,13 +90,10 @@ def test_prefix_cache_serves_next_question(engine: Engine) -> None:
     engine.run(LAYOUT, methods=methods, max_new_tokens=3, prefix_cache=cache)
     assert [row.state.plan.method.name for row in cache.rows] == methods
     expected = engine.run(OTHER_QUESTION, methods=methods, max_new_tokens=3, stop_at_eos=False)
-    fed: list[int] = []
-    embedding = engine.patched_models[0].network.model.embed_tokens
-    hook = embedding.register_forward_hook(lambda _, ids, __: fed.append(ids[0].shape[1]))
-    again = engine.run(
-        OTHER_QUESTION, methods=methods, max_new_tokens=3, stop_at_eos=False, prefix_cache=cache
-    )
-    hook.remove()
+    with count_tokens(engine.patched_models[0].network.model.embed_tokens) as fed:
+        again = engine.run(
+            OTHER_QUESTION, methods=methods, max_new_tokens=3, stop_at_eos=False, prefix_cache=cache
+        )
     assert fed[: len(methods)] == [OTHER_QUESTION.suffix_length] * len(methods)
     for method in methods:
         assert again.answers[method].token_ids == expected.answers[method].token_ids

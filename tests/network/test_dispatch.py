@@ -11,7 +11,6 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from pine_engine.attention.state import input_device, new_state
-from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.methods.plan import build_plan
 from pine_engine.methods.table import METHODS
@@ -19,6 +18,7 @@ from pine_engine.models.load import load
 from pine_engine.network.rope import Rope
 from tests.models.test_load import save_tokenizer
 from tests.support.families import LAYOUT, make
+from tests.support.forward import prefill_logits
 
 COMPARED = ["vanilla", "pcw", "pine"]
 
@@ -41,13 +41,7 @@ def folder(tmp_path: Path) -> Path:
 
 def outputs(engine: Engine) -> tuple[dict[str, Tensor], dict[str, Any], Any]:
     """Return prompt logits and generated tokens of each method, and PINE's importances."""
-    with torch.inference_mode():
-        logits = {
-            name: passes.prefill(
-                engine.patched_models, LAYOUT, METHODS[name], reserved_tokens=0, logits_to_keep=0
-            )[1]
-            for name in COMPARED
-        }
+    logits = {name: prefill_logits(engine, LAYOUT, name) for name in COMPARED}
     result = engine.run(LAYOUT, methods=COMPARED, max_new_tokens=5, stop_at_eos=False, trace=True)
     tokens = {name: answer.token_ids for name, answer in result.answers.items()}
     return {name: one.cpu() for name, one in logits.items()}, tokens, result.traces["pine"].suffix_importance

@@ -6,11 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
-from pine_engine.methods.table import METHODS
-from pine_engine.prompts.layout import TokenLayout
 from tests.support.families import FAMILIES, LAYOUT, by_tier, defined_logits, make
+from tests.support.forward import prefill_logits
 
 TOLERANCE = {torch.float64: 2e-5, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 """Relative to the largest logit. Norms, angles and experts are float32 in float64 models too."""
@@ -44,14 +42,6 @@ def expected_logits(engine: Engine) -> Tensor:
     return logits
 
 
-@torch.inference_mode()
-def prefill(engine: Engine, method: str, layout: TokenLayout = LAYOUT) -> Tensor:
-    """Return the logits (n, V) of a prompt."""
-    return passes.prefill(
-        engine.patched_models, layout, METHODS[method], reserved_tokens=0, logits_to_keep=0
-    )[1]
-
-
 def difference(result: Tensor, expected: Tensor) -> float:
     """Return the largest deviation, relative to the largest logit."""
     return ((result - expected).abs().max() / expected.abs().max()).item()
@@ -62,12 +52,12 @@ def test_vanilla_equals_the_model_and_pine_is_invariant(name: str) -> None:
     engine, tolerance = engine_of(name), TOLERANCE[torch.float64]
     expected = expected_logits(engine)
     assert {rope.pairing for rope in engine.patched_models[0].ropes.kinds} == {FAMILIES[name].pairing}
-    assert difference(prefill(engine, "vanilla"), expected) <= tolerance
+    assert difference(prefill_logits(engine, LAYOUT, "vanilla"), expected) <= tolerance
 
-    pine, shuffled = (prefill(engine, "pine", layout)[-1] for layout in (LAYOUT, REORDERED))
+    pine, shuffled = (prefill_logits(engine, layout, "pine")[-1] for layout in (LAYOUT, REORDERED))
     assert difference(shuffled, pine) <= tolerance
     # Controls: vanilla depends on the order, and PINE differs from vanilla.
-    assert difference(prefill(engine, "vanilla", REORDERED)[-1], expected[-1]) > 20 * tolerance
+    assert difference(prefill_logits(engine, REORDERED, "vanilla")[-1], expected[-1]) > 20 * tolerance
     assert difference(pine, expected[-1]) > 20 * tolerance
 
 
@@ -75,11 +65,13 @@ def test_vanilla_equals_the_model_and_pine_is_invariant(name: str) -> None:
 @pytest.mark.parametrize("name", by_tier(IN_HALF_PRECISION))
 def test_half_precision_is_close_and_bitwise_invariant(name: str, dtype: torch.dtype) -> None:
     engine = engine_of(name, dtype)
-    expected, vanilla = expected_logits(engine), prefill(engine, "vanilla")
+    expected, vanilla = expected_logits(engine), prefill_logits(engine, LAYOUT, "vanilla")
     assert vanilla.dtype == dtype
     assert difference(vanilla, expected) <= TOLERANCE[dtype]
-    assert difference(prefill(engine, "vanilla", REORDERED)[-1], expected[-1]) > TOLERANCE[dtype]
-    assert torch.equal(prefill(engine, "pine", REORDERED)[-1], prefill(engine, "pine")[-1])
+    assert difference(prefill_logits(engine, REORDERED, "vanilla")[-1], expected[-1]) > TOLERANCE[dtype]
+    assert torch.equal(
+        prefill_logits(engine, REORDERED, "pine")[-1], prefill_logits(engine, LAYOUT, "pine")[-1]
+    )
 
 
 @pytest.mark.parametrize("name", by_tier(EXPERTS))
@@ -87,7 +79,9 @@ def test_mixture_of_experts_is_valid_in_half_precision(name: str) -> None:
     """Rounding routes some tokens to other experts, which is no deviation of attention."""
     family = FAMILIES[name]
     engine = Engine(make(family.kind, torch.bfloat16, **family.options | {"num_hidden_layers": 4}))
-    assert torch.equal(prefill(engine, "pine", REORDERED)[-1], prefill(engine, "pine")[-1])
+    assert torch.equal(
+        prefill_logits(engine, REORDERED, "pine")[-1], prefill_logits(engine, LAYOUT, "pine")[-1]
+    )
 
 
 @pytest.mark.parametrize(
@@ -98,4 +92,4 @@ def test_mixture_of_experts_is_valid_in_half_precision(name: str) -> None:
 def test_method_equals_its_definition(name: str, method: str) -> None:
     engine = engine_of(name)
     expected = defined_logits(engine.model, LAYOUT, method)
-    assert difference(prefill(engine, method), expected) <= TOLERANCE[torch.float64]
+    assert difference(prefill_logits(engine, LAYOUT, method), expected) <= TOLERANCE[torch.float64]

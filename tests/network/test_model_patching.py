@@ -11,12 +11,11 @@ from torch import Tensor, nn
 from torch.nn.utils import prune
 from transformers import PreTrainedModel
 
-from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import ModelError
-from pine_engine.methods.table import get_method
 from pine_engine.network.model_patching import clone_with_shared_weights, freeze_rope_frequencies
 from tests.support.families import FAMILIES, LAYOUT, longrope, make
+from tests.support.forward import prefill_logits
 
 IDS = torch.tensor([LAYOUT.ids])
 
@@ -182,10 +181,7 @@ def test_changed_model_is_supported(change: Callable[[PreTrainedModel], Any]) ->
     with torch.inference_mode(False):
         model = change(make("llama"))
     expected = model(IDS).logits
-    patched_models = Engine(model).patched_models
-    vanilla = passes.prefill(
-        patched_models, LAYOUT, get_method("vanilla"), reserved_tokens=0, logits_to_keep=0
-    )[1]
+    vanilla = prefill_logits(Engine(model), LAYOUT, "vanilla")
     torch.testing.assert_close(vanilla, expected[0, -len(vanilla) :], rtol=1e-4, atol=1e-4)
     assert torch.equal(model(IDS).logits, expected)
 

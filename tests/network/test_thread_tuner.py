@@ -9,9 +9,7 @@ import torch
 from transformers import LlamaForCausalLM
 
 from pine_engine.attention.ranked import RankedAttention
-from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
-from pine_engine.methods.table import METHODS
 from pine_engine.network.batch_invariant_ops import is_batch_invariant
 from pine_engine.network.registration import LayerInput
 from pine_engine.network.thread_tuner import (
@@ -26,6 +24,7 @@ from pine_engine.network.thread_tuner import (
 )
 from pine_engine.prompts.layout import TokenLayout
 from tests.support.families import FAMILIES, make
+from tests.support.forward import prefill_logits
 
 FREE = {True: 0.006, False: 0.008}
 BUSY = {True: 0.060, False: 0.008}
@@ -42,7 +41,7 @@ def two_threads() -> Iterator[None]:
 
 
 class Machine:
-    """Simulated machine on which layers take given times with all threads and with one."""
+    """Simulated machine on which layers take fixed times with all threads and with one."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -183,16 +182,9 @@ def test_number_of_threads_changes_no_prefill(
     family, turns = FAMILIES[name], itertools.cycle([True, False])
     engine = Engine(make(family.kind, **family.options))
 
-    @torch.inference_mode()
     def prefill(choose: Callable[..., bool]) -> torch.Tensor:
         monkeypatch.setattr(ThreadPolicy, "should_use_all", choose)
-        logits = [
-            passes.prefill(
-                engine.patched_models, layout, METHODS[method], reserved_tokens=0, logits_to_keep=0
-            )[1]
-            for method in ("vanilla", "pcw", "pine")
-        ]
-        return torch.cat(logits)
+        return torch.cat([prefill_logits(engine, layout, method) for method in ("vanilla", "pcw", "pine")])
 
     expected = prefill(lambda *_: True)
     assert torch.equal(prefill(lambda *_: next(turns)), expected)
@@ -214,10 +206,7 @@ def test_attention_threads_depend_on_prompt_length_only(
     for use_all in (True, False):
         monkeypatch.setattr(ThreadPolicy, "should_use_all", lambda *_, use_all=use_all: use_all)
         for layout in (SHORT, LONG):
-            with torch.inference_mode():
-                passes.prefill(
-                    engine.patched_models, layout, METHODS["pine"], reserved_tokens=0, logits_to_keep=1
-                )
+            prefill_logits(engine, layout, "pine")
     assert used == {(SHORT.num_tokens, 1), (LONG.num_tokens, 2)}
     # Another limit would change logits of prompts between the two.
     assert (attention_threads(256), attention_threads(257)) == (1, 2)

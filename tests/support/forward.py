@@ -1,0 +1,36 @@
+"""Calls of the model: the logits of a prefill, and the calls of a module."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pine_engine.engine import passes
+from pine_engine.engine.engine import Engine
+from pine_engine.methods.table import METHODS
+from pine_engine.prompts.layout import TokenLayout
+
+
+@torch.inference_mode()
+def prefill_logits(engine: Engine, layout: TokenLayout, method: str) -> Tensor:
+    """Return the logits (n, V) of all tokens of a prompt under a method."""
+    return passes.prefill(
+        engine.patched_models, layout, METHODS[method], reserved_tokens=0, logits_to_keep=0
+    )[1]
+
+
+@contextmanager
+def count_tokens(module: Any) -> Iterator[list[int]]:
+    """Record the number of tokens of each call of a module."""
+    calls: list[int] = []
+
+    def count(_: nn.Module, args: tuple[Tensor, ...], __: Any) -> None:
+        calls.append(args[0].shape[1])
+
+    hook = module.register_forward_hook(count)
+    try:
+        yield calls
+    finally:
+        hook.remove()
