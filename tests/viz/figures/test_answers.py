@@ -14,6 +14,7 @@ from pine_engine.engine.orders import ShuffleResult
 from tests.support.figure_records import answer_with
 from viz.export.numbers import figure_numbers
 from viz.figures.answer_tokens import (
+    AnswerTokens,
     answer_tokens,
     attention_by_part,
     comparison_step,
@@ -95,6 +96,19 @@ def test_candidates_are_labeled_with_probability_or_bound() -> None:
     assert "“␣green”: 25.0 % under Vanilla, 50.0 % under PINE." in caption(figure)
     notes = {(note.y < 2.5, note.text) for note in figure.layout.annotations}
     assert notes == {(True, "below 5.00 %"), (False, "below 6.25 %")}
+
+
+@pytest.mark.parametrize(
+    ("other", "part"),
+    [
+        (RIGHT, "first token"),
+        (SAME, "differs most"),
+        (LEFT, "0 exactly"),
+        (answer_with("SP", LEFT.tokens[:3]), "SP had ended"),
+    ],
+)
+def test_candidates_caption_explains_the_step(other: AnswerTokens, part: str) -> None:
+    assert part in caption(viz.plot_next_token_candidates(LEFT, other))
 
 
 def test_shortened_candidates_keep_a_row_each() -> None:
