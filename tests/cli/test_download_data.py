@@ -6,9 +6,11 @@ import json
 import re
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,6 @@ from pine_engine.evaluation.examples import read_examples
 from pine_engine.prompts.tasks import TASKS
 from tests.data.test_readers import COMPARED, TABLE
 from tests.support.commands import Run
-from tests.support.file_server import FileServer, serving
 
 
 @pytest.fixture
@@ -27,11 +28,48 @@ def run(pine: Run) -> Run:
     return partial(pine, "download-data")
 
 
+@dataclasses.dataclass
+class FileServer:
+    """Content of each response, failure settings, and the number of requests.
+
+    Attributes:
+        drop_after: Close the connection after this many bytes.
+        status: Status of each response, in place of the content.
+    """
+
+    content: bytes = b""
+    drop_after: int | None = None
+    status: int | None = None
+    url: str = ""
+    num_requests: int = 0
+
+
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FileServer]:
     monkeypatch.setattr(time, "sleep", lambda _: None)  # between retries
-    with serving(b"") as served:
+    served = FileServer()
+
+    class Handler(BaseHTTPRequestHandler):
+        """Handler that closes each connection after its response."""
+
+        def do_GET(self) -> None:
+            served.num_requests += 1
+            body = served.content if served.status is None else b""
+            self.send_response(served.status or 200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body[: served.drop_after])
+
+        def log_message(self, *_: object) -> None:
+            """Write no log."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as local:
+        served.url = f"http://127.0.0.1:{local.server_port}/file"
+        thread = threading.Thread(target=local.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
         yield served
+        local.shutdown()
+        thread.join()
 
 
 Serve = Callable[..., PublicSet]
@@ -91,11 +129,11 @@ def test_data_downloads_and_converts_set_once(
     for one, file in zip(report["downloads"], public.files, strict=True):
         assert (one["bytes"], one["sha256"]) == (len(server.content), sha256(server.content))
         assert (one["checked"], one["from"]) == ("no published checksum", file.url)
-    assert len(server.requests) == 5
+    assert server.num_requests == 5
     server.status = 503
     outcome = run("llmbar", "--output-dir", tmp_path, "--limit", 2)
     assert outcome.status == 0 and public.license in outcome.stderr
-    assert len(read_examples(path)) == 2 and len(server.requests) == 5
+    assert len(read_examples(path)) == 2 and server.num_requests == 5
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["downloads", "llmbar.jsonl"]
 
 

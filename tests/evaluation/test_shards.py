@@ -3,8 +3,6 @@
 import errno
 import fcntl
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -61,25 +59,6 @@ def test_second_writer_is_refused_and_shards_of_a_run_are_not(tmp_path: Path) ->
         assert not is_running(tmp_path, Shard(0, 2))
     with lock_shard(tmp_path, Shard(1, 4)), pytest.raises(InputError), lock_shard(tmp_path, Shard()):
         pass  # the first shard of a smaller run meets it
-
-
-def test_killed_process_releases_its_lock(tmp_path: Path) -> None:
-    script = (
-        "import sys, pathlib\nfrom pine_engine.evaluation.shards import Shard, lock_shard\n"
-        "with lock_shard(pathlib.Path(sys.argv[1]), Shard()):\n    print(flush=True)\n    sys.stdin.read()"
-    )
-    holder = subprocess.Popen(
-        [sys.executable, "-c", script, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    try:
-        assert holder.stdout is not None and holder.stdout.readline() == b"\n"
-        with pytest.raises(InputError), lock_shard(tmp_path, Shard()):
-            pass
-    finally:
-        holder.kill()
-        holder.communicate()
-    with lock_shard(tmp_path, Shard()) as is_locked:
-        assert is_locked
 
 
 @pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EIO])

@@ -37,9 +37,7 @@ from pine_engine.evaluation.report.tables import (
     CurveLine,
     Part,
     Table,
-    estimated,
     task_label,
-    without_lone_run,
 )
 from pine_engine.evaluation.report.task_tables import slot_results
 from tests.support.records import run_info, swept, write_run
@@ -125,31 +123,6 @@ def test_one_slot_alone_is_no_table() -> None:
     records = [one for one in qa_records() if one.gold_slot == 0]
     assert slot_results("retrieval_qa", [run_of(QA, records)]) is None
     assert slot_results("retrieval_qa", [run_of(QA, [*qa_records()])]) is not None
-
-
-@pytest.mark.parametrize(
-    ("estimate", "text"),
-    [
-        (Estimate(0.625, 0.5, 0.75, 8, metric="generated"), "62.5 (50.0 to 75.0)"),
-        (Estimate(0.625, 0.5, 0.75, 8, group="minus"), "+62.5 (+50.0 to +75.0)"),
-        (Estimate(-0.00001, -1, 0, 8, metric="logprob"), "0.00 (-1.00 to 0.00)"),
-        (Estimate(-1.5, None, None, 7, metric="logprob", group="minus"), "-1.50 (too few)"),
-        (Estimate(2.345, 2, 3, 7, metric="cost", group="seconds"), "2.35 s (2 to 3)"),
-        (Estimate(1.5, None, None, 7, metric="cost", group="ratio"), "1.5x (too few)"),
-        (Estimate(0.5, 0, 1, 7, is_parsed=False), "none read"),
-        (None, "–"),
-    ],
-)
-def test_text_of_an_estimate(estimate: Estimate | None, text: str) -> None:
-    assert estimated(estimate) == text
-
-
-def test_lone_run_becomes_a_note() -> None:
-    table = Table("t", ("run", "method"), (("one run", "a"), ("one run", "b")), heads=2, note="A note.")
-    expected = Table("t", ("method",), (("a",), ("b",)), heads=1, note="one run. A note.")
-    assert without_lone_run(table) == expected
-    two = Table("t", ("run", "method"), (("one run", "a"), ("another", "b")), heads=2)
-    assert without_lone_run(two) is two
 
 
 # curves
