@@ -93,7 +93,7 @@ def bench(
                         {**size, "method": name, "part": part, "places": places}
                         for part, places in parts.items()
                     ]
-        report = {"model": engine.model_name, "dtype": engine.dtype, "profiles": profiles}
+        report = output.report_header(engine) | {"profiles": profiles}
         output.print_report(report, as_json, _profile_rows(profiles))
     else:
         with output.progress(len(works) * throughput.num_steps(names, repeats, trace=trace)) as advance:

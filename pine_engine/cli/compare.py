@@ -4,6 +4,8 @@ from pathlib import Path
 
 from pine_engine.cli import output
 from pine_engine.cli.options import AsJson, Device, Dtype, Methods, ModelName, method_names
+from pine_engine.engine.events import GenerationFinished, PrefillDone, RunFinished, answers_report
+from pine_engine.prompts.request import Request, read_request
 
 
 def compare(
@@ -26,15 +28,9 @@ def compare(
         device: Device of the model.
         as_json: Print JSON.
     """
-    from pine_engine.prompts.request import Request, read_request
-
     names = method_names(methods)
     request = read_request(file, Request)
-
     engine = output.load(model, dtype, device, needs_tokenizer=True)
-
-    from pine_engine.engine.events import GenerationFinished, PrefillDone, RunFinished, answers_report
-
     layout = request.tokenize(engine)
     with output.progress(2 * len(names)) as advance:
         for event in engine.generate(layout, methods=names, max_new_tokens=max_new_tokens):
@@ -43,5 +39,5 @@ def compare(
             elif isinstance(event, GenerationFinished):
                 advance(f"{event.answer.method}: answer finished")
             elif isinstance(event, RunFinished):
-                report = {"model": engine.model_name, "dtype": engine.dtype, **answers_report(event.result)}
+                report = output.report_header(engine) | answers_report(event.result)
     output.print_report(report, as_json, report["results"])

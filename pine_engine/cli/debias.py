@@ -8,8 +8,10 @@ import typer
 
 from pine_engine.cli import output
 from pine_engine.cli.options import AsJson, Device, Dtype, ModelName, split_names
-from pine_engine.debias.plan import MAX_ORDERS
+from pine_engine.debias.plan import MAX_ORDERS, plan_debias
+from pine_engine.engine.events import PrefillDone
 from pine_engine.methods.table import METHODS
+from pine_engine.prompts.request import LabeledRequest, read_request
 
 
 def debias(
@@ -44,9 +46,6 @@ def debias(
         device: Device of the model.
         as_json: Print JSON.
     """
-    from pine_engine.debias.plan import plan_debias
-    from pine_engine.prompts.request import LabeledRequest, read_request
-
     requests = [read_request(file, LabeledRequest) for file in files]
     if labels is not None:
         update = {"labels": split_names(labels)}
@@ -65,7 +64,6 @@ def debias(
     engine = output.load(model, dtype, device, needs_tokenizer=True)
 
     from pine_engine.debias.debias import DebiasResult, run_debias
-    from pine_engine.engine.events import PrefillDone
 
     results: list[DebiasResult] = []
     with output.progress(plan.num_prompts) as advance:
@@ -74,9 +72,7 @@ def debias(
                 advance(f"{event.method}: prefill finished")
             elif isinstance(event, DebiasResult):
                 results.append(event)
-    report: dict[str, Any] = {
-        "model": engine.model_name,
-        "dtype": engine.dtype,
+    report = output.report_header(engine) | {
         "wrapper": wrapper,
         "base": base,
         "prompts": plan.num_prompts,

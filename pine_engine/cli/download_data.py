@@ -8,6 +8,7 @@ import typer
 
 from pine_engine.cli import output
 from pine_engine.cli.options import AsJson, Limit
+from pine_engine.data import registry
 
 
 def download_data(
@@ -24,8 +25,6 @@ def download_data(
         limit: Maximum number of examples. Default: all.
         as_json: Print JSON.
     """
-    from pine_engine.data import registry
-
     if name is None:
         sets = _list_sets()
         output.print_report({"sets": sets}, as_json, sets)
@@ -62,8 +61,6 @@ def download_data(
 
 
 def _list_sets() -> list[dict[str, Any]]:
-    from pine_engine.data.registry import NOT_PUBLIC, PUBLIC_SETS
-
     unknown = dict.fromkeys(("records", "bytes", "license", "source"))
     return [
         {
@@ -74,8 +71,8 @@ def _list_sets() -> list[dict[str, Any]]:
             "license": each.license,
             "source": each.source,
         }
-        for each in PUBLIC_SETS.values()
-    ] + [{"set": name, "task": task, **unknown} for name, task in NOT_PUBLIC.items()]
+        for each in registry.PUBLIC_SETS.values()
+    ] + [{"set": name, "task": task, **unknown} for name, task in registry.NOT_PUBLIC.items()]
 
 
 def file_sha256(path: Path) -> str:

@@ -1,5 +1,6 @@
 """Subcommand `evaluate`: measure a dataset under several methods and document orders. Resumable."""
 
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -20,8 +21,24 @@ from pine_engine.cli.options import (
     measured_names,
     split_names,
 )
+from pine_engine.engine.events import Event
+from pine_engine.engine.model_worker import compute_on, raise_if_cancelled
 from pine_engine.errors import Cancelled, InputError, WriteError
 from pine_engine.evaluation.document_orders import AS_IS, ORDERS
+from pine_engine.evaluation.estimates import estimate_tasks
+from pine_engine.evaluation.examples import Example, read_examples
+from pine_engine.evaluation.intervals import Estimate
+from pine_engine.evaluation.records import (
+    Record,
+    RunInfo,
+    Writer,
+    dtype_of_run,
+    open_run,
+    read_records,
+    run_info,
+)
+from pine_engine.evaluation.report.tables import TOO_FEW, UNPARSED
+from pine_engine.evaluation.settings import Settings, choose
 from pine_engine.evaluation.shards import (
     Shard,
     device_of_shard,
@@ -32,17 +49,10 @@ from pine_engine.evaluation.shards import (
     stop_on_signals,
     try_lock,
 )
+from pine_engine.evaluation.task_estimates import Row, TaskEstimates, nested
 
 if TYPE_CHECKING:
-    import threading
-
     from pine_engine.engine.engine import Engine
-    from pine_engine.engine.events import Event
-    from pine_engine.evaluation.examples import Example
-    from pine_engine.evaluation.intervals import Estimate
-    from pine_engine.evaluation.records import Record, RunInfo
-    from pine_engine.evaluation.settings import Settings
-    from pine_engine.evaluation.task_estimates import Row, TaskEstimates
 
 METRICS = ("generate", "logprob")
 
@@ -90,16 +100,24 @@ def evaluate(
     try:
         part = parse_shard(shard)
         examples = _read(data, task, limit, sample_seed)
-        settings = _choose(examples, methods, orders, metrics, max_new_tokens, recompute)
-        settings = settings.model_copy(update={"sample": sample_seed})
+        chosen = split_names(metrics) or []
+        if unknown := sorted(set(chosen) - set(METRICS)):
+            raise InputError(f"unknown metric {unknown[0]!r}; choose from: {', '.join(METRICS)}")
+        settings = choose(
+            examples,
+            methods=measured_names(methods),
+            order_names=split_names(orders) or [],
+            generate="generate" in chosen,
+            logprobs="logprob" in chosen,
+            max_new_tokens=max_new_tokens,
+            recompute=recompute,
+            sample=sample_seed,
+        )
         device = device_of_shard(device, part)
     except InputError:
         if is_main_process():
             raise
         raise typer.Exit(output.BAD_INPUT) from None  # the main process shows the same error
-
-    from pine_engine.engine.model_worker import raise_if_cancelled
-    from pine_engine.evaluation.records import dtype_of_run, open_run, run_info
 
     share = part.select(examples)
     shown = examples if part.is_launched else share
@@ -143,9 +161,7 @@ def evaluate(
         _print_summary(output_dir, info, shown, settings, seconds=seconds, as_json=as_json)
 
 
-def _read(data: Path, task: str | None, limit: int | None, sample_seed: int | None) -> "list[Example]":
-    from pine_engine.evaluation.examples import read_examples
-
+def _read(data: Path, task: str | None, limit: int | None, sample_seed: int | None) -> list[Example]:
     examples = read_examples(data, limit, sample_seed)
     if task is not None:
         return [example.with_task(task) for example in examples]
@@ -155,43 +171,17 @@ def _read(data: Path, task: str | None, limit: int | None, sample_seed: int | No
     return examples
 
 
-def _choose(
-    examples: "Sequence[Example]",
-    methods: str | None,
-    orders: str,
-    metrics: str,
-    max_new_tokens: int | None,
-    recompute: bool,
-) -> "Settings":
-    from pine_engine.evaluation.settings import choose
-
-    chosen = split_names(metrics) or []
-    if unknown := sorted(set(chosen) - set(METRICS)):
-        raise InputError(f"unknown metric {unknown[0]!r}; choose from: {', '.join(METRICS)}")
-    return choose(
-        examples,
-        methods=measured_names(methods),
-        order_names=split_names(orders) or [],
-        generate="generate" in chosen,
-        logprobs="logprob" in chosen,
-        max_new_tokens=max_new_tokens,
-        recompute=recompute,
-    )
-
-
 def _measure(
     engine: "Engine",
-    examples: Sequence["Example"],
-    share: Sequence["Example"],
-    settings: "Settings",
+    examples: Sequence[Example],
+    share: Sequence[Example],
+    settings: Settings,
     output_dir: Path,
     shard: Shard,
-    stopped: "threading.Event",
+    stopped: threading.Event,
 ) -> None:
     """Measure the examples of this process, and append their records to its file."""
-    from pine_engine.engine.model_worker import compute_on
     from pine_engine.evaluation.measure import Measurement
-    from pine_engine.evaluation.records import Record, Writer, read_records
 
     planned = settings.keys(share)
     with Writer(output_dir, shard.index) as writer:
@@ -199,7 +189,7 @@ def _measure(
         done = {record.key for record in found}
         with output.progress(len(planned), len(planned.keys() & done)) as advance:
 
-            def keep(item: "Event | Record") -> None:
+            def keep(item: Event | Record) -> None:
                 if isinstance(item, Record):
                     writer.append(item)
                     advance(f"{item.example}: {item.method}, {item.order_name}")
@@ -209,34 +199,29 @@ def _measure(
 
 
 def _read_planned(
-    output_dir: Path, examples: Sequence["Example"], settings: "Settings"
-) -> "tuple[list[Record], int]":
+    output_dir: Path, examples: Sequence[Example], settings: Settings
+) -> tuple[list[Record], int]:
     """Return the existing records of these examples and the number of missing ones."""
-    from pine_engine.evaluation.records import read_records
-
     planned = settings.keys(examples)
     records = [record for record in read_records(output_dir) if record.key in planned]
     return records, len(planned) - len(records)
 
 
-def _count_kept(output_dir: Path, examples: Sequence["Example"], settings: "Settings") -> str:
+def _count_kept(output_dir: Path, examples: Sequence[Example], settings: Settings) -> str:
     records, missing = _read_planned(output_dir, examples, settings)
     return f"{len(records)} of {len(records) + missing} records are in {output_dir}"
 
 
 def _print_summary(
     output_dir: Path,
-    info: "RunInfo",
-    examples: Sequence["Example"],
-    settings: "Settings",
+    info: RunInfo,
+    examples: Sequence[Example],
+    settings: Settings,
     *,
     seconds: float,
     as_json: bool,
 ) -> None:
     """Print the summary and what is missing; exit with status 1 if records are missing."""
-    from pine_engine.evaluation.estimates import estimate_tasks
-    from pine_engine.evaluation.task_estimates import nested
-
     records, missing = _read_planned(output_dir, examples, settings)
     errors = [record for record in records if record.error]
     tasks: tuple[TaskEstimates, ...] = ()
@@ -280,10 +265,8 @@ def _print_summary(
         raise typer.Exit(output.FAILED)
 
 
-def _row(row: "Row") -> dict[str, Any]:
+def _row(row: Row) -> dict[str, Any]:
     """Return the mean of a metric over all orders, and in the worst and best order."""
-    from pine_engine.evaluation.report.tables import UNPARSED
-
     mean, unparsed, changed = row.mean, row.get("unparsed"), row.get("changed")
     line: dict[str, Any] = {
         "method": row.method,
@@ -302,9 +285,7 @@ def _row(row: "Row") -> dict[str, Any]:
     return line | {"time, s": seconds and seconds.mean}
 
 
-def _interval(estimate: "Estimate") -> str:
-    from pine_engine.evaluation.report.tables import TOO_FEW
-
+def _interval(estimate: Estimate) -> str:
     if estimate.interval is None:
         return f"{estimate.mean:.3f} [{TOO_FEW}]"
     low, high = estimate.interval

@@ -4,6 +4,7 @@ import dataclasses
 
 from pine_engine.cli import output
 from pine_engine.cli.options import AsJson
+from pine_engine.models import listing
 
 
 def models(as_json: AsJson = False) -> None:
@@ -12,7 +13,5 @@ def models(as_json: AsJson = False) -> None:
     Args:
         as_json: Print JSON.
     """
-    from pine_engine.models.listing import list_models
-
-    found = [dataclasses.asdict(model) for model in list_models()]
+    found = [dataclasses.asdict(model) for model in listing.list_models()]
     output.print_report({"models": found}, as_json, found)

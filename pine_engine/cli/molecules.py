@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -10,9 +10,15 @@ from pine_engine.cli import output
 from pine_engine.cli.options import AsJson, Device, Dtype, Limit, Methods, method_names
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
-
-if TYPE_CHECKING:
-    from pine_engine.molecules.metrics import MeanError, MethodMetrics, References
+from pine_engine.molecules.metrics import (
+    MeanError,
+    MethodMetrics,
+    Predictor,
+    References,
+    compute_metrics,
+    compute_references,
+)
+from pine_engine.molecules.request_rows import PROPERTIES, read_molecules, split_molecules
 
 SHIPPED = "molecules"
 MAX_ORDERS = 720
@@ -44,8 +50,6 @@ def molecules(
         device: Device of the model.
         as_json: Print JSON.
     """
-    from pine_engine.molecules.request_rows import read_molecules, split_molecules
-
     names = method_names(methods)
     requests = read_molecules(data, limit).molecules
     training_data = read_molecules(predictor_data).molecules
@@ -59,7 +63,6 @@ def molecules(
     engine = output.load(model, dtype, device, needs_tokenizer=True)
 
     from pine_engine.molecules.generate import generate_molecules, random_orders
-    from pine_engine.molecules.metrics import Predictor, compute_metrics, compute_references
 
     predictor = Predictor(split_molecules(training_data).predictor)
     request_orders = [random_orders(molecule, orders, seed) for molecule in requests]
@@ -86,10 +89,8 @@ def molecules(
         )
 
 
-def _rows(metrics: "list[MethodMetrics]", references: "References") -> list[dict[str, Any]]:
+def _rows(metrics: list[MethodMetrics], references: References) -> list[dict[str, Any]]:
     """Return rows of fractions, then of errors per property, with a column per method and reference."""
-    from pine_engine.molecules.request_rows import PROPERTIES
-
     labels = [METHODS[one.method].label for one in metrics]
     rows: list[dict[str, Any]] = []
     for name in ("valid", "unique", "novel", "changed"):
@@ -112,7 +113,7 @@ def _rows(metrics: "list[MethodMetrics]", references: "References") -> list[dict
     return rows
 
 
-def _interval(errors: Mapping[str, "MeanError"] | None, name: str, sign: str = "") -> str | None:
+def _interval(errors: Mapping[str, MeanError] | None, name: str, sign: str = "") -> str | None:
     if errors is None:
         return None
     error = errors[name]

@@ -80,6 +80,11 @@ def progress(total: int, done: int = 0) -> Iterator[Callable[[str], None]]:
         yield lambda step: bar.update(task, advance=1, description=step)
 
 
+def report_header(engine: "Engine") -> dict[str, Any]:
+    """Return the first fields of a report: name and dtype of the model."""
+    return {"model": engine.model_name, "dtype": engine.dtype}
+
+
 def print_report(report: dict[str, Any], as_json: bool, rows: list[dict[str, Any]]) -> None:
     """Print the report as one line of JSON, or its table rows on stdout and its dtype on stderr."""
     if as_json:

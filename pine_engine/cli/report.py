@@ -9,6 +9,10 @@ import typer
 from pine_engine.cli import output
 from pine_engine.cli.options import AsJson
 from pine_engine.errors import InputError
+from pine_engine.evaluation.report.molecule_tables import read_molecule_report
+from pine_engine.evaluation.report.parts import report_parts
+from pine_engine.evaluation.report.runs import read_runs
+from pine_engine.evaluation.task_estimates import nested
 
 TITLE = "Does the order of the documents change the answer? What was measured"
 
@@ -40,10 +44,6 @@ def report(
     if not folders and not molecules:
         raise InputError("report has no input; give folders created by `evaluate`, or --molecules")
 
-    from pine_engine.evaluation.report.molecule_tables import read_molecule_report
-    from pine_engine.evaluation.report.parts import report_parts
-    from pine_engine.evaluation.report.runs import read_runs
-    from pine_engine.evaluation.task_estimates import nested
     from viz.export.report import report_markdown, report_page, write_images
 
     runs = read_runs(folders or [])

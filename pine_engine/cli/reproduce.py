@@ -10,9 +10,9 @@ import typer
 
 from pine_engine.cli import output
 from pine_engine.cli.options import AsJson
+from pine_engine.invariance.certificate import Certificate, read_certificate
 
 if TYPE_CHECKING:
-    from pine_engine.invariance.certificate import Certificate
     from pine_engine.invariance.reproduction import CertificateCheck, Reproduction
 
 
@@ -34,10 +34,9 @@ def reproduce(
         device: Device to use instead of the certified one.
         as_json: Print JSON.
     """
-    from pine_engine.invariance.certificate import read_certificate
-
     certified = read_certificate(file)
 
+    from pine_engine.invariance import reproduction
     from pine_engine.network.thread_tuner import torch_num_threads
 
     num_threads = certified.platform.threads  # logits may depend on it
@@ -48,9 +47,6 @@ def reproduce(
             device or certified.platform.device,
             needs_tokenizer=True,
         )
-
-        from pine_engine.invariance import reproduction
-
         with output.progress(len(certified.orders)) as advance:
             found = reproduction.reproduce(engine, certified, on_order=advance)
     options = {("model", "revision"): model, ("dtype",): dtype, ("device",): device}
@@ -64,7 +60,7 @@ def reproduce(
         raise typer.Exit(output.FAILED)
 
 
-def _report(certified: "Certificate", found: "Certificate", compared: "Reproduction") -> dict[str, Any]:
+def _report(certified: Certificate, found: Certificate, compared: "Reproduction") -> dict[str, Any]:
     unchecked: dict[tuple[str, str], list[str]] = {}
     for check in compared.checks:
         if check.unchecked:

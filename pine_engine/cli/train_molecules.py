@@ -10,6 +10,7 @@ import typer
 from pine_engine.cli import output
 from pine_engine.cli.options import AsJson, Limit, Positive
 from pine_engine.errors import InputError
+from pine_engine.molecules.request_rows import read_molecules, split_molecules
 
 SCRIPT = Path(__file__).parents[2] / "tools" / "train_molecules.py"
 """Training script. An installed package does not contain it."""
@@ -62,8 +63,6 @@ def train_molecules(
             "train-molecules needs the repository of PINE Explorer: this installation has no "
             f"{SCRIPT.relative_to(SCRIPT.parents[1])}; run the command in a clone of the repository"
         )
-    from pine_engine.molecules.request_rows import read_molecules, split_molecules
-
     source = read_molecules(data)
     split = split_molecules(source.molecules)
     if not split.train or not split.held_out:

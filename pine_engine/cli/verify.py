@@ -21,10 +21,13 @@ from pine_engine.cli.options import (
 )
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
+from pine_engine.prompts.request import DataRow, read_rows
 
 if TYPE_CHECKING:
     from pine_engine.engine.engine import Engine
     from pine_engine.engine.orders import OrderComparison
+
+STATISTICS = ("orders", "num_distinct_answers", "max_abs_logit_diff", "bitwise_identical")
 
 
 def verify(
@@ -66,9 +69,6 @@ def verify(
         _self_test(output.load(model, dtype, device), counts, num_orders, seed, as_json)
         return
     names = method_names(methods)
-
-    from pine_engine.prompts.request import DataRow, read_rows
-
     examples = list(read_rows(data, DataRow, limit).values())
     engine = output.load(model, dtype, device, needs_tokenizer=True)
 
@@ -88,19 +88,11 @@ def verify(
                 if isinstance(event, OrderResult):
                     cells.append(event.comparisons)
                     advance(example.id)
-            entries += [
-                {
-                    "id": example.id,
-                    "method": method,
-                    "orders": stats.orders,
-                    "num_distinct_answers": stats.num_distinct_answers,
-                    "max_abs_logit_diff": stats.max_abs_logit_diff,
-                    "bitwise_identical": stats.bitwise_identical,
-                }
-                for method, stats in summarize_orders(cells).items()
-            ]
+            for method, stats in summarize_orders(cells).items():
+                values = {field: getattr(stats, field) for field in STATISTICS}
+                entries.append({"id": example.id, "method": method, **values})
     summary = {name: _total(name, [one for one in entries if one["method"] == name]) for name in names}
-    report = {"model": engine.model_name, "dtype": engine.dtype, "rows": entries, "summary": summary}
+    report = output.report_header(engine) | {"rows": entries, "summary": summary}
     rows = [{"method": name, **total} for name, total in summary.items()]
     output.print_report(report, as_json, rows)
     if changed := [name for name, total in summary.items() if total["invariance_held"] is False]:
@@ -149,9 +141,7 @@ def _self_test(
                 checks.append(dataclasses.replace(check, name=name))
                 advance(name)
     failed = [check.name for check in checks if not check.holds]
-    report = {
-        "model": engine.model_name,
-        "dtype": engine.dtype,
+    report = output.report_header(engine) | {
         "device": engine.device,
         "checks": [dataclasses.asdict(check) for check in checks],
         "passed": not failed,
