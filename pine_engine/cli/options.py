@@ -55,12 +55,8 @@ Device = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 
-Subcommand = Callable[..., None]
 
-
-def add_subcommand(
-    app: typer.Typer, function: Subcommand, name: str | None = None, *, hidden: bool = False
-) -> None:
+def add_subcommand(app: typer.Typer, function: Callable[..., None]) -> None:
     """Add a subcommand whose help is the docstring: its description, and an entry of `Args:` per option.
 
     A parameter without a default is an argument. A boolean option is a flag.
@@ -68,7 +64,8 @@ def add_subcommand(
     description, _, entries = inspect.cleandoc(function.__doc__ or "").partition("\n\nArgs:\n")
     texts = dict(re.findall(r"^    (\w+): (.+(?:\n     .+)*)", entries, re.MULTILINE))
     for key, parameter in inspect.signature(function).parameters.items():
-        hint, *infos = get_args(parameter.annotation) if _is_annotated(parameter) else (parameter.annotation,)
+        is_annotated = hasattr(parameter.annotation, "__metadata__")
+        hint, *infos = get_args(parameter.annotation) if is_annotated else (parameter.annotation,)
         if infos:
             info = copy(infos[0])
         elif parameter.default is parameter.empty:
@@ -77,11 +74,7 @@ def add_subcommand(
             info = typer.Option(*([f"--{key.replace('_', '-')}"] if hint is bool else []))
         info.help = info.help or " ".join(texts[key].split())
         function.__annotations__[key] = Annotated[hint, info]
-    app.command(name, help=description, hidden=hidden)(function)
-
-
-def _is_annotated(parameter: inspect.Parameter) -> bool:
-    return hasattr(parameter.annotation, "__metadata__")
+    app.command(help=description)(function)
 
 
 def method_names(methods: str | None) -> list[str]:

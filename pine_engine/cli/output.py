@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from textwrap import wrap
+from textwrap import TextWrapper
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
@@ -149,17 +149,13 @@ def _print_block(console: Console, row: dict[str, Any], *, is_first: bool) -> No
     (_, heading), *others = ((title, _cell_text(value)) for title, value in row.items() if value is not None)
     console.print(Text(heading, style="bold"), soft_wrap=True)
     indent = _width([title for title, _ in others]) + 4
+    wrapper = TextWrapper(max(console.width - indent, 1), break_long_words=False, break_on_hyphens=False)
     for title, text in others:
-        lines = [
-            part
-            for line in text.split("\n")
-            for part in wrap(
-                line, max(console.width - indent, 1), break_long_words=False, break_on_hyphens=False
-            )
-            or [""]
-        ]
-        for start, line in zip([f"  {title}", *[""] * len(lines)], lines, strict=False):
-            console.print(Text(start.ljust(indent) + line), soft_wrap=True)
+        start = f"  {title}".ljust(indent)
+        for line in text.split("\n"):
+            for part in wrapper.wrap(line) or [""]:
+                console.print(Text(start + part), soft_wrap=True)
+                start = " " * indent
 
 
 def _title(key: str) -> str:

@@ -169,8 +169,11 @@ def read_safetensors(
     return model, tokenizer
 
 
-def read_gguf(gguf: Path, **options: Any) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:
+def read_gguf(
+    gguf: Path, *, dtype: AskedDtype, device: str, **options: Any
+) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:
     """Return model, with dense weights, and tokenizer of a GGUF file. Raises ModelError."""
+    import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
     source = {"gguf_file": gguf.name, "local_files_only": True, "trust_remote_code": False}
@@ -183,6 +186,7 @@ def read_gguf(gguf: Path, **options: Any) -> tuple["PreTrainedModel", "PreTraine
             gguf.parent,
             quantization_config=GgufConfig(dequantize=True),
             output_loading_info=True,
+            dtype=getattr(torch, LOADED_IN[resolve_dtype(dtype, device, stored="4bit")]),
             **source,
             **options,
         )

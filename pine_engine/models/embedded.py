@@ -157,13 +157,12 @@ def convert_gguf(gguf: Path, folder: Path, *, progress: Progress | None = None) 
 
     Raises ModelError if the file cannot be read, OSError if the folder cannot be written.
     """
-    import torch
     from safetensors import SafetensorError
 
     report = progress or (lambda _part, _step: None)
     report(0.0, "unpacking the embedded model (once, about 20 seconds)")
     with quiet_transformers():
-        model, tokenizer = read_gguf(gguf, dtype=torch.float32)
+        model, tokenizer = read_gguf(gguf, dtype="float32", device="cpu")
         report(0.9, "writing the unpacked model (542 MB)")
         try:
             model.save_pretrained(folder)

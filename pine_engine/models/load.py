@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from pine_engine.errors import ModelError, one_line
 from pine_engine.input_validation import describe
 from pine_engine.models.checkpoint import quiet_transformers, read_gguf, read_safetensors
-from pine_engine.models.dtypes import LOADED_IN, AskedDtype, Dtype, known_dtype, resolve_dtype
+from pine_engine.models.dtypes import AskedDtype, Dtype, known_dtype, resolve_dtype
 from pine_engine.models.embedded import (
     EMBEDDED_NAME,
     INSTALL_ADVICE,
@@ -151,39 +151,32 @@ def load(
     elif device != "cpu":
         options["device_map"] = device
 
-    if source.origin == "folder" and source.is_gguf:
-        import torch
+    is_hub, is_online = source.origin == "hub", False
+    hub_revision: str | None = None
+    place = str(prepare_embedded(progress=progress)) if source.origin == "embedded" else source.path_or_id
+    if is_hub:
+        hub_revision = source.revision  # not the commit: the cache then stores the commit of the branch
+        commit, is_online = find_on_hub(place, hub_revision)
+        source = replace(source, revision=commit)
 
-        torch_dtype = getattr(torch, LOADED_IN[resolve_dtype(requested, device, stored="4bit")])
-        with quiet_transformers():
-            model, tokenizer = read_gguf(Path(source.path_or_id), dtype=torch_dtype, **options)
-    elif source.origin == "hub":
-        commit, is_online = find_on_hub(source.path_or_id, source.revision)
-        hub_id, revision = source.path_or_id, source.revision
+    def download() -> None:
+        if is_online and progress is not None:
+            bring(place, hub_revision, progress)
+            progress(1.0, "reading the weights")
 
-        def download() -> None:
-            if is_online and progress is not None:
-                bring(hub_id, revision, progress)
-                progress(1.0, "reading the weights")
-
-        # Without `progress`, the bars of the hub client show the state of a download.
-        with nullcontext() if progress is None else quiet_transformers():
+    # Without `progress`, the bars of the hub client show the state of a download.
+    with nullcontext() if is_hub and progress is None else quiet_transformers():
+        if source.origin == "folder" and source.is_gguf:
+            model, tokenizer = read_gguf(Path(place), dtype=requested, device=device, **options)
+        else:
             model, tokenizer = read_safetensors(
-                hub_id,
-                revision=revision,  # not the commit: the cache then stores the commit of the branch
+                place,
+                revision=hub_revision,
                 local_files_only=not is_online,
                 dtype=requested,
                 device=device,
                 fetch=download,
                 **options,
-            )
-        source = replace(source, revision=commit)
-    else:
-        with quiet_transformers():
-            is_embedded = source.origin == "embedded"
-            folder = str(prepare_embedded(progress=progress)) if is_embedded else source.path_or_id
-            model, tokenizer = read_safetensors(
-                folder, revision=None, local_files_only=True, dtype=requested, device=device, **options
             )
 
     model.eval()
