@@ -25,7 +25,6 @@ _PATTERNS: dict[str, Any] = {
 class HubModel:
     """Metadata of a model on the hub; `parameters` is None if the hub does not state their number."""
 
-    commit: str
     parameters: int | None
     weights_bytes: int
     missing_bytes: int
@@ -58,7 +57,6 @@ def look_up(hub_id: str, revision: str | None) -> HubModel:
     info = _model_info(hub_id, revision)
     files = _dry_run(hub_id, revision)
     return HubModel(
-        commit=str(info.sha),
         parameters=info.safetensors.total if info.safetensors else None,
         weights_bytes=sum(file.file_size for file in files if file.filename.endswith(".safetensors")),
         missing_bytes=sum(file.file_size for file in files if file.will_download),
