@@ -280,7 +280,7 @@ def dtype_of_run(folder: Path) -> str | None:
 
 
 def read_records(folder: Path) -> list[Record]:
-    """All records of the run in a folder, by example, order_name and method, whoever wrote them when.
+    """Return the records of all runs in a folder, by example, method and document order.
 
     A last line that was not finished is left out. Raises InputError if the folder is no run, and for a line
     that is no record of it.
