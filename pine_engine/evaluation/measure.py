@@ -279,8 +279,14 @@ class _ExampleRun:
         logprobs = self._logprobs[prefill] = {}
         try:
             for text in self._texts[prefill]:
-                on_layer = lambda _: raise_if_cancelled(self._cancelled)  # noqa: E731
-                logprobs[text] = score_answer(row, logits, text, self._tokens[text], on_layer=on_layer).total
+                score = score_answer(
+                    row,
+                    logits,
+                    text,
+                    self._tokens[text],
+                    on_layer=lambda _: raise_if_cancelled(self._cancelled),
+                )
+                logprobs[text] = score.total
         except ModelError as error:
             self._failed[prefill] = str(error)
         self._scoring_s[prefill] = time.perf_counter() - began

@@ -30,7 +30,7 @@ class Problem:
         return self.message if self.line is None else f"line {self.line}: {self.message}"
 
 
-class ValidationErrors(InputError):  # noqa: N818
+class ValidationErrors(InputError):  # noqa: N818 - it holds several
     """The problems of one value, such as a file or a line of it.
 
     Args:
