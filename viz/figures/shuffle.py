@@ -39,15 +39,35 @@ def plot_shuffle(
     """
     methods = list(rows[0].comparisons) if rows else []
     cells = [[row.comparisons.get(method) for method in methods] for row in rows]
-    z, numbers = _shuffle_info(rows)
+    return plot_answers(
+        [row.order for row in rows],
+        {
+            method: [None if cell is None else cell.text for cell in column]
+            for method, column in zip(methods, zip(*cells, strict=True), strict=True)
+        },
+        labels=labels,
+        is_right=is_right,
+        hover=[[_hover_text(cell) for cell in row] for row in cells],
+    )
+
+
+def plot_answers(
+    orders: Sequence[Sequence[int]],
+    answers: Mapping[str, Sequence[str | None]],
+    *,
+    labels: Mapping[str, str] | None = None,
+    is_right: Callable[[str], bool] | None = None,
+    hover: Sequence[Sequence[str]] | None = None,
+) -> go.Figure:
+    """Plot the figure of `plot_shuffle` from one answer per order for each method, None where missing."""
+    rows = list(zip(*answers.values(), strict=True))
+    z, numbers = _shuffle_info(rows, len(answers))
     count = max(len(numbers), 1)
     scale = [[edge / count, answer_color(number)] for number in range(count) for edge in (number, number + 1)]
-    kinds = [
-        len({row.comparisons[method].text for row in rows if method in row.comparisons}) for method in methods
-    ]
+    kinds = [len({text for text in texts if text is not None}) for texts in answers.values()]
     columns = [
         f"{name}<br>{kind} answer{'s' * (kind != 1)}"
-        for name, kind in zip(method_labels(methods, labels), kinds, strict=True)
+        for name, kind in zip(method_labels(list(answers), labels), kinds, strict=True)
     ]
     figure = new_figure(
         name="shuffle",
@@ -64,20 +84,17 @@ def plot_shuffle(
         coloraxis="coloraxis",
         xgap=3,
         ygap=3,
-        text=[[_cell_text(cell, numbers, is_right) for cell in row] for row in cells],
+        text=[[_cell_text(text, numbers, is_right) for text in row] for row in rows],
         texttemplate="%{text}",
         textfont={"size": 15},
-        customdata=[[_hover_text(cell) for cell in row] for row in cells],
+        customdata=hover or [[_broken_text(text or "") for text in row] for row in rows],
         hovertemplate="order %{y}, %{x}: %{text}<br>%{customdata}<extra></extra>",
         meta={
-            "x": [{"method": method} for method in methods],
+            "x": [{"method": method} for method in answers],
             "y": [{"tried": number} for number in range(len(rows))],
             "cells": [
-                [
-                    None if cell is None else f"{answer_letter(numbers[cell.text])}: {cell.text}"
-                    for cell in row
-                ]
-                for row in cells
+                [None if text is None else f"{answer_letter(numbers[text])}: {text}" for text in row]
+                for row in rows
             ],
         },
     )
@@ -85,22 +102,18 @@ def plot_shuffle(
     figure.update_yaxes(
         autorange="reversed",
         tickvals=list(range(len(rows))),
-        ticktext=[" ".join(map(document_letter, row.order)) for row in rows],
+        ticktext=[" ".join(map(document_letter, order)) for order in orders],
     )
     return figure
 
 
-def _shuffle_info(rows: "Sequence[pine.OrderResult]") -> tuple[FloatArray, dict[str, int]]:
+def _shuffle_info(
+    rows: Sequence[Sequence[str | None]], num_methods: int
+) -> tuple[FloatArray, dict[str, int]]:
     """Return the numbers of the answers, (R, M) with NaN where there is none, and these by answer."""
-    methods = list(rows[0].comparisons) if rows else []
-    numbers = answer_numbers(
-        row.comparisons[method].text for row in rows for method in methods if method in row.comparisons
-    )
-    z = [
-        [numbers[row.comparisons[method].text] if method in row.comparisons else np.nan for method in methods]
-        for row in rows
-    ]
-    return np.array(z, dtype=np.float32).reshape(len(rows), len(methods)), numbers
+    numbers = answer_numbers(text for row in rows for text in row if text is not None)
+    z = [[np.nan if text is None else numbers[text] for text in row] for row in rows]
+    return np.array(z, dtype=np.float32).reshape(len(rows), num_methods), numbers
 
 
 def answer_numbers(texts: Iterable[str]) -> dict[str, int]:
@@ -118,13 +131,11 @@ def answer_color(number: int) -> str:
     return _COLORS[number % len(_COLORS)]
 
 
-def _cell_text(
-    cell: "pine.OrderComparison | None", numbers: Mapping[str, int], is_right: Callable[[str], bool] | None
-) -> str:
-    if cell is None:
+def _cell_text(answer: str | None, numbers: Mapping[str, int], is_right: Callable[[str], bool] | None) -> str:
+    if answer is None:
         return ""
-    mark = "" if is_right is None else " ✓" if is_right(cell.text) else " ✗"
-    number = numbers[cell.text]
+    mark = "" if is_right is None else " ✓" if is_right(answer) else " ✗"
+    number = numbers[answer]
     return f'<span style="color:{ink_on(answer_color(number))}">{answer_letter(number)}{mark}</span>'
 
 
@@ -132,7 +143,12 @@ def _hover_text(cell: "pine.OrderComparison | None") -> str:
     """Return the answer, and its difference from the reference order."""
     if cell is None:
         return "not computed yet"
-    text = shorten(" ".join(cell.text.split()) or "(empty answer)", _MAX_CHARACTERS)
-    lines = [plain(text[start : start + _LINE_CHARACTERS]) for start in range(0, len(text), _LINE_CHARACTERS)]
     equal = "equal to the last bit" if cell.bitwise_identical else format_difference(cell.max_abs_logit_diff)
-    return "<br>".join([*lines, f"largest logit difference: {equal}"])
+    return f"{_broken_text(cell.text)}<br>largest logit difference: {equal}"
+
+
+def _broken_text(answer: str) -> str:
+    """Shorten an answer and break it into lines."""
+    text = shorten(" ".join(answer.split()) or "(empty answer)", _MAX_CHARACTERS)
+    starts = range(0, len(text), _LINE_CHARACTERS)
+    return "<br>".join(plain(text[start : start + _LINE_CHARACTERS]) for start in starts)
