@@ -279,3 +279,27 @@ def find_measured(name: str) -> MeasuredMethod | None:
         return measured_method(name)
     except InputError:
         return None
+
+
+def method_label(name: str) -> str:
+    """Return the label of the method that a record names, or else the name."""
+    found = find_measured(name)
+    return found.label if found else name
+
+
+def method_rank(name: str) -> int:
+    """Return the rank in tables: methods, then wrapped methods, then those that are in no table."""
+    found = find_measured(name)
+    return found.rank if found else NUM_MEASURED
+
+
+def method_mark(name: str) -> int:
+    """Return the number of the marker in all curves."""
+    found = find_measured(name)
+    return found.mark if found else NUM_MEASURED
+
+
+def is_order_invariant(name: str) -> bool:
+    """Return True if the answer does not depend on the order; False for a method that is in no table."""
+    found = find_measured(name)
+    return found is not None and found.is_order_invariant

@@ -19,31 +19,19 @@ A score is one of METRICS. "section" and "total" are also there as "section v0.1
 All estimates of a task are over the same examples, see grid.py.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
-from operator import attrgetter
-from statistics import fmean
 
 import numpy as np
 
 from pine_engine.errors import InputError
-from pine_engine.evaluation.answers import (
-    METRICS,
-    Metric,
-    differ,
-    first_document,
-    is_as_stored,
-    named_document,
-    parsed_answer,
-)
+from pine_engine.evaluation.answers import METRICS, Metric, differ, named_document, parsed_answer
 from pine_engine.evaluation.bootstrap import ratio
-from pine_engine.evaluation.grid import Column, Grid, Scores, make_grid
-from pine_engine.evaluation.intervals import Estimate, Floats
-from pine_engine.evaluation.judge_scenarios import OVER_ORDERS, scenario_scores, section_estimates
+from pine_engine.evaluation.grid import Column, Grid, Scores, Values, make_grid
+from pine_engine.evaluation.intervals import Estimate, Flags, Floats
 from pine_engine.evaluation.records import Record
-from pine_engine.evaluation.slots import group_by_slot
-from pine_engine.evaluation.task_estimates import BETWEEN, TaskEstimates
+from pine_engine.evaluation.slots import OVER_ORDERS, group_by_slot, scenario_values
+from pine_engine.evaluation.task_estimates import BETWEEN, TIMES, TOKENS, TaskEstimates
 from pine_engine.prompts.tasks import get_task
 
 BASELINE = "vanilla"
@@ -74,11 +62,11 @@ def _estimate_task(records: Sequence[Record]) -> TaskEstimates:
             f"no example of {grid.task} has been measured with every method in every order; go on with "
             "`evaluate`, or look at the errors in its records"
         )
+    every_scores = [Scores(grid, method, metric) for method in grid.methods for metric in METRICS]
     all_scores = [
         scores
-        for method in grid.methods
-        for metric in METRICS
-        if np.isfinite((scores := Scores(grid, method, metric)).values).any()
+        for scores in every_scores
+        if any(scores.score(record) is not None for column in scores.columns for record in column.values())
     ]
     found: list[Estimate] = []
 
@@ -98,98 +86,126 @@ def _estimate_task(records: Sequence[Record]) -> TaskEstimates:
 
 
 def _score_estimates(scores: Scores) -> Iterator[Labeled]:
-    over_orders = partial(scores.mean, parsed=scores.parsed_in_orders)
-    yield "mean", (), over_orders(scores.over_orders)
-    yield "worst case", (), over_orders(min(row, default=None) for row in scores.in_orders)
-    yield "best case", (), over_orders(max(row, default=None) for row in scores.in_orders)
-    for place, name in enumerate(scores.grid.orders):
-        yield "order", (name,), scores.mean(scores.values[:, place], parsed=scores.parsed[:, place])
+    yield "mean", (), scores.mean(scores.over_orders)
+    yield "worst case", (), scores.mean(scores.of(scores.averaged, min))
+    yield "best case", (), scores.mean(scores.of(scores.averaged, max))
+    for name in scores.grid.orders:
+        yield "order", (name,), scores.mean(scores.of(scores.in_order(name)))
     if scores.metric != "logprob":
         yield from _answer_estimates(scores)
     for size, table in group_by_slot(scores.columns, scores.metric).items():
-        for slot, found in table.items():
-            flags = np.array([is_parsed for _, is_parsed in found])
-            estimate = scores.mean((score for score, _ in found), parsed=flags)
-            if slot is None:
-                yield "shuffled", (str(size),), estimate
-            else:
-                yield "slot", (str(size), str(slot)), estimate
-    yield from section_estimates(scores, OVER_ORDERS, scores.over_orders, scores.parsed_in_orders)
-    for scenario, values, parsed in scenario_scores(scores):
-        yield "scenario", (scenario,), scores.mean(values, parsed=parsed)
-        yield from section_estimates(scores, scenario, values, parsed)
+        for slot, groups in table.items():
+            names = (str(size),) if slot is None else (str(size), str(slot))
+            yield "shuffled" if slot is None else "slot", names, scores.mean(scores.of(groups))
+    yield from _section_estimates(scores, OVER_ORDERS, scores.over_orders)
+    for scenario, values in scenario_values(scores):
+        yield "scenario", (scenario,), scores.mean(values)
+        yield from _section_estimates(scores, scenario, values)
 
 
 def _answer_estimates(scores: Scores) -> Iterator[Labeled]:
     """Yield how often answers change and are parsed, and which letter and document they name."""
     grid, metric = scores.grid, scores.metric
 
-    def answer(record: Record) -> str | None:
-        return parsed_answer(record, metric)
-
     def is_unparsed(record: Record) -> bool:
-        return answer(record) is None
+        return parsed_answer(record, metric) is None
 
-    changed = (
-        differ([column[name] for name in names], metric)
-        for column, names in zip(scores.columns, grid.distinct, strict=True)
-    )
-    parsed = _over_averaged(scores, lambda one: scores.score(one) if scores.is_parsed(one) else None)
-    yield "changed", (), scores.mean(changed)
-    yield "unparsed", (), scores.mean(_over_averaged(scores, is_unparsed))
-    yield "parsed", (), scores.mean(parsed)
+    def says_a(record: Record) -> bool:
+        return parsed_answer(record, metric) == "A"
+
+    def says_first(record: Record) -> bool:
+        return named_document(record, metric) == record.input_order[record.permutation[0]]
+
+    pairs = zip(scores.columns, grid.distinct, strict=True)
+    changed = [differ([column[name] for name in names], metric) for column, names in pairs]
+    yield "changed", (), scores.mean(_values(changed))
+    yield "unparsed", (), scores.share(scores.averaged, is_unparsed)
+    parsed = [list(filter(scores.is_parsed, records)) for records in scores.averaged]
+    yield "parsed", (), scores.share(parsed, scores.score)
     for name in grid.orders:
-        changes = (_changed_from_stored(column, name, metric) for column in scores.columns)
-        yield "order changed", (name,), scores.mean(changes)
-        yield "order unparsed", (name,), scores.share(is_unparsed, name)
+        changes = [_changed_from_stored(column, name, metric) for column in scores.columns]
+        yield "order changed", (name,), scores.mean(_values(changes))
+        yield "order unparsed", (name,), scores.share(scores.in_order(name), is_unparsed)
         if get_task(grid.task).has_letters:
-            yield "says A", (name,), scores.share(lambda one: answer(one) == "A", name)
-            first = scores.share(lambda one: named_document(one, answer(one)) == first_document(one), name)
-            yield "says first", (name,), first
+            yield "says A", (name,), scores.share(scores.in_order(name), says_a)
+            yield "says first", (name,), scores.share(scores.in_order(name), says_first)
 
 
-def _over_averaged(scores: Scores, value: Callable[[Record], float | None]) -> Iterator[float | None]:
-    """Yield for each example the mean of a value over the orders that it is averaged over."""
-    for column, names in zip(scores.columns, scores.grid.averaged, strict=True):
-        values = [float(found) for name in names if (found := value(column[name])) is not None]
-        yield fmean(values) if values else None
+def _values(flags: Sequence[bool | None]) -> Values:
+    return Values(np.array(flags, dtype=np.float64))
 
 
-def _changed_from_stored(column: Column, name: str, metric: Metric) -> float | None:
-    """Return 1 if the answer differs from that in the stored order, 0 if not; None without both."""
-    stored = next((record for record in column.values() if is_as_stored(record)), None)
-    if stored is None or name not in column or is_as_stored(column[name]):
+def _changed_from_stored(column: Column, name: str, metric: Metric) -> bool | None:
+    """Return True if the answer differs from that in the stored order; None without both."""
+
+    def is_stored(record: Record) -> bool:
+        """Return True if documents and letters are as in the data, under any name of that order."""
+        return record.input_order == record.permutation == tuple(range(record.num_documents))
+
+    stored = next(filter(is_stored, column.values()), None)
+    if stored is None or name not in column or is_stored(column[name]):
         return None
     return differ([stored, column[name]], metric)
 
 
+def _section_estimates(scores: Scores, scenario: str, values: Values) -> Iterator[Labeled]:
+    """Yield the subsets, the sections, and the plain mean of two or more sections.
+
+    Source: RewardBench, specification 9.1.
+    """
+
+    def mean(rows: list[int] | Flags, weights: Floats | None = None) -> Estimate | None:
+        numbers: Floats = np.full(len(values.numbers), np.nan)
+        numbers[rows] = values.numbers[rows]
+        return scores.mean(values._replace(numbers=numbers), weights)
+
+    rows_of: dict[tuple[str, str], list[int]] = {}
+    for row, record in enumerate(scores.grid.some_records):
+        if record.section is not None and np.isfinite(values.numbers[row]):
+            rows_of.setdefault((record.section, record.subset or ""), []).append(row)
+    for names, rows in rows_of.items():
+        yield "subset", (scenario, *names), mean(rows)
+    for version, weights in scores.grid.weights.items():
+        found = {names: weight for names, weight in weights.items() if names in rows_of and weight}
+        sections = list(dict.fromkeys(section for section, _ in found))
+        total: Floats = np.zeros(len(values.numbers))
+        for section in sections:
+            subsets = {names: weight for names, weight in found.items() if names[0] == section}
+            share: Floats = np.zeros(len(values.numbers))
+            for names, weight in subsets.items():
+                share[rows_of[names]] = weight / sum(subsets.values()) / len(rows_of[names])
+            total += share
+            yield f"section{version}", (scenario, section), mean(share > 0, share)
+        if len(sections) > 1:
+            yield f"total{version}", (scenario,), mean(total > 0, total)
+
+
 def _cost_estimates(grid: Grid, method: str) -> Iterator[Labeled]:
     """Yield times and tokens per record, and ratios to the baseline as if no prefill had been shared."""
-    all_records = np.ones((len(grid.examples), len(grid.orders)))
-    computed = grid.values(method, lambda record: 1.0 if record.was_computed else None)
 
-    def per_record(field: str, kept: Floats) -> Estimate | None:
-        values = grid.values(method, attrgetter(field)) * kept
-        return ratio(_totals(values), _totals(np.isfinite(values)), grid.resamples)
+    def numbers(field: str, name: str) -> Floats:
+        """Return a field of each record, (examples, orders); NaN for no record or None."""
+        columns = grid.columns[name]
+        rows = [[getattr(column.get(order), field, None) for order in grid.orders] for column in columns]
+        return np.array(rows, dtype=np.float64)
 
-    for field in ("seconds", "prefill_s", "decode_s"):
-        yield field, (), per_record(field, computed)
-    for field in ("prompts", "prompt_tokens", "answer_tokens"):
-        yield field, (), per_record(field, all_records)
+    def computed(name: str) -> Floats:
+        return np.where(numbers("was_computed", name) == 1, 1.0, np.nan)
+
+    for field in TIMES + TOKENS:
+        values = numbers(field, method) * (computed(method) if field in TIMES else 1.0)
+        yield field, (), ratio(_totals(values), _totals(np.isfinite(values)), grid.resamples)
     if method == BASELINE or BASELINE not in grid.methods:
         return
-    both = computed * grid.values(BASELINE, lambda record: 1.0 if record.was_computed else None)
-
-    def to_baseline(value: Callable[[Record], float]) -> Estimate | None:
-        above, below = (_totals(grid.values(name, value) * both) for name in (method, BASELINE))
-        return ratio(above, below, grid.resamples)
-
-    def has_answers(name: str) -> bool:
-        return bool(np.isfinite(grid.values(name, lambda record: record.answer_tokens)).any())
-
-    yield "prefill_ratio", (), to_baseline(lambda record: record.prefill_s)
-    if has_answers(method) == has_answers(BASELINE):
-        yield "ratio", (), to_baseline(lambda record: record.prefill_s + record.decode_s)
+    both, compared = computed(method) * computed(BASELINE), (method, BASELINE)
+    prefills = [numbers("prefill_s", name) for name in compared]
+    above, below = (_totals(seconds * both) for seconds in prefills)
+    yield "prefill_ratio", (), ratio(above, below, grid.resamples)
+    generates = [np.isfinite(numbers("answer_tokens", name)).any() for name in compared]
+    if generates[0] == generates[1]:
+        decodes = [numbers("decode_s", name) for name in compared]
+        above, below = (_totals((prefills[one] + decodes[one]) * both) for one in (0, 1))
+        yield "ratio", (), ratio(above, below, grid.resamples)
 
 
 def _totals(values: Floats) -> Floats:

@@ -1,52 +1,63 @@
-"""Scores by slot of the gold document, where nothing but the slot differs.
+"""Scores by slot of the gold document, where nothing else differs, and scenarios of the paper's judges.
 
 A score counts for a slot if it can be compared with the scores of the other slots: each example has a score
 in each slot shown, with its other documents in one order. So an order that moves the gold document to another
 slot in each example, such as `as-is`, counts for no slot, and neither does a shuffle. Letters of documents
 belong to the places, as when a user enters the documents in another order.
+
+In a scenario the better of two answers is first, second, both, or shuffled. All scenarios except the shuffle
+are over the pairs that were judged in both orders.
 """
 
 import math
-from collections.abc import Iterable, Sequence
-from statistics import fmean
+from collections.abc import Iterable, Iterator, Sequence
 
-from pine_engine.evaluation.answers import Metric, is_parsed, score_of
+import numpy as np
+
+from pine_engine.evaluation.answers import Metric, differ, score_of
 from pine_engine.evaluation.document_orders import Places, is_drawn, labels_follow_slots
-from pine_engine.evaluation.grid import Column
+from pine_engine.evaluation.grid import Column, Groups, Scores, Values
 from pine_engine.evaluation.records import Record
+from pine_engine.prompts.tasks import get_task
 
-ParsedScore = tuple[float, bool]
-"""A score, and True if its answer can be parsed."""
+FIRST, SECOND, SHUFFLED = "better answer is A", "better answer is B", "shuffled"
+"""Place of the better answer, as in the paper's tables."""
 
-MISSING: ParsedScore = (math.nan, False)
+BOTH, CHANGED = "mean of A and B", "verdict changes"
+"""Computed from the first two. The paper has only the latter, in Table 4."""
+
+SCENARIOS = (FIRST, SECOND, BOTH, SHUFFLED, CHANGED)
+
+OVER_ORDERS = "mean over orders"
+"""Scenario of all orders together, of any task."""
 
 
-def group_by_slot(
-    columns: Sequence[Column], metric: Metric
-) -> dict[int, dict[int | None, list[ParsedScore]]]:
-    """Return the score of each example by number of documents and slot from 0; None: mean over shuffles.
+def group_by_slot(columns: Sequence[Column], metric: Metric) -> dict[int, dict[int | None, Groups]]:
+    """Return the scored records of each example by number of documents and slot from 0; None: shuffles.
 
-    columns: records of one method. Examples of another number of documents have MISSING.
+    columns: records of one method. Examples of another number of documents have no records.
     """
-    of_size: dict[int, dict[int, dict[Places, dict[int, ParsedScore]]]] = {}
+    of_size: dict[int, dict[int, dict[Places, dict[int, Record]]]] = {}
     for row, column in enumerate(columns):
         if found := _by_order_of_others(column, metric):
             size = next(iter(column.values())).num_documents
             of_size.setdefault(size, {})[row] = found
-    tables = {}
+    tables: dict[int, dict[int | None, Groups]] = {}
     for size, rows in sorted(of_size.items()):
         # For each example the order of the other documents with which most slots were measured.
         longest = [max(orders.values(), key=len) for orders in rows.values()]
         slots = sorted(set.intersection(*map(set, longest)))
-        table = {slot: [MISSING] * len(columns) for slot in (*slots, None)}
-        for row, orders in rows.items():
-            complete = [of_slot for of_slot in orders.values() if of_slot.keys() >= set(slots)]
-            for slot in slots:
-                table[slot][row] = _mean([of_slot[slot] for of_slot in complete])
-            drawn = [record for name, record in columns[row].items() if is_drawn(name)]
-            table[None][row] = _mean(_scores(drawn, metric))
+        complete = {
+            row: [in_slots for in_slots in orders.values() if in_slots.keys() >= set(slots)]
+            for row, orders in rows.items()
+        }
         if slots:
-            tables[size] = table
+            tables[size] = {
+                slot: [[in_slots[slot] for in_slots in complete.get(row, ())] for row in range(len(columns))]
+                for slot in slots
+            }
+            shuffled = [_shuffled(column) if row in rows else [] for row, column in enumerate(columns)]
+            tables[size][None] = shuffled
     return tables
 
 
@@ -55,50 +66,53 @@ def is_flat(in_slots: Iterable[float], shuffled: float) -> bool:
     return all(math.isclose(value, shuffled, rel_tol=1e-9, abs_tol=1e-12) for value in in_slots)
 
 
-def by_gold_slot(column: Column) -> dict[int, Record]:
-    """Return a record of one example for each slot of the gold document, without shuffles.
+def scenario_values(scores: Scores) -> Iterator[tuple[str, Values]]:
+    """Yield name and values of each scenario that was measured.
 
-    Of several orders of the other documents the first measured order counts.
+    A task without letters, or with more than two answers, has none.
     """
-    found: dict[int, Record] = {}
-    for record in _not_drawn(column):
-        if record.gold_slot is not None:
-            found.setdefault(record.gold_slot, record)
+    if not get_task(scores.grid.task).has_letters or scores.grid.num_documents != [2]:
+        return
+    pairs = []
+    for column in scores.columns:
+        in_slots: dict[int, Record] = {}
+        for slot, record in _with_gold_slot(column):
+            in_slots.setdefault(slot, record)
+        pairs.append([in_slots[0], in_slots[1]] if len(in_slots) == 2 else [])
+    groups = {
+        FIRST: [pair[:1] for pair in pairs],
+        SECOND: [pair[1:] for pair in pairs],
+        BOTH: pairs,
+        SHUFFLED: [_shuffled(column) for column in scores.columns],
+    }
+    found = {name: scores.of(records) for name, records in groups.items()}
+    if scores.metric != "logprob":
+        changes = [differ(pair, scores.metric) for pair in pairs]
+        found[CHANGED] = Values(np.array(changes, dtype=np.float64))
+    yield from ((name, values) for name, values in found.items() if np.isfinite(values.numbers).any())
+
+
+def _by_order_of_others(column: Column, metric: Metric) -> dict[Places, dict[int, Record]]:
+    """Return the scored records of one example by the order of its other documents, then by slot."""
+    found: dict[Places, dict[int, Record]] = {}
+    for slot, record in _with_gold_slot(column):
+        if score_of(record, metric) is not None:
+            others = [record.input_order[place] for place in record.permutation]
+            del others[slot]
+            found.setdefault(tuple(others), {}).setdefault(slot, record)
     return found
 
 
-def _by_order_of_others(column: Column, metric: Metric) -> dict[Places, dict[int, ParsedScore]]:
-    """Return the scores of one example by the order of its other documents, then by slot."""
-    found: dict[Places, dict[int, ParsedScore]] = {}
-    for record in _not_drawn(column):
-        gold = record.gold_slot
-        if gold is None:
-            continue
-        for score in _scores([record], metric):
-            others = tuple(
-                record.input_order[place] for slot, place in enumerate(record.permutation) if slot != gold
-            )
-            found.setdefault(others, {}).setdefault(gold, score)
-    return found
-
-
-def _not_drawn(column: Column) -> list[Record]:
-    """Return the records in orders that are not drawn, and in which letters belong to places."""
+def _with_gold_slot(column: Column) -> list[tuple[int, Record]]:
+    """Return the records without shuffles, in which letters belong to places, with their gold slots."""
     return [
-        record
+        (record.gold_slot, record)
         for name, record in column.items()
-        if not is_drawn(name) and labels_follow_slots(record.task, record.permutation)
+        if record.gold_slot is not None
+        and not is_drawn(name)
+        and labels_follow_slots(record.task, record.permutation)
     ]
 
 
-def _scores(records: Iterable[Record], metric: Metric) -> list[ParsedScore]:
-    return [
-        (score, is_parsed(record, metric))
-        for record in records
-        if (score := score_of(record, metric)) is not None
-    ]
-
-
-def _mean(scores: Sequence[ParsedScore]) -> ParsedScore:
-    """Return the mean, and True if any answer can be parsed."""
-    return (fmean(score for score, _ in scores), any(parsed for _, parsed in scores)) if scores else MISSING
+def _shuffled(column: Column) -> list[Record]:
+    return [record for name, record in column.items() if is_drawn(name)]

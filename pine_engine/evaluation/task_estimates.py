@@ -9,12 +9,29 @@ from pine_engine.evaluation.answers import METRICS
 from pine_engine.evaluation.bootstrap import NUM_RESAMPLES, SEED
 from pine_engine.evaluation.grid import Grid
 from pine_engine.evaluation.intervals import LEVEL, Estimate
-from pine_engine.evaluation.judge_scenarios import OVER_ORDERS, SCENARIOS
+from pine_engine.evaluation.slots import OVER_ORDERS, SCENARIOS
 
-COSTS = (
-    *("seconds", "prefill_s", "decode_s", "ratio", "prefill_ratio"),
-    *("prompts", "prompt_tokens", "answer_tokens"),
-)
+TIMES = ("seconds", "prefill_s", "decode_s")
+TOKENS = ("prompts", "prompt_tokens", "answer_tokens")
+COSTS = (*TIMES, "ratio", "prefill_ratio", *TOKENS)
+
+GROUPS = {
+    "worst_case": "worst case",
+    "best_case": "best case",
+    "changed": "changed",
+    "unparsed": "unparsed",
+    "read": "parsed",
+}
+"""Groups of one estimate, by their JSON keys."""
+
+ORDER_GROUPS = {
+    "value": "order",
+    "changed": "order changed",
+    "unparsed": "order unparsed",
+    "says_a": "says A",
+    "says_first": "says first",
+}
+"""Groups of one estimate per order, by their JSON keys."""
 
 BETWEEN = " > "
 """Text between the parts of a name."""
@@ -84,11 +101,10 @@ class Row:
                 found[size, slot] = one
         return found
 
-    def subsets(self, *, is_v0_1_1: bool = False) -> dict[str, dict[str, float]]:
+    def subsets(self, version: str = "") -> dict[str, dict[str, float]]:
         """Return the weights of the subsets that were measured in the scenario of this row, by section."""
-        grid = self.task.grid
         found: dict[str, dict[str, float]] = {}
-        for (section, subset), weight in (grid.weights_v0_1_1 if is_v0_1_1 else grid.weights).items():
+        for (section, subset), weight in self.task.grid.weights.get(version, {}).items():
             if weight and self.get("subset", section, subset):
                 found.setdefault(section, {})[subset] = float(weight)
         return found
@@ -113,37 +129,25 @@ class Row:
 
     def json(self) -> dict[str, Any]:
         """Return all estimates of the method by the metric."""
-        orders = self.means("order", self.task.grid.orders)
         worst, best = self.extreme_orders()
-        sizes = dict.fromkeys(size for size, _ in self.slots())
+        slots = self.slots()
         return {
             "kind": self.metric,
             "mean": _json(self.mean),
             "order_names": [
-                {
-                    "name": name,
-                    "value": _json(value),
-                    "changed": _json(self.get("order changed", name)),
-                    "unparsed": _json(self.get("order unparsed", name)),
-                    "says_a": _json(self.get("says A", name)),
-                    "says_first": _json(self.get("says first", name)),
-                }
-                for name, value in orders.items()
+                {"name": name} | {key: _json(self.get(group, name)) for key, group in ORDER_GROUPS.items()}
+                for name in self.means("order", self.task.grid.orders)
             ],
             "worst": worst,
             "best": best,
-            "worst_case": _json(self.get("worst case")),
-            "best_case": _json(self.get("best case")),
-            "changed": _json(self.get("changed")),
-            "unparsed": _json(self.get("unparsed")),
-            "read": _json(self.get("parsed")),
+            **{key: _json(self.get(group)) for key, group in GROUPS.items()},
             "slots": [
                 {"num_documents": size, "slot": slot, "value": _json(one)}
-                for (size, slot), one in self.slots().items()
+                for (size, slot), one in slots.items()
             ],
             "shuffles": [
                 {"num_documents": size, "value": _json(one)}
-                for size in sizes
+                for size in dict.fromkeys(size for size, _ in slots)
                 if (one := self.get("shuffled", str(size)))
             ],
             **replace(self, part=OVER_ORDERS).sections_json(),
@@ -166,7 +170,7 @@ class Row:
                         for name, weight in subsets.items()
                     ],
                 }
-                for section, subsets in self.subsets(is_v0_1_1=bool(version)).items()
+                for section, subsets in self.subsets(version).items()
             ]
             found[f"total{key}"] = _json(self.get(f"total{version}"))
         return found
@@ -174,37 +178,34 @@ class Row:
 
 def nested(tasks: Sequence[TaskEstimates]) -> dict[str, Any]:
     """Return the estimates of a run by task, method and metric, and how the intervals were computed."""
+    return {"level": LEVEL, "resamples": NUM_RESAMPLES, "seed": SEED, "tasks": list(map(_task_json, tasks))}
+
+
+def _task_json(task: TaskEstimates) -> dict[str, Any]:
+    grid = task.grid
+    rows = task.rows()
     return {
-        "level": LEVEL,
-        "resamples": NUM_RESAMPLES,
-        "seed": SEED,
-        "tasks": [
+        "task": grid.task,
+        "examples": len(grid.examples),
+        "left_out": grid.left_out,
+        "failed": grid.failed,
+        "num_documents": grid.num_documents,
+        "order_names": list(grid.orders),
+        "averaged": grid.averaged_orders,
+        "methods": [
             {
-                "task": task.grid.task,
-                "examples": len(task.grid.examples),
-                "left_out": task.grid.left_out,
-                "failed": task.grid.failed,
-                "num_documents": task.grid.num_documents,
-                "order_names": list(task.grid.orders),
-                "averaged": task.grid.averaged_orders,
-                "methods": [_method_json(task, method) for method in task.grid.methods],
-                "differences": [
-                    {"kind": one.metric, "method": one.method, "than": one.name, "value": _json(one)}
-                    for one in task.estimates
-                    if one.group == "minus"
-                ],
+                "method": method,
+                "measures": [row.json() for row in rows if row.method == method],
+                "cost": {"computed": grid.num_computed(method)}
+                | {name: _json(task.get(method, "cost", name)) for name in COSTS},
             }
-            for task in tasks
+            for method in grid.methods
         ],
-    }
-
-
-def _method_json(task: TaskEstimates, method: str) -> dict[str, Any]:
-    costs = {name: _json(task.get(method, "cost", name)) for name in COSTS}
-    return {
-        "method": method,
-        "measures": [row.json() for row in task.rows() if row.method == method],
-        "cost": {"computed": task.grid.num_computed(method), **costs},
+        "differences": [
+            {"kind": one.metric, "method": one.method, "than": one.name, "value": _json(one)}
+            for one in task.estimates
+            if one.group == "minus"
+        ],
     }
 
 

@@ -12,11 +12,12 @@ from pine_engine.debias.table import (
     find_measured,
     measured_method,
     measured_methods,
+    method_label,
+    method_mark,
 )
 from pine_engine.errors import InputError
 from pine_engine.evaluation.estimates import estimate_tasks
 from pine_engine.evaluation.grid import make_grid
-from pine_engine.evaluation.method_names import method_label, method_mark
 from pine_engine.methods.table import METHODS, get_methods
 from tests.support.records import swept
 

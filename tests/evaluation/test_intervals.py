@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pine_engine.evaluation.bootstrap import _student, draw, mean, ratio, totals
 from pine_engine.evaluation.intervals import MIN_EXAMPLES, Estimate, share
-from pine_engine.evaluation.judge_scenarios import OVER_ORDERS
+from pine_engine.evaluation.slots import OVER_ORDERS
 from tests.support.records import judged
 from tests.support.report_runs import task_of
 

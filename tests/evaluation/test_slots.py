@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pine_engine.evaluation.document_orders import arrange, arrange_all
 from pine_engine.evaluation.examples import Example
-from pine_engine.evaluation.grid import make_grid
+from pine_engine.evaluation.grid import Scores, make_grid
 from pine_engine.evaluation.records import Record, blank_record
 from pine_engine.evaluation.slots import group_by_slot, is_flat
 from pine_engine.prompts.prompt import Document
@@ -33,9 +33,10 @@ def record(one: Example, name: str, method: str, score: float | None) -> Record:
 
 def slots_of(records: Sequence[Record]) -> dict[int, dict[int | None, list[float]]]:
     """Return the scores by number of documents and slot."""
-    tables = group_by_slot(make_grid(records).columns["pine"], "generated")
+    scores = Scores(make_grid(records), "pine", "generated")
+    tables = group_by_slot(scores.columns, "generated")
     return {
-        size: {slot: [score for score, _ in found] for slot, found in table.items()}
+        size: {slot: scores.of(groups).numbers.tolist() for slot, groups in table.items()}
         for size, table in tables.items()
     }
 

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import product
 
+from pine_engine.debias.table import method_label, method_mark, method_rank
 from pine_engine.evaluation.answers import METRICS
 from pine_engine.evaluation.estimates import BASELINE
 from pine_engine.evaluation.intervals import Estimate
-from pine_engine.evaluation.method_names import method_label, method_mark, method_place
 from pine_engine.evaluation.report.runs import MeasuredRun
 from pine_engine.evaluation.report.tables import (
     METRIC_LABELS,
@@ -128,7 +128,7 @@ def accuracy_bars(task: str, runs: Sequence[MeasuredRun]) -> list[Curve]:
     if not parsed or any(row.slots() for row in rows):
         return []
     groups = tuple(dict.fromkeys(row.run for row in rows))
-    methods = sorted({method for method, _ in parsed}, key=lambda name: (method_place(name), name))
+    methods = sorted({method for method, _ in parsed}, key=lambda name: (method_rank(name), name))
     lines = [_curve_line(name, [parsed.get((name, group)) for group in groups]) for name in methods]
     return [
         Curve(

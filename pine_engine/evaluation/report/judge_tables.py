@@ -5,9 +5,9 @@ from dataclasses import replace
 from functools import partial
 
 from pine_engine.evaluation.intervals import Estimate
-from pine_engine.evaluation.judge_scenarios import OVER_ORDERS, SCENARIOS
 from pine_engine.evaluation.report.runs import MeasuredRun
 from pine_engine.evaluation.report.tables import HEADS, Column, Table, estimated, metric_rows, note, pivot
+from pine_engine.evaluation.slots import OVER_ORDERS, SCENARIOS
 from pine_engine.evaluation.task_estimates import Row
 from pine_engine.prompts.tasks import get_task
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 
+from pine_engine.debias.table import method_label
 from pine_engine.evaluation.answers import METRICS
 from pine_engine.evaluation.estimates import BASELINE
 from pine_engine.evaluation.intervals import MIN_EXAMPLES, Estimate
-from pine_engine.evaluation.method_names import method_label
 from pine_engine.evaluation.report.runs import MeasuredRun
 from pine_engine.evaluation.report.tables import METRIC_LABELS, estimated, metric_rows, quantity
 from pine_engine.evaluation.task_estimates import Row

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from pine_engine.evaluation.method_names import method_label
+from pine_engine.debias.table import method_label
 from pine_engine.evaluation.report.key_findings import SUBJECT
 from pine_engine.evaluation.report.tables import NONE, Part, Table, note, task_label
 from pine_engine.molecules.metrics import MeanError, MethodMetrics, References

@@ -5,9 +5,8 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
+from pine_engine.debias.table import method_label
 from pine_engine.evaluation.intervals import Estimate
-from pine_engine.evaluation.judge_scenarios import CHANGED, FIRST, OVER_ORDERS, SECOND
-from pine_engine.evaluation.method_names import method_label
 from pine_engine.evaluation.report.judge_tables import old_weights, scenario_rows
 from pine_engine.evaluation.report.key_findings import SUBJECT
 from pine_engine.evaluation.report.published import PAPER, SECTIONS, gains, published, published_model
@@ -23,6 +22,7 @@ from pine_engine.evaluation.report.tables import (
     task_label,
 )
 from pine_engine.evaluation.rewardbench import SUBSETS
+from pine_engine.evaluation.slots import CHANGED, FIRST, OVER_ORDERS, SECOND
 from pine_engine.evaluation.task_estimates import Row
 
 THEIRS = "the paper"

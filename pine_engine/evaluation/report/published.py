@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pine_engine.evaluation.judge_scenarios import FIRST, SECOND, SHUFFLED
 from pine_engine.evaluation.rewardbench import SUBSETS
+from pine_engine.evaluation.slots import FIRST, SECOND, SHUFFLED
 from pine_engine.prompts.tasks import TASKS
 
 PAPER = "Wang et al., ICLR 2025, arXiv 2407.01100v3"

@@ -8,9 +8,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pine_engine.debias.table import method_label
 from pine_engine.evaluation.answers import METRICS
 from pine_engine.evaluation.intervals import Estimate
-from pine_engine.evaluation.method_names import method_label
 from pine_engine.evaluation.report.runs import MeasuredRun
 from pine_engine.evaluation.task_estimates import Row, TaskEstimates
 from pine_engine.prompts.tasks import TASKS

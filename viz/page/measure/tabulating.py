@@ -1,19 +1,18 @@
 """Records as the page shows them while they come: means by method and order, and by slot of the answer."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import fmean
 
 import numpy as np
 
-from pine_engine.debias.table import measured_method
+from pine_engine.debias.table import is_order_invariant, measured_method, method_label, method_mark
 from pine_engine.evaluation.answers import METRICS, Metric, differ, is_parsed, score_of
-from pine_engine.evaluation.grid import make_grid
+from pine_engine.evaluation.grid import Groups, Scores, make_grid
 from pine_engine.evaluation.intervals import Estimate
-from pine_engine.evaluation.method_names import is_order_invariant, method_label, method_mark
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.report.tables import Curve, CurveLine, drawn
 from pine_engine.evaluation.settings import Key
-from pine_engine.evaluation.slots import ParsedScore, group_by_slot, is_flat
+from pine_engine.evaluation.slots import group_by_slot, is_flat
 from pine_engine.evaluation.task_estimates import TaskEstimates
 from viz.cards.measured import MeasuredRow, MeasuredTable
 from viz.figures.frame import plain
@@ -76,10 +75,12 @@ def slot_curves(records: Sequence[Record], planned: Collection[Key], setting: st
     kind = next(kinds, None)
     if kind is None:
         return []
+    grid = make_grid(whole)
     found = {
-        method: {size: _means(table) for size, table in group_by_slot(columns, kind).items()}
-        for method, columns in make_grid(whole).columns.items()
-        if _says(method, kind)
+        scores.method: {
+            size: _means(scores, table) for size, table in group_by_slot(scores.columns, kind).items()
+        }
+        for scores in (Scores(grid, method, kind) for method in grid.methods if _says(method, kind))
     }
     curves = []
     for size in sorted({size for tables in found.values() for size in tables}):
@@ -106,12 +107,12 @@ def slot_curves(records: Sequence[Record], planned: Collection[Key], setting: st
     return curves
 
 
-def _means(table: dict[int | None, list[ParsedScore]]) -> dict[int | None, float]:
+def _means(scores: Scores, table: Mapping[int | None, Groups]) -> dict[int | None, float]:
     """Return the means by slot, None: shuffled, of those in which any answer can be parsed."""
     return {
-        slot: float(np.nanmean([score for score, _ in scores]))
-        for slot, scores in table.items()
-        if any(parsed for _, parsed in scores)
+        slot: float(np.nanmean(scores.of(groups).numbers))
+        for slot, groups in table.items()
+        if any(scores.is_parsed(record) for records in groups for record in records)
     }
 
 
