@@ -121,7 +121,7 @@ def test_table_shows_no_accuracy_without_parsed_answers(case: Case, monkeypatch:
     write_rows(case.data, PAIRS[:1])
     case.options = "--methods pine --orders as-is,swapped --metrics generate --max-new-tokens 3"
     table = case.run().stdout
-    assert "none read" in table and "0.5" not in table
+    assert "none parsed" in table and "0.5" not in table
 
 
 # Resuming

@@ -2,12 +2,11 @@
 
 Figure 4 has a line per method. Figure 1 has areas: between vanilla and NIA, under which documents do not
 attend to each other, is the effect of causal attention; between NIA and its lowest slot the effect of
-positions. (The latter is an interpretation: the transcription does not say where that area ends below.)
+positions. (The latter is an interpretation: the transcription does not specify the lower edge of that area.)
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import product
 
 from pine_engine.debias.table import method_label, method_mark, method_rank
 from pine_engine.evaluation.answers import METRICS
@@ -20,8 +19,8 @@ from pine_engine.evaluation.report.tables import (
     CurveLine,
     drawn,
     metric_rows,
-    note,
     task_label,
+    text,
 )
 from pine_engine.evaluation.slots import is_flat
 from pine_engine.evaluation.task_estimates import Row
@@ -38,46 +37,51 @@ def slot_curves(task: str, runs: Sequence[MeasuredRun]) -> list[Curve]:
 
     Scores of answers of which none can be parsed are not drawn.
     """
-    curves, areas = [], []
-    for (number, run), metric in product(enumerate(runs, start=1), METRICS):
-        rows = metric_rows(task, [run], [metric])
-        parsed = [row for row in rows if row.mean.is_parsed]
-        for size in sorted({size for row in parsed for size, _ in row.slots()}):
-            lines = {row.method: line for row in parsed if any((line := _line(row, size)).values())}
-            places = sorted({slot for line in lines.values() for slot in line})
-            if size < MIN_DOCUMENTS or len(places) < 2:
-                continue
-            levels = [level for row in parsed if (level := _level(row, size))]
-            has_intervals = any(one and one.interval for line in lines.values() for one in line.values())
-            notes = [
-                "" if has_intervals else "Too few examples for intervals.",
-                note("levels") if levels else "",
-                _not_drawn(rows),
-            ]
-            curve = Curve(
-                name=f"{task}-{number}-{size}-{metric}",
-                title=f"{run.label}: {size} documents, {METRIC_LABELS[metric]}",
-                x_title="slot of the document with the answer",
-                y_title=METRIC_LABELS[metric],
-                places=tuple(str(slot + 1) for slot in places),
-                lines=tuple(_curve_line(name, map(line.get, places)) for name, line in lines.items()),
-                levels=tuple(levels),
-                note=" ".join(filter(None, notes)),
-            )
-            curves.append(curve)
-            if {BASELINE, ALONE} <= lines.keys():
-                areas.append(_with_areas(curve, lines[BASELINE], lines[ALONE], places))
-    return curves + areas
+    curves: list[Curve] = []
+    for number, run in enumerate(runs, start=1):
+        for metric in METRICS:
+            rows = metric_rows(task, [run], [metric])
+            for size in sorted({size for row in rows if row.mean.is_parsed for size, _ in row.slots()}):
+                title = f"{run.label}: {size} documents, {METRIC_LABELS[metric]}"
+                curves += _curves(f"{task}-{number}-{size}-{metric}", title, rows, size)
+    return sorted(curves, key=lambda curve: bool(curve.areas))
 
 
-def _line(row: Row, size: int) -> dict[int, Estimate | None]:
-    """Return the scores by slot for a number of documents, None for unparsed answers."""
-    return {
-        slot: drawn(one) if one.is_parsed else None for (of, slot), one in row.slots().items() if of == size
-    }
+def _curves(name: str, title: str, rows: Sequence[Row], size: int) -> Iterator[Curve]:
+    """Yield the curve of one number of documents, and its areas if it has both methods."""
+    parsed = [row for row in rows if row.mean.is_parsed]
+    lines = {row.method: line for row in parsed if (line := _scores(row, size))}
+    slots = sorted({slot for row in parsed for of, slot in row.slots() if of == size})
+    if size < MIN_DOCUMENTS or len(slots) < 2:
+        return
+    levels = tuple(level for row in parsed if (level := _level(row, size)))
+    has_intervals = any(one.interval for line in lines.values() for one in line.values())
+    notes = [
+        "" if has_intervals else "Too few examples for intervals.",
+        text("levels") if levels else "",
+        _not_drawn(rows),
+    ]
+    curve = Curve(
+        name=name,
+        title=title,
+        x_title="slot of the document with the answer",
+        y_title=METRIC_LABELS[rows[0].metric],
+        places=tuple(str(slot + 1) for slot in slots),
+        lines=tuple(_line(method, map(line.get, slots)) for method, line in lines.items()),
+        levels=levels,
+        note=" ".join(filter(None, notes)),
+    )
+    yield curve
+    if {BASELINE, ALONE} <= lines.keys():
+        yield _with_areas(curve, lines[BASELINE], lines[ALONE], slots)
 
 
-def _curve_line(method: str, values: Iterable[Estimate | None], suffix: str = "") -> CurveLine:
+def _scores(row: Row, size: int) -> dict[int, Estimate]:
+    """Return the parsed scores by slot for a number of documents."""
+    return {slot: drawn(one) for (of, slot), one in row.slots().items() if of == size and one.is_parsed}
+
+
+def _line(method: str, values: Iterable[Estimate | None], suffix: str = "") -> CurveLine:
     return CurveLine(f"{method_label(method)}{suffix}", method_mark(method), tuple(values))
 
 
@@ -87,34 +91,31 @@ def _level(row: Row, size: int) -> CurveLine | None:
     if shuffled is None or not shuffled.is_parsed:
         return None
     level = drawn(shuffled)
-    if is_flat((one.mean for one in _line(row, size).values() if one), level.mean):
+    if is_flat((one.mean for one in _scores(row, size).values()), level.mean):
         return None
-    return _curve_line(row.method, [level], ", shuffled")
+    return _line(row.method, [level], ", shuffled")
 
 
 def _with_areas(
-    curve: Curve,
-    vanilla: dict[int, Estimate | None],
-    alone: dict[int, Estimate | None],
-    places: Sequence[int],
+    curve: Curve, vanilla: dict[int, Estimate], alone: dict[int, Estimate], slots: Sequence[int]
 ) -> Curve:
-    """Return vanilla and NIA, with the areas between and below them."""
+    """Return vanilla and NIA without intervals, with the areas between and below them."""
+    edges = {method: [line[slot].mean if slot in line else None for slot in slots]
+             for method, line in ((BASELINE, vanilla), (ALONE, alone))}  # fmt: skip
+    lowest = min(one.mean for one in alone.values())
+    floor = [None if mean is None else lowest for mean in edges[ALONE]]
     lines = [
-        [one and one._replace(low=None, high=None) for one in map(values.get, places)]  # on edges of areas
-        for values in (vanilla, alone)
+        _line(method, (one and one._replace(low=None, high=None) for one in map(line.get, slots)))
+        for method, line in ((BASELINE, vanilla), (ALONE, alone))
     ]
-    means, alone_means = ([one and one.mean for one in line] for line in lines)
-    lowest = min(one.mean for one in alone.values() if one)
-    floor = [None if mean is None else lowest for mean in alone_means]
-    labels = {"vanilla": method_label(BASELINE), "alone": method_label(ALONE)}
     return replace(
         curve,
         name=f"{curve.name}-areas",
         title=f"{curve.title}: what causal attention and positions do",
-        lines=(_curve_line(BASELINE, lines[0]), _curve_line(ALONE, lines[1])),
+        lines=tuple(lines),
         levels=(),
-        areas=(("causal attention", alone_means, means), ("positions", floor, alone_means)),
-        note=note("areas", **labels),
+        areas=(("causal attention", edges[ALONE], edges[BASELINE]), ("positions", floor, edges[ALONE])),
+        note=text("areas", vanilla=method_label(BASELINE), alone=method_label(ALONE)),
     )
 
 
@@ -129,7 +130,6 @@ def accuracy_bars(task: str, runs: Sequence[MeasuredRun]) -> list[Curve]:
         return []
     groups = tuple(dict.fromkeys(row.run for row in rows))
     methods = sorted({method for method, _ in parsed}, key=lambda name: (method_rank(name), name))
-    lines = [_curve_line(name, [parsed.get((name, group)) for group in groups]) for name in methods]
     return [
         Curve(
             name=f"{task}-accuracy",
@@ -137,7 +137,7 @@ def accuracy_bars(task: str, runs: Sequence[MeasuredRun]) -> list[Curve]:
             x_title="model and data",
             y_title="accuracy, %",
             places=groups,
-            lines=tuple(lines),
+            lines=tuple(_line(name, [parsed.get((name, group)) for group in groups]) for name in methods),
             has_bars=True,
             note=_not_drawn(rows),
         )
@@ -149,4 +149,4 @@ def _not_drawn(rows: Sequence[Row]) -> str:
     has_runs = len({row.run for row in rows}) > 1
     unparsed = [(method_label(row.method), row.run) for row in rows if not row.mean.is_parsed]
     names = [f"{label} ({run})" if has_runs else label for label, run in unparsed]
-    return f"No answer can be read, and none is drawn, of: {'; '.join(names)}." if names else ""
+    return f"No answer can be parsed, and none is drawn, of: {'; '.join(names)}." if names else ""

@@ -53,7 +53,7 @@ def _sentences(rows: Mapping[str, Row]) -> Iterator[str]:
     if losses:
         yield f"{subject} loses to {'; '.join(losses)}."
     elif compared:
-        parsed = "" if len(compared) == len(differences) else " whose answers can mostly be read"
+        parsed = "" if len(compared) == len(differences) else " whose answers can mostly be parsed"
         yield f"No other method here{parsed} has a higher mean than {subject}."
 
 
@@ -70,12 +70,12 @@ def _unparsed(row: Row) -> Iterator[str]:
     whose = f"{method_label(row.method)}’s answers"
     counts = "half a point" if get_task(row.task.grid.task).score("", ("any",)) else "nothing"
     if not row.mean.is_parsed:
-        yield f"None of {whose} can be read, so nothing is known of its accuracy (each counts {counts})."
+        yield f"None of {whose} can be parsed, so its accuracy is unknown (each counts {counts})."
         return
-    sentence = f"{estimated(unparsed)} % of {whose} cannot be read and count {counts}"
+    sentence = f"{estimated(unparsed)} % of {whose} cannot be parsed and count {counts}"
     if not _is_mostly_parsed(row):
         sentence += (
-            f", too many to speak of its accuracy; of the others {estimated(row.get('parsed'))} % are right"
+            f", too many to estimate its accuracy; of the others {estimated(row.get('parsed'))} % are right"
         )
     yield f"{sentence}."
 
@@ -90,7 +90,7 @@ def _over_orders(row: Row) -> str:
         sentence += f", from {low} ({worst}) to {high} ({best})"
     unparsed = [name for name, one in orders.items() if not one.is_parsed]
     if unparsed:
-        sentence += f"; none can be read in {', '.join(unparsed)}"
+        sentence += f"; none can be parsed in {', '.join(unparsed)}"
     changes = [
         f"{quantity(one.mean)} % when {SWAPS[name]} are swapped"
         for name in orders

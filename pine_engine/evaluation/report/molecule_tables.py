@@ -7,12 +7,11 @@ from pydantic import BaseModel
 
 from pine_engine.debias.table import method_label
 from pine_engine.evaluation.report.key_findings import SUBJECT
-from pine_engine.evaluation.report.tables import NONE, Part, Table, note, task_label
+from pine_engine.evaluation.report.runs import NONE
+from pine_engine.evaluation.report.tables import Part, table, task_label, text
 from pine_engine.molecules.metrics import MeanError, MethodMetrics, References
 from pine_engine.molecules.request_rows import PROPERTIES
 from pine_engine.prompts.request import parse_json, read_text
-
-TASK = "molecule_generation"
 
 
 class MoleculeReport(BaseModel):
@@ -28,60 +27,50 @@ class MoleculeReport(BaseModel):
     methods: list[MethodMetrics]
     references: References
 
-    @property
-    def label(self) -> str:
-        """Model and data."""
-        return f"{self.model}, {self.data}"
-
 
 def read_molecule_report(path: Path) -> MoleculeReport:
-    """Return the JSON of a file.
-
-    Raises:
-        InputError: The file is not the output of `molecules --json`.
-    """
+    """Return the JSON of a file. Raises InputError if it is not the output of `molecules --json`."""
     return parse_json(MoleculeReport, read_text(path), str(path))
 
 
 def molecule_part(reports: Sequence[MoleculeReport]) -> Part:
-    """Return validity and errors of each method, and the properties whose error PINE increases."""
+    """Return validity and errors of each method, and the properties whose error PINE increases.
+
+    The table has a line for each method, for its difference to the first, and for the reference errors.
+    """
     return Part(
-        heading=task_label(TASK),
+        heading=task_label("molecule_generation"),
         sentences=tuple(sentence for report in reports for sentence in _findings(report)),
-        tables=(molecule_table(reports),),
+        tables=(table("molecules", [line for report in reports for line in _lines(report)], 2),),
     )
 
 
-def molecule_table(reports: Sequence[MoleculeReport]) -> Table:
-    """Return a row for each method, for its difference to the first, and for the reference errors."""
-    return Table(
-        title="Molecules",
-        columns=(
-            *("model and data", "method", "requests", "orders"),
-            *("written", "valid, %", "unique, %", "novel, %", "changes with the order, %"),
-            *(f"{name}, {unit}" for name, unit in PROPERTIES.items()),
-        ),
-        rows=tuple(row for report in reports for row in _rows(report)),
-        heads=2,
-        note=note("molecules"),
-    )
+def _lines(report: MoleculeReport) -> Iterator[dict[str, str]]:
+    def line(
+        label: str, errors: Mapping[str, MeanError] | None, sign: str = "", **shares: str
+    ) -> dict[str, str]:
+        cells = {
+            f"{name}, {unit}": f"{_text(errors[name], sign)}, n = {errors[name].n}" if errors else NONE
+            for name, unit in PROPERTIES.items()
+        }
+        heads = {"model and data": f"{report.model}, {report.data}", "method": label}
+        return {**heads, "requests": str(report.requests), "orders": str(report.orders), **shares, **cells}
 
-
-def _rows(report: MoleculeReport) -> Iterator[tuple[str, ...]]:
-    counts = (str(report.requests), str(report.orders))
     for one in report.methods:
-        shares = map(_percent, (one.valid, one.unique, one.novel, one.changed))
-        yield report.label, method_label(one.method), *counts, str(one.written), *shares, *_cells(one.errors)
+        shares = {
+            "valid": one.valid,
+            "unique": one.unique,
+            "novel": one.novel,
+            "changes with the order": one.changed,
+        }
+        percents = {f"{name}, %": _percent(share) for name, share in shares.items()}
+        yield line(method_label(one.method), one.errors, written=str(one.written), **percents)
     first = method_label(report.methods[0].method)
-    without_shares = [
-        (f"{method_label(one.method)} less {first}", _cells(one.more_error, sign="+"))
-        for one in report.methods
-        if one.more_error is not None
-    ]
-    without_shares.append(("the predictor's own", _cells(report.references.predictor)))
-    without_shares.append(("molecules of other requests", _cells(report.references.mismatched_baseline)))
-    for label, cells in without_shares:
-        yield report.label, label, *counts, *(NONE,) * 5, *cells
+    for one in report.methods:
+        if one.more_error is not None:
+            yield line(f"{method_label(one.method)} less {first}", one.more_error, "+")
+    yield line("the predictor's own", report.references.predictor)
+    yield line("molecules of other requests", report.references.mismatched_baseline)
 
 
 def _findings(report: MoleculeReport) -> Iterator[str]:
@@ -93,9 +82,9 @@ def _findings(report: MoleculeReport) -> Iterator[str]:
         for name, more in one.more_error.items():
             beyond = "within" if more.low <= 0 <= more.high else "beyond"
             names[more.mean > 0].append(f"{name} ({_text(more, '+')}, {beyond} chance)")
-        yield note(
+        yield text(
             "molecule_findings",
-            label=report.label,
+            label=f"{report.model}, {report.data}",
             requests=report.requests,
             orders=report.orders,
             method=method_label(one.method),
@@ -105,12 +94,6 @@ def _findings(report: MoleculeReport) -> Iterator[str]:
             changed=_percent(one.changed),
             first_changed=_percent(first.changed),
         )
-
-
-def _cells(errors: Mapping[str, MeanError] | None, sign: str = "") -> list[str]:
-    if errors is None:
-        return [NONE] * len(PROPERTIES)
-    return [f"{_text(errors[name], sign)}, n = {errors[name].n}" for name in PROPERTIES]
 
 
 def _text(error: MeanError, sign: str = "") -> str:

@@ -1,4 +1,4 @@
-"""Numbers and models of the paper, read from published.toml."""
+"""Numbers and models of the paper, from published.toml."""
 
 import tomllib
 from collections.abc import Mapping
@@ -18,12 +18,10 @@ ANY = "any order"
 
 SECTIONS = tuple(dict.fromkeys(subset.section for subset in SUBSETS))
 
-_MAIN = "Table 5"
-
 
 @cache
 def published(name: str) -> tuple[Mapping[str, Any], ...]:
-    """Return the rows of a table of published.toml, with its keys."""
+    """Return the entries of a table of published.toml."""
     content = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
     return tuple(content[name])
 
@@ -45,7 +43,7 @@ class PaperModel:
     def used_for(self) -> tuple[str, ...]:
         """Labels of the tasks for which the paper names the model."""
         named = {row["task"] for row in published("remarks") if row["model"] == self.name}
-        if any(row["model"] == self.name for row in published("judge_scores")):
+        if self.name in _main_scores():
             named.add("judge_pair")
         return tuple(task.label for task in TASKS.values() if task.name in named)
 
@@ -53,35 +51,44 @@ class PaperModel:
 PAPER_MODELS = tuple(PaperModel(**row) for row in published("models"))
 
 
+def _main_scores() -> dict[str, dict[str, Mapping[str, Any]]]:
+    """Return the entries of the paper's Table 5 by model and setting."""
+    found: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for row in published("judge_scores"):
+        if row["where"] == "Table 5":
+            found.setdefault(row["model"], {})[row["setting"]] = row
+    return found
+
+
 def published_model(name: str) -> str | None:
     """Return the paper's name of the model with this hub id, folder or name; None if it has none."""
     last = name.rstrip("/").rsplit("/", 1)[-1].casefold()
-    models = (row["model"] for row in published("judge_scores") if row["where"] == _MAIN)
-    return next((model for model in models if model.casefold() in (last, f"meta-{last}")), None)
+    return next((model for model in _main_scores() if model.casefold() in (last, f"meta-{last}")), None)
 
 
 class Gain(NamedTuple):
-    """Accuracy of a model on a part of RewardBench in percent, and what PINE gains, in points.
-
-    mean: of both orders, which is expected of a shuffle.
-    """
+    """Accuracy of a model on a part of RewardBench in percent, in each order and shuffled, and of PINE."""
 
     model: str
     part: str
     first: float
     second: float
-    mean: float
     shuffled: float
     pine: float
 
     @property
+    def mean(self) -> float:
+        """Mean of both orders, which is the expectation of a shuffle."""
+        return (self.first + self.second) / 2
+
+    @property
     def on_shuffle(self) -> float:
-        """Gain on a single shuffle, as printed up to rounding."""
+        """Gain of PINE on a single shuffle in points, as printed up to rounding."""
         return self.pine - self.shuffled
 
     @property
     def on_mean(self) -> float:
-        """Gain on the mean of both orders."""
+        """Gain of PINE on the mean of both orders in points."""
         return self.pine - self.mean
 
     @property
@@ -92,13 +99,13 @@ class Gain(NamedTuple):
 
 def gains() -> list[Gain]:
     """Return the gains of each model on RewardBench's Reasoning section, then on all sections."""
-    main = {(row["model"], row["setting"]): row for row in published("judge_scores") if row["where"] == _MAIN}
     found = []
     for part in ("Reasoning", "all sections"):
-        for model in dict.fromkeys(model for model, _ in main):
-            rows = [main[model, setting] for setting in (FIRST, SECOND, SHUFFLED, ANY)]
-            first, second, shuffled, pine = (
-                dict(zip(SECTIONS, row["sections"], strict=True)).get(part, row["average"]) for row in rows
+        for model, by_setting in _main_scores().items():
+            rows = [by_setting[setting] for setting in (FIRST, SECOND, SHUFFLED, ANY)]
+            scores = (
+                row["average"] if part == "all sections" else row["sections"][SECTIONS.index(part)]
+                for row in rows
             )
-            found.append(Gain(model, part, first, second, (first + second) / 2, shuffled, pine))
+            found.append(Gain(model, part, *scores))
     return found

@@ -1,7 +1,7 @@
-"""Runs of a report: settings, estimates, and a short name of each run."""
+"""Runs of a report: settings, estimates, a short name of each run, and the command that repeats it."""
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +9,10 @@ from pine_engine.errors import InputError
 from pine_engine.evaluation.estimates import estimate_tasks
 from pine_engine.evaluation.records import RunInfo, read_records, read_run
 from pine_engine.evaluation.task_estimates import TaskEstimates
+from pine_engine.prompts.tasks import get_task
+
+NONE = "–"
+"""Cell of a value that was not measured."""
 
 
 @dataclass(frozen=True)
@@ -21,53 +25,79 @@ class MeasuredRun:
 
 
 def read_runs(folders: Sequence[Path]) -> list[MeasuredRun]:
-    """Return the runs in these folders.
-
-    Raises:
-        InputError: A folder has no run, or no finished example.
-    """
+    """Return the runs in these folders. Raises InputError for a folder without a finished example."""
     infos = [read_run(folder) for folder in folders]
-    return [
-        MeasuredRun(label, info, _estimates_of(folder))
-        for folder, info, label in zip(folders, infos, run_labels(infos), strict=True)
-    ]
-
-
-def _estimates_of(folder: Path) -> tuple[TaskEstimates, ...]:
-    try:
-        return estimate_tasks(read_records(folder))
-    except InputError as error:
-        raise InputError(f"{folder} cannot be reported: {error}") from error
+    runs = []
+    for folder, info, label in zip(folders, infos, run_labels(infos), strict=True):
+        try:
+            runs.append(MeasuredRun(label, info, estimate_tasks(read_records(folder))))
+        except InputError as error:
+            raise InputError(f"{folder} cannot be reported: {error}") from error
+    return runs
 
 
 def run_labels(infos: Sequence[RunInfo]) -> list[str]:
     """Return a short name for each run: model and data, with more settings where they are not unique."""
-    settings: tuple[Callable[[RunInfo], str], ...] = (
-        lambda info: info.platform.model.rstrip("/").rsplit("/", 1)[-1],
-        lambda info: info.data.removesuffix(".jsonl"),
-        lambda info: info.task,
-        lambda info: info.platform.dtype,
-        lambda info: info.platform.device,
-        lambda info: info.started,
-    )
-    for count in range(2, len(settings) + 1):
-        labels = [", ".join(setting(info) for setting in settings[:count]) for info in infos]
+    settings = [
+        (
+            info.platform.model.rstrip("/").rsplit("/", 1)[-1],
+            info.data.removesuffix(".jsonl"),
+            info.task,
+            info.platform.dtype,
+            info.platform.device,
+            info.started,
+        )
+        for info in infos
+    ]
+    for count in range(2, 7):
+        labels = [", ".join(setting[:count]) for setting in settings]
         if len(set(labels)) == len(labels):
             return labels
     return [f"{label} ({number})" for number, label in enumerate(labels, start=1)]
 
 
+def settings_of(run: MeasuredRun) -> dict[str, str]:
+    """Return the settings of a run by name, as in the table of runs."""
+    info, platform, grids = run.info, run.info.platform, [task.grid for task in run.tasks]
+    max_new_tokens = info.max_new_tokens or get_task(info.task).max_new_tokens
+    return {
+        "model": platform.model,
+        "revision": platform.revision or NONE,
+        "dtype": platform.dtype,
+        "device": f"{platform.device}, {platform.hardware}, threads: {platform.threads}",
+        "data": info.data,
+        "SHA-256 of the data": info.data_sha256,
+        "rows": "the first" if info.sample is None else f"drawn with seed {info.sample}",
+        "task": info.task,
+        "examples": ", ".join(str(len(grid.examples)) for grid in grids),
+        "documents": ", ".join(from_to(grid.num_documents) for grid in grids),
+        "left out": ", ".join(f"{grid.left_out} examples, {grid.failed} failed records" for grid in grids),
+        "methods": ", ".join(info.methods),
+        "orders": ", ".join(info.order_names),
+        "longest answer": f"{max_new_tokens} tokens" if info.generate else NONE,
+        "started": info.started,
+        "versions": f"PINE Explorer {platform.pine_explorer}, torch {platform.torch}, "
+        f"transformers {platform.transformers}, Python {platform.python}",
+    }
+
+
+def from_to(numbers: Sequence[int]) -> str:
+    """Return the range of numbers: "2", "10 to 20"."""
+    low, high = min(numbers), max(numbers)
+    return str(low) if low == high else f"{low} to {high}"
+
+
 def repeat_command(run: MeasuredRun) -> str:
     """Return the shell command that measures the run again into FOLDER, in the folder of the data file."""
     info = run.info
-    measured = [name for name, is_on in (("generate", info.generate), ("logprob", info.logprobs)) if is_on]
+    metrics = [name for name, is_on in (("generate", info.generate), ("logprob", info.logprobs)) if is_on]
     options = {
         "task": info.task,
         "sample-seed": info.sample,
         "limit": sum(len(task.grid.examples) + task.grid.left_out for task in run.tasks),
         "methods": ",".join(info.methods),
         "orders": ",".join(info.order_names),
-        "metrics": ",".join(measured),
+        "metrics": ",".join(metrics),
         "max-new-tokens": info.max_new_tokens,
         "model": info.address,
         "dtype": info.platform.dtype,

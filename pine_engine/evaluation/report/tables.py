@@ -2,7 +2,7 @@
 
 import math
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -11,25 +11,21 @@ from typing import Any
 from pine_engine.debias.table import method_label
 from pine_engine.evaluation.answers import METRICS
 from pine_engine.evaluation.intervals import Estimate
-from pine_engine.evaluation.report.runs import MeasuredRun
+from pine_engine.evaluation.report.runs import NONE, MeasuredRun
 from pine_engine.evaluation.task_estimates import Row, TaskEstimates
 from pine_engine.prompts.tasks import TASKS
 
-NONE = "–"
-"""Cell of a value that was not measured."""
-
-UNPARSED = "none read"
+UNPARSED = "none parsed"
 """Cell of the score of answers of which none can be parsed."""
 
 TOO_FEW = "too few"
 """Text in place of an interval of too few examples."""
 
-METRIC_LABELS: dict[str, str] = {
+METRIC_LABELS = {
     "generated": "generated answer, %",
     "chosen": "most likely choice, %",
     "logprob": "log-probability of the answer, nats",
 }
-
 
 COST_UNITS = {"seconds": " s", "prefill_s": " s", "decode_s": " s", "prefill_ratio": "x", "ratio": "x"}
 
@@ -43,9 +39,6 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
     heads: int = 1
     note: str = ""
-
-    def __post_init__(self) -> None:
-        assert all(len(row) == len(self.columns) for row in self.rows), self.title
 
 
 @dataclass(frozen=True)
@@ -90,43 +83,52 @@ class Part:
     commands: tuple[str, ...] = ()
 
 
-Column = tuple[str, Callable[[Row], str] | tuple[str, ...]]
-"""Title of a column, and the cell of a row: a function, or group and name of an estimate."""
+Columns = Mapping[str, Callable[[Row], str] | str | tuple[str, ...]]
+"""Cell of a row by the title of its column: a function, the group of an estimate, or its group and name."""
 
-HEADS: tuple[Column, ...] = (
-    ("run", lambda row: row.run),
-    ("by", lambda row: METRIC_LABELS[row.metric]),
-    ("method", lambda row: method_label(row.method)),
-)
-
-NUM_EXAMPLES: Column = ("n", lambda row: str(row.mean.num_examples))
+HEADS: Columns = {
+    "run": lambda row: row.run,
+    "by": lambda row: METRIC_LABELS[row.metric],
+    "method": lambda row: method_label(row.method),
+}
 
 
-def metric_rows(task: str, runs: Sequence[MeasuredRun], metrics: Sequence[str] = METRICS) -> list[Row]:
-    """Return the rows of a task: each run by metric, then by method."""
-    return [replace(row, run=run.label) for run, found in runs_of(task, runs) for row in found.rows(metrics)]
+def pivot(name: str, rows: Sequence[Row], columns: Columns, *, heads: int = 3, **values: object) -> Table:
+    """Return a table with a line per row, without the column of the run if all rows have one run.
+
+    The columns of texts.toml follow the given ones.
+    """
+    runs = {row.run for row in rows}
+    lines = []
+    for row in rows:
+        cells = {}
+        for title, cell in {**columns, **_texts()[name].get("columns", {})}.items():
+            if callable(cell):
+                cells[title] = cell(row)
+            else:
+                cells[title] = estimated(row.get(*([cell] if isinstance(cell, str) else cell)))
+        if len(runs) == 1:
+            del cells["run"]
+        lines.append(cells)
+    if len(runs) > 1:
+        return table(name, lines, heads, **values)
+    made = table(name, lines, heads - 1, **values)
+    return replace(made, note=f"{runs.pop()}. {made.note}".strip())
 
 
-def runs_of(task: str, runs: Sequence[MeasuredRun]) -> list[tuple[MeasuredRun, TaskEstimates]]:
-    """Return the runs of a task with their estimates."""
-    return [(run, found) for run in runs for found in run.tasks if found.grid.task == task]
+def table(name: str, lines: Sequence[Mapping[str, str]], heads: int = 1, **values: object) -> Table:
+    """Return a table of cells by column, with title and note from texts.toml."""
+    columns = tuple(dict.fromkeys(title for line in lines for title in line))
+    rows = tuple(tuple(line.get(title, NONE) for title in columns) for line in lines)
+    texts = _texts()[name]
+    title, note = (texts.get(key, "").strip().format(**values) for key in ("title", "note"))
+    return Table(title, columns, rows, heads, note)
 
 
-def pivot(
-    title: str, rows: Sequence[Row], columns: Sequence[Column], *, heads: int = 3, note: str = ""
-) -> Table:
-    """Return a table with one cell for each row and column."""
-    cells = [
-        tuple(estimated(row.get(*cell)) if isinstance(cell, tuple) else cell(row) for _, cell in columns)
-        for row in rows
-    ]
-    return Table(title, tuple(name for name, _ in columns), tuple(cells), heads, note)
-
-
-def note(name: str, **values: object) -> str:
+def text(name: str, **values: object) -> str:
     """Return a text of texts.toml with values in place of {names}."""
-    text: str = _texts()[name]
-    return text.strip().format(**values)
+    found: str = _texts()[name]
+    return found.strip().format(**values)
 
 
 @cache
@@ -134,20 +136,14 @@ def _texts() -> dict[str, Any]:
     return tomllib.loads(Path(__file__).with_name("texts.toml").read_text(encoding="utf-8"))
 
 
-def without_lone_run(table: Table) -> Table:
-    """Return the table without the column of the run if all rows have one run. The note names it."""
-    runs = {row[0] for row in table.rows}
-    if table.columns[0] != "run" or len(runs) != 1:
-        return table
-    rows = tuple(row[1:] for row in table.rows)
-    text = f"{runs.pop()}. {table.note}".strip()
-    return Table(table.title, table.columns[1:], rows, table.heads - 1, text)
+def runs_of(task: str, runs: Sequence[MeasuredRun]) -> list[tuple[MeasuredRun, TaskEstimates]]:
+    """Return the runs of a task with their estimates."""
+    return [(run, found) for run in runs for found in run.tasks if found.grid.task == task]
 
 
-def from_to(numbers: Sequence[int]) -> str:
-    """Return the range of numbers: "2", "10 to 20"."""
-    low, high = min(numbers), max(numbers)
-    return str(low) if low == high else f"{low} to {high}"
+def metric_rows(task: str, runs: Sequence[MeasuredRun], metrics: Sequence[str] = METRICS) -> list[Row]:
+    """Return the rows of a task: each run by metric, then by method."""
+    return [replace(row, run=run.label) for run, found in runs_of(task, runs) for row in found.rows(metrics)]
 
 
 def task_label(name: str) -> str:
@@ -163,31 +159,22 @@ def drawn(estimate: Estimate) -> Estimate:
 
 
 def quantity(value: float, metric: str = "", *, is_signed: bool = False) -> str:
-    """Return a share in percent with one decimal, or nats with two."""
-    text = f"{value:.2f}" if metric == "logprob" else f"{100 * value:.1f}"
-    if not float(text) and math.copysign(1, value) < 0:
-        text = text.removeprefix("-")
-    return f"+{text}" if is_signed and value > 0 else text
+    """Return a share in percent with one decimal, nats with two, or a cost with three digits."""
+    if metric == "cost":
+        return f"{value:.3g}"
+    number = f"{value:.2f}" if metric == "logprob" else f"{100 * value:.1f}"
+    if not float(number) and math.copysign(1, value) < 0:
+        number = number.removeprefix("-")
+    return f"+{number}" if is_signed and value > 0 else number
 
 
 def estimated(estimate: Estimate | None) -> str:
-    """Return the mean with its interval: "62.5 (58.0 to 66.9)", "+2.0 (-1.1 to +5.0)", "1.5x (too few)".
-
-    Shares are in percent, differences have a sign, costs have three digits.
-    """
+    """Return the mean with its interval: "62.5 (58.0 to 66.9)", "+2.0 (-1.1 to +5.0)", "1.5x (too few)"."""
     if estimate is None:
         return NONE
     if not estimate.is_parsed:
         return UNPARSED
-    is_cost = estimate.metric == "cost"
-
-    def text(value: float) -> str:
-        if is_cost:
-            return f"{value:.3g}"
-        return quantity(value, estimate.metric, is_signed=estimate.group == "minus")
-
-    mean = text(estimate.mean) + (COST_UNITS.get(estimate.group, "") if is_cost else "")
-    if estimate.interval is None:
-        return f"{mean} ({TOO_FEW})"
-    low, high = map(text, estimate.interval)
-    return f"{mean} ({low} to {high})"
+    values = (estimate.mean, *(estimate.interval or ()))
+    mean, *ends = (quantity(value, estimate.metric, is_signed=estimate.group == "minus") for value in values)
+    unit = COST_UNITS.get(estimate.group, "") if estimate.metric == "cost" else ""
+    return f"{mean}{unit} ({' to '.join(ends) or TOO_FEW})"

@@ -1,51 +1,45 @@
-"""Tables of a task over runs: all orders, each order, each slot of the gold document, and costs."""
+"""Tables of a task over runs: all orders, each order and slot, a judge's scenarios and subsets, and costs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
 from pine_engine.evaluation.estimates import BASELINE
-from pine_engine.evaluation.report.runs import MeasuredRun
-from pine_engine.evaluation.report.tables import (
-    HEADS,
-    NONE,
-    NUM_EXAMPLES,
-    Column,
-    Table,
-    estimated,
-    from_to,
-    metric_rows,
-    note,
-    pivot,
-    runs_of,
-    task_label,
-)
+from pine_engine.evaluation.intervals import Estimate
+from pine_engine.evaluation.report import tables
+from pine_engine.evaluation.report.runs import NONE, MeasuredRun, from_to
+from pine_engine.evaluation.report.tables import HEADS, Columns, Table, estimated, metric_rows, pivot
+from pine_engine.evaluation.slots import OVER_ORDERS, SCENARIOS
 from pine_engine.evaluation.task_estimates import Row
+from pine_engine.prompts.tasks import get_task
 
 BY_SLOT = "gold-at:"
 """Prefix of the orders that are in the table of slots."""
+
+NUM_EXAMPLES: Columns = {"n": lambda row: str(row.mean.num_examples)}
+
+SCENARIO_HEADS: Columns = {**HEADS, "scenario": lambda row: row.part}
 
 
 def main_results(task: str, runs: Sequence[MeasuredRun]) -> Table:
     """Return each method over all orders, its worst and best order, and how often its answer changes."""
     rows = metric_rows(task, runs)
-    columns: list[Column] = [*HEADS, NUM_EXAMPLES]
-    if any(one.mean for row in rows if (one := row.get("unparsed"))):
-        columns.append(("cannot be read, %", ("unparsed",)))
-    columns += [
-        ("mean over orders", ("mean",)),
-        ("more than vanilla", _gain),
-        ("worst order", partial(_extreme, index=0)),
-        ("best order", partial(_extreme, index=1)),
-        ("each example's worst order", ("worst case",)),
-        ("answer changes, %", ("changed",)),
-    ]
-    orders = {run.label: ", ".join(found.grid.averaged_orders) for run, found in runs_of(task, runs)}
+    has_unparsed = any(one.mean for row in rows if (one := row.get("unparsed")))
+    columns: Columns = {
+        **HEADS,
+        **NUM_EXAMPLES,
+        **({"cannot be parsed, %": "unparsed"} if has_unparsed else {}),
+        "mean over orders": "mean",
+        "more than vanilla": _gain,
+        "worst order": partial(_extreme, index=0),
+        "best order": partial(_extreme, index=1),
+    }
+    orders = {run.label: ", ".join(found.grid.averaged_orders) for run, found in tables.runs_of(task, runs)}
     if len(set(orders.values())) == 1:
         averaged = f"Mean over: {next(iter(orders.values()))}."
     else:
         averaged = " ".join(f"Mean of {label} over: {names}." for label, names in orders.items())
-    return pivot("Main results", rows, columns, note=note("main_results", orders=averaged))
+    return pivot("main_results", rows, columns, orders=averaged)
 
 
 def _extreme(row: Row, *, index: int) -> str:
@@ -55,65 +49,141 @@ def _extreme(row: Row, *, index: int) -> str:
     if not orders[name].is_parsed:
         return estimated(orders[name])
     is_one = len({(one.mean, one.is_parsed) for one in orders.values()}) == 1
-    return f"{'all alike' if is_one else name}: {estimated(orders[name])}"
+    return f"{'every order' if is_one else name}: {estimated(orders[name])}"
 
 
 def _gain(row: Row) -> str:
     """Return the paired difference to the baseline, none if the answers of either cannot be parsed."""
-    baseline = replace(row, method=BASELINE).get("mean")
+    baseline = row.task.get(BASELINE, row.metric, "mean")
     if not row.mean.is_parsed or baseline is None or not baseline.is_parsed:
         return NONE
     return estimated(row.differences().get(BASELINE))
 
 
-def order_results(task: str, runs: Sequence[MeasuredRun]) -> Table | None:
-    """Return each method in each order, None if all orders are in the table of slots."""
+def order_results(task: str, runs: Sequence[MeasuredRun]) -> Iterator[Table]:
+    """Yield each method in each order, nothing if all orders are in the table of slots."""
     rows = metric_rows(task, runs)
     found = dict.fromkeys(name for row in rows for name in row.means("order", row.task.grid.orders))
-    orders: list[Column] = [(name, ("order", name)) for name in found if not name.startswith(BY_SLOT)]
-    columns = [*HEADS, NUM_EXAMPLES, ("mean over orders", ("mean",)), *orders]
-    return pivot("In each order", rows, columns) if orders else None
+    orders: Columns = {name: ("order", name) for name in found if not name.startswith(BY_SLOT)}
+    if orders:
+        yield pivot("order_results", rows, {**HEADS, **NUM_EXAMPLES, "mean over orders": "mean", **orders})
 
 
-def slot_results(task: str, runs: Sequence[MeasuredRun]) -> Table | None:
-    """Return each method with the gold document in each slot and shuffled, None for fewer than two slots."""
+def slot_results(task: str, runs: Sequence[MeasuredRun]) -> Iterator[Table]:
+    """Yield each method by slot of the gold document and shuffled, nothing for fewer than two slots."""
     rows = [
         replace(row, part=str(size))
         for row in metric_rows(task, runs)
         for size in dict.fromkeys(size for size, _ in row.slots())
         if len(row.slots()) > 1
     ]
-    if not rows:
-        return None
-    columns: list[Column] = [*HEADS, ("documents", lambda row: row.part), ("n", _num_examples)]
-    for slot in sorted({slot for row in rows for _, slot in row.slots()}):
-        columns.append((f"slot {slot + 1}", ("slot", str(slot))))
-    if any(row.get("shuffled") for row in rows):
-        columns.append(("shuffled", ("shuffled",)))
-    return pivot("With the answer in each slot", rows, columns, heads=4, note=note("slot_results"))
+    slots = sorted({slot for row in rows for _, slot in row.slots()})
+    columns: Columns = {
+        **HEADS,
+        "documents": lambda row: row.part,
+        "n": lambda row: from_to(
+            [one.num_examples for (size, _), one in row.slots().items() if str(size) == row.part]
+        ),
+        **{f"slot {slot + 1}": ("slot", str(slot)) for slot in slots},
+        **({"shuffled": "shuffled"} if any(row.get("shuffled") for row in rows) else {}),
+    }
+    if rows:
+        yield pivot("slot_results", rows, columns, heads=4)
 
 
-def _num_examples(row: Row) -> str:
-    return from_to([one.num_examples for (size, _), one in row.slots().items() if str(size) == row.part])
+def scenario_rows(task: str, runs: Sequence[MeasuredRun]) -> list[Row]:
+    """Return each method in each scenario, first over all orders unless one scenario has these orders."""
+    rows = []
+    for row in metric_rows(task, runs):
+        scenarios = row.means("scenario", SCENARIOS)
+        if row.mean.value not in [one.value for one in scenarios.values()]:
+            rows.append(replace(row, part=OVER_ORDERS))
+        rows += [replace(row, part=name) for name in scenarios]
+    return rows
+
+
+def old_weights(row: Row, group: str, *section: str) -> Estimate | None:
+    """Return the estimate of a section or a total with the weights of v0.1.1."""
+    return row.get(f"{group} v0.1.1", *section) or row.get(group, *section)
+
+
+def scenario_results(task: str, runs: Sequence[MeasuredRun]) -> Iterator[Table]:
+    """Yield the scenarios by section, as the paper's Tables 1, 2, 4, 5 and 6; nothing without both.
+
+    Data without sections have a column for all pairs.
+    """
+    rows = scenario_rows(task, runs)
+    sections = list(dict.fromkeys(name for row in rows for name in row.subsets()))
+    has_scenarios = any(row.part != OVER_ORDERS for row in rows)
+    if not sections:
+        if has_scenarios:
+            columns = {**SCENARIO_HEADS, "all pairs": lambda row: _counted(row.get("scenario") or row.mean)}
+            yield pivot("scenarios", rows, columns, heads=4, scenarios=tables.text("scenarios_note"))
+        return
+    columns = {**SCENARIO_HEADS}
+    old = [name for name in sections if any(_weights_matter(row, name) for row in rows)]
+    for names, suffix, get in ((sections, "", Row.get), (old, ", weights of v0.1.1", old_weights)):
+        for name in names:
+            columns[f"{name}{suffix}"] = lambda row, get=get, name=name: _counted(get(row, "section", name))
+        if names:
+            columns[f"total{suffix}"] = lambda row, get=get: estimated(get(row, "total"))
+    scenarios = tables.text("scenarios_note") if has_scenarios else ""
+    yield pivot("sections", rows, columns, heads=4, scenarios=scenarios)
+
+
+def _counted(estimate: Estimate | None) -> str:
+    """Return the text of an estimate with its number of examples."""
+    cell = estimated(estimate)
+    return cell if estimate is None or not estimate.is_parsed else f"{cell}, n = {estimate.num_examples}"
+
+
+def _weights_matter(row: Row, section: str) -> bool:
+    new, old = row.get("section", section), old_weights(row, "section", section)
+    return (new and new.value) != (old and old.value)
+
+
+def subset_results(task: str, runs: Sequence[MeasuredRun]) -> Iterator[Table]:
+    """Yield for each section the accuracy by subset and scenario, as the paper's Tables 7 to 15."""
+    rows = [row for row in scenario_rows(task, runs) if row.metric != "logprob"]
+
+    def subset(row: Row, section: str, name: str) -> str:
+        # A subset of weight 0 has an estimate, but is in no section.
+        return _counted(row.get("subset", section, name) if name in row.subsets()[section] else None)
+
+    for section in dict.fromkeys(name for row in rows for name in row.subsets()):
+        of_section = [row for row in rows if section in row.subsets()]
+        weights = {name: weight for row in of_section for name, weight in row.subsets()[section].items()}
+        listed = ", ".join(f"{name} {weight:g}" for name, weight in weights.items())
+        subsets = {name: partial(subset, section=section, name=name) for name in weights}
+        columns = {**SCENARIO_HEADS, **subsets}
+        yield pivot("subsets", of_section, columns, heads=4, section=section, weights=listed)
+
+
+def position_bias(task: str, runs: Sequence[MeasuredRun]) -> Iterator[Table]:
+    """Yield the effect of each order on a judge's verdicts, nothing for a task without letters."""
+    columns: Columns = {
+        **HEADS,
+        "order": lambda row: row.part,
+        "n": lambda row: str(one.num_examples) if (one := row.get("order")) else "",
+    }
+    if get_task(task).has_letters:
+        rows = [
+            replace(row, part=name)
+            for row in metric_rows(task, runs, ["generated", "chosen"])
+            for name in row.means("order", row.task.grid.orders)
+        ]
+        yield pivot("position_bias", rows, columns, heads=4)
 
 
 def cost_results(task: str, runs: Sequence[MeasuredRun]) -> Table:
     """Return seconds and tokens of each method, and the ratios to vanilla."""
-    run, _, method = HEADS
-    columns: list[Column] = [
-        run,
-        method,
-        ("documents", lambda row: from_to(row.task.grid.num_documents)),
-        ("n", lambda row: str(len(row.task.grid.examples))),
-        ("computed", lambda row: str(row.task.grid.num_computed(row.method))),
-        ("seconds", ("seconds",)),
-        ("prefill", ("prefill_s",)),
-        ("decoding", ("decode_s",)),
-        ("prompts", ("prompts",)),
-        ("prompt tokens", ("prompt_tokens",)),
-        ("answer tokens", ("answer_tokens",)),
-        ("prefill, times vanilla", ("prefill_ratio",)),
-        ("all, times vanilla", ("ratio",)),
-    ]
-    rows = metric_rows(task, runs, ["cost"])
-    return pivot(task_label(task), rows, columns, heads=2, note=note("cost_results"))
+    columns: Columns = {
+        "run": HEADS["run"],
+        "method": HEADS["method"],
+        "documents": lambda row: from_to(row.task.grid.num_documents),
+        "n": lambda row: str(len(row.task.grid.examples)),
+        "computed": lambda row: str(row.task.grid.num_computed(row.method)),
+    }
+    return pivot(
+        "cost_results", metric_rows(task, runs, ["cost"]), columns, heads=2, task=tables.task_label(task)
+    )
