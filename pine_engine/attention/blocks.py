@@ -84,14 +84,9 @@ class BlockLayout:
         for part, group in zip(parts, self.classes, strict=True):
             yield part.unflatten(dim, (-1, group.length))
 
-    def to_input_order(self, values: Tensor, *dims: int, first: int = 0) -> Tensor:
-        """Permute the documents of some dimensions from block order to input order.
-
-        The first `first` entries of these dimensions, and those after the documents, keep their places.
-        """
-        count = values.shape[dims[0]]
-        inverse = torch.arange(count, device=values.device)
-        inverse[first : first + len(self.order)] = first + torch.argsort(self.order)
+    def to_input_order(self, values: Tensor, *dims: int) -> Tensor:
+        """Permute the documents of some dimensions from block order to input order."""
+        inverse = torch.argsort(self.order)
         for dim in dims:
             values = values.index_select(dim, inverse)
         return values

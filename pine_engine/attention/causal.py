@@ -1,59 +1,44 @@
 """Causal attention with rotation by the model: vanilla, and the suffix of other methods."""
 
 import math
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
-from typing import Self
+from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from pine_engine.attention.arithmetic import causal_tail
-from pine_engine.attention.kv_cache import LayerCache, new_layer
-from pine_engine.attention.recorder import BatchMember, StoredKeys, TraceRecorder
-from pine_engine.attention.strategy import KeysValues, Strategy, StrategyContext
+from pine_engine.attention.kv_cache import LayerCache, heads_of, new_layer
+from pine_engine.attention.recorder import StoredKeys
+from pine_engine.attention.strategy import KeysValues, PromptState, Strategy
 from pine_engine.network.registration import LayerInput
 
 
-@dataclass(frozen=True)
 class CausalAttention(Strategy):
     """Every token attends to all tokens stored before it.
 
-    `key_bias` (n + reserved_tokens,) is the logarithm of the weight of each key; None if all weights are 1.
+    `key_index` (num_tokens,) are the physical indices of the tokens in the order of storage.
     """
 
-    stored: StoredKeys
-    key_bias: Tensor | None
-    batch_key: Hashable
-    recorder: TraceRecorder | None
-
-    @classmethod
-    def of(cls, context: StrategyContext) -> Self:
-        """Store all tokens in physical order."""
-        return cls.over(context, torch.arange(context.length, device=context.device))
-
-    @classmethod
-    def over(cls, context: StrategyContext, index: Tensor) -> Self:
-        """Store the tokens with these physical indices, (n + reserved_tokens,), in this order."""
-        plan, layout, bias = context.plan, context.plan.layout, _key_bias(context)
-        weighting = bias is not None and (
-            plan.method.key_weighting,
-            layout.prefix_length,
-            layout.documents_end,
-            layout.num_documents,
+    def __init__(self, state: PromptState, device: torch.device, key_index: Tensor | None = None) -> None:
+        layout, bias = state.plan.layout, _key_bias(state, device)
+        index = torch.arange(state.num_tokens, device=device) if key_index is None else key_index
+        self.stored = StoredKeys(state.plan, index, bias)
+        self.batch_key = (
+            "causal",
+            bias is not None
+            and (
+                state.plan.method.key_weighting,
+                layout.prefix_length,
+                layout.documents_end,
+                layout.num_documents,
+            ),
         )
-        return cls(StoredKeys(plan, index), bias, ("causal", weighting), context.recorder)
+        self.recorder = state.recorder
 
-    @property
-    def decode_strategy(self) -> Self:
+    def prefill(self, inputs: LayerInput, prefix: KeysValues | None) -> tuple[Tensor, LayerCache]:
         """See Strategy."""
-        return self
-
-    def prefill(
-        self, inputs: LayerInput, prefix: KeysValues | None, reserved_tokens: int
-    ) -> tuple[Tensor, LayerCache]:
-        """See Strategy."""
-        cache = new_layer(inputs.key, self.stored.plan.layout.num_tokens + reserved_tokens)
+        cache = new_layer(inputs.key, len(self.stored.index))
         if prefix:
             cache.append(*prefix)
         return self.extend(inputs, cache), cache
@@ -65,21 +50,22 @@ class CausalAttention(Strategy):
         first = cache.length
         cache.append(inputs.key, inputs.value)
         keys, values = cache.keys[:, : cache.length], cache.values[:, : cache.length]
-        bias = None if self.key_bias is None else self.key_bias[: cache.length]
         members = members or (self,)
         for index, member in enumerate(members):
             if member and member.recorder:
-                member.recorder.record_continuation(
-                    inputs, first, keys, member.stored, member.key_bias, BatchMember(index, len(members))
-                )
+                query, own_keys = (heads_of(part, index, len(members)) for part in (inputs.query, keys))
+                of_member = replace(inputs, query=query)
+                member.recorder.record_continuation(of_member, first, own_keys, member.stored)
+        bias = None if self.stored.bias is None else self.stored.bias[: cache.length]
         return causal_tail(inputs.query, keys, values, inputs.scoring, bias)
 
 
-def _key_bias(context: StrategyContext) -> Tensor | None:
-    weighting, layout = context.plan.method.key_weighting, context.plan.layout
+def _key_bias(state: PromptState, device: torch.device) -> Tensor | None:
+    """Return the logarithm of the weight of each key, (num_tokens,); None if all weights are 1."""
+    weighting, layout = state.plan.method.key_weighting, state.plan.layout
     if weighting == "nothing":
         return None
-    bias = torch.zeros(context.length, dtype=context.compute_dtype, device=context.device)
+    bias = torch.zeros(state.num_tokens, dtype=state.compute_dtype, device=device)
     first = 0 if weighting == "documents_and_prefix" else layout.prefix_length
     bias[first : layout.documents_end] = -math.log(layout.num_documents)
     return bias

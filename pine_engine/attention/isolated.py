@@ -3,9 +3,6 @@
 Source: specification 3.2, 3.3.
 """
 
-from dataclasses import dataclass
-from typing import Self
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -14,64 +11,31 @@ from pine_engine.attention.arithmetic import causal_tail, copied
 from pine_engine.attention.blocks import build_blocks
 from pine_engine.attention.causal import CausalAttention
 from pine_engine.attention.kv_cache import LayerCache, new_layer
-from pine_engine.attention.recorder import TraceRecorder
-from pine_engine.attention.strategy import KeysValues, Rotation, Strategy, StrategyContext
+from pine_engine.attention.strategy import KeysValues, PromptState, Strategy
 from pine_engine.methods.plan import AttentionPlan
 from pine_engine.network.registration import LayerInput
-from pine_engine.prompts.layout import IntArray, TokenLayout
+from pine_engine.prompts.layout import IntArray
 
 
-@dataclass(frozen=True)
-class KeyShift:
-    """Rotation of document keys to the positions that the suffix sees; by: int64 (document tokens,)."""
-
-    rotations: tuple[Rotation, ...]
-    by: Tensor
-
-    def move(self, layer: int, keys: Tensor) -> Tensor:
-        """Rotate keys (G, document tokens, head_dim), which the model has rotated already."""
-        rotation = self.rotations[layer]
-        pairs = rotation.rope.to_pairs(keys.to(rotation.table.real.dtype)) * rotation.table[self.by]
-        return rotation.rope.to_vectors(pairs).to(keys.dtype)
-
-
-@dataclass(frozen=True)
 class IsolatedAttention(Strategy):
-    """Each document attends to the prefix and itself; the suffix attends to all tokens.
+    """Each document attends to the prefix and itself; the suffix attends to all tokens."""
 
-    Attributes:
-        order: int64 (document tokens,), document token in each place of the cache, counted from the first
-            one: block order for order-invariant methods.
-        shift: Rotation of document keys for the suffix; None if it sees them at the same positions.
-        suffix: Strategy for the tokens after the documents.
-    """
-
-    layout: TokenLayout
-    order: Tensor
-    shift: KeyShift | None
-    suffix: CausalAttention
-    recorder: TraceRecorder | None
-
-    @classmethod
-    def of(cls, context: StrategyContext, suffix_document_starts: IntArray) -> Self:
-        """Create the strategy of a prompt; `suffix_document_starts` is that of the plan."""
-        plan, layout, device = context.plan, context.plan.layout, context.device
-        stored = torch.arange(context.length)
-        documents = slice(layout.prefix_length, layout.documents_end)
+    def __init__(self, state: PromptState, device: torch.device, suffix_document_starts: IntArray) -> None:
+        plan, self.layout, self.recorder = state.plan, state.plan.layout, state.recorder
+        stored = torch.arange(state.num_tokens)
+        documents = slice(self.layout.prefix_length, self.layout.documents_end)
         if plan.method.is_order_invariant:
-            blocks = build_blocks(layout, stored.device)
+            blocks = build_blocks(self.layout, stored.device)
             stored[documents] = blocks.token_index[~blocks.is_padding]
-        order = stored[documents] - layout.prefix_length
-        shift = None
-        if plan.moves_documents:
-            moved = np.repeat(suffix_document_starts - plan.query_starts, layout.lengths)
-            shift = KeyShift(context.rotations(), torch.from_numpy(moved)[order].to(device))
-        suffix = CausalAttention.over(context, stored.to(device))
-        return cls(layout, order.to(device), shift, suffix, context.recorder)
+        order = stored[documents] - self.layout.prefix_length
+        self.order = order.to(device)  # document token in each place of the cache, (document tokens,)
+        moved = np.repeat(suffix_document_starts - plan.query_starts, self.layout.lengths)
+        self.shift = torch.from_numpy(moved)[order].to(device)
+        # Rotation of document keys for the suffix; None if it has the documents at the same positions.
+        self.rotations = state.rotations(device) if plan.moves_documents else None
+        self.suffix = CausalAttention(state, device, stored.to(device))
 
-    def prefill(
-        self, inputs: LayerInput, prefix: KeysValues | None, reserved_tokens: int
-    ) -> tuple[Tensor, LayerCache]:
+    def prefill(self, inputs: LayerInput, prefix: KeysValues | None) -> tuple[Tensor, LayerCache]:
         """See Strategy."""
         outputs, length = [], self.layout.prefix_length
         if prefix is None:
@@ -90,10 +54,8 @@ class IsolatedAttention(Strategy):
             self._record(document, keys, start=length + first)
             first += len(ids)
 
-        keys, values = inputs.key[:, self.order], inputs.value[:, self.order]
-        if self.shift:
-            keys = self.shift.move(inputs.layer, keys)
-        cache = new_layer(keys, self.layout.num_tokens + reserved_tokens)
+        keys, values = self._shift(inputs.layer, inputs.key[:, self.order]), inputs.value[:, self.order]
+        cache = new_layer(keys, len(self.suffix.stored.index))
         cache.append(*prefix)
         cache.append(keys, values)
         outputs.append(self.suffix.extend(inputs.tokens(first), cache))
@@ -106,10 +68,18 @@ class IsolatedAttention(Strategy):
 
     def convert_keys(self, layer: int, keys: Tensor, source: AttentionPlan) -> Tensor:
         """See Strategy."""
-        if self.shift is None or source.moves_documents:
+        if self.rotations is None or source.moves_documents:
             return keys
         length = self.layout.prefix_length
-        return torch.cat((keys[:, :length], self.shift.move(layer, keys[:, length:])), dim=1)
+        return torch.cat((keys[:, :length], self._shift(layer, keys[:, length:])), dim=1)
+
+    def _shift(self, layer: int, keys: Tensor) -> Tensor:
+        """Rotate keys (G, document tokens, head_dim) from their positions in the document to the suffix's."""
+        if self.rotations is None:
+            return keys
+        rotation = self.rotations[layer]
+        pairs = rotation.rope.to_pairs(keys.to(rotation.table.real.dtype)) * rotation.table[self.shift]
+        return rotation.rope.to_vectors(pairs).to(keys.dtype)
 
     def _record(self, inputs: LayerInput, keys: Tensor, start: int) -> None:
         """Record the prefix, or a document that begins at `start` and also attends to the prefix."""

@@ -10,9 +10,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class DocumentBlocks:
-    """Documents of one layer for queries that place them individually, in block order.
-
-    All tensors are float32, because importance and attention to documents are float32 in every model dtype.
+    """Documents of one layer for queries that place them individually, in block order and float32.
 
     Shape:
         keys: per length class (G, documents, length, head_dim), rotated by their offset in the document.
@@ -23,16 +21,14 @@ class DocumentBlocks:
     values: Tensor
     unrotated_keys: Tensor
 
-    @property
-    def num_bytes(self) -> int:
-        """Memory in bytes."""
-        return sum(part.nbytes for part in (*self.keys, self.values, self.unrotated_keys))
+    def tensors(self) -> list[Tensor]:
+        """Return all tensors, as `of_tensors` expects them."""
+        return [*self.keys, self.values, self.unrotated_keys]
 
-    def of_heads(self, heads: slice) -> "DocumentBlocks":
-        """Return views of some heads."""
-        return DocumentBlocks(
-            [keys[heads] for keys in self.keys], self.values[heads], self.unrotated_keys[heads]
-        )
+    @classmethod
+    def of_tensors(cls, tensors: Sequence[Tensor]) -> "DocumentBlocks":
+        """Return the blocks with these tensors."""
+        return cls(list(tensors[:-2]), *tensors[-2:])
 
 
 NO_DOCUMENTS = DocumentBlocks([], torch.empty(0), torch.empty(0))
@@ -61,15 +57,10 @@ class LayerCache:
 
 @dataclass
 class KVCache:
-    """KV cache of all layers; prefill appends one layer after the other.
-
-    Attributes:
-        layers: Cache of each layer.
-        stack: Batch that contains these layers; None outside a batch.
-    """
+    """KV cache of all layers, to which prefill appends, and the batch that contains it, if any."""
 
     layers: list[LayerCache]
-    stack: Optional["BatchedKVCache"] = None
+    batch: Optional["BatchedKVCache"] = None
 
     @property
     def length(self) -> int:
@@ -79,13 +70,18 @@ class KVCache:
     @property
     def num_bytes(self) -> int:
         """Memory of all layers in bytes, reserved tokens included."""
-        return sum(layer.keys.nbytes + layer.values.nbytes + layer.blocks.num_bytes for layer in self.layers)
+        return sum(
+            part.nbytes
+            for layer in self.layers
+            for part in (layer.keys, layer.values, *layer.blocks.tensors())
+        )
 
-    def copy(self) -> "KVCache":
-        """Return a copy of equal capacity for another continuation; it shares the blocks."""
+    def copy(self, num_free_tokens: int | None = None) -> "KVCache":
+        """Return a copy that shares the blocks, of equal capacity or with space for some more tokens."""
         layers = []
         for layer in self.layers:
-            copied = empty_like(layer, layer.keys.shape[1])
+            capacity = layer.keys.shape[1] if num_free_tokens is None else layer.length + num_free_tokens
+            copied = empty_like(layer, capacity)
             copied.append(layer.keys[:, : layer.length], layer.values[:, : layer.length])
             layers.append(copied)
         return KVCache(layers)
@@ -104,33 +100,31 @@ class BatchedKVCache:
     cache. The layers of `caches` are views of `layers`; each cache keeps its own length.
     """
 
-    caches: tuple[KVCache, ...]
+    caches: Sequence[KVCache]
     layers: list[LayerCache]
 
     @classmethod
     def of(cls, caches: Sequence[KVCache]) -> "BatchedKVCache":
         """Move caches into one batch."""
-        stack = cls(tuple(caches), [])
+        batch = cls(caches, [])
         for layers in zip(*(cache.layers for cache in caches), strict=True):
-            blocks = DocumentBlocks(
-                [torch.cat(keys) for keys in zip(*(layer.blocks.keys for layer in layers), strict=True)],
-                torch.cat([layer.blocks.values for layer in layers]),
-                torch.cat([layer.blocks.unrotated_keys for layer in layers]),
-            )
-            keys = torch.cat([layer.keys for layer in layers])
-            values = torch.cat([layer.values for layer in layers])
-            stack.layers.append(LayerCache(keys, values, blocks))
+            parts = zip(*([one.keys, one.values, *one.blocks.tensors()] for one in layers), strict=True)
+            keys, values, *blocks = map(torch.cat, parts)
+            batch.layers.append(LayerCache(keys, values, DocumentBlocks.of_tensors(blocks)))
             for index, layer in enumerate(layers):
-                heads = heads_of(index, len(layer.keys))
-                layer.keys, layer.values, layer.blocks = keys[heads], values[heads], blocks.of_heads(heads)
+                layer.keys, layer.values, *own_blocks = (
+                    heads_of(part, index, len(caches)) for part in (keys, values, *blocks)
+                )
+                layer.blocks = DocumentBlocks.of_tensors(own_blocks)
         for cache in caches:
-            cache.stack = stack
-        return stack
+            cache.batch = batch
+        return batch
 
 
-def heads_of(index: int, num_heads: int) -> slice:
-    """Return the heads of one sequence of a batch, if each sequence has `num_heads`."""
-    return slice(index * num_heads, (index + 1) * num_heads)
+def heads_of(vectors: Tensor, index: int, batch_size: int) -> Tensor:
+    """Return the heads of one sequence, a view of (batch_size * heads, ...)."""
+    num_heads = len(vectors) // batch_size
+    return vectors[index * num_heads : (index + 1) * num_heads]
 
 
 def new_layer(

@@ -267,7 +267,7 @@ def _run(patched_model: PatchedModel, layout: TokenLayout, name: str) -> Tensor:
     state = new_state(
         build_plan(METHODS[name], layout), patched_model=patched_model, reserved_tokens=0, recorder=None
     )
-    prefill = PrefillPass(SequenceState(state, KVCache([])), reserved_tokens=0, on_layer=lambda _: None)
+    prefill = PrefillPass(SequenceState(state, KVCache([])), on_layer=lambda _: None)
     ids, position_ids = torch.tensor(layout.ids), state.position_ids(0, layout.num_tokens)[0]
     return _forward(patched_model.network, ids, position_ids, prefill)
 

@@ -1,8 +1,7 @@
 """Documents at positions that the plan fixes, with rotation by PINE. Source: specification 3.6 to 3.8."""
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
-from typing import Self
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -11,58 +10,42 @@ from torch import Tensor
 from pine_engine.attention.causal import CausalAttention
 from pine_engine.attention.kv_cache import LayerCache, new_layer
 from pine_engine.attention.placement import Placement
-from pine_engine.attention.strategy import KeysValues, Strategy, StrategyContext
+from pine_engine.attention.strategy import KeysValues, PromptState, Strategy
 from pine_engine.network.registration import LayerInput
 from pine_engine.prompts.layout import IntArray
 
 
-@dataclass(frozen=True)
 class PlacedAttention(Strategy):
-    """Each document attends to others at the positions of the plan, independent of their content.
+    """Each document attends to others at the positions of the plan, independent of their content."""
 
-    Attributes:
-        starts: int64 (D, 1, D), start of document b as seen from document a, in block order.
-        seen_at: int64 (document tokens,), position of each token as seen from the suffix, in input order.
-        suffix: Strategy for the tokens after the documents, once they are rotated.
-    """
-
-    placement: Placement
-    starts: Tensor
-    seen_at: Tensor
-    suffix: CausalAttention
-    batch_key: Hashable
-
-    @classmethod
-    def of(
-        cls, context: StrategyContext, document_starts: IntArray, suffix_document_starts: IntArray
-    ) -> Self:
-        """Create the strategy of a prompt; the starts are those of the plan."""
-        placement, layout = Placement.of(context), context.plan.layout
-        order = placement.blocks.order
-        starts = torch.tensor(document_starts).to(context.device)[order][:, order][:, None]
+    def __init__(
+        self,
+        state: PromptState,
+        device: torch.device,
+        document_starts: IntArray,
+        suffix_document_starts: IntArray,
+    ) -> None:
+        self.placement, layout = Placement(state, device), state.plan.layout
+        order = self.placement.blocks.order
+        # int64 (D, 1, D), start of document b for document a, in block order.
+        self.starts = torch.tensor(document_starts).to(device)[order][:, order][:, None]
+        # Positions of the document tokens for the suffix, in input order.
         moved = np.repeat(suffix_document_starts - layout.document_starts, layout.lengths)
-        seen_at = torch.from_numpy(moved + np.arange(layout.prefix_length, layout.documents_end))
-        suffix = CausalAttention.of(context)
-        positions = (layout.prefix_length, layout.documents_end, context.plan.suffix_start)
-        batch_key = ("placed", context.plan.method, positions, suffix.batch_key)
-        return cls(placement, starts, seen_at.to(context.device), suffix, batch_key)
+        suffix_positions = moved + np.arange(layout.prefix_length, layout.documents_end)
+        self.suffix_positions = torch.from_numpy(suffix_positions).to(device)
+        self.suffix = CausalAttention(state, device)  # of rotated queries and keys
+        positions = (layout.prefix_length, layout.documents_end, state.plan.suffix_start)
+        self.batch_key = "placed", state.plan.method, positions, self.suffix.batch_key
 
-    @property
-    def decode_strategy(self) -> Self:
-        """See Strategy."""
-        return self
-
-    def prefill(
-        self, inputs: LayerInput, prefix: KeysValues | None, reserved_tokens: int
-    ) -> tuple[Tensor, LayerCache]:
+    def prefill(self, inputs: LayerInput, prefix: KeysValues | None) -> tuple[Tensor, LayerCache]:
         """See Strategy."""
         outputs, prefix, documents, suffix = self.placement.prefill_prefix(inputs, prefix)
         slots = self.placement.to_slots(documents)
         outputs += self.placement.prefill_documents(documents, slots, prefix, self.starts)
 
-        cache = new_layer(inputs.key, self.placement.layout.num_tokens + reserved_tokens)
+        cache = new_layer(inputs.key, len(self.placement.positions))
         cache.append(*prefix)
-        keys = self.placement.rotations[inputs.layer].rotate(documents.key, self.seen_at)
+        keys = self.placement.rotations[inputs.layer].rotate(documents.key, self.suffix_positions)
         cache.append(keys, documents.value)
         outputs.append(self.extend(suffix, cache))
         return torch.cat(outputs, dim=1), cache

@@ -7,19 +7,16 @@ Source: specification 3.5 to 3.8.
 """
 
 from dataclasses import dataclass, replace
-from typing import Self
 
 import torch
 from torch import Tensor
 
 from pine_engine.attention.arithmetic import causal_tail, copied, lay_out, positions_of
-from pine_engine.attention.blocks import BlockLayout, build_blocks
+from pine_engine.attention.blocks import build_blocks
 from pine_engine.attention.kv_cache import LayerCache
-from pine_engine.attention.recorder import TraceRecorder
-from pine_engine.attention.strategy import KeysValues, Rotation, StrategyContext
+from pine_engine.attention.strategy import KeysValues, PromptState
 from pine_engine.network.registration import LayerInput
 from pine_engine.network.rope import as_pairs, from_pairs
-from pine_engine.prompts.layout import TokenLayout
 
 
 @dataclass(frozen=True)
@@ -31,48 +28,26 @@ class Slots:
     values: Tensor
 
 
-@dataclass(frozen=True)
 class Placement:
-    """Prefill of prefix and documents from unrotated queries and keys.
+    """Prefill of prefix and documents from unrotated queries and keys."""
 
-    Attributes:
-        positions: int64 (n + reserved_tokens,), position of every token as a query.
-        visible: bool (D, D), True if document a attends to document b, in block order.
-        is_contiguous: True if the visible keys of each document have positions without gaps.
-    """
-
-    layout: TokenLayout
-    blocks: BlockLayout
-    rotations: tuple[Rotation, ...]
-    positions: Tensor
-    visible: Tensor
-    is_contiguous: bool
-    compute_dtype: torch.dtype
-    recorder: TraceRecorder | None
-
-    @classmethod
-    def of(cls, context: StrategyContext) -> Self:
-        """Create the placement of a prompt."""
-        plan, blocks = context.plan, build_blocks(context.plan.layout, context.device)
-        return cls(
-            layout=plan.layout,
-            blocks=blocks,
-            rotations=context.rotations(),
-            positions=context.positions(),
-            visible=torch.from_numpy(plan.visible).to(context.device)[blocks.order][:, blocks.order],
-            is_contiguous=plan.contiguous_positions,
-            compute_dtype=context.compute_dtype,
-            recorder=context.recorder,
-        )
+    def __init__(self, state: PromptState, device: torch.device) -> None:
+        plan, self.layout, self.recorder = state.plan, state.plan.layout, state.recorder
+        self.blocks = build_blocks(self.layout, device)
+        self.rotations = state.rotations(device)
+        self.positions = state.positions.to(device)  # of every token as a query, (num_tokens,)
+        # bool (D, D), True if document a attends to document b, in block order.
+        self.visible = torch.from_numpy(plan.visible).to(device)[self.blocks.order][:, self.blocks.order]
+        self.is_contiguous = plan.contiguous_positions
+        self.compute_dtype = state.compute_dtype
 
     def prefill_prefix(
         self, inputs: LayerInput, prefix: KeysValues | None
     ) -> tuple[list[Tensor], KeysValues, LayerInput, LayerInput]:
         """Compute the prefix, or convert a prefilled one, and split the remaining input.
 
-        Returns:
-            Attention output of the prefix, empty if it was prefilled; its keys, rotated and in pair layout,
-            and values; the input of the documents; the input of the suffix.
+        Returns the attention output of the prefix, empty if it was prefilled; its keys, rotated and in pair
+        layout, and values; the input of the documents; the input of the suffix.
         """
         length, count = self.layout.prefix_length, self.layout.documents_end - self.layout.prefix_length
         rotation, outputs = self.rotations[inputs.layer], []
@@ -109,20 +84,16 @@ class Placement:
     ) -> list[Tensor]:
         """Return the attention output (H, n, d) of each document, in input order.
 
-        For each document, keys are arranged from the farthest to the closest, the prefix first and the own
-        document last, so that one fused call computes its attention. If heads rank differently, each head has
-        its own order_name. Queries are brought into block order and copied for each document, because a
-        kernel's result can depend on the memory address.
-
-        Shape:
-            starts: int64 (D, H, D), start of document b as seen from document a, in block order; (D, 1, D) if
-                all heads agree.
+        For each document, keys are arranged from the farthest to the closest, the prefix first and the
+        document itself last, so that one fused call computes its attention. If heads rank differently, each
+        head has its own arrangement. `starts` (D, H, D) is the start of document b for document a in block
+        order; (D, 1, D) if all heads agree.
         """
         blocks, table = self.blocks, self.rotations[documents.layer].table
         first, end, dtype = self.layout.prefix_length, self.layout.documents_end, documents.query.dtype
         rotated = from_pairs(slots.queries * table[self.positions[blocks.token_index]]).to(dtype)
 
-        # (order_names, prefix + slots) vectors, the prefix rotated already.
+        # (key heads, prefix + slots) vectors, the prefix rotated already.
         source = torch.cat((as_pairs(prefix[0]), slots.keys), dim=1)
         values = torch.cat((prefix[1].to(slots.values.dtype), slots.values), dim=1)
         num_kv_heads, device = len(source), source.device
@@ -135,8 +106,8 @@ class Placement:
         outputs: dict[int, Tensor] = {}
         for document, slot in enumerate(blocks.order.tolist()):
             query = copied(rotated[:, blocks.rows[document]])
-            seen = lay_out(starts[document], document, self.visible[document], blocks)
-            index = torch.cat((prefix_index, (seen + first).expand(num_arrangements, -1)), dim=1)
+            slots_of_keys = lay_out(starts[document], document, self.visible[document], blocks)
+            index = torch.cat((prefix_index, (slots_of_keys + first).expand(num_arrangements, -1)), dim=1)
             index = (index + offset_of_head).flatten()
             if len(index) != len(keys_out):  # this document attends to another number of keys
                 keys_out = source.new_empty(len(index), source.shape[-1])
@@ -146,14 +117,16 @@ class Placement:
             if self.is_contiguous:
                 turn = torch.cat((no_turn, table[first:end]))
             else:
-                turn = table[positions_of(seen, starts[document], blocks)]
+                turn = table[positions_of(slots_of_keys, starts[document], blocks)]
                 turn = torch.cat((no_turn.expand(len(turn), -1, -1), turn), dim=1)
             keys = from_pairs(keys_out.view(num_arrangements, -1, source.shape[-1]).mul_(turn)).to(dtype)
             outputs[slot] = causal_tail(
                 query, keys, values_out.view(num_arrangements, -1, values.shape[-1]), documents.scoring
             )
             if self.recorder:
-                index = torch.cat((prefix_index[: len(seen)], blocks.token_index[seen]), dim=1)
+                index = torch.cat(
+                    (prefix_index[: len(slots_of_keys)], blocks.token_index[slots_of_keys]), dim=1
+                )
                 index = index.expand(num_arrangements, -1)
                 first_query = self.layout.document_slice(slot).start
                 self.recorder.record_tokens(replace(documents, query=query), first_query, keys, index)

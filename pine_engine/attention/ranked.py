@@ -3,15 +3,13 @@
 Source: specification 3.5.
 """
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
-from typing import Self
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from pine_engine.attention.arithmetic import (
+    Ranking,
     apply_weights,
     document_queries,
     rank_for_documents,
@@ -20,9 +18,8 @@ from pine_engine.attention.arithmetic import (
 )
 from pine_engine.attention.kv_cache import DocumentBlocks, LayerCache, heads_of, new_layer
 from pine_engine.attention.placement import Placement, Slots
-from pine_engine.attention.recorder import SuffixRanking, TraceRecorder
-from pine_engine.attention.strategy import KeysValues, Strategy, StrategyContext
-from pine_engine.methods.table import ImportanceKind
+from pine_engine.attention.recorder import StoredKeys
+from pine_engine.attention.strategy import KeysValues, PromptState, Strategy
 from pine_engine.network.registration import AttentionParams, LayerInput
 from pine_engine.network.rope import from_pairs
 
@@ -30,62 +27,22 @@ MAX_CHUNK_SCORES = 4_000_000
 """Scores per chunk of suffix queries, which limits the memory of a long suffix."""
 
 
-@dataclass(frozen=True)
 class RankedAttention(Strategy):
-    """Every head ranks the other documents for each document, and all documents for each suffix token.
+    """Every head ranks the other documents for each document, and all documents for each suffix token."""
 
-    Attributes:
-        padding: (P,), 0 for tokens and -inf for padding; None without padding.
-        key_index: Physical index of each key that the suffix attends to: slots, prefix, then suffix with
-            reserved tokens.
-        segments: One-hot segment (K, 1 + D + 1) of each of these keys, documents in block order.
-        kind: Reduction of attention to importance.
-        is_reversed: True if more important documents are farther.
-    """
-
-    placement: Placement
-    padding: Tensor | None
-    key_index: Tensor
-    segments: Tensor
-    kind: ImportanceKind
-    is_reversed: bool
-    batch_key: Hashable
-    recorder: TraceRecorder | None
-
-    @classmethod
-    def of(cls, context: StrategyContext) -> Self:
-        """Create the strategy of a prompt."""
-        plan, layout = context.plan, context.plan.layout
-        placement = Placement.of(context)
-        blocks = placement.blocks
-        index = torch.arange(context.length, device=context.device)
+    def __init__(self, state: PromptState, device: torch.device) -> None:
+        plan, layout, self.recorder = state.plan, state.plan.layout, state.recorder
+        self.placement = Placement(state, device)
+        blocks = self.placement.blocks
+        self.padding = blocks.padding_bias(state.compute_dtype)
+        # Keys that the suffix attends to: slots, prefix, then suffix with reserved tokens.
+        index = torch.arange(state.num_tokens, device=device)
         key_index = (blocks.token_index, index[: layout.prefix_length], index[layout.documents_end :])
-        segments = (
-            blocks.document + 1,
-            torch.zeros_like(key_index[1]),
-            torch.full_like(key_index[2], layout.num_documents + 1),
-        )
+        self.stored = StoredKeys(plan, torch.cat(key_index))
         lengths = tuple(rows.stop - rows.start for rows in blocks.rows)
-        positions = (layout.prefix_length, lengths, plan.suffix_start)
-        return cls(
-            placement=placement,
-            padding=blocks.padding_bias(context.compute_dtype),
-            key_index=torch.cat(key_index),
-            segments=one_hot(torch.cat(segments), layout.num_documents + 2).to(context.compute_dtype),
-            kind=plan.method.importance,
-            is_reversed=plan.is_reversed,
-            batch_key=("ranked", plan.method, positions),
-            recorder=context.recorder,
-        )
+        self.batch_key = "ranked", plan.method, layout.prefix_length, lengths, plan.suffix_start
 
-    @property
-    def decode_strategy(self) -> Self:
-        """See Strategy."""
-        return self
-
-    def prefill(
-        self, inputs: LayerInput, prefix: KeysValues | None, reserved_tokens: int
-    ) -> tuple[Tensor, LayerCache]:
+    def prefill(self, inputs: LayerInput, prefix: KeysValues | None) -> tuple[Tensor, LayerCache]:
         """See Strategy."""
         layer, layout = inputs.layer, self.placement.layout
         outputs, prefix, documents, suffix = self.placement.prefill_prefix(inputs, prefix)
@@ -95,7 +52,7 @@ class RankedAttention(Strategy):
 
         cache = new_layer(
             inputs.key,
-            layout.prefix_length + layout.suffix_length + reserved_tokens,
+            len(self.placement.positions) - layout.documents_end + layout.prefix_length,
             dtype=self.placement.compute_dtype,
             blocks=self._store(layer, slots),
         )
@@ -107,12 +64,12 @@ class RankedAttention(Strategy):
         self, inputs: LayerInput, cache: LayerCache, members: Sequence["RankedAttention | None"] = ()
     ) -> Tensor:
         """See DecodeStrategy."""
-        layout, blocks = self.placement.layout, self.placement.blocks
+        plan, layout, blocks = self.stored.plan, self.placement.layout, self.placement.blocks
         rotation, dtype = self.placement.rotations[inputs.layer], cache.keys.dtype
         num_heads, count, _ = inputs.query.shape
         num_cached = cache.length
         first = num_cached + layout.documents_end - layout.prefix_length
-        # SequenceGroup, because the time of a decode step depends on the number of small operations.
+        # Together, because the time of a decode step depends on the number of small operations.
         vectors = torch.cat((inputs.query.to(dtype) * inputs.scoring.scale, inputs.key.to(dtype)))
         pairs = rotation.rope.to_pairs(vectors)
         positions = self.placement.positions[first : first + count]
@@ -130,8 +87,8 @@ class RankedAttention(Strategy):
                 self.padding,
                 blocks,
                 layout.documents_end,
-                kind=self.kind,
-                reverse=self.is_reversed,
+                kind=plan.method.importance,
+                reverse=plan.is_reversed,
             )
             weights = suffix_weights(
                 document_queries(pairs[:, start:stop], positions[start:stop], ranking.starts, rotation.table),
@@ -142,15 +99,14 @@ class RankedAttention(Strategy):
                 inputs.scoring.softcap,
             )
             outputs.append(apply_weights(weights, cache.blocks.values, cache.values[:, :visible]))
-            if any(member and member.recorder for member in members):
-                shares = weights @ self.segments[: weights.shape[-1]]
             for index, member in enumerate(members):
                 if member and member.recorder:
-                    heads = heads_of(index, num_heads // len(members))
-                    found = SuffixRanking(member.placement.blocks, heads, ranking, shares)
-                    member.recorder.record_suffix(inputs.layer, found)
-                    member.recorder.record_weights(
-                        inputs.layer, first + start, weights, heads, member.key_index
+                    importance, starts, own_weights = (
+                        heads_of(part, index, len(members))
+                        for part in (ranking.importance, ranking.starts, weights)
+                    )
+                    member.recorder.record_suffix(
+                        inputs.layer, first + start, Ranking(importance, starts), own_weights, member.stored
                     )
         return (outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)).to(inputs.query.dtype)
 
@@ -159,7 +115,7 @@ class RankedAttention(Strategy):
         return self.placement.export_prefix(layer, cache, length)
 
     def _rank_documents(self, layer: int, slots: Slots, scoring: AttentionParams) -> Tensor:
-        """Return the start of document b as seen from document a, in block order, as `Ranking.starts`."""
+        """Return the start of document b for document a in block order, as `Ranking.starts`."""
         blocks, rope = self.placement.blocks, self.placement.rotations[layer].rope
         query = from_pairs(rope.unscaled(slots.queries)) * scoring.scale
         ranking = rank_for_documents(
@@ -167,8 +123,8 @@ class RankedAttention(Strategy):
             from_pairs(slots.keys),
             blocks,
             self.placement.layout.documents_end,
-            kind=self.kind,
-            reverse=self.is_reversed,
+            kind=self.stored.plan.method.importance,
+            reverse=self.stored.plan.is_reversed,
         )
         if self.recorder:
             self.recorder.record_documents(layer, blocks, ranking)

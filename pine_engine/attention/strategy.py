@@ -5,8 +5,8 @@ There are four strategies, selected from the columns of the plan (`state.py`): `
 """
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -36,21 +36,68 @@ class Rotation:
         return from_pairs(self.rope.to_pairs(vectors.to(self.table.real.dtype)) * self.table[positions])
 
 
-@dataclass(frozen=True)
-class StrategyContext:
-    """Data from which a strategy is created: a prompt, its plan, and the device of the layers.
+class DecodeStrategy(Protocol):
+    """Attention of tokens after the documents: the suffix, decoded tokens, and candidate answers."""
 
-    `reserved_tokens` is the number of tokens that may follow the prompt.
+    @property
+    def batch_key(self) -> Hashable:
+        """Key of sequences that can be batched: equal keys mean equal computation."""
+
+    def extend(self, inputs: LayerInput, cache: LayerCache, members: Sequence[Any] = ()) -> Tensor:
+        """Append tokens to the cache, and return their attention output (H, Q, head_dim).
+
+        `members` are the strategies of batched sequences, whose heads are concatenated in inputs and cache;
+        each records its own trace. A member is None for a finished sequence; without members, the sequence
+        is alone.
+        """
+
+
+class Strategy(Protocol):
+    """Attention of all layers of one device for one prompt and plan."""
+
+    @property
+    def decode_strategy(self) -> DecodeStrategy:
+        """Strategy for the tokens after the documents."""
+        return cast(DecodeStrategy, self)
+
+    def prefill(self, inputs: LayerInput, prefix: KeysValues | None) -> tuple[Tensor, LayerCache]:
+        """Return the attention output (H, n, head_dim) of a prompt, and its cache.
+
+        `prefix` are rotated keys, in the layout of the model, and values of a prefilled prefix, which
+        `inputs` then lacks.
+        """
+
+    def prefix(self, layer: int, cache: LayerCache, length: int) -> KeysValues:
+        """Return the first `length` tokens of a prefilled cache in the form that `prefill` expects."""
+        return cache.keys[:, :length], cache.values[:, :length]
+
+    def convert_keys(self, layer: int, keys: Tensor, source: AttentionPlan) -> Tensor:
+        """Convert cached keys (G, n, head_dim) of prefix and documents to those of this strategy.
+
+        `source` is the plan of the cache. It encodes documents in the same way.
+        """
+        return keys
+
+
+@dataclass(frozen=True)
+class PromptState:
+    """State that all layers of one prompt under one method share.
+
+    Attributes:
+        reserved_tokens: Number of tokens that may follow the prompt.
+        positions: int64 (num_tokens,), position of every token as a query.
+        strategies: Attention strategy for each device of the model.
     """
 
     plan: AttentionPlan
     patched_model: PatchedModel
-    reserved_tokens: int
     recorder: TraceRecorder | None
-    device: torch.device
+    reserved_tokens: int
+    positions: Tensor
+    strategies: dict[torch.device, Strategy] = field(default_factory=dict, repr=False, compare=False)
 
     @property
-    def length(self) -> int:
+    def num_tokens(self) -> int:
         """Maximum number of tokens of prompt and answer."""
         return self.plan.layout.num_tokens + self.reserved_tokens
 
@@ -59,15 +106,16 @@ class StrategyContext:
         """Dtype of ranking and merging: float32, or float64 for a float64 model."""
         return torch.promote_types(self.patched_model.network.dtype, torch.float32)
 
-    def positions(self) -> Tensor:
-        """Return the position of every token as a query, int64 (length,)."""
-        return torch.from_numpy(self.plan.query_positions(self.reserved_tokens)).to(self.device)
+    def position_ids(self, first: int, count: int) -> Tensor:
+        """Return the position ids (1, count) of tokens first .. first + count - 1 for the model."""
+        ids = self.positions[None, first : first + count]
+        return ids if self.plan.model_rotates else torch.zeros_like(ids)
 
-    def rotations(self) -> tuple[Rotation, ...]:
+    def rotations(self, device: torch.device) -> tuple[Rotation, ...]:
         """Return the rotation of each layer; raise ModelError as head_dim_of does."""
         ropes, head_dim = self.patched_model.ropes, aligned_head_dim(head_dim_of(self.patched_model.network))
         kinds = [
-            Rotation(rope, rope.table(self.length, head_dim, self.compute_dtype).to(self.device))
+            Rotation(rope, rope.table(self.num_tokens, head_dim, self.compute_dtype).to(device))
             for rope in ropes.kinds
         ]
         return tuple(kinds[kind] for kind in ropes.of_layer)
@@ -84,51 +132,3 @@ def head_dim_of(model: PreTrainedModel) -> int:
             "supported"
         ) from error
     return head_dim or config.hidden_size // config.num_attention_heads
-
-
-class DecodeStrategy(Protocol):
-    """Attention of tokens after the documents: the suffix, decoded tokens, and candidate answers."""
-
-    @property
-    def batch_key(self) -> Hashable:
-        """Key of sequences that can be batched: equal keys mean equal computation."""
-
-    def extend(self, inputs: LayerInput, cache: LayerCache, members: Sequence[Any] = ()) -> Tensor:
-        """Append tokens to the cache, and return their attention output (H, Q, head_dim).
-
-        Args:
-            inputs: Input of the new tokens.
-            cache: Keys and values of all earlier tokens.
-            members: Strategies of batched sequences, whose heads are concatenated in inputs and cache; each
-                records its own trace. None for a finished sequence, empty for this sequence alone.
-        """
-
-
-class Strategy(Protocol):
-    """Attention of all layers of one device for one prompt and plan."""
-
-    @property
-    def decode_strategy(self) -> DecodeStrategy:
-        """Strategy for the tokens after the documents."""
-
-    def prefill(
-        self, inputs: LayerInput, prefix: KeysValues | None, reserved_tokens: int
-    ) -> tuple[Tensor, LayerCache]:
-        """Return the attention output (H, n, head_dim) of a prompt, and its cache.
-
-        Args:
-            inputs: Input of the prompt, without the prefix if `prefix` is present.
-            prefix: Rotated keys, in the layout of the model, and values of a prefilled prefix.
-            reserved_tokens: Number of tokens that may follow the prompt.
-        """
-
-    def prefix(self, layer: int, cache: LayerCache, length: int) -> KeysValues:
-        """Return the first `length` tokens of a prefilled cache in the form that `prefill` expects."""
-        return cache.keys[:, :length], cache.values[:, :length]
-
-    def convert_keys(self, layer: int, keys: Tensor, source: AttentionPlan) -> Tensor:
-        """Convert cached keys (G, n, head_dim) of prefix and documents to those of this strategy.
-
-        `source` is the plan of the cache. It encodes documents in the same way.
-        """
-        return keys

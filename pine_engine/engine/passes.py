@@ -68,7 +68,7 @@ def prefill(
     with pace or nullcontext(lambda: None) as begin_layer:
         logits = run_pass(
             patched_model.network,
-            PrefillPass(row, reserved_tokens, _call_both(begin_layer, on_layer), prefix_of, threads),
+            PrefillPass(row, _call_both(begin_layer, on_layer), prefix_of, threads),
             ids,
             state.position_ids(first, ids.shape[1]),
             logits_to_keep=logits_to_keep,

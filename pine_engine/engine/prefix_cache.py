@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pine_engine.attention.kv_cache import KVCache, empty_like
-from pine_engine.attention.state import PromptState, SequenceState
+from pine_engine.attention.state import SequenceState, strategy_on
+from pine_engine.attention.strategy import PromptState
 from pine_engine.errors import InputError
 
 
@@ -67,7 +68,7 @@ def fork(source: SequenceState, state: PromptState, reserved_tokens: int) -> Seq
     length = layout.prefix_length if state.plan.is_ranked else layout.documents_end
     layers = []
     for index, layer in enumerate(source.cache.layers):
-        strategy = state.strategy(layer.keys.device)
+        strategy = strategy_on(state, layer.keys.device)
         cache = empty_like(layer, length + layout.suffix_length + reserved_tokens)
         cache.append(
             strategy.convert_keys(index, layer.keys[:, :length], source.state.plan), layer.values[:, :length]

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from transformers import Cache, DynamicCache, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
-from pine_engine.attention.kv_cache import KVCache, empty_like
-from pine_engine.attention.state import PromptState, SequenceState, new_state
+from pine_engine.attention.state import SequenceState, new_state
+from pine_engine.attention.strategy import PromptState
 from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.generation import check_finite
@@ -218,7 +218,9 @@ class _AnsweringForward:
                 for layout in self._layouts
             ]
             self._patched_models = patched_models
-        rows = [_branch(row, row.state, ROOM) for row, _ in self._read for _ in range(repeats)]
+        rows = [
+            SequenceState(row.state, row.cache.copy(ROOM)) for row, _ in self._read for _ in range(repeats)
+        ]
         logits = torch.stack([logits for _, logits in self._read]).repeat_interleave(repeats, dim=0)
         return logits, _AnswerCache(rows, self.input_ids.shape[1])
 
@@ -255,7 +257,8 @@ class _AnswerCache(Cache):
                     recorder=None,
                 )
         self._rows = [
-            _branch(row, states[id(row.state)], reserved_tokens - self.num_fed_tokens) for row in self._rows
+            SequenceState(states[id(row.state)], row.cache.copy(reserved_tokens - self.num_fed_tokens))
+            for row in self._rows
         ]
         self._room = reserved_tokens
 
@@ -264,9 +267,9 @@ class _AnswerCache(Cache):
         rows: list[SequenceState] = []
         for place, index in enumerate(indices):
             row = self._rows[index]
-            rows.append(
-                _branch(row, row.state, self._room - self.num_fed_tokens) if index in indices[:place] else row
-            )
+            if index in indices[:place]:
+                row = SequenceState(row.state, row.cache.copy(self._room - self.num_fed_tokens))
+            rows.append(row)
         self._rows = rows
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
@@ -291,13 +294,3 @@ class _AnswerCache(Cache):
         for row in self._rows:
             row.cache.truncate(row.cache.length + tokens_to_remove)
         self.num_fed_tokens += tokens_to_remove
-
-
-def _branch(row: SequenceState, state: PromptState, reserved_tokens: int) -> SequenceState:
-    """Return a copy of a row under an equal state, with space for more tokens. Document blocks are shared."""
-    layers = []
-    for layer in row.cache.layers:
-        branch = empty_like(layer, layer.length + reserved_tokens)
-        branch.append(layer.keys[:, : layer.length], layer.values[:, : layer.length])
-        layers.append(branch)
-    return SequenceState(state, KVCache(layers))

@@ -50,7 +50,7 @@ def extend(rows: Sequence[SequenceState | None], step: int) -> Tensor:
 @pytest.mark.parametrize("method", METHODS)
 def test_batched_sequences_equal_single_ones(engine: Engine, method: str) -> None:
     alone, together = prefill_twice(engine, method)
-    assert len({id(row.cache.stack) for row in together}) == 1 and together[0].cache.stack
+    assert len({id(row.cache.batch) for row in together}) == 1 and together[0].cache.batch
     for step in range(2):
         assert torch.equal(extend(together, step), extend(alone, step))
     assert [row.num_cached_tokens() for row in together] == [row.num_cached_tokens() for row in alone]
@@ -81,7 +81,7 @@ def test_longer_sequence_is_not_overwritten(engine: Engine) -> None:
 def test_methods_with_equal_storage_share_a_batch(engine: Engine) -> None:
     rows = [prefill(engine, method, [LAYOUT])[0] for method in METHODS]
     batch_caches(rows)
-    stacked = {row.state.plan.method.name: row.cache.stack for row in rows}
+    stacked = {row.state.plan.method.name: row.cache.batch for row in rows}
     assert stacked["vanilla"] is stacked["nia"] is stacked["pcw"] is not None
     assert stacked["pine"] is None
 
@@ -90,4 +90,4 @@ def test_prompts_of_different_lengths_are_not_batched(engine: Engine) -> None:
     longer = TokenLayout((5, 9, 3), ((11, 12, 13, 14), (21,), (31, 32, 33, 34)), (51, 52))
     first, other, second = prefill(engine, "pine", [LAYOUT, longer, LAYOUT.reorder((2, 0, 1))])
     batch_caches([first, other, second])
-    assert first.cache.stack is second.cache.stack is not None and other.cache.stack is None
+    assert first.cache.batch is second.cache.batch is not None and other.cache.batch is None
