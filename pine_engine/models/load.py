@@ -5,24 +5,23 @@ import os
 import re
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from pine_engine.errors import ModelError, one_line
+from pine_engine.errors import ModelError
 from pine_engine.input_validation import describe
-from pine_engine.models.checkpoint import quiet_transformers, read_gguf, read_safetensors
-from pine_engine.models.dtypes import AskedDtype, Dtype, known_dtype, resolve_dtype
+from pine_engine.models.dtypes import Dtype, known_dtype, resolve_dtype
 from pine_engine.models.embedded import (
     EMBEDDED_NAME,
     INSTALL_ADVICE,
     WHEEL,
     Progress,
-    embedded_version,
     find_embedded_gguf,
     prepare_embedded,
 )
 from pine_engine.models.hub import bring, find_on_hub
-from pine_engine.models.support import stated_context
+from pine_engine.models.support import model_errors, stated_context
 
 if TYPE_CHECKING:
     import torch
@@ -58,11 +57,6 @@ class ModelSource:
     origin: Literal["embedded", "hub", "folder"]
 
     @property
-    def is_gguf(self) -> bool:
-        """True for a GGUF file, which may store weights in 4 bits."""
-        return self.path_or_id.endswith(".gguf")
-
-    @property
     def address(self) -> str:
         """Name that `load` accepts on other machines; for a local model, its name."""
         if self.origin != "hub":
@@ -90,30 +84,48 @@ def resolve(name: str | os.PathLike[str] | None = None) -> ModelSource:
     Raises ModelError for other names.
     """
     if name is None or name == EMBEDDED_NAME:
-        return _resolve_embedded()
+        if gguf := find_embedded_gguf():
+            return ModelSource(EMBEDDED_NAME, str(gguf), f"{WHEEL} {version(WHEEL)}", "embedded")
+        message = "the embedded model is not installed (%s); using %s from the hub"
+        logger.warning(message, INSTALL_ADVICE, HUB_ID_OF_EMBEDDED)
+        return ModelSource(EMBEDDED_NAME, HUB_ID_OF_EMBEDDED, None, "hub")
     name = os.fspath(name) if isinstance(name, os.PathLike) else name
     if not isinstance(name, str):
         raise ModelError(
             f"a model cannot be loaded by {describe(name)}; give a hub id, a folder or a GGUF file, or make "
-            "Engine(model, tokenizer) of one that is loaded already"
+            "Engine(model, tokenizer) of one that is loaded already",
+            field="model",
         )
-    try:
-        local = _resolve_path(name)
-    except (OSError, RuntimeError) as error:  # RuntimeError: there is no user of that name
-        raise ModelError(
-            f"{name[:200]!r} cannot be looked at ({one_line(error)}); give another path"
-        ) from error
-    if local is not None:
-        return local
-    if name in SHIPPED_NAMES:
-        return resolve_folder(SHIPPED / name)
-    hub_id = HUB_ID.fullmatch(name)
-    if hub_id is None or Path(name).exists():
-        raise ModelError(
-            f"{name!r} is not a model; expected a folder that holds one, a .gguf file, or a hub id such as"
-            f" {HUB_ID_OF_EMBEDDED}"
-        )
+    with model_errors(repr(name[:200]), "give another path"):  # such as the home of an unknown user
+        path = Path(name).expanduser()
+        if name and path.is_dir():  # Path("") is the current folder
+            return resolve_folder(path)
+        if path.is_file() and path.suffix == ".gguf":
+            return ModelSource(path.stem, str(path), None, "folder")
+        if name in SHIPPED_NAMES:
+            return resolve_folder(SHIPPED / name)
+        hub_id = HUB_ID.fullmatch(name)
+        if hub_id is None or path.exists() or path.suffix == ".gguf":
+            message = "expected a folder that holds a model, a .gguf file that exists, or a hub id such as"
+            raise ModelError(f"{message} {HUB_ID_OF_EMBEDDED}", field="model")
     return ModelSource(hub_id["id"].rpartition("/")[2], hub_id["id"], hub_id["revision"], "hub")
+
+
+def resolve_folder(folder: Path) -> ModelSource:
+    """Return a folder as transformers saves models. Raises ModelError for other folders."""
+    present = sorted(entry.name for entry in folder.iterdir())
+    if "config.json" not in present:
+        ggufs = [entry for entry in present if entry.endswith(".gguf")]
+        advice = f"give the file itself, {folder / ggufs[0]}" if ggufs else "save it with `save_pretrained`"
+        message = f"folder {folder} has no config.json; expected a transformers model: {advice}"
+        raise ModelError(message, field="config.json")
+    if not any(entry.endswith(".safetensors") for entry in present):
+        raise ModelError(
+            f"folder {folder} has no .safetensors file; weights in other formats are not opened: load them"
+            " where you trust them and save with `save_pretrained`",
+            field="model.safetensors",
+        )
+    return ModelSource(folder.resolve().name, str(folder), None, "folder")
 
 
 def load(
@@ -143,7 +155,13 @@ def load(
     requested, device = known_dtype(dtype), str(device)
     source = resolve(name)
     check_device(device)
-    options: dict[str, Any] = {"attn_implementation": attn_implementation}
+    from pine_engine.models import checkpoint, packed  # they import torch
+
+    options: dict[str, Any] = {
+        "attn_implementation": attn_implementation,
+        "dtype": requested,
+        "device": device,
+    }
     if device == TENSOR_PARALLEL:
         from transformers.distributed.configuration_utils import DistributedConfig
 
@@ -151,56 +169,41 @@ def load(
     elif device != "cpu":
         options["device_map"] = device
 
-    is_hub, is_online = source.origin == "hub", False
-    hub_revision: str | None = None
-    place = str(prepare_embedded(progress=progress)) if source.origin == "embedded" else source.path_or_id
-    if is_hub:
-        hub_revision = source.revision  # not the commit: the cache then stores the commit of the branch
-        commit, is_online = find_on_hub(place, hub_revision)
-        source = replace(source, revision=commit)
-
-    def download() -> None:
-        if is_online and progress is not None:
-            bring(place, hub_revision, progress)
-            progress(1.0, "reading the weights")
+    place, is_hub = source.path_or_id, source.origin == "hub"
+    is_gguf = place.endswith(".gguf")
+    hub_options: dict[str, Any] = {"revision": "main", "local_files_only": True}
+    if source.origin == "embedded":
+        place = str(prepare_embedded(progress=progress))
+    elif is_hub:
+        commit, is_online = find_on_hub(place, source.revision)
+        # Not the commit as the revision: the cache then stores the commit of the branch.
+        hub_options = {"revision": source.revision or "main", "local_files_only": not is_online}
 
     # Without `progress`, the bars of the hub client show the state of a download.
-    with nullcontext() if is_hub and progress is None else quiet_transformers():
-        if source.origin == "folder" and source.is_gguf:
-            model, tokenizer = read_gguf(Path(place), dtype=requested, device=device, **options)
+    with nullcontext() if is_hub and progress is None else checkpoint.quiet_transformers():
+        if place.endswith(".gguf"):
+            model, tokenizer = checkpoint.read_gguf(Path(place), **options)
         else:
-            model, tokenizer = read_safetensors(
-                place,
-                revision=hub_revision,
-                local_files_only=not is_online,
-                dtype=requested,
-                device=device,
-                fetch=download,
-                **options,
-            )
+            config = checkpoint.read_usable_config(place, **hub_options)
+            if is_hub and is_online and progress is not None:
+                bring(place, source.revision, progress)
+                progress(1.0, "reading the weights")
+            model, tokenizer = checkpoint.read_safetensors(place, config, source=hub_options, **options)
 
     model.eval()
     model.requires_grad_(False)
+    loaded_dtype = cast("Dtype", str(model.dtype).removeprefix("torch."))
+    is_4bit = is_gguf and resolve_dtype(requested, device, stored="4bit") == "4bit"
+    if requested == "4bit" or (is_4bit and packed.stored_in_4_bits(model)):
+        loaded_dtype = "4bit"
     return LoadedModel(
         model=model,
         tokenizer=tokenizer,
-        source=source,
-        dtype=_loaded_dtype(model, source, requested, device),
+        source=replace(source, revision=commit) if is_hub else source,
+        dtype=loaded_dtype,
         max_context_length=max_context_length(model),
         stop_token_ids=stop_token_ids(model, tokenizer),
     )
-
-
-def _loaded_dtype(model: "PreTrainedModel", source: ModelSource, requested: AskedDtype, device: str) -> Dtype:
-    """Return the dtype of a model: 4bit if requested, or for `auto` if the GGUF file is in 4 bits."""
-    from pine_engine.models.packed import stored_in_4_bits
-
-    decodes_in_4_bits = requested == "4bit" or (
-        source.is_gguf
-        and resolve_dtype(requested, device, stored="4bit") == "4bit"
-        and stored_in_4_bits(model)
-    )
-    return "4bit" if decodes_in_4_bits else cast("Dtype", str(model.dtype).removeprefix("torch."))
 
 
 def fetch(name: str | None, progress: Progress) -> None:
@@ -210,44 +213,6 @@ def fetch(name: str | None, progress: Progress) -> None:
         bring(source.path_or_id, source.revision, progress)
 
 
-def _resolve_embedded() -> ModelSource:
-    """Return the embedded model, or its original on the hub if the wheel is not installed."""
-    gguf = find_embedded_gguf()
-    if gguf is not None:
-        return ModelSource(EMBEDDED_NAME, str(gguf), f"{WHEEL} {embedded_version()}", "embedded")
-    logger.warning(
-        "the embedded model is not installed (%s); using %s from the hub", INSTALL_ADVICE, HUB_ID_OF_EMBEDDED
-    )
-    return ModelSource(EMBEDDED_NAME, HUB_ID_OF_EMBEDDED, None, "hub")
-
-
-def _resolve_path(name: str) -> ModelSource | None:
-    """Return a folder or a GGUF file, None for other names. Raises ModelError without a model in it."""
-    path = Path(name).expanduser()
-    if name and path.is_dir():  # Path("") is the current folder
-        return resolve_folder(path)
-    if path.suffix != ".gguf":
-        return None
-    if not path.is_file():
-        raise ModelError(f"there is no file {name}; give the path of a GGUF file that exists")
-    return ModelSource(path.stem, str(path), None, "folder")
-
-
-def resolve_folder(folder: Path) -> ModelSource:
-    """Return a folder as transformers saves models. Raises ModelError for other folders."""
-    present = sorted(entry.name for entry in folder.iterdir())
-    if "config.json" not in present:
-        ggufs = [entry for entry in present if entry.endswith(".gguf")]
-        advice = f"give the file itself, {folder / ggufs[0]}" if ggufs else "save it with `save_pretrained`"
-        raise ModelError(f"folder {folder} has no config.json; expected a transformers model: {advice}")
-    if not any(entry.endswith(".safetensors") for entry in present):
-        raise ModelError(
-            f"folder {folder} has no .safetensors file; weights in other formats are not opened: load them"
-            " where you trust them and save with `save_pretrained`"
-        )
-    return ModelSource(folder.resolve().name, str(folder), None, "folder")
-
-
 def check_model(model: Any) -> "PreTrainedModel":
     """Return a transformers model that can generate text. Raises ModelError for other objects."""
     from torch import nn
@@ -255,17 +220,16 @@ def check_model(model: Any) -> "PreTrainedModel":
 
     if not isinstance(model, nn.Module) or not isinstance(getattr(model, "config", None), PreTrainedConfig):
         raise ModelError(
-            f"the model is {describe(model)}; give one that transformers has loaded, or a name to Engine.load"
+            f"the model is {describe(model)}; expected one that transformers has loaded",
+            field="model",
         )
+    kind = type(model).__name__
     if not getattr(model, "can_generate", bool)():
-        raise ModelError(
-            f"a {type(model).__name__} gives no logits of a next token; load it with AutoModelForCausalLM"
-        )
+        message = f"a {kind} gives no logits of a next token; load it with AutoModelForCausalLM"
+        raise ModelError(message, field="model")
     checked = cast("PreTrainedModel", model)
-    try:
+    with model_errors(f"a {kind}", "give a single decoder of text"):  # a config may have several text models
         checked.config.get_text_config()
-    except ValueError as error:  # a config of several text models
-        raise ModelError(f"a {type(model).__name__} is no single decoder of text: {error}") from error
     return checked
 
 
@@ -278,23 +242,21 @@ def check_device(device: str) -> None:
             return
         raise ModelError(
             f"device {device!r} splits a model among processes, and there is one; start two with `torchrun "
-            "--nproc-per-node 2 -m pine_engine compare ...`, or name another device"
+            "--nproc-per-node 2 -m pine_engine compare ...`, or name another device",
+            field="device",
         )
     import torch
 
-    try:
+    # AssertionError: a torch built without CUDA.
+    with model_errors(f"device {device!r}", "use cpu, auto, or one that torch has here", field="device"):
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:  # AssertionError: a torch built without CUDA
-        raise ModelError(
-            f"device {device!r} cannot be used ({one_line(error)}); use cpu, auto, or one that torch has here"
-        ) from error
 
 
 def max_context_length(model: "PreTrainedModel") -> int:
     """Return the context length of a model in tokens. Raises ModelError if its config does not state it."""
     limit = stated_context(model.config)
     if limit is None:
-        raise ModelError(f"this {model.config.model_type} model cannot be used: {NO_CONTEXT}")
+        raise ModelError(f"this {model.config.model_type} model cannot be used: {NO_CONTEXT}", field="config")
     return limit
 
 

@@ -1,11 +1,8 @@
 """Linear layers with 4-bit weights for decoding on the CPU.
 
-A decoding step reads each weight for a few sequences, so that its time is proportional to the size of the
-weights: 4 bits are a seventh of float32. Prefill uses the original weights, because packing gains nothing for
-many tokens. Torch's kernel takes activations in bfloat16 and accumulates in float32, and is batch-invariant,
-also for a batch of one (docs/exactness.md, `verify --self-test`).
-
-Values are packed in groups, each with a scale and an offset. The weights of a Q4_1 file are recovered except
+The time of a decode step is proportional to the size of the weights: 4 bits are a seventh of float32. Prefill
+uses the original weights. Torch's kernel takes activations in bfloat16 and accumulates in float32, and is
+batch-invariant, also for a batch of one (docs/exactness.md). The weights of a Q4_1 file are recovered except
 for the rounding of scale and offset to bfloat16.
 """
 
@@ -64,11 +61,11 @@ class PackedWeight:
         packed = PackedWeight.of(weight)
         self.numbers, self.scales = packed.numbers, packed.scales
 
-    def multiply(self, rows: Tensor) -> Tensor:
-        """Return the matrix product of the rows (..., in) and the weight, (..., out), in their dtype."""
-        flat = rows.reshape(-1, rows.shape[-1]).bfloat16()
-        product: Tensor = torch.ops.aten._weight_int4pack_mm_for_cpu(flat, self.numbers, GROUP, self.scales)
-        return product.to(rows.dtype).view(*rows.shape[:-1], -1)
+    def multiply(self, inputs: Tensor) -> Tensor:
+        """Return the matrix product of inputs (..., in) and the weight, (..., out), in the inputs' dtype."""
+        flat = inputs.reshape(-1, inputs.shape[-1]).bfloat16()
+        outputs: Tensor = torch.ops.aten._weight_int4pack_mm_for_cpu(flat, self.numbers, GROUP, self.scales)
+        return outputs.to(inputs.dtype).view(*inputs.shape[:-1], -1)
 
 
 def is_packable(layer: nn.Linear) -> bool:
@@ -89,40 +86,29 @@ def pack(model: PreTrainedModel) -> dict[nn.Parameter, PackedWeight]:
     """Return the weights of linear layers in 4 bits, by parameter.
 
     The output layer is not packed, because small differences of logits select the token, and neither are
-    layers of shapes that torch's kernel rejects. Raises ModelError unless the model is in float32 on the CPU
-    in one process, and if no layer can be packed.
+    layers of shapes that torch's kernel rejects. Raises ModelError for a model that cannot be packed.
     """
-    placement = (str(model.dtype).removeprefix("torch."), model.device.type)
-    if placement != ("float32", "cpu"):
-        raise ModelError(
-            "4bit is for models in float32 on the cpu, and this one is in {} on {}; {}".format(
-                *placement, ADVICE
-            )
-        )
-    if (model.tp_size or 1) > 1:
-        raise ModelError(
-            f"4bit is for models that are whole in one process, and this one is split among {model.tp_size}; "
-            f"{ADVICE}"
-        )
     weights = _packable_weights(model)
-    if not weights:
-        raise ModelError(
-            f"{type(model).__name__} has no linear layer that can be packed into 4 bits, whose width is a "
-            f"multiple of {GROUP}; {ADVICE}"
-        )
+    problem = ""
+    if (model.dtype, model.device.type) != (torch.float32, "cpu"):
+        problem = f"got {model.dtype} on {model.device.type}, expected float32 on the cpu"
+    elif (model.tp_size or 1) > 1:
+        problem = f"it is split among {model.tp_size} processes, expected one"
+    elif not weights:
+        problem = f"it has no linear layer whose width is a multiple of {GROUP}"
+    if problem:
+        message = f"{type(model).__name__} cannot be packed into 4 bits: {problem}; {ADVICE}"
+        raise ModelError(message, field="dtype")
     return {weight: PackedWeight.of(weight) for weight in weights}
 
 
 def _packable_weights(model: PreTrainedModel) -> list[nn.Parameter]:
     """Return each packable weight once, in the order of the layers."""
-    last = model.get_output_embeddings()
-    layers = [
-        layer
-        for layer in model.modules()
-        if type(layer) is nn.Linear and layer is not last and is_packable(layer)
-    ]
+    output_layer = model.get_output_embeddings()
+    layers = [layer for layer in model.modules() if type(layer) is nn.Linear and layer is not output_layer]
     # A weight that is no parameter is computed in each forward pass, as by torch.nn.utils.prune.
-    return list(dict.fromkeys(layer.weight for layer in layers if isinstance(layer.weight, nn.Parameter)))
+    weights = [each.weight for each in layers if is_packable(each) and isinstance(each.weight, nn.Parameter)]
+    return list(dict.fromkeys(weights))
 
 
 def _in_steps(weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -17,21 +17,18 @@ def in_words(size: float) -> str:
 
 def free_disk(folder: Path) -> int:
     """Return the free bytes for a folder, which may not exist yet."""
-    return shutil.disk_usage(next(there for there in (folder, *folder.parents) if there.is_dir())).free
+    return shutil.disk_usage(next(parent for parent in (folder, *folder.parents) if parent.is_dir())).free
 
 
 def free_memory(device: str) -> int:
-    """Return the free bytes of a device; for "auto", of all GPUs, or of the CPU.
-
-    Memory in torch's cache counts as free. The limit of a container is included.
-    """
+    """Return the free bytes of a device, including torch's cache; for "auto", of all GPUs, or of the CPU."""
     import torch
 
     if device == "auto":
         gpus = range(torch.cuda.device_count())
         return sum(free_memory(f"cuda:{gpu}") for gpu in gpus) if gpus else free_memory("cpu")
     if torch.device(device).type != "cuda":
-        return min([int(psutil.virtual_memory().available), *_left_in_container(CGROUP)])
+        return min([int(psutil.virtual_memory().available), *_left_in_container()])
     free: int = torch.cuda.mem_get_info(device)[0]
     return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
 
@@ -45,12 +42,11 @@ def release_memory(device: str) -> None:
         torch.cuda.empty_cache()
 
 
-def _left_in_container(cgroup: Path) -> list[int]:
+def _left_in_container() -> list[int]:
     """Return the bytes below the limit of the container; empty without a limit."""
     try:
-        limit = int((cgroup / "memory.max").read_text())
-        used = int((cgroup / "memory.current").read_text())
-        statistics = dict(line.split() for line in (cgroup / "memory.stat").read_text().splitlines())
+        limit, used = (int((CGROUP / f"memory.{name}").read_text()) for name in ("max", "current"))
+        statistics = dict(line.split() for line in (CGROUP / "memory.stat").read_text().splitlines())
     except (OSError, ValueError):  # no container, or "max": no limit
         return []
     # The page cache is released on demand.

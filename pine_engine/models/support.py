@@ -1,13 +1,17 @@
-"""Checks of a model config: context length, and reasons why PINE cannot run the model.
+"""Reasons why a model cannot be used: errors of other libraries, and checks of its config.
 
-They need no weights, so that a model is rejected before its download. attention/model_validation.py checks
-properties that a config does not state.
+The checks need no weights, so that a model is rejected before its download. attention/model_validation.py
+checks properties that a config does not state.
 """
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # see checkpoint.py
+from pine_engine.errors import ModelError, PineError, one_line
+
+if TYPE_CHECKING:  # torch and transformers take about 1.7 s to import
     from transformers import PretrainedConfig
 
 RECURRENT = frozenset(
@@ -30,16 +34,10 @@ ROTATES_IN_WINDOWS = frozenset(("afmoe", "cohere2", "cohere2_moe", "exaone4", "e
 KINDS_OF_ATTENTION = frozenset(("full_attention", "sliding_attention", "chunked_attention"))
 """Layer types in which a query attends to all keys, or to all within a window."""
 
-DYNAMIC_ROPE_TYPE = "dynamic"
-"""Rope type whose frequencies change with each length."""
-
 CHANGING_ROPE_TYPE = "longrope"
 """Rope type with two sets of frequencies, the second for long prompts."""
 
-SUPPORTED_ROPE_TYPES = "'default', 'linear', 'llama3', 'yarn' or 'longrope'"
-
 ADVICE = "use a plain RoPE model such as Llama, Qwen2 or Mistral"
-
 
 MAX_SIZES = (
     (re.compile("layers?$|depth"), 1_000),
@@ -50,28 +48,48 @@ MAX_SIZES = (
 """Maximum value of a config field by its name; the first pattern that matches counts."""
 
 
-def impossible_size(stated: Any, name: str = "") -> str | None:
-    """Return why a config, as its file states it, describes no model; None if its sizes are possible.
+@contextmanager
+def model_errors(label: str, advice: str, *, field: str = "model") -> Iterator[None]:
+    """Raise errors of the block as ModelError with label and advice; a label "" is for callers that add one.
+
+    Other libraries raise many types: OSError, ValueError, KeyError, IndexError, RuntimeError, ...
+    """
+    try:
+        yield
+    except ModelError as error:
+        if not label:
+            raise
+        raise ModelError(f"{label} cannot be used: {error}", field=error.field) from error
+    except PineError:
+        raise
+    except ImportError as error:
+        raise ModelError(
+            f"{label or 'it'} needs a package that is not installed ({one_line(error)}); install it, or use "
+            "another version of the model, such as one that is not quantized",
+            field="package",
+        ) from error
+    except Exception as error:
+        message = f"{label or 'it'} cannot be used ({one_line(error)}); {advice}"
+        raise ModelError(message, field=field) from error
+
+
+def check_sizes(stated: Any, name: str = "") -> None:
+    """Raise ModelError if a config, as its file states it, has a size that no model has.
 
     A model is built from these numbers before its weights are read, so that a wrong one takes all time and
-    memory.
-
-    Args:
-        stated: The config or a value in it, as JSON is read.
-        name: Field that has the value.
+    memory. `name` is the field of a value in the config.
     """
     if isinstance(stated, dict | list):
-        fields = stated.items() if isinstance(stated, dict) else ((name, value) for value in stated)
-        return next(filter(None, (impossible_size(value, str(field)) for field, value in fields)), None)
-    if not isinstance(stated, int | float):
-        return None
-    limit = next((limit for pattern, limit in MAX_SIZES if pattern.search(name)), None)
-    if limit is None or stated <= limit:
-        return None
-    return (
-        f"its config has a wrong {name}: got {stated:g}, expected at most {limit:,}; use a config that "
-        "belongs to the weights"
-    )
+        for field, value in stated.items() if isinstance(stated, dict) else ((name, each) for each in stated):
+            check_sizes(value, str(field))
+    elif isinstance(stated, int | float):
+        limit = next((limit for pattern, limit in MAX_SIZES if pattern.search(name)), None)
+        if limit is not None and stated > limit:
+            raise ModelError(
+                f"its config has a wrong {name}: got {stated:g}, expected at most {limit:,}; use a config "
+                "that belongs to the weights",
+                field="config",
+            )
 
 
 def refusal(config: "PretrainedConfig") -> str | None:
@@ -79,28 +97,8 @@ def refusal(config: "PretrainedConfig") -> str | None:
 
     The reason continues a sentence about the model: "its positions are ALiBi, ...; use ...".
     """
-    config = config.get_text_config()
-    found = _unsupported(config)
-    if found is not None:
-        return f"{found}; {ADVICE}"
-    if any(parameters.get("rope_type") == DYNAMIC_ROPE_TYPE for parameters in _rope_parameters(config)):
-        return (
-            f"its rope type {DYNAMIC_ROPE_TYPE!r} (dynamic RoPE) changes the frequencies with every length, "
-            f"so that positions are not comparable; use a model with rope type {SUPPORTED_ROPE_TYPES}"
-        )
-    return None
-
-
-def lengths_of_change(config: "PretrainedConfig") -> list[int]:
-    """Return the prompt lengths in tokens at which the frequencies change (longrope)."""
-    config = config.get_text_config()
-    return sorted(
-        {
-            int(parameters["original_max_position_embeddings"])
-            for parameters in _rope_parameters(config)
-            if parameters.get("rope_type") == CHANGING_ROPE_TYPE
-        }
-    )
+    reason = _unsupported(config.get_text_config())
+    return reason and f"{reason}; {ADVICE}"
 
 
 def _unsupported(config: "PretrainedConfig") -> str | None:
@@ -112,37 +110,27 @@ def _unsupported(config: "PretrainedConfig") -> str | None:
     if kind in ("bloom", "mpt") or getattr(config, "alibi", False):
         return "its positions are ALiBi, a penalty on distance, and PINE moves documents by rotation"
     if isinstance(getattr(config, "kv_lora_rank", None), int):
-        return (
-            "it has multi-head latent attention (MLA), where only a part of each key is rotated and the rest "
-            "is compressed, which is not supported"
-        )
+        return "it has multi-head latent attention (MLA), which compresses keys and rotates a part of each"
     if kind in RECURRENT or layer_types & {"linear_attention", "conv", "mamba", "recurrent"}:
-        return (
-            "it has recurrent, state-space or convolution layers, in which a document cannot be separated "
-            "from the text before it"
-        )
-    sparse = sorted(layer_types - KINDS_OF_ATTENTION)
-    if sparse:
-        return (
-            f"it has layers of type {sparse[0]!r}, and PINE knows only layers that read all keys or a window"
-        )
+        return "it has recurrent, state-space or convolution layers, which mix a document with earlier text"
+    if sparse := sorted(layer_types - KINDS_OF_ATTENTION):
+        return f"it has layers of type {sparse[0]!r}, and PINE needs attention to all keys or to a window"
     if kind in OWN_ROTATION:
         return "it rotates by a table inside each attention layer, which cannot be replaced"
     if not ropes:
-        return (
-            "its positions are learned or fixed vectors added to the tokens, not rotary, so a document "
-            "cannot be moved after it was read"
-        )
+        return "its positions are learned or fixed vectors added to the tokens, and PINE needs rotary ones"
     if kind == "diffllama":
-        return "its attention is a difference of two softmaxes (differential attention), not supported here"
+        return "its attention is a difference of two softmaxes (differential attention)"
     if hasattr(config, "H_cycles"):
-        return "it runs the same layers several times in cycles, and PINE knows only layers that run once"
+        return "it runs the same layers several times in cycles"
     if kind in SINKS:
-        return "its attention has sinks (learned scores without a key), which are not supported"
+        return "its attention has sinks (learned scores without a key)"
     rotates = getattr(config, "no_rope_layers", None) or [1]  # the name's opposite: 0 is a layer without
-    windows = "sliding_attention" in layer_types
-    if not all(rotates) or (kind in ROTATES_IN_WINDOWS and windows and "full_attention" in layer_types):
-        return "some of its layers have no rotary positions (NoPE), which is not supported"
+    has_windows = "sliding_attention" in layer_types
+    if not all(rotates) or (kind in ROTATES_IN_WINDOWS and has_windows and "full_attention" in layer_types):
+        return "some of its layers have no rotary positions (NoPE)"
+    if any(parameters.get("rope_type") == "dynamic" for parameters in ropes):
+        return "its rope type 'dynamic' (dynamic RoPE) changes the frequencies with every length"
     return None
 
 
@@ -151,6 +139,13 @@ def _rope_parameters(config: "PretrainedConfig") -> list[dict[str, Any]]:
     stated: dict[str, Any] = getattr(config, "rope_parameters", None) or {}
     nested = [parameters for parameters in stated.values() if isinstance(parameters, dict)]
     return nested or ([stated] if stated else [])
+
+
+def lengths_of_change(config: "PretrainedConfig") -> list[int]:
+    """Return the prompt lengths in tokens at which the frequencies change (longrope)."""
+    ropes = _rope_parameters(config.get_text_config())
+    changing = [parameters for parameters in ropes if parameters.get("rope_type") == CHANGING_ROPE_TYPE]
+    return sorted({int(parameters["original_max_position_embeddings"]) for parameters in changing})
 
 
 def stated_context(config: "PretrainedConfig") -> int | None:
@@ -162,7 +157,7 @@ def stated_context(config: "PretrainedConfig") -> int | None:
 def context_in_words(config: "PretrainedConfig") -> str:
     """Return the limit of the context as text, such as "the model reads 8192 in all"."""
     limits = _limits(config.get_text_config())
-    return min(limits)[1] if limits else "the model does not say how many tokens it reads"
+    return min(limits)[1] if limits else "the model does not state its context length"
 
 
 def _limits(config: "PretrainedConfig") -> list[tuple[int, str]]:
@@ -175,8 +170,7 @@ def _limits(config: "PretrainedConfig") -> list[tuple[int, str]]:
     if not isinstance(stated, int) or stated < 1:
         return []
     limits = [(stated, f"the model reads {stated} in all")]
-    window = sliding_window(config)
-    if window:
+    if window := sliding_window(config):
         words = f"the model's sliding window is {window} tokens, and no document may fall out of it"
         limits.append((window, words))
     for parameters in _rope_parameters(config):
@@ -190,12 +184,6 @@ def sliding_window(config: "PretrainedConfig") -> int | None:
     """Return the smallest attention window of the layers in tokens; None without a window."""
     config = config.get_text_config()
     layer_types = getattr(config, "layer_types", None) or ["sliding_attention"]
-    windows = [
-        getattr(config, name, None)
-        for kind, name in (
-            ("sliding_attention", "sliding_window"),
-            ("chunked_attention", "attention_chunk_size"),
-        )
-        if kind in layer_types
-    ]
+    names = {"sliding_attention": "sliding_window", "chunked_attention": "attention_chunk_size"}
+    windows = [getattr(config, name, None) for kind, name in names.items() if kind in layer_types]
     return min((window for window in windows if isinstance(window, int) and window > 0), default=None)

@@ -170,7 +170,7 @@ def test_other_architectures_are_refused() -> None:
     config = T5Config(vocab_size=97, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2)
     with pytest.raises(ModelError, match="encoder-decoder"):
         validate_model(T5ForConditionalGeneration(config))
-    with pytest.raises(ModelError, match="'dynamic'.*; use a model with rope type"):
+    with pytest.raises(ModelError, match="'dynamic'"):
         validate_model(make("llama", **rope("dynamic")))
     with pytest.raises(ModelError, match="PhimoeRotaryEmbedding changes its rotation"):
         validate_model(make("phimoe", num_local_experts=4, **CHANGING))

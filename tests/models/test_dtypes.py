@@ -13,7 +13,7 @@ from pine_engine.models.dtypes import Dtype, resolve_dtype, stored_dtype
 
 
 def on_processor(monkeypatch: pytest.MonkeyPatch, capability: str, *, bf16: bool) -> None:
-    """Has torch report this capability, and instructions for bfloat16 or none."""
+    """Let torch report this capability, and instructions for bfloat16 or none."""
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
     monkeypatch.setattr(dtypes, "multiplies_in", lambda _dtype: bf16)
     monkeypatch.setattr(sys, "platform", "linux")

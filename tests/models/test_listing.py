@@ -1,10 +1,12 @@
-"""Properties of a model that are known without its weights. The list is tested in test_load.py."""
+"""Properties of models that are known without their weights, and the list of models on this machine."""
 
+import json
 import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import huggingface_hub
 import numpy as np
 import pytest
 import torch
@@ -14,17 +16,41 @@ from transformers import LlamaForCausalLM
 
 from pine_engine.errors import ModelError
 from pine_engine.models.dtypes import Dtype
-from pine_engine.models.listing import LoadableModel, describe
-from pine_engine.models.load import load
+from pine_engine.models.listing import LoadableModel, describe, list_models
+from pine_engine.models.load import LoadedModel, load, resolve
+
+COMMITS = ("0123456789abcdef0123456789abcdef01234567", "f" * 40)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache of the hub client."""
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    return tmp_path / "hub"
+
+
+def put_into_cache(cache: Path, repo: str, config: str | None, commit: str = COMMITS[0]) -> None:
+    """Add a commit to the cache that has a README and perhaps a config."""
+    snapshot = cache / repo / "snapshots" / commit
+    snapshot.mkdir(parents=True)
+    (cache / repo / "refs").mkdir(exist_ok=True)
+    (snapshot / "README.md").write_text("weights")
+    if config is not None:
+        (snapshot / "config.json").write_text(config)
+
+
+def state_values(loaded: LoadedModel) -> int:
+    """Return the number of values that transformers' own cache has after one token."""
+    with torch.inference_mode():
+        cache = loaded.model(torch.tensor([[1]]), use_cache=True).past_key_values
+    return sum(layer.keys.numel() + layer.values.numel() for layer in cache.layers)
 
 
 def test_folder_is_described_as_it_is_loaded(tiny: Path) -> None:
-    found, loaded = describe(str(tiny)), load(str(tiny))
-    assert (found.name, found.origin, found.family, found.reason) == (str(tiny), "folder", "llama", "")
-    assert found.supported and found.missing_bytes == 0
-    assert found.context == loaded.max_context_length == 700
-    assert found.parameters == loaded.model.num_parameters()
-    assert found.size_bytes == (tiny / "model.safetensors").stat().st_size
+    loaded, size = load(tiny), (tiny / "model.safetensors").stat().st_size
+    parameters, state = loaded.model.num_parameters(), state_values(loaded)
+    expected = LoadableModel(str(tiny), "folder", size, 700, "llama", True, "", parameters, state)
+    assert describe(str(tiny)) == expected
 
 
 def test_weights_in_several_files_are_counted_and_missing_ones_named(
@@ -49,7 +75,7 @@ def test_describe_truncated_weights_is_unsupported(size: int, tmp_path: Path, ti
 
 
 def test_packed_weights_are_not_counted_as_parameters(tmp_path: Path, tiny: Path) -> None:
-    (tmp_path / "config.json").write_bytes((tiny / "config.json").read_bytes())
+    shutil.copy(tiny / "config.json", tmp_path)
     save_file({"packed": torch.zeros(10, dtype=torch.int32)}, tmp_path / "model.safetensors")
     found = describe(str(tmp_path))
     assert found.parameters is None
@@ -57,7 +83,8 @@ def test_packed_weights_are_not_counted_as_parameters(tmp_path: Path, tiny: Path
 
 
 def test_describe_gguf_reads_its_header(tmp_path: Path) -> None:
-    writer = GGUFWriter(tmp_path / "small.gguf", "llama")
+    path = tmp_path / "small.gguf"
+    writer = GGUFWriter(path, "llama")
     writer.add_context_length(900)
     writer.add_block_count(3)
     writer.add_embedding_length(64)
@@ -68,20 +95,20 @@ def test_describe_gguf_reads_its_header(tmp_path: Path) -> None:
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    found = describe(str(tmp_path / "small.gguf"))
-    assert (found.family, found.context, found.parameters) == ("llama", 900, 11 * 64)
-    assert found.state_values == 2 * 3 * 2 * 8  # keys and values, layers, heads, 64 / 8
-    (tmp_path / "bad.gguf").write_bytes(b"GGUF" + bytes(100))
-    for read in (describe, load):
-        with pytest.raises(ModelError, match="bad.gguf"):
-            read(str(tmp_path / "bad.gguf"))
+    state = 2 * 3 * 2 * 8  # keys and values, layers, heads, 64 / 8
+    expected = LoadableModel(str(path), "folder", path.stat().st_size, 900, "llama", True, "", 11 * 64, state)
+    assert describe(str(path)) == LoadableModel(**vars(expected) | {"stored": "4bit"})
+    path.write_bytes(b"GGUF" + bytes(100))
+    for function in (describe, load):
+        with pytest.raises(ModelError) as raised:
+            function(str(path))
+        assert raised.value.field == "weights"
 
 
 @pytest.mark.parametrize(
     ("context", "dtype", "num_bytes", "num_tokens"),
-    [(8192, "bfloat16", 2, 4096), (8192, "float16", 2, 4096), (8192, "float32", 4, 4096),
-     (1024, "bfloat16", 2, 1024)],
-)  # fmt: skip
+    [(8192, "bfloat16", 2, 4096), (8192, "float32", 4, 4096), (1024, "bfloat16", 2, 1024)],
+)
 def test_memory_has_weights_and_states_of_four_methods(
     context: int, dtype: Dtype, num_bytes: int, num_tokens: int
 ) -> None:
@@ -90,7 +117,51 @@ def test_memory_has_weights_and_states_of_four_methods(
     assert model.memory_bytes(dtype) == expected
 
 
-@pytest.mark.parametrize("name", ["~nobody-has-this-name/model", "a" * 5000, "\0", "\ud800/x", "../.."])
-def test_describe_impossible_name_raises_model_error(name: str) -> None:
-    with pytest.raises(ModelError):
-        describe(name)
+def test_list_knows_the_embedded_model_without_its_weights(embedded_folder: Path, cache: Path) -> None:
+    loaded, size = load(), Path(resolve().path_or_id).stat().st_size
+    parameters, state = loaded.model.num_parameters(), state_values(loaded)
+    expected = LoadableModel(
+        loaded.source.name, "embedded", size, 8192, "llama", True, "", parameters, state, stored="4bit"
+    )
+    assert list_models() == [expected]
+    assert describe(None) == describe(loaded.source.name) == expected
+
+
+def test_list_has_main_branch_of_cached_model(tiny: Path, cache: Path) -> None:
+    put_into_cache(cache, "datasets--org--questions", None)
+    repo = cache / "models--org--tiny"
+    shutil.copytree(tiny, repo / "snapshots" / COMMITS[0])
+    (repo / "refs").mkdir()
+    (repo / "refs" / "main").write_text(COMMITS[0])
+    put_into_cache(cache, "models--org--tiny", '{"model_type": "gpt2"}', COMMITS[1])
+    size = sum(path.stat().st_size for path in tiny.iterdir())
+    loaded = load("org/tiny")
+    parameters, state = loaded.model.num_parameters(), state_values(loaded)
+    expected = LoadableModel("org/tiny", "hub", size, 700, "llama", True, "", parameters, state)
+    assert list_models()[1:] == [expected] == [describe("org/tiny")]
+
+
+def test_list_is_sorted_by_name_without_broken_downloads(cache: Path) -> None:
+    for name in ("org--zeta", "Org--alpha", "org--Beta"):
+        put_into_cache(cache, f"models--{name}", json.dumps({"model_type": "llama"}))
+    for name in ("refs", "snapshots"):
+        (cache / "models--org--broken" / name).mkdir(parents=True)
+    assert [model.name for model in list_models()[1:]] == ["Org/alpha", "org/Beta", "org/zeta"]
+
+
+@pytest.mark.parametrize(
+    ("config", "keyword"),
+    [
+        ('{"model_type": "gpt2"}', "learned or fixed"),
+        ('{"model_type": "vit"}', "vit models"),
+        ('{"model_type": "no_such_type"}', "no_such_type"),
+        ('{"model_type": "llama"}', ".safetensors"),
+        ('{"model_type": "llama", "max_position_embeddings": 0}', "max_position_embeddings"),
+        ("no JSON", "config"),
+        (None, "config.json"),
+    ],
+)
+def test_list_has_reason_of_unsupported_model(cache: Path, config: str | None, keyword: str) -> None:
+    put_into_cache(cache, "models--org--other", config)
+    (listed,) = list_models()[1:]
+    assert (listed.name, listed.supported) == ("org/other", False) and keyword in listed.reason

@@ -1,5 +1,7 @@
 """Weights in 4 bits, against the same sum written out, and what a model packs."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -21,40 +23,36 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
 
 def as_stored(outputs: int, inputs: int) -> Tensor:
     """Weights as a Q4_1 file holds them: 16 equal steps in each group, the first and the last among them."""
-    numbers = torch.randint(
-        0, 16, (outputs, inputs // GROUP, GROUP), generator=torch.Generator().manual_seed(1)
-    )
+    groups = (outputs, inputs // GROUP)
+    numbers = torch.randint(0, 16, (*groups, GROUP), generator=torch.Generator().manual_seed(1))
     numbers[..., 0], numbers[..., 1] = 0, 15
-    step, least = (
-        normal(outputs, inputs // GROUP, 1, seed=2).abs() + 0.1,
-        normal(outputs, inputs // GROUP, 1, seed=3),
-    )
-    return (numbers * step + least).flatten(1)
+    step, minimum = normal(*groups, 1, seed=2).abs() + 0.1, normal(*groups, 1, seed=3)
+    return (numbers * step + minimum).flatten(1)
 
 
-def test_product_is_that_of_weights_rounded_to_sixteen_steps_of_their_group() -> None:
+def test_gemm_equals_weights_rounded_to_sixteen_steps_of_their_group() -> None:
     weight, rows = normal(48, 3 * GROUP), normal(5, 3 * GROUP, seed=1)
     groups = weight.double().unflatten(1, (-1, GROUP))
-    least, most = groups.amin(-1, keepdim=True), groups.amax(-1, keepdim=True)
-    rounded = (((groups - least) / (most - least) * 15).round() / 15 * (most - least) + least).flatten(1)
+    minimum, maximum = groups.amin(-1, keepdim=True), groups.amax(-1, keepdim=True)
+    width = maximum - minimum
+    rounded = (((groups - minimum) / width * 15).round() / 15 * width + minimum).flatten(1)
     expected = rows.bfloat16().double() @ rounded.T
     found = PackedWeight.of(weight).multiply(rows)
     assert found.dtype == rows.dtype
+    exact = rows.double() @ weight.double().T
     assert ((found - expected).norm() / expected.norm()).item() < 5e-3
-    assert (
-        (found - rows.double() @ weight.double().T).norm() / expected.norm()
-    ).item() > 2e-2  # 4 bits, not more
+    assert ((found - exact).norm() / expected.norm()).item() > 2e-2  # 4 bits, not more
 
 
 def test_stored_weights_are_recovered() -> None:
     for weight in (as_stored(32, 2 * GROUP), torch.full((16, GROUP), 0.5)):
-        read_off = PackedWeight.of(weight).multiply(torch.eye(weight.shape[1])).T
-        assert ((read_off - weight).abs().amax() / weight.abs().amax()).item() < 2**-7  # bfloat16
+        recovered = PackedWeight.of(weight).multiply(torch.eye(weight.shape[1])).T
+        assert ((recovered - weight).abs().amax() / weight.abs().amax()).item() < 2**-7  # bfloat16
 
 
 @pytest.mark.parametrize(("inputs", "outputs"), [(576, 192), (1536, 576), (64, 16)])
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_row_has_the_same_bits_alone_and_among_any_others(inputs: int, outputs: int, threads: int) -> None:
+def test_4_bit_gemm_is_batch_invariant(inputs: int, outputs: int, threads: int) -> None:
     packed, rows = PackedWeight.of(normal(outputs, inputs)), normal(72, inputs, seed=1)
     with torch_num_threads(1):
         alone = torch.cat([packed.multiply(row) for row in rows.split(1)])
@@ -72,7 +70,7 @@ def test_layer_of_whole_groups_and_blocks_is_packable(inputs: int, outputs: int,
     assert is_packable(nn.Linear(inputs, outputs)) == expected
 
 
-def test_all_layers_are_packed_but_the_one_that_makes_logits() -> None:
+def test_pack_returns_all_layers_except_the_output_layer() -> None:
     model = synthetic_model("random:tiny", dtype="4bit", device="cpu")
     packed = pack(model)
     linear = {module.weight for module in model.modules() if type(module) is nn.Linear}
@@ -80,13 +78,13 @@ def test_all_layers_are_packed_but_the_one_that_makes_logits() -> None:
 
 
 def test_unpackable_model_raises_model_error() -> None:
-    with pytest.raises(ModelError):
-        Engine(synthetic_model("random:tiny", dtype="bfloat16", device="cpu"), decode_in_4bit=True)
     config = LlamaConfig(hidden_size=24, intermediate_size=40, num_hidden_layers=1, num_attention_heads=2)
-    model = LlamaForCausalLM(config)
-    assert not stored_in_4_bits(model)
-    with pytest.raises(ModelError):
-        pack(model)
+    narrow = LlamaForCausalLM(config)
+    assert not stored_in_4_bits(narrow)
+    for model in (narrow, synthetic_model("random:tiny", dtype="bfloat16", device="cpu")):
+        with pytest.raises(ModelError) as raised:
+            Engine(model, decode_in_4bit=True)
+        assert raised.value.field == "dtype"
 
 
 def test_model_is_stored_in_4_bits_if_each_layer_is() -> None:
@@ -100,16 +98,12 @@ def test_model_is_stored_in_4_bits_if_each_layer_is() -> None:
     assert not stored_in_4_bits(model)
 
 
-def test_prompts_are_read_and_answers_scored_in_float32_and_answers_written_in_4_bits() -> None:
+def test_prefill_is_in_float32_and_decode_in_4_bits() -> None:
     model = synthetic_model("random:tiny", dtype="float32", device="cpu")
     whole, packed = Engine(model), Engine(model, decode_in_4bit=True)
     assert (whole.dtype, packed.dtype) == ("float32", "4bit")
-    runs = [
-        engine.run(
-            LAYOUT, methods=("vanilla", "pine"), max_new_tokens=4, return_logits=True, stop_at_eos=False
-        )
-        for engine in (whole, packed)
-    ]
+    options: Any = {"methods": ("vanilla", "pine"), "max_new_tokens": 4, "stop_at_eos": False}
+    runs = [engine.run(LAYOUT, return_logits=True, **options) for engine in (whole, packed)]
     suffix = LAYOUT.suffix_length
     for method in runs[0].answers:
         one, other = (run.logits[method] for run in runs)
@@ -119,7 +113,7 @@ def test_prompts_are_read_and_answers_scored_in_float32_and_answers_written_in_4
 
 
 @pytest.mark.parametrize("methods", [("pine",), ("pcw", "sp", "pine")])
-def test_answers_written_in_4_bits_are_the_same_in_every_order(methods: tuple[str, ...]) -> None:
+def test_4_bit_answers_are_bitwise_identical_in_every_order(methods: tuple[str, ...]) -> None:
     engine = Engine(synthetic_model("random:tiny", dtype="4bit", device="cpu"), decode_in_4bit=True)
     result = engine.shuffle(LAYOUT, methods=methods, max_new_tokens=5, stop_at_eos=False)
     assert all(cell.bitwise_identical for row in result.results for cell in row.comparisons.values())

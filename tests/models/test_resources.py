@@ -1,4 +1,4 @@
-"""How much room there is, on this machine and in a container."""
+"""Free memory and disk space, on this machine and in a container."""
 
 import shutil
 from pathlib import Path
@@ -6,20 +6,20 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pine_engine.models import resources as room
+from pine_engine.models import resources
 from pine_engine.models.resources import free_disk, free_memory, in_words
 
 GIB = 2**30
 
 
 def container(folder: Path, limit: str, current: int, inactive: int) -> None:
-    (folder / "memory.max").write_text(f"{limit}\n")
-    (folder / "memory.current").write_text(f"{current}\n")
-    (folder / "memory.stat").write_text(f"anon 5\ninactive_file {inactive}\nactive_file 7\n")
+    statistics = f"anon 5\ninactive_file {inactive}\nactive_file 7"
+    for name, value in {"max": limit, "current": current, "stat": statistics}.items():
+        (folder / f"memory.{name}").write_text(f"{value}\n")
 
 
-def test_limit_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "CGROUP", tmp_path)
+def test_free_memory_is_within_limit_of_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resources, "CGROUP", tmp_path)
     available = free_memory("cpu")
     assert available == pytest.approx(psutil.virtual_memory().available, rel=0.2)
     container(tmp_path, str(GIB), GIB // 2, GIB // 8)
@@ -28,14 +28,14 @@ def test_limit_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert free_memory("cpu") == pytest.approx(available, rel=0.2)
 
 
-def test_disk_of_a_folder_that_is_not_there_yet(tmp_path: Path) -> None:
-    there = shutil.disk_usage(tmp_path).free
-    assert free_disk(tmp_path / "not" / "yet") == pytest.approx(there, rel=0.05)
+def test_free_disk_accepts_folder_that_does_not_exist(tmp_path: Path) -> None:
+    expected = shutil.disk_usage(tmp_path).free
+    assert free_disk(tmp_path / "not" / "yet") == pytest.approx(expected, rel=0.05)
 
 
 @pytest.mark.parametrize(
     ("size", "words"),
     [(98_362_432, "98.4 MB"), (16.06e9, "16.1 GB"), (999e6, "999.0 MB"), (141_107_412_992, "141.1 GB")],
 )
-def test_bytes_are_said_in_powers_of_ten(size: float, words: str) -> None:
+def test_in_words_uses_powers_of_ten(size: float, words: str) -> None:
     assert in_words(size) == words
