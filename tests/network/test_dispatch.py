@@ -14,9 +14,9 @@ from pine_engine.engine.engine import Engine
 from pine_engine.methods.plan import build_plan
 from pine_engine.methods.table import METHODS
 from pine_engine.models.load import load
-from tests.models.test_load import save_tokenizer
 from tests.support.families import LAYOUT, make
 from tests.support.forward import prefill_logits
+from tests.support.tokenizers import letter_tokenizer
 
 COMPARED = ["vanilla", "pcw", "pine"]
 
@@ -33,7 +33,7 @@ def device_map(*on_disk: str) -> dict[str, str]:
 def folder(tmp_path: Path) -> Path:
     # Heads of 16 dimensions are 64 bytes, for which float32 attention does not depend on the address.
     make("llama", head_dim=16).save_pretrained(tmp_path / "whole")
-    save_tokenizer(tmp_path / "whole")
+    letter_tokenizer().save_pretrained(tmp_path / "whole")
     return tmp_path / "whole"
 
 

@@ -12,7 +12,6 @@ import torch
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import ModelError
 from pine_engine.models.load import load
-from tests.models.test_load import save_tokenizer
 from tests.support.commands import Run, run_verb
 from tests.support.families import FEW_EXPERTS, make
 from tests.support.forks import fork
@@ -81,7 +80,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     for name, (kind, options) in kinds.items():
         make(kind, **options).save_pretrained(path / name)
-        save_tokenizer(path / name)
+        letter_tokenizer().save_pretrained(path / name)
     return path
 
 
