@@ -29,6 +29,10 @@ DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "5px 2px
 PATTERNS = ("", "/", "x", "-", "|", "\\", "+", ".")
 """Styles of lines and bars by their index: symbols, dashes and patterns identify them without color."""
 
+_FILLS = ("", "-open", "-open-dot")
+
+_NUM_SYMBOLS = len(SYMBOLS) * len(_FILLS)
+
 CONFIG: dict[str, Any] = {
     "displaylogo": False,
     "showSendToCloud": False,
@@ -86,3 +90,27 @@ pio.templates[TEMPLATE] = go.layout.Template(
     },
     data={"heatmap": [go.Heatmap(hoverongaps=False)]},
 )
+
+
+def line_color(index: int) -> str:
+    """Return the color of a line."""
+    return LINES[(index + index // _NUM_SYMBOLS) % len(LINES)]
+
+
+def line_style(index: int) -> dict[str, Any]:
+    """Return mode, line and marker of a line.
+
+    After eight lines the symbols repeat, open, then open with a dot; after 24 they repeat in other colors.
+    """
+    color = line_color(index)
+    symbol = SYMBOLS[index % len(SYMBOLS)] + _FILLS[index // len(SYMBOLS) % len(_FILLS)]
+    return {
+        "mode": "lines+markers",
+        "line": {"color": color, "width": 2, "dash": DASHES[index % len(DASHES)]},
+        "marker": {"color": color, "size": 9, "symbol": symbol},
+    }
+
+
+def bar_pattern(index: int) -> str:
+    """Return the pattern of a bar; it differs between bars of the same color."""
+    return PATTERNS[(index + index // len(PATTERNS)) % len(PATTERNS)]

@@ -13,7 +13,7 @@ import pytest
 from plotly.graph_objects import Figure
 
 import viz
-from viz.figures.importance import normalise, select_importance
+from viz.figures.importance import normalize, select_importance
 
 NOTEBOOK = Path(__file__).parents[2] / "docs" / "notebook.ipynb"
 CELLS: list[dict[str, Any]] = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
@@ -58,7 +58,7 @@ def test_notebook_runs_and_shows_every_figure(monkeypatch: pytest.MonkeyPatch, t
         mime_types = {kind for each in renderers for kind in each.to_mimebundle(figure.to_plotly_json())}
         assert {"application/vnd.plotly.v1+json", "text/html"} <= mime_types
     trace = names["trace"]
-    expected = normalise(select_importance(trace.document_importance, None, None), "share")
+    expected = normalize(select_importance(trace.document_importance, None, None), "share")
     np.testing.assert_array_equal(figures["plot_importance"].data[0].z, expected)
     drawn = {panel.name: panel.z for panel in figures["plot_attention"].data}
     for method, weights in names["weights"].items():

@@ -10,7 +10,7 @@ from viz.drawing.identity import Segment
 from viz.drawing.markup import empty_panel, render
 from viz.drawing.picture import Numbers, picture
 from viz.drawing.text import format_value, plain_values
-from viz.figures.importance import normalise, place_name
+from viz.figures.importance import normalize, place_name
 
 MAX_NUMBERED = 24
 """Maximum columns whose cells have space for their number; of more, only the color is drawn."""
@@ -36,7 +36,7 @@ def importance_table(
     """
     if len(documents) < 2:
         return empty_panel("There is one document, so there is nothing to rank.")
-    shares = normalise(importance, "share")
+    shares = normalize(importance, "share")
     largest = float(np.nanmax(shares)) or 1.0
     levels = np.rint(np.nan_to_num(shares / largest) * MAX_LEVEL).astype(int)
     rows = [

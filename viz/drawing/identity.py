@@ -5,7 +5,7 @@ the input, is always written separately ("slot 3").
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from markupsafe import Markup
@@ -53,12 +53,12 @@ class Segment:
 
     Attributes:
         document: Index of the document as entered, for role "document" only.
-        slot: Place in the input, from 0, where a figure shows it.
+        slot: Place in the input, from 0, where a figure shows it; no part of equality.
     """
 
     role: Role
     document: int | None = None
-    slot: int | None = None
+    slot: int | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         assert (self.document is not None) == (self.role == "document"), self

@@ -1,18 +1,16 @@
 """Figure of the attention of one or two answers on each segment of the prompt, and bars side by side."""
 
-import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from viz.drawing.identity import Segment
+from viz.drawing.identity import PREFIX, SUFFIX, Segment
 from viz.drawing.text import format_percent, format_value
-from viz.figures.answer_tokens import AnswerTokens, attention_by_part, is_reordered, parts_of
+from viz.figures.answer_tokens import AnswerTokens, attention_by_part, is_reordered
 from viz.figures.frame import new_figure, plain
-from viz.theme import INK, LINES
+from viz.theme import INK, LINES, PATTERNS
 
 _BAR_PX, _GAP_PX = 20, 8
 
@@ -22,12 +20,9 @@ _ROW_HEIGHT = 0.84
 _AXIS_LENGTH = 1.7
 """Length of the axis relative to the longest bar, with space for its text on a phone."""
 
-_PATTERNS = ("", "/")
-"""Fill of the bars of each answer, which identifies it without color."""
-
 NO_DIFFERENCE = "Every difference is 0 exactly."
 
-NOTHING_READ = "No token was written, so no document carried an answer."
+NO_TOKENS = "The answers have no tokens, so no attention was recorded."
 
 
 def plot_answer_attention(
@@ -42,44 +37,41 @@ def plot_answer_attention(
         answers: One or two answers, from `answer_tokens`.
         step: Token of the answer that is decoded, from 0; None for the mean over all of them.
         with_prefix: Include the prefix. Without it, shares are of the rest.
-
-    Returns:
-        The figure.
     """
-    shares = [attention_by_part(answer, step, with_prefix=with_prefix) for answer in answers]
-    parts = parts_of(answers[0], with_prefix=with_prefix)
-    values = _answer_attention_info(shares, parts)
-    over = "the tokens of an answer, layers and heads" if step is None else "layers and heads"
+    parts, values = _answer_attention_info(answers, step, with_prefix=with_prefix)
+    if step is None:
+        name, tokens = "answer-shares", "mean over the answer"
+        mean, missing = "the tokens of an answer, layers and heads", "no token"
+    else:
+        name, tokens = "token-shares", f"token {step + 1} of the answer"
+        mean, missing = "layers and heads", "ended"
     rest = "" if with_prefix else ", the prefix left out"
     caption = [
-        f"A bar is a share of attention{rest}, mean over {over}.",
-        _most_attended(answers, shares),
+        f"A bar is a share of attention{rest}, mean over {mean}.",
+        _most_attended(answers, parts, values),
         _largest_difference(answers, parts, values),
     ]
-    missing = "no token" if step is None else "ended"
-    texts = [
-        [missing if np.isnan(share) else format_percent(float(share)) for share in row] for row in values
-    ]
+    texts = [[missing if np.isnan(share) else format_percent(share) for share in row] for row in values]
     figure = new_figure(
-        name="answer-shares" if step is None else "token-shares",
-        title="Which documents carried the answer"
-        if step is None
-        else f"What was read to write token {step + 1}",
+        name=name,
+        title=f"Attention on each segment of the prompt, {tokens}",
         caption=" ".join(filter(None, caption)),
         height=bars_height(len(parts), len(answers)),
     )
     rows = [part.label + _slots(part, answers) for part in parts]
     add_bars(figure, answers, rows, values, texts, with_gains=True)
     figure.update_xaxes(title="share of attention")
-    figure.update_yaxes(title="read")
+    figure.update_yaxes(title="segment of the prompt")
     return figure
 
 
 def _answer_attention_info(
-    shares: Sequence[Mapping[Segment, float]], parts: Sequence[Segment]
-) -> NDArray[np.float64]:
-    """Return the shares (A, P) of the parts, NaN where an answer has none."""
-    return np.array([[by_part.get(part, math.nan) for part in parts] for by_part in shares])
+    answers: Sequence[AnswerTokens], step: int | None, *, with_prefix: bool
+) -> tuple[list[Segment], NDArray[np.float64]]:
+    """Return the P segments of the first answer, and their shares (A, P), NaN where an answer has none."""
+    parts = [*([PREFIX] if with_prefix else []), *answers[0].documents, SUFFIX]
+    shares = [attention_by_part(answer, step, with_prefix=with_prefix) for answer in answers]
+    return parts, np.array([[by_part.get(part, np.nan) for part in parts] for by_part in shares])
 
 
 def bars_height(num_rows: int, num_bars: int) -> int:
@@ -107,11 +99,16 @@ def add_bars(
         with_gains: Add to the text of the longer bar by how much it is longer.
     """
     width = _ROW_HEIGHT / len(answers)
-    notes: list[dict[str, Any]] = []
     for index, (answer, lengths, row_texts) in enumerate(zip(answers, values, texts, strict=True)):
         # Fixed, so that bars and notes do not move when the other answer is hidden.
         offset = index * width - _ROW_HEIGHT / 2
         gains = lengths - values[1 - index] if len(answers) == 2 else np.full(len(lengths), np.nan)
+        additions = [f", +{_points(gain)}" if with_gains and gain > 0 else "" for gain in gains]
+        hovers = [
+            f"{row}: {text}" + ("" if np.isnan(gain) else _comparison(gain, answers[1 - index]))
+            for row, text, gain in zip(rows, row_texts, gains, strict=True)
+        ]
+        pattern = {"shape": PATTERNS[index], "fillmode": "overlay", "size": 8, "solidity": 0.2}
         figure.add_bar(
             x=lengths.astype(np.float32),
             y=np.arange(len(rows), dtype=np.int16),
@@ -119,50 +116,26 @@ def add_bars(
             name=plain(answer.label),
             offset=offset,
             width=width,
-            marker={
-                "color": LINES[index],
-                "line": {"color": INK, "width": 1},
-                "pattern": {"shape": _PATTERNS[index], "fillmode": "overlay", "size": 8, "solidity": 0.2},
-            },
-            text=[
-                text + (f", +{_points(gain)}" if with_gains and gain > 0 else "")
-                for text, gain in zip(row_texts, gains, strict=True)
-            ],
-            textposition="outside",
-            constraintext="none",
-            textangle=0,
-            cliponaxis=False,
-            customdata=[
-                f"{row}: {text}" + ("" if np.isnan(gain) else _comparison(gain, answers[1 - index]))
-                for row, text, gain in zip(rows, row_texts, gains, strict=True)
-            ],
+            marker={"color": LINES[index], "line": {"color": INK, "width": 1}, "pattern": pattern},
+            text=[text + addition for text, addition in zip(row_texts, additions, strict=True)],
+            **{"textposition": "outside", "constraintext": "none", "textangle": 0, "cliponaxis": False},
+            customdata=hovers,
             hovertemplate="%{fullData.name}, %{customdata}<extra></extra>",
         )
-        notes += [
-            {
-                "x": 0,
-                "y": row + offset + width / 2,
-                "text": row_texts[row],
-                "xanchor": "left",
-                "showarrow": False,
-            }
-            for row in np.flatnonzero(np.isnan(lengths)).tolist()
-        ]
-    longest = np.nanmax(values, initial=0) or 1
-    figure.update_layout(annotations=notes)
+        for row in np.flatnonzero(np.isnan(lengths)).tolist():
+            y = row + offset + width / 2
+            figure.add_annotation(x=0, y=y, text=row_texts[row], xanchor="left", showarrow=False)
+    longest = float(np.nanmax(values, initial=0)) or 1
     figure.update_xaxes(
-        range=[0, _AXIS_LENGTH * float(longest)],
+        range=[0, _AXIS_LENGTH * longest],
         tickformat=".0%",
         nticks=5,
         labelalias={"150%": ""},  # space for text, not a share
         showgrid=True,
     )
-    figure.update_yaxes(
-        tickvals=list(range(len(rows))),
-        ticktext=list(rows),
-        ticklabelstandoff=6,
-        range=[max(len(rows), 1) - 0.5, -0.5],
-    )
+    bottom = max(len(rows), 1) - 0.5
+    ticks = {"tickvals": list(range(len(rows))), "ticktext": list(rows)}
+    figure.update_yaxes(**ticks, ticklabelstandoff=6, range=[bottom, -0.5])
 
 
 def _comparison(gain: float, other: AnswerTokens) -> str:
@@ -181,24 +154,21 @@ def _slots(part: Segment, answers: Sequence[AnswerTokens]) -> str:
     """Name the slots of a document, if the answers had the documents in different orders."""
     if part.document is None or not is_reordered(answers):
         return ""
-    slots = [
-        segment.slot + 1
-        for answer in answers
-        for segment in answer.documents
-        if segment.document == part.document and segment.slot is not None
-    ]
-    return f", slot {' → '.join(str(slot) for slot in dict.fromkeys(slots))}"
+    slots = [answer.documents.index(part) + 1 for answer in answers if part in answer.documents]
+    return f", slot {' → '.join(map(str, dict.fromkeys(slots)))}"
 
 
-def _most_attended(answers: Sequence[AnswerTokens], shares: Sequence[Mapping[Segment, float]]) -> str:
+def _most_attended(
+    answers: Sequence[AnswerTokens], parts: Sequence[Segment], values: NDArray[np.float64]
+) -> str:
     """Name the document with the largest share of each answer, the first of equal ones."""
+    documents = [row for row, part in enumerate(parts) if part.document is not None]
     most = []
-    for answer, by_part in zip(answers, shares, strict=True):
-        documents = {part: share for part, share in by_part.items() if part.role == "document"}
-        if documents:
-            part = max(documents, key=lambda part: documents[part])
-            most.append(f"{part.label} ({format_percent(documents[part])}) under {answer.label}")
-    return f"The document read most is {' and '.join(most)}." if most else NOTHING_READ
+    for answer, shares in zip(answers, values, strict=True):
+        if documents and not np.isnan(shares).any():
+            row = max(documents, key=lambda row: shares[row])
+            most.append(f"{parts[row].label} ({format_percent(shares[row])}) under {answer.label}")
+    return f"The largest share of a document: {' and '.join(most)}." if most else NO_TOKENS
 
 
 def _largest_difference(

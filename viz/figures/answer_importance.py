@@ -6,13 +6,21 @@ import plotly.graph_objects as go
 
 import pine_engine as pine
 from viz.drawing.text import shorten
-from viz.figures.frame import FloatArray, document_segments, new_figure, outlined_row, plain
+from viz.figures.frame import (
+    FloatArray,
+    add_cells,
+    answer_queries,
+    document_labels,
+    new_figure,
+    outlined_row,
+    plain,
+)
 from viz.figures.importance import (
     MEASURES,
-    Normalisation,
-    cell_style,
+    Normalization,
+    cell_texts,
     color_axis,
-    normalise,
+    normalize,
     place_name,
     select_importance,
 )
@@ -27,9 +35,9 @@ def plot_answer_importance(
     *,
     layer: int | None = None,
     head: int | None = None,
-    normalization: Normalisation = "share",
+    normalization: Normalization = "share",
     order: Sequence[int] | None = None,
-    chosen: int | None = None,
+    step: int | None = None,
 ) -> go.Figure:
     """Plot the importance of each document (columns) for each answer token (rows) as a heatmap.
 
@@ -43,54 +51,48 @@ def plot_answer_importance(
         head: Head, from 0; None for the mean over heads.
         normalization: As in `plot_importance`.
         order: Document, as entered, in each slot.
-        chosen: Index of the token whose row is outlined.
-
-    Returns:
-        The figure.
+        step: Token whose row is outlined, from 0.
     """
     values, is_ranked = _answer_importance_info(trace, len(tokens), layer, head, normalization)
-    measure = MEASURES[normalization]
-    measure = measure if is_ranked else measure.replace("importance", "attention")
-    names = [segment.label for segment in document_segments(values.shape[1], order)]
+    quantity = "importance" if is_ranked else "attention"
+    measure = MEASURES[normalization].format(quantity)
+    names = document_labels(values.shape[1], order)
     figure = new_figure(
         name="answer-importance",
-        title=f"Which documents the answer was written from, {place_name(layer, head)}",
-        caption="A row is a token of the answer, a column a document that was read for it."
-        + ("" if is_ranked else " This method does not rank: drawn is its attention."),
+        title=f"{quantity.capitalize()} by document and answer token, {place_name(layer, head)}",
+        caption="A row is a token of the answer, a column a document."
+        + ("" if is_ranked else " The method does not rank documents; the values are its attention."),
         height=160 + max(16 * len(values), 120),
         coloraxis=color_axis(values, normalization, measure),
     )
     first = trace.layout.suffix_length - 1
-    figure.add_heatmap(
-        z=values,
-        x=names,
-        **cell_style(values),
-        hovertemplate=f"%{{y}}, document %{{x}}<br>{measure} %{{z:.3g}}<extra></extra>",
-        meta={"y": [{"query": f"suffix {first + step}"} for step in range(len(values))]},
+    add_cells(
+        figure,
+        values,
+        names,
+        texts=cell_texts(values),
+        hover=f"%{{y}}, document %{{x}}<br>{measure} %{{z:.3g}}",
+        titles=("document", "token of the answer"),
+        meta={"y": [{"query": f"suffix {first + index}"} for index in range(len(values))]},
     )
-    figure.update_xaxes(title="document", side="top", type="category")
-    texts = [plain(shorten(text, MAX_TOKEN_CHARACTERS)) for text in tokens[: len(values)]]
+    labels = [plain(shorten(text, MAX_TOKEN_CHARACTERS)) for text in tokens[: len(values)]]
     figure.update_yaxes(
-        title="token of the answer",
-        autorange="reversed",
         tickvals=list(range(len(values))),
-        ticktext=[f"{number} {text}" for number, text in enumerate(texts, start=1)],
+        ticktext=[f"{number} {label}" for number, label in enumerate(labels, start=1)],
     )
-    if chosen is not None:
-        figure.add_shape(outlined_row(chosen, len(names)))
+    if step is not None:
+        figure.add_shape(outlined_row(step, len(names)))
     return figure
 
 
 def _answer_importance_info(
-    trace: "pine.Trace", num_tokens: int, layer: int | None, head: int | None, normalization: Normalisation
+    trace: "pine.Trace", num_tokens: int, layer: int | None, head: int | None, normalization: Normalization
 ) -> tuple[FloatArray, bool]:
     """Return values (T, D), and True if they are importances."""
     is_ranked = trace.suffix_importance is not None
     recorded = trace.suffix_importance if is_ranked else trace.suffix_attention
     assert recorded is not None, "a trace without attention"
-    # The query that decodes a token is the token before it; for the first token the last of the prompt.
-    first = trace.layout.suffix_length - 1
-    values = select_importance(recorded[:, :, first : first + num_tokens], layer, head)
+    values = select_importance(recorded[:, :, answer_queries(trace.layout, num_tokens)], layer, head)
     if not is_ranked:
         values = values[:, 1:-1]  # without prefix and suffix
-    return normalise(values, normalization), is_ranked
+    return normalize(values, normalization), is_ranked

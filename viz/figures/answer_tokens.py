@@ -3,14 +3,15 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 import numpy as np
 
 import pine_engine as pine
-from viz.drawing.identity import PREFIX, SUFFIX, Segment, document_segment
+from viz.drawing.identity import PREFIX, SUFFIX, Segment
 from viz.drawing.text import format_percent, shorten, visible_text
-from viz.figures.frame import FloatArray
-from viz.figures.importance import normalise
+from viz.figures.frame import FloatArray, answer_queries, document_segments
+from viz.figures.importance import normalize
 
 MAX_TOKEN_CHARACTERS = 24
 """Maximum characters of a token that is written in full."""
@@ -61,7 +62,7 @@ def answer_tokens(
     order: Sequence[int],
     label: str,
 ) -> AnswerTokens:
-    """Return one method's answer, token by token.
+    """Return one method's answer, token by token, of a traced run.
 
     Args:
         decode: Text of each token, `Engine.decode_tokens`.
@@ -69,15 +70,10 @@ def answer_tokens(
         method: Name of the method.
         order: Document, as entered, in each slot.
         label: Name of the answer in figures.
-
-    Returns:
-        The answer as `plot_next_token_candidates` and `plot_answer_attention` take it.
     """
     answer, trace = result.answers[method], result.traces[method]
     assert trace.suffix_attention is not None
-    # The query that decodes a token is the token before it; for the first token the last of the prompt.
-    first = result.layout.suffix_length - 1
-    attention = trace.suffix_attention[:, :, first : first + len(answer.token_ids)]
+    attention = trace.suffix_attention[:, :, answer_queries(result.layout, len(answer.token_ids))]
     distinct = sorted({*answer.token_ids, *(other.token_id for step in trace.alternatives for other in step)})
     texts = dict(zip(distinct, decode(distinct), strict=True))
     return AnswerTokens(
@@ -90,7 +86,7 @@ def answer_tokens(
             tuple((texts[other.token_id], other.logprob) for other in step) for step in trace.alternatives
         ),
         attention=attention.mean(axis=(0, 1), dtype=np.float64).astype(np.float32),
-        documents=tuple(document_segment(identity, slot) for slot, identity in enumerate(order)),
+        documents=document_segments(len(order), order),
     )
 
 
@@ -106,11 +102,8 @@ def is_reordered(answers: Sequence[AnswerTokens]) -> bool:
 
 def first_difference(left: AnswerTokens, right: AnswerTokens) -> int | None:
     """Return the first step, from 0, at which the tokens differ or one answer has ended; None if equal."""
-    if left.token_ids == right.token_ids:
-        return None
-    pairs = enumerate(zip(left.token_ids, right.token_ids, strict=False))
-    shorter = min(len(left.token_ids), len(right.token_ids))
-    return next((step for step, (one, other) in pairs if one != other), shorter)
+    pairs = zip_longest(left.token_ids, right.token_ids)
+    return next((step for step, (one, other) in enumerate(pairs) if one != other), None)
 
 
 def probability_gaps(left: AnswerTokens, right: AnswerTokens) -> FloatArray:
@@ -122,40 +115,23 @@ def probability_gaps(left: AnswerTokens, right: AnswerTokens) -> FloatArray:
 def comparison_step(left: AnswerTokens, right: AnswerTokens) -> int:
     """Return the first step, from 0, that differs; for equal answers that with the largest gap."""
     differs = first_difference(left, right)
-    if differs is not None:
-        return differs
-    return int(probability_gaps(left, right).argmax()) if left.tokens else 0
+    if differs is None:
+        return int(probability_gaps(left, right).argmax()) if left.tokens else 0
+    return differs
 
 
 def attention_by_part(
     answer: AnswerTokens, step: int | None = None, *, with_prefix: bool
 ) -> dict[Segment, float]:
-    """Return the share of attention on each part at a step, from 0; None for the mean over the steps.
+    """Return the share of attention on each part of the prompt at a step, from 0; None for the mean.
 
-    Parts have no slots. Without the prefix, shares are of the rest. {} if the answer has no such token.
+    Without the prefix, shares are of the rest. {} if the answer has no such token.
     """
-    rows = answer.attention[slice(None) if step is None else slice(step, step + 1)]
-    if not len(rows):
+    shares = answer.attention if step is None else answer.attention[step : step + 1]
+    if not len(shares):
         return {}
-    shares = rows if with_prefix else normalise(rows[:, 1:], "share")
+    parts = [PREFIX, *answer.documents, SUFFIX]
+    if not with_prefix:
+        shares, parts = normalize(shares[:, 1:], "share"), parts[1:]
     values = shares.mean(axis=0, dtype=np.float64).astype(np.float32)
-    return dict(zip(parts_of(answer, with_prefix=with_prefix), values.tolist(), strict=True))
-
-
-def parts_of(answer: AnswerTokens, *, with_prefix: bool) -> list[Segment]:
-    """Return the segments of the prompt in input order, without slots, which differ between orders."""
-    documents = [Segment(part.role, part.document) for part in answer.documents]
-    return [*([PREFIX] if with_prefix else []), *documents, SUFFIX]
-
-
-def likely_tokens(answer: AnswerTokens, step: int) -> dict[str, float]:
-    """Return the log-probabilities of the token at a step, from 0, and of its alternatives; {} after the end.
-
-    Of tokens with equal texts, such as parts of a character, the likelier counts.
-    """
-    if step >= len(answer.tokens):
-        return {}
-    tokens = {answer.tokens[step]: answer.logprobs[step]}
-    for text, logprob in answer.alternatives[step]:
-        tokens.setdefault(text, logprob)
-    return tokens
+    return dict(zip(parts, values.tolist(), strict=True))

@@ -6,7 +6,8 @@ import numpy as np
 import plotly.graph_objects as go
 
 import pine_engine as pine
-from viz.figures.frame import FloatArray, add_panels, method_labels, new_figure, prompt_parts
+from viz.figures.frame import FloatArray, method_labels, new_figure
+from viz.figures.panels import add_panels, prompt_parts
 
 MIN_WEIGHT = 1e-6
 """Smaller weights are drawn as this."""
@@ -37,16 +38,13 @@ def plot_attention(
         query: Index of a token whose row is marked.
         order: Document, as entered, in each slot.
         labels: Labels of the methods.
-
-    Returns:
-        The figure.
     """
     by_method = weights if isinstance(weights, Mapping) else {"attention": weights}
     matrices = [_attention_info(matrix, with_sink=with_sink) for matrix in by_method.values()]
     figure = new_figure(
         name="attention",
         title="Attention, token by token",
-        caption="Queries down, keys across; all panels zoom together. Grey: may not be read.",
+        caption="Queries down, keys across; all panels zoom together. Gray: masked.",
         height=640,
     )
     add_panels(

@@ -8,8 +8,8 @@ import plotly.graph_objects as go
 import pine_engine as pine
 from viz.drawing.identity import PREFIX, SUFFIX
 from viz.drawing.text import format_value
-from viz.figures.frame import FloatArray, document_segments, new_figure
-from viz.figures.importance import normalise, place_name, select_importance
+from viz.figures.frame import FloatArray, answer_queries, document_segments, new_figure
+from viz.figures.importance import normalize, place_name, select_importance
 from viz.theme import INK
 
 
@@ -36,23 +36,21 @@ def plot_attention_shares(
         head: Head, from 0; None for the mean over heads.
         with_rest: Include prefix and suffix. Without them, the shares of the documents sum to 1.
         order: Document, as entered, in each slot.
-
-    Returns:
-        The figure.
     """
     shares = _attention_shares_info(trace, steps, step, layer, head, with_rest=with_rest)
-    segments = list(document_segments(trace.layout.num_documents, order))
+    segments = document_segments(trace.layout.num_documents, order)
     if with_rest:
-        segments = [PREFIX, *segments, SUFFIX]
+        segments = (PREFIX, *segments, SUFFIX)
         if not trace.layout.prefix_length:
             segments, shares = segments[1:], shares[1:]
-    when = f"mean over the answer’s {steps} tokens" if step is None else f"token {step + 1} of the answer"
+    tokens = f"mean over the answer’s {steps} tokens" if step is None else f"token {step + 1} of the answer"
+    parts = "segment of the prompt" if with_rest else "document"
     figure = new_figure(
         name="attention-shares",
-        title=f"Where attention went, {when}, {place_name(layer, head)}",
-        caption="A bar is the share of all attention that a part of the prompt gets."
+        title=f"Attention on each {parts}, {tokens}, {place_name(layer, head)}",
+        caption="A bar is a share of all attention."
         if with_rest
-        else "A bar is the share of the attention on documents that a document gets.",
+        else "A bar is a share of the attention on documents.",
         height=260,
         showlegend=False,
     )
@@ -66,23 +64,16 @@ def plot_attention_shares(
         cliponaxis=False,
         hovertemplate="%{customdata}: %{y:.3g}<extra></extra>",
     )
-    figure.update_xaxes(title="read", type="category")
+    figure.update_xaxes(title=parts, type="category")
     figure.update_yaxes(title="share of attention", showgrid=True, rangemode="tozero")
     return figure
 
 
 def _attention_shares_info(
-    trace: "pine.Trace",
-    steps: int,
-    step: int | None,
-    layer: int | None,
-    head: int | None,
-    *,
-    with_rest: bool,
+    trace: "pine.Trace", steps: int, step: int | None, layer: int | None, head: int | None, *, with_rest: bool
 ) -> FloatArray:
     assert trace.suffix_attention is not None, "a trace without attention"
-    first = trace.layout.suffix_length - 1
-    queries = slice(first, first + steps) if step is None else slice(first + step, first + step + 1)
+    queries = answer_queries(trace.layout, steps, step)
     values = select_importance(trace.suffix_attention[:, :, queries], layer, head)
-    shares = values if with_rest else normalise(values[..., 1:-1], "share")
+    shares = values if with_rest else normalize(values[:, 1:-1], "share")
     return np.asarray(shares.mean(axis=0))

@@ -8,8 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from viz.figures.frame import new_figure, plain
-from viz.figures.position_sweep import line_color, line_style
-from viz.theme import DASHES, PATTERNS
+from viz.theme import DASHES, bar_pattern, line_color, line_style
 
 if TYPE_CHECKING:
     from pine_engine.evaluation.intervals import Estimate
@@ -70,11 +69,6 @@ def plot_bias_curve(curves: "Curve | Sequence[Curve]") -> go.Figure:
         )
         _add_curve(figure, curve, {"xaxis": f"x{axis}", "yaxis": f"y{axis}"}, seen)
     return figure
-
-
-def bar_pattern(mark: int) -> str:
-    """Return the pattern of the bars with that number; it differs between bars of the same color."""
-    return PATTERNS[(mark + mark // len(PATTERNS)) % len(PATTERNS)]
 
 
 def _y_range(curve: "Curve") -> list[float] | None:

@@ -4,7 +4,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 import pine_engine as pine
-from viz.figures.frame import FloatArray, new_figure, outline
+from viz.figures.frame import FloatArray, add_cells, new_figure, outline
 
 
 def plot_head_decisiveness(
@@ -19,16 +19,13 @@ def plot_head_decisiveness(
         trace: Trace of a method that ranks documents.
         layer: Layer that is outlined, with `head` one cell, alone a column.
         head: Head that is outlined, alone a row.
-
-    Returns:
-        The figure.
     """
     values = decisiveness(trace)
     layers, heads = values.shape
     figure = new_figure(
         name="decisive-heads",
-        title="Which heads decide",
-        caption="How much of its attention a head moves by preferring a document. A click chooses it.",
+        title="Decisiveness of each layer and head",
+        caption="The share of its attention that a head moves by its ranking. A click selects the head.",
         height=150 + 20 * heads,
         coloraxis={
             "cmin": 0,
@@ -36,18 +33,18 @@ def plot_head_decisiveness(
             "colorbar": {"title": {"text": "spread × attention on documents"}},
         },
     )
-    figure.add_heatmap(
-        z=values.T,
-        x=np.arange(layers, dtype=np.int16),
+    add_cells(
+        figure,
+        values.T,
+        np.arange(layers, dtype=np.int16),
         y=np.arange(heads, dtype=np.int16),
-        coloraxis="coloraxis",
-        xgap=1,
-        ygap=1,
-        hovertemplate="layer %{x}, head %{y}<br>%{z:.3g}<extra></extra>",
+        gap=1,
+        hover="layer %{x}, head %{y}<br>%{z:.3g}",
+        titles=("layer", "head"),
         meta={"x": [{"layer": a} for a in range(layers)], "y": [{"head": h} for h in range(heads)]},
     )
-    figure.update_xaxes(title="layer", side="top", dtick=2 if layers > 16 else 1)
-    figure.update_yaxes(title="head", autorange="reversed", dtick=1 if heads <= 16 else 4)
+    figure.update_xaxes(dtick=2 if layers > 16 else 1)
+    figure.update_yaxes(dtick=1 if heads <= 16 else 4)
     if layer is not None or head is not None:
         columns = (0, layers - 1) if layer is None else (layer, layer)
         rows = (0, heads - 1) if head is None else (head, head)

@@ -7,18 +7,12 @@ import numpy as np
 import plotly.graph_objects as go
 
 import pine_engine as pine
-from viz.figures.frame import FloatArray, document_segments, new_figure, outlined_row
+from viz.figures.frame import FloatArray, add_cells, document_labels, new_figure, outlined_row
 
-Normalisation = Literal["raw", "share", "log"]
+Normalization = Literal["raw", "share", "log"]
 
-MAX_NUMBERED = 16
-"""Maximum documents whose cells have space for their number."""
-
-MEASURES: dict[Normalisation, str] = {
-    "raw": "importance",
-    "share": "share of importance",
-    "log": "log10 of importance",
-}
+MEASURES: dict[Normalization, str] = {"raw": "{}", "share": "share of {}", "log": "log10 of {}"}
+"""Quantities of the color scales; the place is for "importance" or "attention"."""
 
 
 def plot_importance(
@@ -26,9 +20,9 @@ def plot_importance(
     *,
     layer: int | None = None,
     head: int | None = None,
-    normalization: Normalisation = "share",
+    normalization: Normalization = "share",
     order: Sequence[int] | None = None,
-    chosen: int | None = None,
+    document: int | None = None,
 ) -> go.Figure:
     """Plot the importance of each document (columns) for each other document (rows) as a heatmap.
 
@@ -41,40 +35,39 @@ def plot_importance(
         normalization: "raw" for sums of softmax weights divided by the length of the key document in tokens,
             "share" for raw values divided by the sum of their row, "log" for log10 of raw values.
         order: Document, as entered, in each slot.
-        chosen: Slot whose row is outlined.
-
-    Returns:
-        The figure.
+        document: Slot of the document whose row is outlined.
     """
     values = _importance_info(trace, layer, head, normalization)
-    names = [segment.label for segment in document_segments(len(values), order)]
+    names = document_labels(len(values), order)
+    measure = MEASURES[normalization].format("importance")
     figure = new_figure(
         name="importance",
-        title=f"Which document finds which important, {place_name(layer, head)}",
-        caption="A row reads, a column is read; PINE places the most important document closest.",
+        title=f"Importance of each document for each other document, {place_name(layer, head)}",
+        caption="A row is a query document, a column a key document; PINE places the most important closest.",
         height=160 + 32 * len(values),
-        coloraxis=color_axis(values, normalization, MEASURES[normalization]),
+        coloraxis=color_axis(values, normalization, measure),
     )
-    figure.add_heatmap(
-        z=values,
-        x=names,
+    add_cells(
+        figure,
+        values,
+        names,
         y=names,
-        **cell_style(values),
-        hovertemplate=f"document %{{y}} reads %{{x}}<br>{MEASURES[normalization]} %{{z:.3g}}<extra></extra>",
+        texts=cell_texts(values),
+        hover=f"query document %{{y}}, key document %{{x}}<br>{measure} %{{z:.3g}}",
+        titles=("key document", "query document"),
         meta={"y": [{"query": f"document {slot}"} for slot in range(len(values))]},
     )
-    figure.update_xaxes(title="document that is read", side="top", type="category")
-    figure.update_yaxes(title="document that reads", autorange="reversed", type="category")
-    if chosen is not None:
-        figure.add_shape(outlined_row(chosen, len(values)))
+    figure.update_yaxes(type="category")
+    if document is not None:
+        figure.add_shape(outlined_row(document, len(values)))
     return figure
 
 
 def _importance_info(
-    trace: "pine.Trace", layer: int | None, head: int | None, normalization: Normalisation
+    trace: "pine.Trace", layer: int | None, head: int | None, normalization: Normalization
 ) -> FloatArray:
     assert trace.document_importance is not None, "a method that does not rank"
-    return normalise(select_importance(trace.document_importance, layer, head), normalization)
+    return normalize(select_importance(trace.document_importance, layer, head), normalization)
 
 
 def select_importance(importance: FloatArray, layer: int | None, head: int | None) -> FloatArray:
@@ -84,7 +77,7 @@ def select_importance(importance: FloatArray, layer: int | None, head: int | Non
     return np.asarray(heads.mean(axis=(0, 1), dtype=np.float64), dtype=np.float32)
 
 
-def normalise(importance: FloatArray, normalization: Normalisation) -> FloatArray:
+def normalize(importance: FloatArray, normalization: Normalization) -> FloatArray:
     """Divide each row of (..., D) by its sum ("share"), take log10 of it ("log"), or return it ("raw").
 
     NaN stays NaN, log10 of 0 is NaN, and a row that sums to zero stays zero.
@@ -105,7 +98,7 @@ def place_name(layer: int | None, head: int | None) -> str:
     return place + (", mean over heads" if head is None else f", head {head}")
 
 
-def color_axis(values: FloatArray, normalization: Normalisation, measure: str) -> dict[str, Any]:
+def color_axis(values: FloatArray, normalization: Normalization, measure: str) -> dict[str, Any]:
     """Return the color scale of importances: from zero, or from the minimum of log10."""
     known = values[~np.isnan(values)]
     low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
@@ -113,10 +106,6 @@ def color_axis(values: FloatArray, normalization: Normalisation, measure: str) -
     return {"cmin": low, "cmax": high, "colorbar": {"title": {"text": measure}}}
 
 
-def cell_style(values: FloatArray) -> dict[str, Any]:
-    """Return the heatmap options of importances (R, D), with numbers where there is space."""
-    style: dict[str, Any] = {"coloraxis": "coloraxis", "xgap": 2, "ygap": 2}
-    if values.shape[1] > MAX_NUMBERED:
-        return style
-    texts = ["" if np.isnan(value) else f"{value:.2g}" for value in values.ravel()]
-    return style | {"text": np.array(texts, dtype=np.str_).reshape(values.shape), "texttemplate": "%{text}"}
+def cell_texts(values: FloatArray) -> list[list[str]]:
+    """Format the numbers of a matrix for its cells."""
+    return [["" if np.isnan(value) else f"{value:.2g}" for value in row] for row in values]

@@ -21,15 +21,12 @@ def plot_logprob_by_order(
     Args:
         rows: Orders, as in `plot_shuffle`.
         labels: Labels of the methods.
-
-    Returns:
-        The figure.
     """
     methods = list(rows[0].comparisons) if rows else []
     figure = new_figure(
         name="order-spread",
-        title="How likely the first row’s answer is in every order",
-        caption="A dot an order; one that does not depend on the order has all dots on one spot.",
+        title="Log-probability of the first order’s answer in every order",
+        caption="A dot is an order. The dots of an order-invariant method coincide.",
         height=110 + 44 * max(len(methods), 1),
         showlegend=False,
         margin={"b": 16},
@@ -43,9 +40,9 @@ def plot_logprob_by_order(
             name=name,
             marker={
                 "size": 11,
+                "opacity": 0.65,
                 "symbol": SYMBOLS[index % len(SYMBOLS)],
                 "color": LINES[index % len(LINES)],
-                "opacity": 0.65,
             },
             customdata=[" ".join(map(document_letter, rows[number].order)) for number in numbers],
             hovertemplate="%{y}, order %{customdata}: %{x:.4g} nats<extra></extra>",

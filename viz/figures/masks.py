@@ -1,31 +1,29 @@
 """Figure of attention masks token by token, one panel per distinct mask, and the masks by segment."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 import pine_engine as pine
-from viz.figures.frame import FloatArray, add_panels, new_figure, plain, prompt_parts
-from viz.theme import ALLOWED as ALLOWED_COLOR
-from viz.theme import GRID
-from viz.theme import MASKED as MASKED_COLOR
+from viz import theme
+from viz.figures.frame import FloatArray, new_figure, plain
+from viz.figures.panels import add_panels, prompt_parts
 
-MASKED = 0
-ALLOWED = 1
-CAUSAL = 2
+MASKED, ALLOWED, CAUSAL = range(3)
 """States of a pair of segments: masked, all keys visible, causal inside the segment."""
 
 _MAX_COLUMNS = 3
 
+MaskSource: TypeAlias = (
+    "pine.RunResult | pine.TokenLayout | pine.AttentionPlan | Iterable[pine.AttentionPlan]"
+)
+
 
 def plot_masks(
-    source: "pine.RunResult | pine.TokenLayout | pine.AttentionPlan | Iterable[pine.AttentionPlan]",
-    *,
-    query: int | None = None,
-    order: Sequence[int] | None = None,
+    source: MaskSource, *, query: int | None = None, order: Sequence[int] | None = None
 ) -> go.Figure:
     """Plot which tokens may attend to which, queries in rows, keys in columns, one panel per distinct mask.
 
@@ -38,34 +36,30 @@ def plot_masks(
         query: Index of a token whose row is marked.
         order: Document, as entered, in each slot.
 
-    Returns:
-        The figure.
-
     Raises:
         InputError: If the source is none of these, or the plans belong to different prompts.
     """
-    layout, masks = _masks_info(source)
+    plans = _plans(source)
+    masks = _masks_info(plans)
+    colors = [(0, theme.MASKED), (0.5, theme.MASKED), (0.5, theme.ALLOWED), (1, theme.ALLOWED)]
     figure = new_figure(
         name="token-masks",
         title="Attention masks by token: queries in rows, keys in columns",
         caption="Blue: the query may attend to the key; gray: it may not. All panels zoom together.",
         height=430,
         coloraxis={
-            "colorscale": [[0, MASKED_COLOR], [0.5, MASKED_COLOR], [0.5, ALLOWED_COLOR], [1, ALLOWED_COLOR]],
+            "colorscale": colors,
             "cmin": 0,
             "cmax": 1,
             "colorbar": {
-                "tickvals": [0.25, 0.75],
-                "ticktext": ["masked", "may attend"],
-                "len": 260,
-                "lenmode": "pixels",
-                "thickness": 12,
-                "outlinewidth": 1,
-                "outlinecolor": GRID,
+                **{"tickvals": [0.25, 0.75], "ticktext": ["masked", "may attend"]},
+                **{"len": 260, "lenmode": "pixels", "thickness": 12},
+                **{"outlinewidth": 1, "outlinecolor": theme.GRID},
             },
         },
         margin={"b": 44},
     )
+    layout = plans[0].layout
     add_panels(
         figure,
         list(masks.values()),
@@ -78,27 +72,7 @@ def plot_masks(
     return figure
 
 
-def _masks_info(
-    source: "pine.RunResult | pine.TokenLayout | pine.AttentionPlan | Iterable[pine.AttentionPlan]",
-) -> "tuple[pine.TokenLayout, dict[str, FloatArray]]":
-    """Return the token layout, and (N, N) with 1 or NaN for the labels of the methods that share it."""
-    plans = _plans(source)
-    groups: dict[bytes, list[pine.AttentionPlan]] = {}
-    for plan in plans:
-        groups.setdefault(plan.visible.tobytes(), []).append(plan)
-    masks = {}
-    for group in groups.values():
-        visible = token_states(mask_states(group[0].visible), group[0].segments)
-        # Some labels contain commas.
-        masks["; ".join(plan.method.label for plan in group)] = np.where(visible, 1, np.nan).astype(
-            np.float32
-        )
-    return plans[0].layout, masks
-
-
-def _plans(
-    source: "pine.RunResult | pine.TokenLayout | pine.AttentionPlan | Iterable[pine.AttentionPlan]",
-) -> "Sequence[pine.AttentionPlan]":
+def _plans(source: MaskSource) -> "Sequence[pine.AttentionPlan]":
     if isinstance(source, pine.RunResult):
         return [pine.build_plan(pine.METHODS[name], source.layout) for name in source.answers]
     if isinstance(source, pine.TokenLayout):
@@ -113,6 +87,19 @@ def _plans(
             "plans have different token layouts: expected one prompt. Plot each prompt by itself"
         )
     return plans
+
+
+def _masks_info(plans: "Sequence[pine.AttentionPlan]") -> dict[str, FloatArray]:
+    """Return (N, N), 1 or NaN where masked, by the labels of the methods that share it."""
+    groups: dict[bytes, list[pine.AttentionPlan]] = {}
+    for plan in plans:
+        groups.setdefault(plan.visible.tobytes(), []).append(plan)
+    masks = {}
+    for group in groups.values():
+        visible = token_states(mask_states(group[0].visible), group[0].segments)
+        label = "; ".join(plan.method.label for plan in group)  # some labels contain commas
+        masks[label] = np.where(visible, 1, np.nan).astype(np.float32)
+    return masks
 
 
 def mask_states(visible: NDArray[np.bool_], *, has_prefix: bool = True) -> NDArray[np.uint8]:

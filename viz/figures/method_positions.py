@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 
 import pine_engine as pine
 from viz.figures.frame import document_segments, method_labels, new_figure
-from viz.figures.positions import add_document_bars, add_query_marks, query_positions
+from viz.figures.positions import add_query_marks, at_place, document_bars, query_positions
 
 
 def plot_method_positions(
@@ -32,25 +32,20 @@ def plot_method_positions(
         head: Head, for methods whose positions depend on it.
         order: Document, as entered, in each slot.
         labels: Labels of the methods.
-
-    Returns:
-        The figure.
     """
     traces = list(traces.values() if isinstance(traces, Mapping) else traces)
     positions = [query_positions(trace, query, document) for trace in traces]
-    rows = np.stack(
-        [starts[min(layer, starts.shape[0] - 1), min(head, starts.shape[1] - 1)] for starts, _ in positions]
-    )
+    rows = np.stack([at_place(starts, layer, head) for starts, _ in positions])
     names = method_labels([trace.method for trace in traces], labels)
     figure = new_figure(
         name="method-positions",
-        title=f"Where the query sees each document, layer {layer}, head {head}",
-        caption="A row a method; the line is the query’s own position.",
+        title=f"Position of each document for one query by method, layer {layer}, head {head}",
+        caption="A row is a method; the line is the position of the query.",
         height=120 + 40 * len(rows),
         barmode="overlay",
     )
     picks = [{"method": trace.method} for trace in traces]
     segments = document_segments(rows.shape[-1], order)
-    add_document_bars(figure, rows, traces[0].layout.lengths, segments, names, picks)
+    figure.add_traces(document_bars(rows, traces[0].layout.lengths, segments, names, picks))
     add_query_marks(figure, names, [query_position for _, query_position in positions])
     return figure

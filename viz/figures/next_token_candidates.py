@@ -14,7 +14,6 @@ from viz.figures.answer_tokens import (
     AnswerTokens,
     comparison_step,
     first_difference,
-    likely_tokens,
     quoted,
 )
 from viz.figures.frame import escaped, new_figure
@@ -30,26 +29,27 @@ def plot_next_token_candidates(left: AnswerTokens, right: AnswerTokens) -> go.Fi
     Args:
         left: Answer, from `answer_tokens`.
         right: Answer that it is compared with.
-
-    Returns:
-        The figure.
     """
     answers, step = (left, right), comparison_step(left, right)
-    candidates = [likely_tokens(answer, step) for answer in answers]
+    candidates = [_likely_tokens(answer, step) for answer in answers]
     tokens, values = _next_token_candidates_info(candidates)
     decoded = [answer.tokens[step : step + 1] for answer in answers]
-    bar_texts = [
-        [_chance(logprobs, token) + (" written" if token in chosen else "") for token in tokens]
+    texts = [
+        [_probability(logprobs, token) + (" decoded" if token in chosen else "") for token in tokens]
         for logprobs, chosen in zip(candidates, decoded, strict=True)
+    ]
+    comparisons = [
+        f"{quoted(token)}: {_compare(answers, candidates, token)}."
+        for token in dict.fromkeys(decoded[0] + decoded[1])
     ]
     figure = new_figure(
         name="likely-tokens",
-        title=f"What could have come at token {step + 1}",
-        caption=" ".join([_reason(left, right), *_chances(answers, candidates, decoded)]),
+        title=f"Most likely tokens at token {step + 1}",
+        caption=" ".join([_reason(left, right), *comparisons]),
         height=bars_height(len(tokens), 2),
     )
     rows = [escaped(shorten(token, MAX_TOKEN_CHARACTERS)) for token in tokens]
-    add_bars(figure, answers, rows, values, bar_texts)
+    add_bars(figure, answers, rows, values, texts)
     figure.update_xaxes(title="probability")
     figure.update_yaxes(title="token")
     return figure
@@ -59,14 +59,24 @@ def _next_token_candidates_info(
     candidates: Sequence[Mapping[str, float]],
 ) -> tuple[list[str], NDArray[np.float64]]:
     """Return the tokens, the likeliest first, and their probabilities (answers, tokens)."""
-    best: dict[str, float] = {}
-    for logprobs in candidates:
-        for token, logprob in logprobs.items():
-            best[token] = max(logprob, best.get(token, -math.inf))
-    tokens = sorted(best, key=lambda token: -best[token])
-    return tokens, np.array(
-        [[math.exp(logprobs.get(token, math.nan)) for token in tokens] for logprobs in candidates]
-    )
+    logprobs = {token: -math.inf for likely in candidates for token in likely}
+    for likely in candidates:
+        logprobs |= {token: max(logprob, logprobs[token]) for token, logprob in likely.items()}
+    tokens = sorted(logprobs, key=lambda token: -logprobs[token])
+    return tokens, np.exp([[likely.get(token, math.nan) for token in tokens] for likely in candidates])
+
+
+def _likely_tokens(answer: AnswerTokens, step: int) -> dict[str, float]:
+    """Return the log-probabilities of the token at a step, from 0, and of its alternatives; {} after the end.
+
+    Of tokens with equal texts, such as parts of a character, the likelier counts.
+    """
+    if step >= len(answer.tokens):
+        return {}
+    tokens = {answer.tokens[step]: answer.logprobs[step]}
+    for text, logprob in answer.alternatives[step]:
+        tokens.setdefault(text, logprob)
+    return tokens
 
 
 def _reason(left: AnswerTokens, right: AnswerTokens) -> str:
@@ -80,7 +90,7 @@ def _reason(left: AnswerTokens, right: AnswerTokens) -> str:
     return "The answers are the same; it is the token whose probability differs most."
 
 
-def _chance(logprobs: Mapping[str, float], token: str) -> str:
+def _probability(logprobs: Mapping[str, float], token: str) -> str:
     """Format the probability of a token, or its upper bound."""
     if not logprobs:
         return "ended"
@@ -89,18 +99,9 @@ def _chance(logprobs: Mapping[str, float], token: str) -> str:
     return format_percent(math.exp(logprobs[token]))
 
 
-def _chances(
-    answers: Sequence[AnswerTokens],
-    candidates: Sequence[Mapping[str, float]],
-    decoded: Sequence[Sequence[str]],
-) -> list[str]:
-    """Return a sentence per decoded token, with its probability under each answer."""
-    return [
-        f"{quoted(token)}: "
-        + ", ".join(
-            f"{_chance(logprobs, token)} under {answer.label}" if logprobs else f"{answer.label} had ended"
-            for answer, logprobs in zip(answers, candidates, strict=True)
-        )
-        + "."
-        for token in dict.fromkeys(token for tokens in decoded for token in tokens)
-    ]
+def _compare(answers: Sequence[AnswerTokens], candidates: Sequence[Mapping[str, float]], token: str) -> str:
+    """Return the probability of a token under each answer."""
+    return ", ".join(
+        f"{_probability(logprobs, token)} under {answer.label}" if logprobs else f"{answer.label} had ended"
+        for answer, logprobs in zip(answers, candidates, strict=True)
+    )

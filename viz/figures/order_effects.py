@@ -5,7 +5,7 @@ import plotly.graph_objects as go
 
 import pine_engine as pine
 from viz.figures.frame import new_figure
-from viz.figures.position_sweep import line_style
+from viz.theme import line_style
 
 
 def plot_order_effects(effects: "pine.OrderEffects") -> go.Figure:
@@ -15,14 +15,11 @@ def plot_order_effects(effects: "pine.OrderEffects") -> go.Figure:
 
     Args:
         effects: Effects by slot, from `order_effects`.
-
-    Returns:
-        The figure.
     """
     figure = new_figure(
         name="rope-and-causal-attention",
-        title="What moves vanilla: RoPE, and causal attention",
-        caption="Each line less its own mean; in every slot the two parts add up to vanilla.",
+        title="Effects of RoPE and of causal attention on vanilla",
+        caption="A line is minus its mean; in every slot the two effects add up to vanilla.",
         height=360,
     )
     parts = {"Vanilla": effects.total, "RoPE (NIA)": effects.rope, "causal attention": effects.causal}

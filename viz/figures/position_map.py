@@ -6,9 +6,8 @@ import numpy as np
 import plotly.graph_objects as go
 
 import pine_engine as pine
-from viz.figures.frame import FloatArray, document_segments, new_figure, outlined_row
-from viz.figures.importance import MAX_NUMBERED
-from viz.figures.positions import MASKED, IntArray
+from viz.figures.frame import FloatArray, add_cells, document_labels, new_figure, outlined_row
+from viz.figures.positions import MASKED, IntArray, at_place
 from viz.theme import BLUES
 from viz.theme import MASKED as MASKED_COLOR
 
@@ -34,25 +33,22 @@ def plot_position_map(
         query: Index of a suffix token or answer token that is a query too; its row is outlined.
         document: Slot of a document; its row is outlined.
         order: Document, as entered, in each slot.
-
-    Returns:
-        The figure.
     """
     last = trace.layout.suffix_length - 1
     tokens = sorted({last} if query is None else {last, query})
     starts, values = _position_map_info(trace, layer, head, tokens)
-    names = [segment.label for segment in document_segments(starts.shape[1], order)]
+    names = document_labels(starts.shape[1], order)
     ends = starts + trace.layout.lengths - 1
-    text = [
+    texts = [
         ["" if start == MASKED else f"{start}–{end}" for start, end in zip(*row, strict=True)]
         for row in zip(starts, ends, strict=True)
     ]
     is_uniform = trace.suffix_starts.shape[:2] == (1, 1)
+    place = "" if is_uniform else f", layer {layer}, head {head}"
     figure = new_figure(
         name="position-map",
-        title="Where every query sees every document"
-        + ("" if is_uniform else f", layer {layer}, head {head}"),
-        caption="A number is the first and last position a document takes; grey: may not be read.",
+        title=f"Position of each document for each query{place}",
+        caption="A cell has the first and last position of a document; gray: masked.",
         height=150 + 32 * len(values),
         plot_bgcolor=MASKED_COLOR,
         coloraxis={
@@ -60,29 +56,24 @@ def plot_position_map(
             "colorbar": {"title": {"text": "first position (tokens)"}},
         },
     )
-    figure.add_heatmap(
-        z=values,
-        x=names,
+    queries = [f"document {slot}" for slot in range(len(names))] + [f"suffix {token}" for token in tokens]
+    add_cells(
+        figure,
+        values,
+        names,
         y=[*names, *(_token_name(token, last) for token in tokens)],
-        coloraxis="coloraxis",
-        xgap=2,
-        ygap=2,
-        customdata=text,
-        **({"text": text, "texttemplate": "%{text}"} if len(names) <= MAX_NUMBERED else {}),
-        hovertemplate="%{y} sees document %{x} at %{customdata}<extra></extra>",
-        meta={
-            "y": [
-                *({"query": f"document {slot}"} for slot in range(len(names))),
-                *({"query": f"suffix {token}"} for token in tokens),
-            ]
-        },
+        texts=texts,
+        customdata=texts,
+        hover="query %{y}, document %{x} at %{customdata}",
+        titles=("document", "query"),
+        meta={"y": [{"query": query} for query in queries]},
     )
-    figure.update_xaxes(title="document that is read", side="top", type="category")
-    figure.update_yaxes(title="query", autorange="reversed", type="category")
-    if document is not None:
-        figure.add_shape(outlined_row(document, len(names)))
-    elif query is not None:
-        figure.add_shape(outlined_row(len(names) + tokens.index(query), len(names)))
+    figure.update_yaxes(type="category")
+    selected = document
+    if selected is None and query is not None:
+        selected = len(names) + tokens.index(query)
+    if selected is not None:
+        figure.add_shape(outlined_row(selected, len(names)))
     return figure
 
 
@@ -90,9 +81,8 @@ def _position_map_info(
     trace: "pine.Trace", layer: int, head: int, tokens: Sequence[int]
 ) -> tuple[IntArray, FloatArray]:
     """Return the starts of the documents for all queries, (Q, D), and these with NaN where masked."""
-    layers, heads = trace.suffix_starts.shape[:2]
-    index = min(layer, layers - 1), min(head, heads - 1)
-    starts = np.vstack([trace.document_starts[index], trace.suffix_starts[index][list(tokens)]])
+    suffix_starts = at_place(trace.suffix_starts, layer, head)[list(tokens)]
+    starts = np.vstack([at_place(trace.document_starts, layer, head), suffix_starts])
     return starts, np.where(starts == MASKED, np.nan, starts).astype(np.float32)
 
 

@@ -1,7 +1,6 @@
 """Figure and sentence of a position sweep: the log-probability of an answer by the slot of a document."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -10,20 +9,13 @@ import pine_engine as pine
 from viz.drawing.identity import document_segment
 from viz.drawing.text import format_difference, join_words, shorten
 from viz.figures.frame import FloatArray, method_labels, new_figure
-from viz.theme import DASHES, LINES, SYMBOLS
-
-_FILLS = ("", "-open", "-open-dot")
-
-_NUM_SYMBOLS = len(SYMBOLS) * len(_FILLS)
+from viz.theme import line_style
 
 _MAX_ANSWER_CHARACTERS = 60
 
 
 def plot_position_sweep(
-    steps: "Sequence[pine.SlotScored]",
-    *,
-    slots: int | None = None,
-    labels: Mapping[str, str] | None = None,
+    steps: "Sequence[pine.SlotScored]", *, slots: int | None = None, labels: Mapping[str, str] | None = None
 ) -> go.Figure:
     """Plot the log-probability of the answer by the slot of the document, one line per method.
 
@@ -33,15 +25,12 @@ def plot_position_sweep(
         steps: Slots scored so far, from `sweep_document`.
         slots: Number of slots in all; default the number of steps.
         labels: Labels of the methods.
-
-    Returns:
-        The figure.
     """
     logprobs = _position_sweep_info(steps)
     figure = new_figure(
-        name="where-the-answer-stands",
-        title="How likely the answer is with its document in each slot",
-        caption="A flat line does not care where the document stands.",
+        name="position-sweep",
+        title="Log-probability of the answer with its document in each slot",
+        caption="A flat line does not depend on the slot of the document.",
         height=400,
     )
     for index, (method, name) in enumerate(zip(logprobs, method_labels(list(logprobs), labels), strict=True)):
@@ -68,25 +57,6 @@ def _position_sweep_info(steps: "Sequence[pine.SlotScored]") -> dict[str, FloatA
     }
 
 
-def line_color(index: int) -> str:
-    """Return the color of a line."""
-    return LINES[(index + index // _NUM_SYMBOLS) % len(LINES)]
-
-
-def line_style(index: int) -> dict[str, Any]:
-    """Return mode, line and marker of a line.
-
-    After eight lines the symbols repeat, open, then open with a dot; after 24 they repeat in other colors.
-    """
-    color = line_color(index)
-    symbol = SYMBOLS[index % len(SYMBOLS)] + _FILLS[index // len(SYMBOLS) % len(_FILLS)]
-    return {
-        "mode": "lines+markers",
-        "line": {"color": color, "width": 2, "dash": DASHES[index % len(DASHES)]},
-        "marker": {"color": color, "size": 9, "symbol": symbol},
-    }
-
-
 def sweep_sentence(
     steps: "Sequence[pine.SlotScored]",
     *,
@@ -96,30 +66,20 @@ def sweep_sentence(
     setting: str,
     labels: Mapping[str, str],
 ) -> str:
-    """Describe the change of the log-probability under each method, the largest change first.
-
-    Args:
-        steps: Slots scored so far, at least one.
-        slots: Number of slots in all.
-        document: Index of the document, as entered.
-        answer: Text whose log-probability was computed.
-        setting: Model, dtype and device.
-        labels: Labels of the methods.
-    """
+    """Describe the change of the log-probability of `answer` under each method, the largest change first."""
     name = document_segment(document).name
     if len(steps) < 2:
         return f"So far {name} has been in {len(steps)} of {slots} slots ({setting})."
     values = {labels[method]: [step.scores[method].total for step in steps] for method in steps[0].scores}
     spreads = {label: max(totals) - min(totals) for label, totals in values.items()}
-    moving = sorted((label for label in values if spreads[label]), key=lambda label: -spreads[label])
+    changing = sorted((label for label in values if spreads[label]), key=lambda label: -spreads[label])
     constant = [label for label in values if not spreads[label]]
     subject = f"the log-probability of “{shorten(' '.join(answer.split()), _MAX_ANSWER_CHARACTERS)}”"
     clauses = []
-    if moving:
-        first, *others = moving
-        highest, lowest = (
-            steps[values[first].index(extreme(values[first]))].slot + 1 for extreme in (max, min)
-        )
+    if changing:
+        first, *others = changing
+        totals = values[first]
+        highest, lowest = (steps[totals.index(end)].slot + 1 for end in (max(totals), min(totals)))
         parts = [
             f"by {format_difference(spreads[first])} nats under {first} (most likely in slot {highest}, "
             f"least likely in slot {lowest})",

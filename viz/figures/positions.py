@@ -1,6 +1,6 @@
 """Figure of the position of each document for one query, one row per layer or head."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 import pine_engine as pine
 from viz.drawing.identity import Segment
-from viz.figures.frame import FloatArray, document_segments, new_figure
+from viz.figures.frame import document_segments, new_figure
 from viz.theme import CHOSEN, INK
 
 IntArray = NDArray[np.integer[Any]]
@@ -45,9 +45,6 @@ def plot_positions(
         layer: Layer that is marked, or fixed if the rows are heads; default 0.
         head: Head that is marked, or fixed if the rows are layers; default 0.
         order: Document, as entered, in each slot.
-
-    Returns:
-        The figure.
     """
     starts, query_position = query_positions(trace, query, document)
     layers, heads = starts.shape[:2]
@@ -61,15 +58,14 @@ def plot_positions(
     labels = ["all layers and heads"] if is_uniform else [f"{by} {index}" for index in range(len(rows))]
     figure = new_figure(
         name="positions",
-        title="Where the query sees each document" + ("" if is_uniform else f", {fixed}"),
-        caption=f"A row a {by}; the closer to the line at the right, the nearer a document is to the query.",
+        title="Position of each document for one query" + ("" if is_uniform else f", {fixed}"),
+        caption=f"A row is a {by}; a document closer to the line at the right is closer to the query.",
         height=110 + max(20 * len(rows), 60),
         barmode="overlay",
     )
-    picks: list[dict[str, Any]] = [{by: index} for index in range(len(rows))]
-    add_document_bars(
-        figure, rows, trace.layout.lengths, document_segments(rows.shape[-1], order), labels, picks
-    )
+    picks = [{by: index} for index in range(len(rows))]
+    segments = document_segments(rows.shape[-1], order)
+    figure.add_traces(document_bars(rows, trace.layout.lengths, segments, labels, picks))
     add_query_marks(figure, labels, [query_position] * len(labels))
     if selected is not None and selected < len(labels):
         figure.add_hrect(selected - 0.5, selected + 0.5, line={"color": CHOSEN, "width": 2})
@@ -88,31 +84,49 @@ def query_positions(trace: "pine.Trace", query: int, document: int | None) -> tu
     return starts, int((starts[0, 0] + lengths).max()) + index
 
 
-def add_document_bars(
-    figure: go.Figure,
+def at_place(starts: IntArray, layer: int, head: int) -> IntArray:
+    """Select a layer and head of (A, H, ...), or the only one where positions do not depend on them."""
+    layers, heads = starts.shape[:2]
+    return np.asarray(starts[min(layer, layers - 1), min(head, heads - 1)])
+
+
+def document_bars(
     starts: IntArray,
     lengths: IntArray,
     segments: Sequence[Segment],
     labels: Sequence[str],
-    picks: Sequence[Mapping[str, Any]],
-) -> None:
-    """Add a bar per document and row, stacked at equal positions; starts are (R, D), lengths (D,)."""
-    heights, offsets = stack_bars(starts, lengths)
+    picks: Sequence[dict[str, Any]] = (),
+) -> list[go.Bar]:
+    """Return a bar per document and row, stacked at equal positions; starts are (R, D), lengths (D,)."""
+    heights, offsets = _stack_bars(starts, lengths)
+    bars = []
     for index, segment in enumerate(segments):
         base = np.where(starts[:, index] == MASKED, np.nan, starts[:, index]).astype(np.float32)
         length = np.where(np.isnan(base), np.nan, lengths[index]).astype(np.float32)
-        figure.add_bar(
-            **document_bar(segment, labels, base, length),
+        bar = go.Bar(
+            y=list(labels),
+            base=base,
+            x=length,
+            orientation="h",
+            name=segment.name,
+            text=[segment.label] * len(labels),
+            textposition="inside",
+            insidetextanchor="middle",
+            textangle=0,
+            insidetextfont={"color": segment.ink},
+            marker={"color": segment.color, "line": {"color": INK, "width": 1}},
+            customdata=base + length - 1,
+            hovertemplate=f"%{{y}}: {segment.name} at %{{base}}–%{{customdata}}<extra></extra>",
             width=heights,
             offset=offsets[:, index],
-            meta={"y": list(picks)},
+            meta={"y": list(picks)} if picks else None,
         )
-    figure.update_yaxes(autorange="reversed", type="category")
-    figure.update_xaxes(title="position (tokens)", showgrid=True)
+        bars.append(bar)
+    return bars
 
 
 def add_query_marks(figure: go.Figure, labels: Sequence[str], positions: Sequence[int]) -> None:
-    """Add the position of the query in each row."""
+    """Add the position of the query in each row, and the axes of positions by row."""
     figure.add_scatter(
         x=list(positions),
         y=list(labels),
@@ -121,30 +135,11 @@ def add_query_marks(figure: go.Figure, labels: Sequence[str], positions: Sequenc
         marker={"symbol": "line-ns", "size": 14, "line": {"width": 3, "color": INK}},
         hovertemplate="%{y}: the query at %{x}<extra></extra>",
     )
+    figure.update_yaxes(autorange="reversed", type="category")
+    figure.update_xaxes(title="position (tokens)", showgrid=True)
 
 
-def document_bar(
-    segment: Segment, labels: Sequence[str], base: FloatArray, length: FloatArray
-) -> dict[str, Any]:
-    """Return the options of a bar of one document in each row; base and length are (R,), in tokens."""
-    return {
-        "y": list(labels),
-        "base": base,
-        "x": length,
-        "orientation": "h",
-        "name": segment.name,
-        "text": [segment.label] * len(labels),
-        "textposition": "inside",
-        "insidetextanchor": "middle",
-        "textangle": 0,
-        "insidetextfont": {"color": segment.ink},
-        "marker": {"color": segment.color, "line": {"color": INK, "width": 1}},
-        "customdata": base + length - 1,
-        "hovertemplate": f"%{{y}}: {segment.name} at %{{base}}–%{{customdata}}<extra></extra>",
-    }
-
-
-def stack_bars(starts: IntArray, lengths: IntArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _stack_bars(starts: IntArray, lengths: IntArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the bar height of each row, (R,), and the offsets (R, D) at which bars do not overlap."""
     lanes = np.array([document_lanes(row, lengths) for row in starts])
     heights = _ROW_HEIGHT / (lanes.max(axis=1, initial=0) + 1)

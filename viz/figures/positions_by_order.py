@@ -7,10 +7,11 @@ import numpy as np
 import plotly.graph_objects as go
 
 import pine_engine as pine
-from viz.drawing.identity import document_letter, document_segment
-from viz.figures.frame import method_labels, new_figure
+from viz.drawing.identity import document_letter
+from viz.figures.frame import document_segments, method_labels, new_figure
 from viz.figures.head_decisiveness import decisiveness, most_decisive
-from viz.figures.positions import IntArray, document_bar, stack_bars
+from viz.figures.positions import IntArray, at_place, document_bars
+from viz.theme import INK
 
 _MOVE = {
     "frame": {"duration": 700, "redraw": False},
@@ -49,9 +50,6 @@ def plot_positions_by_order(
         layer: Layer; default the most decisive of the first order.
         head: Head; default the most decisive of the first order.
         labels: Labels of the methods.
-
-    Returns:
-        The figure.
     """
     if layer is None or head is None:
         layer, head = default_head(rows[0].result.traces.values())
@@ -73,11 +71,10 @@ def document_positions(
     """Return the positions in one order, from its traces."""
     layout = next(iter(traces.values())).layout
     slots = np.argsort(order)
-    starts = {}
-    for method, trace in traces.items():
-        layers, heads = trace.suffix_starts.shape[:2]
-        index = min(layer, layers - 1), min(head, heads - 1), layout.suffix_length - 1
-        starts[method] = trace.suffix_starts[index][slots]
+    query = layout.suffix_length - 1
+    starts = {
+        method: at_place(trace.suffix_starts, layer, head)[query][slots] for method, trace in traces.items()
+    }
     return DocumentPositions(tuple(order), layout.lengths[slots], starts)
 
 
@@ -89,65 +86,44 @@ def plot_document_positions(
     names = method_labels(methods, labels)
     end = max(int((starts + one.lengths).max()) for one in orders for starts in one.starts.values())
     first = min(int(starts.min()) for one in orders for starts in one.starts.values())
+    frames = [go.Frame(data=_bars(one, names), name=str(index)) for index, one in enumerate(orders)]
     figure = new_figure(
         name="shuffle-positions",
-        title="Who moves when the documents are shuffled",
-        caption="Where the question sees each document. Play goes through the orders.",
+        title="Position of each document in each order",
+        caption="Positions for the last token of the question. Play shows one order after the other.",
         height=150 + 38 * len(methods),
         barmode="overlay",
         bargap=0.25,
         showlegend=False,
         margin={"b": 84},
     )
-    figure.add_traces(_bars(orders[0], methods, names))
-    figure.frames = [
-        go.Frame(data=_bars(one, methods, names), name=str(index)) for index, one in enumerate(orders)
-    ]
-    steps = [
-        {
-            "method": "animate",
-            "label": " ".join(map(document_letter, one.order)),
-            "args": [[str(index)], _MOVE],
-        }
-        for index, one in enumerate(orders)
-    ]
-    figure.update_layout(
-        sliders=[
-            {
-                "steps": steps,
-                "x": 0.22,
-                "len": 0.76,
-                "y": 0,
-                "pad": {"t": 30, "b": 0},
-                "currentvalue": {"prefix": "order "},
-                "ticklen": 0,
-                "minorticklen": 0,
-                "font": {"color": "rgba(0,0,0,0)", "size": 1},
-                "currentvalue_font": {"size": 13, "color": "#1f2937"},
-            }
+    figure.add_traces(_bars(orders[0], names))
+    figure.frames = frames
+    letters = [" ".join(map(document_letter, one.order)) for one in orders]
+    slider = {
+        "steps": [
+            {"method": "animate", "label": label, "args": [[str(index)], _MOVE]}
+            for index, label in enumerate(letters)
         ],
-        updatemenus=[
-            {
-                "type": "buttons",
-                "showactive": False,
-                **{"x": 0, "xanchor": "left", "y": 0, "yanchor": "top", "pad": {"t": 44}},
-                "buttons": [{"label": "▶ Play", "method": "animate", "args": [None, _MOVE]}],
-            }
-        ],
-    )
+        **{"x": 0.22, "len": 0.76, "y": 0, "pad": {"t": 30, "b": 0}, "ticklen": 0, "minorticklen": 0},
+        "currentvalue": {"prefix": "order "},
+        "font": {"color": "rgba(0,0,0,0)", "size": 1},
+        "currentvalue_font": {"size": 13, "color": INK},
+    }
+    play = {
+        "type": "buttons",
+        "showactive": False,
+        **{"x": 0, "xanchor": "left", "y": 0, "yanchor": "top", "pad": {"t": 44}},
+        "buttons": [{"label": "▶ Play", "method": "animate", "args": [None, _MOVE]}],
+    }
+    figure.update_layout(sliders=[slider], updatemenus=[play])
     figure.update_yaxes(autorange="reversed", type="category")
     figure.update_xaxes(range=[max(first - 5, 0), end + 5], title=None, showgrid=True)
     return figure
 
 
-def _bars(positions: DocumentPositions, methods: Sequence[str], names: Sequence[str]) -> list[go.Bar]:
+def _bars(positions: DocumentPositions, names: Sequence[str]) -> list[go.Bar]:
     """Return a bar per document, with one value per method."""
-    starts = np.stack([positions.starts[method] for method in methods])
-    heights, offsets = stack_bars(starts, positions.lengths)
-    bars = []
-    for document, length in enumerate(positions.lengths.tolist()):
-        base = starts[:, document].astype(np.float32)
-        lengths = np.full(len(methods), length, dtype=np.float32)
-        bar = document_bar(document_segment(document), names, base, lengths)
-        bars.append(go.Bar(**bar, width=heights, offset=offsets[:, document]))
-    return bars
+    starts = np.stack(list(positions.starts.values()))
+    segments = document_segments(len(positions.lengths), None)
+    return document_bars(starts, positions.lengths, segments, names)

@@ -32,9 +32,6 @@ def plot_query_attention(
         layout: Token layout of the prompt, to mark its documents.
         order: Document, as entered, in each slot.
         labels: Labels of the methods.
-
-    Returns:
-        The figure.
     """
     by_method = weights if isinstance(weights, Mapping) else {"attention": weights}
     count = len(next(iter(by_method.values())))
@@ -42,16 +39,18 @@ def plot_query_attention(
     first = 0 if with_sink else 1
     texts = [plain(text) for text in tokens] if tokens is not None else [""] * count
     figure = new_figure(
-        name="what-a-query-reads",
-        title=f"What token {query} reads" + (f", “{texts[query]}”" if texts[query] else ""),
-        caption="A bar a key token; a click on a name in the legend hides it."
+        name="query-attention",
+        title=f"Attention of token {query}"
+        + (f", “{texts[query]}”," if texts[query] else "")
+        + " on each key token",
+        caption="A bar is a key token; a click on a name in the legend hides its bars."
         + ("" if with_sink else " The first token is left out."),
         height=320,
         barmode="group",
         bargap=0,
     )
-    labels_of_methods = method_labels(list(by_method), labels)
-    for index, (matrix, label) in enumerate(zip(by_method.values(), labels_of_methods, strict=True)):
+    names = method_labels(list(by_method), labels)
+    for index, (matrix, label) in enumerate(zip(by_method.values(), names, strict=True)):
         figure.add_bar(
             x=np.arange(first, count, dtype=np.int32),
             y=matrix[query, first:].astype(np.float32),
@@ -66,7 +65,6 @@ def plot_query_attention(
     if layout is not None:
         segments = document_segments(layout.num_documents, order)
         for segment, start in zip(segments, layout.document_starts.tolist(), strict=True):
-            figure.add_vline(
-                start - 0.5, line={"width": 1, "dash": "dot"}, annotation={"text": segment.label}
-            )
+            line = {"width": 1, "dash": "dot"}
+            figure.add_vline(start - 0.5, line=line, annotation={"text": segment.label})
     return figure

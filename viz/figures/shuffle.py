@@ -33,9 +33,6 @@ def plot_shuffle(
         rows: Orders, the reference order first; the last ones may lack methods.
         labels: Labels of the methods.
         is_right: Check of an answer; None if the correct answer is not known.
-
-    Returns:
-        The figure.
     """
     methods = list(rows[0].comparisons) if rows else []
     cells = [[row.comparisons.get(method) for method in methods] for row in rows]

@@ -19,9 +19,8 @@ from viz.figures.answer_tokens import (
     attention_by_part,
     comparison_step,
     first_difference,
-    likely_tokens,
 )
-from viz.figures.next_token_candidates import _next_token_candidates_info
+from viz.figures.next_token_candidates import _likely_tokens, _next_token_candidates_info
 
 LEFT = answer_with(
     "Vanilla",
@@ -81,7 +80,7 @@ def test_comparison_step_of_equal_answers_has_the_largest_gap() -> None:
 
 
 def test_candidates_are_sorted_by_the_larger_probability() -> None:
-    tokens, values = _next_token_candidates_info([likely_tokens(one, 2) for one in (LEFT, RIGHT)])
+    tokens, values = _next_token_candidates_info([_likely_tokens(one, 2) for one in (LEFT, RIGHT)])
     assert tokens == [" red", " green", " white", " blue"]
     expected = [[0.6, 0.25, math.nan, 0.05], [0.375, 0.5, 0.0625, math.nan]]
     np.testing.assert_allclose(values, expected, rtol=1e-6)
@@ -91,8 +90,8 @@ def test_candidates_are_labeled_with_probability_or_bound() -> None:
     figure = viz.plot_next_token_candidates(LEFT, RIGHT)
     assert row_names(figure) == ["␣red", "␣green", "␣white", "␣blue"]
     left, right = figure.data
-    assert list(left.text) == ["60.0 % written", "25.0 %", "below 5.00 %", "5.00 %"]
-    assert list(right.text) == ["37.5 %", "50.0 % written", "6.25 %", "below 6.25 %"]
+    assert list(left.text) == ["60.0 % decoded", "25.0 %", "below 5.00 %", "5.00 %"]
+    assert list(right.text) == ["37.5 %", "50.0 % decoded", "6.25 %", "below 6.25 %"]
     assert "“␣green”: 25.0 % under Vanilla, 50.0 % under PINE." in caption(figure)
     notes = {(note.y < 2.5, note.text) for note in figure.layout.annotations}
     assert notes == {(True, "below 5.00 %"), (False, "below 6.25 %")}

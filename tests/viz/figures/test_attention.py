@@ -15,8 +15,8 @@ from pine_engine.methods.positions import attention_mask
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import TokenLayout
 from viz.figures.attention import _attention_info
-from viz.figures.frame import MAX_BINS, binned
 from viz.figures.masks import _masks_info, mask_states
+from viz.figures.panels import MAX_BINS, binned
 
 LAYOUT = TokenLayout((5, 9), ((11, 12, 13), (21, 22)), (51, 52))
 COUNT = LAYOUT.num_tokens
@@ -102,11 +102,11 @@ def test_mask_states_equal_the_paper(name: str, expected: list[list[int]]) -> No
 
 
 def test_masks_equal_the_plans_and_equal_masks_share_a_panel() -> None:
-    layout, masks = _masks_info(LAYOUT)
-    tokens = np.arange(layout.num_tokens)
+    masks = _masks_info([build_plan(method, LAYOUT) for method in METHODS.values()])
+    tokens = np.arange(COUNT)
     assert next(iter(masks)) == "Vanilla; Re-assignment only" and len(masks) == 3
     for method in METHODS.values():
-        expected = attention_mask(build_plan(method, layout), tokens, tokens)
+        expected = attention_mask(build_plan(method, LAYOUT), tokens, tokens)
         (label,) = [label for label, z in masks.items() if np.array_equal(~np.isnan(z), expected)]
         assert method.label in label.split("; ")
     assert [trace.name for trace in viz.plot_masks(LAYOUT, query=4).data] == list(masks)
@@ -116,8 +116,8 @@ def test_masks_of_a_result_are_those_of_its_methods(tiny_shuffle: ShuffleResult)
     result = replace(tiny_shuffle.first, traces={})
     plans = [build_plan(METHODS[name], result.layout) for name in result.answers]
     for source in (result, plans, iter(plans)):
-        assert list(_masks_info(source)[1]) == ["Vanilla", "PCW", "PINE"]
-    assert list(_masks_info(plans[2])[1]) == ["PINE"]
+        assert [panel.name for panel in viz.plot_masks(source).data] == ["Vanilla", "PCW", "PINE"]
+    assert [panel.name for panel in viz.plot_masks(plans[2]).data] == ["PINE"]
 
 
 @pytest.mark.parametrize("source", [[], ["pine"], {}, causal(3)])

@@ -11,7 +11,7 @@ from pine_engine.engine.orders import ShuffleResult
 from viz.figures.answer_importance import _answer_importance_info
 from viz.figures.attention_shares import _attention_shares_info
 from viz.figures.head_decisiveness import decisiveness, most_decisive
-from viz.figures.importance import _importance_info, color_axis, normalise, place_name, select_importance
+from viz.figures.importance import _importance_info, color_axis, normalize, place_name, select_importance
 
 NAN = np.nan
 MATRIX = np.array([[NAN, 0.5, 1.5], [0.0, NAN, 0.25], [3.0, 1.0, NAN]], dtype=np.float32)
@@ -22,12 +22,12 @@ def trace(tiny_shuffle: ShuffleResult) -> Trace:
     return tiny_shuffle.first.traces["pine"]
 
 
-def test_normalise_keeps_nan_and_zero_rows() -> None:
+def test_normalize_keeps_nan_and_zero_rows() -> None:
     shares = np.array([[NAN, 0.25, 0.75], [0, NAN, 1], [0.75, 0.25, NAN]], np.float32)
-    np.testing.assert_array_equal(normalise(MATRIX, "share"), shares)
-    assert normalise(np.zeros((1, 3), np.float32), "share").tolist() == [[0, 0, 0]]
-    np.testing.assert_array_equal(normalise(MATRIX, "raw"), MATRIX)
-    np.testing.assert_allclose(normalise(np.array([[100, 0]], np.float32), "log"), [[2, NAN]], rtol=1e-6)
+    np.testing.assert_array_equal(normalize(MATRIX, "share"), shares)
+    assert normalize(np.zeros((1, 3), np.float32), "share").tolist() == [[0, 0, 0]]
+    np.testing.assert_array_equal(normalize(MATRIX, "raw"), MATRIX)
+    np.testing.assert_allclose(normalize(np.array([[100, 0]], np.float32), "log"), [[2, NAN]], rtol=1e-6)
 
 
 def test_selection_is_the_mean_over_what_is_not_selected() -> None:
@@ -43,7 +43,7 @@ def test_importance_is_the_trace_and_blank_on_the_diagonal(trace: Trace) -> None
     raw = _importance_info(trace, 1, 2, "raw")
     np.testing.assert_array_equal(raw, trace.document_importance[1, 2])
     assert np.isnan(raw).sum() == 3
-    figure = viz.plot_importance(trace, layer=1, head=2, normalization="log", chosen=1)
+    figure = viz.plot_importance(trace, layer=1, head=2, normalization="log", document=1)
     np.testing.assert_allclose(10 ** figure.data[0].z, raw, rtol=1e-5)
     (outline,) = figure.layout.shapes
     assert (outline.x0, outline.x1, outline.y0, outline.y1) == (-0.5, 2.5, 0.5, 1.5)

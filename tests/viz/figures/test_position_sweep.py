@@ -7,7 +7,8 @@ import viz
 from pine_engine.debias.table import NUM_MEASURED
 from pine_engine.engine.likelihood import Score
 from pine_engine.invariance.position_sweep import SlotScored, order_effects
-from viz.figures.position_sweep import line_style, sweep_sentence
+from viz.figures.position_sweep import sweep_sentence
+from viz.theme import line_style
 
 LABELS = {"vanilla": "Vanilla", "nia": "NIA", "pine": "PINE", "pcw": "PCW"}
 VALUES: dict[str, tuple[float, ...]] = {

@@ -8,7 +8,7 @@ from viz.cards.compare import answers_picture
 from viz.drawing.markup import empty_panel
 from viz.drawing.picture import switch
 from viz.drawing.text import shorten
-from viz.figures.answer_attention import NOTHING_READ, plot_answer_attention
+from viz.figures.answer_attention import NO_TOKENS, plot_answer_attention
 from viz.figures.answer_tokens import AnswerTokens, comparison_step
 from viz.figures.next_token_candidates import plot_next_token_candidates
 from viz.page.answers.answering import FinishedRun
@@ -58,7 +58,7 @@ def draw_change(run: FinishedRun, selection: Selection) -> TabContent:
         ),
     ]
     figures = _figures(answers, selection.with_prefix) if any(told.tokens for told in answers) else {}
-    pictures += [] if figures else [empty_panel(NOTHING_READ)]
+    pictures += [] if figures else [empty_panel(NO_TOKENS)]
     return TabContent(_switches(run, methods, orders, other) + "".join(pictures), figures)
 
 

@@ -18,7 +18,7 @@ from viz.page.inside.selection import Selection
 NOT_RANKED = "No method of this run ranks the documents; tick PINE and run again."
 ALONE = "There is one document, so there is nothing to rank."
 NOT_WRITTEN = "No token of the answer was written."
-NORMALISATIONS = (
+NORMALIZATIONS = (
     ("raw", {"normalization": "raw"}),
     ("share of the row", {"normalization": "share"}),
     ("log scale", {"normalization": "log"}),
@@ -40,10 +40,10 @@ def draw_importance(run: FinishedRun, selection: Selection) -> TabContent:
         figures["decisive-heads"] = of_method(plot_head_decisiveness(ranked, **place), ranking)
         if len(run.order) > 1:
             chosen = selection.query.index if selection.query.kind == "document" else None
-            drawn = plot_importance(ranked, **place, **scale, chosen=chosen)
+            drawn = plot_importance(ranked, **place, **scale, document=chosen)
             figures["importance"] = of_method(drawn, ranking)
     if texts:
-        written = plot_answer_importance(trace, texts, **place, **scale, chosen=step)
+        written = plot_answer_importance(trace, texts, **place, **scale, step=step)
         shares = plot_attention_shares(
             trace,
             step=step,
@@ -61,7 +61,7 @@ def draw_importance(run: FinishedRun, selection: Selection) -> TabContent:
 
 def _switches(selection: Selection, ranked: Trace | None) -> str:
     """The rows of buttons above the figures."""
-    chosen = next(label for label, what in NORMALISATIONS if what["normalization"] == selection.normalization)
+    chosen = next(label for label, what in NORMALIZATIONS if what["normalization"] == selection.normalization)
     options: list[tuple[str, dict[str, Any]]] = []
     if ranked is not None:
         layer, head = most_decisive(decisiveness(ranked))
@@ -74,7 +74,7 @@ def _switches(selection: Selection, ranked: Trace | None) -> str:
         place = next((label for label, what in options if what == here), "")
     return (
         switch("Head", options, place)
-        + switch("Importance as", NORMALISATIONS, chosen)
+        + switch("Importance as", NORMALIZATIONS, chosen)
         + switch(
             "Attention on",
             [("everything", {"with_prefix": True}), ("documents only", {"with_prefix": False})],

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-from viz.figures.importance import Normalisation
+from viz.figures.importance import Normalization
 
 Aspect = Literal["document", "suffix"]
 Rows = Literal["layer", "head"]
@@ -61,7 +61,7 @@ class Selection:
     query: Query
     layer: int | None = None
     head: int | None = None
-    normalization: Normalisation = "share"
+    normalization: Normalization = "share"
     with_prefix: bool = True
     other: str | None = None
     rows: Rows = "layer"
@@ -83,7 +83,7 @@ class Selection:
                     chosen["layer"] = value
                 case "head", None | int() if _inside(value, bounds.num_heads):
                     chosen["head"] = value
-                case "normalization", str() if value in get_args(Normalisation):
+                case "normalization", str() if value in get_args(Normalization):
                     chosen["normalization"] = value
                 case (("with_prefix" | "with_sink"), bool()):
                     chosen[field] = value

@@ -13,9 +13,9 @@ from pine_engine.methods.table import METHODS
 from tests.support.runs import finish, swapped
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import HOSTILE, Element, assert_harmless, read_html
-from viz.figures.answer_attention import NOTHING_READ
+from viz.figures.answer_attention import NO_TOKENS
 from viz.figures.answer_tokens import AnswerTokens, answer_tokens
-from viz.figures.importance import normalise
+from viz.figures.importance import normalize
 from viz.page.answers.answer_records import TriedOrder
 from viz.page.answers.answering import FinishedRun
 from viz.page.form.documents import entries_from
@@ -261,7 +261,7 @@ def test_the_token_that_is_drawn_is_the_first_that_differs(run: FinishedRun, sel
         assert "token 3" in figures["likely-tokens"].layout.title.text
         read = figures["token-shares"].data[0].x
         attention = vanilla.attention[2]
-        expected = attention if with_prefix else normalise(attention[1:], "share")
+        expected = attention if with_prefix else normalize(attention[1:], "share")
         np.testing.assert_array_equal(read, expected)
         carried = figures["answer-shares"].data[0].x
         assert len(carried) == len(read) == (5 if with_prefix else 4)
@@ -279,9 +279,9 @@ def test_two_orders_of_pine_differ_nowhere(run: FinishedRun, selection: Selectio
 def test_of_two_empty_answers_there_is_nothing_to_draw(run: FinishedRun, selection: Selection) -> None:
     empty = {name: shortened(told, 0) for name, told in run.answer_records.items()}
     drawn = draw_change(replace(run, answer_records=empty, tried=()), selection)
-    assert not drawn.figures and NOTHING_READ in drawn.html
+    assert not drawn.figures and NO_TOKENS in drawn.html
     some = draw_change(with_answer(run, "pine", shortened(run.answer_records["pine"], 0)), selection)
-    assert len(some.figures) == 3 and NOTHING_READ not in some.html
+    assert len(some.figures) == 3 and NO_TOKENS not in some.html
 
 
 @pytest.mark.parametrize("text", HOSTILE)

@@ -17,7 +17,7 @@ from tests.support.viz_reading import read_html
 from viz.drawing.identity import document_segment
 from viz.export.packed import packed_json
 from viz.figures.head_decisiveness import decisiveness, most_decisive
-from viz.figures.importance import normalise
+from viz.figures.importance import normalize
 from viz.page.answers.answering import FinishedRun
 from viz.page.form.documents import entries_from
 from viz.page.inside.drawn_importance import draw_importance
@@ -98,11 +98,11 @@ def test_documents_are_drawn_as_the_trace_has_them(run: FinishedRun, selection: 
     np.testing.assert_array_equal(drawn().data[0].z, importance[1, 2])
     assert list(drawn().data[0].y) == ["B", "A", "C"]
     np.testing.assert_array_equal(
-        drawn(normalization="share").data[0].z, normalise(importance[1, 2], "share")
+        drawn(normalization="share").data[0].z, normalize(importance[1, 2], "share")
     )
     mean = drawn(layer=None, head=None)
     np.testing.assert_allclose(mean.data[0].z, importance.mean(axis=(0, 1)), rtol=1e-6)
-    assert mean.layout.title.text.startswith("PINE: which document")
+    assert mean.layout.title.text.startswith("PINE: importance of each document")
     assert "mean over layers and heads" in mean.layout.title.text
     (chosen,) = drawn(query=Query("document", 2)).layout.shapes
     assert (chosen.y0, chosen.y1) == (1.5, 2.5) and not drawn().layout.shapes

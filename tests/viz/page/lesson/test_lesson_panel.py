@@ -17,7 +17,7 @@ from tests.support.widgets import built
 from tests.viz.cards.test_tutorial import addresses
 from viz.cards.glossary import PAPER
 from viz.cards.tutorial import tutorial
-from viz.figures.importance import normalise
+from viz.figures.importance import normalize
 from viz.page.answers.answer_records import TriedOrder
 from viz.page.answers.answering import FinishedRun, answer, in_orders
 from viz.page.answers.recordings import Recording, lesson_recording
@@ -169,7 +169,7 @@ def test_importance_and_places_are_those_of_the_trace(recording: Recording) -> N
     trace, chosen = run.result.traces["pine"], first_selection(run)
     assert trace.document_importance is not None and trace.suffix_importance is not None
     (importance,) = pictures(step(shown(), "importance"))
-    expected = normalise(trace.document_importance[chosen.layer, chosen.head], "share")
+    expected = normalize(trace.document_importance[chosen.layer, chosen.head], "share")
     drawn = np.array([[np.nan if cell is None else cell for cell in row[1:]] for row in importance["rows"]])
     np.testing.assert_allclose(drawn, expected, rtol=1e-6)
 
@@ -255,7 +255,7 @@ def test_own_run_takes_the_place_of_the_recorded_one(own: FinishedRun, recording
     trace, chosen = own.result.traces["pine"], first_selection(own)
     assert trace.document_importance is not None
     (importance,) = pictures(step(root, "importance"))
-    expected = normalise(trace.document_importance[chosen.layer, chosen.head], "share")
+    expected = normalize(trace.document_importance[chosen.layer, chosen.head], "share")
     drawn = np.array([[np.nan if cell is None else cell for cell in row[1:]] for row in importance["rows"]])
     np.testing.assert_allclose(drawn, expected, rtol=1e-6)
 
