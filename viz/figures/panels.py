@@ -90,7 +90,6 @@ def add_panels(
         "tickvals": [(first + stop - 1) / 2 for _, first, stop in parts],
         "ticktext": [segment.label for segment, *_ in parts],
         "tickangle": 0,
-        "constrain": "domain",
     }
     for index, (matrix, label, title) in enumerate(zip(matrices, labels, titles, strict=True)):
         number = str(index + 1) if index else ""
@@ -113,6 +112,7 @@ def add_panels(
             "anchor": y,
             "side": "bottom",
             "range": [-0.5 - band, num_tokens - 0.5],
+            "constrain": "domain",
             "constraintoward": "left",
             **({"matches": "x"} if index else {}),
         }
@@ -120,6 +120,7 @@ def add_panels(
             "domain": [max(top - height, 0), top],
             "anchor": x,
             "range": [num_tokens - 0.5, -0.5 - band],
+            "constrain": "domain",
             "constraintoward": "top",
             "showticklabels": not index % columns,
             **({"matches": "y"} if index else {"scaleanchor": "x"}),

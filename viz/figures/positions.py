@@ -63,7 +63,7 @@ def plot_positions(
         height=110 + max(20 * len(rows), 60),
         barmode="overlay",
     )
-    picks = [{by: index} for index in range(len(rows))]
+    picks: list[dict[str, Any]] = [{by: index} for index in range(len(rows))]
     segments = document_segments(rows.shape[-1], order)
     figure.add_traces(document_bars(rows, trace.layout.lengths, segments, labels, picks))
     add_query_marks(figure, labels, [query_position] * len(labels))
